@@ -28,9 +28,9 @@ from measuring import JUDGE, Broken, Times, Turn, cpu_seconds, in_turns, ratio, 
 from cardsign import JwkSet, NotTrusted, Policy, PrivateKey, canonicalize, sign_card
 from cardsign.card.canonical import ProfileName
 from cardsign.jose import base64url
-from cardsign.trust.policy import Holder
+from cardsign.trust.policy import Subject
 from cardsign.verify.report import trusted_card
-from cardsign.verify.verdict import reach_verdict
+from cardsign.verify.verifier import Verifier
 
 BARE: Final = "the bare primitive"
 OURS: Final = "cardsign"
@@ -114,8 +114,8 @@ def _verify(card: bytes, key: PrivateKey, sdk: Sdk | None, rounds: int) -> Times
     policy, now = Policy.from_jwks(JwkSet.of([key.public])), datetime.now(UTC)
 
     def verify(untrusted_bytes: bytes) -> None:
-        report = reach_verdict(
-            untrusted_bytes, expect=Holder(), policy=policy, now=now, stop_early=True
+        report = Verifier(policy, clock=lambda: now).judge(
+            untrusted_bytes, Subject(is_holder=True), stop_early=True
         )
         trusted_card(report)
 

@@ -14,8 +14,8 @@ from measuring import table
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.jose.jwks import JwkSet
-from cardsign.trust.policy import Holder, Policy
-from cardsign.verify.verdict import reach_verdict
+from cardsign.trust.policy import Policy, Subject
+from cardsign.verify.verifier import Verifier
 from tests.hostile import KEY, SHAPES, card
 
 _POLICY: Final = Policy.from_jwks(JwkSet.of([KEY.public]), name="them", accept="sdk")
@@ -33,5 +33,5 @@ def measure_hostile() -> dict[str, str]:
 
 def _verify(untrusted_bytes: bytes) -> float:
     start = time.process_time()
-    reach_verdict(untrusted_bytes, expect=Holder(), policy=_POLICY, now=_NOW)
+    Verifier(_POLICY, clock=lambda: _NOW).judge(untrusted_bytes, Subject(is_holder=True))
     return time.process_time() - start

@@ -27,13 +27,13 @@ from unittest.mock import patch
 from documents import Issuer, issuer_at
 from measuring import Broken, Times, in_turns, ratio, table
 
+import cardsign
 from cardsign import Policy
 from cardsign.cli.peers import CONCURRENCY
 from cardsign.jose.keys import PublicKey
-from cardsign.net.discovery import Discoverer
 from cardsign.net.fetch import FetchSettings
 from cardsign.net.fetcher import DocumentFetcher
-from cardsign.trust.state import DirectoryStates, IssuerState
+from cardsign.trust.lock import Memory
 
 SIDE_BY_SIDE: Final = "side by side"
 ONE_BY_ONE: Final = "one after the other"
@@ -102,13 +102,13 @@ class Verifier:
     """
 
     issuers: Sequence[Issuer]
-    discoverer: Discoverer
+    verifier: cardsign.Verifier
     now: datetime
     checks: list[None] = field(default_factory=list)
 
     def meet(self, issuer: Issuer) -> None:
         """Verify the live card of a peer; it has to be trusted."""
-        report = self.discoverer.examine(issuer.origin)
+        report = self.verifier.look_up(issuer.origin).report
         if report.verdict != "trusted":
             raise Broken(f"{issuer.origin} is {report.verdict}: {report.reasons}")
 
@@ -130,17 +130,16 @@ def cold_verifier(issuers: Sequence[Issuer]) -> Iterator[Verifier]:
     """One who is cold, as long as the context lasts; only one at a time."""
     entries = tuple(issuer.entry for issuer in issuers)
     with TemporaryDirectory(prefix="cardsign-bench-") as folder:
-        memory = DirectoryStates(Path(folder) / "state")
-        for entry in entries:
-            memory.begin(entry, IssuerState.begin(entry))
         verifier: Verifier
 
         def now() -> datetime:
             return verifier.now
 
         fetcher = DocumentFetcher(_WIRE, now=now)
-        discoverer = Discoverer(Policy(entries), memory, fetcher=fetcher, now=now)
-        verifier = Verifier(issuers, discoverer, datetime.now(UTC))
+        asking = cardsign.Verifier(
+            Policy(entries), lock=Memory(), cache=Path(folder), net=fetcher, clock=now
+        )
+        verifier = Verifier(issuers, asking, datetime.now(UTC))
         check = PublicKey.check
 
         def counting(*arguments: Any) -> None:

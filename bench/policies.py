@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
-from itertools import count
 from typing import Final
 
 from documents import portable_card
@@ -20,12 +19,12 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.statements.keyset import KeysetId
 from cardsign.testing import FakeIssuer
 from cardsign.testing.fake_issuer import digest_of
-from cardsign.trust.policy import Issuer, KeysAnchor, KeysetAnchor, Policy, TrustedIssuer
-from cardsign.trust.state import TransientStates
+from cardsign.trust.lock import Memory
+from cardsign.trust.policy import KeysAnchor, KeysetAnchor, Policy, Subject, TrustedIssuer
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import Place, parse_place
 from cardsign.verify.report import Report
-from cardsign.verify.verdict import reach_verdict
+from cardsign.verify.verifier import Verifier
 
 PINNED: Final = "pinned keys"
 REMEMBERED: Final = "keyset and release, remembered"
@@ -54,21 +53,14 @@ def cases(size: int, history: int, now: datetime) -> dict[str, Callable[[], None
     signed = them.signed_card(card)
     key = them.key("card").public
     places = (parse_place(_ORIGIN),)
-    identities = count()
 
     def verifying(one: Policy, supplied: SuppliedStatements) -> Callable[[], None]:
-        policy = one.known_as(str(next(identities)))
-        states = TransientStates()
+        verifier = Verifier(one, lock=Memory(), clock=lambda: now)
+        session = verifier.session(one.issuer("tides"))
 
         def examined() -> Report:
-            return reach_verdict(
-                signed,
-                expect=Issuer("tides"),
-                policy=policy,
-                now=now,
-                supplied=supplied,
-                states=states,
-            )
+            session.verdicts.clear()
+            return verifier.judge(signed, Subject(issuer="tides"), supplied)
 
         def verify() -> None:
             report = examined()

@@ -37,14 +37,13 @@ if TYPE_CHECKING:
     from cardsign.jose.keys import PrivateKey as PrivateKey
     from cardsign.jose.keys import PublicKey as PublicKey
     from cardsign.keys.signers.registry import open_signer as open_signer
-    from cardsign.net.discovery import Discoverer as Discoverer
     from cardsign.trust.policy import Policy as Policy
-    from cardsign.trust.state import IssuerStates as IssuerStates
     from cardsign.verify.report import NotTrusted as NotTrusted
     from cardsign.verify.report import NoVerdict as NoVerdict
     from cardsign.verify.report import Report as Report
     from cardsign.verify.report import VerificationError as VerificationError
     from cardsign.verify.report import VerifiedCard as VerifiedCard
+    from cardsign.verify.verifier import Verifier as Verifier
 
 #: The module of each name, which is loaded when the name is asked for (PEP 562).
 _MODULES: Final = {
@@ -71,16 +70,15 @@ _MODULES: Final = {
     "PrivateKey": "cardsign.jose.keys",
     "PublicKey": "cardsign.jose.keys",
     "open_signer": "cardsign.keys.signers.registry",
-    "Discoverer": "cardsign.net.discovery",
     "describe_code": "cardsign.findings",
     "Finding": "cardsign.findings",
     "Policy": "cardsign.trust.policy",
-    "IssuerStates": "cardsign.trust.state",
     "NoVerdict": "cardsign.verify.report",
     "NotTrusted": "cardsign.verify.report",
     "Report": "cardsign.verify.report",
     "VerificationError": "cardsign.verify.report",
     "VerifiedCard": "cardsign.verify.report",
+    "Verifier": "cardsign.verify.verifier",
 }
 __all__ = sorted(_MODULES)
 

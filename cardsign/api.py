@@ -10,25 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
 from cardsign.card.canonical import Compat
-from cardsign.errors import CardRefused
 from cardsign.jose.jwks import JwkSet
-from cardsign.trust.policy import (
-    CardUrl,
-    Expectation,
-    Holder,
-    Issuer,
-    Policy,
-    PublicSubject,
-    public_subject,
-)
-from cardsign.trust.state import NO_STATES, IssuerStates
+from cardsign.trust.policy import Policy, SubjectNames
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
-from cardsign.urls import parse_url
-from cardsign.verify.report import Report, VerifiedCard, trusted_card
-from cardsign.verify.verdict import reach_verdict
+from cardsign.verify.report import Report, VerifiedCard
+from cardsign.verify.verifier import Verifier
 
 if TYPE_CHECKING:
     from cardsign.build.assemble import BuiltCard
@@ -40,69 +29,34 @@ if TYPE_CHECKING:
     from cardsign.lint.rules import LintSettings
     from cardsign.net.fetch import FetchSettings
 
-_BY_KEYS: Final = "verify_card(data, jwks=Path('jwks.json').read_bytes())"
-_BY_POLICY: Final = "verify_card(data, policy=Policy.load('trust.toml'), issuer='NAME')"
-
-
-def examine_card(
-    data: bytes,
-    *,
-    jwks: JwkSet | bytes | str | Mapping[str, Any] | None = None,
-    policy: Policy | None = None,
-    issuer: str | None = None,
-    url: str | None = None,
-    expect: Expectation | None = None,
-    statements: SuppliedStatements = NO_STATEMENTS,
-    states: IssuerStates = NO_STATES,
-    now: datetime | None = None,
-) -> Report:
-    """Return the verdict about a card with everything that led to it. Nothing is fetched.
-
-    Args and errors are those of :func:`verify_card`, but that no verdict is raised.
-
-    Returns:
-        The report, whatever the card is. `report.verdict` says whether it is trusted.
-    """
-    policy, subject = _policy_and_subject(jwks, policy, issuer, url, expect)
-    _check_data(_BY_KEYS, data)
-    return reach_verdict(
-        data,
-        expect=subject,
-        policy=policy,
-        now=_time(now),
-        supplied=statements,
-        states=states,
-    )
+#: A JWK Set (RFC 7517), in each form that a program may have it.
+Keys: TypeAlias = JwkSet | bytes | str | Mapping[str, Any]
 
 
 def verify_card(
     data: bytes,
     *,
-    jwks: JwkSet | bytes | str | Mapping[str, Any] | None = None,
-    policy: Policy | None = None,
-    issuer: str | None = None,
-    url: str | None = None,
-    expect: Expectation | None = None,
+    jwks: Keys | None = None,
+    policy: Policy | Path | str | None = None,
     statements: SuppliedStatements = NO_STATEMENTS,
-    states: IssuerStates = NO_STATES,
     now: datetime | None = None,
+    **subject: Unpack[SubjectNames],
 ) -> VerifiedCard:
     """Return a card if it is trusted, else raise. Nothing is fetched.
 
     With `jwks` it is trusted if one of these keys signed all of it. A key set alone shows
-    neither revocation nor rollback. With `policy`, `issuer` or `url` say whose card it must be.
+    neither revocation nor rollback. With `policy`, `issuer` or `url` say whose card it must be. A
+    program that verifies often keeps a :class:`cardsign.Verifier`.
 
     Args:
         data: The card as received, UTF-8 JSON, at most 256 KiB, before any conversion.
-        jwks: The keys that you trust: a JWK Set (RFC 7517).
-        policy: Whom you trust, in place of `jwks`.
-        issuer: The policy's own name of the issuer.
-        url: The URL from which the card came, in place of `issuer`. The policy says who has it.
-        expect: Another subject, in place of both: a class of :mod:`cardsign.trust`.
+        jwks: The keys that you trust.
+        policy: Whom you trust, in place of `jwks`: a policy, or the path of a `trust.toml`.
         statements: Keyset and release statements that came with the card. Alone they prove
             nothing.
-        states: What is remembered of issuers. Without it a rollback cannot be seen.
         now: The time of the verdict, aware; the clock if None.
+        subject: `issuer`, `url`, `origin` and `audience`, as for
+            :meth:`cardsign.Verifier.verify`.
 
     Returns:
         The card, parsed from the bytes that the signature covers. Its `report` ends at the
@@ -113,45 +67,50 @@ def verify_card(
         NoVerdict: What would decide it is missing; its `report` says what.
         KeyRefused: `jwks` is no sound JWK Set.
         CardRefused: `url` is no URL that is accepted.
-        UsageFault: ``policy.unknown_issuer``: the policy has no such issuer.
-        LocalFault: `states` are lost, corrupt or cannot be written.
+        LocalFault: The policy or its lock cannot be read, or has no such issuer.
         TypeError: `data` is not bytes, or nothing says whose card it is.
         ValueError: `now` has no zone.
     """
-    policy, subject = _policy_and_subject(jwks, policy, issuer, url, expect)
-    _check_data(_BY_KEYS, data)
-    report = reach_verdict(
-        data,
-        expect=subject,
-        policy=policy,
-        now=_time(now),
-        supplied=statements,
-        states=states,
-        stop_early=True,
-    )
-    return trusted_card(report)
+    return _verifier(jwks, policy, now, subject).verify(data, statements=statements, **subject)
+
+
+def examine_card(
+    data: bytes,
+    *,
+    jwks: Keys | None = None,
+    policy: Policy | Path | str | None = None,
+    statements: SuppliedStatements = NO_STATEMENTS,
+    now: datetime | None = None,
+    **subject: Unpack[SubjectNames],
+) -> Report:
+    """Return the verdict about a card with everything that led to it. Nothing is fetched.
+
+    Args and errors are those of :func:`verify_card`, but that no verdict is raised.
+
+    Returns:
+        The report, whatever the card is. `report.verdict` says whether it is trusted.
+    """
+    return _verifier(jwks, policy, now, subject).examine(data, statements=statements, **subject)
 
 
 def discover(
     url: str,
     *,
-    policy: Policy,
+    policy: Policy | Path | str,
     issuer: str | None = None,
-    states: IssuerStates = NO_STATES,
     now: datetime | None = None,
     settings: FetchSettings | None = None,
 ) -> VerifiedCard:
     """Fetch the card of an agent, and what shows that it is current; return it if it is trusted.
 
-    For one card. A program that asks again and again keeps a `Discoverer`, which asks less.
-    Nothing is asked but this URL and what the policy names for its issuer; no redirect is
-    followed, and no private address is asked.
+    For one card. A program that asks again and again keeps a :class:`cardsign.Verifier`, which
+    asks less. Nothing is asked but this URL and what the policy names for its issuer; no redirect
+    is followed, and no private address is asked.
 
     Args:
         url: The card's URL, or the agent's host such as ``https://agent.example``.
-        policy: Whom you trust.
+        policy: Whom you trust: a policy, or the path of a `trust.toml`.
         issuer: The policy's own name of the issuer; if None, the one it has for `url`.
-        states: What is remembered of issuers. Without it a rollback cannot be seen.
         now: The time of the verdict, aware; the clock if None.
         settings: How peers are reached: limits of time and size, and which addresses.
 
@@ -159,33 +118,17 @@ def discover(
         NotTrusted: Something speaks against the card; its `report` says what.
         NoVerdict: The agent gave no answer, or what would decide it is missing.
         CardRefused: `url` is no URL that is accepted.
-        UsageFault: ``policy.unknown_issuer``: the policy has no such issuer.
-        LocalFault: `states` are lost, corrupt or cannot be written.
+        LocalFault: The policy or its lock cannot be read, or has no such issuer.
         ValueError: `now` has no zone.
     """
-    # The HTTP client is loaded here alone: a card in hand is verified without it.
-    from cardsign.net.discovery import Discoverer
-    from cardsign.net.fetch import DEFAULT_SETTINGS
-    from cardsign.net.fetcher import DocumentFetcher
-
-    expect: PublicSubject | None = None
-    if issuer is not None:
-        expect = Issuer(policy.issuer(issuer).name)
-    elif _names_a_holder_alone(policy):
-        expect = Holder()
-    _check_url(url)
-    time = _time(now)
-    fetcher = DocumentFetcher(settings or DEFAULT_SETTINGS, now=lambda: time)
-    discoverer = Discoverer(policy, states, fetcher=fetcher, now=lambda: time)
-    return discoverer.discover(url, expect=expect)
+    return Verifier(policy, net=settings, clock=_clock(now)).discover(url, issuer=issuer)
 
 
 async def adiscover(
     url: str,
     *,
-    policy: Policy,
+    policy: Policy | Path | str,
     issuer: str | None = None,
-    states: IssuerStates = NO_STATES,
     now: datetime | None = None,
     settings: FetchSettings | None = None,
 ) -> VerifiedCard:
@@ -196,8 +139,8 @@ async def adiscover(
     """
     from cardsign.net.connection import in_thread
 
-    ask = partial(discover, policy=policy, issuer=issuer, states=states, settings=settings)
-    return await in_thread(partial(ask, url, now=now), abandon=True)
+    ask = partial(discover, url, policy=policy, issuer=issuer, now=now, settings=settings)
+    return await in_thread(ask, abandon=True)
 
 
 def sign_card(
@@ -347,55 +290,30 @@ def build_card(
 
 # ------------------------------------------------------------------ who is asked about
 
+_BY_KEYS: Final = "verify_card(data, jwks=Path('jwks.json').read_bytes())"
+_BY_POLICY: Final = "verify_card(data, policy='trust.toml', issuer='NAME')"
 
-def _policy_and_subject(
-    jwks: JwkSet | bytes | str | Mapping[str, Any] | None,
-    policy: Policy | None,
-    issuer: str | None,
-    url: str | None,
-    expect: Expectation | None,
-) -> tuple[Policy, Expectation]:
-    """Whom a caller trusts, and whose card it must be."""
-    subjects = [subject for subject in (issuer, url, expect) if subject is not None]
-    if jwks is not None and policy is None:
-        if subjects:
-            raise TypeError(
-                f"jwks says whose card it is; issuer, url and expect go with policy: {_BY_POLICY}"
-            )
-        return Policy.from_jwks(jwks), Holder()
-    if policy is None or jwks is not None:
+
+def _verifier(
+    jwks: Keys | None,
+    policy: Policy | Path | str | None,
+    now: datetime | None,
+    subject: SubjectNames,
+) -> Verifier:
+    """Return the verifier by what a caller trusts."""
+    if (jwks is None) == (policy is None):
         raise TypeError(f"give either jwks or policy: {_BY_KEYS}, or {_BY_POLICY}")
-    if len(subjects) > 1:
-        raise TypeError(f"give one of issuer, url and expect: {_BY_POLICY}")
-    if issuer is not None:
-        expect = Issuer(issuer)
-    elif url is not None:
-        return policy, CardUrl(url)
-    elif expect is None:
-        if not _names_a_holder_alone(policy):
-            raise TypeError(f"say whose card it is: {_BY_POLICY}, or url='https://...'")
-        return policy, Holder()
-    if isinstance(subject := public_subject(expect), Issuer):
-        policy.issuer(subject.name)
-    return policy, expect
+    if policy is None and any(subject.get(name) for name in ("issuer", "url", "origin")):
+        raise TypeError(
+            f"jwks says whose card it is; issuer, url and origin go with policy: {_BY_POLICY}"
+        )
+    keys: Any = jwks
+    return Verifier(Policy.from_jwks(keys) if policy is None else policy, clock=_clock(now))
 
 
-def _check_url(url: str) -> None:
-    """Check that a peer can be asked for its card there; a bare host is shown as a URL."""
-    try:
-        parse_url(url)
-    except CardRefused as refusal:
-        try:
-            parse_url(meant := f"https://{url}")
-        except CardRefused:
-            raise refusal from None
-        message = f"{refusal.message}; did you mean {meant!r}?"
-        raise CardRefused(refusal.code, message) from None
-
-
-def _names_a_holder_alone(policy: Policy) -> bool:
-    """Whether there is but one subject, so that it need not be named."""
-    return len(policy.issuers) == 1 and policy.issuers[0].is_holder
+def _clock(now: datetime | None) -> Callable[[], datetime]:
+    """Return the clock of this machine, unless the caller names the time."""
+    return (lambda: datetime.now(UTC)) if now is None else (lambda: now)
 
 
 # ------------------------------------------------------------------ what was handed over

@@ -7,13 +7,11 @@ workers of a Dask cluster (extra ``cluster``).
 
 from __future__ import annotations
 
-import hashlib
-import json
 import signal
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from ipaddress import ip_address
@@ -23,21 +21,36 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
-from cardsign.card.strictjson import parse_object
+from cardsign.card.document import Card
+from cardsign.card.interfaces import current_interfaces
 from cardsign.errors import (
-    FileMissing,
+    EXIT_LOCAL_FAULT,
+    EXIT_NO_VERDICT,
+    EXIT_NOT_TRUSTED,
+    EXIT_OK,
     InputRefused,
     LocalFault,
-    StateFault,
     UsageFault,
 )
-from cardsign.files import PRIVATE_MODE, make_directory, read_bytes, write_atomic
-from cardsign.inputs import Inputs
-from cardsign.trust.state import NO_STATES, IssuerState, TransientStates
-from cardsign.verifier import Outcome, Verifier
+from cardsign.files import MAX_INPUT_BYTES
+from cardsign.findings import Finding
+from cardsign.inputs import Inputs, read_object
+from cardsign.trust.cache import Statements
+from cardsign.trust.disk import PolicyFile
+from cardsign.trust.lock import Memory
+from cardsign.trust.policy import KeysetAnchor, Policy, Subject
+from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
+from cardsign.urls import is_url
+from cardsign.verify.report import Report
+from cardsign.verify.verifier import Verifier
 
-if TYPE_CHECKING:  # processes, which a single card does not need
+if TYPE_CHECKING:  # processes and an HTTP client, which a single card in hand does not need
     from concurrent.futures import Future, ProcessPoolExecutor
+
+    from cardsign.net.discovery import Discovery
+
+#: Several cards, one exit status: the last of these that any of them has.
+_WEIGHT: Final = (EXIT_OK, EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_LOCAL_FAULT)
 
 #: Chunks of tasks that are begun for each worker before the first is done; it bounds what is held.
 _AHEAD: Final = 4
@@ -51,9 +64,172 @@ Read = Callable[[str], bytes | None]
 _READ: Final[Read] = Inputs().read
 
 
+def heaviest(statuses: Iterable[int]) -> int:
+    """Return the exit status of several cards: 2 beats 1 beats 3 beats 0."""
+    return max(statuses, key=_WEIGHT.index, default=EXIT_OK)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One card and what came of it.
+
+    Attributes:
+        name: How the caller named the card, or the URL that answered.
+        result: The verdict, or the fault of this machine that prevented one.
+        untrusted_bytes: The file or answer, if it is the card itself; empty otherwise.
+    """
+
+    name: str
+    result: Report | LocalFault
+    untrusted_bytes: bytes = field(default=b"", repr=False)
+
+    @property
+    def verdict(self) -> str:
+        """The verdict, or ``fault``."""
+        return "fault" if isinstance(self.result, LocalFault) else self.result.verdict
+
+    @property
+    def reasons(self) -> tuple[Finding, ...]:
+        """Why, the weightiest first; a fault is its own reason."""
+        if isinstance(self.result, LocalFault):
+            return (self.result.finding,)
+        return self.result.reasons
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``cardsign verify --json`` prints."""
+        if isinstance(self.result, LocalFault):
+            return {"input": self.name, "error": self.reasons[0].to_json()}
+        return {"input": self.name, **self.result.to_json()}
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """By what the cards of one command are judged.
+
+    Attributes:
+        verifier: The policy, and how peers are reached.
+        subject: Whose card each should be. Nobody: a URL is judged as a card of the issuer that
+            the policy trusts for it, and of a file nothing is trusted unless `by_origin`.
+        by_origin: Judge a file as a card of the issuer that the policy trusts for its first
+            interface; see :func:`subject_by_origin`.
+        statements: Statements that came along.
+        at: A time of the caller's choice, by which nothing is trusted.
+        file: Where the policy is from, if from a file.
+    """
+
+    verifier: Verifier
+    subject: Subject = field(default_factory=Subject)
+    by_origin: bool = False
+    statements: SuppliedStatements = NO_STATEMENTS
+    at: datetime | None = None
+    file: PolicyFile | None = None
+
+    def examine(self, name: str, untrusted_bytes: bytes | None = None) -> Outcome:
+        """Return the verdict on a card in hand, or at a URL.
+
+        Args:
+            name: How the verdict calls the card.
+            untrusted_bytes: The card as received. None: `name` is a URL or an object of a store,
+                and is asked for it.
+
+        Raises:
+            LocalFault: Two lock files disagree, or the object cannot be read.
+        """
+        if untrusted_bytes is None:
+            if is_url(name):
+                found = self.look_up(name)
+                return Outcome(found.url, found.report, found.untrusted_card)
+            untrusted_bytes = read_object(name, max_bytes=MAX_INPUT_BYTES)
+        name = "(stdin)" if name == "-" else name
+        subject = self.subject
+        if subject.is_nobody and self.by_origin:
+            subject = subject_by_origin(untrusted_bytes, self.verifier.policy)
+        report = self.verifier.judge(untrusted_bytes, subject, self.statements, at=self.at)
+        return Outcome(name, self._explained(report), untrusted_bytes)
+
+    def look_up(self, url: str) -> Discovery:
+        """Return the verdict on the card at a URL, and what was received.
+
+        Raises:
+            LocalFault: As :meth:`examine`.
+        """
+        found = self.verifier.look_up(url, self.subject, self.statements, at=self.at)
+        if not found.untrusted_card:
+            return found
+        return replace(found, report=self._explained(found.report))
+
+    def examine_beside(
+        self, public: str, untrusted_public: bytes, extended: str, untrusted_extended: bytes
+    ) -> Iterator[Outcome]:
+        """Yield the verdicts on a public card and on its extended card, which needs it.
+
+        Where there is no public card to look at, the verdict on that is the only one. `subject`
+        names the audience.
+
+        Args:
+            public: The name of the public card, or a URL, which is asked.
+            untrusted_public: The public card as received; empty for a URL.
+            extended: The name of the extended card.
+            untrusted_extended: The extended card as received.
+
+        Raises:
+            UsageFault: ``usage.conflict``: nothing says whose both cards should be.
+            LocalFault: As :meth:`examine`.
+        """
+        asked, statements = replace(self.subject, audience=None), self.statements
+        if is_url(public):
+            found = self.verifier.look_up(public, asked, statements, at=self.at)
+            public, untrusted_public = found.url, found.untrusted_card
+            if not untrusted_public:
+                yield Outcome(public, found.report)
+                return
+            statements = statements.joined(found.supplied)
+            asked = Subject(url=public) if asked.is_nobody else asked
+        if asked.is_nobody:
+            raise UsageFault(
+                "usage.conflict",
+                "--extended asks whether two cards are of one subject, and nobody is named",
+                hint="Name the subject with --issuer, --origin or --jwks.",
+            )
+        reports = self.verifier.judge_extended(
+            untrusted_public,
+            untrusted_extended,
+            asked,
+            statements,
+            audience=self.subject.audience or "",
+            at=self.at,
+        )
+        yield Outcome(public, self._explained(reports[0]), untrusted_public)
+        yield Outcome(extended, self._explained(reports[1]), untrusted_extended)
+
+    def _explained(self, report: Report) -> Report:
+        """Without a policy, say first that this is what is missing."""
+        is_policy = self.verifier.policy.issuers or self.file is not None
+        if is_policy or report.verdict != "indeterminate":
+            return report
+        missing = Finding("trust.no_anchor", "there is no policy, so no issuer is trusted")
+        others = (reason for reason in report.reasons if reason.code != missing.code)
+        return replace(report, reasons=(missing, *others))
+
+
+def subject_by_origin(untrusted_bytes: bytes, policy: Policy) -> Subject:
+    """Return the trusted issuer whose origin holds the card's first interface, or nobody.
+
+    The card itself names the interface, so this says only by whose keys to judge it: a verdict
+    ``trusted`` means that the card is of that issuer, which the report names. To ask for the card
+    of one issuer, name the issuer.
+    """
+    try:
+        first = current_interfaces(Card.from_bytes(untrusted_bytes).document)[:1]
+        issuer = policy.find(Subject(url=str(first[0].url))) if first else None
+    except InputRefused:  # no card, or an interface that nobody may call
+        return Subject()
+    return Subject() if issuer is None or issuer.is_holder else Subject(issuer=issuer.name)
+
+
 def verify_many(
     names: Sequence[str],
-    verifier: Verifier,
+    batch: Batch,
     *,
     view: Callable[[Outcome], _Result],
     read: Read = _READ,
@@ -63,18 +239,18 @@ def verify_many(
 
     Args:
         names: Files, URLs, and objects of stores.
-        verifier: By what they are judged.
+        batch: By what they are judged.
         view: What is wanted of an outcome. A worker process makes it and sends nothing else.
         read: Reads a card of this machine; :meth:`cardsign.inputs.Inputs.read`.
         jobs: Worker processes; 1 verifies in this process.
     """
-    see = partial(_see, view, verifier, read)
+    see = partial(_see, view, batch, read)
     for name, result in zip(names, in_processes(see, names, jobs), strict=True):
         yield _shown(view, name, result)
 
 
-def _see(view: Callable[[Outcome], _Result], verifier: Verifier, read: Read, name: str) -> _Result:
-    return view(verifier.examine(name, read(name)))
+def _see(view: Callable[[Outcome], _Result], batch: Batch, read: Read, name: str) -> _Result:
+    return view(batch.examine(name, read(name)))
 
 
 def _shown(view: Callable[[Outcome], _Result], name: str, result: _Result | LocalFault) -> _Result:
@@ -213,10 +389,10 @@ def in_threads(
                 waiting.get_nowait()
 
 
-# On the workers of a Dask cluster. They are sent policy, issuer state, time and cards as data, and
-# read none of their own; they read from object stores and ask URLs. What one learns of an issuer
-# is forgotten with its chunk. Who can reach a scheduler runs programs on every worker and here, so
-# the way is TLS or loopback.
+# On the workers of a Dask cluster. They are sent policy, lock, cached statements, time and cards as
+# data, and read none of their own; they read from object stores and ask URLs. What one learns of
+# an issuer is forgotten with its chunk. Who can reach a scheduler runs programs on every worker and
+# here, so the way is TLS or loopback.
 
 
 #: Seconds to wait for the scheduler, and between two looks whether it still has a worker.
@@ -229,7 +405,7 @@ _Card = tuple[str, bytes | LocalFault | None]
 
 def verify_on_cluster(
     names: Sequence[str],
-    verifier: Verifier,
+    batch: Batch,
     *,
     cluster: str,
     view: Callable[[Outcome], _Result],
@@ -242,7 +418,7 @@ def verify_on_cluster(
 
     Args:
         names: Files, which are read here; objects and URLs, which a worker reads.
-        verifier: By what they are judged. What is remembered of its issuers is sent along.
+        batch: By what they are judged. What the lock and the cache hold is sent along.
         cluster: The scheduler: ``tls://host:8786``, with the certificates of Dask's own settings;
             or ``tcp://`` and a loopback address.
         view: What is wanted of an outcome; a worker makes it, so it is of a module it has.
@@ -256,12 +432,7 @@ def verify_on_cluster(
     import pickle
 
     _check_address(cluster)
-    states: dict[str, IssuerState] = {}
-    for issuer in verifier.policy.issuers:
-        with verifier.states.of(issuer) as state:
-            if state is not None:
-                states[issuer.name] = state
-    sent = pickle.dumps((view, replace(verifier, now=_no_time, states=NO_STATES), states))
+    sent = pickle.dumps((view, _Sent.of(batch)))
     waiting = deque(names[at : at + CHUNK] for at in range(0, len(names), CHUNK))
     begun: deque[tuple[list[_Card], datetime, Any]] = deque()
     with closing(_connected(cluster)) as client:
@@ -269,7 +440,7 @@ def verify_on_cluster(
         while waiting or begun:
             while waiting and len(begun) < ahead:
                 cards = [(one, attempt(read, one)) for one in waiting.popleft()]
-                at = verifier.now()
+                at = batch.at or batch.verifier.clock()
                 begun.append((cards, at, client.submit(_judge, sent, at, cards, pure=False)))
             cards, at, future = begun.popleft()
             results = _results(client, future)
@@ -372,97 +543,84 @@ def _version() -> str:
     return version("cardsign")
 
 
-def _no_time() -> datetime:
-    raise AssertionError("a chunk brings the time that it is judged at")
+class _Kept(dict[str, tuple[bytes, ...]]):
+    """Cached statements in memory; with a cache behind it, those that were taken from there."""
+
+    def __init__(self, behind: Statements | None = None) -> None:
+        super().__init__()
+        self.behind = behind
+
+    def get(self, digest: str) -> tuple[bytes, ...]:  # type: ignore[override]
+        """Return the statements kept under a keyset digest."""
+        if self.behind is not None and digest not in self:
+            self[digest] = self.behind.get(digest)
+        return super().get(digest, ())
+
+    def put(self, digest: str, statements: Iterable[bytes]) -> None:
+        """Keep statements under a keyset digest."""
+        self[digest] = tuple(statements)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A batch as it is sent to a worker: data alone."""
+
+    policy: Policy
+    memory: Memory
+    cached: dict[str, tuple[bytes, ...]]
+    subject: Subject
+    by_origin: bool
+    statements: SuppliedStatements
+    is_historic: bool
+    has_file: bool
+    insecure_loopback_http: bool
+
+    @classmethod
+    def of(cls, batch: Batch) -> _Sent:
+        """Return what is sent, with the cached statements of every issuer."""
+        verifier = batch.verifier
+        cached = _Kept(verifier.cache)
+        memory = Memory(verifier.lock.floors)
+        reader = Verifier(verifier.policy, lock=memory, cache=cached, clock=verifier.clock)
+        for issuer in verifier.policy.issuers:
+            if isinstance(issuer.anchor, KeysetAnchor):
+                reader.session(issuer).resolve(NO_STATEMENTS, verifier.clock())
+        return cls(
+            replace(verifier.policy),
+            memory,
+            dict(cached),
+            batch.subject,
+            batch.by_origin,
+            batch.statements,
+            batch.at is not None,
+            batch.file is not None,
+            verifier.insecure_loopback_http,
+        )
+
+    def batch(self, at: datetime) -> Batch:
+        """Return the batch on the worker."""
+        from cardsign.net.fetch import FetchSettings
+
+        cached = _Kept()
+        cached.update(self.cached)
+        net = FetchSettings(insecure_loopback_http=self.insecure_loopback_http)
+        verifier = Verifier(self.policy, lock=self.memory, cache=cached, net=net, clock=lambda: at)
+        file = PolicyFile(self.policy, Path(), "") if self.has_file else None
+        historic = at if self.is_historic else None
+        return Batch(verifier, self.subject, self.by_origin, self.statements, historic, file)
 
 
 def _judge(sent: bytes, at: datetime, cards: Sequence[_Card]) -> list[Any]:
-    """The views of a chunk, or the fault that took the place of one."""
+    """Return the views of a chunk, or the fault that took the place of one."""
     import pickle
 
-    view, verifier, states = pickle.loads(sent)  # noqa: S301  by our own client
-    verifier = replace(verifier, states=TransientStates(states), now=lambda: at)
+    view, packed = pickle.loads(sent)  # noqa: S301  by our own client
+    batch = packed.batch(at)
 
     def see(card: _Card) -> Any:
         name, data = card
         if isinstance(data, LocalFault):
             raise data
-        return view(verifier.examine(name, data))
+        return view(batch.examine(name, data))
 
     return [attempt(see, card) for card in cards]
-
-
-# What the last check of each card came to.
-
-
-#: Bytes of a log of checks: 200 for each of 10,000 cards.
-MAX_CHECK_LOG_BYTES: Final = 2_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class LastCheck:
-    """What the last check of one card came to.
-
-    Attributes:
-        at: When, in UTC.
-        verdict: Its verdict, or ``fault``.
-        code: The first reason's code; empty where there is none.
-    """
-
-    at: datetime
-    verdict: str
-    code: str
-
-
-def _check_log(folder: Path, policy: str) -> Path:
-    digest = hashlib.sha256(policy.encode(errors="surrogatepass")).hexdigest()
-    return folder / "checks" / f"{digest[:16]}.json"
-
-
-def read_checks(folder: Path, policy: str) -> dict[str, LastCheck]:
-    """The last checks of the cards of one policy, by URL; empty where nothing was ever checked.
-
-    They are kept for people; no verdict rests on them.
-
-    Args:
-        folder: The folder of the issuer states.
-        policy: The policy's identity.
-
-    Raises:
-        StateFault: ``state.corrupt``.
-        FileFault: They cannot be read.
-    """
-    file = _check_log(folder, policy)
-    try:
-        data = read_bytes(file, max_bytes=MAX_CHECK_LOG_BYTES)
-        cards = parse_object(data, max_bytes=MAX_CHECK_LOG_BYTES)["cards"]
-        return {url: _last_check(one) for url, one in dict(cards).items()}  # type: ignore[arg-type]
-    except FileMissing:
-        return {}
-    except (InputRefused, KeyError, TypeError, ValueError) as error:
-        raise StateFault(
-            "state.corrupt",
-            "the log of checks cannot be read",
-            path=str(file),
-            hint="Remove it; the next cardsign peers verify writes it anew.",
-        ) from error
-
-
-def add_checks(folder: Path, policy: str, checks: Mapping[str, LastCheck]) -> None:
-    """Put these checks in place of earlier ones of the same cards; as :func:`read_checks`."""
-    known = read_checks(folder, policy) | dict(checks)
-    cards = {
-        url: {"at": one.at.isoformat(), "verdict": one.verdict, "code": one.code}
-        for url, one in sorted(known.items())
-    }
-    file = _check_log(folder, policy)
-    make_directory(file.parent, mode=0o700)
-    text = json.dumps({"format": 1, "cards": cards}, indent=1)
-    write_atomic(file, text.encode(), mode=PRIVATE_MODE)
-
-
-def _last_check(members: Any) -> LastCheck:
-    at = datetime.fromisoformat(members["at"])
-    if at.tzinfo is None:
-        raise ValueError("no zone")
-    return LastCheck(at, str(members["verdict"]), str(members["code"]))

@@ -22,7 +22,6 @@
     │   ├── FileFault            a file that cannot be read or written       file.*
     │   ├── PassphraseFault      no passphrase, or the wrong one             passphrase.*
     │   ├── StoreFault           the key store is absent, corrupt or newer   keystore.*
-    │   ├── StateFault           the verifier's memory, likewise             state.*
     │   ├── SignerFault          a signer that fails or answers wrongly      signer.*
     │   ├── CredentialFault      no credential for a peer, or none to send   credential.*
     │   └── ServeFault           a server that cannot start                  serve.*
@@ -172,10 +171,6 @@ class PassphraseFault(LocalFault):
 
 class StoreFault(LocalFault):
     """The key store is absent, corrupt, locked, or of a newer format."""
-
-
-class StateFault(LocalFault):
-    """A verifier's memory is absent, corrupt, locked, or of another history: never a verdict."""
 
 
 class SignerFault(LocalFault):

@@ -38,7 +38,6 @@ _NOTES: Final = frozenset(
         "fetch.stale",
         "sig.compat",
         "sign.compat_lossy",
-        "state.created",
         "trust.freshness_waived",
         "trusted",
     }

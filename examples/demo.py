@@ -19,7 +19,7 @@ from rotation import keys_that_change
 from telling import cardsign, console, expect, say, serving, tell
 
 from cardsign import Policy, verify_card
-from cardsign.trust import Extended, Holder
+from cardsign.trust.policy import Subject
 
 CARDS = Path(__file__).parent / "cards"
 #: The id of the partners, whom the extended card is for; random, so that it cannot be guessed.
@@ -104,7 +104,7 @@ def ask_for_the_extended_card(address: str) -> None:
     expect(answer.status_code == 200 and bool(more), "the extended card says more")
     Path("received-extended.json").write_bytes(answer.content)
     policy = Policy.from_jwks(Path("jwks.json").read_bytes())
-    verify_card(answer.content, policy=policy, expect=Extended(Holder(), PARTNERS))
+    verify_card(answer.content, policy=policy, expect=Subject(is_holder=True, audience=PARTNERS))
     say("verified in Python: trusted as the extended card of the partners")
     tell("   It does not pass for the public card")
     cardsign("verify", "received-extended.json", "--jwks", "jwks.json", status=1)

@@ -1,10 +1,10 @@
 """A FastAPI application that is an agent itself, and asks another one whom it has to trust.
 
-    cardsign trust init --state state
+    cardsign trust add https://agent.example
     uvicorn --factory examples.fastapi_app:from_environment
 
 It serves its own card as it was signed, byte for byte: ``cardsign sign`` made the file, and no key
-is here. Its peer's card is verified at each request, by ``trust.toml``; one discoverer for the
+is here. Its peer's card is verified at each request, by ``trust.toml``; one verifier for the
 whole process makes that one conditional request to the peer and no signature check, as a rule.
 """
 
@@ -12,27 +12,25 @@ from __future__ import annotations
 
 import hashlib
 import os
-from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
 from fastapi import FastAPI, HTTPException, Request, Response
 
-from cardsign import Discoverer, VerificationError
+from cardsign import VerificationError, Verifier
 from cardsign.errors import CallFailed
-from cardsign.net import AsyncGuardedTransport, DocumentFetcher, FetchSettings, endpoints_of
-from cardsign.trust import DirectoryStates, read_policy
+from cardsign.net import AsyncGuardedTransport, FetchSettings, endpoints_of
 
 CARD_PATH = "/.well-known/agent-card.json"
 
 
-def create_app(card: bytes, peer: str, discoverer: Discoverer, settings: FetchSettings) -> FastAPI:
+def create_app(card: bytes, peer: str, verifier: Verifier, settings: FetchSettings) -> FastAPI:
     """The application.
 
     Args:
         card: Its own card, signed.
         peer: The URL of the other agent.
-        discoverer: What verifies the peer's card.
+        verifier: What verifies the peer's card.
         settings: How the peer is called.
     """
     app = FastAPI(openapi_url=None)
@@ -48,7 +46,7 @@ def create_app(card: bytes, peer: str, discoverer: Discoverer, settings: FetchSe
     @app.get("/peer")
     async def ask_peer() -> dict[str, object]:
         try:
-            trusted = await discoverer.adiscover(peer)
+            trusted = await verifier.adiscover(peer)
             spoken = endpoints_of(trusted.document, ["1.0"])
         except VerificationError as exc:
             raise HTTPException(502, f"the peer is not trusted: {exc.code}") from exc
@@ -75,13 +73,7 @@ def create_app(card: bytes, peer: str, discoverer: Discoverer, settings: FetchSe
 
 def from_environment() -> FastAPI:
     """The application as AGENT_CARD, AGENT_PEER and ./trust.toml say."""
-    policy, _ = read_policy(Path("trust.toml"))
-    memory = DirectoryStates(Path("state"))
     settings = FetchSettings()
-    discoverer = Discoverer(policy, memory, fetcher=DocumentFetcher(settings, now=_now), now=_now)
+    verifier = Verifier("trust.toml", net=settings)
     card = Path(os.environ["AGENT_CARD"]).read_bytes()
-    return create_app(card, os.environ["AGENT_PEER"], discoverer, settings)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
+    return create_app(card, os.environ["AGENT_PEER"], verifier, settings)

@@ -28,9 +28,13 @@ from cardsign.jose.jws import Signer, sign_payload
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.key_files import ScryptCost
 from cardsign.sign.signing import SigningOptions, sign_document
-from cardsign.trust.policy import Accept, Holder, Policy
+from cardsign.trust.cache import Statements
+from cardsign.trust.lock import Floor, Memory
+from cardsign.trust.policy import Accept, Policy, Subject, TrustedIssuer
+from cardsign.trust.session import Session
+from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.verify.report import Report
-from cardsign.verify.verdict import reach_verdict
+from cardsign.verify.verifier import Verifier
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 
@@ -205,7 +209,54 @@ def examine(
     """The verdict of somebody who pins these keys."""
     document = card if isinstance(card, bytes) else dump(card)
     policy = trusting(*keys, profiles=profiles)
-    return reach_verdict(document, expect=Holder(), policy=policy, now=NOW)
+    return reach_verdict(document, expect=Subject(is_holder=True), policy=policy, now=NOW)
+
+
+class Remembering:
+    """What one verifier of one policy knows from verdict to verdict.
+
+    Args:
+        floors: What the lock says, by issuer.
+        cache: Statements of before.
+    """
+
+    def __init__(
+        self, floors: Mapping[str, Floor] | None = None, cache: Statements | None = None
+    ) -> None:
+        self.floors, self.cache = floors, cache
+        self.now = NOW
+        self._verifier: Verifier | None = None
+
+    def verifier(self, policy: Policy) -> Verifier:
+        """The verifier, which is made at the first question."""
+        if self._verifier is None:
+            self._verifier = Verifier(
+                policy, lock=Memory(self.floors), cache=self.cache, clock=lambda: self.now
+            )
+        assert self._verifier.policy is policy or self._verifier.policy == policy
+        return self._verifier
+
+    def session(self, issuer: TrustedIssuer) -> Session:
+        """What is known of an issuer."""
+        verifier = self._verifier or self.verifier(Policy((issuer,)))
+        return verifier.session(verifier.policy.issuer(issuer.name))
+
+
+def reach_verdict(
+    card: bytes,
+    *,
+    expect: Subject | None,
+    policy: Policy,
+    now: datetime,
+    supplied: SuppliedStatements = NO_STATEMENTS,
+    memory: Remembering | None = None,
+    **how: Any,
+) -> Report:
+    """The verdict of somebody who has this policy, and knows nothing else unless he remembers."""
+    memory = memory or Remembering()
+    memory.now = now
+    at = now if how.pop("historic", False) else None
+    return memory.verifier(policy).judge(card, expect or Subject(), supplied, at=at, **how)
 
 
 def codes(report: Report) -> list[str]:

@@ -18,10 +18,8 @@ import pytest
 import cardsign
 from cardsign import (
     CardRefused,
-    IssuerStates,
     JwkSet,
     KeyRefused,
-    LocalFault,
     NotTrusted,
     NoVerdict,
     Policy,
@@ -30,9 +28,8 @@ from cardsign import (
 )
 from cardsign.errors import SigningRefused, UsageFault
 from cardsign.testing import FakeIssuer
-from cardsign.trust.disk import raise_floors
-from cardsign.trust.policy import Issuer, JwksAnchor, KeysetAnchor, RollbackFloor
-from cardsign.trust.state import DirectoryStates
+from cardsign.trust import Memory
+from cardsign.trust.policy import JwksAnchor, KeysetAnchor
 from cardsign.trust.supplied import SuppliedStatements
 
 CARD = {
@@ -104,19 +101,17 @@ def test_a_policy_by_issuer_or_url(tmp_path: Path) -> None:
         cardsign.verify_card(SIGNED, policy=policy, url="https://geo.example/card.json")
 
 
-def test_a_keyset_is_followed_and_remembered(tmp_path: Path) -> None:
-    """With states that last, a rollback to the release of before is seen."""
+def test_a_keyset_is_followed_and_remembered() -> None:
+    """By a verifier that is kept, a rollback to the release of before is seen."""
     first = TIDES.keyset()
     newer, older = (TIDES.release(first, **TIDES.listing(CARD, seq=seq)) for seq in (6, 5))
     anchor = KeysetAnchor(cardsign_keyset_id(first))
     policy = Policy((issuer(anchor),))
-    states = IssuerStates.create(tmp_path / "state")
+    verifier = cardsign.Verifier(policy, lock=Memory(), clock=lambda: NOW)
 
     def verify(release: bytes) -> cardsign.VerifiedCard:
         came = SuppliedStatements((first,), (release,))
-        return cardsign.verify_card(
-            SIGNED, policy=policy, issuer="tides", statements=came, states=states, now=NOW
-        )
+        return verifier.verify(SIGNED, issuer="tides", statements=came)
 
     assert verify(newer).subject == "tides"
     assert verify(older).report.release == verify(newer).report.release
@@ -163,10 +158,9 @@ def test_a_policy_by_url_names_its_issuer() -> None:
     [
         lambda name: cardsign.verify_card(SIGNED, policy=POLICY, issuer=name),
         lambda name: cardsign.examine_card(SIGNED, policy=POLICY, issuer=name),
-        lambda name: cardsign.verify_card(SIGNED, policy=POLICY, expect=Issuer(name)),
         lambda name: cardsign.discover(TIDES.url, policy=POLICY, issuer=name),
     ],
-    ids=["verify", "examine", "expect", "discover"],
+    ids=["verify", "examine", "discover"],
 )
 def test_an_issuer_that_the_policy_does_not_know(ask: Callable[[str], object]) -> None:
     """A slip of the pen is no verdict about the card; the command says the same."""
@@ -196,54 +190,6 @@ def test_a_report_is_neither_true_nor_false() -> None:
             bool(report)
 
 
-# ------------------------------------------------------------------ states
-
-
-def test_a_folder_that_was_lost_is_no_first_contact(tmp_path: Path) -> None:
-    """Neither the whole folder nor one issuer's file is begun anew in silence (threat 18)."""
-    folder = tmp_path / "state"
-    with pytest.raises(LocalFault) as absent:
-        IssuerStates.at(folder)
-    assert absent.value.code == "state.missing"
-    assert f"IssuerStates.create({str(folder)!r})" in absent.value.hint
-
-    tides = issuer(JwksAnchor("https://tides.example/jwks.json"))
-    states = IssuerStates.create(folder)
-    with states.of(tides):
-        pass
-    with IssuerStates.at(folder).of(tides) as state:
-        assert state is not None
-    assert isinstance(states, DirectoryStates)
-    states.file("", "tides").unlink()
-    with pytest.raises(LocalFault) as lost, IssuerStates.at(folder).of(tides):
-        pass
-    assert lost.value.code == "state.missing"
-    assert "IssuerStates.create" in lost.value.hint
-
-
-def test_states_are_begun_once(tmp_path: Path) -> None:
-    """A second `create` would forget; it is refused, and says what to call."""
-    IssuerStates.create(tmp_path / "state")
-    with pytest.raises(LocalFault, match="before") as again:
-        IssuerStates.create(tmp_path / "state")
-    assert "IssuerStates.at(" in again.value.hint
-
-
-def test_an_issuer_that_the_command_line_began_is_known(tmp_path: Path) -> None:
-    """A folder without the list begins nobody by itself; `create` lists whom it holds."""
-    tides = issuer(JwksAnchor("https://tides.example/jwks.json"))
-    from cardsign.trust.state import IssuerState
-
-    DirectoryStates(tmp_path).begin(tides, IssuerState.begin(tides))
-    with IssuerStates.at(tmp_path).of(tides) as state:
-        assert state is not None
-    (tmp_path / "begun").unlink(missing_ok=True)
-    created = IssuerStates.create(tmp_path)
-    created.file("", "tides").unlink()
-    with pytest.raises(LocalFault, match=r"state\.missing"), created.of(tides):
-        pass
-
-
 # ------------------------------------------------------------------ misuse
 
 POLICY = Policy((issuer(JwksAnchor("https://tides.example/jwks.json")),))
@@ -252,9 +198,9 @@ V = cardsign.verify_card
 DOOR: Any = cardsign
 
 MISUSE: dict[str, tuple[Callable[[], object], str]] = {
-    "a str for the bytes": (lambda: V(SIGNED.decode(), jwks=KEYS), "verify_card(data, jwks="),
-    "a dict for the bytes": (lambda: V(json.loads(SIGNED), jwks=KEYS), "verify_card(data, jwks="),
-    "a path for the bytes": (lambda: V(Path("card.json"), jwks=KEYS), "verify_card(data, jwks="),
+    "a str for the bytes": (lambda: V(SIGNED.decode(), jwks=KEYS), "read_bytes()"),
+    "a dict for the bytes": (lambda: V(json.loads(SIGNED), jwks=KEYS), "read_bytes()"),
+    "a path for the bytes": (lambda: V(Path("card.json"), jwks=KEYS), "read_bytes()"),
     "neither keys nor policy": (lambda: V(SIGNED), "jwks=Path('jwks.json').read_bytes()"),
     "keys and policy": (lambda: V(SIGNED, jwks=KEYS, policy=POLICY), "either jwks or policy"),
     "keys and an issuer": (lambda: V(SIGNED, jwks=KEYS, issuer="x"), "issuer='NAME'"),
@@ -269,18 +215,10 @@ MISUSE: dict[str, tuple[Callable[[], object], str]] = {
         "Policy.from_jwks_url(url, origin=...)",
     ),
     "a policy of a list": (lambda: Policy([JwksAnchor("https://a.example/")]), "Policy.load(path)"),
-    "nobody's card": (lambda: V(SIGNED, policy=POLICY), "issuer='NAME'), or url='https://...'"),
+    "nobody's card": (lambda: V(SIGNED, policy=POLICY), "issuer='NAME' or url='https://...'"),
     "two subjects": (
         lambda: V(SIGNED, policy=POLICY, issuer="tides", url=TIDES.url),
-        "one of issuer, url",
-    ),
-    "a str to expect": (
-        lambda: V(SIGNED, policy=POLICY, expect=TIDES.url),
-        "CardUrl(url)",
-    ),
-    "a bool to expect": (
-        lambda: V(SIGNED, policy=Policy.from_jwks(KEYS), expect=False),
-        "CardUrl(url)",
+        "one of issuer, origin and url",
     ),
     "a dict to sign": (
         lambda: cardsign.sign_card(CARD, TIDES.key("card")),
@@ -369,50 +307,14 @@ def test_a_later_time_is_an_argument() -> None:
 # ------------------------------------------------------------------ what is logged, and tested
 
 
-def test_what_is_remembered_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A new issuer, a followed keyset and a raised floor; nothing else."""
-    first = TIDES.keyset()
-    came = SuppliedStatements((first,), (TIDES.release(first, **TIDES.listing(CARD, seq=6)),))
-    policy = Policy((issuer(KeysetAnchor(cardsign_keyset_id(first))),))
-    states = IssuerStates.create(tmp_path / "state")
-
-    def verify() -> list[str]:
-        caplog.clear()
-        with caplog.at_level(logging.INFO, logger="cardsign"):
-            cardsign.verify_card(
-                SIGNED, policy=policy, url=TIDES.url, statements=came, states=states, now=NOW
-            )
-        return [record.getMessage() for record in caplog.records]
-
-    told = verify()
-    assert [message for message in told if "is remembered from now on" in message]
-    assert "tides: keyset 1.1 is trusted from now on" in told
-    assert "tides: an older release than 6 is refused from now on" in told
-    assert verify() == []
-
-
-def test_without_states_nothing_is_said_to_be_remembered(caplog: pytest.LogCaptureFixture) -> None:
-    """A verdict without memory logs nothing."""
-    first = TIDES.keyset()
-    policy = Policy((issuer(KeysetAnchor(cardsign_keyset_id(first))),))
-    with caplog.at_level(logging.DEBUG, logger="cardsign"):
-        cardsign.examine_card(
-            SIGNED, policy=policy, issuer="tides", statements=SuppliedStatements((first,))
-        )
-    assert caplog.records == []
-
-
-def test_a_raised_floor_of_a_lock_is_logged(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Once, and not again while it stays."""
-    floor = RollbackFloor(cardsign_keyset_id(TIDES.keyset()))
+def test_a_refusal_is_logged_with_its_subject_and_code(caplog: pytest.LogCaptureFixture) -> None:
+    """At INFO, so that a service tells why it called nobody; a trusted card logs nothing."""
+    policy = Policy.from_jwks(KEYS, name="the\nholder")
     with caplog.at_level(logging.INFO, logger="cardsign"):
-        raise_floors(tmp_path / "trust.lock", {"tides": floor})
-        raise_floors(tmp_path / "trust.lock", {"tides": floor})
-    assert [record.getMessage().partition(" in ")[0] for record in caplog.records] == [
-        "tides: its floor"
-    ]
+        cardsign.examine_card(SIGNED, policy=policy, now=NOW)
+        assert caplog.records == []
+        cardsign.examine_card(TAMPERED, policy=policy, now=NOW)
+    assert caplog.messages == ["'the\\nholder': invalid (sig.bad)"]
 
 
 def test_the_test_in_the_docstring_of_fake_issuer_passes() -> None:

@@ -47,7 +47,7 @@ def test_we_agree_with_the_transcript(
     case: Case, certificates: Certificates, tmp_path: Path
 ) -> None:
     """Verdict and reason at every step, and nobody is asked who must not be; so says the oracle."""
-    outcomes = list(play(case, certificates, tmp_path / "state"))
+    outcomes = list(play(case, certificates, tmp_path))
     assert deviations(case, lambda _: outcomes) == []
     assert outcome_faults(case, outcomes) == []
 

@@ -36,9 +36,9 @@ from cardsign.card.schema import CARD_1_0, Field, Message
 from cardsign.card.values import append, split
 from cardsign.errors import CanonicalizationError
 from cardsign.jose.keys import PrivateKey
-from cardsign.trust.policy import Holder
+from cardsign.trust.policy import Subject
 from cardsign.verify.report import Report
-from cardsign.verify.verdict import reach_verdict
+from tests.support import reach_verdict
 
 LOSSY = tuple(profile for profile in DEFAULT_PROFILES if profile not in FULL_PROFILES)
 CARDS = {
@@ -515,7 +515,10 @@ def test_the_same_bytes_without_a_subject(alice: PrivateKey) -> None:
     document = dump(signed(PORTABLE, alice))
     policy = trusting(alice)
 
-    assert reach_verdict(document, expect=Holder(), policy=policy, now=NOW).verdict == "trusted"
+    assert (
+        reach_verdict(document, expect=Subject(is_holder=True), policy=policy, now=NOW).verdict
+        == "trusted"
+    )
     report = reach_verdict(document, expect=None, policy=policy, now=NOW)
     assert (report.verdict, report.card) == ("indeterminate", None)
 

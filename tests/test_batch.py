@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 from cardsign import batch
-from cardsign.batch import in_processes, in_threads, verify_many
+from cardsign.batch import Batch, in_processes, in_threads, subject_by_origin, verify_many
 from cardsign.errors import FileFault, LocalFault, UsageFault
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
 from cardsign.trust.disk import PolicyFile
-from cardsign.trust.policy import Issuer, KeysAnchor, Policy, TrustedIssuer
+from cardsign.trust.policy import KeysAnchor, Policy, Subject, TrustedIssuer
 from cardsign.urls import parse_place
-from cardsign.verifier import Verifier, subject_by_origin
 from cardsign.verify.report import Report
+from cardsign.verify.verifier import Verifier
 from tests.support import PORTABLE, signed
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -63,12 +63,11 @@ def cards(tmp_path: Path) -> list[Path]:
     return [tmp_path / name for name in (*made, "absent.json")]
 
 
-def judged(cards: list[Path], names: Iterable[str], expect: Issuer | None = None, jobs: int = 1):
+def judged(cards: list[Path], names: Iterable[str], expect: Subject | None = None, jobs: int = 1):
     """What comes of the cards by that policy."""
-    verifier = Verifier(policy_of(names), lambda: NOW, expect, by_origin=True)
-    return list(
-        verify_many([str(card) for card in cards], verifier, view=lambda one: one, jobs=jobs)
-    )
+    verifier = Verifier(policy_of(names), clock=lambda: NOW)
+    batch = Batch(verifier, expect or Subject(), by_origin=True)
+    return list(verify_many([str(card) for card in cards], batch, view=lambda one: one, jobs=jobs))
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 8])
@@ -100,7 +99,7 @@ def test_a_card_of_somebody_who_is_not_trusted_is_not_trusted(cards: list[Path])
 
 def test_an_expected_issuer_beats_what_a_card_says_of_itself(cards: list[Path]) -> None:
     """Whoever asks for the card of one issuer is not given another's."""
-    _, south, *_ = judged(cards, KEYS, Issuer("north"))
+    _, south, *_ = judged(cards, KEYS, Subject(issuer="north"))
 
     assert isinstance(south.result, Report)
     assert south.result.verdict != "trusted"
@@ -113,7 +112,7 @@ def test_an_expected_issuer_beats_what_a_card_says_of_itself(cards: list[Path]) 
 )
 def test_a_file_without_an_interface_has_no_subject(data: bytes) -> None:
     """Nothing about it raises."""
-    assert subject_by_origin(data, policy_of(KEYS)) is None
+    assert subject_by_origin(data, policy_of(KEYS)) == Subject()
 
 
 @pytest.mark.parametrize(
@@ -131,9 +130,10 @@ def test_a_missing_policy_is_told(
 ) -> None:
     """First of all, where there is none and it is what a verdict lacks."""
     policy = policy_of(names)
-    file = PolicyFile(policy, Path("trust.toml"), {}, "") if has_file else None
+    file = PolicyFile(policy, Path("trust.toml"), "") if has_file else None
     data = cards[0].with_name(card).read_bytes()
-    found = Verifier(policy, lambda: NOW, Issuer("north"), file=file).examine(card, data)
+    verifier = Verifier(policy, clock=lambda: NOW)
+    found = Batch(verifier, Subject(issuer="north"), file=file).examine(card, data)
     assert found.reasons[0].message.startswith("there is no policy") is is_told
 
 

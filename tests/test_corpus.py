@@ -38,9 +38,9 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import TYP_COMPAT, read_entry, sign_payload
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.sign.signing import SigningOptions, sign_with_notes
-from cardsign.trust.policy import Holder, Policy
+from cardsign.trust.policy import Policy, Subject
 from cardsign.verify.report import Report
-from cardsign.verify.verdict import reach_verdict
+from tests.support import reach_verdict
 
 pytestmark = pytest.mark.needs_shared
 
@@ -348,7 +348,7 @@ def test_real_signatures_are_recognised(real: str, corpus: Files, shared: Path) 
     card = json.loads(corpus[real])
     policy = Policy.from_jwks(public_keys(shared, real, card), name="the publisher")
 
-    report = reach_verdict(corpus[real], expect=Holder(), policy=policy, now=NOW)
+    report = reach_verdict(corpus[real], expect=Subject(is_holder=True), policy=policy, now=NOW)
 
     assert [one.profile for one in report.signatures] == profiles
     assert report.verdict == verdict
@@ -364,7 +364,7 @@ def test_edits_of_cards_with_real_signatures(real: str, corpus: Files, shared: P
     before = {profile: canonicalize(card, profile).data for profile in signed_profiles}
     verdicts = set()
     for what, where, edited in edits(card, random.Random(real), each=10):
-        report = reach_verdict(dump(edited), expect=Holder(), policy=policy, now=NOW)
+        report = reach_verdict(dump(edited), expect=Subject(is_holder=True), policy=policy, now=NOW)
         verdicts.add(assert_c7(what, where, report, edited, before))
     assert "trusted" not in verdicts
     assert "invalid" in verdicts
@@ -394,5 +394,8 @@ def test_foreign_signatures_survive_our_signing(
 
     assert after["signatures"][-len(before["signatures"]) :] == before["signatures"]
     policy = trusting(alice)
-    assert reach_verdict(dump(after), expect=Holder(), policy=policy, now=NOW).verdict == "trusted"
+    assert (
+        reach_verdict(dump(after), expect=Subject(is_holder=True), policy=policy, now=NOW).verdict
+        == "trusted"
+    )
     assert Card.from_bytes(dump(after)).document == after

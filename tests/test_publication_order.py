@@ -37,15 +37,13 @@ from cardsign.publish.checks import CheckedIssued, Issued
 from cardsign.publish.publication import publication_of, publish_generation, publish_statements
 from cardsign.server.documents import Document, public_documents
 from cardsign.server.settings import ServerSettings
-from cardsign.trust.policy import CardUrl, KeysetAnchor, Limits, Policy, TrustedIssuer
+from cardsign.trust.policy import KeysetAnchor, Limits, Policy, Subject, TrustedIssuer
 from cardsign.trust.refresh import FetchResult, refresh_issuer
-from cardsign.trust.state import TransientStates
 from cardsign.urls import CARD_PATH, parse_place
 from cardsign.verify.report import Report
-from cardsign.verify.verdict import reach_verdict
 from tests.keys.issuing import NOW, URL, first, key, online, released, signed
 from tests.keys.states import record
-from tests.support import PORTABLE, dump
+from tests.support import PORTABLE, Remembering, dump, reach_verdict
 from tests.support import signed as signed_card
 
 HOME = "https://tides.example"
@@ -187,7 +185,7 @@ class Verifier:
         self.policy = Policy(
             (TrustedIssuer("tides", anchor, (parse_place(HOME),)),), Limits(skew=1)
         )
-        self.memory = TransientStates()
+        self.memory = Remembering()
 
     def verify(self) -> Report:
         """The verdict, after one more look without caches where the first is none to rely on."""
@@ -199,19 +197,27 @@ class Verifier:
             got = self.copies.get(url.removeprefix(HOME), fresh=fresh)
             return FetchResult(url, "absent") if got is None else FetchResult(url, "found", *got)
 
-        with self.memory.of(self.policy.issuers[0]) as known:
-            pass
-        now, limits = self.issuer.now, self.policy.limits
-        brought = refresh_issuer(limits, known, self.pin, fetch, home=HOME, now=now, fresh=fresh)
+        known = self.memory.verifier(self.policy).session(self.policy.issuers[0])
+        now = self.issuer.now
+        brought = refresh_issuer(
+            self.pin,
+            fetch,
+            home=HOME,
+            now=now,
+            skew=self.policy.limits.skew,
+            keyset=known.keyset,
+            release=known.release,
+            fresh=fresh,
+        )
         got = self.copies.get(CARD_PATH, fresh=fresh and not self.handed)
         assert got is not None
         return reach_verdict(
             got[0],
-            expect=CardUrl(URL),
+            expect=Subject(url=URL),
             policy=self.policy,
             now=now,
             supplied=brought.supplied,
-            states=self.memory,
+            memory=self.memory,
         )
 
 

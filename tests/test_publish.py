@@ -31,8 +31,8 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
 from cardsign.publish.generation import Generation, load_current
 from cardsign.publish.publication import publish_generation
-from cardsign.trust.policy import Extended, Holder, Policy
-from cardsign.verify.verdict import reach_verdict
+from cardsign.trust.policy import Policy, Subject
+from tests.support import reach_verdict
 
 
 @pytest.fixture(scope="module")
@@ -208,8 +208,8 @@ def test_each_published_card_is_trusted_by_the_published_key_set(
 
     policy = Policy.from_jwks(JwkSet.from_bytes(generation.jwks), name="peer")
     for card, expect in (
-        (generation.card, Holder()),
-        (generation.extended["staff"], Extended(Holder(), "staff")),
+        (generation.card, Subject(is_holder=True)),
+        (generation.extended["staff"], Subject(is_holder=True, audience="staff")),
     ):
         assert reach_verdict(card, expect=expect, policy=policy, now=NOW).verdict == "trusted"
 

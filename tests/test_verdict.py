@@ -16,7 +16,7 @@ from cardsign.findings import Finding, list_codes
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Entry, check_entry
 from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.trust.policy import Holder, Policy
+from cardsign.trust.policy import Policy, Subject
 from cardsign.verify.report import (
     Answer,
     Answers,
@@ -27,7 +27,7 @@ from cardsign.verify.report import (
     Verdict,
     VerificationError,
 )
-from cardsign.verify.verdict import reach_verdict
+from tests.support import reach_verdict
 
 ANSWERS = {"yes", "no", "unknown"}
 VERDICTS = {"trusted", "untrusted", "invalid", "indeterminate"}
@@ -342,7 +342,9 @@ def test_a_key_set_without_kids_is_said(alice: PrivateKey) -> None:
     keys = JwkSet.from_bytes(dump({"keys": [jwk]}))
     policy = Policy.from_jwks(keys, name="the harbour")
 
-    unnamed = reach_verdict(dump(signed(LAX, alice)), expect=Holder(), policy=policy, now=NOW)
+    unnamed = reach_verdict(
+        dump(signed(LAX, alice)), expect=Subject(is_holder=True), policy=policy, now=NOW
+    )
     named = examine(signed(LAX, alice), PrivateKey.generate("ES256", kid="bob"))
 
     assert "named by thumbprint" in unnamed.reasons[0].message

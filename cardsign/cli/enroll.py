@@ -16,8 +16,8 @@ from cardsign.cli.options import (
     PATH,
     NetworkOptions,
     accept_option,
-    edit_options,
     network_option,
+    policy_option,
     take,
 )
 from cardsign.cli.printer import Answer, safe, say, show, write_line
@@ -30,6 +30,7 @@ from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES
 from cardsign.statements.keyset import KeysetStatement, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release
+from cardsign.trust.cache import StatementCache
 from cardsign.trust.disk import PolicyFile
 from cardsign.trust.enroll import (
     Proposal,
@@ -45,8 +46,8 @@ from cardsign.trust.enroll import (
     read_agents,
     read_digest,
 )
-from cardsign.trust.keyset_choice import newest_keyset, newest_release
 from cardsign.trust.policy import Accept, KeysAnchor, Limits
+from cardsign.trust.walk import newest_keyset, newest_release
 from cardsign.urls import Url, is_url, parse_place, parse_url
 
 _Statement = TypeVar("_Statement", KeysetStatement, ReleaseStatement)
@@ -284,7 +285,7 @@ def _key_lines(proposal: Proposal) -> Iterator[str]:
 @click.option(
     "--yes", is_flag=True, help="Do not ask: accept the keyset or the keys without comparing them."
 )
-@edit_options
+@policy_option
 @dry_run_option
 def add(
     who: str,
@@ -319,11 +320,11 @@ def add(
         warnings.append(
             "freshness is waived: revocation and rollback cannot be seen with this anchor"
         )
-    warnings += add_issuers(
+    add_issuers(
         file,
         [(members, proposal)],
-        trust.stored,
         compare=lambda: known.compare(proposal),
+        cache=StatementCache.of_user(),
         dry_run=is_dry_run(),
     )
     _say_all(warnings)
@@ -393,7 +394,7 @@ def _tell(file: PolicyFile, members: dict[str, Any], proposal: Proposal, known: 
 @click.option("--yes", is_flag=True, help="Add them without asking.")
 @network_option
 @dry_run_option
-@edit_options
+@policy_option
 def import_(listing: Path, yes: bool, **options: Any) -> None:
     """Propose an issuer for each [[a2a.external_agents]] of FILE, a TOML file.
 
@@ -423,7 +424,7 @@ def import_(listing: Path, yes: bool, **options: Any) -> None:
         for _, proposal in added:
             _say_all(proposal.warnings)
         confirm(yes, f"{len(added)} issuers go into {file.path}, by what they publish now")
-    _say_all(add_issuers(file, added, trust.stored, dry_run=is_dry_run()))
+    add_issuers(file, added, cache=StatementCache.of_user(), dry_run=is_dry_run())
     verb = "would add" if is_dry_run() else "added"
     for entry, _ in added:
         say(f"{verb} {entry['name']} to {file.path}")

@@ -8,7 +8,6 @@ import re
 import secrets
 import sys
 from dataclasses import dataclass
-from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,15 +23,15 @@ from cardsign.cli.verifier import VerifierOptions
 from cardsign.cli.views import members, show_refusal
 from cardsign.errors import CallFailed, CredentialFault, UsageFault
 from cardsign.times import minute
-from cardsign.trust.policy import CardUrl
+from cardsign.trust.policy import Subject
 
 if TYPE_CHECKING:
+    from cardsign.batch import Batch
     from cardsign.card.values import Json
     from cardsign.integrations.calling import Reply
     from cardsign.net.credentials import Credential
     from cardsign.net.discovery import Discovery
     from cardsign.net.endpoints import Endpoint
-    from cardsign.verifier import Verifier
 
 SCHEMA: Final = "cardsign.call/1"
 MAX_TEXT: Final = 1024 * 1024  # characters of a message
@@ -84,25 +83,21 @@ def fetch(
         raise UsageFault("usage.conflict", "--extended and --audience ID need one another")
     if audience is not None and not AUDIENCE.fullmatch(audience):
         raise UsageFault("usage.invalid", f"--audience {audience!r} is not {AUDIENCE.pattern}")
-    verifier, public, credential = named.visit(url)
+    batch, public, credential = named.visit(url)
     name, report = public.url, public.report
     if audience is not None and report.verdict == "trusted":
-        from cardsign.net.extended import discover_extended
+        from cardsign.net.extended import look_up_extended
 
         if credential is None:
             what = f"there is no credential for {safe(report.issuer or '')}; nothing was sent"
             raise CredentialFault("credential.none", what)
-        found = discover_extended(
+        found = look_up_extended(
+            batch.verifier,
             public,
             credential,
-            policy=verifier.policy,
-            states=verifier.states,
-            now=verifier.now,
-            settings=named.network.settings(),
             audience=audience,
             call_id=secrets.token_hex(8),
-            expect=verifier.expect or CardUrl(public.url),
-            again=partial(verifier.look_up, url, fresh=True),
+            subject=batch.subject,
         )
         name, report = found.url, found.report
     if report.card is not None:
@@ -253,7 +248,7 @@ def _calling() -> ModuleType:
 def _called(
     calling: ModuleType,
     named: VerifierOptions,
-    visited: tuple[Verifier, Discovery, Credential | None],
+    visited: tuple[Batch, Discovery, Credential | None],
     about: TaskOptions,
     message: str,
     timeout: float,
@@ -263,11 +258,11 @@ def _called(
 
     from cardsign.net.credentials import CredentialPlaces, demands_credentials
 
-    verifier, public, credential = visited
-    payload, policy = public.report.card or {}, verifier.policy
+    batch, public, credential = visited
+    payload, policy = public.report.card or {}, batch.verifier.policy
     if credential is None and demands_credentials(payload):
         say("the card demands credentials, and you name none (--credential); calling without")
-    issuer = policy.find(verifier.expect or CardUrl(public.url))
+    issuer = policy.find(Subject(url=public.url) if batch.subject.is_nobody else batch.subject)
     settings = named.network.settings().for_issuer(issuer)
     places = CredentialPlaces(public.url, policy, issuer)
     endpoint, header = calling.call_destination(payload, places, credential, settings)

@@ -17,16 +17,9 @@ from pydantic import Field
 
 from cardsign import __version__
 from cardsign.cli.frame import Command, moment
-from cardsign.cli.options import (
-    NetworkOptions,
-    network_option,
-    no_state_option,
-    own_policy_option,
-    state_option,
-    take,
-)
+from cardsign.cli.options import NetworkOptions, network_option, own_policy_option, take
 from cardsign.cli.printer import say
-from cardsign.cli.verifier import TrustOptions, VerifierOptions, keep_lock
+from cardsign.cli.verifier import TrustOptions, VerifierOptions
 from cardsign.diff.cards import diff_cards
 from cardsign.errors import CardsignError, ServeFault, UsageFault
 from cardsign.inputs import load_card
@@ -48,8 +41,6 @@ _INSTRUCTIONS = (
 
 @click.command(cls=Command, example="cardsign mcp --trust ~/.config/cardsign/trust.toml")
 @own_policy_option
-@state_option
-@no_state_option
 @network_option
 @click.option(
     "--port",
@@ -126,14 +117,12 @@ class _Tools:
         statements are fetched.
         """
         named = VerifierOptions(issuer=issuer or None, trust=self.trust, network=self.network)
-        verifier = named.verifier()
-        verifier.by_origin = True
+        batch = named.batch(by_origin=True)
         if is_url(card):
-            outcome = verifier.examine(card)
+            outcome = batch.examine(card)
         else:
-            outcome = verifier.examine("(text)", self._bytes(card))
-        keep_lock(verifier)
-        policy = str(verifier.file.path) if verifier.file is not None else None
+            outcome = batch.examine("(text)", self._bytes(card))
+        policy = str(batch.file.path) if batch.file is not None else None
         return {**outcome.to_json(), "policy": policy}
 
     def lint(self, card: CardText) -> dict[str, Any]:

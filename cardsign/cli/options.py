@@ -230,28 +230,6 @@ own_policy_option: Final = click.option(
     metavar="FILE",
     help="The policy [default: CARDSIGN_TRUST, then $XDG_CONFIG_HOME/cardsign/trust.toml].",
 )
-state_option: Final = click.option(
-    "--state",
-    "state_dir",
-    type=PATH,
-    metavar="DIR",
-    help="Where issuers are remembered [default: $XDG_STATE_HOME/cardsign].",
-)
-no_state_option: Final = click.option(
-    "--no-state",
-    is_flag=True,
-    help="Remember nothing. Then only trust.lock can show that a card is too old.",
-)
-
-
-def edit_options(command: _Function) -> _Function:
-    """Add ``--trust`` and ``--state``: a `TrustOptions`."""
-    return policy_option(state_option(command))
-
-
-def trust_options(command: _Function) -> _Function:
-    """Add ``--trust``, ``--state`` and ``--no-state``: a `TrustOptions`."""
-    return policy_option(state_option(no_state_option(command)))
 
 
 def visit_options(command: _Function) -> _Function:
@@ -281,5 +259,5 @@ def visit_options(command: _Function) -> _Function:
         help="The OAuth client whose secret the credential is. It gets a token at the token URL of "
         "the verified card, which must be inside the issuer's origins too.",
     )
-    trust = trust_options(network_option(credential(client_id(command))))
+    trust = policy_option(network_option(credential(client_id(command))))
     return issuer(jwks(accept_option(trust)))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import click
 
-from cardsign.batch import LastCheck, add_checks, in_threads, read_checks
+from cardsign.batch import Outcome, heaviest, in_threads
 from cardsign.cli.frame import Group
-from cardsign.cli.options import NetworkOptions, edit_options, network_option, take, trust_options
+from cardsign.cli.options import NetworkOptions, network_option, policy_option, take
 from cardsign.cli.printer import (
     Answer,
     counted,
@@ -23,25 +22,21 @@ from cardsign.cli.printer import (
     write_line,
 )
 from cardsign.cli.progress import Progress
-from cardsign.cli.verifier import TrustOptions, raise_lock, summary
+from cardsign.cli.verifier import TrustOptions, summary
 from cardsign.cli.views import kind_of
 from cardsign.errors import (
     EXIT_LOCAL_FAULT,
-    EXIT_NO_VERDICT,
     EXIT_NOT_TRUSTED,
     EXIT_OK,
     LocalFault,
-    StateFault,
     UsageFault,
 )
 from cardsign.findings import Finding
-from cardsign.times import away, minute
+from cardsign.times import minute
 from cardsign.trust.disk import PolicyFile
 from cardsign.trust.policy import TrustedIssuer
-from cardsign.trust.resolve import resolve_remembered
-from cardsign.trust.state import IssuerStates
-from cardsign.verifier import Outcome, heaviest
-from cardsign.verify.report import EXIT_OF
+from cardsign.trust.session import look_ahead
+from cardsign.verify.verifier import Verifier
 
 
 @click.group(cls=Group)
@@ -60,95 +55,60 @@ def peers() -> None:
     example="cardsign peers status",
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@edit_options
+@policy_option
 def status(names: tuple[str, ...], **options: Any) -> int:
     """Show what is known about all issuers, or those with NAME, without any request.
 
-    It shows their statements and when these expire. For each card it shows when cardsign peers
-    verify last checked it, and the verdict.
+    It shows the newest statements that trust.lock and this user's cache lead to, and when they
+    expire.
 
-    Exit status: 0 no required peer needs action; 1 a card was not trusted at its last check, or
-    something needs action now or soon; 2 the state of an issuer is missing or cannot be read;
-    3 a card was never checked, or its last check gave no verdict. Optional peers do not change it.
+    Exit status: 0 no required peer needs action; 1 something needs action now or soon; 2 a fault
+    of this machine. Optional peers do not change it.
     """
-    trust = take(TrustOptions, options)
-    loaded = trust.needed()
+    loaded = take(TrustOptions, options).needed()
     chosen = [loaded.issuer(name) for name in dict.fromkeys(names)] or loaded.policy.issuers
-    now = datetime.now(UTC)
-    checks = read_checks(trust.stored.path, loaded.identity)
-    shown, lines, statuses = [], list[str](), []
+    verifier = Verifier(loaded.policy)
+    shown, lines, status = [], list[str](), EXIT_OK
     for issuer in chosen:
-        own = {url: checks[url] for url in issuer.cards if url in checks}
-        seen, status = _seen(loaded, trust, issuer, own, now)
-        shown.append(seen)
-        statuses.append(status)
-        lines += _seen_lines(seen, own, now)
+        known = _known(verifier, issuer)
+        shown.append(known)
+        lines += _known_lines(known)
+        if known["alarms"] and issuer.peer == "required":
+            status = EXIT_NOT_TRUSTED
     notes = () if shown else [f"{loaded.path} trusts no issuer"]
-    return show(Answer(shown, lines, notes, heaviest(statuses)))
+    return show(Answer(shown, lines, notes, status))
 
 
-def _seen(
-    loaded: PolicyFile,
-    trust: TrustOptions,
-    issuer: TrustedIssuer,
-    checks: Mapping[str, LastCheck],
-    now: datetime,
-) -> tuple[dict[str, Any], int]:
-    """One issuer as this machine remembers it, and the exit status of that."""
-    known, until, alarm = None, None, EXIT_NOT_TRUSTED
-    try:
-        known = trust.stored.recall(issuer)
-        found, alarms = resolve_remembered(issuer, loaded.policy.limits, known, now=now)
-        alarms = (*known.notes, *alarms)
-        until = min(found.deadlines, default=None)
-    except StateFault as fault:  # what is wrong with a memory is part of the answer
-        alarms, alarm = (fault.finding,), EXIT_LOCAL_FAULT
-    keyset = known.keyset if known else None
-    release = known.release if known else None
-    seen = {
+def _known(verifier: Verifier, issuer: TrustedIssuer) -> dict[str, Any]:
+    """Return what is known of one issuer here."""
+    session, now = verifier.session(issuer), verifier.clock()
+    trust, alarms = look_ahead(session, now)
+    keyset, release = session.keyset, session.release
+    return {
         "name": issuer.name,
         "peer": issuer.peer,
         "anchor": kind_of(issuer.anchor),
         "keyset": keyset and {"number": keyset.label, "exp": keyset.exp},
         "release": release and {"seq": release.seq, "exp": release.exp},
-        "last_signed": (known.newest_iat or None) if known else None,
-        "until": until,
+        "last_signed": session.newest_iat or None,
+        "until": min((end for end in trust.deadlines if end > now.timestamp()), default=None),
         "cards": list(issuer.cards),
-        "seen": list(known.cards) if known else [],
-        "checks": [
-            {"url": url, "at": one.at.isoformat(), "verdict": one.verdict, "code": one.code}
-            for url, one in checks.items()
-        ],
-        "alarms": [one.to_json() for one in alarms],
+        "alarms": [alarm.to_json() for alarm in alarms],
     }
-    statuses = [EXIT_OF.get(one.verdict, EXIT_LOCAL_FAULT) for one in checks.values()]
-    statuses += [EXIT_NO_VERDICT] * (len(checks) < len(issuer.cards))
-    statuses += [alarm] * bool(alarms)
-    return seen, EXIT_OK if issuer.peer == "optional" else heaviest(statuses)
 
 
-def _seen_lines(
-    seen: Mapping[str, Any], checks: Mapping[str, LastCheck], now: datetime
-) -> Iterator[str]:
-    optional = "" if seen["peer"] == "required" else ", optional"
-    yield f"{seen['name']}: by {seen['anchor']}{optional}"
-    if seen["keyset"]:
-        yield f"  keyset      {seen['keyset']['number']}, until {minute(seen['keyset']['exp'])}"
-    if seen["release"]:
-        yield f"  release     {seen['release']['seq']}, until {minute(seen['release']['exp'])}"
-    if seen["last_signed"]:
-        yield f"  last signed {minute(seen['last_signed'])}"
-    for url in seen["cards"]:
-        # A host's URL stands for the paths below it at which a card may be.
-        paths = (url, url + ".well-known/") if url.endswith("/") else (url,)
-        is_seen = url in seen["seen"] or any(one.startswith(paths[1:]) for one in seen["seen"])
-        yield f"  card        {safe(url)}{'' if is_seen else ', not seen yet'}"
-        checked = "never: cardsign peers verify"
-        if (last := checks.get(url)) is not None:
-            code = f", {last.code}" if last.code and last.verdict != "trusted" else ""
-            checked = f"{away(min(last.at, now), now)} ({minute(last.at)}): {last.verdict}{code}"
-        yield f"  last check  {checked}"
-    for alarm in seen["alarms"]:
+def _known_lines(known: Mapping[str, Any]) -> Iterator[str]:
+    optional = "" if known["peer"] == "required" else ", optional"
+    yield f"{known['name']}: by {known['anchor']}{optional}"
+    if known["keyset"]:
+        yield f"  keyset      {known['keyset']['number']}, until {minute(known['keyset']['exp'])}"
+    if known["release"]:
+        yield f"  release     {known['release']['seq']}, until {minute(known['release']['exp'])}"
+    if known["last_signed"]:
+        yield f"  last signed {minute(known['last_signed'])}"
+    for url in known["cards"]:
+        yield f"  card        {safe(url)}"
+    for alarm in known["alarms"]:
         yield f"  {alarm['code']}: {safe(alarm['message'], limit=300)}"
         yield f"      {safe(alarm['hint'], limit=300)}"
 
@@ -180,11 +140,17 @@ _Check: TypeAlias = tuple[TrustedIssuer, str]  # and the URL of one of its cards
     show_default=True,
     help="How many cards are verified at once.",
 )
+@click.option(
+    "--update",
+    is_flag=True,
+    help="Record newer statements in trust.lock, as `cardsign trust update` does.",
+)
 @network_option
-@trust_options
+@policy_option
 def verify(
     names: tuple[str, ...],
     concurrency: int,
+    update: bool,
     **options: Any,
 ) -> int:
     """Verify all cards of all issuers, or of those named.
@@ -201,20 +167,20 @@ def verify(
     trust = take(TrustOptions, options)
     loaded = trust.needed()
     checks = _checks(loaded, names)
-    states = trust.states(loaded)
+    verifier = Verifier(loaded.policy, net=network.settings())
 
-    check = _checker(loaded, states, network)
+    def check(task: _Check) -> Outcome:
+        found = verifier.look_up(task[1])
+        return Outcome(found.url, found.report, found.untrusted_card)
+
     statuses: list[tuple[str, int]] = []
     alarmed: list[str] = []
-    log: dict[str, LastCheck] = {}
     with Progress(len(checks)) as progress:
         for (issuer, url), result in in_threads(check, checks, concurrency):
             one = result if isinstance(result, Outcome) else Outcome(url, result)
             alarms = [reason for reason in one.reasons if reason.code in _ALARMS]
             statuses.append((issuer.peer, one.result.exit_status))
             alarmed += [issuer.peer] * bool(alarms)
-            code = one.reasons[0].code if one.reasons else ""
-            log[url] = LastCheck(datetime.now(UTC), one.verdict, code)
             with progress.paused():
                 if isinstance(one.result, LocalFault):
                     progress.print_error(one.result)
@@ -222,32 +188,14 @@ def verify(
                     print_json(_checked_json(issuer, one), indent=None)
                 elif alarms or one.verdict != "trusted" or not is_quiet():
                     write_line(_checked_line(issuer, one, alarms))
-    raise_lock(loaded, states)
-    if not trust.no_state:
-        add_checks(trust.stored.path, loaded.identity, log)
+    for name in verifier.raise_lock() if update else ():
+        say(f"{loaded.lock} has newer statements of {name} now; commit it")
     issuers = len({issuer.name for issuer, _ in checks})
     told = summary([status for _, status in statuses], f" of {counted(issuers, 'issuer')}")
     say(f"{told}, {len(alarmed)} with an alarm" if alarmed else told)
     status = heaviest(status for peer, status in statuses if peer == "required")
     needs_action = "required" in alarmed and status != EXIT_LOCAL_FAULT
     return EXIT_NOT_TRUSTED if needs_action else status
-
-
-def _checker(
-    loaded: PolicyFile, states: IssuerStates, network: NetworkOptions
-) -> Callable[[_Check], Outcome]:
-    from cardsign.net.discovery import Discoverer
-
-    def now() -> datetime:
-        return datetime.now(UTC)
-
-    discoverer = Discoverer(loaded.policy, states, fetcher=network.fetcher(now), now=now)
-
-    def check(task: _Check) -> Outcome:
-        found = discoverer.look_up(task[1])
-        return Outcome(found.url, found.report, found.untrusted_card)
-
-    return check
 
 
 def _card_of(one: Outcome) -> tuple[str | None, int | None]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import click
 
 from cardsign.cli.printer import counted, is_quiet, print_error, say
-from cardsign.errors import LocalFault, StateFault
+from cardsign.errors import LocalFault
 
 
 class Progress:
@@ -47,8 +47,7 @@ class Progress:
 
     def print_error(self, fault: LocalFault) -> None:
         """Print a fault of one card, unless it has been printed for another."""
-        # A lost folder of issuer states is one fault, whatever issuer it is missed by.
-        key = fault.code if isinstance(fault, StateFault) else f"{fault}\n{fault.finding.fix}"
+        key = f"{fault}\n{fault.finding.fix}"
         self._faults[key] += 1
         if self._faults[key] == 1:
             print_error(fault)

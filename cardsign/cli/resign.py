@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import click
 
+from cardsign.batch import Batch
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.dry_run import done, dry_run_option, to_change
 from cardsign.cli.frame import Command, moment
@@ -19,15 +20,15 @@ from cardsign.cli.options import (
     WatchOptions,
     accept_option,
     network_option,
+    policy_option,
     statements_option,
     take,
-    trust_options,
     unlock_options,
 )
 from cardsign.cli.printer import Answer, is_json, safe, say, say_notes, show, write_line
 from cardsign.cli.sign import CardOptions
 from cardsign.cli.streams import STDIO, write_output
-from cardsign.cli.verifier import VerifierOptions, keep_lock
+from cardsign.cli.verifier import VerifierOptions
 from cardsign.cli.views import say_updated
 from cardsign.config import ProjectConfig
 from cardsign.errors import (
@@ -48,7 +49,6 @@ from cardsign.issuer.signers import CardSigners
 from cardsign.issuer.work import Work
 from cardsign.publish.generation import CURRENT_FILE, tell_servers
 from cardsign.sign.signing import SigningOptions
-from cardsign.verifier import Verifier
 from cardsign.verify.report import Report
 from cardsign.verify.text import verdict_lines
 
@@ -95,7 +95,7 @@ from cardsign.verify.text import verdict_lines
     help="Whose card it must be: the holder of these keys. Revocation cannot be seen.",
 )
 @accept_option
-@trust_options
+@policy_option
 @statements_option
 @network_option
 @unlock_options
@@ -129,15 +129,14 @@ def resign(
         now = moment()
         # Policy, keys and card are read anew each time: what was trusted may not be any more.
         try:
-            verifier = named.verifier()
+            batch = named.batch()
         except UsageFault as fault:
             if fault.code == "policy.unknown_issuer":
                 copies.remove(fault.message)
             raise
-        name, report = _examined(verifier, card)
-        keep_lock(verifier)
+        name, report = _examined(batch, card)
         if report.verdict != "trusted":
-            return _refuse(name, report, copies, has_policy=verifier.file is not None)
+            return _refuse(name, report, copies, has_policy=batch.file is not None)
         signers = keys.signers(keystore, now=now)
         before = copies.before()
         with _replacing(copies, report):
@@ -163,8 +162,8 @@ def resign(
     return watching.repeat(copies.in_time(look))
 
 
-def _examined(verifier: Verifier, card: str) -> tuple[str, Report]:
-    outcome = verifier.examine(card, Inputs().read(card))
+def _examined(batch: Batch, card: str) -> tuple[str, Report]:
+    outcome = batch.examine(card, Inputs().read(card))
     if isinstance(outcome.result, LocalFault):
         raise outcome.result
     return outcome.name, outcome.result

@@ -10,11 +10,11 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from cardsign import __version__
+from cardsign.batch import Outcome
 from cardsign.cli.printer import hide_secrets, safe
 from cardsign.errors import LocalFault
 from cardsign.findings import Finding, Severity, Subject, describe_code
 from cardsign.urls import is_url
-from cardsign.verifier import Outcome
 
 _SCHEMA: Final = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

@@ -1,52 +1,55 @@
-"""``cardsign trust``: which issuers to trust. Edits `trust.toml`, its lock and states."""
+"""``cardsign trust``: which issuers to trust. Edits `trust.toml` and its lock."""
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from cardsign.cli.dry_run import confirm, dry_run_option, is_dry_run, to_change
+from cardsign.batch import in_threads
+from cardsign.cli.dry_run import confirm, done, dry_run_option, is_dry_run
 from cardsign.cli.enroll import add, import_
 from cardsign.cli.frame import Group
-from cardsign.cli.options import PATH, edit_options, policy_option, state_option, take, yes_option
+from cardsign.cli.options import (
+    NetworkOptions,
+    network_option,
+    policy_option,
+    statements_option,
+    take,
+    yes_option,
+)
 from cardsign.cli.printer import Answer, safe, say, show, table_lines
 from cardsign.cli.verifier import TrustOptions, supplied_statements
 from cardsign.cli.views import (
     floor_text,
     issuer_json,
     issuer_lines,
-    keyset_lines,
     kind_of,
-    pin_json,
     say_if_old,
-    state_json,
-    state_lines,
+    statement_lines,
+    statements_json,
 )
-from cardsign.errors import FileFault, StateFault
-from cardsign.files import write_atomic
-from cardsign.trust.disk import floor_to_json, identity_of
-from cardsign.trust.enroll import (
-    begin_states,
-    move_pin,
-    remove_issuer,
-)
-from cardsign.trust.policy import POLICY_FILE
-from cardsign.trust.policytext import EMPTY_POLICY
-from cardsign.trust.state import DirectoryStates, IssuerState
+from cardsign.errors import EXIT_NO_VERDICT, EXIT_OK, LocalFault
+from cardsign.findings import Finding
+from cardsign.trust.disk import PolicyFile
+from cardsign.trust.enroll import forget_issuer, move_pin, remove_issuer
+from cardsign.trust.lock import read_lock
+from cardsign.trust.policy import KeysetAnchor, TrustedIssuer
+from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
+from cardsign.verify.verifier import Verifier
 
-_FORGETTING: Final = "older cards and statements of"
+#: Issuers that are asked at a time.
+CONCURRENCY: Final = 24
 
 
 @click.group("trust", cls=Group)
 def trust_commands() -> None:
     """Say which issuers to trust, by which keys, and what to require of their cards.
 
-    The policy is trust.toml. What was seen of its issuers is kept in this user's state folder,
-    and the oldest statements still acceptable in trust.lock. Commit trust.toml and trust.lock.
+    The policy is trust.toml. Beside it trust.lock holds the oldest statements that are still
+    accepted of each issuer. Commit both.
     """
 
 
@@ -54,44 +57,16 @@ trust_commands.add_command(add)
 trust_commands.add_command(import_)
 
 
-@trust_commands.command(
-    short_help="Write an empty trust.toml, or begin the state of one.",
-    example="cardsign trust init",
-)
-@edit_options
-@dry_run_option
-def init(**options: Any) -> None:
-    """Write an empty trust.toml. If there is one, begin the state of its issuers.
-
-    What is remembered already is kept, also if you changed the origins of an issuer whose keyset
-    is pinned. The floors in trust.lock stay in force.
-    """
-    trust = take(TrustOptions, options)
-    path = trust.find()
-    begun: list[str] = []
-    written = path is None or not os.path.lexists(path)
-    if path is None or written:
-        path = path or Path(POLICY_FILE)
-        if not path.parent.is_dir():
-            raise FileFault("file.unwritable", "its directory does not exist", path=str(path))
-        write_atomic(to_change(path), EMPTY_POLICY.encode())
-    else:
-        begun = begin_states(trust.needed(), trust.stored, dry_run=is_dry_run())
-    notes = [f"began the state of {', '.join(begun)}" if begun else "already set up; nothing to do"]
-    if written:
-        notes = [
-            f"wrote {path}, which trusts no issuer yet",
-            "  next: cardsign trust add NAME --origin ORIGIN --keyset FILE",
-        ]
-    show(Answer({"policy": str(path), "written": written, "begun": begun}, notes=notes))
-
-
 @trust_commands.command("list", short_help="List the issuers.", example="cardsign trust list")
 @policy_option
 def list_(**options: Any) -> None:
     """List the issuers: name, anchor, freshness and origins."""
-    trust = take(TrustOptions, options)
-    loaded = trust.needed()
+    loaded = take(TrustOptions, options).load()
+    if loaded is None:
+        show(Answer([]))
+        say("no policy, so no issuer is trusted. To trust one: cardsign trust add URL")
+        return
+    issuers = loaded.policy.issuers
     rows = (
         (
             issuer.name,
@@ -99,184 +74,177 @@ def list_(**options: Any) -> None:
             issuer.freshness,
             ", ".join(map(str, issuer.places or ())),
         )
-        for issuer in loaded.policy.issuers
+        for issuer in issuers
     )
     columns = {"issuer": 16, "anchor": 6, "freshness": 8, "origins": 0}
-    view = [issuer_json(issuer) for issuer in loaded.policy.issuers]
-    show(Answer(view, table_lines(columns, rows)))
-    if not loaded.policy.issuers:
+    show(Answer([issuer_json(issuer) for issuer in issuers], table_lines(columns, rows)))
+    if not issuers:
         say(f"{loaded.path} trusts no issuer")
+    for name in sorted(set(read_lock(loaded.lock)) - {issuer.name for issuer in issuers}):
+        say(f"{loaded.lock} has an entry for {name}, which the policy does not trust; it means")
+        say(f"  nothing. To remove it: cardsign trust forget {name}")
 
 
 @trust_commands.command(
     "show", short_help="Show what is known about an issuer.", example="cardsign trust show partner"
 )
 @click.argument("name")
-@edit_options
+@policy_option
 def show_issuer(name: str, **options: Any) -> None:
-    """Show what the policy says about NAME, its floors in trust.lock, and what is remembered."""
-    trust = take(TrustOptions, options)
-    loaded = trust.needed()
+    """Show what the policy says about NAME, its entry in trust.lock, and the newest statements."""
+    loaded = take(TrustOptions, options).needed()
     issuer = loaded.issuer(name)
-    floor = loaded.floors.get(name)
-    try:
-        remembered, fault = trust.stored.recall(issuer), None
-        say_if_old(remembered.keyset, datetime.now(UTC))
-    except StateFault as caught:  # what is wrong with the state is part of the answer
-        remembered, fault = None, caught
-    lock, state = floor and floor_to_json(floor), remembered and state_json(remembered)
-    error = fault and fault.code
+    floor = read_lock(loaded.lock).get(name)
     lines = [*issuer_lines(issuer)]
-    lines.append(f"lock        {'no floors' if floor is None else floor_text(floor)}")
-    if fault is not None:
-        lines.append(f"state       {fault.code}: {safe(fault.message)}")
-    if remembered is not None:
-        lines += ["remembered", *(f"  {line}" for line in state_lines(remembered))]
-    view = {**issuer_json(issuer), "lock": lock, "state": state, "state_fault": error}
-    show(Answer(view, lines))
+    lines.append(f"lock        {'no entry' if floor is None else floor_text(floor)}")
+    session = Verifier(loaded.policy).session(issuer)
+    session.resolve(NO_STATEMENTS, datetime.now(UTC))
+    if isinstance(issuer.anchor, KeysetAnchor):
+        say_if_old(session.keyset, datetime.now(UTC))
+        known = [f"  {line}" for line in statement_lines(session.keyset, session.release)]
+        lines += ["statements", *(known or ["  none here yet: cardsign trust update"])]
+    lock = None if floor is None else floor.to_json()
+    statements = statements_json(session.keyset, session.release)
+    show(Answer({**issuer_json(issuer), "lock": lock, "statements": statements}, lines))
+
+
+@trust_commands.command(
+    short_help="Record newer statements in trust.lock.", example="cardsign trust update"
+)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@statements_option
+@network_option
+@policy_option
+@dry_run_option
+def update(names: tuple[str, ...], statements: tuple[Path, ...], **options: Any) -> int:
+    """Fetch the statements of the issuers, verify them, and raise trust.lock by them.
+
+    From then on older cards and statements are refused on every machine that has this lock.
+    Commit it. With --statements nothing is fetched. Only issuers with a keyset or a root set as
+    their anchor have an entry.
+
+    Exit status: 0 the lock is up to date; 2 a fault of this machine, or a lock that contradicts
+    the statements; 3 an issuer could not be asked, or its statements were not accepted.
+    """
+    network = take(NetworkOptions, options)
+    loaded = take(TrustOptions, options).needed()
+    chosen = [loaded.issuer(name) for name in dict.fromkeys(names)] or loaded.policy.issuers
+    issuers = [issuer for issuer in chosen if isinstance(issuer.anchor, KeysetAnchor)]
+    verifier = Verifier(loaded.policy, net=network.settings())
+    given = supplied_statements(statements) if statements else None
+
+    def ask(issuer: TrustedIssuer) -> tuple[Finding, ...]:
+        return _update(verifier, issuer, given)
+
+    problems: dict[str, tuple[Finding, ...]] = {}
+    for issuer, result in in_threads(ask, issuers, CONCURRENCY):
+        problems[issuer.name] = (
+            (result.finding,) if isinstance(result, LocalFault) else tuple(result)
+        )
+    raised = () if is_dry_run() else verifier.raise_lock()
+    notes = [_raised_note(loaded, verifier, issuer) for issuer in issuers if issuer.name in raised]
+    if not issuers:
+        notes = ["no issuer has a keyset or roots as its anchor, so there is nothing to record"]
+    elif not raised and not any(problems.values()):
+        notes = [f"{loaded.lock} is up to date"]
+    for name in sorted(problems):
+        for finding in problems[name]:
+            say(f"{name}: {finding.code}: {safe(finding.message, limit=300)}")
+            say(f"  {safe(finding.hint, limit=300)}")
+    view = {
+        "lock": str(loaded.lock),
+        "raised": list(raised),
+        "problems": {
+            name: [finding.to_json() for finding in found]
+            for name, found in sorted(problems.items())
+            if found
+        },
+    }
+    status = EXIT_NO_VERDICT if any(problems.values()) else EXIT_OK
+    return show(Answer(view, notes=notes, exit_status=status))
+
+
+def _update(
+    verifier: Verifier, issuer: TrustedIssuer, given: SuppliedStatements | None
+) -> tuple[Finding, ...]:
+    """Verify the newest statements of an issuer; return what keeps them from being accepted."""
+    session, now = verifier.session(issuer), verifier.clock()
+    reasons: tuple[Finding, ...] = ()
+    statements = given
+    if statements is None:
+        from cardsign.net.discovery import home_of, refresh
+
+        refreshed = refresh(verifier, issuer, home_of(issuer.places, ""))
+        statements, reasons = refreshed.supplied, refreshed.reasons
+    trust = session.resolve(statements, now)
+    return tuple(dict.fromkeys((*trust.blocks, *reasons)))
+
+
+def _raised_note(loaded: PolicyFile, verifier: Verifier, issuer: TrustedIssuer) -> str:
+    keyset = verifier.session(issuer).keyset
+    label = keyset.label if keyset is not None else ""
+    return f"{loaded.lock} has keyset {label} of {issuer.name} now; commit it"
 
 
 @trust_commands.command(
     short_help="Remove an issuer from the policy.", example="cardsign trust remove partner"
 )
 @click.argument("name")
-@click.option(
-    "--forget", is_flag=True, help="Forget what is remembered about the issuer too. Asks first."
-)
-@edit_options
+@policy_option
 @dry_run_option
-@yes_option
-def remove(name: str, forget: bool, yes: bool, **options: Any) -> None:
-    """Remove NAME from the policy and from trust.lock. Its cards are no longer trusted.
+def remove(name: str, **options: Any) -> None:
+    """Remove NAME from the policy. Its cards are no longer trusted.
 
-    What is remembered about it is kept, unless you say --forget. If you add the issuer again
-    with the same anchor and origins, older cards of it are still refused.
+    Its entry in trust.lock stays. If you add the issuer again, older statements of it are still
+    refused. `cardsign trust forget NAME` removes the entry too.
     """
-    trust = take(TrustOptions, options)
-    loaded = trust.needed()
-    states = trust.stored if forget else None
-    if forget:
-        confirm(yes, f"{_FORGETTING} {name} may then be accepted again")
-    forgotten = remove_issuer(loaded, name, states, dry_run=is_dry_run())
-    if is_dry_run():
-        say(f"would remove {name} from {loaded.path}")
-        return
-    note = f"removed {name} from {loaded.path}" + (", and forgot it" if forgotten else "")
-    show(Answer({"removed": name, "forgotten": forgotten}, notes=[note]))
-
-
-# ``cardsign trust known``: what this user remembers of issuers, whatever the policy says now.
-
-
-@trust_commands.group()
-def known() -> None:
-    """Show or forget what is remembered about issuers."""
-
-
-@known.command(
-    "list",
-    short_help="List the issuers about which something is remembered.",
-    example="cardsign trust known list",
-)
-@state_option
-def list_known(**options: Any) -> None:
-    """List the issuers about which something is remembered, each with its policy."""
-    trust = take(TrustOptions, options)
-    states = trust.stored
-    found = [(name, policy, _known(states, policy, name)) for name, policy in states.names()]
-    shown = [{"name": name, "policy": policy, **state_json(one)} for name, policy, one in found]
-    rows = [
-        (name, f"keyset {one.keyset.label}" if one.keyset else "no keyset", safe(policy, limit=300))
-        for name, policy, one in found
-    ]
-    columns = {"issuer": 16, "keyset": 14, "policy": 0}
-    notes = [] if found else [f"no issuer is remembered in {states.path}"]
-    show(Answer(shown, table_lines(columns, rows), notes))
-
-
-@known.command(
-    "show",
-    short_help="Show what is remembered about an issuer.",
-    example="cardsign trust known show partner",
-)
-@click.argument("name")
-@edit_options
-def show_known(name: str, **options: Any) -> None:
-    """Show what is remembered about the issuer that the policy calls NAME."""
-    trust = take(TrustOptions, options)
-    policy = _identity(trust)
-    state = _known(trust.stored, policy, name)
-    show(Answer({"name": name, "policy": policy, **state_json(state)}, state_lines(state)))
-
-
-@known.command(example="cardsign trust known forget partner --yes")
-@click.argument("name")
-@edit_options
-@dry_run_option
-@yes_option
-def forget(name: str, yes: bool, **options: Any) -> None:
-    """Forget the issuer NAME. Older cards and statements of it may then be accepted again.
-
-    The floors in trust.lock stay in force. `cardsign trust init` begins a new state.
-    """
-    trust = take(TrustOptions, options)
-    states, policy = trust.stored, _identity(trust)
-    _known(states, policy, name)
-    confirm(yes, f"{_FORGETTING} {name} may then be accepted again")
-    if not is_dry_run():
-        states.forget(policy, name)
-    show(Answer({"forgotten": name}, notes=[f"forgot {name}"]))
-
-
-def _identity(trust: TrustOptions) -> str:
-    """Of the policy in question, whether or not its file is still there."""
-    return identity_of(trust.find() or Path(POLICY_FILE))
-
-
-def _known(states: DirectoryStates, policy: str, name: str) -> IssuerState:
-    found = states.find(policy, name)
-    if found is None:
-        raise StateFault(
-            "state.missing",
-            f"nothing is remembered of {name!r} under this policy",
-            path=str(states.path),
-            hint="See cardsign trust known list; --trust FILE names another policy.",
-        )
-    return found
-
-
-# ``cardsign trust pin``: move an anchor to what its issuer has come to lawfully.
+    loaded = take(TrustOptions, options).needed()
+    is_locked = remove_issuer(loaded, name, dry_run=is_dry_run())
+    notes = [f"{done('removed', 'remove')} {name} from {loaded.path}"]
+    if is_locked:
+        notes.append(f"{loaded.lock} keeps its entry; to remove it: cardsign trust forget {name}")
+    show(Answer({"removed": name, "locked": is_locked}, notes=notes))
 
 
 @trust_commands.command(
-    short_help="Move a pin to the newest keyset statement that was seen.",
+    short_help="Remove an issuer's entry from trust.lock.",
+    example="cardsign trust forget partner --yes",
+)
+@click.argument("name")
+@policy_option
+@dry_run_option
+@yes_option
+def forget(name: str, yes: bool, **options: Any) -> None:
+    """Remove the entry of NAME from trust.lock. Older statements of it may then be accepted again.
+
+    An issuer whose anchor is a keyset needs its entry: remove the issuer first.
+    """
+    loaded = take(TrustOptions, options).needed()
+    forget_issuer(loaded, name, dry_run=True)
+    confirm(yes, f"older cards and statements of {name} may then be accepted again")
+    forget_issuer(loaded, name, dry_run=is_dry_run())
+    note = f"{done('removed', 'remove')} the entry of {name} from {loaded.lock}"
+    show(Answer({"forgotten": name}, notes=[note]))
+
+
+@trust_commands.command(
+    short_help="Move a pin forward to the keyset that trust.lock records.",
     example="cardsign trust pin partner",
 )
 @click.argument("name")
-@click.option(
-    "--keyset",
-    "keysets",
-    metavar="FILE|DIR",
-    multiple=True,
-    type=PATH,
-    help="Keyset statements that follow the pinned one. May be repeated.",
-)
-@edit_options
+@policy_option
 @dry_run_option
-def pin(name: str, keysets: tuple[Path, ...], **options: Any) -> None:
-    """Move the pin of NAME to the newest valid keyset statement that follows the pinned one.
+def pin(name: str, **options: Any) -> None:
+    """Move the pin of NAME forward to the keyset statement that trust.lock records.
 
-    It is taken from what is remembered, and from --keyset. trust.lock is raised with it.
+    Roots that were retired before it can then begin no other history. `cardsign trust update`
+    brings the lock up to date.
     """
-    trust = take(TrustOptions, options)
-    now = datetime.now(UTC)
-    supplied = supplied_statements(keysets)
-    newest, changed, notes = move_pin(
-        trust.needed(), name, supplied, trust.stored, now=now, dry_run=is_dry_run()
+    loaded = take(TrustOptions, options).needed()
+    keyset, changed = move_pin(loaded, name, dry_run=is_dry_run())
+    lines = [f"keyset      {keyset.label}", f"digest      {keyset.digest}"]
+    verb = done("moved", "move")
+    note = (
+        f"{verb} the pin of {name} to the statement above" if changed else "the pin is the newest"
     )
-    for note in notes if keysets else ():
-        say(safe(note, limit=300))
-    say_if_old(newest, now)
-    note = f"moved the pin of {name} to the statement above" if changed else "the pin is the newest"
-    view = {"name": name, "changed": changed, "keyset": pin_json(newest)}
-    show(Answer(view, keyset_lines(newest), [note]))
+    show(Answer({"name": name, "changed": changed, "keyset": keyset.to_json()}, lines, [note]))

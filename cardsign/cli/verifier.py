@@ -1,14 +1,15 @@
-"""What a verifier's command works with: policy, issuer states, statements, and the verifier."""
+"""What a verifier's command works with: policy, lock, statements, and the verifier."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from cardsign.batch import Batch
 from cardsign.card.canonical import ProfileName
 from cardsign.cli.options import NetworkOptions, take
 from cardsign.cli.printer import counted, say
@@ -17,34 +18,24 @@ from cardsign.errors import (
     EXIT_NO_VERDICT,
     EXIT_NOT_TRUSTED,
     EXIT_OK,
-    LocalFault,
     UsageFault,
     of_the_user,
 )
 from cardsign.files import read_bytes
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
-from cardsign.trust.disk import (
-    PolicyFile,
-    find_policy,
-    lock_of,
-    user_folder,
-)
+from cardsign.trust.disk import PolicyFile, find_policy, user_folder
 from cardsign.trust.policy import (
     ACCEPTED,
     POLICY_FILE,
     Accept,
-    AtOrigin,
-    Holder,
-    Issuer,
     JwksAnchor,
     Policy,
-    PublicSubject,
+    Subject,
     TrustedIssuer,
 )
-from cardsign.trust.state import NO_STATES, DirectoryStates, IssuerStates
 from cardsign.trust.supplied import SuppliedStatements, read_statements
 from cardsign.urls import is_url, parse_origin, without_userinfo
-from cardsign.verifier import Verifier
+from cardsign.verify.verifier import Verifier
 
 if TYPE_CHECKING:  # an HTTP client, which a verdict on a file does not need
     from cardsign.net.credentials import Credential
@@ -53,24 +44,19 @@ if TYPE_CHECKING:  # an HTTP client, which a verdict on a file does not need
 
 @dataclass(frozen=True, slots=True)
 class TrustOptions:
-    """Which policy and which issuer states a command is about.
+    """Which policy a command is about.
 
     Attributes:
+        trust_file: The policy that is named.
         here: Look for a policy in the working directory too.
     """
 
     trust_file: Path | None = None
-    state_dir: Path | None = None
-    no_state: bool = False
     here: bool = True
-
-    def find(self) -> Path | None:
-        """Where the policy is; see :func:`cardsign.trust.disk.find_policy`."""
-        return find_policy(self.trust_file, here=self.here)
 
     def load(self) -> PolicyFile | None:
         """Read the policy; None where none is named and none is found."""
-        return PolicyFile.find(self.trust_file, here=self.here, allowed=_allowed_folders)
+        return PolicyFile.find(self.trust_file, here=self.here)
 
     def needed(self) -> PolicyFile:
         """Read the policy of a command that is about one."""
@@ -79,51 +65,22 @@ class TrustOptions:
             raise UsageFault(
                 "trust.no_anchor",
                 f"no policy: there is no {POLICY_FILE} here, nor in {user_folder('CONFIG')}",
-                hint="Make one: cardsign trust init, then cardsign trust add NAME "
-                "--origin ORIGIN --keyset FILE.",
+                hint="Trust an issuer, which makes one: cardsign trust add URL",
             )
         return loaded
 
     def extensible(self) -> PolicyFile:
         """Read the policy of a command that adds to one; where there is none yet, an empty one."""
-        return self.load() or PolicyFile.begun(Path(POLICY_FILE))
-
-    @property
-    def stored(self) -> DirectoryStates:
-        """The issuer states on this machine's disk."""
-        return DirectoryStates(self.state_dir or user_folder("STATE"))
-
-    def states(self, loaded: PolicyFile | None) -> IssuerStates:
-        """The issuer states that a verdict under this policy rests on."""
-        if self.no_state and self.state_dir is not None:
-            raise UsageFault("usage.conflict", "--state and --no-state contradict one another")
-        return NO_STATES if loaded is None or self.no_state else self.stored
+        path = find_policy(self.trust_file, here=self.here)
+        if path is None or not os.path.lexists(path):
+            is_named = path is not None
+            return PolicyFile.begin(path or Path(POLICY_FILE), is_own=is_named)
+        return self.needed()
 
 
 def supplied_statements(paths: Iterable[Path]) -> SuppliedStatements:
-    """What ``--statements`` name; of a folder it is said how much is no statement."""
+    """Return what ``--statements`` name; of a folder it is said how much is no statement."""
     return read_statements(paths, say)
-
-
-def raise_lock(file: PolicyFile, states: IssuerStates) -> None:
-    """Raise the lock of a policy, and say so.
-
-    A lock that cannot be written takes no verdict away, nor does the state of an issuer that
-    was not asked about.
-    """
-    try:
-        raised = file.raise_lock(states)
-    except LocalFault as fault:
-        say(f"{lock_of(file.path)} was not brought up to date: {fault}")
-        return
-    for name in raised:
-        say(f"{lock_of(file.path)} holds a newer keyset statement of {name}; commit it")
-
-
-def _allowed_folders() -> tuple[Path, ...]:
-    from cardsign.keys.signers.access import user_policy  # the key store: for links alone
-
-    return tuple(user_policy(os.environ).folders)
 
 
 # The verifier that a command line names.
@@ -151,54 +108,54 @@ class VerifierOptions:
         trust, network = take(TrustOptions, options), take(NetworkOptions, options)
         return replace(take(cls, options), trust=trust, network=network)
 
-    def verifier(self) -> Verifier:
+    def batch(self, *, by_origin: bool = False, audience: str | None = None) -> Batch:
         """Read what is named."""
         if self.issuer is not None and self.origin is not None:
             both = "--issuer and --origin both name the subject"
             raise UsageFault("usage.conflict", both, hint="Leave one of the two out.")
-        subject: PublicSubject | None = None if self.issuer is None else Issuer(self.issuer)
         if self.origin is not None:
             with of_the_user("--origin"):
                 parse_origin(self.origin)
-            subject = AtOrigin(self.origin)
-        made = Verifier(
-            Policy(),
-            lambda: self.at or datetime.now(UTC),
-            subject,
-            historic=self.at is not None,
-            insecure_loopback_http=self.network.insecure_loopback_http,
-        )
+        subject = Subject(issuer=self.issuer, origin=self.origin, audience=audience)
         if self.jwks is not None and self.issuer is None and self.trust.trust_file is None:
-            return self._by_keys_alone(made, self.jwks)
+            policy = self._by_keys_alone(self.jwks)
+            subject = Subject(is_holder=True, audience=audience)
+            return Batch(self._verifier(policy), subject, by_origin, at=self.at)
         keys = None if self.jwks is None else self._keys(self.jwks)
-        made.file = self.trust.load()
-        if made.file is not None and self.issuer is not None:
-            made.file.issuer(self.issuer)
-        made.states = self.trust.states(made.file)
-        made.supplied = supplied_statements(self.statements)
-        policy = made.file.policy if made.file is not None else Policy()
+        file = self.trust.load()
+        if file is not None and self.issuer is not None:
+            file.issuer(self.issuer)
+        statements = supplied_statements(self.statements)
+        policy = file.policy if file is not None else Policy()
         # Whose card it may be. A URL or the card itself may name any issuer of the policy.
-        issuer = None if subject is None else policy.find(subject)
-        meant = [one for one in policy.issuers if subject is None or one is issuer]
+        issuer = policy.find(subject)
+        meant = [other for other in policy.issuers if subject.is_nobody or other is issuer]
         if keys is not None and meant:
-            made.supplied = _with_keys(meant, keys, made.supplied)
+            statements = _with_keys(meant, keys, statements)
         if self.accept or self.profiles:
-            issuers = list(policy.issuers)
-            for one in meant:
-                accept = self.accept or one.accept
-                only = _only(self.profiles, accept, f"the policy says so of {one.name!r}")
-                issuers[issuers.index(one)] = replace(one, accept=accept, only=only)
-            policy = replace(policy, issuers=tuple(issuers))
-        made.policy = policy
-        return made
+            policy = self._narrowed(policy, meant)
+        return Batch(self._verifier(policy), subject, by_origin, statements, self.at, file)
 
-    def _by_keys_alone(self, made: Verifier, name: str) -> Verifier:
-        """``--jwks`` without a policy: any holder of these keys is trusted."""
-        if self.trust.state_dir or self.statements:
-            unread = "--statements" if self.statements else "--state"
+    def _verifier(self, policy: Policy) -> Verifier:
+        # Settings load the HTTP client, which a card in hand does not need.
+        net = self.network.settings() if self.network.insecure_loopback_http else None
+        return Verifier(policy, net=net)
+
+    def _narrowed(self, policy: Policy, meant: Sequence[TrustedIssuer]) -> Policy:
+        """Return the policy with what ``--accept`` and ``--profile`` say of the issuers meant."""
+        issuers = list(policy.issuers)
+        for issuer in meant:
+            accept = self.accept or issuer.accept
+            only = _only(self.profiles, accept, f"the policy says so of {issuer.name!r}")
+            issuers[issuers.index(issuer)] = replace(issuer, accept=accept, only=only)
+        return replace(policy, issuers=tuple(issuers))
+
+    def _by_keys_alone(self, name: str) -> Policy:
+        """Return the policy of ``--jwks`` alone: any holder of these keys is trusted."""
+        if self.statements:
             raise UsageFault(
                 "usage.conflict",
-                f"--jwks alone pins keys, with which nothing is remembered and {unread} not read",
+                "--jwks alone pins keys, with which --statements are not read",
                 hint="Name the policy's entry with --issuer, or leave one of the two out.",
             )
         keys = self._keys(name)
@@ -210,11 +167,7 @@ class VerifierOptions:
             whose += f", at {self.origin}"
         accept = self.accept or "full"
         only = _only(self.profiles, accept, "full signatures count by default")
-        made.policy = Policy.from_jwks(
-            keys, name=whose, origin=self.origin, accept=accept, only=only
-        )
-        made.expect = Holder()
-        return made
+        return Policy.from_jwks(keys, name=whose, origin=self.origin, accept=accept, only=only)
 
     def _keys(self, name: str) -> bytes:
         """The JWK Set that ``--jwks`` names, a file or a URL."""
@@ -229,7 +182,7 @@ class VerifierOptions:
             JwkSet.from_bytes(keys)
         return keys
 
-    def visit(self, url: str) -> tuple[Verifier, Discovery, Credential | None]:
+    def visit(self, url: str) -> tuple[Batch, Discovery, Credential | None]:
         """Look up the card at a URL, with what the user has for that peer."""
         if not is_url(url):
             shown = without_userinfo(url)
@@ -245,10 +198,8 @@ class VerifierOptions:
             credential = Credential.parse(
                 self.credential, environment=os.environ, client_id=self.client_id or ""
             )
-        verifier = self.verifier()
-        public = verifier.look_up(url)
-        keep_lock(verifier)
-        return verifier, public, credential
+        batch = self.batch()
+        return batch, batch.look_up(url), credential
 
 
 def _refuse_credentials_file() -> None:
@@ -280,7 +231,7 @@ def _with_keys(
             "source",
             hint="Leave --jwks out; or leave the policy out, and judge the holder of these keys.",
         )
-    return replace(supplied, untrusted_jwks=untrusted_jwks, jwks_url=anchor.url, jwks_once=True)
+    return replace(supplied, untrusted_jwks=untrusted_jwks, jwks_url=anchor.url)
 
 
 def _only(profiles: tuple[ProfileName, ...], accept: Accept, why: str) -> tuple[ProfileName, ...]:
@@ -293,12 +244,6 @@ def _only(profiles: tuple[ProfileName, ...], accept: Accept, why: str) -> tuple[
             hint="Add --accept sdk if you accept what that profile leaves unsigned.",
         )
     return profiles
-
-
-def keep_lock(verifier: Verifier) -> None:
-    """Raise the policy's lock, if one was read and the verdict is about now."""
-    if verifier.file is not None and not verifier.historic:
-        raise_lock(verifier.file, verifier.states)
 
 
 _OUTCOMES: Final = {

@@ -14,7 +14,7 @@ from typing import IO, Any, Final, NamedTuple
 
 import click
 
-from cardsign.batch import verify_many, verify_on_cluster
+from cardsign.batch import Batch, Outcome, heaviest, verify_many, verify_on_cluster
 from cardsign.card.canonical import DEFAULT_PROFILES
 from cardsign.card.extensions import AUDIENCE
 from cardsign.card.values import jcs
@@ -23,9 +23,9 @@ from cardsign.cli.options import (
     accept_option,
     format_option,
     network_option,
+    policy_option,
     statements_option,
     take,
-    trust_options,
 )
 from cardsign.cli.printer import (
     asked_form,
@@ -37,7 +37,7 @@ from cardsign.cli.printer import (
 )
 from cardsign.cli.progress import Progress
 from cardsign.cli.streams import STDIO, read_input, refuse_two_documents, write_output
-from cardsign.cli.verifier import VerifierOptions, keep_lock, summary
+from cardsign.cli.verifier import VerifierOptions, summary
 from cardsign.errors import (
     FileFault,
     FileMissing,
@@ -47,7 +47,6 @@ from cardsign.errors import (
 from cardsign.files import MAX_INPUT_BYTES, read_bytes
 from cardsign.inputs import Inputs, is_object, read_object
 from cardsign.urls import is_url
-from cardsign.verifier import Outcome, Verifier, heaviest
 from cardsign.verify.text import first_line, verdict_lines
 
 MAX_JOBS: Final = 64  # processes
@@ -109,7 +108,7 @@ class ManyOptions:
 @click.command(
     cls=Command,
     advanced=(
-        *("--statements", "--state", "--no-state", "--at", "--accept", "--profile"),
+        *("--statements", "--at", "--accept", "--profile"),
         *("--extended", "--audience", "--jobs", "--cluster", "--list", "--results"),
         "--insecure-loopback-http",
     ),
@@ -133,14 +132,14 @@ class ManyOptions:
     "revocation cannot be seen. With --issuer or --trust: use this instead of asking the URL "
     "of the issuer's `jwks` anchor.",
 )
-@trust_options
+@policy_option
 @statements_option
 @click.option(
     "--at",
     metavar="TIME",
     type=read_time,
     help="Ask about another time than now: YYYY-MM-DD (0:00 UTC), or ISO 8601 with an offset. "
-    "Nothing is trusted by such a verdict, and nothing is remembered.",
+    "Nothing is trusted by such a verdict.",
 )
 @accept_option
 @click.option(
@@ -233,30 +232,29 @@ def verify(
             say(f"{counted(count, what)} not looked into")
     _check_together(names, extended, audience, output)
     many.check(form, extended or output)
-    verifier = named.verifier()
-    verifier.by_origin = len(names) > 1
+    batch = named.batch(by_origin=len(names) > 1, audience=audience)
     if STDIO in names:
         inputs.given[STDIO] = read_input(STDIO, max_bytes=MAX_INPUT_BYTES)
-    policy = "" if verifier.file is None else verifier.file.unnamed
+    policy = "" if batch.file is None else batch.file.unnamed
     if form != "text" and policy:
         say(f"judged {policy}")
     style = _Style(form, policy, named.jwks, verbose, is_quiet())
     if many.results is not None:
         names, style = [*dict.fromkeys(names)], style._replace(form="file")
     if len(names) > 1 or many.results is not None:
-        verdicts = many.judge(names, verifier=verifier, read=inputs.read, view=style.of_many)
-        statuses = _show_each(verdicts, style, len(names), file=many.results, now=verifier.now)
-        keep_lock(verifier)
+        verdicts = many.judge(names, batch=batch, read=inputs.read, view=style.of_many)
+        statuses = _show_each(
+            verdicts, style, len(names), file=many.results, now=batch.verifier.clock
+        )
         say(summary(statuses))
         return heaviest(statuses)
     if extended is None or audience is None:
-        outcomes = list(many.judge(names, verifier=verifier, read=inputs.read, view=_whole))
+        outcomes = list(many.judge(names, batch=batch, read=inputs.read, view=_whole))
     else:
-        outcomes = _beside(verifier, names[0], inputs.given, extended, audience)
-    for outcome in outcomes:  # an issuer state that is lost is no fault of the card
+        outcomes = _beside(batch, names[0], inputs.given, extended)
+    for outcome in outcomes:  # two locks that disagree are no fault of the card
         if isinstance(outcome.result, LocalFault) and not isinstance(outcome.result, FileFault):
             raise outcome.result
-    keep_lock(verifier)
     last = outcomes[-1].result
     if output is not None and not isinstance(last, LocalFault) and last.card is not None:
         # The octets of the verified payload: their SHA-256 is the signature's `payload_sha256`.
@@ -428,17 +426,12 @@ def _is_file(name: str, output: str) -> bool:
     return os.path.exists(name) and os.path.exists(output) and os.path.samefile(name, output)
 
 
-def _beside(
-    verifier: Verifier, public: str, given: Mapping[str, bytes], extended: str, audience: str
-) -> list[Outcome]:
+def _beside(batch: Batch, public: str, given: Mapping[str, bytes], extended: str) -> list[Outcome]:
     untrusted_public = given.get(public, b"")
     if not untrusted_public and not is_url(public):
         untrusted_public = read_bytes(Path(public), max_bytes=MAX_INPUT_BYTES)
     untrusted_extended = read_input(extended)
-    judged = verifier.examine_beside(
-        public, untrusted_public, extended, untrusted_extended, audience
-    )
-    return list(judged)
+    return [*batch.examine_beside(public, untrusted_public, extended, untrusted_extended)]
 
 
 _HOST: Final = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,63}(?::[0-9]{1,5})?(?:/.*)?|localhost:[0-9].*")

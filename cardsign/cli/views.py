@@ -20,8 +20,8 @@ if TYPE_CHECKING:  # each command needs the modules of one side alone
     from cardsign.keys.model import KeyRecord
     from cardsign.statements.keyset import KeysetStatement
     from cardsign.statements.release import ReleaseStatement
-    from cardsign.trust.policy import Anchor, RollbackFloor, TrustedIssuer
-    from cardsign.trust.state import IssuerState
+    from cardsign.trust.lock import Floor
+    from cardsign.trust.policy import Anchor, TrustedIssuer
     from cardsign.verify.report import Report
 
 #: A pin that old lets many retired root keys begin a history of their own (threat 2).
@@ -217,7 +217,7 @@ def say_withheld(published: Published) -> None:
         say("  next: cardsign release renew")
 
 
-# Trusted issuers, and what is remembered of them.
+# Trusted issuers, and what is known of them.
 
 
 def say_if_old(keyset: KeysetStatement | None, now: datetime) -> None:
@@ -259,13 +259,13 @@ def issuer_lines(issuer: TrustedIssuer) -> Iterator[str]:
             yield f"{member:<11} {safe(shown, limit=300)}"
 
 
-def state_json(state: IssuerState) -> dict[str, Any]:
-    """What is remembered of an issuer; statements by number and digest."""
+def statements_json(
+    keyset: KeysetStatement | None, release: ReleaseStatement | None
+) -> dict[str, Any]:
+    """Return statements by number and digest."""
     return {
-        "keyset": state.keyset and pin_json(state.keyset),
-        "release": state.release and members(state.release, "seq digest exp"),
-        "keys": None if state.jwks is None else [key.kid for key in state.jwks.keys],
-        **members(state, "newest_iat cards"),
+        "keyset": keyset and pin_json(keyset),
+        "release": release and members(release, "seq digest exp"),
     }
 
 
@@ -289,29 +289,25 @@ def keyset_lines(keyset: KeysetStatement) -> Iterator[str]:
     yield f"threshold   {keyset.root.threshold} of {holders}"
 
 
-def state_lines(state: IssuerState) -> Iterator[str]:
-    """What is remembered of an issuer, for a person."""
-    if state.keyset is not None:
-        yield from keyset_lines(state.keyset)
-    if state.release is not None:
-        release = state.release
+def statement_lines(
+    keyset: KeysetStatement | None, release: ReleaseStatement | None
+) -> Iterator[str]:
+    """Yield the same for a person."""
+    if keyset is not None:
+        yield from keyset_lines(keyset)
+    if release is not None:
         yield f"release     {release.seq}, until {minute(release.exp)}, {release.digest}"
-    if state.jwks is not None:
-        kids = ", ".join(safe(key.kid, limit=64) for key in state.jwks.keys)
-        yield f"keys        {kids or 'none'}"
-    if state.cards:
-        yield f"cards       {len(state.cards)} seen, the last one at {safe(state.cards[-1])}"
 
 
-def floor_text(floor: RollbackFloor) -> str:
-    """A floor in one line."""
+def floor_text(floor: Floor) -> str:
+    """Return a lock's entry in one line."""
     keyset, release = floor.keyset, floor.release
     parts = []
     if keyset is not None:
         parts.append(f"keyset {keyset.label} {keyset.digest}")
     if release is not None:
         parts.append(f"release {release.order[2]} {release.digest}")
-    return ", ".join(parts) or "nothing seen yet"
+    return ", ".join(parts) or "nothing verified yet"
 
 
 def show_refusal(name: str, report: Report) -> int:

@@ -36,10 +36,10 @@ from cardsign.inspect.report import InspectedSignature, Inspection, ProfilePaylo
 from cardsign.inspect.spellings import SPELLINGS, find_spellings
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import decode_part, header_members
-from cardsign.trust.policy import Holder, Limits, Policy
-from cardsign.trust.resolve import resolve_issuer
+from cardsign.trust.policy import Policy, Subject
 from cardsign.trust.supplied import NO_STATEMENTS
-from cardsign.verify.signature import examine_signature
+from cardsign.verify.signature import Inquiry, examine_signature
+from cardsign.verify.verifier import Verifier
 
 #: Entries of `signatures` that are looked at; four times as many as a verifier looks at, so that
 #: a card with some too many is seen whole.
@@ -124,12 +124,13 @@ def _signatures(
     jwks: JwkSet | None,
 ) -> Iterator[InspectedSignature]:
     policy = Policy() if jwks is None else Policy.from_jwks(jwks, name=_HOLDER)
-    expect, trust = Holder(), None
-    if (issuer := policy.find(expect)) is not None:
+    subject, trust = Subject(is_holder=True), None
+    if (issuer := policy.find(subject)) is not None:
         # Pinned keys have no deadlines, so that the time decides nothing.
-        trust = resolve_issuer(issuer, Limits(), NO_STATEMENTS, None, now=_ANY_TIME)
+        trust = Verifier(policy).session(issuer).resolve(NO_STATEMENTS, _ANY_TIME)
+    inquiry = Inquiry(subject, policy, trust, _ANY_TIME)
     for index, entry in enumerate(entries):
-        report = examine_signature(index, entry, known, expect=expect, policy=policy, trust=trust)
+        report = examine_signature(index, entry, known, inquiry)
         # A signature fits one byte string, and so all the profiles that make it.
         fitted = payloads[report.profile].data if report.profile else None
         yield InspectedSignature(

@@ -26,13 +26,13 @@ from cardsign.statements.keyset import IssuerKey, KeysetStatement, read_keyset
 from cardsign.statements.members import MAX_TIME
 from cardsign.statements.release import ReleaseStatement, read_release
 from cardsign.times import day, minute, utc
-from cardsign.trust.keyset_choice import newest_keyset
-from cardsign.trust.policy import Holder, Issuer, KeysetAnchor, Policy, TrustedIssuer
-from cardsign.trust.state import TransientStates
-from cardsign.trust.supplied import SuppliedStatements
+from cardsign.trust.lock import Memory
+from cardsign.trust.policy import KeysetAnchor, Policy, Subject, TrustedIssuer
+from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
+from cardsign.trust.walk import newest_keyset
 from cardsign.urls import parse_origin, parse_place
 from cardsign.verify.report import Answer, Report, SignatureReport
-from cardsign.verify.verdict import reach_verdict
+from cardsign.verify.verifier import Verifier
 
 _WEIGHT: Final[dict[Answer, str]] = {"yes": "good", "no": "bad", "unknown": "open"}
 _MARK: Final[dict[Answer, str]] = {"yes": "✓ yes", "no": "✗ no", "unknown": "? unknown"}
@@ -137,7 +137,7 @@ class _Shown:
 
     def verdict(self, card: bytes, now: datetime) -> Report:
         """What a verifier would say that has pinned the newest keyset, or else the key set."""
-        states = TransientStates()
+        policy, subject, supplied = Policy(), Subject(), NO_STATEMENTS
         if self.chain:
             newest = self.chain[-1]
             places = tuple(map(parse_place, newest.origins))
@@ -145,14 +145,12 @@ class _Shown:
             policy = Policy((TrustedIssuer(newest.issuer, anchor, places),))
             releases = (self.published.release,) if self.published.release else ()
             supplied = SuppliedStatements((self.newest,), releases)
-            expect = Issuer(newest.issuer)
-            return reach_verdict(
-                card, expect=expect, policy=policy, supplied=supplied, states=states, now=now
-            )
-        if self.jwks.keys:
+            subject = Subject(issuer=newest.issuer)
+        elif self.jwks.keys:
             policy = Policy.from_jwks(self.jwks, name="the published key set")
-            return reach_verdict(card, expect=Holder(), policy=policy, now=now)
-        return reach_verdict(card, expect=None, policy=Policy(), now=now)
+            subject = Subject(is_holder=True)
+        verifier = Verifier(policy, lock=Memory(), clock=lambda: now)
+        return verifier.judge(card, subject, supplied)
 
 
 # ------------------------------------------------------------------ what the template shows

@@ -11,21 +11,18 @@ import asyncio
 import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 
 import httpx
 
 from cardsign.card.canonical import Compat
 from cardsign.card.document import Card
 from cardsign.jose.jws import Signer
-from cardsign.net.discovery import Discoverer
 from cardsign.sign.signing import SigningOptions, sign_document
-from cardsign.trust.policy import Expectation, Policy, PublicSubject
-from cardsign.trust.state import NO_STATES, IssuerStates
+from cardsign.trust.policy import SubjectNames
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
-from cardsign.verify.report import Report, VerificationError, trusted_card
-from cardsign.verify.verdict import reach_verdict
+from cardsign.verify.report import Report, VerificationError
+from cardsign.verify.verifier import Verifier
 
 try:
     from a2a.client.card_resolver import A2ACardResolver, parse_agent_card
@@ -57,7 +54,7 @@ class CardNotTrusted(AgentCardResolutionError, InvalidSignaturesError):  # type:
 class TrustedCardResolver(A2ACardResolver):  # type: ignore[misc]
     """In place of ``A2ACardResolver``: what it returns was verified, as it was received.
 
-    The card and what shows that it is current are asked for by the discoverer, by its own rules:
+    The card and what shows that it is current are asked for by the verifier, by its own rules:
     no redirects, no private addresses, nothing but https. The given client is kept for its owner
     and asks for nothing. The verdict is about the bytes that came, before the SDK converts them;
     the SDK's card is made of the payload that the signature covers, so it has no signatures.
@@ -66,8 +63,8 @@ class TrustedCardResolver(A2ACardResolver):  # type: ignore[misc]
         httpx_client: As for ``A2ACardResolver``; not used.
         base_url: Likewise.
         agent_card_path: Likewise; asked as it is, so that no legacy path is tried.
-        discoverer: What verifies; one for all peers of a process.
-        expect: Whose card it must be; None: the issuer that the policy has for the URL.
+        verifier: What verifies; one for all peers of a process.
+        issuer: The policy's own name of the issuer; if None, the one it has for the URL.
     """
 
     def __init__(
@@ -76,12 +73,12 @@ class TrustedCardResolver(A2ACardResolver):  # type: ignore[misc]
         base_url: str,
         agent_card_path: str = AGENT_CARD_WELL_KNOWN_PATH,
         *,
-        discoverer: Discoverer,
-        expect: PublicSubject | None = None,
+        verifier: Verifier,
+        issuer: str | None = None,
     ) -> None:
         super().__init__(httpx_client, base_url, agent_card_path)
-        self._discoverer = discoverer
-        self._expect = expect
+        self._verifier = verifier
+        self._issuer = issuer
 
     async def get_agent_card(
         self,
@@ -100,7 +97,7 @@ class TrustedCardResolver(A2ACardResolver):  # type: ignore[misc]
         Raises:
             CardNotTrusted: The verdict is anything but ``trusted``, or the peer gave no answer.
             AgentCardResolutionError: The card is trusted, and the SDK cannot read it.
-            LocalFault: Issuer states are lost, corrupt or cannot be written: no verdict.
+            UsageFault: The policy has no such issuer.
             ValueError: `http_kwargs` or `signature_verifier` is given.
         """
         if http_kwargs or signature_verifier:
@@ -108,7 +105,7 @@ class TrustedCardResolver(A2ACardResolver):  # type: ignore[misc]
         path = (relative_card_path or self.agent_card_path).lstrip("/")
         url = f"{self.base_url}/{path}" if path else self.base_url
         try:
-            card = await self._discoverer.adiscover(url, expect=self._expect)
+            card = await self._verifier.adiscover(url, issuer=self._issuer)
         except VerificationError as exc:
             raise CardNotTrusted(exc) from exc
         return sdk_card(card.document)
@@ -130,12 +127,10 @@ def sdk_card(payload: Mapping[str, object]) -> AgentCard:
 
 
 def signature_verifier(
+    verifier: Verifier,
     *,
-    expect: Expectation,
-    policy: Policy,
-    now: Callable[[], datetime],
-    supplied: SuppliedStatements = NO_STATEMENTS,
-    states: IssuerStates = NO_STATES,
+    statements: SuppliedStatements = NO_STATEMENTS,
+    **subject: Unpack[SubjectNames],
 ) -> Callable[[AgentCard], None]:
     """What the SDK calls as ``signature_verifier`` of its resolver or of an extended card.
 
@@ -144,14 +139,12 @@ def signature_verifier(
     portable cards do, and no other: a sound card of 0.3, or one with empty or unknown members, is
     refused. It does NOT see what the SDK dropped: `complete` is about what the SDK kept, not
     about what other readers of the same bytes would find. It fetches nothing: statements are
-    given along as `supplied`. :class:`TrustedCardResolver` has none of these limits.
+    given along. :class:`TrustedCardResolver` has none of these limits.
 
     Args:
-        expect: Whose card; :class:`cardsign.trust.Extended` for an extended one.
-        policy: The verifier's trusted issuers.
-        now: The time, aware.
-        supplied: As for :func:`cardsign.verify_card`.
-        states: Likewise.
+        verifier: What verifies.
+        statements: As for :meth:`cardsign.Verifier.verify`.
+        subject: Likewise.
 
     Returns:
         A function that returns for a trusted card. Else it raises ``NoSignatureError`` or
@@ -168,16 +161,7 @@ def signature_verifier(
         except (ProtobufError, SerializeToJsonError, ValueError) as exc:
             raise InvalidSignaturesError(f"the SDK cannot write the card as JSON: {exc}") from exc
         try:
-            report = reach_verdict(
-                untrusted_bytes,
-                expect=expect,
-                policy=policy,
-                now=now(),
-                supplied=supplied,
-                states=states,
-                stop_early=True,
-            )
-            trusted_card(report)
+            verifier.verify(untrusted_bytes, statements=statements, **subject)
         except VerificationError as exc:
             raise InvalidSignaturesError(str(exc)) from exc
 

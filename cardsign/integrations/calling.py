@@ -16,12 +16,11 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 import httpx
 
-from cardsign.api import adiscover
 from cardsign.card.values import Json
 from cardsign.errors import CallFailed, FetchFailed, UsageFault
 from cardsign.integrations.a2a_sdk import CardNotTrusted, sdk_card
@@ -60,9 +59,9 @@ from cardsign.net.guarded import (
     GuardRefused,
 )
 from cardsign.times import second
-from cardsign.trust.policy import CardUrl, Issuer, Policy
-from cardsign.trust.state import NO_STATES, IssuerStates
+from cardsign.trust.policy import Subject
 from cardsign.verify.report import VerificationError, VerifiedCard
+from cardsign.verify.verifier import Verifier
 
 # isort: split
 # Last: where there is no SDK, the import of `a2a_sdk` above has said what to install.
@@ -149,37 +148,31 @@ class Reply:
 
 @asynccontextmanager
 async def trusted_client(
+    verifier: Verifier,
     url: str,
     *,
-    policy: Policy,
     issuer: str | None = None,
-    states: IssuerStates = NO_STATES,
     credential: Credential | None = None,
-    now: Callable[[], datetime] | None = None,
-    settings: FetchSettings = DEFAULT_SETTINGS,
 ) -> AsyncIterator[Client]:
-    """The SDK's client for the agent at a URL, once the agent's card is trusted.
+    """Return the SDK's client for the agent at a URL, once the agent's card is trusted.
 
     ::
 
-        async with trusted_client("https://agent.example", policy=policy) as client:
+        async with trusted_client(Verifier("trust.toml"), "https://agent.example") as client:
             async for event in client.send_message(request):
                 ...
 
     The client calls one endpoint of the verified card and nothing else. It stops with
     ``call.verdict_over`` when the verdict's time is over: make a new one then. It does not fetch
     the extended card, which the SDK would take unverified; see
-    :func:`cardsign.net.extended.discover_extended`.
+    :meth:`cardsign.Verifier.discover_extended`.
 
     Args:
+        verifier: What verifies the card; one for all peers of a process.
         url: Of the card, or of its host.
-        policy: The verifier's trusted issuers.
         issuer: The policy's own name of the issuer; the one that it has for `url` if None.
-        states: What is remembered of issuers. Without it a rollback cannot be seen.
         credential: The user's. It is sent to an endpoint inside the issuer's origins, as the
             verified card wants it.
-        now: The time, aware; None: the clock.
-        settings: How hosts are reached.
 
     Raises:
         CardNotTrusted: The card is not trusted, or cannot be judged now; nothing else was sent.
@@ -187,19 +180,17 @@ async def trusted_client(
         CallFailed: ``call.no_interface``: the card names no endpoint that can be called.
         CredentialFault: The credential belongs elsewhere, or cannot be had; nothing was sent.
         FetchFailed: A client's token could not be asked for, or must not be.
-        LocalFault: Issuer states are lost, corrupt or cannot be written: no verdict.
     """
-    clock = now or (lambda: datetime.now(UTC))
     try:
-        card = await adiscover(
-            url, policy=policy, issuer=issuer, states=states, now=clock(), settings=settings
-        )
+        card = await verifier.adiscover(url, issuer=issuer)
     except VerificationError as exc:
         raise CardNotTrusted(exc) from exc
-    trusted = policy.find(Issuer(issuer) if issuer else CardUrl(card_url(url)))
+    policy, clock = verifier.policy, verifier.clock
+    subject = verifier.subject_of({"issuer": issuer})
+    trusted = policy.find(Subject(url=card_url(url)) if subject.is_nobody else subject)
     document: Mapping[str, Json] = card.report.card or {}
     places = CredentialPlaces(card_url(url), policy, trusted)
-    there = settings.for_issuer(trusted)
+    there = verifier.fetcher.settings.for_issuer(trusted)
     endpoint, header = await in_thread(
         lambda: call_destination(document, places, credential, there)
     )

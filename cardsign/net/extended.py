@@ -1,6 +1,6 @@
 """The extended card of a peer: asked for as its trusted public card says, and verified.
 
-(1) the public card was looked up and is trusted       :class:`cardsign.net.discovery.Discoverer`
+(1) the public card was looked up and is trusted       :func:`cardsign.net.discovery.look_up`
 (2) its payload and the policy say where the credential goes   :mod:`cardsign.net.credentials`
 (3) the one request that shows the credential          :func:`ask_for_extended_card`
 (4) the verdict: of this audience, current, of this issuer, beside this public card
@@ -9,10 +9,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from datetime import datetime
-from functools import partial
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 import httpx
 
@@ -30,14 +29,16 @@ from cardsign.net.credentials import (
 )
 from cardsign.net.discovery import Discovery
 from cardsign.net.endpoints import JSONRPC, Endpoint, endpoints_of
-from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, json_type, user_agent
+from cardsign.net.fetch import FetchSettings, json_type, user_agent
 from cardsign.net.guarded import GuardedTransport
 from cardsign.times import second
-from cardsign.trust.policy import CardUrl, Extended, Policy, PublicSubject
-from cardsign.trust.state import IssuerStates
+from cardsign.trust.policy import Subject
 from cardsign.urls import EXTENDED_PATH, Url, parse_url
 from cardsign.verify.report import VerificationError, ask_again
-from cardsign.verify.verdict import beside_its_public_card, reach_verdict
+from cardsign.verify.verdict import beside_its_public_card
+
+if TYPE_CHECKING:
+    from cardsign.verify.verifier import Verifier
 
 #: Bytes around a card in an answer: some members, and white space.
 MAX_WRAPPING: Final = 16 * 1024
@@ -276,33 +277,27 @@ def _no_card(url: Url, how: str) -> CallFailed:
     return CallFailed("call.no_extended", f"{url} gives no extended card: it {how}")
 
 
-def discover_extended(
+def look_up_extended(
+    verifier: Verifier,
     public: Discovery,
     credential: Credential,
     *,
-    policy: Policy,
-    states: IssuerStates,
-    now: Callable[[], datetime],
     audience: str,
     call_id: str,
-    settings: FetchSettings = DEFAULT_SETTINGS,
-    expect: PublicSubject | None = None,
-    again: Callable[[], Discovery] | None = None,
+    subject: Subject | None = None,
 ) -> Discovery:
     """Ask for the extended card beside a public one, and reach a verdict about it.
 
+    Where copies of two ages may explain the verdict (threat 15), the public card is looked up
+    once more, past every cache. The credential is not sent again.
+
     Args:
+        verifier: By whom the public card was judged.
         public: What came of looking up the public card.
         credential: The user's; it goes to one endpoint inside the issuer's origins.
-        policy: That by which the public card was judged.
-        states: What is remembered of issuers.
-        now: The time, aware.
         audience: The id that the issuer gave to this verifier.
         call_id: Random, for the one call; ties a JSON-RPC answer to it.
-        settings: How hosts are reached.
-        expect: Whose card the public one should be, as it was judged.
-        again: Looks up the public card once more, past every cache; called where copies of two
-            ages may explain the verdict (threat 15). The credential is not sent again.
+        subject: Whose card the public one should be, as it was judged.
 
     Raises:
         VerificationError: The public card is not trusted, or has no verdict; nothing was sent.
@@ -312,13 +307,14 @@ def discover_extended(
             sent; there is no extended card, or no endpoint to ask for one;
             ``credential.refused``; the answer is none.
         FetchFailed: The peer could not be asked, or must not be.
-        LocalFault: The memory, as for :func:`cardsign.examine_card`.
     """
-    payload, subject = public.report.card, expect or CardUrl(public.url)
+    if subject is None or subject.is_nobody:
+        subject = Subject(url=public.url)
+    payload, policy = public.report.card, verifier.policy
     if payload is None or (issuer := policy.find(subject)) is None:
         raise VerificationError.of(public.report)
     until = public.report.valid_until
-    if until is not None and until <= now():
+    if until is not None and until <= verifier.clock():
         what = f"the verdict on {public.url} held until {second(until)}"
         raise CallFailed("call.verdict_over", f"{what}; nothing was sent")
     if not declares_extended_card(payload, any_spelling=True):
@@ -326,13 +322,16 @@ def discover_extended(
         raise CallFailed("call.no_extended", what)
     places = CredentialPlaces(public.url, policy, issuer)
     endpoint = places.choose(endpoints_of(payload), extended_url)
-    url, there = extended_url(endpoint), settings.for_issuer(issuer)
+    url, there = extended_url(endpoint), verifier.fetcher.settings.for_issuer(issuer)
     header = open_credential(credential, url, payload, places, there)
     untrusted_card = ask_for_extended_card(endpoint, header, there, call_id=call_id)
-    expected = Extended(subject, audience)
-    judged = partial(reach_verdict, untrusted_card, expect=expected, policy=policy, states=states)
-    report = beside_its_public_card(judged(now=now(), supplied=public.supplied), public.report)
-    if again is not None and ask_again(report):
-        newer = again()
-        report = beside_its_public_card(judged(now=now(), supplied=newer.supplied), newer.report)
+    asked = replace(subject, audience=audience)
+    report = beside_its_public_card(
+        verifier.judge(untrusted_card, asked, public.supplied), public.report
+    )
+    if ask_again(report):
+        newer = verifier.look_up(public.url, subject, fresh=True)
+        report = beside_its_public_card(
+            verifier.judge(untrusted_card, asked, newer.supplied), newer.report
+        )
     return Discovery(str(url), report, untrusted_card, public.supplied)

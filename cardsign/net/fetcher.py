@@ -323,6 +323,11 @@ class DocumentFetcher:
         self._lock = Lock()
 
     @property
+    def settings(self) -> FetchSettings:
+        """How documents are reached."""
+        return self._given
+
+    @property
     def clock(self) -> Clock:
         """The monotonic clock of the settings."""
         return self._given.clock

@@ -38,20 +38,13 @@ from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release
 from cardsign.times import second, utc
-from cardsign.trust.keyset_choice import newest_keyset, newest_release
-from cardsign.trust.policy import (
-    Extended,
-    Holder,
-    Issuer,
-    KeysetAnchor,
-    Policy,
-    TrustedIssuer,
-)
-from cardsign.trust.state import TransientStates
+from cardsign.trust.lock import Memory
+from cardsign.trust.policy import KeysetAnchor, Policy, Subject, TrustedIssuer
 from cardsign.trust.supplied import SuppliedStatements
+from cardsign.trust.walk import newest_keyset, newest_release
 from cardsign.urls import parse_place
 from cardsign.verify.report import Report
-from cardsign.verify.verdict import examine_extended, reach_verdict
+from cardsign.verify.verifier import Verifier
 
 _NAMES: Final = {CARD_FILE: "the public card", LEGACY_FILE: "the card for clients of A2A 0.3"}
 
@@ -65,6 +58,7 @@ def check_cards(cards: Mapping[str, bytes], jwks: bytes, now: datetime) -> None:
         UsageFault: ``publish.audience_name``.
     """
     policy = Policy.from_jwks(JwkSet.from_bytes(jwks), name="the key set to be published")
+    verifier = Verifier(policy, clock=lambda: now)
     for file in cards:
         if (audience := _audience_of(file)) is not None:
             check_audience(audience)
@@ -78,12 +72,11 @@ def check_cards(cards: Mapping[str, bytes], jwks: bytes, now: datetime) -> None:
         )
     for file, data in cards.items():
         audience = _audience_of(file)
-        expect = Holder() if audience is None else Extended(Holder(), audience)
         if file == LEGACY_FILE:
             _check_legacy(*_read(cards, file), public)
         elif audience is not None:
             _check_extended(*_read(cards, file), public, audience, now)
-        report = reach_verdict(data, expect=expect, policy=policy, now=now)
+        report = verifier.judge(data, Subject(is_holder=True, audience=audience))
         if report.verdict != "trusted":
             reason = report.reasons[0]
             raise _not_verifying(file, reason.code, reason.message, reason.path)
@@ -309,15 +302,12 @@ class CheckedIssued:
             if audience is None:
                 self.check_public(data, name, now=now)
                 continue
-            _, report = examine_extended(
+            _, report = self._verifier(now).judge_extended(
                 cards[CARD_FILE],
                 data,
-                of=Issuer(_NAME),
+                Subject(issuer=_NAME),
+                self._evidence(),
                 audience=audience,
-                supplied=self._evidence(),
-                states=TransientStates(),
-                policy=self._policy(),
-                now=now,
             )
             _refuse_unless_trusted(report, name)
         return listed
@@ -332,23 +322,17 @@ class CheckedIssued:
             PublishRefused: ``publish.unlisted``: the release does not list the card;
                 ``publish.not_verifying``.
         """
-        report = reach_verdict(
-            card,
-            expect=Issuer(_NAME),
-            supplied=self._evidence(),
-            states=TransientStates(),
-            policy=self._policy(),
-            now=now,
-        )
+        report = self._verifier(now).judge(card, Subject(issuer=_NAME), self._evidence())
         _refuse_unless_trusted(report, name)
 
-    def _policy(self) -> Policy:
+    def _verifier(self, now: datetime) -> Verifier:
         pin = self.newest.id
         try:
             places = tuple(parse_place(origin) for origin in self.newest.origins)
         except CardRefused as refusal:
             raise _unfit(f"the keyset's origins: {refusal.message}") from refusal
-        return Policy((TrustedIssuer(_NAME, KeysetAnchor(pin), places),))
+        policy = Policy((TrustedIssuer(_NAME, KeysetAnchor(pin), places),))
+        return Verifier(policy, lock=Memory(), clock=lambda: now)
 
     def _evidence(self) -> SuppliedStatements:
         releases = () if self.release_bytes is None else (self.release_bytes,)

@@ -27,7 +27,7 @@ from cardsign.card.interfaces import check_interfaces
 from cardsign.card.members import check_members
 from cardsign.card.security import security_problems
 from cardsign.card.values import Json
-from cardsign.errors import CardRefused, InputRefused, SignatureRefused, SigningRefused
+from cardsign.errors import CardRefused, SignatureRefused, SigningRefused
 from cardsign.findings import Finding, Place, cap_findings
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import (
@@ -42,11 +42,9 @@ from cardsign.jose.jws import (
 from cardsign.jose.keys import PublicKey
 from cardsign.sign.notes import SignedPayload, signed_payloads, what_they_lose, who_refuses
 from cardsign.sign.plan import check_compat, payloads_to_sign, within_the_limit
-from cardsign.trust.policy import Extended, Holder, Policy
-from cardsign.trust.resolve import IssuerTrust, resolve_issuer
-from cardsign.trust.supplied import NO_STATEMENTS
+from cardsign.trust.policy import Policy, Subject
 from cardsign.verify.signature import matching_payload
-from cardsign.verify.verdict import verdict_on
+from cardsign.verify.verifier import Verifier
 
 # Pinned keys with freshness waived have no deadlines: the time of the self-check decides nothing.
 _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -341,16 +339,10 @@ def self_check(
     Raises:
         SigningRefused: ``sign.self_check``, or the code for which a reader refuses the bytes.
     """
-    expect = Holder() if marker is None else Extended(Holder(), marker.audience)
-    policy, trust = _holder(tuple(signer.public for signer in signers))
+    audience = None if marker is None else marker.audience
+    verifier = _holder(tuple(signer.public for signer in signers))
+    report = verifier.judge(signed, Subject(is_holder=True, audience=audience))
     again = "what was signed is {} when read again: {}"
-    try:
-        card = Card.from_bytes(signed)
-    except InputRefused as refusal:
-        first = refusal.finding
-        message = again.format("invalid", first.message)
-        raise SigningRefused(first.code, message, path=first.path) from refusal
-    report = verdict_on(card, Payloads(card), expect, policy, trust, _ANY_TIME)
     answers = report.answers
     complete = (answers.integrity, answers.complete) == ("yes", "yes")
     if not complete or (report.verdict != "trusted" and not force):
@@ -373,8 +365,7 @@ def self_check(
         raise SigningRefused("sign.self_check", none, path="/signatures")
 
 
-def _holder(keys: tuple[PublicKey, ...]) -> tuple[Policy, IssuerTrust]:
-    """Whom an outsider trusts who has these keys alone."""
+def _holder(keys: tuple[PublicKey, ...]) -> Verifier:
+    """Return an outsider who has these keys alone."""
     policy = Policy.from_jwks(JwkSet.of(keys), name="the signer")
-    (issuer,) = policy.issuers
-    return policy, resolve_issuer(issuer, policy.limits, NO_STATEMENTS, None, now=_ANY_TIME)
+    return Verifier(policy, clock=lambda: _ANY_TIME)

@@ -11,20 +11,20 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from cardsign.errors import CardRefused, FetchFailed, KeyRefused, UsageFault
+from cardsign.errors import CardRefused, FetchFailed, KeyRefused, UsageFault, closest
 from cardsign.files import read_bytes, read_toml, write_atomic
 from cardsign.findings import Finding
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.statements.envelope import StatementRefused
-from cardsign.statements.keyset import KeysetStatement, RootAnchor
+from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, read_keyset
 from cardsign.statements.members import DIGEST, HOLDER
 from cardsign.statements.release import ReleaseStatement
-from cardsign.trust.disk import PolicyFile, lock_of, raise_floors, remove_floor
-from cardsign.trust.keyset_choice import Walk, receive
+from cardsign.trust.cache import NoCache, Statements
+from cardsign.trust.disk import PolicyFile
+from cardsign.trust.lock import Floor, forget_entry, raise_lock, read_lock
 from cardsign.trust.policy import (
     ISSUER_NAME,
     Anchor,
@@ -37,9 +37,9 @@ from cardsign.trust.policy import (
 from cardsign.trust.policyfile import check_jwks_url, parse_policy
 from cardsign.trust.policytext import with_anchor, with_issuer, without_issuer
 from cardsign.trust.refresh import Fetcher, find_keyset, no_answer, refresh_issuer
-from cardsign.trust.resolve import resolve_issuer
-from cardsign.trust.state import DirectoryStates, IssuerState
+from cardsign.trust.session import IssuerTrust, Session, cache_name
 from cardsign.trust.supplied import SuppliedStatements
+from cardsign.trust.walk import Walk, read_statements
 from cardsign.urls import JWKS_PATH, Origin, Place, parse_url
 
 
@@ -92,11 +92,13 @@ def propose_published(
     Raises:
         FetchFailed: ``trust.no_keys``: it publishes nothing that could be pinned.
     """
-    refreshed = refresh_issuer(limits, None, None, fetch, home=str(origin), now=now)
+    refreshed = refresh_issuer(None, fetch, home=str(origin), now=now, skew=limits.skew)
     supplied, reasons = refreshed.supplied, refreshed.reasons
-    walk = Walk(now, timedelta(seconds=limits.skew), lambda _: None)
+    notes: list[Finding] = []
+    keysets = read_statements(supplied.untrusted_keysets, read_keyset, notes)
+    walk = Walk(keysets, Floor(), now, timedelta(seconds=limits.skew))
     try:
-        first = walk.from_anchor(None, None, receive(supplied.untrusted_keysets, ())[0])
+        first = walk.begin(None, None)
         reasons += walk.reasons
     except StatementRefused as refusal:
         first, reasons = None, (*reasons, refusal.finding)
@@ -105,14 +107,25 @@ def propose_published(
     if first is None:
         cause = reasons[0] if reasons else None
         raise _nothing_published(origin, cause.message if cause else "", cause)
-    issuer = TrustedIssuer("new", KeysetAnchor(first.id), (Place(origin),))
-    trust = resolve_issuer(issuer, limits, supplied, IssuerState.begin(issuer), now=now)
+    trust = _follow(KeysetAnchor(first.id), origin, supplied, limits, now)
     if trust.keyset is None:
         cause = next(iter((*trust.blocks, *trust.notes)), None)
         raise _nothing_published(origin, cause.message if cause else "", cause)
     proposal = propose_keyset(trust.keyset, trust.release, roots=roots, now=now)
     warnings = [f"{one.code}: {one.message}" for one in dict.fromkeys((*reasons, *trust.notes))]
     return replace(proposal, warnings=(*proposal.warnings, *warnings))
+
+
+def _follow(
+    anchor: KeysetAnchor,
+    origin: Origin,
+    supplied: SuppliedStatements,
+    limits: Limits,
+    now: datetime,
+) -> IssuerTrust:
+    """Return what statements come to, followed from an anchor that is not in the policy yet."""
+    issuer = TrustedIssuer("new", anchor, (Place(origin),))
+    return Session(issuer, limits, (), Floor(), cache=NoCache()).resolve(supplied, now)
 
 
 def _propose_published_keys(origin: Origin, fetch: Fetcher) -> Proposal:
@@ -217,10 +230,8 @@ def follow_published(
     pin = find_keyset(digest, fetch, home=str(origin), now=now)
     if pin is None:
         return proposal
-    refreshed = refresh_issuer(limits, None, pin, fetch, home=str(origin), now=now)
-    issuer = TrustedIssuer("new", KeysetAnchor(pin), (Place(origin),))
-    state = IssuerState.begin(issuer)
-    trust = resolve_issuer(issuer, limits, refreshed.supplied, state, now=now)
+    refreshed = refresh_issuer(pin, fetch, home=str(origin), now=now, skew=limits.skew)
+    trust = _follow(KeysetAnchor(pin), origin, refreshed.supplied, limits, now)
     if trust.keyset is None or trust.keyset.digest != newest.digest:
         reasons = (*trust.blocks, *refreshed.reasons, *trust.notes)
         code, why = next(((one.code, f": {one.message}") for one in reasons), ("statement.gap", ""))
@@ -286,27 +297,27 @@ def entry_text(members: Mapping[str, Any], proposal: Proposal) -> str:
 def add_issuers(
     file: PolicyFile,
     entries: Sequence[tuple[Mapping[str, Any], Proposal]],
-    states: DirectoryStates,
     *,
     compare: Callable[[], None] = lambda: None,
+    cache: Statements | None = None,
     dry_run: bool = False,
-) -> tuple[str, ...]:
-    """Add issuers to a policy, all of them or none: check, compare, then write.
+) -> None:
+    """Add issuers to a policy and its lock, all of them or none: check, compare, then write.
 
-    State and lock are written before the policy: without it they mean nothing. Where there is no
-    policy yet, one is begun.
+    The lock is written first: an entry without a policy means nothing. Where there is no policy
+    yet, one is begun.
 
     Args:
+        file: The policy.
         entries: The members of each new ``[[issuer]]`` without its anchor, and its anchor.
         compare: Raises where a person does not agree; nothing was written before.
-
-    Returns:
-        What a person should know in addition to the proposals' warnings.
+        cache: Where the statements are kept; None for nowhere.
+        dry_run: Check and compare, and write nothing.
 
     Raises:
-        UsageFault: ``policy.malformed``, ``config.not_allowed``, ``usage.conflict``; and what
-            `compare` raises.
-        StateFault: As for :meth:`cardsign.trust.state.DirectoryStates.begin`; ``file.busy``.
+        UsageFault: ``policy.malformed``, ``config.not_allowed``, ``usage.conflict``; what
+            `compare` raises; ``lock.malformed``, ``lock.other_anchor``; ``statement.rollback``
+            or ``statement.fork``: the lock has a newer or another statement of that name.
         FileFault: Something cannot be written.
     """
 
@@ -318,157 +329,135 @@ def add_issuers(
     for members, _ in entries:
         check_new_name(file, str(members["name"]))
     new = parse_policy(with_all("format = 1\n"), source="the new entry")
-    is_own = not file.was_found_here
-    parse_policy(with_all(file.text), source=f"{file.path} with the new entry", is_own=is_own)
+    parse_policy(
+        with_all(file.text), source=f"{file.path} with the new entry", is_own=file.policy.is_own
+    )
+    locked = read_lock(file.lock)
+    floors: dict[str, Floor] = {}
+    for issuer, (_, proposal) in zip(new.issuers, entries, strict=True):
+        known = locked.get(issuer.name)
+        _check_known(file, issuer, known, proposal)
+        if proposal.keyset is not None and isinstance(issuer.anchor, KeysetAnchor):
+            floors[issuer.name] = Floor().with_statements(proposal.keyset, proposal.release)
+            (known or floors[issuer.name]).raised_to(floors[issuer.name], issuer.name)
     compare()
-    issuers = new.known_as(file.identity).issuers
-    begun = [
-        (issuer, IssuerState.begin(issuer, proposal.keyset, proposal.release))
-        for issuer, (_, proposal) in zip(issuers, entries, strict=True)
-    ]
-    remembered = ((states.find(one.policy, one.name), one) for one in issuers)
-    said = tuple(_said_of(one) for before, one in remembered if before is not None)
     if dry_run:
-        return said
-    for issuer, state in begun:
-        states.begin(issuer, state)
-    raise_floors(lock_of(file.path), {issuer.name: state.as_floor() for issuer, state in begun})
+        return
+    raise_lock(file.lock, floors)
     if not file.path.exists():
-        write_atomic(file.path, file.text.encode())
+        write_atomic(file.path, file.text.encode(), plain=True)
     file.edit(with_all, lambda before: (*before, *new.issuers))
-    return said
+    for _, proposal in entries if cache is not None else ():
+        _keep(cache, proposal)
 
 
-def _said_of(issuer: TrustedIssuer) -> str:
-    """What goes on to hold of an issuer that is remembered from before."""
-    said = f"{issuer.name} is remembered from before, and what is remembered goes on to hold"
-    return f"{said}; to begin anew: cardsign trust known forget {issuer.name}"
+def _keep(cache: Statements | None, proposal: Proposal) -> None:
+    """Keep the statements of a new issuer, so that its first verdict needs no network."""
+    keyset, anchor = proposal.keyset, proposal.anchor
+    if cache is None or keyset is None or not isinstance(anchor, KeysetAnchor):
+        return
+    statements = [keyset.envelope.to_bytes()]
+    if proposal.release is not None:
+        statements.append(proposal.release.envelope.to_bytes())
+    for name in {keyset.digest, cache_name(anchor.pin)}:
+        cache.put(name, statements)
 
 
-def move_pin(
-    file: PolicyFile,
-    name: str,
-    supplied: SuppliedStatements,
-    states: DirectoryStates,
-    *,
-    now: datetime,
-    dry_run: bool = False,
-) -> tuple[KeysetStatement, bool, tuple[str, ...]]:
-    """Move an issuer's pin to the newest keyset statement that follows lawfully from it.
+def _check_known(
+    file: PolicyFile, issuer: TrustedIssuer, known: Floor | None, proposal: Proposal
+) -> None:
+    """Refuse an anchor that goes against what the lock has of an issuer of that name."""
+    if known is None:
+        return
+    hint = f"If it is another issuer now: cardsign trust forget {issuer.name}"
+    path = str(file.lock)
+    if not isinstance(issuer.anchor, KeysetAnchor):
+        message = f"the lock has an entry for {issuer.name!r}, and this anchor is no keyset"
+        raise UsageFault("lock.other_anchor", message, path=path, hint=hint)
+    pinned, keyset = known.keyset, proposal.keyset
+    if pinned is not None and keyset is not None and keyset.number < pinned.number:
+        message = f"the lock has keyset {pinned.label} of {issuer.name!r}, and this is "
+        raise UsageFault("statement.rollback", message + keyset.label, path=path, hint=hint)
 
-    The lock is raised with it. `supplied` may lead on from what is remembered; with `dry_run`
-    everything is checked and nothing written.
+
+def move_pin(file: PolicyFile, name: str, *, dry_run: bool = False) -> tuple[KeysetId, bool]:
+    """Move an issuer's pin forward to the keyset statement that the lock records.
 
     Returns:
-        The statement that is pinned now, whether the policy said otherwise before, and what was
-        noticed about the statements supplied.
+        The statement that is pinned now, and whether the policy said otherwise before.
 
     Raises:
-        UsageFault: ``usage.conflict``: the anchor is no keyset; ``trust.no_keys``: none is known;
-            or why the statements are not accepted.
-        StateFault, FileFault: State, lock or policy cannot be read or written.
+        UsageFault: ``usage.conflict``: the anchor is no single statement; ``lock.missing``.
+        FileFault: Lock or policy cannot be read or written.
     """
-    issuer, anchored = _pinned(file, name)
-    with states.of(issuer) as state:
-        keep = (lambda _: None) if dry_run else partial(states.keep, issuer)
-        limits = file.policy.limits
-        found = resolve_issuer(issuer, limits, supplied, state, now=now, keep=keep)
-    for reason in found.blocks[:1]:
-        raise UsageFault(reason.code, reason.message, hint=reason.hint)
-    if found.keyset is None or found.state is None:
-        raise UsageFault(
-            "trust.no_keys",
-            f"no keyset statement of {name!r} is remembered",
-            hint="Name the statements: --keyset FILE.",
-        )
-    anchor = _moved(anchored, found.keyset)
-    changed = anchor != issuer.anchor
-    if not dry_run:
-        if changed:
-            file.edit(
-                lambda text: with_anchor(text, name, anchor),
-                lambda before: (
-                    replace(one, anchor=anchor) if one == issuer else one for one in before
-                ),
-            )
-        raise_floors(lock_of(file.path), {name: found.state.as_floor()})
-    notes = tuple(f"{note.code}: {note.message}" for note in found.notes)
-    return found.keyset, changed, notes
-
-
-def _pinned(file: PolicyFile, name: str) -> tuple[TrustedIssuer, KeysetAnchor]:
     issuer = file.issuer(name)
-    if not isinstance(issuer.anchor, KeysetAnchor):
+    anchor = issuer.anchor
+    if not isinstance(anchor, KeysetAnchor) or isinstance(anchor.pin, RootAnchor):
         raise UsageFault(
             "usage.conflict",
-            f"the anchor of {name!r} is no keyset, so there is no pin to move",
+            f"the anchor of {name!r} is no single keyset statement, so there is no pin to move",
             path=str(file.path),
-            hint=f"Pin its keyset statement: cardsign trust remove {name}, then cardsign trust "
-            f"add {name} --origin ORIGIN --keyset FILE.",
+            hint=f"Anchor it anew: cardsign trust remove {name}, then cardsign trust add URL",
         )
-    return issuer, issuer.anchor
+    floor = read_lock(file.lock).get(name)
+    if floor is None or floor.keyset is None:
+        message = f"the lock has no keyset statement of {name!r}"
+        raise UsageFault("lock.missing", message, path=str(file.lock))
+    if floor.keyset.number <= anchor.pin.number:
+        return anchor.pin, False
+    moved = KeysetAnchor(floor.keyset, anchor.issuer)
+    if not dry_run:
+        file.edit(
+            lambda text: with_anchor(text, name, moved),
+            lambda before: (
+                replace(other, anchor=moved) if other == issuer else other for other in before
+            ),
+        )
+    return floor.keyset, True
 
 
-def _moved(anchor: KeysetAnchor, keyset: KeysetStatement) -> Anchor:
-    if isinstance(anchor.pin, RootAnchor):
-        return KeysetAnchor(RootAnchor.of(keyset.root), anchor.issuer)
-    return KeysetAnchor(keyset.id, anchor.issuer)
-
-
-def begin_states(
-    file: PolicyFile,
-    states: DirectoryStates,
-    *,
-    dry_run: bool = False,
-) -> list[str]:
-    """Begin the state of a policy's issuers where it is missing; what is there stays.
-
-    Under changed origins, what the same keyset vouches for is taken over.
-
-    Returns:
-        The issuers whose state was begun.
-
-    Raises:
-        StateFault, FileFault: State cannot be read or written.
-    """
-    issuers = file.policy.issuers
-    missing = [one for one in issuers if states.find(file.identity, one.name) is None]
-    begun = []
-    for issuer in issuers:
-        if dry_run:
-            begun += [issuer.name] if issuer in missing else []
-        elif issuer in missing:
-            states.begin(issuer, IssuerState.begin(issuer))
-            begun.append(issuer.name)
-        elif states.adopt(issuer):
-            begun.append(issuer.name)
-    return begun
-
-
-def remove_issuer(
-    file: PolicyFile, name: str, states: DirectoryStates | None = None, *, dry_run: bool = False
-) -> bool:
-    """Take an issuer out of a policy and its lock.
-
-    Args:
-        states: Where it is to be forgotten too; None keeps what is remembered.
+def remove_issuer(file: PolicyFile, name: str, *, dry_run: bool = False) -> bool:
+    """Remove an issuer from a policy; its entry in the lock stays.
 
     Returns:
-        Whether anything was forgotten.
+        Whether the lock has an entry for it.
 
     Raises:
-        UsageFault: ``policy.unknown_issuer``; ``policy.malformed``.
-        StateFault, FileFault: State, lock or policy cannot be written.
+        UsageFault: ``policy.unknown_issuer``, ``policy.malformed``; ``lock.malformed``.
+        FileFault: Policy or lock cannot be read or written.
     """
     file.issuer(name)
-    if dry_run:
-        return False
-    file.edit(
-        lambda text: without_issuer(text, name),
-        lambda before: (one for one in before if one.name != name),
-    )
-    remove_floor(lock_of(file.path), name)
-    return states is not None and states.forget(file.identity, name)
+    is_locked = name in read_lock(file.lock)
+    if not dry_run:
+        file.edit(
+            lambda text: without_issuer(text, name),
+            lambda before: (other for other in before if other.name != name),
+        )
+    return is_locked
+
+
+def forget_issuer(file: PolicyFile, name: str, *, dry_run: bool = False) -> None:
+    """Remove what the lock has of an issuer, which may be in the policy no more.
+
+    Raises:
+        UsageFault: ``usage.conflict``: the policy anchors it at a keyset, so the entry is needed;
+            ``policy.unknown_issuer``: the lock has no such entry.
+        FileFault: Policy or lock cannot be read or written.
+    """
+    anchors = {issuer.name: issuer.anchor for issuer in file.policy.issuers}
+    if isinstance(anchors.get(name), KeysetAnchor):
+        raise UsageFault(
+            "usage.conflict",
+            f"{name!r} is trusted by its keyset, which needs the entry",
+            path=str(file.lock),
+            hint=f"Remove the issuer first: cardsign trust remove {name}",
+        )
+    entries = read_lock(file.lock)
+    if name not in entries:
+        message = f"the lock has no entry for {name!r}{closest(name, entries)}"
+        raise UsageFault("policy.unknown_issuer", message, path=str(file.lock))
+    if not dry_run:
+        forget_entry(file.lock, name)
 
 
 # A list of agents. What is proposed is shown to a person, and adds no issuer by itself.

@@ -5,21 +5,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field, replace
-from functools import cached_property
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, TypedDict, cast
 
 from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, ProfileName
 from cardsign.card.document import MAX_SIGNATURES
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.card.values import Json, jcs
-from cardsign.errors import StateFault, UsageFault, closest
+from cardsign.errors import UsageFault, closest
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import JwkSet
 from cardsign.statements.keyset import MAX_KEYSET_LIFETIME, KeysetId, RootAnchor
@@ -57,21 +54,12 @@ class KeysAnchor:
                     hint="A key has one holder: two names for one key would count twice.",
                 )
 
-    def to_json(self) -> dict[str, Json]:
-        """What it says, for its digest."""
-        keys = sorted([key.kid, key.thumbprint, key.alg] for key in self.keys.keys)
-        return {"type": "keys", "keys": [list(key) for key in keys], "holders": dict(self.holders)}
-
 
 @dataclass(frozen=True, slots=True)
 class JwksAnchor:
     """Whatever JWK Set is published at one URL: who controls the URL is the issuer."""
 
     url: str
-
-    def to_json(self) -> dict[str, Json]:
-        """What it says, for its digest."""
-        return {"type": "jwks", "url": self.url}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +72,6 @@ class KeysetAnchor:
 
     pin: KeysetId | RootAnchor
     issuer: str | None = None
-
-    def to_json(self) -> dict[str, Json]:
-        """What it says, for its digest."""
-        pin: dict[str, Json]
-        if isinstance(self.pin, RootAnchor):
-            holders = sorted([thumbprint, holder] for thumbprint, holder in self.pin.holders)
-            pin = {"threshold": self.pin.threshold, "holders": [list(pair) for pair in holders]}
-        else:
-            pin = self.pin.to_json()
-        return {"type": "keyset", "issuer": self.issuer, "pin": pin}
 
 
 Anchor: TypeAlias = KeysAnchor | JwksAnchor | KeysetAnchor
@@ -137,108 +115,36 @@ def parse_network(text: str) -> Network:
     raise ValueError(f"{text} is no private network")
 
 
-# The subject of a verdict. There is no default: a verdict without a subject says nothing.
-
-
 @dataclass(frozen=True, slots=True)
-class Holder:
-    """The holder of the keys that the policy pins, at any origin."""
-
-
-@dataclass(frozen=True, slots=True)
-class Issuer:
-    """An issuer by the policy's own name for it."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class AtOrigin:
-    """The trusted issuer of this whole origin, such as ``https://agent.example``."""
-
-    origin: str
-
-
-@dataclass(frozen=True, slots=True)
-class CardUrl:
-    """The trusted issuer of the place of the URL that the card was asked from."""
-
-    url: str
-
-
-PublicSubject: TypeAlias = Holder | Issuer | AtOrigin | CardUrl
-
-
-@dataclass(frozen=True, slots=True)
-class Extended:
-    """The extended card of one audience, by the id that the issuer gave to this verifier."""
-
-    of: PublicSubject
-    audience: str
-
-
-Expectation: TypeAlias = PublicSubject | Extended
-
-
-def public_subject(expect: Expectation | None) -> PublicSubject | None:
-    """Whose card is expected, whatever its kind."""
-    return expect.of if isinstance(expect, Extended) else expect
-
-
-# What was seen of an issuer, below which nothing is accepted; lock and state say it.
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseFloor:
-    """The newest release seen: its order (epoch, keyset version, seq) and digest."""
-
-    order: tuple[int, int, int]
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class RollbackFloor:
-    """Statements older than these are a rollback, others of the same number a fork.
+class Subject:
+    """Whom a verdict is about. An empty subject names nobody, and nothing is trusted.
 
     Attributes:
-        keyset: The newest keyset statement that was seen, or None.
-        release: The newest release statement that was seen, or None.
-        newest_iat: The highest `iat` that was seen, Unix seconds; 0 for none.
+        issuer: An issuer by the policy's own name for it.
+        origin: Whoever the policy trusts for this whole origin, such as ``https://agent.example``.
+        url: Whoever the policy trusts for this URL, from which the card came.
+        is_holder: The holder of the keys that the policy pins, at any origin.
+        audience: For an extended card, the id of the audience that it was made for.
     """
 
-    keyset: KeysetId | None = None
-    release: ReleaseFloor | None = None
-    newest_iat: int = 0
+    issuer: str | None = None
+    origin: str | None = None
+    url: str | None = None
+    is_holder: bool = False
+    audience: str | None = None
+
+    @property
+    def name(self) -> str | None:
+        """The text by which the caller named the subject."""
+        return self.issuer or self.origin or self.url
+
+    @property
+    def is_nobody(self) -> bool:
+        """Whether nothing says whose card it should be."""
+        return self.name is None and not self.is_holder
 
 
-def raise_floor(name: str, held: RollbackFloor | None, seen: RollbackFloor) -> RollbackFloor:
-    """The higher of two floors of one issuer, member by member.
-
-    Raises:
-        StateFault: ``state.fork``: one number with two digests.
-    """
-    if held is None or held == seen:
-        return seen
-    keysets = [one.keyset for one in (held, seen) if one.keyset is not None]
-    releases = [one.release for one in (held, seen) if one.release is not None]
-    keyset = max(keysets, key=attrgetter("number"), default=None)
-    release = max(releases, key=attrgetter("order"), default=None)
-    for pin in keysets:
-        if keyset is not None and pin.number == keyset.number and pin != keyset:
-            raise _fork(name, f"keyset {pin.label}", pin.digest, keyset.digest)
-    for floor in releases:
-        if release is not None and floor.order == release.order and floor != release:
-            raise _fork(name, f"release {floor.order[2]}", floor.digest, release.digest)
-    return RollbackFloor(keyset, release, max(held.newest_iat, seen.newest_iat))
-
-
-def _fork(name: str, number: str, one: str, other: str) -> StateFault:
-    return StateFault("state.fork", f"{number} of {name!r} is {one} here and {other} there")
-
-
-#: Cards of one issuer that a policy lists, and URLs of an issuer at which a trusted card was found
-#: that are remembered; a release statement of 64 KiB has room for hardly more. Of the others the
-#: one found longest ago may vanish unnoticed; a card that is gone gets no verdict in any case.
+#: Cards of one issuer that a policy lists; a release of 64 KiB has room for hardly more.
 MAX_CARDS: Final = 256
 #: Seconds that an issuer's clock may be ahead of ours.
 DEFAULT_SKEW: Final = 300
@@ -254,6 +160,15 @@ BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
     "keyset_age": (1, MAX_KEYSET_LIFETIME),
     "release_age": (1, MAX_RELEASE_LIFETIME),
 }
+
+
+class SubjectNames(TypedDict, total=False):
+    """How a caller names a subject: by one of the first three, which mean what they do there."""
+
+    issuer: str | None
+    origin: str | None
+    url: str | None
+    audience: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +200,11 @@ class Limits:
                 )
 
 
-@dataclass(frozen=True)  # without slots: what state is bound to is made once
+#: `parse_url` of URLs that callers and verified releases name, again and again.
+parse_known_url = lru_cache(maxsize=1024)(parse_url)
+
+
+@dataclass(frozen=True)  # without slots: the profiles are made once
 class TrustedIssuer:
     """What the verifier says of one issuer.
 
@@ -307,8 +226,6 @@ class TrustedIssuer:
         cards: The URLs of its cards that `peers verify` looks at day by day. They decide no
             verdict.
         peer: ``optional``: `peers verify` tells of these cards and fails by none of them.
-        policy: The identity of the policy in which this stands; state is bound to it.
-        floor: What the lock of that policy says of the issuer; None where it says nothing.
 
     Raises:
         UsageFault: ``policy.malformed``: an unknown `accept`, no algorithm, or an algorithm or a
@@ -328,8 +245,6 @@ class TrustedIssuer:
     networks: tuple[Network, ...] = ()
     proxy: Origin | None = None
     only: tuple[ProfileName, ...] = ()
-    policy: str = field(default="", compare=False)
-    floor: RollbackFloor | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.accept not in ACCEPTED:
@@ -339,38 +254,28 @@ class TrustedIssuer:
         _check_names("profile", self.profiles, ACCEPTED[self.accept])
         _check_names("algorithm", self.algorithms, tuple(ALGORITHMS))
 
-    @property
+    @cached_property
     def profiles(self) -> tuple[ProfileName, ...]:
         """The profiles whose signatures count."""
         return self.only or ACCEPTED[self.accept]
 
-    @cached_property
-    def bound(self) -> tuple[str, str, tuple[str, ...]]:
-        """What state is bound to: the policy, the anchor by its digest, and the origins."""
-        anchor = hashlib.sha256(jcs(self.anchor.to_json())).hexdigest()
-        return self.policy, anchor, tuple(sorted(str(place) for place in self.places or ()))
 
-    def to_json(self) -> dict[str, Json]:
-        """What it says of verdicts and of how to reach the issuer, for its digest."""
-        return {
-            "name": self.name,
-            "anchor": self.anchor.to_json(),
-            "places": None if self.places is None else [str(place) for place in self.places],
-            "profiles": list(self.profiles),
-            "freshness": self.freshness,
-            "algorithms": list(self.algorithms),
-            "require": list(self.require),
-            "networks": [str(network) for network in self.networks],
-            "proxy": None if self.proxy is None else str(self.proxy),
-        }
-
-
-@dataclass(frozen=True)  # without slots: its digest is made once
+@dataclass(frozen=True)  # without slots: what it looks up by is made once
 class Policy:
-    """All trusted issuers of one verifier. What no entry allows is denied."""
+    """All trusted issuers of one verifier. What no entry allows is denied.
+
+    Attributes:
+        issuers: The entries, in the order of the file.
+        limits: Ceilings that hold for all of them.
+        path: The file that says so; None for a policy made in code.
+        is_own: The operator named the file, or made the policy. One that was merely found in the
+            working directory never raises its lock.
+    """
 
     issuers: tuple[TrustedIssuer, ...] = ()
     limits: Limits = field(default_factory=Limits)
+    path: Path | None = field(default=None, compare=False)
+    is_own: bool = field(default=True, compare=False)
 
     @classmethod
     def from_jwks(
@@ -425,23 +330,25 @@ class Policy:
         return cls((_issuer_at(origin, anchor, name, accept, "waived"),))
 
     @classmethod
-    def load(cls, path: Path | str) -> Policy:
-        """Read ``trust.toml``, with the rollback floors of its ``trust.lock``.
+    def load(cls, path: Path | str, *, is_own: bool = True) -> Policy:
+        """Read a ``trust.toml``.
 
-        Issuer states are bound to the file's real path.
+        Args:
+            path: The file; no link.
+            is_own: The operator named the file. One that was merely found may open no networks.
 
         Raises:
-            UsageFault: ``policy.malformed`` or ``lock.malformed``, with the line.
+            UsageFault: ``policy.malformed``, with the line; ``config.not_allowed``.
             FileMissing, FileFault: It cannot be read.
         """
         # The reader is loaded here alone: a policy made in Python needs neither it nor pydantic.
-        from cardsign.trust.disk import PolicyFile
+        from cardsign.trust.disk import read_policy
 
         given: object = path
         if not isinstance(given, str | Path):
             named = type(given).__name__
             raise TypeError(f"Policy.load takes a path, not {named}: Policy.load('trust.toml')")
-        return PolicyFile.read(Path(path)).policy
+        return read_policy(Path(path), is_own=is_own)[0]
 
     def __post_init__(self) -> None:
         given: object = self.issuers
@@ -451,126 +358,84 @@ class Policy:
                 "Policy.from_jwks_url(url, origin=...) or Policy.load(path)"
             )
 
-    def known_as(self, identity: str, floors: Mapping[str, RollbackFloor] | None = None) -> Policy:
-        """This policy under an identity of its own, with the rollback floors of its lock.
-
-        State is kept apart by identity: what one policy calls ``acme`` is not another's.
-
-        The identity is a file's real path, or a name for a policy made in Python. The floors hold
-        for verifications under the result and are never stored.
-        """
-        named = floors or {}
-        return replace(
-            self,
-            issuers=tuple(
-                replace(one, policy=identity, floor=named.get(one.name)) for one in self.issuers
-            ),
-        )
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256, in hex, of all that the policy says."""
-        issuers: list[Json] = [one.to_json() for one in self.issuers]
-        limits: list[Json] = [*astuple(self.limits)]
-        return hashlib.sha256(jcs({"issuers": issuers, "limits": limits})).hexdigest()
-
     def issuer(self, name: str) -> TrustedIssuer:
-        """The trusted issuer of that name.
+        """Return the issuer of that name.
 
         Raises:
             UsageFault: ``policy.unknown_issuer``.
         """
-        found = self._named.get(name)
-        if found is None:
-            meant = closest(name, (one.name for one in self.issuers))
-            raise UsageFault("policy.unknown_issuer", f"the policy has no issuer {name!r}{meant}")
-        return found
+        issuer = self._by_name.get(name)
+        if issuer is None:
+            similar = closest(name, self._by_name)
+            message = f"the policy has no issuer {name!r}{similar}"
+            raise UsageFault("policy.unknown_issuer", message)
+        return issuer
 
-    def find(self, expect: Expectation | None) -> TrustedIssuer | None:
-        """The entry that speaks for a subject, or None if the policy has none.
+    def find(self, subject: Subject) -> TrustedIssuer | None:
+        """Return the entry that speaks for a subject, or None.
 
         Raises:
-            CardRefused: The expectation's own origin or URL is outside the strict grammar.
+            CardRefused: The subject's origin or URL is outside the strict grammar.
         """
-        match public_subject(expect):
-            case Holder():
-                return next((one for one in self.issuers if one.is_holder), None)
-            case Issuer(name):
-                return self._named.get(name)
-            case AtOrigin(origin):
-                whole = Url(parse_origin(origin), "/", "")
-                return self._at(whole)
-            case CardUrl(url):
-                return self._at(parse_url(url))
-            case None:
-                return None
-        raise TypeError(
-            "expect takes Holder(), Issuer(name), AtOrigin(origin), CardUrl(url) or "
-            f"Extended(one of these, audience), not {expect!r}"
+        if subject.is_holder:
+            return next((issuer for issuer in self.issuers if issuer.is_holder), None)
+        if subject.issuer is not None:
+            return self._by_name.get(subject.issuer)
+        if subject.origin is not None:
+            return self._owner_of(Url(parse_origin(subject.origin), "/", ""))
+        return None if subject.url is None else self._owner_of(parse_known_url(subject.url))
+
+    def reserved_from(self, issuer: TrustedIssuer) -> tuple[Place, ...]:
+        """Return the places of other issuers that lie within the places of this one."""
+        own = [(place.origin, place.prefix.lower()) for place in issuer.places or ()]
+        return tuple(
+            place
+            for origin, prefix in own
+            for place, owner in self._places_by_origin.get(origin, ())
+            if owner is not issuer and place.prefix.lower().startswith(prefix)
         )
 
-    def _at(self, url: Url) -> TrustedIssuer | None:
-        """The entry with the longest prefix that holds the URL."""
+    def pinned_elsewhere(self, kid: str, issuer: TrustedIssuer | None) -> str | None:
+        """Return the name of another issuer for which a key of that kid is pinned."""
+        names = (owner.name for owner in self._owners_by_kid.get(kid, ()) if owner is not issuer)
+        return next(names, None)
+
+    def _owner_of(self, url: Url) -> TrustedIssuer | None:
+        """Return the owner of the longest prefix that holds the URL."""
         path = url.path if url.path.endswith("/") else f"{url.path}/"
         while path:
-            if (found := self._owners.get(Place(url.origin, path))) is not None:
-                return found
+            owner = self._owner_by_place.get(Place(url.origin, path))
+            if owner is not None:
+                return owner
             path = path[: path.rstrip("/").rfind("/") + 1]
         return None
 
     @cached_property
-    def _named(self) -> dict[str, TrustedIssuer]:
-        """Who has each name; the first one, where two have it."""
-        return {one.name: one for one in reversed(self.issuers)}
+    def _by_name(self) -> dict[str, TrustedIssuer]:
+        return {issuer.name: issuer for issuer in reversed(self.issuers)}
 
     @cached_property
-    def _owners(self) -> dict[Place, TrustedIssuer]:
-        """Whose each place is; the first one's, where two have it."""
-        pairs = [(place, one) for one in self.issuers for place in one.places or ()]
-        return dict(reversed(pairs))
-
-    def reserved_from(self, subject: TrustedIssuer) -> tuple[Place, ...]:
-        """The places of others within the subject's own: what stands there is theirs."""
-        found = self._reserved.get(id(subject))
-        if found is None or found[0] is not subject:
-            within = tuple(
-                place
-                for own in subject.places or ()
-                for place, owner in self._placed.get(own.origin, ())
-                # A server that ignores case must not give away what is reserved.
-                if owner is not subject and place.prefix.lower().startswith(own.prefix.lower())
-            )
-            found = self._reserved[id(subject)] = (subject, within)
-        return found[1]
+    def _owner_by_place(self) -> dict[Place, TrustedIssuer]:
+        return dict(reversed(list(self._placed())))
 
     @cached_property
-    def _reserved(self) -> dict[int, tuple[TrustedIssuer, tuple[Place, ...]]]:
-        """What :meth:`reserved_from` found before, by the identity of the subject."""
-        return {}
+    def _places_by_origin(self) -> dict[Origin, list[tuple[Place, TrustedIssuer]]]:
+        places: dict[Origin, list[tuple[Place, TrustedIssuer]]] = {}
+        for place, issuer in self._placed():
+            places.setdefault(place.origin, []).append((place, issuer))
+        return places
 
     @cached_property
-    def _placed(self) -> dict[Origin, list[tuple[Place, TrustedIssuer]]]:
-        """All places of an origin, and whose each is."""
-        placed: dict[Origin, list[tuple[Place, TrustedIssuer]]] = {}
-        for one in self.issuers:
-            for place in one.places or ():
-                placed.setdefault(place.origin, []).append((place, one))
-        return placed
+    def _owners_by_kid(self) -> dict[str, list[TrustedIssuer]]:
+        owners: dict[str, list[TrustedIssuer]] = {}
+        for issuer in self.issuers:
+            if isinstance(issuer.anchor, KeysAnchor):
+                for key in issuer.anchor.keys.keys:
+                    owners.setdefault(key.kid, []).append(issuer)
+        return owners
 
-    def pinned_elsewhere(self, kid: str, subject: TrustedIssuer | None) -> str | None:
-        """The first other entry that pins a key of that kid; it has no say about `subject`."""
-        others = (one.name for one in self._pinning.get(kid, ()) if one is not subject)
-        return next(others, None)
-
-    @cached_property
-    def _pinning(self) -> dict[str, list[TrustedIssuer]]:
-        """Who pins a key of each kid."""
-        pinning: dict[str, list[TrustedIssuer]] = {}
-        for one in self.issuers:
-            if isinstance(one.anchor, KeysAnchor):
-                for key in one.anchor.keys.keys:
-                    pinning.setdefault(key.kid, []).append(one)
-        return pinning
+    def _placed(self) -> Iterator[tuple[Place, TrustedIssuer]]:
+        return ((place, issuer) for issuer in self.issuers for place in issuer.places or ())
 
 
 def _issuer_at(

@@ -43,7 +43,6 @@ from cardsign.trust.policy import (
     PRIVATE_NETWORKS,
     Accept,
     Anchor,
-    CardUrl,
     Freshness,
     JwksAnchor,
     KeysAnchor,
@@ -52,6 +51,7 @@ from cardsign.trust.policy import (
     Network,
     Peer,
     Policy,
+    Subject,
     TrustedIssuer,
     parse_network,
 )
@@ -479,7 +479,7 @@ class _Reading:
         self._check_once(issuer.cards, at)
         for index, url in enumerate(issuer.cards):
             try:
-                owner = policy.find(CardUrl(url))
+                owner = policy.find(Subject(url=url))
             except CardRefused as refusal:
                 self._wrong((*at, index), *_said(refusal))
                 continue

@@ -1,7 +1,7 @@
 """What a verifier asks an issuer for, when, and what comes of it (threats 13 and 15; K7, K9).
 
 Pure: fetching is an argument. The result is supplied statements, as untrusted as any other:
-:func:`cardsign.trust.resolve.resolve_issuer` checks and keeps them. The walk here only finds out
+:class:`cardsign.trust.session.Session` checks and keeps them. The walk here only finds out
 what to ask for next, so no answer can send it anywhere but one lawful step further. Recovery is
 asked for before the successors, so that no long chain of a thief can crowd it out. It is tried
 after them, because recovery keys that were replaced must open nothing.
@@ -22,15 +22,19 @@ from cardsign.errors import FetchFailed
 from cardsign.findings import Finding
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, read_keyset
-from cardsign.statements.release import read_release
-from cardsign.trust.keyset_choice import Walk
-from cardsign.trust.policy import Limits
-from cardsign.trust.state import IssuerState
-from cardsign.trust.supplied import MAX_CHAIN_BYTES, MAX_STEPS, SuppliedStatements
+from cardsign.statements.release import ReleaseStatement, read_release
+from cardsign.trust.lock import Floor
+from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
+from cardsign.trust.walk import MAX_CHAIN_BYTES, MAX_STEPS, Walk
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH, Headers
 
 #: Seconds after which an issuer is asked again; HTTP may shorten it and never lengthen it.
 REFRESH_INTERVAL: Final = 300
+#: Seconds after which an issuer that gave no answer is asked again; a failure takes up to ten.
+RETRY_INTERVAL: Final = 30
+#: Seconds, as two requests for the card take. If the last refresh is later by no more, it overtook
+#: this look, whose time was fixed before; no clock has gone back.
+OVERTAKEN_SECONDS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +76,28 @@ class Refreshed:
 
     Attributes:
         supplied: The statements, as received.
-        reasons: What could not be had, or has vanished.
+        reasons: What could not be fetched, or has vanished.
         again_after: Seconds after which it is time to ask again.
+        asked_at: When the issuer was asked; None if it never was.
     """
 
-    supplied: SuppliedStatements
-    reasons: tuple[Finding, ...]
-    again_after: int
+    supplied: SuppliedStatements = NO_STATEMENTS
+    reasons: tuple[Finding, ...] = ()
+    again_after: int = REFRESH_INTERVAL
+    asked_at: datetime | None = None
 
     @property
     def has_failed(self) -> bool:
         """Whether anything of it could not be asked for."""
         return any(reason.code == "refresh.no_answer" for reason in self.reasons)
+
+    def lasts(self, now: datetime) -> bool:
+        """Return whether it is too early to ask again."""
+        if self.asked_at is None or not self.again_after:
+            return False
+        most = RETRY_INTERVAL if self.has_failed else REFRESH_INTERVAL
+        elapsed = (now - self.asked_at).total_seconds()
+        return -OVERTAKEN_SECONDS <= elapsed < min(self.again_after, most)
 
 
 def no_answer(result: FetchResult) -> Finding:
@@ -95,13 +109,14 @@ def no_answer(result: FetchResult) -> Finding:
 
 
 def refresh_issuer(
-    limits: Limits,
-    state: IssuerState | None,
     pin: KeysetId | RootAnchor | None,
     fetch: Fetcher,
     *,
     home: str,
     now: datetime,
+    skew: int,
+    keyset: KeysetStatement | None = None,
+    release: ReleaseStatement | None = None,
     fresh: bool = False,
 ) -> Refreshed:
     """Ask for the newest release, for recovery, and for every keyset statement on the way.
@@ -110,29 +125,32 @@ def refresh_issuer(
     which the release names is for the verdict to say, and a 404 proves nothing by itself.
 
     Args:
-        state: What is remembered of the issuer.
         pin: The anchor; None where an issuer is added by what it publishes.
+        fetch: Asks for one URL.
         home: The origin at which the statements are published.
+        now: The time, aware.
+        skew: Seconds that the issuer's clock may be ahead.
+        keyset: The newest keyset statement so far.
+        release: The newest release statement so far.
         fresh: Ask every cache on the way to look again.
     """
-    # The result is checked and kept where it is used.
-    walk = Walk(now, timedelta(seconds=limits.skew), lambda statement: None)
-    refresh = _Refresh(home, fetch, fresh, walk)
-    release = refresh.ask(RELEASE_PATH)
-    if release.outcome == "absent" and state is not None and state.release is not None:
-        refresh.vanished(f"release {state.release.seq}")
+    refresh = _Refresh(home, fetch, fresh, now, timedelta(seconds=skew))
+    answer = refresh.ask(RELEASE_PATH)
+    if answer.outcome == "absent" and release is not None:
+        refresh.vanished(f"release {release.seq}")
     named = None
-    if release.outcome == "found":
+    if answer.outcome == "found":
         with suppress(StatementRefused):
-            named = read_release(release.untrusted_body).keyset
-    held = state.keyset if state else None
-    if held is None:
-        held = refresh.first_contact(named) if pin is None else refresh.first(pin)
-    if held is not None:
-        held = refresh.onwards(held)
-        if release.outcome != "failed":  # no answer says nothing
-            refresh.check_named(held, named, state.keyset if state else None)
-    bodies = (release.untrusted_body,) if release.outcome == "found" else ()
+            named = read_release(answer.untrusted_body).keyset
+    with suppress(StatementRefused):  # a fork is for the verdict to say
+        reached = keyset
+        if reached is None:
+            reached = refresh.first_contact(named) if pin is None else refresh.first(pin)
+        if reached is not None:
+            reached = refresh.onwards(reached)
+            if answer.outcome != "failed":  # no answer says nothing
+                refresh.check_named(reached, named, keyset)
+    bodies = (answer.untrusted_body,) if answer.outcome == "found" else ()
     return Refreshed(
         SuppliedStatements(tuple(refresh.keysets), bodies),
         tuple(dict.fromkeys(refresh.reasons)),
@@ -142,7 +160,7 @@ def refresh_issuer(
 
 def find_keyset(digest: str, fetch: Fetcher, *, home: str, now: datetime) -> KeysetId | None:
     """Ask for one keyset statement after another, until one has this digest; None if none has."""
-    refresh = _Refresh(home, fetch, False, Walk(now, timedelta(), lambda statement: None))
+    refresh = _Refresh(home, fetch, False, now, timedelta())
     return next((one.id for one in refresh.every_keyset() if one.digest == digest), None)
 
 
@@ -151,10 +169,15 @@ class _Refresh:
     home: str
     fetch: Fetcher
     fresh: bool
-    walk: Walk
+    now: datetime
+    skew: timedelta
     keysets: list[bytes] = field(default_factory=list)
     reasons: list[Finding] = field(default_factory=list)
     again_after: int = REFRESH_INTERVAL
+
+    def walk(self, statement: KeysetStatement) -> Walk:
+        """Return a walk that only finds out what to ask for next; the session checks the lock."""
+        return Walk([statement], Floor(), self.now, self.skew)
 
     def ask(self, path: str) -> FetchResult:
         answer = self.fetch(self.home + path, max_bytes=MAX_STATEMENT_BYTES, fresh=self.fresh)
@@ -201,9 +224,9 @@ class _Refresh:
         """The statement that the anchor means; a root set may have become one in any version."""
         if isinstance(pin, KeysetId):
             statement = self.ask_keyset(pin.epoch, pin.version, is_pinned=True)
-            return None if statement is None else self.walk.from_anchor(pin, None, [statement])
+            return None if statement is None else self.walk(statement).begin(pin, None)
         for statement in self.every_keyset():
-            if (first := self.walk.from_anchor(pin, None, [statement])) is not None:
+            if (first := self.walk(statement).begin(pin, None)) is not None:
                 return first
         return None
 
@@ -223,17 +246,17 @@ class _Refresh:
     def first_contact(self, named: KeysetId | None) -> KeysetStatement | None:
         """The statement of which the newest release speaks, else the very first."""
         statement = self.ask_keyset(*(named.number if named else (1, 1)))
-        return None if statement is None else self.walk.from_anchor(None, None, [statement])
+        return None if statement is None else self.walk(statement).begin(None, None)
 
     def onwards(self, held: KeysetStatement) -> KeysetStatement:
         """One lawful step after another, and recovery from the last of each epoch (K6, K7)."""
         while True:
             recovery = self.ask_keyset(held.epoch + 1, 1)
             while (successor := self.ask_keyset(held.epoch, held.version + 1)) is not None:
-                if (following := self.walk.onwards(held, [successor])) is held:
+                if (following := self.walk(successor).onward(held)) is held:
                     break
                 held = following
-            opened = held if recovery is None else self.walk.onwards(held, [recovery])
+            opened = held if recovery is None else self.walk(recovery).onward(held)
             if opened is held:
                 return held
             held = opened

@@ -19,11 +19,6 @@ from cardsign.statements.envelope import (
     read_envelope,
 )
 
-#: Keyset statements of one refresh (K9): twenty years of quarterly renewals, and some over.
-MAX_STEPS: Final = 256
-#: Bytes of the keyset statements of one refresh, and as much of its releases (K9).
-MAX_CHAIN_BYTES: Final = 2 * 1024 * 1024
-
 
 @dataclass(frozen=True, slots=True)
 class SuppliedStatements:
@@ -35,14 +30,12 @@ class SuppliedStatements:
         untrusted_jwks: A JWK Set.
         jwks_url: Where the JWK Set was fetched from, over TLS; None if that is not known. A
             `jwks` anchor reads a set that comes from its own URL and no other.
-        jwks_once: A person handed the JWK Set over for one verdict, and it is not remembered.
     """
 
     untrusted_keysets: tuple[bytes, ...] = ()
     untrusted_releases: tuple[bytes, ...] = ()
     untrusted_jwks: bytes | None = None
     jwks_url: str | None = None
-    jwks_once: bool = False
 
     def __post_init__(self) -> None:
         # What is resolved by them is kept, so they must not change in the hands of the caller.
@@ -51,12 +44,6 @@ class SuppliedStatements:
         if self.untrusted_jwks is not None:
             object.__setattr__(self, "untrusted_jwks", bytes(self.untrusted_jwks))
 
-    @property
-    def size(self) -> int:
-        """Bytes of all of it."""
-        statements = (*self.untrusted_keysets, *self.untrusted_releases)
-        return sum(map(len, statements)) + len(self.untrusted_jwks or b"")
-
     def joined(self, other: SuppliedStatements) -> SuppliedStatements:
         """What both hold; neither vouches for the other. A key set is the other's first."""
         empty = SuppliedStatements()
@@ -64,11 +51,10 @@ class SuppliedStatements:
             return other if self == empty else self
         jwks = other if other.untrusted_jwks is not None else self
         return SuppliedStatements(
-            (*self.untrusted_keysets, *other.untrusted_keysets),
-            (*self.untrusted_releases, *other.untrusted_releases),
+            tuple(dict.fromkeys((*self.untrusted_keysets, *other.untrusted_keysets))),
+            tuple(dict.fromkeys((*self.untrusted_releases, *other.untrusted_releases))),
             jwks.untrusted_jwks,
             jwks.jwks_url,
-            jwks.jwks_once,
         )
 
 

@@ -1,7 +1,7 @@
 """One signature, examined alone: what it fits, whether it may count, its four answers.
 
 (4.1) the entry has the right shape, its header is strict          ``jose.jws.read_entry``
-(4.2) its kid names a key of the source that the anchor names      ``IssuerTrust.find``
+(4.2) its kid names a key of the source that the anchor names      ``IssuerTrust.keys_by_kid``
 (4.3) key and header agree on one algorithm, and it fits a payload :func:`matching_payload`
 
 The four answers come from that payload alone (rule V2):
@@ -24,6 +24,7 @@ Rules V and threats are those of ``docs/concepts/threat-model.md``, decisions E 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -48,17 +49,9 @@ from cardsign.statements.keyset import IssuerKey
 from cardsign.statements.members import MAX_TIME
 from cardsign.statements.release import FLOOR_EXTENDED, ListedCard, ReleaseStatement
 from cardsign.times import minute, utc
-from cardsign.trust.policy import (
-    ACCEPTED,
-    AtOrigin,
-    CardUrl,
-    Expectation,
-    Extended,
-    Policy,
-    TrustedIssuer,
-)
-from cardsign.trust.resolve import IssuerTrust
-from cardsign.urls import parse_origin, parse_url
+from cardsign.trust.policy import ACCEPTED, Policy, Subject, TrustedIssuer, parse_known_url
+from cardsign.trust.session import IssuerTrust
+from cardsign.urls import parse_origin
 from cardsign.verify.report import Answer, Answers, SignatureReport, SignatureVerdict, some_of
 
 #: Kids that a message names; a policy may hold hundreds.
@@ -66,17 +59,32 @@ MAX_KIDS: Final = 3
 _ASK_FOR_A_FULL_ONE: Final = "Ask the issuer to sign for served-as-is as well."
 
 
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """What a verdict is about, but for the card (rule V1).
+
+    Attributes:
+        subject: Whose card it should be, and of which kind.
+        policy: The whole policy; entries for other issuers only explain.
+        trust: Who may speak for the subject now; None where the policy names nobody.
+        now: The time of the verdict.
+    """
+
+    subject: Subject
+    policy: Policy
+    trust: IssuerTrust | None
+    now: datetime
+
+
 def examine_signature(
     index: int,
     untrusted_entry: Json,
     payloads: Payloads,
+    inquiry: Inquiry,
     *,
-    expect: Expectation | None,
-    policy: Policy,
-    trust: IssuerTrust | None,
     try_compat: bool = True,
 ) -> SignatureReport:
-    """Say what one entry of `signatures` is worth to the subject (rule V1).
+    """Return what one entry of `signatures` is worth to the subject.
 
     Nothing in the entry makes this function raise.
 
@@ -84,12 +92,10 @@ def examine_signature(
         index: Its place in `signatures`, from 0.
         untrusted_entry: The entry.
         payloads: The card's.
-        expect: Whose card it should be, and of which kind.
-        policy: The whole policy; entries for other issuers only explain.
-        trust: Who may speak for the subject now; None where the policy names nobody.
+        inquiry: What the verdict is about.
         try_compat: Whether to check an entry of compat typ, which can explain but never count.
     """
-    path = f"/signatures/{index}"
+    path, trust = f"/signatures/{index}", inquiry.trust
     # (4.1) its shape and header
     allowed = trust.issuer.algorithms if trust else tuple(ALGORITHMS)
     try:
@@ -103,9 +109,9 @@ def examine_signature(
         reason = Finding("sig.compat", untried, Place(path))
         return _worthless(index, entry.header, "not-tried", reason, Answers())
     # (4.2) the key that its kid names
-    key = trust.find(entry.header.kid) if trust else None
+    key = trust.keys_by_kid.get(entry.header.kid) if trust else None
     if trust is None or key is None:
-        return _without_key(index, entry, policy, trust)
+        return _without_key(index, entry, inquiry)
     # (4.3) the payload that it fits
     try:
         payload = matching_payload(entry, key.public, payloads, trust.issuer.profiles)
@@ -121,7 +127,8 @@ def examine_signature(
         bad = Finding("sig.bad", unfit, Place(path))
         return _worthless(index, entry.header, "invalid", bad, Answers("no"))
     # (4.4) to (4.7) its answers
-    return _judge(index, entry.header, key, payload, payloads=payloads, expect=expect, trust=trust)
+    header = entry.header
+    return _judge(index, header, key, payload, payloads=payloads, inquiry=inquiry, trust=trust)
 
 
 def _worthless(
@@ -142,11 +149,9 @@ def _worthless(
     )
 
 
-def _without_key(
-    index: int, entry: Entry, policy: Policy, trust: IssuerTrust | None
-) -> SignatureReport:
-    """A signature of which nothing can be checked; its kid is a claim, and explains only."""
-    kid = entry.header.kid
+def _without_key(index: int, entry: Entry, inquiry: Inquiry) -> SignatureReport:
+    """Return the report on a signature whose key is not accepted; its kid only explains."""
+    kid, trust = entry.header.kid, inquiry.trust
     verdict: SignatureVerdict = "unknown-key"
     answers, hint = Answers(), ""
     if trust is not None and kid in trust.revoked:
@@ -159,7 +164,7 @@ def _without_key(
         answers = Answers(authorised="no")
         code = "trust.key_changed"
         message = f"the key {kid!r} is new, and nothing that you trust endorses it"
-    elif other := policy.pinned_elsewhere(kid, trust.issuer if trust else None):
+    elif other := inquiry.policy.pinned_elsewhere(kid, trust.issuer if trust else None):
         verdict = "not-enrolled"
         code, message = "key.not_enrolled", f"your policy pins the key {kid!r} for {other!r}"
         hint = f"If this should be its card, say so: --issuer {other}"
@@ -229,10 +234,10 @@ def _judge(
     payload: Payload,
     *,
     payloads: Payloads,
-    expect: Expectation | None,
+    inquiry: Inquiry,
     trust: IssuerTrust,
 ) -> SignatureReport:
-    """What a signature that fits a payload is worth; each answer comes from that payload alone."""
+    """Return what a signature that fits a payload is worth, by that payload alone."""
     path = f"/signatures/{index}"
     # (4.4) integrity; a revoked key's signature never counts
     verdict, first = _why_it_may_not_count(header, payload, trust.issuer, path)
@@ -243,11 +248,13 @@ def _judge(
         first = Finding("key.revoked", f"the key {header.kid!r} is revoked", Place(path))
     counts = may_count and not is_revoked
     # (4.5) authorised
-    marker, other_kind = _read_marker(payload, expect)
-    against = [one for one in (_why_key_may_not_sign_now(key, trust), other_kind) if one]
+    marker, other_kind = _read_marker(payload, inquiry.subject)
+    against = [
+        one for one in (_why_key_may_not_sign_now(key, trust, inquiry.now), other_kind) if one
+    ]
     against += _why_no_card_of(payload, payloads, trust)
     # (4.6) current
-    current, not_current = _freshness(payloads, marker, trust, expect)
+    current, not_current = _freshness(payloads, marker, trust, inquiry)
     # (4.7) complete
     opened = left_open(payload, accept_lossy=may_count)
     reasons = [one for one in (first, *against, not_current) if one]
@@ -275,7 +282,7 @@ def _judge(
             current="no" if is_revoked else current,
             complete="no" if opened.fails else "yes",
         ),
-        ends=_ends(key, marker, trust),
+        ends=_ends(key, marker, trust, inquiry.now),
     )
 
 
@@ -320,9 +327,9 @@ def _why_not_accepted(payload: Payload, issuer: TrustedIssuer, path: str) -> Fin
     return Finding("sig.other_profile", message, Place(path), hint)
 
 
-def _why_key_may_not_sign_now(key: IssuerKey, trust: IssuerTrust) -> Finding | None:
-    """Why a key may not sign cards now (rule V4), or None if it may."""
-    kid, seconds = key.public.kid, trust.now.timestamp()
+def _why_key_may_not_sign_now(key: IssuerKey, trust: IssuerTrust, now: datetime) -> Finding | None:
+    """Return why a key may not sign cards now (rule V4), or None if it may."""
+    kid, seconds = key.public.kid, now.timestamp()
     if not key.signs_cards:
         return Finding("key.role", f"the key {kid!r} may not sign cards: it lacks the role card")
     early = seconds < key.nbf - trust.limits.skew
@@ -334,7 +341,7 @@ def _why_key_may_not_sign_now(key: IssuerKey, trust: IssuerTrust) -> Finding | N
 
 
 def _read_marker(
-    payload: Payload, expect: Expectation | None
+    payload: Payload, subject: Subject
 ) -> tuple[ExtendedMarker | None, Finding | None]:
     """The extended card's marker, or None for a public card; and why the card is not of the kind
     that was asked for, or None if it is (threat 12)."""
@@ -342,15 +349,15 @@ def _read_marker(
         marker = find_marker(payload.value, payload.data)
     except CardRefused as refusal:
         return None, Finding(refusal.code, refusal.message, Place(refusal.path))
-    if not isinstance(expect, Extended):
+    if subject.audience is None:
         if marker is None:
             return None, None
         public = f"this is the extended card of audience {marker.audience!r}, not a public one"
         return marker, Finding("extended.served_as_public", public)
     if marker is None:
         return None, Finding("extended.not_marked", "the card has no extended-card marker")
-    if marker.audience != expect.audience:
-        other = f"this is the card of audience {marker.audience!r}, not of {expect.audience!r}"
+    if marker.audience != subject.audience:
+        other = f"this is the card of audience {marker.audience!r}, not of {subject.audience!r}"
         return marker, Finding("extended.audience_mismatch", other)
     return marker, None
 
@@ -374,9 +381,12 @@ def _why_no_card_of(payload: Payload, payloads: Payloads, trust: IssuerTrust) ->
     return found
 
 
-def _ends(key: IssuerKey, marker: ExtendedMarker | None, trust: IssuerTrust) -> datetime | None:
-    """The earliest deadline (rule V8)."""
-    ends = [*trust.deadlines, *([key.exp] if key.exp < MAX_TIME else [])]
+def _ends(
+    key: IssuerKey, marker: ExtendedMarker | None, trust: IssuerTrust, now: datetime
+) -> datetime | None:
+    """Return the earliest deadline (rule V8)."""
+    ends = [end for end in trust.deadlines if end > now.timestamp()]
+    ends += [key.exp] if key.exp < MAX_TIME else []
     if marker is not None:
         ends.append(marker.exp)
     return utc(min(ends)) if ends else None
@@ -402,17 +412,17 @@ def _freshness(
     payloads: Payloads,
     marker: ExtendedMarker | None,
     trust: IssuerTrust,
-    expect: Expectation | None,
+    inquiry: Inquiry,
 ) -> tuple[Answer, Finding | None]:
-    """Whether a card is known to be current, and if not, why; `marker` is an extended card's."""
-    if marker is not None and trust.now.timestamp() >= marker.exp:
+    """Return whether a card is known to be current, and if not, why; `marker` is its own."""
+    if marker is not None and inquiry.now.timestamp() >= marker.exp:
         expired = f"the extended card expired at {minute(marker.exp)}"
         return "no", Finding("extended.expired", expired)
     release = trust.release
     if release is None:
         return "unknown", None
     if marker is None:
-        against = _against_public(payloads.of("served-as-is"), release, trust, expect)
+        against = _against_public(payloads.of("served-as-is"), release, trust, inquiry.subject)
     else:
         against = _against_extended(marker, release)
     if against is not None:
@@ -424,14 +434,14 @@ def _against_public(
     whole: Payload | None,
     release: ReleaseStatement,
     trust: IssuerTrust,
-    expect: Expectation | None,
+    subject: Subject,
 ) -> Finding | None:
     digest = whole.sha256 if whole is not None else ""
-    listed = [card for card in release.cards if card.payload_sha256 == digest]
+    listed = trust.listed_cards.get(digest, ())
     if not listed:
         missing = f"release {release.seq} does not list this card (payload {digest})"
         return Finding("card.digest_unlisted", missing)
-    here = [card for card in listed if _is_at(card, trust, expect)]
+    here = [card for card in listed if _is_at(card, trust, subject)]
     if not here:
         elsewhere = ", ".join(card.url for card in listed)
         message = f"release {release.seq} lists this card for {elsewhere}"
@@ -444,17 +454,16 @@ def _against_public(
     return None
 
 
-def _is_at(card: ListedCard, trust: IssuerTrust, expect: Expectation | None) -> bool:
-    """Whether a card is listed for where it was asked from, or at least for where it may stand."""
+def _is_at(card: ListedCard, trust: IssuerTrust, subject: Subject) -> bool:
+    """Return whether a card is listed for where it was asked from, or at least may stand."""
     try:
-        url = parse_url(card.url)
+        url = parse_known_url(card.url)
     except CardRefused:  # nobody can have asked there
         return False
-    match expect:
-        case CardUrl(asked):
-            return url == parse_url(asked)
-        case AtOrigin(origin) if url.origin != parse_origin(origin):
-            return False
+    if subject.url is not None:
+        return url == parse_known_url(subject.url)
+    if subject.origin is not None and url.origin != parse_origin(subject.origin):
+        return False
     return trust.may_stand_at(url)
 
 

@@ -1,27 +1,17 @@
 """The verdict: one answer on (bytes, subject, policy, time), and why.
 
-:func:`reach_verdict` explains and never raises for what is in the card:
-
-(1) the policy says whose card it should be                     ``Policy.find``
-(2) who may speak for that issuer now                           :mod:`cardsign.trust.resolve`
-(3) the bytes are read strictly, as one card                    ``Card.from_bytes``
-(4) each signature is examined by itself                        :mod:`cardsign.verify.signature`
-(5) the best single one decides (rule V2)                       :func:`_verdict`
-
-A cache may answer (3) to (5), and `stop_early` ends (4) at the last signature that decides, for
-they are examined from the last one back. What only checks asks for that, such as
-:func:`cardsign.verify_card` in ``api.py``.
+:func:`judge_card` explains, and never raises for what is in the card: the bytes are read strictly,
+as one card; each signature is examined by itself (:mod:`cardsign.verify.signature`); the best
+single one decides (rule V2). `stop_early` ends that at the last signature that decides, for they
+are examined from the last one back.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from functools import partial
-from hashlib import sha256
-from typing import Any, Final, TypeAlias
+from typing import Any
 
 from cardsign.card.canonical import FULL_PROFILES, Payloads
 from cardsign.card.document import Card
@@ -31,19 +21,7 @@ from cardsign.errors import CardRefused, InputRefused
 from cardsign.findings import Finding, Place
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
-from cardsign.trust.policy import (
-    AtOrigin,
-    CardUrl,
-    Expectation,
-    Extended,
-    Issuer,
-    Policy,
-    PublicSubject,
-    public_subject,
-)
-from cardsign.trust.resolve import IssuerTrust, end_of, resolve_issuer
-from cardsign.trust.state import NO_STATES, IssuerStates
-from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
+from cardsign.trust.session import IssuerTrust, end_of
 from cardsign.urls import interface_url
 from cardsign.verify.report import (
     Answers,
@@ -52,135 +30,59 @@ from cardsign.verify.report import (
     StatementUsed,
     Verdict,
 )
-from cardsign.verify.signature import examine_signature
+from cardsign.verify.signature import Inquiry, examine_signature
 
 
-def reach_verdict(
-    untrusted_bytes: bytes,
-    *,
-    expect: Expectation | None,
-    policy: Policy,
-    now: datetime,
-    supplied: SuppliedStatements = NO_STATEMENTS,
-    states: IssuerStates = NO_STATES,
-    cache: VerdictCache | None = None,
-    historic: bool = False,
-    stop_early: bool = False,
+def judge_card(
+    untrusted_bytes: bytes, inquiry: Inquiry, *, stop_early: bool = False, historic: bool = False
 ) -> Report:
-    """Reach a verdict about a card and explain it.
+    """Return the verdict on a card as it was received.
 
     Args:
-        untrusted_bytes: The card as received, before any conversion.
-        expect: Whose card it should be, and of which kind; None never gives ``trusted``. Of an
-            :class:`Extended` one the public card is not looked at (:func:`examine_extended`).
-        policy: The verifier's trusted issuers.
-        now: The time of the verdict, aware, fixed at the start (rule V1).
-        supplied: Statements that came along; they bring no trust by themselves.
-        states: What is remembered of the issuer; what is new and lawful is kept there. Without
-            one a rollback cannot be seen, and `current` is unknown.
-        cache: Trusted verdicts of before.
-        historic: `now` is a time of the caller's choice: never ``trusted``, nothing is kept.
+        untrusted_bytes: The card, before any conversion.
+        inquiry: What the verdict is about.
         stop_early: Examine no signature before the last one that makes the card trusted.
-
-    Returns:
-        The report. Nothing in the card or in what came along makes this function raise.
-
-    Raises:
-        CardRefused: The expectation's own origin or URL is outside the strict grammar.
-        LocalFault: Issuer states are lost, corrupt or cannot be written: no verdict (rule V7).
-        ValueError: `now` is naive.
+        historic: The caller chose the time.
     """
-    if now.tzinfo is None:
-        raise ValueError("now must be an aware datetime")
-    # (1) whose card it should be
-    issuer = policy.find(expect)
-    if issuer is None:
-        return _judged(untrusted_bytes, expect, policy, None, now, historic, stop_early)
-    states = NO_STATES if issuer.is_holder else states
-    keep = partial(states.keep, issuer)
-    with states.of(issuer) as state:
-        # (2) who may speak for that issuer now
-        given = issuer, policy.limits, supplied, state
-        reserved = policy.reserved_from(issuer)
-        trust = resolve_issuer(*given, now=now, keep=keep, historic=historic, reserved=reserved)
-        # (3) to (5) the verdict, or one of before in the same matter
-        judge = partial(_judged, untrusted_bytes, expect, policy, trust, now, historic, stop_early)
-        if cache is None:
-            return judge()
-        matter = _matter(untrusted_bytes, expect, policy, trust, stop_early)
-        report = cache.get(matter, now)
-        if report is None:
-            report = judge()
-            cache.put(matter, report)
-    return report
-
-
-def _judged(
-    untrusted_bytes: bytes,
-    expect: Expectation | None,
-    policy: Policy,
-    trust: IssuerTrust | None,
-    now: datetime,
-    historic: bool,
-    stop_early: bool,
-) -> Report:
-    # (3) the card, read strictly
-    limits = policy.limits
+    limits, trust = inquiry.policy.limits, inquiry.trust
     try:
         card = Card.from_bytes(
             untrusted_bytes, max_bytes=limits.card_bytes, max_signatures=limits.signatures
         )
     except InputRefused as refusal:
-        report = replace(Report.unread(refusal, _subject(expect, trust), now), historic=historic)
-        if trust is None:
-            return report
-        keyset, release = _used(trust.keyset), _used(trust.release)
-        reasons = (*report.reasons, *trust.notes)
-        return replace(report, reasons=reasons, keyset=keyset, release=release)
+        report = Report.unread(refusal, _name_of(inquiry), inquiry.now)
+        reasons = (*report.reasons, *(trust.notes if trust is not None else ()))
+        return replace(report, reasons=reasons, historic=historic, **_statements(trust))
     payloads = Payloads(card)
-    return verdict_on(card, payloads, expect, policy, trust, now, historic, stop_early)
-
-
-def verdict_on(
-    card: Card,
-    payloads: Payloads,
-    expect: Expectation | None,
-    policy: Policy,
-    trust: IssuerTrust | None,
-    now: datetime,
-    historic: bool = False,
-    stop_early: bool = False,
-) -> Report:
-    """What a card, the subject, the policy and the time come to; nothing is remembered."""
-    # (4) each signature by itself
-    examine = partial(
-        examine_signature, payloads=payloads, expect=expect, policy=policy, trust=trust
-    )
-    signatures, decider = _examined(card.signatures, examine, trust, stop_early)
-    # (5) the best single one decides
-    best = decider or max(signatures, key=lambda one: one.rank, default=None)
-    verdict = "trusted" if decider else _verdict(signatures, best, trust)
-    reasons = _reasons(card, payloads, signatures, best, trust, expect)
-    issuer = trust.issuer if trust else None
-    is_trusted = verdict == "trusted"
-    signed = payloads.of(best.profile) if is_trusted and best and best.profile else None
+    signatures, decider = _examine_all(card.signatures, payloads, inquiry, stop_early)
+    best = decider or max(signatures, key=lambda signature: signature.rank, default=None)
+    verdict = "trusted" if decider else _verdict(signatures, best, inquiry)
+    reasons = tuple(dict.fromkeys(_reasons(card, payloads, signatures, best, inquiry)))
+    is_trusted = verdict == "trusted" and best is not None
+    payload = payloads.of(best.profile) if is_trusted and best and best.profile else None
     return Report(
         verdict=verdict,
-        subject=_subject(expect, trust),
+        subject=_name_of(inquiry),
         answers=best.answers if best else Answers(integrity="no"),
-        reasons=tuple(dict.fromkeys(reasons)),  # of one that comes twice, the first place counts
+        reasons=reasons,
         signatures=signatures,
         profile=best.profile if best else None,
         uncovered=best.uncovered if best else (),
         uncovered_count=best.uncovered_count if best else 0,
-        issuer=issuer.name if issuer and not issuer.is_holder else None,
-        valid_until=best.ends if best and is_trusted else None,
+        issuer=trust.issuer.name if trust and not trust.issuer.is_holder else None,
+        valid_until=best.ends if is_trusted and best else None,
         historic=historic,
-        checked_at=now,
-        keyset=_used(trust.keyset) if trust else None,
-        release=_used(trust.release) if trust else None,
-        card=signed.value if signed else None,
+        checked_at=inquiry.now,
+        card=payload.value if payload else None,
+        **_statements(trust),
     )
+
+
+def _statements(trust: IssuerTrust | None) -> dict[str, Any]:
+    """Return the statements on which a verdict rests."""
+    if trust is None:
+        return {"keyset": None, "release": None}
+    return {"keyset": _used(trust.keyset), "release": _used(trust.release)}
 
 
 def _used(statement: KeysetStatement | ReleaseStatement | None) -> StatementUsed | None:
@@ -190,221 +92,191 @@ def _used(statement: KeysetStatement | ReleaseStatement | None) -> StatementUsed
     return StatementUsed(number, statement.digest, statement.exp)
 
 
-def _subject(expect: Expectation | None, trust: IssuerTrust | None) -> str | None:
-    name = trust.issuer.name if trust else None
-    if trust is None:
-        match public_subject(expect):
-            case Issuer(named) | AtOrigin(named) | CardUrl(named):
-                name = named
-    if isinstance(expect, Extended):
-        return f"{name or 'nobody'}, extended card of audience {expect.audience}"
+def _name_of(inquiry: Inquiry) -> str | None:
+    subject, trust = inquiry.subject, inquiry.trust
+    name = trust.issuer.name if trust else subject.name
+    if subject.audience is not None:
+        return f"{name or 'nobody'}, extended card of audience {subject.audience}"
     return name
 
 
-# ------------------------------------------------------------------ (4) each by itself
-
-
-#: :func:`examine_signature` with all but the entry and its index.
-_Examine: TypeAlias = Callable[..., SignatureReport]
-
-
-def _examined(
-    entries: tuple[Json, ...], examine: _Examine, trust: IssuerTrust | None, stop_early: bool
+def _examine_all(
+    entries: Sequence[Json], payloads: Payloads, inquiry: Inquiry, stop_early: bool
 ) -> tuple[tuple[SignatureReport, ...], SignatureReport | None]:
-    """The signatures, and the last that decides, mostly the newest key's; or None.
+    """Return the report on each signature, and the last one that makes the card trusted.
 
-    They are examined from the last one back. Those of compat typ are tried where none counts, to
-    explain why (decision E9).
+    They are examined from the last one back. Those of compat typ are tried only where none
+    counts, to explain why (decision E9).
     """
-    found: list[SignatureReport] = []
+    reports: list[SignatureReport] = []
     decider = None
     for index in reversed(range(len(entries))):
-        one = examine(index, entries[index], try_compat=False)
-        found.insert(0, one)
-        if decider is None and _decides(one, trust):
-            decider = one
+        report = examine_signature(index, entries[index], payloads, inquiry, try_compat=False)
+        reports.insert(0, report)
+        if decider is None and _decides(report, inquiry):
+            decider = report
             if stop_early:
                 break
-    if not any(one.counts for one in found):
-        found = [
-            examine(one.index, entries[one.index]) if one.verdict == "not-tried" else one
-            for one in found
+    if not any(report.counts for report in reports):
+        reports = [
+            examine_signature(report.index, entries[report.index], payloads, inquiry)
+            if report.verdict == "not-tried"
+            else report
+            for report in reports
         ]
-    if trust is not None and trust.issuer.require:
-        found = [_with_required(one, found, trust) for one in found]
-    return tuple(found), decider
+    if inquiry.trust is not None and inquiry.trust.issuer.require:
+        required = inquiry.trust.issuer.require
+        reports = [_with_required(report, reports, required) for report in reports]
+    return tuple(reports), decider
 
 
-def _decides(one: SignatureReport, trust: IssuerTrust | None) -> bool:
-    """Whether one signature makes the card trusted, as no other can in a better way.
-
-    It holds the whole card and answers as well as any other: by the same release, and by the
-    same marker, since an extended card is asked for or it is not. What decides always counts.
-    """
-    if trust is None or trust.issuer.require or one.profile != "served-as-is":
+def _decides(report: SignatureReport, inquiry: Inquiry) -> bool:
+    """Return whether this signature makes the card trusted, so that no other can do better."""
+    trust = inquiry.trust
+    if trust is None or trust.issuer.require or report.profile != "served-as-is":
         return False
-    return _verdict((one,), one, trust) == "trusted"
+    return _verdict((report,), report, inquiry) == "trusted"
 
 
 def _with_required(
-    one: SignatureReport, signatures: Sequence[SignatureReport], trust: IssuerTrust
+    report: SignatureReport, reports: Sequence[SignatureReport], required: Sequence[str]
 ) -> SignatureReport:
-    """A report whose `complete` says too whether all required holders signed its payload (V6)."""
-    if not one.counts:
-        return one
-    require = trust.issuer.require
+    """Return a report whose `complete` says whether all required holders signed its payload."""
+    if not report.counts:
+        return report
     together = [
         other
-        for other in signatures
-        if _is_good(other) and other.payload == one.payload and other.holder in require
+        for other in reports
+        if _is_good(other) and other.payload == report.payload and other.holder in required
     ]
-    missing = [name for name in require if name not in {other.holder for other in together}]
+    missing = [name for name in required if name not in {other.holder for other in together}]
     if not missing:
-        ends = [other.ends for other in (one, *together) if other.ends is not None]
-        return replace(one, ends=min(ends, default=None))
-    unmet = f"the same payload is not signed by {', '.join(missing)}"
-    reason = Finding("threshold.unmet", unmet, Place(f"/signatures/{one.index}"))
-    return replace(one, answers=replace(one.answers, complete="no"), reasons=(reason, *one.reasons))
+        ends = [other.ends for other in (report, *together) if other.ends is not None]
+        return replace(report, ends=min(ends, default=None))
+    message = f"the same payload is not signed by {', '.join(missing)}"
+    reason = Finding("threshold.unmet", message, Place(f"/signatures/{report.index}"))
+    answers = replace(report.answers, complete="no")
+    return replace(report, answers=answers, reasons=(reason, *report.reasons))
 
 
-def _is_good(one: SignatureReport) -> bool:
-    return one.counts and one.answers.authorised == "yes" and one.answers.current != "no"
-
-
-# ------------------------------------------------------------------ (5) the best one decides
+def _is_good(report: SignatureReport) -> bool:
+    return report.counts and report.answers.authorised == "yes" and report.answers.current != "no"
 
 
 def _verdict(
-    signatures: tuple[SignatureReport, ...], best: SignatureReport | None, trust: IssuerTrust | None
+    signatures: Sequence[SignatureReport], best: SignatureReport | None, inquiry: Inquiry
 ) -> Verdict:
-    # (a) Nothing is signed.
+    trust = inquiry.trust
     if best is None:
         return "untrusted"
-    # (b) Nobody is named who may sign.
     if trust is None:
         return "indeterminate"
-    # (c) The right keys have signed something else.
     if _only_bad(signatures):
         return "invalid"
-    # (d) What could not be had may say more of the keys.
-    if not trust.has_source or _is_too_old_to_say(best, trust):
+    if not trust.has_source or _may_be_outdated(best, trust, inquiry.now):
         return "indeterminate"
-    # (e) Something speaks against the card.
     answers = best.answers
     if (answers.integrity, answers.authorised, answers.complete) != ("yes", "yes", "yes"):
         return "untrusted"
     if answers.current == "no":
         return "untrusted"
-    # (f) Nothing does, but something may be missing.
     if trust.blocks:
         return "indeterminate"
-    waived = trust.issuer.freshness == "waived"
-    return "trusted" if answers.current == "yes" or waived else "indeterminate"
+    is_waived = trust.issuer.freshness == "waived"
+    return "trusted" if answers.current == "yes" or is_waived else "indeterminate"
 
 
-def _is_too_old_to_say(best: SignatureReport, trust: IssuerTrust) -> bool:
-    """Whether an unknown key may be one of a newer statement than could be had (rule V7)."""
+def _may_be_outdated(best: SignatureReport, trust: IssuerTrust, now: datetime) -> bool:
+    """Return whether an unknown key may be listed in statements that could not be fetched."""
     answers = best.answers
     if answers.authorised != "unknown" or "no" in answers.to_json().values():
         return False
     if any(reason.code != "time.historic" for reason in trust.blocks):
         return True
-    keyset, now = trust.keyset, trust.now.timestamp()
-    return keyset is not None and end_of(keyset, trust.limits.keyset_age) <= now
+    keyset = trust.keyset
+    return keyset is not None and end_of(keyset, trust.limits.keyset_age) <= now.timestamp()
 
 
-def _only_bad(signatures: tuple[SignatureReport, ...]) -> bool:
-    """Whether the keys that the subject's entry accepts have signed, and nothing of it fits."""
-    fits = any(one.profile for one in signatures)
-    return not fits and any(one.verdict == "invalid" for one in signatures)
-
-
-# ------------------------------------------------------------------ why
+def _only_bad(signatures: Sequence[SignatureReport]) -> bool:
+    """Return whether accepted keys have signed, and none of it fits this card."""
+    fits = any(report.profile for report in signatures)
+    return not fits and any(report.verdict == "invalid" for report in signatures)
 
 
 def _reasons(
     card: Card,
     payloads: Payloads,
-    signatures: tuple[SignatureReport, ...],
+    signatures: Sequence[SignatureReport],
     best: SignatureReport | None,
-    trust: IssuerTrust | None,
-    expect: Expectation | None,
+    inquiry: Inquiry,
 ) -> Iterator[Finding]:
-    """The weightiest first; what a person should do about the card begins there."""
+    """Yield the reasons, the weightiest first."""
+    subject, trust = inquiry.subject, inquiry.trust
     if best is None:
         yield from _unsigned_reasons(card)
-    if expect is None:
-        nothing = "nothing says whose card this should be"
-        yield Finding("trust.no_expectation", nothing)
+    if subject.is_nobody:
+        yield Finding("trust.no_expectation", "nothing says whose card this should be")
     elif trust is None:
-        nobody = "the policy has no trusted issuer for this subject"
-        yield Finding("trust.no_anchor", nobody)
-    if best is not None and trust is None:  # nobody is named who may sign: nothing was checked
-        for one in (best, *signatures):
-            yield from one.reasons
+        message = "the policy has no trusted issuer for this subject"
+        yield Finding("trust.no_anchor", message)
+    if best is not None and trust is None:
+        for report in (best, *signatures):
+            yield from report.reasons
     elif best is not None and trust is not None:
-        yield from _about_signed(payloads, signatures, best, trust)
+        yield from _signed_reasons(payloads, signatures, best, trust, inquiry.now)
     if trust is not None:
         yield from trust.notes
 
 
-def _about_signed(
+def _signed_reasons(
     payloads: Payloads,
-    signatures: tuple[SignatureReport, ...],
+    signatures: Sequence[SignatureReport],
     best: SignatureReport,
     trust: IssuerTrust,
+    now: datetime,
 ) -> Iterator[Finding]:
-    # Bad signatures by keys that the policy accepts.
-    bad = [one for one in signatures if one.verdict == "invalid"]
-    for one in bad:
-        yield from one.reasons
-    if bad and best.profile is not None and not _is_whole(best, payloads):
-        reduced = "a signature that covers more is bad, and the good one covers less"
-        yield Finding("sig.coverage_reduced", reduced, Place(f"/signatures/{bad[0].index}"))
-    # Without a source of keys nothing else can be said.
+    bad = [report for report in signatures if report.verdict == "invalid"]
+    for report in bad:
+        yield from report.reasons
+    if bad and best.profile is not None and not _covers_all(best, payloads):
+        message = "a signature that covers more is bad, and the good one covers less"
+        yield Finding("sig.coverage_reduced", message, Place(f"/signatures/{bad[0].index}"))
     if not trust.has_source:
         yield from trust.blocks
         return
-    # An unknown key may be listed in statements that could not be had.
-    if _is_too_old_to_say(best, trust):
+    if _may_be_outdated(best, trust, now):
         yield from (*trust.blocks, *trust.hindrances)
-    # What speaks against the best signature, and why none of the others counts.
     if not best.counts or "no" in best.answers.to_json().values():
         yield from best.reasons
     if not best.counts:
-        for one in signatures:
-            yield from one.reasons[:1]
-    # What keeps an otherwise good card from a verdict.
+        for report in signatures:
+            yield from report.reasons[:1]
     yield from trust.blocks
     if best.counts and trust.issuer.freshness == "required":
-        yield from _about_freshness(best, trust)
-    # What is only told.
+        yield from _freshness_reasons(best, trust)
     yield from best.reasons
     if best.counts:
-        yield from _about_freshness(best, trust)
+        yield from _freshness_reasons(best, trust)
 
 
-def _is_whole(best: SignatureReport, payloads: Payloads) -> bool:
-    """Whether a signature holds the card as served."""
-    whole = payloads.of("served-as-is")
-    return whole is not None and whole.data == best.payload
+def _covers_all(best: SignatureReport, payloads: Payloads) -> bool:
+    payload = payloads.of("served-as-is")
+    return payload is not None and payload.data == best.payload
 
 
-def _about_freshness(best: SignatureReport, trust: IssuerTrust) -> Iterator[Finding]:
+def _freshness_reasons(best: SignatureReport, trust: IssuerTrust) -> Iterator[Finding]:
     if best.answers.current == "unknown" and trust.issuer.freshness == "waived":
-        unseen = "revocation and rollback were not checked"
+        message = "revocation and rollback were not checked"
         hint = "A key set alone cannot show them." if trust.issuer.is_holder else ""
-        yield Finding("trust.freshness_waived", unseen, fix=hint)
+        yield Finding("trust.freshness_waived", message, fix=hint)
         yield from trust.hindrances
     elif best.answers.current == "unknown":
-        nothing = "nothing shows that the card is current"
-        # What blocks everything, such as a wrong clock, is no reason to waive freshness.
         hint = "It follows from the other reasons. Do what they say." if trust.blocks else ""
-        missing = Finding("trust.freshness_unknown", nothing, fix=hint)
-        yield from trust.hindrances or [missing]
+        message = "nothing shows that the card is current"
+        yield from trust.hindrances or [Finding("trust.freshness_unknown", message, fix=hint)]
     if best.profile not in FULL_PROFILES:
-        pruned = f"{best.profile} leaves out empty values, so removing one would not be seen"
-        yield Finding("coverage.absence_unprovable", pruned)
+        message = f"{best.profile} leaves out empty values, so removing one would not be seen"
+        yield Finding("coverage.absence_unprovable", message)
 
 
 def _unsigned_reasons(card: Card) -> Iterator[Finding]:
@@ -414,100 +286,8 @@ def _unsigned_reasons(card: Card) -> Iterator[Finding]:
         return
     yield Finding("sig.none", "the card has no `signatures`")
     if "signature" in card.document:
-        block = "the `signature` member is not an A2A signature and was ignored"
-        yield Finding("card.single_signature_block", block, Place("/signature"))
-
-
-# ------------------------------------------------------------------ verdicts of before
-
-
-#: Verdicts; one holds a card as ASCII JSON and its payload: some 10 KiB each, seldom more.
-MAX_VERDICTS: Final = 1024
-#: All that a verdict is about, but for the time; two that are equal get one verdict.
-Matter: TypeAlias = tuple[object, ...]
-
-
-def _matter(
-    untrusted_bytes: bytes,
-    expect: Expectation | None,
-    policy: Policy,
-    trust: IssuerTrust,
-    stop_early: bool,
-) -> Matter:
-    digest = sha256(untrusted_bytes).digest()
-    return expect, digest, policy.digest, trust.fingerprint, stop_early
-
-
-class VerdictCache:
-    """The last trusted verdict on each subject, such as a URL, for any number of threads.
-
-    Verdicts other than ``trusted`` are not kept: what was missing may have come meanwhile.
-    """
-
-    def __init__(self) -> None:
-        # The card apart, as JSON text: no caller who changes his card can change the kept one.
-        self._verdicts: dict[object, tuple[Matter, dict[str, Any], str]] = {}
-
-    def get(self, matter: Matter, now: datetime) -> Report | None:
-        """Return the verdict reached before in the same matter, if it still holds; as of now."""
-        last, members, card = self._verdicts.get(matter[0]) or ((), {}, "")
-        if last != matter or not _holds(members["checked_at"], now, members["valid_until"]):
-            return None
-        return Report(**{**members, "checked_at": now, "card": json.loads(card)})
-
-    def put(self, matter: Matter, report: Report) -> None:
-        """Keep a verdict if it is ``trusted``."""
-        if report.verdict == "trusted":
-            members = {field.name: getattr(report, field.name) for field in fields(report)}
-            if len(self._verdicts) >= MAX_VERDICTS:
-                self._verdicts.clear()
-            self._verdicts[matter[0]] = (matter, members, json.dumps(members.pop("card")))
-
-
-def _holds(since: datetime | None, now: datetime, until: datetime | None) -> bool:
-    """Not before it was reached, for a key may not have counted then; not after it ends."""
-    return (since is None or since <= now) and (until is None or now < until)
-
-
-# ------------------------------------------------------------------ extended cards
-
-
-def examine_extended(
-    untrusted_public: bytes,
-    untrusted_extended: bytes,
-    *,
-    of: PublicSubject,
-    audience: str,
-    policy: Policy,
-    now: datetime,
-    supplied: SuppliedStatements = NO_STATEMENTS,
-    states: IssuerStates = NO_STATES,
-    cache: VerdictCache | None = None,
-    historic: bool = False,
-) -> tuple[Report, Report]:
-    """Reach verdicts about a public card and the extended card beside it (threat 12).
-
-    The extended card is trusted only if the public one is: of the same subject, by the same
-    anchor, at the same time.
-
-    Args:
-        untrusted_public: The public card as received.
-        untrusted_extended: The extended card as received.
-        of: Whose cards they should be.
-        audience: The id of the audience, as the issuer gave it to this verifier.
-        policy, now, supplied, states, cache, historic: As for :func:`reach_verdict`, of both.
-
-    Returns:
-        The public card's report and the extended card's.
-
-    Raises:
-        Everything that :func:`reach_verdict` raises.
-    """
-    examine = partial(reach_verdict, policy=policy, now=now, supplied=supplied)
-    examine = partial(examine, states=states, cache=cache, historic=historic)
-    public = examine(untrusted_public, expect=of)
-    extended = examine(untrusted_extended, expect=Extended(of, audience))
-    return public, beside_its_public_card(extended, public)
+        message = "the `signature` member is not an A2A signature and was ignored"
+        yield Finding("card.single_signature_block", message, Place("/signature"))
 
 
 def beside_its_public_card(extended: Report, public: Report) -> Report:

@@ -133,7 +133,13 @@ def cardsign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cardsign:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CARDSIGN_PASSPHRASE", PASSPHRASE)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    for name in ("CARDSIGN_KEYSTORE", "CARDSIGN_TRUST", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+    for name in (
+        "CARDSIGN_KEYSTORE",
+        "CARDSIGN_TRUST",
+        "XDG_CONFIG_HOME",
+        "XDG_STATE_HOME",
+        "XDG_CACHE_HOME",
+    ):
         monkeypatch.delenv(name, raising=False)
 
     def command(*arguments: str | Path, stdin: bytes = b"", **environment: str | None) -> Ended:

@@ -13,8 +13,10 @@ from typing import Any
 
 from cardsign.jose.jwks import JwkSet
 from cardsign.statements.keyset import read_keyset
+from cardsign.statements.release import read_release
 from cardsign.testing import FakeIssuer
 from cardsign.testing.fake_issuer import card_digest, digest_of
+from cardsign.trust.lock import Floor, raise_lock
 from tests.cli.conftest import Cardsign, Ended
 from tests.jose.statement_making import key
 from tests.support import PORTABLE, dump, signed
@@ -22,7 +24,7 @@ from tests.support import PORTABLE, dump, signed
 T0 = int(time.time()) - 3600
 ORIGIN = "https://tides.example"
 AUDIENCE = "9f2c61d07be84a15"
-STATE = Path("home/.local/state/cardsign")  # in the empty home of the tests
+CACHE = Path("home/.cache/cardsign/statements")  # in the empty home of the tests
 Card = dict[str, Any]
 
 
@@ -85,11 +87,13 @@ def jwks_anchor() -> str:
 
 
 def enrol(cardsign: Cardsign) -> tuple[bytes, bytes]:
-    """Cards, statements, a policy that pins the keyset, and a memory that has just begun."""
+    """Cards, statements, a policy that pins the keyset, and its lock."""
     write_cards()
     statements = write_statements()
     write_policy(keyset_anchor(statements[0]))
-    assert cardsign("trust", "init").status == 0
+    first, current = statements
+    floor = Floor().with_statements(read_keyset(first), read_release(current))
+    raise_lock(Path("trust.lock"), {"tides": floor})
     return statements
 
 

@@ -16,11 +16,10 @@ from pathlib import Path
 import pytest
 
 from cardsign import batch
-from cardsign.batch import verify_many, verify_on_cluster
+from cardsign.batch import Batch, Outcome, verify_many, verify_on_cluster
 from cardsign.errors import FileFault, LocalFault, UsageFault
 from cardsign.jose.jwks import JwkSet
-from cardsign.trust.state import TransientStates
-from cardsign.verifier import Outcome, Verifier
+from cardsign.verify.verifier import Verifier
 from tests.cli.conftest import Cardsign, Store
 from tests.support import signed
 from tests.test_batch import KEYS, card_of, policy_of
@@ -124,11 +123,9 @@ def cluster(begun: Cluster) -> Cluster:
     return begun
 
 
-def verifier(states: TransientStates | None = None) -> Verifier:
+def verifier() -> Batch:
     """One that trusts two issuers at a fixed time."""
-    return Verifier(
-        policy_of(KEYS), lambda: NOW, by_origin=True, states=states or TransientStates()
-    )
+    return Batch(Verifier(policy_of(KEYS), clock=lambda: NOW), by_origin=True)
 
 
 @pytest.fixture
@@ -238,19 +235,6 @@ def test_workers_read_objects_and_no_policy_or_state(
     for one in found[2:4]:
         assert isinstance(one.result, FileFault)
         assert one.result.code == "file.not_found"
-
-
-def test_what_is_remembered_is_sent_along(cluster: Cluster, cards: list[str]) -> None:
-    """A state that was learned under another anchor is refused here, before any verdict."""
-    states = TransientStates()
-    issuer = policy_of(KEYS).issuers[0]
-    with states.of(issuer) as state:
-        states.keep(issuer, type(state)(state.policy, "another", state.origins))
-
-    with pytest.raises(LocalFault) as caught:
-        list(verify_on_cluster(cards, verifier(states), cluster=cluster.address, view=spoken))
-
-    assert caught.value.code == "state.other_anchor"
 
 
 def test_a_scheduler_without_workers_is_a_fault(

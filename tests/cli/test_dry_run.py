@@ -29,9 +29,10 @@ def issuer(cardsign: Cardsign, cheap: None) -> Cardsign:
     well(cardsign("publish", "signed.json"))
     well(cardsign("keys", "generate"))
     well(cardsign("keyset", "draft", "--days", "80", "-o", "next.json"))
-    well(cardsign("trust", "init"))
     keyset = next(Path("public/000001/keyset").iterdir())
-    well(cardsign("trust", "add", "us", "--yes", "--origin", ISSUER, "--keyset", keyset))
+    for name, origin in (("former", "https://former.example"), ("us", ISSUER)):
+        well(cardsign("trust", "add", name, "--yes", "--origin", origin, "--keyset", keyset))
+    well(cardsign("trust", "remove", "former"))
     return cardsign
 
 
@@ -46,7 +47,7 @@ def files() -> dict[str, tuple[int, bytes]]:
     return {
         str(path): (path.stat().st_mode, path.read_bytes())
         for path in Path().rglob("*")
-        if path.is_file() and path.name != "lock" and not path.name.endswith(".lock")
+        if path.is_file() and path.name != "lock"
     }
 
 
@@ -77,8 +78,8 @@ COMMANDS = {
         "--jwks-url",
         "https://a.example/jwks.json",
     ),
-    "trust remove": ("trust", "remove", "us", "--forget", "--yes"),
-    "trust known forget": ("trust", "known", "forget", "us", "--yes"),
+    "trust remove": ("trust", "remove", "us"),
+    "trust forget": ("trust", "forget", "former", "--yes"),
 }
 
 
@@ -133,8 +134,8 @@ READ_ONLY = {
     *("contract check", "diff", "drift"),
     *("completion", "keys export", "keys list", "keys jwks"),
     *("keys log", "keys log", "keys doctor"),
-    *("keyset show", "release show", "trust known list"),
-    *("trust known show", "trust list", "trust show", "peers status", "peers verify"),
+    *("keyset show", "release show", "trust list", "trust show"),
+    *("peers status", "peers verify"),  # by --update alone, and it asks no person then
     *("keyset draft", "help", "build", "mcp"),
     "init",  # of a new folder, which it refuses to change
 }

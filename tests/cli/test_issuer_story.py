@@ -114,7 +114,6 @@ def forward(clock: Callable[[datetime], None]) -> Callable[[timedelta], None]:
 
 def enrol(cardsign: Cardsign) -> None:
     """A verifier pins what is published now."""
-    run(cardsign("trust", "init"))
     keyset, release = served() / "keyset/1.1.json", served() / "release.json"
     run(
         cardsign(

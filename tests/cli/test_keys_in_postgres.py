@@ -111,7 +111,6 @@ def test_an_issuer_lives_in_a_database(issuer: Cardsign, postgres: Server) -> No
     well(issuer("release", "renew", "--card", "signed.json"))
     well(issuer("publish", "signed.json", "--max-age", "0"))
     served = Path("public/000001")
-    well(issuer("trust", "init"))
     supplied = ["--keyset", served / "keyset/1.1.json", "--release", served / "release.json"]
     well(issuer("trust", "add", "tides", "--yes", "--origin", ISSUER, *supplied))
     assert judged(issuer) == "trusted"

@@ -18,7 +18,7 @@ from cardsign.gateway import read_upstream
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
 from cardsign.server.app import create_app
-from cardsign.urls import CARD_PATH
+from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 from tests.cli import peer as issuer
 from tests.cli.conftest import Cardsign, Ended
 from tests.cli.live_peer import LivePeer, live_peer
@@ -36,7 +36,6 @@ def peer(cardsign: Cardsign, tmp_path: Path) -> Iterator[LivePeer]:
     """A live peer whom the policy enrols, and a gateway with a key store."""
     with live_peer(tmp_path / "published") as one:
         one.write_policy()
-        assert cardsign("trust", "init").status == 0
         assert cardsign("keys", "generate").status == 0
         assert cardsign("keys", "jwks", "-o", "jwks.json").status == 0
         yield one
@@ -98,7 +97,8 @@ def test_no_answer_and_a_redirect_leave_the_copy(
     """A redirect to another host is not followed for a card."""
     assert cardsign(*resign(peer, "-o", str(COPY))).status == 0
     before = COPY.read_bytes()
-    peer.serve(CARD_PATH, b"", status, Location="https://evil.example/card.json")
+    for path in (CARD_PATH, LEGACY_CARD_PATH):
+        peer.serve(path, b"", status, Location="https://evil.example/card.json")
     ended = cardsign(*resign(peer, "-o", str(COPY)))
     assert (ended.status in (1, 3), COPY.read_bytes()) == (True, before)
 

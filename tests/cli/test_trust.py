@@ -1,11 +1,10 @@
-"""`cardsign trust`: files that stay valid, a memory that is not lost, and the line that decides."""
+"""`cardsign trust`: files that stay valid, a lock that is not lost, and the line that decides."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import stat
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE
 from cardsign.statements.keyset import KeysetStatement, read_keyset
 from cardsign.statements.signing import sign_statement
 from cardsign.trust.disk import read_policy
+from cardsign.trust.policytext import EMPTY_POLICY
 from tests.cli.conftest import Cardsign, Ended
 from tests.jose.statement_making import (
     DAY,
@@ -87,7 +87,6 @@ def home(tmp_path: Path) -> Path:
 @pytest.fixture
 def enrolled(cardsign: Cardsign, peer: Path) -> Ended:
     """`tides`, by version 1 of its keyset and the release under it."""
-    assert cardsign("trust", "init").status == 0
     ended = cardsign(
         *("trust", "add", "tides", "--yes", *ORIGIN, "--keyset", peer / "k1.json"),
         *("--release", peer / "r1.json"),
@@ -97,35 +96,21 @@ def enrolled(cardsign: Cardsign, peer: Path) -> Ended:
 
 
 def files(home: Path) -> dict[str, bytes]:
-    """Policy, lock and memory as they are now, lock files left out."""
+    """Policy, lock and cache as they are now."""
     paths: Iterator[Path] = (path for path in (TRUST, LOCK, *home.rglob("*.json")))
     return {str(path): path.read_bytes() for path in paths if path.exists()}
 
 
-# ------------------------------------------------------------------ init, list
+# ---------------------------------------------------------------------- list
 
 
 def test_the_commented_example_is_right(cardsign: Cardsign) -> None:
-    """Who removes the marks of comment from what init writes has a policy."""
-    cardsign("trust", "init")
-    lines = TRUST.read_text().splitlines()
+    """Who removes the marks of comment from what a new policy begins with has a policy."""
+    lines = EMPTY_POLICY.splitlines()
     first = next(index for index, line in enumerate(lines) if line.startswith("# [limits]"))
     text = "\n".join(lines[:first] + [line.removeprefix("# ") for line in lines[first:]])
     TRUST.write_text(text.replace('digest = "..."', f'digest = "{"0" * 64}"'))
     assert [one["name"] for one in cardsign("trust", "list", "--json").json] == ["acme-geo"]
-
-
-def test_a_new_machine(
-    cardsign: Cardsign, enrolled: Ended, peer: Path, home: Path, tmp_path: Path
-) -> None:
-    """With policy and lock from version control state begins empty; the lock's floors hold."""
-    moved = tmp_path / "elsewhere"
-    ended = cardsign("trust", "init", "--state", moved, "--json")
-    assert ended.json["begun"] == ["tides"]
-    known = cardsign("trust", "known", "show", "tides", "--state", moved, "--json").json
-    assert (known["policy"], known["keyset"]) == (str(TRUST.resolve()), None)
-    assert "floor" not in known
-    assert cardsign("trust", "show", "tides", "--json", "--state", moved).json["lock"] is not None
 
 
 WHERE = {
@@ -165,9 +150,9 @@ def test_the_policy_of_the_user(cardsign: Cardsign, home: Path, tmp_path: Path) 
     ):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "trust.toml").write_text("format = 1\n")
-        assert cardsign("trust", "list", **variables).status == 0
+        assert "trusts no issuer" in cardsign("trust", "list", **variables).err
         (folder / "trust.toml").unlink()
-        assert cardsign("trust", "list", **variables).status == 2
+        assert "no policy" in cardsign("trust", "list", **variables).err
 
 
 # ------------------------------------------------------------------------ add
@@ -186,7 +171,7 @@ def test_what_is_compared_over_another_channel(enrolled: Ended, peer: Path) -> N
 
 
 def test_what_enrolling_writes(cardsign: Cardsign, enrolled: Ended, home: Path, peer: Path) -> None:
-    """The pin in the policy, floors in the lock, the statements in the memory."""
+    """The pin in the policy, and floors in the lock."""
     one = read_policy(TRUST)[0].issuers[0]
     keyset = read_keyset((peer / "k1.json").read_bytes())
     shown = cardsign("trust", "show", "tides", "--json").json
@@ -195,17 +180,11 @@ def test_what_enrolling_writes(cardsign: Cardsign, enrolled: Ended, home: Path, 
     assert shown["anchor"]["keyset"]["digest"] == keyset.digest
     assert shown["anchor"]["keyset"]["issuer"] == "tides.example"
     assert shown["lock"]["keyset"] == {"epoch": 1, "version": 1, "digest": keyset.digest}
-    assert (shown["lock"]["release"]["seq"], shown["state"]["release"]["seq"]) == (6, 6)
-    assert shown["state"]["keyset"]["version"] == 1
-    assert shown["state_fault"] is None
-    folder = home / ".local/state/cardsign"
-    (file,) = folder.glob("tides.*.json")
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert shown["lock"]["release"]["seq"] == 6
 
 
 def test_of_several_statements_the_newest_is_pinned(cardsign: Cardsign, peer: Path) -> None:
     """In whatever order they are named."""
-    cardsign("trust", "init")
     named = [word for n in (3, 1, 2) for word in ("--keyset", peer / f"k{n}.json")]
     ended = cardsign("trust", "add", "tides", "--yes", *ORIGIN, *named, "--json")
     assert ended.json["keyset"]["version"] == 3
@@ -213,7 +192,6 @@ def test_of_several_statements_the_newest_is_pinned(cardsign: Cardsign, peer: Pa
 
 def test_the_root_set_is_pinned(cardsign: Cardsign, peer: Path) -> None:
     """With its holders, its threshold and the issuer."""
-    cardsign("trust", "init")
     cardsign("trust", "add", "tides", "--yes", *ORIGIN, "--keyset", peer / "k1.json", "--roots")
     (one,) = cardsign("trust", "list", "--json").json
     roots = one["anchor"]["roots"]
@@ -230,7 +208,8 @@ def test_comments_stay(cardsign: Cardsign, peer: Path) -> None:
     cardsign("trust", "add", "tides", "--yes", *ORIGIN, "--keyset", peer / "k1.json")
     TRUST.write_text(TRUST.read_text() + "# about lamps\n")
     cardsign("trust", "add", "lamps", "--origin", "https://lamps.example", *BY_URL)
-    cardsign("trust", "pin", "tides", "--keyset", peer / "k2.json")
+    update(cardsign, peer, "k2")
+    cardsign("trust", "pin", "tides")
     comments = ["# mine", "# of 2026", "# our NTP is good", "# about lamps"]
     assert [one for one in comments if one not in TRUST.read_text()] == []
     assert "version = 2" in TRUST.read_text()
@@ -278,7 +257,6 @@ def refused(peer: Path) -> dict[str, tuple[tuple[object, ...], str]]:
 @pytest.mark.parametrize("case", list(refused(Path())))
 def test_what_add_refuses(cardsign: Cardsign, peer: Path, home: Path, case: str) -> None:
     """A local fault under the right code, and nothing is written anywhere."""
-    cardsign("trust", "init")
     before = files(home)
     words, code = refused(peer)[case]
     ended = cardsign("trust", "add", *words)
@@ -288,9 +266,44 @@ def test_what_add_refuses(cardsign: Cardsign, peer: Path, home: Path, case: str)
     assert files(home) == before
 
 
+def test_what_is_there_already(cardsign: Cardsign, enrolled: Ended, home: Path, peer: Path) -> None:
+    """A name or an origin is given once; the lock of another anchor is not taken over."""
+    before = files(home)
+    again = cardsign("trust", "add", "tides", "--origin", "https://b.example", *BY_URL)
+    assert "already" in again.err
+    origin = cardsign("trust", "add", "other", *ORIGIN, *BY_URL)
+    assert "policy.malformed" in origin.err
+    assert "belongs to 'tides' already" in origin.err
+    assert files(home) == before
+    cardsign("trust", "remove", "tides")
+    anchor = cardsign("trust", "add", "tides", *ORIGIN, *BY_URL)
+    assert (anchor.status, "lock.other_anchor" in anchor.err) == (2, True)
+    assert cardsign("trust", "forget", "tides", "--yes").status == 0
+    assert cardsign("trust", "add", "tides", *ORIGIN, *BY_URL).status == 0
+
+
+def test_an_issuer_that_comes_back_is_no_older(
+    cardsign: Cardsign, enrolled: Ended, peer: Path
+) -> None:
+    """What the lock has of it goes on to hold."""
+    update(cardsign, peer, "k2")
+    cardsign("trust", "remove", "tides")
+    add = ("trust", "add", "tides", "--yes", *ORIGIN, "--keyset")
+    older = cardsign(*add, peer / "k1.json")
+    assert (older.status, "statement.rollback" in older.err) == (2, True)
+    assert "cardsign trust forget tides" in older.err
+    assert cardsign(*add, peer / "k2.json").status == 0
+
+
+def update(cardsign: Cardsign, peer: Path, *names: str) -> Ended:
+    """What `trust update` says to these statements."""
+    given = [word for name in names for word in ("--statements", peer / f"{name}.json")]
+    return cardsign("trust", "update", "--trust", "trust.toml", *given)
+
+
 def test_several_people_enrol_at_once(cardsign: Cardsign, tmp_path: Path) -> None:
-    """Nobody's entry is lost, neither in the policy nor in the lock."""
-    cardsign("trust", "init")
+    """Nobody's entry is lost."""
+    TRUST.write_text("format = 1\n")
     names = [f"peer{number}" for number in range(4)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     adding = [
@@ -305,65 +318,89 @@ def test_several_people_enrol_at_once(cardsign: Cardsign, tmp_path: Path) -> Non
     ]
     assert [one.wait() for one in adding] == [0, 0, 0, 0]
     assert sorted(one.name for one in read_policy(TRUST)[0].issuers) == names
-    assert sorted(json.loads(LOCK.read_bytes())["issuers"]) == names
 
 
-# ------------------------------------------------------- show, remove, pin, known
+# ------------------------------------------------------- show, remove, pin, forget
 
 
-def test_showing(cardsign: Cardsign, enrolled: Ended, home: Path) -> None:
-    """Policy, lock and memory; what is wrong with the memory is part of the answer."""
+def test_showing(cardsign: Cardsign, enrolled: Ended, peer: Path) -> None:
+    """Policy, lock, and the statements that are known here."""
     shown = cardsign("trust", "show", "tides")
     assert shown.status == 0
     assert "anchor      keyset = { epoch = 1, version = 1" in shown.text
     assert "  release     6, until" in shown.text
-    cardsign("trust", "add", "met", "--origin", "https://met.example", *BY_URL)
-    assert "lock        nothing seen yet" in cardsign("trust", "show", "met").text
-    cardsign("trust", "known", "forget", "tides", "--yes")
-    LOCK.unlink()
-    assert "state       state.missing" in cardsign("trust", "show", "tides").text
-    assert cardsign("trust", "show", "tides", "--json").json["state_fault"] == "state.missing"
-
-
-def test_pinning_what_leads_on(cardsign: Cardsign, enrolled: Ended, peer: Path) -> None:
-    """Policy, lock and memory move together, and the memory still counts under the new pin."""
-    moved = cardsign(
-        *("trust", "pin", "tides", "--keyset", peer / "k3.json", "--keyset", peer / "k2.json"),
-        "--json",
+    empty = {"XDG_CACHE_HOME": str(Path("empty").absolute())}
+    assert (
+        "none here yet: cardsign trust update" in cardsign("trust", "show", "tides", **empty).text
     )
+    cardsign("trust", "add", "met", "--origin", "https://met.example", *BY_URL)
+    assert "lock        no entry" in cardsign("trust", "show", "met").text
+
+
+@pytest.mark.parametrize("command", [("show",), ("remove",), ("pin",)])
+def test_an_unknown_issuer(
+    cardsign: Cardsign, enrolled: Ended, home: Path, command: tuple[str, ...]
+) -> None:
+    """Nobody of that name: a local fault, and nothing is changed."""
+    before = files(home)
+    ended = cardsign("trust", *command, "nobody")
+    assert (ended.status, "policy.unknown_issuer" in ended.err) == (2, True)
+    assert files(home) == before
+
+
+def test_removing_keeps_the_entry_in_the_lock(cardsign: Cardsign, enrolled: Ended) -> None:
+    """Until it is forgotten, which is asked about first; an entry without a policy is listed."""
+    removed = cardsign("trust", "remove", "tides", "--json")
+    assert removed.json == {"removed": "tides", "locked": True}
+    assert list(json.loads(LOCK.read_bytes())["issuers"]) == ["tides"]
+    assert "cardsign trust forget tides" in cardsign("trust", "list").err
+    unsure = cardsign("trust", "forget", "tides")
+    assert (unsure.status, "usage.unanswered" in unsure.err) == (2, True)
+    assert cardsign("trust", "forget", "tides", "--yes").status == 0
+    assert json.loads(LOCK.read_bytes())["issuers"] == {}
+    again = cardsign("trust", "forget", "tides", "--yes")
+    assert (again.status, "policy.unknown_issuer" in again.err) == (2, True)
+
+
+def test_an_entry_that_is_needed_is_not_forgotten(cardsign: Cardsign, enrolled: Ended) -> None:
+    """Or the next verdict would be a local fault."""
+    before = LOCK.read_bytes()
+    ended = cardsign("trust", "forget", "tides", "--yes")
+    assert (ended.status, "cardsign trust remove tides" in ended.err) == (2, True)
+    assert LOCK.read_bytes() == before
+
+
+def test_pinning_what_the_lock_records(cardsign: Cardsign, enrolled: Ended, peer: Path) -> None:
+    """The policy follows the lock, and only it."""
+    assert cardsign("trust", "pin", "tides", "--json").json["changed"] is False
+    assert update(cardsign, peer, "k3", "k2").status == 0
+    moved = cardsign("trust", "pin", "tides", "--json")
     assert (moved.status, moved.json["changed"]) == (0, True)
     assert moved.json["keyset"]["version"] == 3
     shown = cardsign("trust", "show", "tides", "--json").json
     assert [shown["anchor"]["keyset"]["version"], shown["lock"]["keyset"]["version"]] == [3, 3]
-    assert (shown["state"]["keyset"]["version"], shown["state_fault"]) == (3, None)
-    assert cardsign("trust", "pin", "tides", "--json").json["changed"] is False
 
 
-def test_pinning_what_does_not_lead_on(
-    cardsign: Cardsign, enrolled: Ended, peer: Path, home: Path
-) -> None:
-    """A gap is not jumped: the pin stays, and what is missing is said."""
-    before = files(home)
-    ended = cardsign("trust", "pin", "tides", "--keyset", peer / "k3.json")
-    assert (ended.status, "statement.gap" in ended.err) == (0, True)
-    assert "version = 1" in TRUST.read_text()
-    assert files(home) == before
+def test_a_gap_is_not_jumped(cardsign: Cardsign, enrolled: Ended, peer: Path) -> None:
+    """The lock stays."""
+    before = LOCK.read_bytes()
+    update(cardsign, peer, "k3")
+    assert LOCK.read_bytes() == before
 
 
-def test_pinning_below_the_lock(cardsign: Cardsign, enrolled: Ended, peer: Path) -> None:
-    """Others have seen a newer one: an older one is no pin."""
-    cardsign("trust", "pin", "tides", "--keyset", peer / "k2.json")
-    TRUST.write_text(TRUST.read_text().replace("version = 2", "version = 1"))
-    k1, k2 = (read_keyset((peer / f"k{n}.json").read_bytes()).digest for n in (1, 2))
-    TRUST.write_text(TRUST.read_text().replace(k2, k1))
-    cardsign("trust", "known", "forget", "tides", "--yes")
-    ended = cardsign("trust", "pin", "tides", "--keyset", peer / "k1.json")
-    assert (ended.status, "statement.rollback" in ended.err) == (2, True)
+def test_a_root_set_has_no_pin_to_move(cardsign: Cardsign, peer: Path) -> None:
+    """Its lock rises all the same; pinned keys and a URL have neither."""
+    cardsign("trust", "add", "tides", "--yes", *ORIGIN, "--keyset", peer / "k1.json", "--roots")
+    assert update(cardsign, peer, "k1", "k2").status == 0
+    shown = cardsign("trust", "show", "tides", "--json").json
+    assert shown["lock"]["keyset"]["version"] == 2
+    cardsign("trust", "add", "met", "--origin", "https://b.example", *BY_URL)
+    for name in ("tides", "met"):
+        assert "usage.conflict" in cardsign("trust", "pin", name).err
 
 
 def test_statements_of_long_ago(cardsign: Cardsign, peer: Path) -> None:
     """One that has expired, or that many retired keys may have signed, is said to be so."""
-    cardsign("trust", "init")
     gone = cardsign("trust", "add", "gone", "--yes", *ORIGIN, "--keyset", peer / "expired.json")
     assert (gone.status, "has expired" in gone.err) == (0, True)
     old = cardsign(
@@ -373,65 +410,9 @@ def test_statements_of_long_ago(cardsign: Cardsign, peer: Path) -> None:
     assert (old.status, "has expired" in old.err) == (0, False)
     assert "more than 365 days old" in old.err
     for name, is_old in (("old", True), ("gone", False)):
-        for command in ("pin", "show"):
-            ended = cardsign("trust", command, name)
-            assert ("more than 365 days old" in ended.err) is is_old
-
-
-@pytest.mark.parametrize("known", [1, 3], ids=["behind the pin", "past the pin"])
-def test_a_pin_that_a_colleague_has_moved(
-    cardsign: Cardsign, enrolled: Ended, peer: Path, known: int
-) -> None:
-    """Every other machine takes it over; from behind, the walk has to come through it."""
-
-    def verified(*names: str) -> Ended:
-        given = [word for name in names for word in ("--statements", peer / f"{name}.json")]
-        card = (peer / "card.json", "--issuer", "tides", "--json")
-        return cardsign("verify", *card, *given)
-
-    lock = LOCK.read_bytes()
-    if known == 3:
-        assert verified("k2", "k3", "r3").json["statements"]["keyset"]["number"] == "1.3"
-        LOCK.write_bytes(lock)  # it was not committed
-    colleague = {"XDG_STATE_HOME": str(Path("colleague").absolute())}
-    assert cardsign("trust", "init", **colleague).status == 0
-    asked = ("trust", "pin", "tides", "--keyset", peer / "k1.json", "--keyset", peer / "k2.json")
-    assert cardsign(*asked, **colleague).status == 0
-    assert "version = 2" in TRUST.read_text()
-    if known == 1:
-        short = verified()
-        assert (short.status, short.json["verdict"]) == (3, "indeterminate")
-        assert "statement.rollback" in short.text
-        assert verified("k3", "r3").status == 3
-        assert verified("k2", "r2").json["verdict"] == "trusted"
-    else:
-        assert verified().json["verdict"] == "trusted"
-    assert cardsign("trust", "known", "show", "tides", "--json").json["keyset"]["version"] >= 2
-
-
-def test_a_root_set_moves_on(cardsign: Cardsign, peer: Path) -> None:
-    """Pinned roots that are still the same stay; what is held moves."""
-    cardsign("trust", "init")
-    cardsign("trust", "add", "tides", "--yes", *ORIGIN, "--keyset", peer / "k1.json", "--roots")
-    ended = cardsign("trust", "pin", "tides", "--keyset", peer / "k2.json", "--json")
-    assert (ended.json["changed"], ended.json["keyset"]["version"]) == (False, 2)
-    assert cardsign("trust", "show", "tides", "--json").json["lock"]["keyset"]["version"] == 2
-
-
-def test_statements_that_come_along(
-    cardsign: Cardsign, enrolled: Ended, peer: Path, tmp_path: Path
-) -> None:
-    """Files and folders are read; without them a machine without memory has no key."""
-    folder = tmp_path / "wellknown/keyset"
-    folder.mkdir(parents=True)
-    for name in ("k1.json", "r1.json", "card.json"):
-        (folder / name).write_bytes((peer / name).read_bytes())
-    asked = ("verify", peer / "card.json", "--issuer", "tides", "--no-state")
-    assert cardsign(*asked).status == 3
-    ended = cardsign(*asked, "--statements", tmp_path / "wellknown")
-    assert (ended.status, "of 3 files 1 are no statements" in ended.err) == (0, True)
-    named = ("--statements", peer / "k1.json", "--statements", peer / "r1.json")
-    assert cardsign(*asked, *named).status == 0
+        update(cardsign, peer, name)
+        ended = cardsign("trust", "show", name)
+        assert ("more than 365 days old" in ended.err) is is_old
 
 
 @pytest.mark.parametrize("name", ["card.json", "jwks.json", "empty"])
@@ -447,30 +428,25 @@ def test_what_is_no_statement(
     assert name in ended.err
 
 
-def test_a_runner_without_memory(cardsign: Cardsign, enrolled: Ended, peer: Path) -> None:
-    """The lock is its memory: without an entry there, rollback cannot be seen."""
+def test_a_runner_with_an_empty_cache(cardsign: Cardsign, enrolled: Ended, peer: Path) -> None:
+    """The lock is its memory."""
     statements = ("--statements", peer / "k1.json", "--statements", peer / "r1.json")
-    words = ("verify", peer / "card.json", "--issuer", "tides", "--no-state", *statements)
-    assert cardsign(*words).status == 0
-    cardsign("trust", "pin", "tides", "--keyset", peer / "k2.json")
-    older = cardsign(*words, "--json")
+    words = ("verify", peer / "card.json", "--issuer", "tides", *statements, "--json")
+    empty = {"XDG_CACHE_HOME": str(Path("runner").absolute())}
+    assert cardsign(*words, **empty).status == 0
+    update(cardsign, peer, "k1", "k2")
+    older = cardsign(*words, XDG_CACHE_HOME=str(Path("another").absolute()))
     assert older.status == 3
-    LOCK.unlink()
-    TRUST.write_text(
-        TRUST.read_text()
-        .replace("version = 2", "version = 1")
-        .replace(*(read_keyset((peer / f"k{n}.json").read_bytes()).digest for n in (2, 1)))
-    )
-    forgetful = cardsign(*words, "--json")
-    assert forgetful.status == 3
-    assert "state.none" in [reason["code"] for reason in forgetful.json["reasons"]]
+    assert "statement.rollback" in [reason["code"] for reason in older.json["reasons"]]
 
 
-def test_a_lost_memory_is_a_fault(cardsign: Cardsign, enrolled: Ended, peer: Path) -> None:
-    """Not first contact; with a lock it would begin anew."""
-    cardsign("trust", "known", "forget", "tides", "--yes")
-    words = ("verify", peer / "card.json", "--issuer", "tides")
-    LOCK.unlink()
-    ended = cardsign(*words)
+def test_all_that_is_wrong_with_a_policy_is_shown_at_once(cardsign: Cardsign) -> None:
+    """Each with its line and what to do; with --json on stdout too."""
+    Path("trust.toml").write_text('format = 1\n[limits]\nskew = "x"\nsignaturs = 4\n[[issuer]]\n')
+    ended = cardsign("trust", "list", "--json")
+
     assert ended.status == 2
-    assert "state.missing" in ended.err
+    assert [f"(trust.toml, line {line})" in ended.err for line in (3, 4, 5)] == [True] * 3
+    assert "did you mean 'signatures'?" in ended.err
+    found = [ended.json["error"], *ended.json["more"]]
+    assert [one["code"] for one in found] == ["policy.malformed"] * 5

@@ -33,13 +33,14 @@ def test_a_policy_that_was_only_found_is_refused(cardsign: Cardsign, member: str
     """By every command that would use it, before anything is asked or remembered (E6)."""
     Path("trust.toml").write_text(policy_text(MEMBERS[member]))
 
-    for command in (("verify", "https://a.example/"), ("trust", "list"), ("trust", "init")):
+    for command in (("verify", "https://a.example/"), ("trust", "list"), ("trust", "update")):
         ended = cardsign(*command)
         assert (ended.status, ended.out) == (2, b"")
         assert "config.not_allowed" in ended.err
         assert "(trust.toml, line 5)" in ended.err
         assert "--trust trust.toml" in ended.err
     assert not list(Path().glob("home/**/*.json"))
+    assert not Path("trust.lock").exists()
 
 
 @pytest.mark.parametrize("member", MEMBERS)
@@ -65,7 +66,6 @@ def test_an_entry_that_says_it_goes_into_a_named_policy(cardsign: Cardsign, memb
     assert (refused.status, "config.not_allowed" in refused.err) == (2, True)
     assert not Path("trust.toml").exists()
 
-    assert cardsign("trust", "init", "--trust", "mine.toml").status == 0
     assert cardsign(*ENTRY, *ADDED[member], "--trust", "mine.toml").status == 0
     (entry,) = cardsign("trust", "list", "--json", "--trust", "mine.toml").json
     assert entry[member]

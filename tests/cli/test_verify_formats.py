@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from cardsign.batch import Outcome
 from cardsign.cli.printer import escape
 from cardsign.cli.sarif import sarif_log, verdict_subject
 from cardsign.errors import FileFault
 from cardsign.findings import Finding, Place
-from cardsign.verifier import Outcome
 from cardsign.verify.report import Answers, Report, SignatureReport
 from cardsign.verify.text import verdict_lines
 from tests.cli import peer

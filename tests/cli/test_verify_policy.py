@@ -13,13 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.errors import FileFault
 from cardsign.net.fetch import FetchSettings, OtherStatus
-from cardsign.statements.keyset import read_keyset
-from cardsign.trust.disk import PolicyFile, raise_floors, read_lock
-from cardsign.trust.policy import RollbackFloor
 from cardsign.trust.refresh import FetchResult
-from cardsign.trust.state import DirectoryStates
 from tests.cli import peer
 from tests.cli.conftest import Cardsign, Ended
 from tests.jose.statement_making import DAY, URL, key
@@ -166,15 +161,15 @@ def test_a_card_that_cannot_be_fetched_is_indeterminate(
     assert said.json["checked_at"] is not None
 
 
-def test_what_was_seen_is_remembered(cardsign: Cardsign, enrolled: tuple[bytes, bytes]) -> None:
-    """The statements are needed once; without them and without a memory nothing is known."""
+def test_what_was_seen_is_kept_in_the_cache(
+    cardsign: Cardsign, enrolled: tuple[bytes, bytes], tmp_path: Path
+) -> None:
+    """The statements are needed once; with an empty cache nothing is known."""
     assert verify(cardsign, *WHOLE).status == 0
     assert verify(cardsign, "signed.json", "--issuer", "tides").status == 0
-    forgetful = verify(cardsign, "signed.json", "--issuer", "tides", "--no-state")
+    elsewhere = {"XDG_CACHE_HOME": str(tmp_path / "elsewhere")}
+    forgetful = cardsign("verify", "signed.json", "--issuer", "tides", "--json", **elsewhere)
     assert (forgetful.status, peer.codes(forgetful)[0]) == (3, "trust.no_keys")
-    unseen = verify(cardsign, *WHOLE, "--no-state")
-    assert (unseen.status, unseen.json["answers"]["current"]) == (3, "unknown")
-    assert "state.none" in peer.codes(unseen)
 
 
 def test_a_card_that_is_not_listed_is_refused(
@@ -207,7 +202,7 @@ def test_another_time_is_asked_about(
     assert (said.json["checked_at"], said.json["historic"]) == (moment, True)
 
 
-def test_another_time_is_never_trusted_nor_remembered(
+def test_another_time_is_never_trusted_nor_kept(
     cardsign: Cardsign, enrolled: tuple[bytes, bytes]
 ) -> None:
     """Four times yes, and yet no verdict; the text says that the time was chosen."""
@@ -228,7 +223,6 @@ def test_keys_are_what_the_url_of_an_anchor_answers(cardsign: Cardsign) -> None:
     """With a policy's `jwks` anchor the file stands for the URL, for this one verdict."""
     peer.write_cards()
     peer.write_policy(peer.jwks_anchor(), freshness="waived")
-    assert cardsign("trust", "init").status == 0
     named = ("signed.json", "--issuer", "tides")
     before = verify(cardsign, *named)
     assert (before.status, peer.codes(before)[0]) == (3, "trust.no_keys")
@@ -254,15 +248,24 @@ def _corrupt_the_memory() -> None:
     next(peer.STATE.glob("*.json")).write_text("{")
 
 
+def _break_the_policy() -> None:
+    Path("trust.toml").write_text("format = 1\nisuer = []\n")
+
+
 def _break_the_lock() -> None:
     Path("trust.lock").write_text("{}")
 
 
 FAULTS = {
-    "a memory that is lost": (_lose_the_memory, (), "state.missing"),
-    "a memory that is corrupt": (_corrupt_the_memory, (), "state.corrupt"),
+    "a lock that is lost": (lambda: Path("trust.lock").unlink(), (), "lock.missing"),
+    "a policy that cannot be understood": (_break_the_policy, (), "policy.malformed"),
     "a lock that cannot be understood": (_break_the_lock, (), "lock.malformed"),
-    "a memory in place of a file": (lambda: None, ("--state", "trust.toml"), "state.missing"),
+    "a policy that is not there": (
+        lambda: None,
+        ("--trust", "absent.toml"),
+        "file.not_found",
+    ),
+    "an issuer whom nobody enrols": (lambda: None, ("--issuer", "moon"), "policy.unknown_issuer"),
     "a folder without a statement": (
         lambda: shutil.copytree(".", "cards", ignore=shutil.ignore_patterns("statements", "home")),
         ("--statements", "cards"),
@@ -291,60 +294,15 @@ def test_a_local_fault_is_said_once_and_is_no_verdict(
     assert not Path("out.json").exists()
 
 
-def test_a_fault_of_many_cards_is_told_once_with_their_number(
-    cardsign: Cardsign, enrolled: tuple[bytes, bytes]
-) -> None:
-    """Twenty lines of one lost folder would hide what else is wrong."""
-    _lose_the_memory()
-    ended = cardsign("verify", *["signed.json"] * 20, "absent.json", "--issuer", "tides")
-    assert (ended.status, ended.err.count("state.missing")) == (2, 1)
-    assert ended.err.count("file.not_found") == 1
-    assert "cardsign: the same faults for 19 more cards" in ended.err
-
-
-def test_a_memory_that_another_process_holds_is_a_fault(
-    cardsign: Cardsign, enrolled: tuple[bytes, bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Waited for, then exit 2."""
-    issuer = PolicyFile.read(Path("trust.toml")).policy.issuers[0]
-    patience = {**DirectoryStates.__init__.__kwdefaults__, "patience": 0.05}
-    monkeypatch.setattr(DirectoryStates.__init__, "__kwdefaults__", patience)
-    with DirectoryStates(peer.STATE).of(issuer):
-        ended = verify(cardsign, *WHOLE)
-    assert (ended.status, "file.busy" in ended.err, ended.results) == (2, True, b"")
-
-
-def test_a_lock_of_the_year_9999_is_told_and_mended(
-    cardsign: Cardsign, enrolled: tuple[bytes, bytes]
-) -> None:
-    """Setting the clock would help nobody; the commands of the hint do."""
+def test_a_lock_of_the_year_9999_is_told(cardsign: Cardsign, enrolled: tuple[bytes, bytes]) -> None:
+    """Setting the clock may help nobody, so the other way out is told too."""
     lock = Path("trust.lock")
-    assert (verify(cardsign, *WHOLE).status, cardsign("trust", "pin", "tides").status) == (0, 0)
     told = json.loads(lock.read_bytes())
     told["issuers"]["tides"]["newest_iat"] = 253_402_300_799
     lock.write_text(json.dumps(told))
     ended = verify(cardsign, *WHOLE)
-    assert (ended.status, "trust.lock is wrong" in ended.text) == (3, True)
-    assert "Set the clock" not in ended.text
-    assert "then: cardsign trust pin tides" in ended.text
-
-    del told["issuers"]["tides"]
-    lock.write_text(json.dumps(told))
-    assert cardsign("trust", "pin", "tides").status == 0
-    assert "tides" in json.loads(lock.read_bytes())["issuers"]
-    assert verify(cardsign, *WHOLE).status == 0
-
-
-def test_a_lost_memory_is_begun_anew_from_the_lock(
-    cardsign: Cardsign, enrolled: tuple[bytes, bytes]
-) -> None:
-    """Reported once; what the lock names cannot be rolled back."""
-    assert verify(cardsign, *WHOLE).status == 0
-    assert cardsign("trust", "pin", "tides").status == 0
-    _lose_the_memory()
-    first = verify(cardsign, *WHOLE)
-    assert (first.status, "state.created" in peer.codes(first)) == (0, True)
-    assert "state.created" not in peer.codes(verify(cardsign, *WHOLE))
+    assert (ended.status, peer.codes(ended)[0]) == (3, "time.clock_behind")
+    assert "restore trust.lock from version control" in ended.text
 
 
 # ------------------------------------------------------------------ options
@@ -352,8 +310,6 @@ def test_a_lost_memory_is_begun_anew_from_the_lock(
 
 CONFLICTS = {
     "two subjects": ["--issuer", "tides", "--origin", "https://tides.example"],
-    "a memory and none": ["--issuer", "tides", "--state", "s", "--no-state"],
-    "pinned keys and a memory": ["--jwks", "jwks.json", "--state", "s"],
     "pinned keys and statements": ["--jwks", "jwks.json", "--statements", "statements"],
     "two formats": ["--json", "--format", "sarif"],
     "an extended card for nobody": ["--extended", "signed.json"],
@@ -525,51 +481,53 @@ def test_verifying_loads_what_it_needs(enrolled: tuple[bytes, bytes]) -> None:
 # ------------------------------------------------------------------ the lock
 
 
-@pytest.fixture
-def followed(enrolled: tuple[bytes, bytes]) -> None:
-    """A lock that names the first keyset statement, and a second one to follow."""
-    first = read_keyset(enrolled[0])
-    pin = first.id
-    raise_floors(Path("trust.lock"), {"tides": RollbackFloor(pin)})
+def test_a_verdict_reads_the_lock_and_says_when_it_is_behind(
+    cardsign: Cardsign, enrolled: tuple[bytes, bytes]
+) -> None:
+    """`trust update` records what was verified, and then the note is gone."""
     second = peer.keyset(2, enrolled[0])
     Path("statements/1.2.json").write_bytes(second)
     Path("statements/release.json").write_bytes(peer.release(second, PORTABLE))
+    before = Path("trust.lock").read_bytes()
+    for _ in range(2):
+        said = verify(cardsign, *WHOLE)
+        assert (said.status, peer.codes(said)) == (0, ["lock.behind"])
+    assert Path("trust.lock").read_bytes() == before
+    (hint,) = [reason["hint"] for reason in said.json["reasons"]]
+    assert "cardsign trust update --trust trust.toml" in hint
+
+    update = ("trust", "update", "--trust", "trust.toml", "--statements", "statements")
+    assert cardsign(*update).status == 0
+    assert json.loads(Path("trust.lock").read_bytes())["issuers"]["tides"]["keyset"]["version"] == 2
+    assert peer.codes(verify(cardsign, *WHOLE)) == []
 
 
-def locked_version() -> int:
-    """The version of the keyset statement below which the lock lets nobody go."""
-    pin = read_lock(Path("trust.lock"))["tides"].keyset
-    assert pin is not None
-    return pin.version
-
-
-NOT_FOLLOWED = {"without state": ("--no-state",), "for another time": ("--at", "2020-01-01")}
-
-
-@pytest.mark.usefixtures("followed")
-@pytest.mark.parametrize("option", [(), *NOT_FOLLOWED.values()], ids=["followed", *NOT_FOLLOWED])
-def test_the_lock_rises_with_the_walk(cardsign: Cardsign, option: tuple[str, ...]) -> None:
-    """How far the keyset statements were followed is there to commit; said once, on stderr."""
-    assert locked_version() == 1
-
-    first, again = (verify(cardsign, *WHOLE, *option) for _ in range(2))
-
-    assert locked_version() == (1 if option else 2)
-    assert ("trust.lock holds a newer keyset statement of tides" in first.err) is not bool(option)
-    assert "trust.lock" not in again.err
-
-
-@pytest.mark.usefixtures("followed")
-def test_a_lock_that_cannot_be_written_takes_no_verdict_away(
-    cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch
+def test_a_policy_that_was_found_does_not_raise_its_lock(
+    cardsign: Cardsign, enrolled: tuple[bytes, bytes]
 ) -> None:
-    """The memory holds what the lock does not; the fault is said, and the verdict stands."""
+    """It may have come with a clone: it has to be named."""
+    second = peer.keyset(2, enrolled[0])
+    Path("statements/1.2.json").write_bytes(second)
+    before = Path("trust.lock").read_bytes()
+    ended = cardsign("trust", "update", "--statements", "statements")
+    assert (ended.status, "config.not_allowed" in ended.err) == (2, True)
+    assert "--trust trust.toml" in ended.err
+    assert Path("trust.lock").read_bytes() == before
 
-    def full(path: Path, floors: object) -> None:
-        raise FileFault("file.unwritable", "no space left", path=str(path))
 
-    monkeypatch.setattr("cardsign.trust.disk.raise_floors", full)
-    said = verify(cardsign, *WHOLE)
+@pytest.mark.parametrize("name", ["trust.toml", "trust.lock"])
+def test_a_link_in_a_clone_is_refused(
+    cardsign: Cardsign, enrolled: tuple[bytes, bytes], name: str
+) -> None:
+    """What is written would go where the link says."""
+    Path(name).rename("elsewhere")
+    Path(name).symlink_to("elsewhere")
+    ended = cardsign("verify", *WHOLE)
+    assert (ended.status, "file.not_plain" in ended.err) == (2, True)
 
-    assert said.status == 0
-    assert "trust.lock was not brought up to date: file.unwritable" in said.err
+
+@pytest.mark.parametrize("option", ["--state", "--no-state"])
+def test_what_took_the_place_of_the_state_folder_is_said(cardsign: Cardsign, option: str) -> None:
+    """An option that went is refused with what there is instead."""
+    ended = cardsign("verify", "signed.json", option)
+    assert (ended.status, "trust.lock" in ended.err) == (2, True)

@@ -6,14 +6,11 @@ import base64
 import fnmatch
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from cardsign.statements.keyset import RootAnchor, read_keyset
-from cardsign.trust.disk import LOCK_FORMAT, floor_to_json
-from cardsign.trust.policy import ReleaseFloor, RollbackFloor
-from cardsign.trust.state import IssuerState, state_bytes
+from cardsign.trust.lock import LOCK_FORMAT, Floor, LockedRelease
 from tests.attack_runner.corpus import load_attacks
 from tests.fuzz.issuing import (
     CARD_SIGNERS,
@@ -178,24 +175,15 @@ anchor.jwks = "https://jwks.example/keys.json"
     return [text.encode(), b"format = 1\n"]
 
 
-def _floor() -> RollbackFloor:
+def _floor() -> Floor:
     first = read_keyset(chain()[0])
-    pin = first.id
-    return RollbackFloor(pin, ReleaseFloor((1, 1, 5), "b" * 64), first.iat)
+    return Floor(first.id, first.iat, LockedRelease((1, 1, 5), "b" * 64))
 
 
 def locks() -> list[bytes]:
     """Floors of two issuers, and of none."""
-    issuers = {"tides": floor_to_json(_floor()), "new": floor_to_json(RollbackFloor())}
+    issuers = {"tides": _floor().to_json(), "new": Floor().to_json()}
     return [dump({"format": LOCK_FORMAT, "issuers": one}) for one in (issuers, {})]
-
-
-def states() -> list[bytes]:
-    """States of one issuer: full, and blank."""
-    first = read_keyset(chain()[0])
-    blank = IssuerState("policy", _ANCHOR, ("https://tides.example",))
-    full = replace(blank, keyset=first, newest_iat=first.iat, jwks=public_keys("card"))
-    return [state_bytes("tides", full), state_bytes("tides", blank)]
 
 
 def roots() -> RootAnchor:

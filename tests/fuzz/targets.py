@@ -15,7 +15,6 @@ from cardsign.errors import (
     BuildRefused,
     CardRefused,
     CardsignError,
-    InputRefused,
     JsonRefused,
     KeyRefused,
     SignatureRefused,
@@ -122,7 +121,6 @@ TARGETS: Final[dict[str, Target]] = {
         seeds.published_policies,
     ),
     "lock": Target(readers.check_lock, (UsageFault,), change.mutate_json, seeds.locks),
-    "state": Target(readers.check_state, (InputRefused,), change.mutate_json, seeds.states),
     "verify": Target(
         verdicts.check_pinned, (), change.mutate_card, seeds.cards, seeds.published_cards
     ),

@@ -7,7 +7,9 @@ key that may, what is remembered only rises, and what is reported serializes.
 from __future__ import annotations
 
 import json
+import tempfile
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Final
 
 from cardsign.card.values import jcs
@@ -15,34 +17,25 @@ from cardsign.errors import SignatureRefused
 from cardsign.findings import Finding, list_codes
 from cardsign.inspect.card import inspect_card
 from cardsign.jose import base64url
-from cardsign.statements.keyset import KeysetId, KeysetStatement, read_keyset
-from cardsign.trust.keyset_choice import Walk, receive
-from cardsign.trust.policy import (
-    AtOrigin,
-    CardUrl,
-    Expectation,
-    Extended,
-    Issuer,
-    KeysAnchor,
-    KeysetAnchor,
-    Policy,
-    TrustedIssuer,
-)
-from cardsign.trust.state import NO_STATES, TransientStates, read_state, state_bytes
+from cardsign.statements.keyset import KeysetId, read_keyset
+from cardsign.statements.release import read_release
+from cardsign.trust.lock import Floor, raise_lock, read_lock
+from cardsign.trust.policy import KeysAnchor, KeysetAnchor, Policy, Subject, TrustedIssuer
 from cardsign.trust.supplied import SuppliedStatements
+from cardsign.trust.walk import Walk, read_statements
 from cardsign.urls import parse_place
 from cardsign.verify.report import Report
-from cardsign.verify.verdict import examine_extended, reach_verdict
 from tests.fuzz import seeds
 from tests.fuzz.issuing import AUDIENCE, CARD_SIGNERS, ISSUER, NOW, URL, key, public_keys
 from tests.fuzz.mutations import SEPARATOR
+from tests.support import Remembering, reach_verdict
 
 _PLACES: Final = (parse_place("https://tides.example"),)
-_EXPECTED: Final[tuple[Expectation | None, ...]] = (
-    CardUrl(URL),
-    AtOrigin("https://tides.example"),
-    Extended(Issuer("tides"), AUDIENCE),
-    Issuer("tides"),
+_EXPECTED: Final[tuple[Subject | None, ...]] = (
+    Subject(url=URL),
+    Subject(origin="https://tides.example"),
+    Subject(issuer="tides", audience=AUDIENCE),
+    Subject(issuer="tides"),
     None,
 )
 _ANCHORS: Final = (
@@ -50,6 +43,7 @@ _ANCHORS: Final = (
     KeysetAnchor(KeysetId(1, 1, read_keyset(seeds.chain()[0]).digest)),
     KeysAnchor(public_keys("card", "card2"), {key("card").public.kid: "ann"}),
 )
+_SCRATCH: Final = tempfile.TemporaryDirectory()
 _NOWS: Final = tuple(NOW + timedelta(days=days) for days in (0, 5, 20, -20, 100))
 #: All that may ever have signed a card that is trusted.
 _BY_RIGHT: Final = public_keys(*CARD_SIGNERS[:2])
@@ -60,7 +54,7 @@ def check_pinned(data: bytes) -> str:
     anchor = KeysAnchor(_BY_RIGHT)
     for accept in ("full", "sdk"):
         issuer = TrustedIssuer("tides", anchor, _PLACES, accept, "waived")
-        report = reach_verdict(data, expect=CardUrl(URL), policy=Policy((issuer,)), now=NOW)
+        report = reach_verdict(data, expect=Subject(url=URL), policy=Policy((issuer,)), now=NOW)
         _check_report(report, data)
     return report.verdict
 
@@ -69,7 +63,7 @@ def check_refresh(data: bytes) -> str:
     """A card with its issuer's statements, in instalments; what is remembered only rises."""
     asked = _Refresh(data)
     policy = Policy((asked.issuer,))
-    memory = TransientStates()
+    memory = Remembering()
     held = [_number(memory, asked.issuer)]
     for supplied in (asked.supplied[0], asked.supplied[1], SuppliedStatements()):
         for card in asked.cards:
@@ -79,7 +73,7 @@ def check_refresh(data: bytes) -> str:
                 policy=policy,
                 now=asked.now,
                 supplied=supplied,
-                states=memory if asked.remembers else NO_STATES,
+                memory=memory if asked.remembers else Remembering(),
                 historic=asked.historic,
             )
             _check_report(report, card)
@@ -87,15 +81,9 @@ def check_refresh(data: bytes) -> str:
     assert held == sorted(held)
     _check_memory(memory, asked.issuer)
     if len(asked.cards) > 1 and asked.expect is not None:
-        of = CardUrl(URL)
-        pair = examine_extended(
-            *asked.cards[:2],
-            of=of,
-            audience=AUDIENCE,
-            policy=policy,
-            now=asked.now,
-            supplied=asked.supplied[1],
-            states=memory,
+        memory.now = asked.now
+        pair = memory.verifier(policy).judge_extended(
+            *asked.cards[:2], Subject(url=URL), asked.supplied[1], audience=AUDIENCE
         )
         for report, card in zip(pair, asked.cards, strict=False):
             _check_report(report, card)
@@ -130,19 +118,20 @@ def check_walk(data: bytes) -> str:
     """A walk keeps what it accepts, in an order that only rises, and explains the rest."""
     records = data.split(SEPARATOR)
     bodies = {kind: tuple(one[1:] for one in records if one[:1] == kind) for kind in (b"k", b"r")}
-    keysets, _, reasons = receive(bodies[b"k"], bodies[b"r"])
-    kept: list[KeysetStatement] = []
-    walk = Walk(NOW, timedelta(seconds=300), kept.append)
+    reasons: list[Finding] = []
+    read_statements(bodies[b"r"], read_release, reasons)
+    keysets = read_statements(bodies[b"k"], read_keyset, reasons)
+    walk = Walk(keysets, Floor(), NOW, timedelta(seconds=300))
     try:
-        held = walk.from_anchor(seeds.roots(), ISSUER, keysets)
+        held = walk.begin(seeds.roots(), ISSUER)
         if held is not None:
-            walk.onwards(held, keysets)
+            walk.onward(held)
     finally:
-        numbers = [one.number for one in kept]
+        numbers = [one.number for one in walk.passed]
         assert numbers == sorted(set(numbers))
-        assert all(one.issuer == ISSUER for one in kept)
+        assert all(one.issuer == ISSUER for one in walk.passed)
         _check_reasons((*reasons, *walk.reasons))
-    return f"{len(kept)} steps"
+    return f"{len(walk.passed)} steps"
 
 
 def check_inspection(data: bytes) -> None:
@@ -183,19 +172,16 @@ def _check_reasons(reasons: tuple[Finding, ...]) -> None:
         assert reason.code in list_codes(), reason.code
 
 
-def _number(memory: TransientStates, issuer: TrustedIssuer) -> tuple[int, ...]:
+def _number(memory: Remembering, issuer: TrustedIssuer) -> tuple[int, ...]:
     """The newest keyset and release that a memory holds, as one number that never falls."""
-    with memory.of(issuer) as known:
-        pass
-    assert known is not None
-    floor = known.as_floor()
+    floor = memory.session(issuer).floor
     keyset = floor.keyset.number if floor.keyset else (0, 0)
     return *keyset, *(floor.release.order if floor.release else (0, 0, 0)), floor.newest_iat
 
 
-def _check_memory(memory: TransientStates, issuer: TrustedIssuer) -> None:
-    """Whatever was learned can be written, and read as the same."""
-    with memory.of(issuer) as known:
-        pass
-    assert known is not None
-    assert read_state(state_bytes("tides", known), "tides") == known
+def _check_memory(memory: Remembering, issuer: TrustedIssuer) -> None:
+    """Whatever was learned can be written to a lock, and read as the same."""
+    path = Path(_SCRATCH.name, "trust.lock")
+    path.unlink(missing_ok=True)
+    raise_lock(path, {"tides": memory.session(issuer).floor})
+    assert read_lock(path)["tides"] == memory.session(issuer).floor

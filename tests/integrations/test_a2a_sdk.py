@@ -14,12 +14,11 @@ from peers import http
 
 from cardsign import verify_card
 from cardsign.card.document import Card
+from cardsign.errors import UsageFault
 from cardsign.jose.jwks import JwkSet
-from cardsign.net.discovery import Discoverer
-from cardsign.net.fetcher import DocumentFetcher
-from cardsign.trust.policy import CardUrl, Extended, Issuer, KeysAnchor, Policy, TrustedIssuer
-from cardsign.trust.state import TransientStates
+from cardsign.trust.policy import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_place
+from cardsign.verify.verifier import Verifier
 from tests.jose.statement_making import key
 from tests.publications import PUBLIC, PUBLIC_0_3, sign
 from tests.support import PORTABLE, put
@@ -46,13 +45,12 @@ def resolve(network: Network, policy: Policy, base: str = HOST, **how: Any) -> A
     """Ask our resolver as a user of the SDK's would."""
     from cardsign.integrations.a2a_sdk import TrustedCardResolver
 
-    fetcher = DocumentFetcher(network.settings(), now=now)
-    discoverer = Discoverer(policy, TransientStates(), fetcher=fetcher, now=now)
-    making = {name: how.pop(name) for name in ("agent_card_path", "expect") if name in how}
+    verifier = Verifier(policy, net=network.settings())
+    making = {name: how.pop(name) for name in ("agent_card_path", "issuer") if name in how}
 
     async def ask() -> Any:
         async with httpx.AsyncClient() as client:
-            resolver = TrustedCardResolver(client, base, **making, discoverer=discoverer)
+            resolver = TrustedCardResolver(client, base, **making, verifier=verifier)
             return await resolver.get_agent_card(**how)
 
     return asyncio.run(ask())
@@ -139,9 +137,9 @@ def test_paths_are_those_of_the_sdk(network: Network, policy: Policy) -> None:
 def test_the_expected_issuer(network: Network, policy: Policy) -> None:
     """Whose card it must be can be said; nobody else's is given."""
     network.host("tides.example", {PATH: http(sign(PUBLIC, key("card")))})
-    assert resolve(network, policy, expect=Issuer("tides")).name == "Tide tables"
-    with pytest.raises(Exception, match=r"trust\.no_anchor"):
-        resolve(network, policy, expect=Issuer("others"))
+    assert resolve(network, policy, issuer="tides").name == "Tide tables"
+    with pytest.raises(UsageFault, match=r"policy\.unknown_issuer"):
+        resolve(network, policy, issuer="others")
 
 
 @pytest.mark.parametrize(
@@ -165,9 +163,7 @@ def through_the_sdk(served: bytes, policy: Policy, **expect: Any) -> Any:
 
     from cardsign.integrations.a2a_sdk import signature_verifier
 
-    verify = signature_verifier(
-        **{"expect": CardUrl(HOST + PATH), **expect}, policy=policy, now=now
-    )
+    verify = signature_verifier(Verifier(policy), **(expect or {"url": HOST + PATH}))
     answer = httpx.Response(200, content=served)
     transport = httpx.MockTransport(lambda request: answer)
 
@@ -190,7 +186,7 @@ def test_what_the_hook_loses(policy: Policy) -> None:
 
     for sound in (PUBLIC_0_3, {**PORTABLE, "x-note": "signed"}):
         served = sign(sound, key("card"))
-        assert verify_card(served, expect=Issuer("tides"), policy=policy, now=now())
+        assert verify_card(served, issuer="tides", policy=policy, now=now())
         with pytest.raises(InvalidSignaturesError):
             through_the_sdk(served, policy)
 
@@ -243,15 +239,15 @@ def test_the_hook_and_an_unsigned_card(policy: Policy) -> None:
 
 
 def test_the_hook_tells_an_extended_card(policy: Policy) -> None:
-    """`expect` may name one audience's."""
+    """The subject may name one audience's."""
     from a2a.utils.signing import InvalidSignaturesError
 
     from tests.publications import extended_card
 
     far = datetime(2099, 1, 1, tzinfo=UTC)
     served = sign(extended_card(PORTABLE, "partner", far), key("card"))
-    expected = Extended(Issuer("tides"), "partner")
-    assert through_the_sdk(served, policy, expect=expected).name == PORTABLE["name"]
+    expected = {"issuer": "tides", "audience": "partner"}
+    assert through_the_sdk(served, policy, **expected).name == PORTABLE["name"]
     with pytest.raises(InvalidSignaturesError, match=r"extended\.served_as_public"):
         through_the_sdk(served, policy)
 
@@ -304,7 +300,7 @@ def test_what_the_sdk_serves_is_signed(
     assert not card.signatures
     assert answers[0] == answers[1]
     served = json.dumps(answers[0]).encode()
-    assert verify_card(served, expect=Issuer("tides"), policy=policy, now=now())
+    assert verify_card(served, issuer="tides", policy=policy, now=now())
 
 
 def test_an_unchanged_card_is_signed_once() -> None:
@@ -344,7 +340,7 @@ def test_an_extended_card_is_signed_as_it_is_served(policy: Policy) -> None:
     signer = CardSigner([key("card")], extended=True)
     signed = asyncio.run(signer.modify(card, object()))
     served = json.dumps(MessageToDict(signed)).encode()
-    assert verify_card(served, expect=Issuer("tides"), policy=policy, now=now())
+    assert verify_card(served, issuer="tides", policy=policy, now=now())
 
 
 def test_other_peoples_signatures_stay(policy: Policy) -> None:

@@ -15,10 +15,8 @@ import pytest
 from internet import Network, Request
 from peers import http
 
-from cardsign import CardsignError, Discoverer, JwkSet, NotTrusted, Policy
-from cardsign.net.fetcher import DocumentFetcher
+from cardsign import CardsignError, JwkSet, NotTrusted, Policy, Verifier
 from cardsign.trust.policy import KeysAnchor, TrustedIssuer
-from cardsign.trust.state import TransientStates
 from cardsign.urls import parse_place
 from tests.jose.statement_making import key
 from tests.publications import PUBLIC, PUBLIC_0_3, sign
@@ -116,9 +114,8 @@ def test_the_fastapi_example_and_a_peer_who(name: str, peer: Any, network: Netwo
     anchor = KeysAnchor(JwkSet.of([key("card").public]), {})
     issuer = TrustedIssuer("tides", anchor, places=(parse_place(HOST),), freshness="waived")
     settings = network.settings()
-    fetcher = DocumentFetcher(settings, now=now)
-    discoverer = Discoverer(Policy((issuer,)), TransientStates(), fetcher=fetcher, now=now)
-    app = example("fastapi_app").create_app(b"{}", HOST, discoverer, settings)
+    verifier = Verifier(Policy((issuer,)), net=settings)
+    app = example("fastapi_app").create_app(b"{}", HOST, verifier, settings)
 
     async def visit() -> httpx.Response:
         transport = httpx.ASGITransport(app)
@@ -136,11 +133,8 @@ def test_the_fastapi_example(peer: Any, network: Network) -> None:
     places = (parse_place(HOST),)
     policy = Policy((TrustedIssuer("tides", anchor, places=places, freshness="waived"),))
     settings = network.settings()
-    discoverer = Discoverer(
-        policy, TransientStates(), fetcher=DocumentFetcher(settings, now=now), now=now
-    )
     own = sign(PUBLIC, key("card"))
-    app = example("fastapi_app").create_app(own, HOST, discoverer, settings)
+    app = example("fastapi_app").create_app(own, HOST, Verifier(policy, net=settings), settings)
 
     async def visit() -> None:
         transport = httpx.ASGITransport(app)
@@ -155,10 +149,8 @@ def test_the_fastapi_example(peer: Any, network: Network) -> None:
             assert answer["answer"]["result"] == {"method": "ListTasks", "version": "1.0"}
 
             peer.answers = {PATH: http(sign(PUBLIC, key("mallory"))), "/a2a": agent}
-            discoverer_of_today = Discoverer(
-                policy, TransientStates(), fetcher=DocumentFetcher(settings, now=now), now=now
-            )
-            changed = example("fastapi_app").create_app(own, HOST, discoverer_of_today, settings)
+            anew = Verifier(policy, net=settings)
+            changed = example("fastapi_app").create_app(own, HOST, anew, settings)
             transport = httpx.ASGITransport(changed)
             async with httpx.AsyncClient(transport=transport, base_url=HOST) as other:
                 refused = await other.get("/peer")

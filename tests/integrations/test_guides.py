@@ -23,8 +23,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from internet import Host, Network, Request
 from peers import http, read_head, speaking
 
-from cardsign import IssuerStates, NotTrusted, Policy, verify_card
-from cardsign.trust.state import IssuerState
+from cardsign import NotTrusted, verify_card
 from cardsign.urls import CARD_PATH
 from tests.jose.statement_making import key
 from tests.publications import PUBLIC, sign
@@ -119,12 +118,8 @@ def test_a_guide_calls_nobody_else(page: str, agent: Host) -> None:
     assert set(agent.targets) == {f"GET {CARD_PATH}"}
 
 
-def test_the_fastapi_guide(agent: Host, tmp_path: Path) -> None:
+def test_the_fastapi_guide(agent: Host) -> None:
     """Its route has the verified card, or says why there is none."""
-    policy = Policy.load("trust.toml")
-    states = IssuerStates.create(tmp_path / "state")
-    for issuer in policy.issuers:
-        states.begin(issuer, IssuerState.begin(issuer))
 
     async def visit() -> httpx.Response:
         transport = httpx.ASGITransport(run("fastapi")["app"])

@@ -23,15 +23,13 @@ from tests.cli.local_site import local_site
 from tests.support import PORTABLE, put
 
 ORIGIN = "https://agent.example"
-NAMED = ("--trust", "trust.toml", "--state", "state")
+NAMED = ("--trust", "trust.toml")
 
 
-def enrol(jwks: Path, policy: Path, state: Path) -> None:
+def enrol(jwks: Path, policy: Path) -> None:
     """Make a policy that trusts the holder of these keys for the issuer's origin."""
-    where = ["--trust", str(policy), "--state", str(state)]
-    assert run_words(["trust", "init", *where]) == 0
     added = ["trust", "add", "tides", "--origin", ORIGIN, "--jwks", str(jwks)]
-    assert run_words([*added, *where]) == 0
+    assert run_words([*added, "--trust", str(policy)]) == 0
 
 
 @pytest.fixture
@@ -39,7 +37,7 @@ def signed(alice: PrivateKey, tmp_path: Path) -> str:
     """A card of the issuer that the policy in the folder trusts."""
     interfaces = put(PORTABLE, "/supportedInterfaces/0/url", f"{ORIGIN}/a2a")
     (tmp_path / "jwks.json").write_bytes(JwkSet.of([alice.public]).to_bytes())
-    enrol(tmp_path / "jwks.json", tmp_path / "trust.toml", tmp_path / "state")
+    enrol(tmp_path / "jwks.json", tmp_path / "trust.toml")
     return sign_card(json.dumps(interfaces).encode(), alice).decode()
 
 
@@ -182,7 +180,7 @@ def test_the_policy_of_the_folder_is_none_of_the_users(signed: str, tmp_path: Pa
     assert answer.structured_content["policy"] is None
     own = tmp_path / ".config/cardsign/trust.toml"
     own.parent.mkdir(parents=True)
-    enrol(tmp_path / "jwks.json", own, tmp_path / ".local/state/cardsign")
+    enrol(tmp_path / "jwks.json", own)
     _, (answer,) = asked(tmp_path, ("verify", {"card": signed}), trust=())
     assert answer.structured_content["verdict"] == "trusted"
     assert answer.structured_content["policy"] == str(own)

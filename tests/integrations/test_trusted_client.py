@@ -16,6 +16,7 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.net.credentials import Credential
 from cardsign.trust.policy import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_place
+from cardsign.verify.verifier import Verifier
 from tests.jose.statement_making import key
 from tests.publications import PUBLIC, sign
 from tests.support import put
@@ -68,8 +69,9 @@ def talk(network: Network, use: Any = told, **how: Any) -> Any:
     from cardsign.integrations.calling import trusted_client
 
     async def run() -> Any:
-        given = {"policy": policy(), "settings": network.settings(), **how}
-        async with trusted_client(HOST, **given) as client:
+        making = {name: how.pop(name) for name in ("clock",) if name in how}
+        verifier = Verifier(how.pop("policy", policy()), net=network.settings(), **making)
+        async with trusted_client(verifier, HOST, **how) as client:
             return await use(client)
 
     return asyncio.run(run())
@@ -107,7 +109,7 @@ def test_a_real_agent_of_the_sdk() -> None:
         return {**PUBLIC, "supportedInterfaces": [one], "capabilities": {"streaming": True}}
 
     async def run(origin: str) -> tuple[str, str]:
-        async with trusted_client(origin, policy=policy(origin), settings=LOCAL) as client:
+        async with trusted_client(Verifier(policy(origin), net=LOCAL), origin) as client:
             said = await told(client, "hello")
             request = SendMessageRequest(message=new_text_message("work", role=Role.ROLE_USER))
             states = [
@@ -197,16 +199,18 @@ def test_the_client_ends_with_the_verdict(
 
     host = serve(network, sign(PUBLIC, key("card")))
     begun = datetime(2026, 3, 1, tzinfo=UTC)
-    times = [begun, begun, begun + timedelta(hours=2)]
+    now = begun
     monkeypatch.setattr(  # pinned keys set no end, so this verdict is given one
         calling.VerifiedCard, "valid_until", property(lambda card: begun + timedelta(hours=1))
     )
 
     async def use(client: Any) -> None:
+        nonlocal now
         assert await told(client) == "at noon"
+        now = begun + timedelta(hours=2)
         await told(client)
 
     with pytest.raises(CallFailed) as caught:
-        talk(network, use, now=lambda: times.pop(0))
+        talk(network, use, clock=lambda: now)
     assert caught.value.code == "call.verdict_over"
     assert host.targets == [f"GET {PATH}", "POST /a2a"]

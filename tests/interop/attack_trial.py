@@ -21,7 +21,7 @@ from roster import PROGRAMS, VERIFIERS, Verifier
 
 from tests.attack_runner.corpus import Attack, Case
 from tests.attack_runner.outcome import deviations
-from tests.attack_runner.verifier import certificates, policy_alone, run_case, subject_of
+from tests.attack_runner.verifier import certificates, policy_of, run_case, subject_of
 
 Answer = Literal["accepts", "refuses", "fails", "n/a"]
 
@@ -180,7 +180,7 @@ def _enrolled(case: Case, step: dict[str, Any]) -> dict[str, Any] | None:
     """The table of the policy that speaks for the subject."""
     named = {name: step["subject"][name] for name in step["subject"] if name in _NAMED}
     subject = subject_of(named)
-    issuer = None if subject is None else policy_alone(case).find(subject)
+    issuer = None if subject is None else policy_of(case).find(subject)
     tables = tomllib.loads(case.policy.decode())["issuer"]
     return next((one for one in tables if issuer and one["name"] == issuer.name), None)
 

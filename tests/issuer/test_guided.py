@@ -35,12 +35,10 @@ from cardsign.keys.opening import create_store, open_store
 from cardsign.keys.signers.access import Access
 from cardsign.publish.generation import Generation, load_current
 from cardsign.statements.keyset import RootKey, read_keyset
-from cardsign.trust.policy import Issuer, KeysetAnchor, Policy, TrustedIssuer
-from cardsign.trust.state import TransientStates
+from cardsign.trust.policy import KeysetAnchor, Policy, Subject, TrustedIssuer
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.urls import parse_place
-from cardsign.verify.verdict import reach_verdict
-from tests.support import PORTABLE
+from tests.support import PORTABLE, Remembering, reach_verdict
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ORIGIN = "https://tides.example"
@@ -58,7 +56,7 @@ class Peer:
     """A verifier that pinned keyset 1.1 and remembers."""
 
     policy: Policy
-    states: TransientStates = field(default_factory=TransientStates)
+    memory: Remembering = field(default_factory=Remembering)
 
     def verdict(
         self, generation: Generation, now: datetime, card: bytes | None = None, *more: bytes
@@ -69,10 +67,10 @@ class Peer:
         supplied = SuppliedStatements(keysets, (generation.release,))
         return reach_verdict(
             card or generation.card,
-            expect=Issuer("tides"),
+            expect=Subject(issuer="tides"),
             policy=self.policy,
             supplied=supplied,
-            states=self.states,
+            memory=self.memory,
             now=now,
         ).verdict
 

@@ -26,8 +26,8 @@ from cardsign.statements.release import (
     effective_revoked,
     read_release,
 )
-from cardsign.trust.keyset_choice import Walk, choose_release, receive
-from cardsign.trust.policy import RollbackFloor
+from cardsign.trust.lock import Floor
+from cardsign.trust.walk import Walk, choose_release, read_statements
 
 FILES = sorted((Path(__file__).parents[1] / "vectors" / "statements").glob("*.json"))
 #: In how many orders the statements of a vector are put to a verifier at once.
@@ -138,17 +138,16 @@ def test_each_step_is_accepted_or_refused_as_the_vector_says(path: Path) -> None
 
 def _walk(vector: Vector, statements: list[bytes], held: KeysetStatement | None) -> tuple[Any, ...]:
     """What is held after a refresh, its refusal, and the steps that were kept on the way."""
-    keysets, _, _ = receive(statements, ())
-    kept: list[KeysetStatement] = []
-    walk = Walk(_now(vector), _skew(vector), kept.append)
+    keysets = read_statements(statements, read_keyset, [])
+    walk = Walk(keysets, Floor(), _now(vector), _skew(vector))
     try:
         if held is None:
-            held = walk.from_anchor(_anchor(vector), None, keysets)
+            held = walk.begin(_anchor(vector), None)
         if held is not None:
-            held = walk.onwards(held, keysets)
+            held = walk.onward(held)
     except StatementRefused as refusal:
-        return (kept[-1] if kept else None), refusal.code, kept
-    return held, None, kept
+        return (walk.passed[-1] if walk.passed else None), refusal.code, walk.passed
+    return held, None, walk.passed
 
 
 @every_vector
@@ -181,9 +180,9 @@ def test_a_walk_that_gets_all_at_once_ends_there_in_any_order(path: Path) -> Non
         keyset, refusal, kept = _walk(vector, [*keysets, *keysets[:3]], None)
         release = None
         if keyset is not None:
-            offered = receive((), releases)[1]
+            offered = read_statements(releases, read_release, [])
             release = choose_release(
-                None, offered, keyset, RollbackFloor(), now=_now(vector), skew=_skew(vector)
+                None, offered, keyset, None, now=_now(vector), skew=_skew(vector)
             ).release
         assert vector["at_once"] == {
             "keyset": _keyset(keyset),

@@ -21,17 +21,18 @@ from cardsign.card.extensions import ExtendedMarker, with_marker
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
 from cardsign.net.credentials import Credential
-from cardsign.net.discovery import Discoverer, Discovery
-from cardsign.net.extended import discover_extended
+from cardsign.net.discovery import Discovery
+from cardsign.net.extended import look_up_extended
 from cardsign.net.fetcher import DocumentFetcher
 from cardsign.publish.publication import publish_generation
 from cardsign.server.app import create_app
 from cardsign.server.settings import ProviderSettings, ServerSettings
 from cardsign.server.tokens import create_token
 from cardsign.statements.keyset import read_keyset
+from cardsign.trust.lock import Memory
 from cardsign.trust.policy import KeysetAnchor, Policy, TrustedIssuer
-from cardsign.trust.state import TransientStates
 from cardsign.urls import CARD_PATH, KEYSET_PATH, RELEASE_PATH, parse_place
+from cardsign.verify.verifier import Verifier
 from tests.cli import peer
 from tests.jose.statement_making import DAY, URL, key
 from tests.publications import PUBLIC, sign, with_skill
@@ -149,27 +150,17 @@ class Partner:
     """Somebody who enrolled the peer, and was given a token."""
 
     peer: Tides
-    how: dict[str, Any]
-    discoverer: Discoverer
+    verifier: Verifier
     credential: Credential
 
     def look_up(self, url: str = HOST) -> Discovery:
-        return self.discoverer.look_up(url)
+        return self.verifier.look_up(url)
 
     def ask(self, audience: str = AUDIENCE) -> Discovery:
         """Meet the peer, and ask for the extended card."""
-        return discover_extended(
-            self.look_up(),
-            self.credential,
-            **self.how,
-            audience=audience,
-            call_id="c0ffee",
-            again=self.look_up_again,
+        return look_up_extended(
+            self.verifier, self.look_up(), self.credential, audience=audience, call_id="c0ffee"
         )
-
-    def look_up_again(self) -> Discovery:
-        """Past every cache on the way."""
-        return self.discoverer.look_up(HOST, fresh=True)
 
 
 def partner(one: Tides, places: tuple[str, ...] = (HOST,)) -> Partner:
@@ -177,10 +168,7 @@ def partner(one: Tides, places: tuple[str, ...] = (HOST,)) -> Partner:
     pinned = read_keyset(one.statement)
     anchor = KeysetAnchor(pinned.id)
     issuer = TrustedIssuer("tides", anchor, places=tuple(parse_place(each) for each in places))
-    policy, states = Policy((issuer,)), TransientStates()
-    settings = one.network.settings()
-    fetcher = DocumentFetcher(settings, now=now)
-    discoverer = Discoverer(policy, states, fetcher=fetcher, now=now)
-    how = {"policy": policy, "states": states, "now": now, "settings": settings}
+    fetcher = DocumentFetcher(one.network.settings(), now=now)
+    verifier = Verifier(Policy((issuer,)), lock=Memory(), net=fetcher, clock=now)
     credential = Credential.parse("env:TOKEN", environment={"TOKEN": one.token})
-    return Partner(one, how, discoverer, credential)
+    return Partner(one, verifier, credential)

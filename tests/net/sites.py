@@ -21,14 +21,16 @@ from peers import PATIENCE, http, read_head, speaking
 
 from cardsign.findings import Finding
 from cardsign.net.connection import IPAddress
-from cardsign.net.discovery import Discoverer
 from cardsign.net.fetch import FetchSettings
 from cardsign.net.fetcher import DocumentFetcher
 from cardsign.statements.keyset import read_keyset
-from cardsign.trust.policy import Anchor, KeysetAnchor, Policy, TrustedIssuer
-from cardsign.trust.state import IssuerState, IssuerStates, TransientStates
+from cardsign.trust.cache import Statements
+from cardsign.trust.lock import Floor, Memory
+from cardsign.trust.policy import Anchor, KeysetAnchor, Policy, Subject, TrustedIssuer
+from cardsign.trust.session import Session
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH, parse_place
-from cardsign.verify.verdict import VerdictCache
+from cardsign.verify.report import Report
+from cardsign.verify.verifier import Verifier as Judge
 from tests.cli import peer
 from tests.jose.statement_making import key
 from tests.support import PORTABLE, dump, signed
@@ -165,39 +167,53 @@ def pinned(statement: bytes) -> KeysetAnchor:
     return KeysetAnchor(one.id)
 
 
+class Kept(dict[str, tuple[bytes, ...]]):
+    """A cache of signed statements that outlives a process."""
+
+    def get(self, digest: str) -> tuple[bytes, ...]:  # type: ignore[override]
+        """What is kept under a digest."""
+        return super().get(digest, ())
+
+    def put(self, digest: str, statements: Iterable[bytes]) -> None:
+        """Keep it."""
+        self[digest] = tuple(statements)
+
+
 @dataclass
 class Verifier:
-    """A discoverer, with all that it was given."""
+    """A verifier, with all that it was given."""
 
-    discoverer: Discoverer
-    memory: IssuerStates
+    judge: Judge
+    cache: Statements
     issuer: TrustedIssuer
     clock: Clock
 
-    def known(self) -> IssuerState:
-        """What is remembered of the peer."""
-        with self.memory.of(self.issuer) as state:
-            assert state is not None
-            return state
+    def examine(self, url: str, *, expect: Subject | None = None) -> Report:
+        """The verdict on the card at a URL."""
+        return self.judge.look_up(url, expect).report
+
+    def known(self) -> Session:
+        """What it knows of the peer."""
+        return self.judge.session(self.judge.policy.issuers[0])
 
 
 def verifier(
     served: Site,
     anchor: Anchor | None = None,
     *,
-    memory: IssuerStates | None = None,
+    cache: Statements | None = None,
     clock: Clock | None = None,
-    verdicts: VerdictCache | None = None,
+    floor: Floor | None = None,
     **changes: Any,
 ) -> Verifier:
     """Somebody who has enrolled the peer by his first statement, unless an anchor is given."""
     anchor = anchor or pinned(served.documents[KEYSET_PATH.format(epoch=1, version=1)])
-    clock = clock or Clock()
-    memory = memory or TransientStates()
+    clock, cache = clock or Clock(), Kept() if cache is None else cache
     enrolled = issuer(anchor, **changes)
     fetcher = DocumentFetcher(served.settings(), now=clock)
-    found = Discoverer(Policy((enrolled,)), memory, fetcher=fetcher, now=clock, verdicts=verdicts)
-    return Verifier(found, memory, enrolled, clock)
+    lock = Memory({"tides": floor} if floor is not None else {})
+    judge = Judge(Policy((enrolled,)), lock=lock, cache=cache, net=fetcher, clock=clock)
+    return Verifier(judge, cache, enrolled, clock)
 
 
 def codes(reasons: Iterable[Finding]) -> list[str]:

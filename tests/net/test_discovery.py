@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,33 +20,24 @@ from sites import (
     Site,
     Verifier,
     codes,
-    issuer,
     pinned,
     site,
     verifier,
 )
 
 import cardsign
-from cardsign.errors import CardRefused, FileFault, StateFault
+from cardsign.errors import CardRefused, FileFault
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
 from cardsign.statements.envelope import TYP_KEYSET
 from cardsign.statements.keyset import read_keyset
 from cardsign.statements.signing import sign_statement
-from cardsign.trust.policy import (
-    AtOrigin,
-    CardUrl,
-    Issuer,
-    JwksAnchor,
-    KeysAnchor,
-    Policy,
-    TrustedIssuer,
-)
-from cardsign.trust.state import NO_STATES, DirectoryStates, IssuerState, TransientStates
+from cardsign.trust.cache import StatementCache
+from cardsign.trust.policy import JwksAnchor, KeysAnchor, Policy, Subject
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH, parse_place
 from cardsign.verify.report import NotTrusted, Report
-from cardsign.verify.verdict import VerdictCache, reach_verdict
+from cardsign.verify.verdict import judge_card
 from tests.cli import peer
 from tests.jose.statement_making import DAY, key, quorum
 from tests.support import PORTABLE, dump, signed
@@ -75,14 +65,14 @@ def tides(authority: Authority) -> Iterator[Site]:
 def met(tides: Site) -> Verifier:
     """Somebody who has met him already."""
     one = verifier(tides)
-    assert one.discoverer.examine(HOST).verdict == "trusted"
+    assert one.examine(HOST).verdict == "trusted"
     tides.paths()
     return one
 
 
 def looked(one: Verifier, url: str = HOST) -> Report:
     """The verdict on the card of the host."""
-    return one.discoverer.examine(url)
+    return one.examine(url)
 
 
 # ------------------------------------------------------------------ what is asked
@@ -96,7 +86,7 @@ def test_a_live_peer(tides: Site) -> None:
     assert report.valid_until is not None
     assert tides.paths() == WHOLE
     assert set(tides.names) == {"tides.example"}
-    assert one.known().cards == (CARD,)
+    assert one.known().cards == {CARD}
 
 
 def test_an_unchanged_peer_costs_one_conditional_request_and_no_signature_check(
@@ -199,24 +189,23 @@ def test_nothing_that_a_card_names_is_asked(tides: Site) -> None:
 def test_a_mirror_is_asked_for_the_card_alone(tides: Site) -> None:
     """The statements are asked for at the issuer's own home."""
     one = verifier(tides)
-    report = one.discoverer.examine(f"https://mirror.example{CANONICAL}", expect=Issuer("tides"))
+    report = one.examine(f"https://mirror.example{CANONICAL}", expect=Subject(issuer="tides"))
     assert report.verdict == "trusted"
     assert tides.names == ["mirror.example", *["tides.example"] * 4]
 
 
 @pytest.mark.parametrize(
-    ("target", "verdict"),
+    ("url", "verdict"),
     [
         (HOST, "trusted"),
-        (AtOrigin(HOST), "trusted"),
-        (CardUrl(CARD), "trusted"),
+        (CARD, "trusted"),
         ("https://tides.example/.well-known/../agent-card.json", "indeterminate"),
         ("ftp://tides.example/", "indeterminate"),
     ],
 )
-def test_who_is_asked_about(tides: Site, target: str | AtOrigin | CardUrl, verdict: str) -> None:
-    """A URL or a subject that is one; what is no URL is nobody's."""
-    report = verifier(tides).discoverer.examine(target)
+def test_what_is_no_url_is_nobody_s(tides: Site, url: str, verdict: str) -> None:
+    """It is not asked, and no issuer is named for it."""
+    report = verifier(tides).examine(url)
     assert report.verdict == verdict
     assert (codes(report.reasons) == ["fetch.url"]) is (verdict != "trusted")
 
@@ -224,7 +213,7 @@ def test_who_is_asked_about(tides: Site, target: str | AtOrigin | CardUrl, verdi
 def test_an_expectation_has_to_be_a_url_too(tides: Site) -> None:
     """What the caller himself names wrongly is his to mend."""
     with pytest.raises(CardRefused, match=r"card\.interface_url"):
-        verifier(tides).discoverer.examine(HOST, expect=AtOrigin("tides"))
+        verifier(tides).examine(HOST, expect=Subject(origin="tides"))
 
 
 # ------------------------------------------------------------------ paths
@@ -241,7 +230,7 @@ def test_the_legacy_path_is_said(tides: Site) -> None:
     report = looked(one)
     assert (report.verdict, codes(report.reasons)) == ("trusted", ["card.legacy_path"])
     assert tides.paths()[:2] == [CANONICAL, LEGACY]
-    assert one.known().cards == (HOST + LEGACY,)
+    assert one.known().cards == {HOST + LEGACY}
 
 
 def test_O5_a_404_is_asked_for_once(tides: Site) -> None:
@@ -327,7 +316,7 @@ def test_what_he_gave_ends(tides: Site, met: Verifier) -> None:
 def test_a_process_that_has_no_card_has_no_verdict(tides: Site, met: Verifier) -> None:
     """Statements are remembered on the disk; cards are not."""
     tides.broken["*"] = "503 No"
-    fresh = verifier(tides, memory=met.memory)
+    fresh = verifier(tides, cache=met.cache)
     report = looked(fresh)
     assert (report.verdict, codes(report.reasons)) == ("indeterminate", ["fetch.status"])
     assert report.card is None
@@ -336,7 +325,7 @@ def test_a_process_that_has_no_card_has_no_verdict(tides: Site, met: Verifier) -
 def test_a_card_comes_while_its_statements_do_not(tides: Site, met: Verifier) -> None:
     """What is remembered holds until it expires."""
     tides.broken[RELEASE_PATH] = "500 No"
-    fresh = verifier(tides, memory=met.memory)
+    fresh = verifier(tides, cache=met.cache)
     report = looked(fresh)
     assert (report.verdict, codes(report.reasons)) == ("trusted", ["refresh.no_answer"])
 
@@ -365,10 +354,10 @@ def test_a_failing_peer_is_not_hammered(tides: Site, met: Verifier) -> None:
 
 
 def test_without_a_memory_a_failure_takes_nothing_away(tides: Site) -> None:
-    """Floors of a lock, no state: the statements of the last good round are judged once more."""
+    """Floors of a lock, no cache: the statements of the last good round are judged once more."""
     first = verifier(tides)
     looked(first)
-    one = verifier(tides, memory=NO_STATES, floor=first.known().as_floor())
+    one = verifier(tides, floor=first.known().floor)
     assert looked(one).verdict == "trusted"
     tides.broken["*"] = "503 No"
     one.clock.pass_by(301)
@@ -554,7 +543,7 @@ def test_statements_at_hand_go_along(tides: Site) -> None:
     del tides.documents[at(1, 2)]
     one = verifier(tides)
     assert looked(one).verdict == "indeterminate"
-    met = one.discoverer.look_up(HOST, supplied=SuppliedStatements((second,)))
+    met = one.judge.look_up(HOST, statements=SuppliedStatements((second,)))
     assert met.report.verdict == "trusted"
 
 
@@ -568,7 +557,7 @@ def expired(tides: Site, one: Verifier) -> Verifier:
 
 
 def other_places(tides: Site, one: Verifier) -> Verifier:
-    return verifier(tides, memory=one.memory, clock=one.clock, require=("nobody",))
+    return verifier(tides, cache=one.cache, clock=one.clock, require=("nobody",))
 
 
 def rolled_on(tides: Site, one: Verifier) -> Verifier:
@@ -589,9 +578,8 @@ CHANGES: dict[str, tuple[Callable[[Site, Verifier], Verifier], str]] = {
 def test_a_verdict_of_before_is_no_verdict_of_now(
     tides: Site, change: Callable[[Site, Verifier], Verifier], code: str
 ) -> None:
-    """With one cache of verdicts for all: another matter is judged anew."""
-    verdicts = VerdictCache()
-    one = verifier(tides, verdicts=verdicts)
+    """Another matter is judged anew."""
+    one = verifier(tides)
     assert looked(one).verdict == "trusted"
     report = looked(change(tides, one))
     assert report.verdict != "trusted"
@@ -604,16 +592,12 @@ def test_a_verdict_of_before_is_no_verdict_of_now(
 def test_only_a_trusted_card_is_returned(tides: Site) -> None:
     """Synchronously and otherwise, by one call or by many."""
     one = verifier(tides)
-    policy, now = Policy((one.issuer,)), Clock().now
-    given = {
-        "policy": policy,
-        "states": TransientStates(),
-        "now": now,
-        "settings": tides.settings(),
-    }
+    tides.documents[JWKS] = JwkSet.of([key("card").public]).to_bytes()
+    policy = Policy.from_jwks_url(HOST + JWKS, origin=HOST, name="tides")
+    given = {"policy": policy, "now": Clock().now, "settings": tides.settings()}
     cards = [
-        one.discoverer.discover(HOST),
-        asyncio.run(one.discoverer.adiscover(HOST)),
+        one.judge.discover(HOST),
+        asyncio.run(one.judge.adiscover(HOST)),
         cardsign.discover(HOST, **given),
         asyncio.run(cardsign.adiscover(HOST, **given)),
     ]
@@ -621,14 +605,14 @@ def test_only_a_trusted_card_is_returned(tides: Site) -> None:
     assert all(card.document == PORTABLE for card in cards)
     tides.documents[CANONICAL] = dump(signed(PORTABLE, key("mallory")))
     with pytest.raises(NotTrusted, match=r"key\.unknown"):
-        cardsign.discover(HOST, **{**given, "states": TransientStates()})
+        cardsign.discover(HOST, **given)
     with pytest.raises(NotTrusted, match=r"key\.unknown"):
         asyncio.run(cardsign.adiscover(HOST, **given))
 
 
 def test_a_meeting_tells_what_was_received(tides: Site) -> None:
     """The bytes and the statements, for who needs more than the verdict."""
-    met = verifier(tides).discoverer.look_up(HOST)
+    met = verifier(tides).judge.look_up(HOST)
     assert (met.url, met.untrusted_card) == (CARD, tides.documents[CANONICAL])
     assert met.supplied.untrusted_keysets == (tides.documents[at(1, 1)],)
     assert met.report.verdict == "trusted"
@@ -637,9 +621,9 @@ def test_a_meeting_tells_what_was_received(tides: Site) -> None:
 def test_a_time_of_one_s_choice_keeps_nothing(tides: Site) -> None:
     """Not even where the card was found."""
     one = verifier(tides)
-    met = one.discoverer.look_up(HOST, historic=True)
+    met = one.judge.look_up(HOST, at=one.clock())
     assert (met.report.verdict, met.report.historic) == ("indeterminate", True)
-    assert one.known() == replace(one.known(), keyset=None, release=None, cards=())
+    assert (one.known().keyset, one.known().release, one.known().cards) == (None, None, set())
 
 
 def test_another_pin_is_refused(tides: Site) -> None:
@@ -648,63 +632,31 @@ def test_another_pin_is_refused(tides: Site) -> None:
     assert looked(verifier(tides, other)).verdict == "indeterminate"
 
 
-# ------------------------------------------------------------------ a memory on the disk
+# ------------------------------------------------------------------ a cache on the disk
 
 
-@pytest.fixture
-def disk(tides: Site, tmp_path: Path) -> DirectoryStates:
-    """Where the peer was enrolled a moment ago."""
-    enrolled = issuer(pinned(tides.documents[at(1, 1)]))
-    memory = DirectoryStates(tmp_path / "state")
-    memory.begin(enrolled, IssuerState.begin(enrolled))
-    return memory
-
-
-def test_another_process_goes_on_from_there(tides: Site, disk: DirectoryStates) -> None:
-    """Statements, what led to them, and where the card was seen."""
-    assert looked(verifier(tides, memory=disk)).verdict == "trusted"
+def test_another_process_goes_on_from_there(tides: Site, tmp_path: Path) -> None:
+    """By the statements of before, each verified again."""
+    cache = StatementCache(tmp_path / "cache")
+    assert looked(verifier(tides, cache=cache)).verdict == "trusted"
     rotated(tides)
-    assert looked(verifier(tides, memory=disk)).verdict == "trusted"
-    known = disk.find("", "tides")
-    assert known is not None
-    assert (known.cards, len(known.passed)) == ((CARD,), 1)
+    assert looked(verifier(tides, cache=cache)).verdict == "trusted"
     assert tides.paths()[len(WHOLE) :] == [CANONICAL, RELEASE_PATH, at(2, 1), at(1, 2), at(1, 3)]
 
 
-def test_a_lost_memory_is_a_fault_before_anything_is_asked(
-    tides: Site, disk: DirectoryStates
+def test_a_full_disk_takes_no_verdict_away(
+    tides: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is lost is not new, and nobody learns that we asked."""
-    disk.forget("", "tides")
-    with pytest.raises(StateFault, match=r"state\.missing"):
-        looked(verifier(tides, memory=disk))
-    assert tides.paths() == []
+    """The cache is a convenience; the next process asks for everything again."""
 
+    def full(*_: object, **__: object) -> None:
+        raise FileFault("file.unwritable", "no space left on device")
 
-@pytest.mark.parametrize("kept", [0, 1, 2])
-def test_a_full_disk_is_a_fault_wherever_it_ends(
-    tides: Site, disk: DirectoryStates, monkeypatch: pytest.MonkeyPatch, kept: int
-) -> None:
-    """At the keyset, the release, the place of the card: no verdict.
-
-    What was kept before stays, and with room again all goes on from there.
-    """
-    steps: list[object] = []
-    write = DirectoryStates.keep
-
-    def filling(self: DirectoryStates, issuer: TrustedIssuer, known: IssuerState) -> None:
-        if len(steps) >= kept:
-            raise FileFault("file.unwritable", "no space left on device")
-        steps.append(known)
-        write(self, issuer, known)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(DirectoryStates, "keep", filling)
-        with pytest.raises(FileFault):
-            looked(verifier(tides, memory=disk))
-    known = disk.find("", "tides")
-    assert known == (steps[-1] if steps else IssuerState.begin(verifier(tides).issuer))
-    assert looked(verifier(tides, memory=disk)).verdict == "trusted"
+    monkeypatch.setattr("cardsign.trust.cache.write_atomic", full)
+    cache = StatementCache(tmp_path / "cache")
+    for _ in range(2):
+        assert looked(verifier(tides, cache=cache)).verdict == "trusted"
+        assert tides.paths() == WHOLE
 
 
 # ------------------------------------------------------------------ two agents of one issuer
@@ -728,49 +680,39 @@ def two(tides: Site) -> Site:
 
 SUBJECTS = {
     "the URL alone": None,
-    "the issuer besides": Issuer("tides"),
-    "the origin besides": AtOrigin(HOST),
+    "the issuer besides": Subject(issuer="tides"),
+    "the origin besides": Subject(origin=HOST),
 }
 
 
 @pytest.mark.parametrize("expect", SUBJECTS.values(), ids=SUBJECTS)
-def test_two_agents_of_one_issuer_cannot_be_swapped(
-    two: Site, expect: AtOrigin | Issuer | None
-) -> None:
+def test_two_agents_of_one_issuer_cannot_be_swapped(two: Site, expect: Subject | None) -> None:
     """Who names more than the URL gets no less (threat 3); honestly served both are trusted."""
     for url in (HOST, HOST + AGENT):
-        assert verifier(two).discoverer.examine(url, expect=expect).verdict == "trusted"
+        assert verifier(two).examine(url, expect=expect).verdict == "trusted"
     two.documents[CANONICAL], two.documents[AGENT] = (
         two.documents[AGENT],
         two.documents[CANONICAL],
     )
     for url in (HOST, HOST + AGENT):
         one = verifier(two)
-        report = one.discoverer.examine(url, expect=expect)
+        report = one.examine(url, expect=expect)
         assert (report.verdict, codes(report.reasons)[0]) == ("untrusted", "card.listed_elsewhere")
-        assert one.known().cards == ()
+        assert one.known().cards == set()
 
 
-def test_an_origin_as_the_target_cannot_be_swapped(two: Site) -> None:
-    """It is the host's own card that is asked for."""
-    assert verifier(two).discoverer.examine(AtOrigin(HOST)).verdict == "trusted"
-    two.documents[CANONICAL] = two.documents[AGENT]
-    report = verifier(two).discoverer.examine(AtOrigin(HOST))
-    assert codes(report.reasons)[0] == "card.listed_elsewhere"
-
-
-@pytest.mark.parametrize("expect", [Issuer("tides"), AtOrigin(HOST)])
+@pytest.mark.parametrize("expect", [Subject(issuer="tides"), Subject(origin=HOST)])
 def test_a_copy_is_the_card_of_who_was_named_and_its_place_is_not_remembered(
-    two: Site, expect: AtOrigin | Issuer
+    two: Site, expect: Subject
 ) -> None:
     """A mirror's URL is nobody's place: without the name it is no card of his."""
     two.documents["/copy.json"] = two.documents[AGENT]
     one = verifier(two)
-    assert one.discoverer.examine(MIRROR, expect=expect).verdict == "trusted"
-    assert one.known().cards == ()
-    assert one.discoverer.examine(MIRROR).verdict != "trusted"
-    assert one.discoverer.examine(HOST + AGENT, expect=expect).verdict == "trusted"
-    assert one.known().cards == (HOST + AGENT,)
+    assert one.examine(MIRROR, expect=expect).verdict == "trusted"
+    assert one.known().cards == set()
+    assert one.examine(MIRROR).verdict != "trusted"
+    assert one.examine(HOST + AGENT, expect=expect).verdict == "trusted"
+    assert one.known().cards == {HOST + AGENT}
 
 
 def test_another_origin_of_the_issuer_is_a_copy_of_the_one_that_was_named(two: Site) -> None:
@@ -778,10 +720,10 @@ def test_another_origin_of_the_issuer_is_a_copy_of_the_one_that_was_named(two: S
     two.documents["/copy.json"] = two.documents[AGENT]
     places = (parse_place(HOST), parse_place("https://mirror.example"))
     one = verifier(two, places=places)
-    assert one.discoverer.examine(MIRROR, expect=AtOrigin(HOST)).verdict == "trusted"
-    assert one.known().cards == ()
-    for expect in (None, Issuer("tides"), AtOrigin("https://mirror.example")):
-        report = one.discoverer.examine(MIRROR, expect=expect)
+    assert one.examine(MIRROR, expect=Subject(origin=HOST)).verdict == "trusted"
+    assert one.known().cards == set()
+    for expect in (None, Subject(issuer="tides"), Subject(origin="https://mirror.example")):
+        report = one.examine(MIRROR, expect=expect)
         assert codes(report.reasons)[0] == "card.listed_elsewhere"
 
 
@@ -794,15 +736,15 @@ def test_what_nobody_foresaw_is_no_verdict(
 ) -> None:
     """A lack of memory or a bug, met in looking at one peer, ends that look alone."""
 
-    def examined(untrusted_card: bytes, **more: Any) -> Report:
+    def judged(untrusted_card: bytes, *about: Any, **how: Any) -> Report:
         if untrusted_card == b"{}":
             raise crash
-        return reach_verdict(untrusted_card, **more)
+        return judge_card(untrusted_card, *about, **how)
 
-    monkeypatch.setattr("cardsign.net.discovery.reach_verdict", examined)
+    monkeypatch.setattr("cardsign.verify.verifier.judge_card", judged)
     tides.documents["/hostile.json"] = b"{}"
     with ThreadPoolExecutor(2) as threads:
-        one, other = threads.map(met.discoverer.examine, [HOST + "/hostile.json", HOST])
+        one, other = threads.map(met.examine, [HOST + "/hostile.json", HOST])
     assert (one.verdict, one.exit_status) == ("indeterminate", 3)
     assert [reason.code for reason in one.reasons] == ["peer.not_examined"]
     assert crash.__name__ in one.reasons[0].message
@@ -812,7 +754,7 @@ def test_what_nobody_foresaw_is_no_verdict(
 def test_misuse_is_no_verdict_about_a_peer(met: Verifier) -> None:
     """The twin: what the caller did wrong, the caller hears of."""
     with pytest.raises(CardRefused):
-        met.discoverer.examine(HOST, expect=AtOrigin("no origin"))
+        met.examine(HOST, expect=Subject(origin="no origin"))
 
 
 def test_a_hostile_card_hides_no_other(tides: Site, met: Verifier) -> None:
@@ -820,6 +762,6 @@ def test_a_hostile_card_hides_no_other(tides: Site, met: Verifier) -> None:
     hostile = b'{"%b": [%b], "signatures": [{}]}' % (b"n" * 60_000, b",".join([b"0"] * 12_000))
     tides.documents["/hostile.json"] = hostile
     with ThreadPoolExecutor(2) as threads:
-        one, other = threads.map(met.discoverer.examine, [HOST + "/hostile.json", HOST])
+        one, other = threads.map(met.examine, [HOST + "/hostile.json", HOST])
     assert one.verdict != "trusted"
     assert other.verdict == "trusted"

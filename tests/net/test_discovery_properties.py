@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 from sites import CANONICAL, HOST, OTHER, Clock, issuer, pinned
 
 from cardsign.errors import FetchFailed
-from cardsign.net.discovery import Discoverer
 from cardsign.net.fetch import FetchSettings, OtherStatus
 from cardsign.net.fetcher import DocumentFetcher
-from cardsign.trust.policy import CardUrl, Policy
+from cardsign.trust.lock import Memory
+from cardsign.trust.policy import Policy, Subject
 from cardsign.trust.refresh import FetchResult
-from cardsign.trust.state import IssuerState, TransientStates
+from cardsign.trust.session import Session
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
-from cardsign.verify.verdict import reach_verdict
+from cardsign.verify.verifier import Verifier
 from tests.cli import peer
 from tests.jose.statement_making import DAY, key
-from tests.support import PORTABLE, dump, signed
+from tests.support import PORTABLE, Remembering, dump, reach_verdict, signed
 
 FIRST = peer.keyset()
 SECOND = peer.keyset(2, FIRST, iat=peer.T0 + 1)
@@ -74,20 +74,27 @@ class Served:
         return FetchResult(url, "found", body, headers=headers)
 
 
-class Remembering(TransientStates):
-    """A memory that can be looked at, and that never goes back."""
+def verifier(clock: Clock) -> Verifier:
+    """Somebody who has pinned the first statement."""
+    policy = Policy((issuer(pinned(FIRST)),))
+    return Verifier(policy, lock=Memory(), net=DocumentFetcher(now=clock), clock=clock)
 
-    def known(self) -> dict[str, IssuerState]:
-        return {name: state for (_, name), state in self._states.items()}
+
+def knowing(session: Session) -> Remembering:
+    """Another verifier who knows the same."""
+    memory = Remembering()
+    other = memory.session(session.issuer)
+    other.keyset, other.release = session.keyset, session.release
+    other.newest_iat = session.newest_iat
+    return memory
 
 
 @given(steps=st.lists(STEPS, max_size=20))
 def test_caches_change_no_verdict(steps: list[object]) -> None:
     """What is said of the bytes received is what a verifier without any cache says of them."""
     served, clock = Served(), Clock()
-    enrolled = issuer(pinned(FIRST))
-    policy, memory = Policy((enrolled,)), Remembering()
-    one = Discoverer(policy, memory, fetcher=DocumentFetcher(now=clock), now=clock)
+    one = verifier(clock)
+    known = one.session(one.policy.issuers[0])
     held = (0, 0, 0)
     with mock.patch("cardsign.net.fetcher.fetch_document", served.fetch):
         for step in [*steps, 0]:
@@ -104,11 +111,11 @@ def test_caches_change_no_verdict(steps: list[object]) -> None:
             if met.untrusted_card:
                 alone = reach_verdict(
                     met.untrusted_card,
-                    expect=CardUrl(met.url),
-                    policy=policy,
+                    expect=Subject(url=met.url),
+                    policy=one.policy,
                     now=clock.now,
                     supplied=met.supplied,
-                    states=TransientStates(memory.known()),
+                    memory=knowing(known),
                 )
                 assert (met.report.verdict, met.report.card) == (alone.verdict, alone.card)
                 assert set(alone.reasons) <= set(met.report.reasons)
@@ -117,8 +124,7 @@ def test_caches_change_no_verdict(steps: list[object]) -> None:
             if met.report.verdict == "trusted":
                 assert met.report.valid_until is not None
                 assert clock.now < met.report.valid_until
-            known = memory.known().get("tides")
-            release = known.release if known else None
+            release = known.release
             now_held = release.order if release else (0, 0, 0)
             assert now_held >= held
             held = now_held
@@ -127,13 +133,12 @@ def test_caches_change_no_verdict(steps: list[object]) -> None:
 def test_the_world_has_something_of_everything() -> None:
     """The property above sees trusted cards and others."""
     served, clock = Served(), Clock()
-    policy = Policy((issuer(pinned(FIRST)),))
     with mock.patch("cardsign.net.fetcher.fetch_document", served.fetch):
-        one = Discoverer(policy, Remembering(), fetcher=DocumentFetcher(now=clock), now=clock)
-        assert one.examine(HOST).verdict == "trusted"
+        one = verifier(clock)
+        assert one.look_up(HOST).report.verdict == "trusted"
         served.documents[RELEASE_PATH] = WORLD[RELEASE_PATH][3]
         clock.pass_by(301)
-        assert one.examine(HOST).verdict == "untrusted"
+        assert one.look_up(HOST).report.verdict == "untrusted"
         served.documents[CANONICAL] = None
         clock.pass_by(301)
-        assert one.examine(HOST).reasons[0].code == "card.vanished"
+        assert one.look_up(HOST).report.reasons[0].code == "card.vanished"

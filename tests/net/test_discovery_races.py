@@ -14,14 +14,12 @@ from typing import Any
 
 import pytest
 from authorities import Authority
-from sites import CANONICAL, HOST, Clock, Site, issuer, pinned, plain_site, site, verifier
+from sites import CANONICAL, HOST, Site, pinned, plain_site, site, verifier
 
-from cardsign.net.discovery import Discoverer
-from cardsign.net.fetcher import DocumentFetcher
-from cardsign.statements.keyset import read_keyset
-from cardsign.trust.policy import Policy, TrustedIssuer
-from cardsign.trust.state import DirectoryStates, IssuerState
-from cardsign.urls import KEYSET_PATH, parse_place
+from cardsign.statements.keyset import KeysetId
+from cardsign.trust.cache import StatementCache
+from cardsign.urls import KEYSET_PATH
+from cardsign.verify.verifier import Verifier as Judge
 from tests.cli import peer
 from tests.support import PORTABLE
 
@@ -36,51 +34,33 @@ def tides(authority: Authority) -> Iterator[Site]:
         yield served
 
 
-def remembering(folder: Path, enrolled: TrustedIssuer) -> DirectoryStates:
-    """A memory on the disk that has just begun."""
-    memory = DirectoryStates(folder, patience=60)
-    memory.begin(enrolled, IssuerState.begin(enrolled))
-    return memory
-
-
-def test_fifty_threads_ask_once(tides: Site, tmp_path: Path) -> None:
+def test_fifty_threads_ask_once(tides: Site) -> None:
     """One flight for each URL, one refresh, one verdict."""
-    enrolled = issuer(pinned(tides.documents[KEYSET_PATH.format(epoch=1, version=1)]))
-    memory = remembering(tmp_path / "state", enrolled)
-    one = verifier(tides, memory=memory)
+    one = verifier(tides)
     with ThreadPoolExecutor(THREADS) as pool:
-        reports = list(pool.map(lambda _: one.discoverer.examine(HOST), range(THREADS)))
+        reports = list(pool.map(lambda _: one.examine(HOST), range(THREADS)))
     assert {report.verdict for report in reports} == {"trusted"}
     asked = tides.paths()
     assert len(asked) == len(set(asked)) == 5
-    known = memory.find("", "tides")
-    assert known is not None
-    assert known.cards == (HOST + CANONICAL,)
+    assert one.known().cards == {HOST + CANONICAL}
 
 
-def test_fifty_verifiers_of_one_memory_never_go_back(tides: Site, tmp_path: Path) -> None:
-    """The issuer moves on while they look; what is remembered only rises."""
+def test_fifty_verifiers_of_one_cache_never_go_back(tides: Site, tmp_path: Path) -> None:
+    """The issuer moves on while they look; each sees at least what it fetched itself."""
     first = tides.documents[KEYSET_PATH.format(epoch=1, version=1)]
-    enrolled = issuer(pinned(first))
-    memory = remembering(tmp_path / "state", enrolled)
-    clock, policy = Clock(), Policy((enrolled,))
+    cache = StatementCache(tmp_path / "cache")
     history = chain(first, 6)
 
-    def look(turn: int) -> tuple[int, int]:
+    def look(turn: int) -> str:
         if turn % 8 == 0:
             publish(tides, history[turn // 8], seq=43 + turn)
-        fetcher = DocumentFetcher(tides.settings(), now=clock)
-        report = Discoverer(policy, memory, fetcher=fetcher, now=clock).examine(HOST)
+        report = verifier(tides, pinned(first), cache=cache).examine(HOST)
         assert report.keyset is not None
-        known = memory.find("", "tides")
-        assert known is not None
-        assert known.keyset is not None
-        assert known.keyset.version >= int(report.keyset.number.partition(".")[2])
-        return known.keyset.epoch, known.keyset.version
+        return report.keyset.number
 
     with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(look, range(THREADS)))
-    assert look(1) == (1, 7)
+    assert look(1) == "1.7"
 
 
 def chain(first: bytes, length: int) -> list[bytes]:
@@ -103,24 +83,20 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from cardsign.statements.keyset import KeysetId
-from cardsign.net.fetcher import DocumentFetcher
-from cardsign.net.discovery import Discoverer
-from cardsign.net.fetch import FetchSettings, FetchSettings
+from cardsign.net.fetch import FetchSettings
 from cardsign.trust.policy import KeysetAnchor
 from cardsign.urls import parse_place
 from cardsign.trust.policy import TrustedIssuer, Policy
-from cardsign.trust.state import DirectoryStates
+from cardsign.trust.lock import Memory
+from cardsign.verify.verifier import Verifier
 
 folder, home, digest = sys.argv[1:]
 places = (parse_place(home), parse_place("https://tides.example"))
 enrolled = TrustedIssuer("tides", KeysetAnchor(KeysetId(1, 1, digest)), places)
-memory = DirectoryStates(Path(folder), patience=60)
-now = lambda: datetime.now(UTC)
 settings = FetchSettings(insecure_loopback_http=True)
 for _ in sys.stdin:
-    fetcher = DocumentFetcher(settings, now=now)
-    discoverer = Discoverer(Policy((enrolled,)), memory, fetcher=fetcher, now=now)
-    report = discoverer.examine(home)
+    verifier = Verifier(Policy((enrolled,)), lock=Memory(), cache=Path(folder), net=settings)
+    report = verifier.look_up(home).report
     print(report.verdict, report.keyset.number, report.release.number, flush=True)
 """
 
@@ -128,18 +104,17 @@ for _ in sys.stdin:
 def test_processes_that_meet_a_moving_issuer_lose_nothing(
     authority: Authority, tmp_path: Path
 ) -> None:
-    """Four processes, one state: each sees the issuer move on and never back (attack 60)."""
+    """Four processes, one cache: each sees the issuer move on and never back (attack 60)."""
     with plain_site(authority) as served:
         home = f"http://127.0.0.1:{served.port}"
         card = {"url": home + CANONICAL, "kind": "public", "seq": 1}
         listed = [{**card, "payload_sha256": peer.digest(PORTABLE)}]
         history = chain(peer.keyset(), 7)
         pin = pinned(history[0])
+        assert isinstance(pin.pin, KeysetId)
         publish(served, history[0], seq=42, cards=listed, floor={})
-        places = (parse_place(home), parse_place("https://tides.example"))
-        memory = remembering(tmp_path / "state", issuer(pin, places=places))
-        digest = read_keyset(history[0]).digest
-        command = [sys.executable, "-c", PROCESS, str(memory.path), home, digest]
+        cache = tmp_path / "cache"
+        command = [sys.executable, "-c", PROCESS, str(cache), home, pin.pin.digest]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": ROOT}
         racers = [subprocess.Popen(command, **pipes) for _ in range(4)]
         lines: list[list[str]] = [[] for _ in racers]
@@ -160,34 +135,29 @@ def test_processes_that_meet_a_moving_issuer_lose_nothing(
         numbers = [(line[1], int(line[2])) for line in said]
         assert numbers == sorted(numbers)
         assert numbers[-1] == ("1.8", 49)
-    known = memory.find("", "tides")
-    assert known is not None
-    assert known.keyset is not None
-    assert known.release is not None
-    assert (known.keyset.version, known.release.seq, len(known.passed)) == (8, 49, 7)
 
 
 def test_silent_peers_keep_no_other_waiting(tides: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has a thread of his own: a whole loop's default pool of silent ones starves nobody."""
     one = verifier(tides)
     enough, silent = threading.Event(), itertools.count()
-    discover = Discoverer.discover
+    discover = Judge.discover
 
-    def slowly(self: Discoverer, target: str, **more: Any) -> Any:
+    def slowly(self: Judge, target: str, **more: Any) -> Any:
         if target.startswith("https://silent"):
             next(silent)
             assert enough.wait(30)
         return discover(self, target, **more)
 
-    monkeypatch.setattr(Discoverer, "discover", slowly)
+    monkeypatch.setattr(Judge, "discover", slowly)
 
     async def all_at_once() -> bool:
         waiting = [
-            asyncio.create_task(one.discoverer.adiscover(f"https://silent{number}.example/"))
+            asyncio.create_task(one.judge.adiscover(f"https://silent{number}.example/"))
             for number in range(THREADS)
         ]
         try:
-            card = await asyncio.wait_for(one.discoverer.adiscover(HOST), 10)
+            card = await asyncio.wait_for(one.judge.adiscover(HOST), 10)
         finally:
             enough.set()
             await asyncio.gather(*waiting, return_exceptions=True)
@@ -200,12 +170,12 @@ def test_silent_peers_keep_no_other_waiting(tides: Site, monkeypatch: pytest.Mon
 def test_who_is_cancelled_leaves_at_once(tides: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though the peer goes on being silent."""
     enough = threading.Event()
-    monkeypatch.setattr(Discoverer, "discover", lambda *_, **__: enough.wait(30))
+    monkeypatch.setattr(Judge, "discover", lambda *_, **__: enough.wait(30))
     left = []
 
     async def impatient() -> None:
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(verifier(tides).discoverer.adiscover(HOST), 0.05)
+            await asyncio.wait_for(verifier(tides).judge.adiscover(HOST), 0.05)
         left.append(not enough.is_set())
         enough.set()
 

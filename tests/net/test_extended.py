@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +34,12 @@ from peers import http
 from cardsign.errors import CallFailed, CardsignError, CredentialFault, FetchFailed
 from cardsign.net.credentials import BEARER, Header
 from cardsign.net.endpoints import endpoints_of
-from cardsign.net.extended import PeerError, ask_for_extended_card, discover_extended
+from cardsign.net.extended import PeerError, ask_for_extended_card, look_up_extended
+from cardsign.trust.lock import Memory
 from cardsign.trust.policy import Policy
 from cardsign.urls import RELEASE_PATH, parse_origin, parse_place
 from cardsign.verify.report import NotTrusted, Report, VerificationError
+from cardsign.verify.verifier import Verifier
 from tests.cli import peer
 from tests.jose.statement_making import URL, key
 from tests.publications import PUBLIC, PUBLIC_0_3, sign
@@ -261,8 +264,9 @@ def test_a_public_card_that_is_no_longer_trusted(site: Tides, network: Network) 
     release = peer.release(site.statement, PUBLIC, seq=SEQ + 1, floor={URL: SEQ + 1})
     site.overrides[RELEASE_PATH] = http(release)
     site.serve(sign(PUBLIC, key("mallory")))
-    how = {"audience": AUDIENCE, "call_id": "c0ffee", "again": own.look_up_again}
-    met = discover_extended(public, own.credential, **own.how, **how)
+    met = look_up_extended(
+        own.verifier, public, own.credential, audience=AUDIENCE, call_id="c0ffee"
+    )
     assert met.report.verdict != "trusted"
     assert "extended.public_untrusted" in codes(met.report)
 
@@ -273,7 +277,7 @@ def test_a_header_goes_to_its_own_origin_alone(site: Tides, network: Network) ->
     header = Header.of(parse_origin(HOST), BEARER, site.token)
     (elsewhere,) = endpoints_of({"url": "https://evil.example/a2a"})
     with pytest.raises(CredentialFault) as caught:
-        ask_for_extended_card(elsewhere, header, own.how["settings"], call_id="c0ffee")
+        ask_for_extended_card(elsewhere, header, own.verifier.fetcher.settings, call_id="c0ffee")
     assert caught.value.code == "credential.elsewhere"
     assert network.names == []
 
@@ -294,13 +298,16 @@ def test_a_verdict_that_is_over(site: Tides, seconds: int, code: str | None) -> 
     public = one.look_up()
     assert public.report.valid_until is not None
     end = public.report.valid_until + timedelta(seconds=seconds)
-    how = {**one.how, "now": lambda: end, "audience": AUDIENCE, "call_id": "c"}
+    one.verifier.clock = lambda: end
+    ask = partial(
+        look_up_extended, one.verifier, public, one.credential, audience=AUDIENCE, call_id="c"
+    )
     if code is None:
-        discover_extended(public, one.credential, **how)
+        ask()
         assert site.secret_told() == {"tides.example"}
         return
     with pytest.raises(CallFailed) as caught:
-        discover_extended(public, one.credential, **how)
+        ask()
     assert caught.value.code == code
     assert site.secret_told() == set()
 
@@ -569,10 +576,10 @@ def test_an_interface_at_another_of_the_issuers_origins(network: Network, tmp_pa
 
     own = partner(site, (HOST, cdn))
     public = own.look_up()
-    narrower = replace(own.how["policy"].issuers[0], places=(parse_place(HOST),))
-    how = {**own.how, "policy": Policy((narrower,)), "audience": AUDIENCE, "call_id": "c"}
+    narrower = replace(own.verifier.policy.issuers[0], places=(parse_place(HOST),))
+    theirs = Verifier(Policy((narrower,)), lock=Memory(), net=own.verifier.fetcher)
     with pytest.raises(CredentialFault) as caught:
-        discover_extended(public, own.credential, **how)
+        look_up_extended(theirs, public, own.credential, audience=AUDIENCE, call_id="c0ffee")
     assert caught.value.code == "credential.elsewhere"
     assert site.secret_told() == set()
     assert "cdn.example" not in network.names

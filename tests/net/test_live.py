@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -14,32 +15,32 @@ from peers import PATIENCE
 
 from cardsign.errors import FetchFailed
 from cardsign.jose.jwks import JwkSet
-from cardsign.net.discovery import (
-    OVERTAKEN_SECONDS,
-    REFRESH_SECONDS,
-    RETRY_INTERVAL,
-    Refresher,
-    gather,
-    home_of,
-)
+from cardsign.net.discovery import REFRESH_SECONDS, home_of, refresh
 from cardsign.statements.keyset import KeysetId, read_keyset
+from cardsign.trust.lock import Memory
 from cardsign.trust.policy import (
     Anchor,
     JwksAnchor,
     KeysAnchor,
     KeysetAnchor,
-    Limits,
+    Policy,
     TrustedIssuer,
 )
-from cardsign.trust.refresh import REFRESH_INTERVAL, Fetcher, FetchResult, Refreshed
-from cardsign.trust.state import IssuerState
+from cardsign.trust.refresh import (
+    OVERTAKEN_SECONDS,
+    REFRESH_INTERVAL,
+    RETRY_INTERVAL,
+    Fetcher,
+    FetchResult,
+    Refreshed,
+)
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH, parse_place
+from cardsign.verify.verifier import Verifier
 from tests.jose.statement_making import NOW, key
 from tests.trust.histories import after, keyset, release
 
 HOME = "https://tides.example"
 SHARED = "https://shared.example"
-LIMITS = Limits()
 FIRST = keyset("ann", "bob")
 KEYS = JwkSet.of([key("card").public])
 ANCHOR = KeysetAnchor(KeysetId(1, 1, read_keyset(FIRST).digest))
@@ -76,15 +77,31 @@ def enrolled(anchor: Anchor, *places: str) -> TrustedIssuer:
     return TrustedIssuer("tides", anchor, tuple(map(parse_place, places or (HOME,))))
 
 
-def blank(anchor: Anchor, **changes: Any) -> IssuerState:
-    """What is remembered at the start."""
-    return replace(IssuerState.begin(enrolled(anchor)), **changes)
+class Asking:
+    """A fetcher of these answers, which takes no time by its clock."""
+
+    def __init__(self, ask: Fetcher, clock: Callable[[], float] = lambda: 0.0) -> None:
+        self.ask, self.clock = ask, clock
+
+    def fetch(self, url: str, *, access: object = None, **how: Any) -> FetchResult:
+        return self.ask(url, **how)
 
 
-def brought(anchor: Anchor, ask: Answers, *, contact: str = HOME, **changes: Any) -> Refreshed:
+def asker(ask: Fetcher, *issuers: TrustedIssuer, **clock: Any) -> Verifier:
+    """A verifier whose peers answer so."""
+    verifier = Verifier(Policy(issuers), lock=Memory(), clock=lambda: NOW)
+    vars(verifier)["fetcher"] = Asking(ask, **clock)
+    return verifier
+
+
+def brought(
+    anchor: Anchor, ask: Answers, *, contact: str = HOME, jwks: JwkSet | None = None
+) -> Refreshed:
     """What comes home from one destination."""
-    known = blank(anchor, **changes)
-    return gather(enrolled(anchor), LIMITS, known, ask, origin=contact, now=NOW)
+    issuer = enrolled(anchor)
+    verifier = asker(ask, issuer)
+    verifier.session(issuer).jwks = jwks
+    return refresh(verifier, issuer, contact)
 
 
 HOMES: dict[str, tuple[tuple[str, ...], str, str]] = {
@@ -156,13 +173,14 @@ def test_a_key_set_that_is_not_had(
 # ------------------------------------------------------------------ refreshes
 
 
-def rounds_of(ask: Answers) -> Callable[..., Refreshed]:
+def rounds_of(ask: Fetcher) -> Callable[..., Refreshed]:
     """One issuer, asked again and again."""
-    rounds, one = Refresher(lambda _: ask, lambda: 0.0), enrolled(ANCHOR)
+    issuer = enrolled(ANCHOR)
+    verifier = asker(ask, issuer)
 
-    def again(seconds: float, known: IssuerState | None = None, **more: Any) -> Refreshed:
-        now = NOW + timedelta(seconds=seconds)
-        return rounds.gather(one, LIMITS, known, origin=HOME, now=now, **more)
+    def again(seconds: float, **more: Any) -> Refreshed:
+        verifier.clock = lambda: NOW + timedelta(seconds=seconds)
+        return refresh(verifier, issuer, HOME, **more)
 
     return again
 
@@ -202,20 +220,6 @@ def test_an_issuer_is_asked_before_that(more: dict[str, Any]) -> None:
     assert len(ask.asked) == 2 * times
 
 
-@pytest.mark.parametrize(("most", "times"), [(1, 2), (2, 1)], ids=["full", "with room"])
-def test_O18_refreshes_kept_are_bounded(
-    monkeypatch: pytest.MonkeyPatch, most: int, times: int
-) -> None:
-    """The oldest is forgotten, and that issuer is asked again."""
-    monkeypatch.setattr("cardsign.net.discovery.MAX_REFRESHES", most)
-    ask = Answers(statements())
-    rounds, shore = Refresher(lambda _: ask, lambda: 0.0), "https://shore.example"
-    other = TrustedIssuer("shore", ANCHOR, (parse_place(shore),))
-    for issuer, contact in ((enrolled(ANCHOR), HOME), (other, shore), (enrolled(ANCHOR), HOME)):
-        rounds.gather(issuer, LIMITS, None, origin=contact, now=NOW)
-    assert ask.asked.count(HOME + RELEASE_PATH) == times
-
-
 def test_who_began_before_the_last_round_uses_it() -> None:
     """His card came later than another's; his clock has not gone back."""
     ask = Answers(statements())
@@ -229,12 +233,7 @@ def test_who_began_before_the_last_round_uses_it() -> None:
 def test_who_began_before_a_round_that_nobody_may_keep() -> None:
     """What HTTP lets nobody keep is asked for by everybody who did not wait for it."""
     ask = Answers(statements())
-    rounds = Refresher(lambda _: short_lived(ask), lambda: 0.0)
-
-    def again(seconds: float) -> Refreshed:
-        now = NOW + timedelta(seconds=seconds)
-        return rounds.gather(enrolled(ANCHOR), LIMITS, None, origin=HOME, now=now)
-
+    again = rounds_of(short_lived(ask))
     again(1)
     times = len(ask.asked)
     again(0)
@@ -250,33 +249,11 @@ def short_lived(ask: Answers) -> Fetcher:
     return once
 
 
-@pytest.fixture
-def waiting(monkeypatch: pytest.MonkeyPatch) -> threading.Semaphore:
-    """Released by each thread that waits for another one's round."""
-    waiting = threading.Semaphore(0)
-
-    class Watched(Future[Refreshed]):
-        def result(self, timeout: float | None = None) -> Refreshed:
-            waiting.release()
-            return super().result(timeout)
-
-    monkeypatch.setattr("cardsign.net.fetcher.Future", Watched)
-    return waiting
-
-
-SHARED_ROUNDS: dict[str, tuple[bool, bool, int]] = {
-    "all in turn": (False, False, 1),
-    "all out of turn": (True, True, 1),
-    "one out of turn, the others not": (True, False, 1),
-    "one in turn, the others not": (False, True, 2),
-}
-
-
-@pytest.mark.parametrize(("first", "others", "rounds"), SHARED_ROUNDS.values(), ids=SHARED_ROUNDS)
-def test_who_waited_for_a_round_uses_it(
-    waiting: threading.Semaphore, first: bool, others: bool, rounds: int
-) -> None:
-    """Whatever may be kept of it; but what some cache on the way said is not news."""
+@pytest.mark.parametrize(
+    ("fresh", "rounds"), [([False] * 10, 1), ([True] * 10, 1)], ids=["in turn", "out of turn"]
+)
+def test_who_waited_for_a_round_uses_it(fresh: list[bool], rounds: int) -> None:
+    """Also of what nobody may keep: it was asked for while they waited."""
     site, gate, begun = Answers(statements()), threading.Event(), threading.Event()
     briefly = short_lived(site)
 
@@ -285,58 +262,26 @@ def test_who_waited_for_a_round_uses_it(
         assert gate.wait(PATIENCE)
         return briefly(url, max_bytes=max_bytes, fresh=fresh)
 
-    one = Refresher(lambda _: ask, lambda: 0.0)
+    issuer, came = enrolled(ANCHOR), threading.Semaphore(0)
 
-    def gathered(nth: int, fresh: bool) -> Refreshed:
-        now = NOW - timedelta(seconds=nth)  # each began before the one that asks
-        return one.gather(enrolled(ANCHOR), LIMITS, None, origin=HOME, now=now, fresh=fresh)
+    def clock() -> float:
+        came.release()
+        return monotonic()
 
+    verifier = asker(ask, issuer, clock=clock)
     with ThreadPoolExecutor(10) as threads:
         try:
-            found = [threads.submit(gathered, 0, first)]
+            found = [threads.submit(refresh, verifier, issuer, HOME, fresh=fresh[0])]
             assert begun.wait(PATIENCE)
-            found += [threads.submit(gathered, nth, others) for nth in range(1, 10)]
-            # Where another one is needed, the first of the nine asks, and eight wait for it.
-            assert all(waiting.acquire(timeout=PATIENCE) for _ in range(10 - rounds))
+            found += [
+                threads.submit(refresh, verifier, issuer, HOME, fresh=each) for each in fresh[1:]
+            ]
+            # Each has come; the one that asks looks at the clock for its own deadline too.
+            assert all(came.acquire(timeout=PATIENCE) for _ in range(12))
         finally:
             gate.set()
         assert len({each.result(PATIENCE).supplied for each in found}) == 1
     assert len(site.asked) == 4 * rounds
-
-
-def test_who_has_less_in_memory_asks_himself() -> None:
-    """A refresh from the statement held does not bring what leads there: nobody waits for that."""
-    site, gate, begun = Answers(statements()), threading.Event(), threading.Event()
-
-    def ask(url: str, *, max_bytes: int, fresh: bool) -> FetchResult:
-        begun.set()
-        assert gate.wait(PATIENCE)
-        return site(url, max_bytes=max_bytes, fresh=fresh)
-
-    one = Refresher(lambda _: ask, lambda: 0.0)
-
-    def gathered(known: IssuerState | None) -> Refreshed:
-        return one.gather(enrolled(ANCHOR), LIMITS, known, origin=HOME, now=NOW)
-
-    with ThreadPoolExecutor(2) as threads:
-        try:
-            ahead = threads.submit(gathered, blank(ANCHOR, keyset=read_keyset(FIRST)))
-            assert begun.wait(PATIENCE)
-            behind = threads.submit(gathered, blank(ANCHOR))
-        finally:
-            gate.set()
-        assert ahead.result(PATIENCE).supplied.untrusted_keysets == ()
-        assert behind.result(PATIENCE).supplied.untrusted_keysets == (FIRST,)
-
-
-def test_a_memory_that_was_begun_anew_is_taught_anew() -> None:
-    """What led to the statement held is missing from the last round's evidence."""
-    ask = Answers(statements())
-    again = rounds_of(ask)
-    held = blank(ANCHOR, keyset=read_keyset(FIRST))
-    assert again(0, held).supplied.untrusted_keysets == ()
-    assert again(1, held).supplied.untrusted_keysets == ()
-    assert again(2, blank(ANCHOR)).supplied.untrusted_keysets == (FIRST,)
 
 
 def test_a_failure_takes_nothing_away_and_grows_nothing() -> None:
@@ -367,8 +312,8 @@ def test_a_refresh_ends(each: float, codes: set[str], requests: int) -> None:
         clock[0] += each
         return site(url, max_bytes=max_bytes, fresh=fresh)
 
-    rounds = Refresher(lambda _: ask, lambda: clock[0])
-    found = rounds.gather(enrolled(ANCHOR), LIMITS, None, origin=HOME, now=NOW)
+    issuer = enrolled(ANCHOR)
+    found = refresh(asker(ask, issuer, clock=lambda: clock[0]), issuer, HOME)
     assert {reason.code for reason in found.reasons} == codes
     assert len(site.asked) == requests
     assert len(found.supplied.untrusted_releases) == 1
@@ -383,11 +328,12 @@ def test_one_issuer_s_silence_keeps_nobody_else_waiting() -> None:
             assert gate.wait(PATIENCE)
         return FetchResult(url, "absent")
 
-    rounds = Refresher(lambda _: ask, lambda: 0.0)
+    issuer = enrolled(ANCHOR)
     other = TrustedIssuer("shore", ANCHOR, (parse_place("https://shore.example"),))
+    verifier = asker(ask, issuer, other)
     with ThreadPoolExecutor(1) as pool:
-        slow = pool.submit(rounds.gather, enrolled(ANCHOR), LIMITS, None, origin=HOME, now=NOW)
-        rounds.gather(other, LIMITS, None, origin="https://shore.example", now=NOW)
+        slow = pool.submit(refresh, verifier, issuer, HOME)
+        refresh(verifier, other, "https://shore.example")
         assert not slow.done()
         gate.set()
         slow.result(PATIENCE)

@@ -23,21 +23,20 @@ from peers import LOCAL, http, read_head, speaking
 from cardsign.errors import FetchFailed
 from cardsign.jose.jwks import JwkSet
 from cardsign.net.connection import IPAddress, check_address, tcp_dial
-from cardsign.net.discovery import Discoverer
 from cardsign.net.fetch import FetchSettings
-from cardsign.net.fetcher import DocumentFetcher
 from cardsign.net.guarded import AsyncGuardedTransport, GuardedTransport, GuardRefused
 from cardsign.statements.keyset import KeysetId, read_keyset
+from cardsign.trust.lock import Memory
 from cardsign.trust.policy import (
-    Issuer,
     JwksAnchor,
     KeysAnchor,
     KeysetAnchor,
     Policy,
+    Subject,
     TrustedIssuer,
 )
-from cardsign.trust.state import TransientStates
 from cardsign.urls import CARD_PATH, JWKS_PATH, parse_origin, parse_place
+from cardsign.verify.verifier import Verifier
 from tests.jose.statement_making import NOW, key
 from tests.publications import PUBLIC, sign
 from tests.support import codes, put
@@ -57,20 +56,15 @@ def issuer(name: str = "tides", origin: str = INSIDE, **how: Any) -> TrustedIssu
     return TrustedIssuer(name, places=(parse_place(origin),), **how)
 
 
-def discoverer(settings: FetchSettings, *issuers: TrustedIssuer) -> Discoverer:
-    return Discoverer(
-        Policy(issuers),
-        TransientStates(),
-        fetcher=DocumentFetcher(settings, now=lambda: NOW),
-        now=lambda: NOW,
-    )
+def verifier(settings: FetchSettings, *issuers: TrustedIssuer) -> Verifier:
+    return Verifier(Policy(issuers), lock=Memory(), net=settings, clock=lambda: NOW)
 
 
 def verdict(
     settings: FetchSettings, *issuers: TrustedIssuer, url: str = INSIDE, **how: Any
 ) -> tuple[str, list[str]]:
     """Verdict and codes of what is at a URL."""
-    report = discoverer(settings, *issuers).examine(url, **how)
+    report = verifier(settings, *issuers).look_up(url, **how).report
     return report.verdict, codes(report)
 
 
@@ -102,7 +96,7 @@ def test_an_enrolled_peer_is_reached_where_the_operator_says(office: Network) ->
     """Without that line it is not even dialled; the hint names the line."""
     assert verdict(office.settings(), issuer(networks=(OFFICE,)))[0] == "trusted"
     office.forget()
-    report = discoverer(office.settings(), issuer()).examine(INSIDE)
+    report = verifier(office.settings(), issuer()).look_up(INSIDE).report
     assert codes(report) == ["fetch.forbidden_address"]
     assert "networks = " in (report.reasons[0].hint or "")
     assert office.dialled == []
@@ -201,17 +195,17 @@ def test_another_issuer_has_no_such_leave(office: Network) -> None:
         "indeterminate",
         ["fetch.forbidden_address"],
     )
-    both = discoverer(office.settings(), inside, other)
-    assert both.examine(INSIDE).verdict == "trusted"
+    both = verifier(office.settings(), inside, other)
+    assert both.look_up(INSIDE).report.verdict == "trusted"
     office.forget()
-    report = both.examine(INSIDE, expect=Issuer("other"))
+    report = both.look_up(INSIDE, Subject(issuer="other")).report
     assert (codes(report), office.dialled) == (["fetch.forbidden_address"], [])
 
 
 def test_a_url_that_nobody_enrolled(office: Network) -> None:
     """The leave is for the issuer's origins, whoever is named; a subject adds none."""
     inside = issuer(networks=(OFFICE,))
-    for how in ({}, {"expect": Issuer("tides")}):
+    for how in ({}, {"subject": Subject(issuer="tides")}):
         assert verdict(office.settings(), inside, url=f"{VAULT}/secret", **how) == (
             "indeterminate",
             ["fetch.forbidden_address"],
@@ -384,8 +378,8 @@ def test_others_do_not_go_by_the_proxy(network: Network, proxy: Proxy) -> None:
     public = issuer("public", "https://public.example")
     for url, how in (
         ("https://public.example", {}),
-        ("https://public.example", {"expect": Issuer("tides")}),
-        (f"{VAULT}/secret", {"expect": Issuer("tides")}),
+        ("https://public.example", {"subject": Subject(issuer="tides")}),
+        (f"{VAULT}/secret", {"subject": Subject(issuer="tides")}),
     ):
         verdict(network.settings(), inside, public, url=url, **how)
     assert proxy.asked == []
@@ -443,7 +437,7 @@ ANSWERS = {
 def test_a_proxy_that_does_not_connect(answer: bytes, office: Network, proxy: Proxy) -> None:
     """One of our own errors, without its words; nobody is asked directly instead."""
     proxy.answer, proxy.behind = answer, None
-    report = discoverer(outside(office), issuer(proxy=proxy.origin)).examine(INSIDE)
+    report = verifier(outside(office), issuer(proxy=proxy.origin)).look_up(INSIDE).report
     assert codes(report) == ["fetch.failed"]
     assert report.reasons[0].message.isprintable()
     assert "password" not in report.reasons[0].message

@@ -12,7 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -25,13 +25,14 @@ import cardsign
 from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, PROFILES
 from cardsign.card.document import Card, render
 from cardsign.findings import list_codes
-from cardsign.trust.policy import Holder
-from cardsign.trust.state import NO_STATES, IssuerState, TransientStates
+from cardsign.trust.lock import Memory
+from cardsign.trust.policy import Subject
 from cardsign.trust.supplied import SuppliedStatements
-from cardsign.verify.verdict import examine_extended, reach_verdict
+from cardsign.verify.verifier import Verifier
 from tests.attack_runner.corpus import Case, load_cases
 from tests.attack_runner.outcome import Outcome
 from tests.attack_runner.verifier import run_case, subject_of
+from tests.support import reach_verdict
 
 #: Codes of 2eae91f that have another name today; two get one only where no attack tells them apart.
 RENAMED: Final[dict[str, str]] = {}
@@ -161,7 +162,9 @@ def examiner(base: Mapping[str, Any]) -> Callable[[bytes], str]:
         policy = cardsign.Policy.from_jwks(jwks, name="the oracle", accept="sdk", only=profiles)
         return partial(
             _told,
-            lambda card: reach_verdict(card, expect=Holder(), policy=policy, now=now),
+            lambda card: reach_verdict(
+                card, expect=Subject(is_holder=True), policy=policy, now=now
+            ),
         )
     return partial(_told, partial(_by_policy, base, _policy(base["policy"]), now))
 
@@ -182,18 +185,13 @@ def _by_policy(
         untrusted_jwks=base64.b64decode(brought["jwks"]) if "jwks" in brought else None,
         jwks_url=brought.get("jwks_url"),
     )
-    memory: cardsign.IssuerStates = NO_STATES
-    if base["memory"] == "fresh":
-        memory = TransientStates({one.name: IssuerState.begin(one) for one in policy.issuers})
-    held: dict[str, Any] = {"policy": policy, "states": memory, "now": now, "supplied": supplied}
+    verifier = Verifier(policy, lock=Memory(), clock=lambda: now)
     subject = subject_of(base["subject"])
     if "public" in base:
-        assert subject is not None
-        public = base64.b64decode(base["public"])
-        return examine_extended(
-            public, card, of=subject, audience=base["subject"]["audience"], **held
-        )[1]
-    return reach_verdict(card, expect=subject, **held)
+        public, audience = base64.b64decode(base["public"]), subject.audience or ""
+        subject = replace(subject, audience=None)
+        return verifier.judge_extended(public, card, subject, supplied, audience=audience)[1]
+    return verifier.judge(card, subject, supplied)
 
 
 def _told(examine: Callable[[bytes], cardsign.Report], card: bytes) -> str:
@@ -259,7 +257,7 @@ def other_vectors(shared: Path) -> Iterator[tuple[str, str, Any]]:
 def _holder(jwks: bytes, profiles: Sequence[str]) -> Callable[[bytes], cardsign.Report]:
     held = cardsign.JwkSet.from_bytes(jwks)
     policy = cardsign.Policy.from_jwks(held, name="x", accept="sdk", only=tuple(profiles))
-    return lambda card: reach_verdict(card, expect=Holder(), policy=policy, now=NOON)
+    return lambda card: reach_verdict(card, expect=Subject(is_holder=True), policy=policy, now=NOON)
 
 
 def _put(name: str, card: Mapping[str, Any], jwks: bytes) -> tuple[str, str, Any]:

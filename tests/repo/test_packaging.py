@@ -110,7 +110,7 @@ def test_every_module_imports_without_what_only_posix_has(root: Path) -> None:
 def test_cards_are_verified_and_remembered_without_fcntl(
     root: Path, tmp_path: Path, change: tuple[str, str] | tuple[()], status: int
 ) -> None:
-    """By a key set and by a policy; the issuer's state is locked all the same."""
+    """By a key set and by a policy with its lock."""
     card = (root / "keys/agent-card.json").read_text("utf-8")
     (tmp_path / "card.json").write_text(card.replace(*change) if change else card, "utf-8")
     named = str(tmp_path / "card.json")
@@ -118,17 +118,15 @@ def test_cards_are_verified_and_remembered_without_fcntl(
     by_keys = _elsewhere(root, COMMAND, "verify", named, "--jwks", "keys/jwks.json")
     assert by_keys.returncode == status, by_keys.stderr
 
-    (tmp_path / "trust.toml").write_bytes((root / "keys/trust.toml").read_bytes())
-    options = ["--trust", str(tmp_path / "trust.toml"), "--state", str(tmp_path / "state")]
-    begun = _elsewhere(root, COMMAND, "trust", "init", *options)
-    assert begun.returncode == 0, begun.stderr
+    for name in ("trust.toml", "trust.lock"):
+        (tmp_path / name).write_bytes((root / "keys" / name).read_bytes())
+    options = ["--trust", str(tmp_path / "trust.toml")]
     shown = _elsewhere(
         root, COMMAND, "verify", named, "--issuer", "demo", *options,
         "--statements", "keys/keyset", "--statements", "keys/release.json", "--verbose",
     )  # fmt: skip
     # The demo's release ends; the integrity of its card does not.
     assert ("integrity   yes" in shown.stdout) is not bool(change), shown.stderr
-    assert [*(tmp_path / "state").rglob("*.json")], "nothing was remembered"
 
 
 def _description(root: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> str:

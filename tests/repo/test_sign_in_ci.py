@@ -21,11 +21,10 @@ import pytest
 
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
-from cardsign.trust.policy import Holder, Policy
-from cardsign.verify.verdict import reach_verdict
+from cardsign.trust.policy import Policy, Subject
 from tests.keys import aws
 from tests.repo.test_pages import blocks, commands_of
-from tests.support import NOW, PORTABLE, native
+from tests.support import NOW, PORTABLE, native, reach_verdict
 
 PAGE = "docs/guides/sign-in-ci.md"
 KMS_KEY = "1234abcd-12ab-34cd-56ef-1234567890ab"
@@ -116,7 +115,10 @@ class Trial:
         card = (self.folder / "signed.json").read_bytes()
         (self.folder / "signed.json").unlink()
         policy = Policy.from_jwks(jwks, name="the trial")
-        return reach_verdict(card, expect=Holder(), policy=policy, now=NOW).verdict == "trusted"
+        return (
+            reach_verdict(card, expect=Subject(is_holder=True), policy=policy, now=NOW).verdict
+            == "trusted"
+        )
 
 
 @pytest.fixture

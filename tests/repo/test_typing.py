@@ -13,7 +13,6 @@ from datetime import datetime
 import json
 
 from cardsign import Policy, VerifiedCard, examine_card, verify_card
-from cardsign.trust import CardUrl
 
 URL = "https://tides.example/.well-known/agent-card.json"
 
@@ -33,7 +32,7 @@ def hasty(
     untrusted: dict[str, object] = json.loads(untrusted_bytes)
     call(untrusted)  # a parsed file
     call(untrusted_bytes)  # the bytes
-    report = examine_card(untrusted_bytes, expect=CardUrl(URL), policy=policy, now=now)
+    report = examine_card(untrusted_bytes, url=URL, policy=policy, now=now)
     call(report)  # a verdict, whatever it is
     call(report.card)  # what may be None
     call(VerifiedCard(report))  # of one's own making

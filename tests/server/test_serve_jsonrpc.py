@@ -11,8 +11,8 @@ from publications import PUBLIC, PUBLIC_0_3
 from served import Site
 
 from cardsign.jose.jwks import JwkSet
-from cardsign.trust.policy import Extended, Holder, Policy
-from cardsign.verify.verdict import reach_verdict
+from cardsign.trust.policy import Policy, Subject
+from tests.support import reach_verdict
 
 METHODS = ("GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard")
 
@@ -60,7 +60,7 @@ def test_the_result_verifies_after_a_client_wrote_it_anew(site: Site) -> None:
     policy = Policy.from_jwks(JwkSet.from_bytes(site.generation.jwks), name="peer")
     report = reach_verdict(
         json.dumps(answer.json["result"]).encode(),
-        expect=Extended(Holder(), "staff"),
+        expect=Subject(is_holder=True, audience="staff"),
         policy=policy,
         now=site.generation.published_at,
     )

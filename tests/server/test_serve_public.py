@@ -20,8 +20,8 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
 from cardsign.publish.publication import publish_generation
 from cardsign.server.mount import mount_cards
-from cardsign.trust.policy import Holder, Policy
-from cardsign.verify.verdict import reach_verdict
+from cardsign.trust.policy import Policy, Subject
+from tests.support import reach_verdict
 
 CARD = "/.well-known/agent-card.json"
 JWKS = "/.well-known/jwks.json"
@@ -85,7 +85,7 @@ def test_the_served_card_verifies_with_the_served_keys(site: Site) -> None:
     policy = Policy.from_jwks(JwkSet.from_bytes(site.client.get(JWKS).data), name="peer")
     report = reach_verdict(
         site.client.get(CARD).data,
-        expect=Holder(),
+        expect=Subject(is_holder=True),
         policy=policy,
         now=site.generation.published_at,
     )

@@ -30,15 +30,14 @@ from test_operated import (
 )
 
 from cardsign.card.strictjson import parse_object
-from cardsign.net.discovery import Discoverer
 from cardsign.net.fetch import FetchSettings
-from cardsign.net.fetcher import DocumentFetcher
 from cardsign.publish.generation import load_current
 from cardsign.server.events import read_signers
 from cardsign.statements.keyset import read_keyset
+from cardsign.trust.lock import Memory
 from cardsign.trust.policy import KeysetAnchor, Policy, TrustedIssuer
-from cardsign.trust.state import IssuerStates
 from cardsign.urls import CARD_PATH, JWKS_PATH, parse_place
+from cardsign.verify.verifier import Verifier
 from tests.cli.conftest import Cardsign, Ended
 from tests.cli.conftest import cardsign as cardsign  # a fixture
 from tests.keys.postgres import Server
@@ -128,7 +127,7 @@ class Peer:
     """One that verifies the card again and again, and notes each answer that it should not get."""
 
     name: str
-    discoverer: Discoverer
+    verifier: Verifier
     wrong: list[str] = field(default_factory=list)
     kids: set[str] = field(default_factory=set)
     polls: int = 0
@@ -136,7 +135,7 @@ class Peer:
     def poll(self, home: str, is_over: threading.Event, turn: threading.Condition) -> None:
         """Until it is over."""
         while not is_over.is_set():
-            report = self.discoverer.examine(home)
+            report = self.verifier.look_up(home).report
             if report.verdict != "trusted":
                 self.wrong.append(json.dumps(report.to_json()))
             self.kids |= {one.kid for one in report.signatures if one.kid}
@@ -263,9 +262,7 @@ def test_peers_see_neither_a_rotation_nor_a_lost_host(
     fetching = FetchSettings(insecure_loopback_http=True, total_timeout=PATIENCE)
 
     def peer(name: str, policy: Policy) -> Peer:
-        states = IssuerStates.create(tmp_path / name)
-        fetcher = DocumentFetcher(fetching, now=clock)
-        return Peer(name, Discoverer(policy, states, fetcher=fetcher, now=clock))
+        return Peer(name, Verifier(policy, lock=Memory(), net=fetching, clock=clock))
 
     anchor = KeysetAnchor(read_keyset(first.keysets["1.1"]).id)
     peers = Peers(

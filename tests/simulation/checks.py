@@ -64,7 +64,7 @@ class Checks:
             stack.enter_context(patch.object(PublicKey, "check", check))
             for read in (read_keyset, read_release):
                 once = functools.lru_cache(maxsize=1024)(read)
-                for room in ("cardsign.keys.history", "cardsign.trust.keyset_choice"):
+                for room in ("cardsign.keys.history", "cardsign.trust.session"):
                     stack.enter_context(patch(f"{room}.{read.__name__}", once))
             for room in ("cardsign.verify.signature", "cardsign.sign.signing"):
                 stack.enter_context(patch(f"{room}.check_entry", checks.entry))

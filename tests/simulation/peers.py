@@ -24,13 +24,14 @@ from cardsign.keys.log import fold_all
 from cardsign.keys.model import KeyRecord, StoreState
 from cardsign.keys.store import KeyStore
 from cardsign.statements.keyset import KeysetId, RootAnchor
-from cardsign.trust.policy import CardUrl, KeysetAnchor, Limits, Policy, TrustedIssuer
+from cardsign.trust.lock import Floor
+from cardsign.trust.policy import KeysetAnchor, Limits, Policy, Subject, TrustedIssuer
 from cardsign.trust.refresh import FetchResult, refresh_issuer
-from cardsign.trust.state import IssuerState, TransientStates
+from cardsign.trust.session import Session
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import CARD_PATH, RELEASE_PATH, parse_place
 from cardsign.verify.report import Report
-from cardsign.verify.verdict import VerdictCache, reach_verdict
+from tests.support import Remembering, reach_verdict
 
 
 class Site:
@@ -129,7 +130,6 @@ class KeysetPeer:
         at: Callable[[int], datetime],
         name: str = "issuer",
         skew: int = 300,
-        verdicts: VerdictCache | None = None,
     ) -> None:
         self.copies, self.home, self.pin, self.at = copies, home, pin, at
         self.release_of = -1
@@ -137,8 +137,7 @@ class KeysetPeer:
         anchor = KeysetAnchor(pin, home.partition("://")[2])
         issuer = TrustedIssuer(name, anchor, (parse_place(home),))
         self.policy = Policy((issuer,), limits=self.limits)
-        self.memory = TransientStates()
-        self.verdicts = verdicts
+        self.memory = Remembering()
         self._asked, self._again_after = -1, 0
 
     def verify(self, t: int, card: bytes) -> Report:
@@ -151,29 +150,25 @@ class KeysetPeer:
         supplied = self._refresh(t, fresh=fresh)
         return reach_verdict(
             card,
-            expect=CardUrl(self.home + CARD_PATH),
+            expect=Subject(url=self.home + CARD_PATH),
             policy=self.policy,
             now=self.at(t),
             supplied=supplied,
-            states=self.memory,
-            cache=self.verdicts,
+            memory=self.memory,
         )
 
     def answer(self, path: str, t: int, *, fresh: bool) -> tuple[int, bytes | None]:
         """What this peer gets for a path, and of when that is."""
         return self.copies.get(path, t, fresh=fresh)
 
-    def forget(self, policy: Policy) -> None:
-        """Begin anew, from the anchor."""
-        self.policy = policy
-        self.memory = TransientStates()
+    def forget(self, floors: Mapping[str, Floor]) -> None:
+        """Begin anew, from the anchor and what a lock says."""
+        self.memory = Remembering(floors)
         self._asked = self.release_of = -1
 
-    def remembered(self) -> IssuerState:
-        """What it remembers of the issuer."""
-        with self.memory.of(self.policy.issuers[0]) as state:
-            assert state is not None
-            return state
+    def remembered(self) -> Session:
+        """What it knows of the issuer."""
+        return self.memory.verifier(self.policy).session(self.policy.issuers[0])
 
     def _refresh(self, t: int, *, fresh: bool) -> SuppliedStatements:
         if not fresh and self._asked >= 0 and t < self._asked + self._again_after:
@@ -188,13 +183,15 @@ class KeysetPeer:
                 return FetchResult(url, "absent")
             return FetchResult(url, "found", body, self.copies.keep)
 
+        known = self.remembered()
         brought = refresh_issuer(
-            self.limits,
-            self.remembered(),
             self.pin,
             fetch,
             home=self.home,
             now=self.at(t),
+            skew=self.limits.skew,
+            keyset=known.keyset,
+            release=known.release,
             fresh=fresh,
         )
         self._asked, self._again_after = t, brought.again_after

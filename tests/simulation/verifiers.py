@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from cardsign.statements.keyset import KeysetId, RootAnchor, read_keyset
 from cardsign.statements.release import read_release
-from cardsign.trust.policy import raise_floor
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 from cardsign.verify.report import Report
-from cardsign.verify.verdict import VerdictCache
 from tests.simulation.clockwork import CARD, HOME, Clockwork, at
 from tests.simulation.peers import Copies, KeysetPeer
 
@@ -41,15 +39,13 @@ class Rooted(KeysetPeer):
             at=lambda t: at(t + offset),
             name=NAME,
             skew=world.setting.timeline.skew,
-            verdicts=VerdictCache() if random.random() < 0.5 else None,
         )
+        random.random()  # once drew a cache; without it every seed would be another world
 
     def lose_state(self, *, lock: bool) -> None:
         """Begin anew from the anchor, with or without the floors of a lock file."""
-        known = self.remembered()
-        (issuer,) = self.policy.issuers
-        floor = raise_floor(NAME, issuer.floor, known.as_floor())
-        self.forget(self.policy.known_as("", {NAME: floor} if lock else {}))
+        floor = self.remembered().floor
+        self.forget({NAME: floor} if lock else {})
         self.world.note(f"{self.label} loses its state{', but has a lock' if lock else ''}")
 
     def meet(self, t: int, card: bytes, *, theirs: bool = True) -> Report:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from cardsign.card.canonical import canonicalize
-from cardsign.errors import FileFault
 from cardsign.findings import Finding
-from cardsign.statements.keyset import KeysetId
-from cardsign.trust.policy import Anchor, KeysetAnchor, Limits, RollbackFloor, TrustedIssuer
-from cardsign.trust.resolve import IssuerTrust, resolve_issuer
-from cardsign.trust.state import IssuerState
+from cardsign.jose.jwks import JwkSet
+from cardsign.statements.keyset import KeysetId, KeysetStatement
+from cardsign.statements.release import ReleaseStatement
+from cardsign.trust.cache import NoCache, Statements
+from cardsign.trust.lock import Floor
+from cardsign.trust.policy import Anchor, KeysetAnchor, Limits, TrustedIssuer
+from cardsign.trust.session import IssuerTrust, Session
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.urls import parse_place
 from tests.jose.statement_making import NOW, URL, Members
@@ -50,39 +52,40 @@ def listed(card: Mapping[str, Any] = PORTABLE, *, url: str = URL, seq: int = 3) 
     return {"url": url, "kind": "public", "payload_sha256": payload_digest(card), "seq": seq}
 
 
+@dataclass
 class Notebook:
-    """A memory of one issuer that writes down each step, and whose paper may run out.
+    """What one verifier knows of the issuer, from one question to the next.
 
-    Args:
-        known: What is remembered; None for no memory at all.
-        pages: How many steps can be kept; None for any number.
+    Attributes:
+        keyset: The newest keyset statement at the start.
+        release: The newest release statement at the start.
+        newest_iat: The highest signed time at the start.
+        jwks: The key set at the start.
         floor: What the lock says.
+        cache: Statements of before.
     """
 
-    def __init__(
-        self,
-        known: IssuerState | None,
-        *,
-        pages: int | None = None,
-        floor: RollbackFloor | None = None,
-    ) -> None:
-        self.known = known
-        self.floor = floor
-        self.kept: list[IssuerState] = []
-        self._pages = pages
+    keyset: KeysetStatement | None = None
+    release: ReleaseStatement | None = None
+    newest_iat: int = 0
+    jwks: JwkSet | None = None
+    floor: Floor = field(default_factory=Floor)
+    cache: Statements = field(default_factory=NoCache)
+    session: Session | None = None
 
-    def keep(self, known: IssuerState) -> None:
-        """As a store does, for the one issuer."""
-        if self._pages is not None and len(self.kept) >= self._pages:
-            raise FileFault("file.unwritable", "no page is left")
-        if self.known is not None:
-            self.kept.append(known)
-            self.known = known
-
-
-def blank(anchor: Anchor, **members: Any) -> IssuerState:
-    """What is remembered at the start."""
-    return replace(IssuerState.begin(enrolled(anchor)), **members)
+    def opened(self, issuer: TrustedIssuer, limits: Limits) -> Session:
+        """The session, which begins with the first question; the last policy holds."""
+        if self.session is None:
+            self.session = Session(issuer, limits, (), self.floor, cache=self.cache)
+            self.session.keyset, self.session.release = self.keyset, self.release
+            self.session.jwks = self.jwks
+            self.session.newest_iat = max(self.newest_iat, self.floor.newest_iat)
+        elif self.session.limits != limits:
+            known, self.session = self.session, None
+            self.keyset, self.release, self.jwks = known.keyset, known.release, known.jwks
+            self.newest_iat = known.newest_iat
+            return self.opened(issuer, limits)
+        return self.session
 
 
 def stand(
@@ -97,23 +100,11 @@ def stand(
     places: str | None = ORIGIN,
     **came_along: Any,
 ) -> IssuerTrust:
-    """What holds for the issuer; with a blank memory if none is given."""
-    memo = memo or Notebook(blank(anchor))
-    found = None if places is None else (parse_place(places),)
-    issuer = enrolled(anchor, places=found, floor=memo.floor)
-    state = memo.known
-    if state is not None and places != ORIGIN:
-        state = replace(state, origins=IssuerState.begin(issuer).origins)
+    """What holds for the issuer; nothing is known of him before, if no memo is given."""
+    issuer = enrolled(anchor, places=None if places is None else (parse_place(places),))
+    session = (memo or Notebook()).opened(issuer, limits or Limits())
     supplied = SuppliedStatements(tuple(keysets), tuple(releases), **came_along)
-    return resolve_issuer(
-        issuer,
-        limits or Limits(),
-        supplied,
-        state,
-        now=now,
-        keep=memo.keep,
-        historic=historic,
-    )
+    return session.resolve(supplied, now, historic=historic)
 
 
 def number(standing: IssuerTrust) -> tuple[int, int] | None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardsign.card.strictjson import Scanner
-from cardsign.errors import FileFault
+from cardsign.findings import Finding
 from cardsign.jose.keys import PublicKey
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import (
@@ -23,10 +23,8 @@ from cardsign.statements.keyset import (
     read_keyset,
 )
 from cardsign.statements.release import read_release
-from cardsign.trust import keyset_choice
-from cardsign.trust.keyset_choice import Walk, choose_release, receive
-from cardsign.trust.policy import ReleaseFloor, RollbackFloor
-from cardsign.trust.supplied import MAX_CHAIN_BYTES
+from cardsign.trust.lock import Floor, LockedRelease, recovery_digest
+from cardsign.trust.walk import MAX_CHAIN_BYTES, MAX_STEPS, Walk, choose_release, read_statements
 from tests.jose.statement_making import (
     DAY,
     NOW,
@@ -61,18 +59,19 @@ class Trip:
         *,
         held: KeysetStatement | None = None,
         issuer: str | None = None,
-        floor: RollbackFloor | None = None,
+        floor: Floor | None = None,
+        max_steps: int = MAX_STEPS,
     ) -> None:
-        self.kept: list[KeysetStatement] = []
         self.held = held
         self.refused: str | None = None
-        keysets = receive(statements, ())[0]
-        walk = Walk(NOW, SKEW, self.kept.append, floor or RollbackFloor())
+        keysets = read_statements(statements, read_keyset, [])
+        walk = Walk(keysets, floor or Floor(), NOW, SKEW, max_steps=max_steps)
+        self.kept = walk.passed
         try:
             if self.held is None:
-                self.held = walk.from_anchor(anchor, issuer, keysets)
+                self.held = walk.begin(anchor, issuer)
             if self.held is not None:
-                self.held = walk.onwards(self.held, keysets)
+                self.held = walk.onward(self.held)
         except StatementRefused as refusal:
             self.refused = refusal.code
             self.held = self.kept[-1] if self.kept else self.held
@@ -307,30 +306,12 @@ def test_what_has_expired_is_a_step_like_any_other(one: bytes) -> None:
     assert Trip(pin_of(old), [old, after(old), after(after(old))]).number == (1, 3)
 
 
-def test_each_step_is_kept_before_the_next_is_made(one: bytes, two: bytes, three: bytes) -> None:
-    """Where a step cannot be kept the walk stops, and what was kept is one step less (K9)."""
-    kept: list[KeysetStatement] = []
-
-    def keep(statement: KeysetStatement) -> None:
-        if statement.version == 3:
-            raise FileFault("file.unwritable", "no page is left")
-        kept.append(statement)
-
-    walk = Walk(NOW, SKEW, keep)
-    statements = receive([three, two, one, after(three)], ())[0]
-    first = walk.from_anchor(pin_of(one), None, statements)
-    assert first is not None
-    with pytest.raises(FileFault):
-        walk.onwards(first, statements)
-    assert [one.version for one in kept] == [1, 2]
-
-
 # ------------------------------------------------------------------ floors
 
 
 def test_a_floor_is_reached(one: bytes, two: bytes, three: bytes) -> None:
     """At it, or above."""
-    floor = RollbackFloor(pin_of(two))
+    floor = Floor(pin_of(two))
 
     for statements in ([one, two], [one, two, three]):
         trip = Trip(pin_of(one), statements, floor=floor)
@@ -339,7 +320,7 @@ def test_a_floor_is_reached(one: bytes, two: bytes, three: bytes) -> None:
 
 def test_below_a_floor_the_walk_is_a_rollback(one: bytes, two: bytes) -> None:
     """What was seen must be shown again."""
-    trip = Trip(pin_of(one), [one, two], floor=RollbackFloor(KeysetId(1, 3, "0" * 64)))
+    trip = Trip(pin_of(one), [one, two], floor=Floor(KeysetId(1, 3, "0" * 64)))
 
     assert (trip.number, trip.refused) == ((1, 2), "statement.rollback")
 
@@ -354,17 +335,17 @@ def test_a_branch_never_passes_a_floor(one: bytes, two: bytes) -> None:
     theirs.append(after(theirs[1], "bob", "cat"))
 
     assert Trip(pin_of(one), [one, *theirs]).number == (1, 4)
-    trip = Trip(pin_of(one), [one, *theirs], floor=RollbackFloor(pin_of(two)))
+    trip = Trip(pin_of(one), [one, *theirs], floor=Floor(pin_of(two)))
     assert (trip.steps, trip.refused) == ([(1, 1)], "statement.rollback")
     assert "statement.fork" in trip.reasons
-    assert Trip(pin_of(one), [one, two, *theirs], floor=RollbackFloor(pin_of(two))).number == (1, 2)
+    assert Trip(pin_of(one), [one, two, *theirs], floor=Floor(pin_of(two))).number == (1, 2)
 
 
 def test_the_first_is_no_other_than_the_floor(one: bytes) -> None:
     """A root set may have signed two firsts, of which one was seen."""
     pin = RootAnchor.of(read_keyset(one).root)
     theirs = keyset("bob", "cat", revoked=[thumbprint("lost")])
-    floor = RollbackFloor(pin_of(one))
+    floor = Floor(pin_of(one))
 
     alone = Trip(pin, [theirs], floor=floor)
     assert (alone.number, alone.reasons) == (None, ["statement.fork"])
@@ -375,20 +356,23 @@ def test_what_is_held_against_a_floor(one: bytes, two: bytes) -> None:
     """A memory that is another history than the floor's is no evidence of anything."""
     held = read_keyset(other(one))
 
-    trip = Trip(pin_of(one), [], held=held, floor=RollbackFloor(pin_of(two)))
+    trip = Trip(pin_of(one), [], held=held, floor=Floor(pin_of(two)))
     assert (trip.number, trip.refused) == ((1, 2), "statement.fork")
-    assert (
-        Trip(pin_of(one), [], held=read_keyset(two), floor=RollbackFloor(pin_of(two))).refused
-        is None
-    )
+    assert Trip(pin_of(one), [], held=read_keyset(two), floor=Floor(pin_of(two))).refused is None
 
 
 def test_recovery_passes_a_floor_of_the_epoch_before(one: bytes) -> None:
-    """What was seen may have been the thief's, and recovery ends that (K7)."""
-    floor = RollbackFloor(KeysetId(1, 9, "0" * 64))
+    """What was seen may have been the thief's, and recovery ends that (K7).
+
+    From below the floor only by the recovery keys that were in force there.
+    """
+    floor = Floor(KeysetId(1, 9, "0" * 64), recovery=recovery_digest(read_keyset(one)))
 
     assert Trip(pin_of(one), [one, opened(one)], floor=floor).refused is None
-    floor = RollbackFloor(KeysetId(2, 1, "0" * 64))
+    for other_keys in (None, "0" * 64):
+        replaced = Floor(KeysetId(1, 9, "0" * 64), recovery=other_keys)
+        assert Trip(pin_of(one), [one, opened(one)], floor=replaced).refused == "statement.rollback"
+    floor = Floor(KeysetId(2, 1, "0" * 64))
     assert Trip(pin_of(one), [one, opened(one)], floor=floor).refused == "statement.rollback"
 
 
@@ -399,9 +383,11 @@ def test_junk_is_reported_and_left(one: bytes, two: bytes) -> None:
     """Nothing that is no statement ends a reading."""
     junk = [b"", b"{}", b"\xff", two[:-9], release(one), one.replace(b"payload", b"PAYLOAD")]
 
-    keysets, releases, reasons = receive([*junk, one, two, one], [release(one), one, b"[]"])
-    assert keysets == (read_keyset(one), read_keyset(two))
-    assert releases == (read_release(release(one)),)
+    reasons: list[Finding] = []
+    keysets = read_statements([*junk, one, two, one], read_keyset, reasons)
+    releases = read_statements([release(one), one, b"[]"], read_release, reasons)
+    assert keysets == [read_keyset(one), read_keyset(two)]
+    assert releases == [read_release(release(one))]
     assert {"statement.shape", "statement.typ"} == set(codes(reasons))
     assert len(reasons) == len(junk) + 2
 
@@ -419,7 +405,8 @@ CROWDS = {
 @pytest.mark.parametrize(("crowd", "beyond"), CROWDS.values(), ids=CROWDS)
 def test_so_much_is_read(one: bytes, crowd: list[bytes], beyond: bool) -> None:
     """K9: 2 MiB in one refresh; what comes twice, or can be no statement, takes no room."""
-    keysets, _, reasons = receive([*crowd, one], ())
+    reasons: list[Finding] = []
+    keysets = read_statements([*crowd, one], read_keyset, reasons)
 
     assert (len(keysets) == 0) == beyond
     assert ("statement.too_many" in codes(reasons)) == beyond
@@ -438,25 +425,24 @@ def test_no_broken_statement_is_read_by_the_slow_reader(
     broken = [
         b'{"n":%d,"x":[' % at + b"0," * ((size - 20) // 2) for at in range(MAX_CHAIN_BYTES // size)
     ]
-    keysets, _, reasons = receive(broken, ())
-    assert keysets == ()
+    reasons: list[Finding] = []
+    assert read_statements(broken, read_keyset, reasons) == []
     assert codes(reasons) == ["statement.shape"] * len(broken)
 
 
-def test_so_many_steps_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_so_many_steps_are_made() -> None:
     """K9: then the walk ends, but for recovery, which no chain is long enough to hide (K7)."""
-    monkeypatch.setattr(keyset_choice, "MAX_STEPS", 3)
     history = History()
     for _ in range(5):
         history.renew()
     statements = history.statements
 
-    tired = Trip(pin_of(statements[0]), statements)
+    tired = Trip(pin_of(statements[0]), statements, max_steps=3)
     assert (tired.number, "statement.too_many" in tired.reasons) == ((1, 4), True)
-    enough = Trip(pin_of(statements[0]), statements[:4])
+    enough = Trip(pin_of(statements[0]), statements[:4], max_steps=3)
     assert (enough.number, "statement.too_many" in enough.reasons) == ((1, 4), False)
     back = opened(statements[-1])
-    assert Trip(pin_of(statements[0]), [*statements, back]).number == (2, 1)
+    assert Trip(pin_of(statements[0]), [*statements, back], max_steps=3).number == (2, 1)
 
 
 def test_junk_costs_a_bounded_number_of_verifications(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -480,7 +466,7 @@ def test_junk_costs_a_bounded_number_of_verifications(monkeypatch: pytest.Monkey
         with_entries(opened(history.newest, revoked=[thumbprint(f"x{number}")]), [bad] * 64)
         for number in range(88)
     ]
-    assert len(receive(junk, ())[0]) == len(junk)  # all within the bounds
+    assert len(read_statements(junk, read_keyset, [])) == len(junk)  # all within the bounds
     monkeypatch.setattr(PublicKey, "check", counted)
 
     trip = Trip(pin_of(history.statements[0]), [*history.statements, *junk])
@@ -496,18 +482,18 @@ def newest(
     under: bytes,
     *,
     held: bytes | None = None,
-    floor: ReleaseFloor | None = None,
+    floor: LockedRelease | None = None,
 ) -> tuple[int | None, list[str]]:
     """The number of the newest release that speaks, and why others do not."""
     chosen = choose_release(
         None if held is None else read_release(held),
         [read_release(one) for one in releases],
         read_keyset(under),
-        RollbackFloor(release=floor),
+        floor,
         now=NOW,
         skew=SKEW,
     )
-    return (None if chosen.release is None else chosen.release.seq), codes(chosen.reasons)
+    return (None if chosen.release is None else chosen.release.seq), codes(chosen.notes)
 
 
 def test_the_highest_release_is_the_newest(one: bytes) -> None:
@@ -559,7 +545,7 @@ def test_a_bad_release_is_no_hindrance(one: bytes) -> None:
 def test_a_release_below_a_floor(one: bytes) -> None:
     """Rollback below it, fork beside it; at it and above it all is well."""
     six = release(one, seq=6)
-    floor = ReleaseFloor((1, 1, 6), digest_of(six))
+    floor = LockedRelease((1, 1, 6), digest_of(six))
 
     assert newest([release(one)], one, floor=floor) == (None, ["statement.rollback"])
     assert newest([release(one, seq=6, audit_head="0" * 64)], one, floor=floor) == (
@@ -572,7 +558,7 @@ def test_a_release_below_a_floor(one: bytes) -> None:
 
 def test_a_new_keyset_is_above_a_floor(one: bytes, two: bytes) -> None:
     """The floor of a thief's fast-forward ends with the version."""
-    floor = ReleaseFloor((1, 1, 2**53 - 1), "0" * 64)
+    floor = LockedRelease((1, 1, 2**53 - 1), "0" * 64)
 
     assert newest([release(two)], two, floor=floor) == (5, [])
     assert newest([release(one)], one, floor=floor) == (None, ["statement.rollback"])
@@ -680,7 +666,7 @@ def test_a_statement_withheld_ends_the_walk_before_it(
     received = data.draw(st.permutations([*rest, *junk]))
 
     trip = Trip(anchor, received)
-    readable = list(receive(received, ())[0])
+    readable = read_statements(received, read_keyset, [])
     lawful = reachable(anchor, readable)
     ends = [number_of(one) for one in readable if one.digest in lawful]
     assert trip.refused is None

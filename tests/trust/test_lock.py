@@ -10,23 +10,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardsign.errors import StateFault, UsageFault
+from cardsign.errors import FileFault, UsageFault
+from cardsign.files import locked
 from cardsign.statements.keyset import KeysetId
-from cardsign.trust.disk import editing, lock_of, raise_floors, read_lock, remove_floor
-from cardsign.trust.policy import ReleaseFloor, RollbackFloor, raise_floor
+from cardsign.trust.disk import lock_of
+from cardsign.trust.lock import Floor, LockedRelease, forget_entry, raise_lock, read_lock
 
 D0, D1 = "0" * 64, "1" * 64
 
 
-def keyset(epoch: int, version: int, digest: str = D0) -> RollbackFloor:
+def keyset(epoch: int, version: int, digest: str = D0) -> Floor:
     """A floor of a keyset statement alone."""
-    return RollbackFloor(KeysetId(epoch, version, digest))
+    return Floor(KeysetId(epoch, version, digest))
 
 
-def release(*order: int, digest: str = D0) -> RollbackFloor:
+def release(*order: int, digest: str = D0) -> Floor:
     """A floor of a release alone."""
     epoch, version, seq = order
-    return RollbackFloor(release=ReleaseFloor((epoch, version, seq), digest))
+    return Floor(release=LockedRelease((epoch, version, seq), digest))
 
 
 @pytest.fixture
@@ -42,27 +43,25 @@ RAISED = {
     "a later version": (keyset(1, 1), keyset(1, 2, D1), keyset(1, 2, D1)),
     "an earlier version": (keyset(1, 2, D1), keyset(1, 1), keyset(1, 2, D1)),
     "an epoch beats every version": (keyset(1, 9), keyset(2, 1, D1), keyset(2, 1, D1)),
-    "nothing seen takes nothing away": (keyset(1, 2), RollbackFloor(), keyset(1, 2)),
+    "nothing seen takes nothing away": (keyset(1, 2), Floor(), keyset(1, 2)),
     "a later release": (release(1, 1, 5), release(1, 1, 6, digest=D1), release(1, 1, 6, digest=D1)),
     "a new keyset beats every seq": (release(1, 1, 99), release(1, 2, 1), release(1, 2, 1)),
     "each member by itself": (
-        RollbackFloor(KeysetId(1, 2, D0), ReleaseFloor((1, 1, 5), D0), 70),
-        RollbackFloor(KeysetId(1, 1, D1), ReleaseFloor((1, 2, 1), D1), 60),
-        RollbackFloor(KeysetId(1, 2, D0), ReleaseFloor((1, 2, 1), D1), 70),
+        Floor(KeysetId(1, 2, D0), 70, LockedRelease((1, 1, 5), D0)),
+        Floor(KeysetId(1, 1, D1), 60, LockedRelease((1, 2, 1), D1)),
+        Floor(KeysetId(1, 2, D0), 70, LockedRelease((1, 2, 1), D1)),
     ),
 }
 
 
 @pytest.mark.parametrize(("held", "seen", "raised"), RAISED.values(), ids=RAISED)
-def test_floors_rise(
-    lock: Path, held: RollbackFloor | None, seen: RollbackFloor, raised: RollbackFloor
-) -> None:
+def test_floors_rise(lock: Path, held: Floor | None, seen: Floor, raised: Floor) -> None:
     """The higher one holds, in whatever order they come, in the file as well."""
-    assert raise_floor("acme", held, seen) == raised
-    assert held is None or raise_floor("acme", seen, held) == raised
+    assert (held or seen).raised_to(seen, "acme") == raised
+    assert held is None or seen.raised_to(held, "acme") == raised
     if held is not None:
-        raise_floors(lock, {"acme": held, "other": keyset(7, 7)})
-    raise_floors(lock, {"acme": seen})
+        raise_lock(lock, {"acme": held, "other": keyset(7, 7)})
+    raise_lock(lock, {"acme": seen})
     assert read_lock(lock)["acme"] == raised
     assert read_lock(lock).get("other") == (None if held is None else keyset(7, 7))
 
@@ -74,39 +73,39 @@ FORKS = {
 
 
 @pytest.mark.parametrize(("held", "seen", "what"), FORKS.values(), ids=FORKS)
-def test_two_histories(lock: Path, held: RollbackFloor, seen: RollbackFloor, what: str) -> None:
+def test_two_histories(lock: Path, held: Floor, seen: Floor, what: str) -> None:
     """One number with two digests is refused, both are named, and nothing is written."""
-    raise_floors(lock, {"acme": held})
+    raise_lock(lock, {"acme": held})
     before = lock.read_bytes()
 
     for one, other in ((held, seen), (seen, held)):
-        with pytest.raises(StateFault) as refused:
-            raise_floor("acme", one, other)
-        assert refused.value.code == "state.fork"
+        with pytest.raises(UsageFault) as refused:
+            one.raised_to(other, "acme")
+        assert refused.value.code == "statement.fork"
         assert all(part in refused.value.message for part in (what, "'acme'", D0, D1))
-    with pytest.raises(StateFault, match=what):
-        raise_floors(lock, {"acme": seen, "other": keyset(1, 1)})
+    with pytest.raises(UsageFault, match=what):
+        raise_lock(lock, {"acme": seen, "other": keyset(1, 1)})
     assert lock.read_bytes() == before
 
 
 NUMBERS = st.integers(1, 3)
 FLOORS = st.builds(
-    RollbackFloor,
+    Floor,
     st.none() | st.builds(lambda e, v: KeysetId(e, v, f"{e}{v}" * 32), NUMBERS, NUMBERS),
-    st.none()
-    | st.builds(lambda e, v, s: ReleaseFloor((e, v, s), f"{e}{v}{s}0" * 16), *[NUMBERS] * 3),
     st.integers(0, 5),
+    st.none()
+    | st.builds(lambda e, v, s: LockedRelease((e, v, s), f"{e}{v}{s}0" * 16), *[NUMBERS] * 3),
 )
 
 
 @given(st.lists(FLOORS, min_size=1, max_size=6), st.randoms())
-def test_the_order_of_seeing_makes_no_difference(floors: list[RollbackFloor], random: Any) -> None:
+def test_the_order_of_seeing_makes_no_difference(floors: list[Floor], random: Any) -> None:
     """Floors of one history have one highest, whoever saw what first."""
 
-    def highest(seen: list[RollbackFloor]) -> RollbackFloor:
-        held: RollbackFloor | None = None
+    def highest(seen: list[Floor]) -> Floor:
+        held: Floor | None = None
         for one in seen:
-            held = raise_floor("acme", held, one)
+            held = one if held is None else held.raised_to(one, "acme")
         assert held is not None
         return held
 
@@ -117,10 +116,10 @@ def test_the_order_of_seeing_makes_no_difference(floors: list[RollbackFloor], ra
 
 def test_the_file_is_the_same_whoever_writes_it(lock: Path, tmp_path: Path) -> None:
     """Sorted, indented, with a line end, so that its changes can be reviewed."""
-    raise_floors(lock, {"b": keyset(1, 2), "a": release(1, 2, 3)})
+    raise_lock(lock, {"b": keyset(1, 2), "a": release(1, 2, 3)})
     twin = tmp_path / "twin.lock"
-    raise_floors(twin, {"a": release(1, 2, 3)})
-    raise_floors(twin, {"b": keyset(1, 2)})
+    raise_lock(twin, {"a": release(1, 2, 3)})
+    raise_lock(twin, {"b": keyset(1, 2)})
 
     assert lock.read_bytes() == twin.read_bytes()
     assert lock.read_text() == (
@@ -149,25 +148,25 @@ def test_the_file_is_the_same_whoever_writes_it(lock: Path, tmp_path: Path) -> N
 def test_no_lock_has_no_floors(lock: Path) -> None:
     """A missing file is empty, and removing somebody does not make one."""
     assert read_lock(lock) == {}
-    remove_floor(lock, "acme")
+    forget_entry(lock, "acme")
     assert not lock.exists()
 
 
 def test_an_issuer_is_taken_out(lock: Path) -> None:
     """The others stay."""
-    raise_floors(lock, {"acme": keyset(1, 1), "other": keyset(1, 1)})
-    remove_floor(lock, "acme")
+    raise_lock(lock, {"acme": keyset(1, 1), "other": keyset(1, 1)})
+    forget_entry(lock, "acme")
     assert set(read_lock(lock)) == {"other"}
 
 
 def test_somebody_else_is_editing(lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Policy and lock are edited by one process at a time; patience ends with a fault."""
-    monkeypatch.setattr("cardsign.trust.disk.PATIENCE", 0.05)
-    with editing(lock):
-        with pytest.raises(StateFault) as busy:
-            raise_floors(lock, {"acme": keyset(1, 1)})
+    """The lock is edited by one process at a time; patience ends with a fault."""
+    monkeypatch.setattr("cardsign.trust.lock.PATIENCE", 0.05)
+    with locked(lock.parent, patience=0, busy=FileFault("file.busy", "held")):
+        with pytest.raises(FileFault) as busy:
+            raise_lock(lock, {"acme": keyset(1, 1)})
         assert busy.value.code == "file.busy"
-    raise_floors(lock, {"acme": keyset(1, 1)})
+    raise_lock(lock, {"acme": keyset(1, 1)})
     assert [path.name for path in lock.parent.iterdir()] == ["trust.lock"]
 
 
@@ -200,7 +199,7 @@ MALFORMED = {
 def test_what_is_no_lock(lock: Path, data: bytes) -> None:
     """It is refused, naming the file, and never overwritten."""
     lock.write_bytes(data)
-    for use in (read_lock, lambda path: raise_floors(path, {"acme": keyset(1, 1)})):
+    for use in (read_lock, lambda path: raise_lock(path, {"acme": keyset(1, 1)})):
         with pytest.raises(UsageFault) as refused:
             use(lock)
         assert (refused.value.code, refused.value.path) == ("lock.malformed", str(lock))
@@ -211,4 +210,4 @@ def test_what_is_a_lock(lock: Path) -> None:
     """The twin of all of these is read."""
     pin = {"epoch": 1, "version": 1, "digest": D0}
     lock.write_bytes(document(keyset=pin, newest_iat=5))
-    assert read_lock(lock) == {"acme": RollbackFloor(KeysetId(1, 1, D0), None, 5)}
+    assert read_lock(lock) == {"acme": Floor(KeysetId(1, 1, D0), 5)}

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 import pytest
@@ -14,13 +13,14 @@ from cardsign.card.values import jcs
 from cardsign.errors import FetchFailed
 from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE, StatementRefused
 from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, read_keyset
-from cardsign.statements.release import ReleaseStatement, read_release
+from cardsign.statements.release import read_release
 from cardsign.statements.signing import sign_statement
+from cardsign.trust.cache import NoCache
+from cardsign.trust.lock import Floor
 from cardsign.trust.policy import KeysetAnchor, Limits, TrustedIssuer
 from cardsign.trust.refresh import REFRESH_INTERVAL, FetchResult, Refreshed, refresh_issuer
-from cardsign.trust.resolve import resolve_issuer
-from cardsign.trust.state import IssuerState, TransientStates
-from cardsign.trust.supplied import MAX_CHAIN_BYTES, MAX_STEPS
+from cardsign.trust.session import Session
+from cardsign.trust.walk import MAX_CHAIN_BYTES, MAX_STEPS
 from cardsign.urls import RELEASE_PATH, parse_place
 from tests.jose.statement_making import (
     NOW,
@@ -117,32 +117,31 @@ def pin_of(data: bytes) -> KeysetId:
     return one.id
 
 
-def ask(site: Site, pin: Any, known: IssuerState | None = None, **changes: Any) -> Refreshed:
+def ask(site: Site, pin: Any, known: Session | None = None, **changes: Any) -> Refreshed:
     """One refresh."""
-    return refresh_issuer(LIMITS, known, pin, site, home=HOME, now=site.now, **changes)
+    if known is not None:
+        changes = {"keyset": known.keyset, "release": known.release, **changes}
+    return refresh_issuer(pin, site, home=HOME, now=site.now, skew=LIMITS.skew, **changes)
 
 
-def held(brought: Refreshed, pin: Any, memory: TransientStates | None = None) -> str:
-    """What a verifier holds who has this anchor and gets what was brought."""
+def session(pin: Any) -> Session:
+    """A verifier who has this anchor."""
     issuer = TrustedIssuer("tides", KeysetAnchor(pin, "tides.example"), (parse_place(HOME),))
-    memory = memory or TransientStates()
-    with memory.of(issuer) as state:
-        standing = resolve_issuer(
-            issuer,
-            LIMITS,
-            brought.supplied,
-            state,
-            now=NOW,
-            keep=partial(memory.keep, issuer),
-        )
+    return Session(issuer, LIMITS, (), Floor(), cache=NoCache())
+
+
+def held(brought: Refreshed, pin: Any, memory: Session | None = None) -> str:
+    """What a verifier holds who has this anchor and gets what was brought."""
+    standing = (memory or session(pin)).resolve(brought.supplied, NOW)
     return "" if standing.keyset is None else f"{standing.keyset.epoch}.{standing.keyset.version}"
 
 
-def knowing(pin: KeysetId, data: bytes, listed: bytes | None = None) -> IssuerState:
-    """What is remembered of an issuer."""
-    newest: ReleaseStatement | None = None if listed is None else read_release(listed)
-    issuer = TrustedIssuer("tides", KeysetAnchor(pin, "tides.example"), (parse_place(HOME),))
-    return replace(IssuerState.begin(issuer, read_keyset(data), newest), newest_iat=0)
+def knowing(pin: KeysetId, data: bytes, listed: bytes | None = None) -> Session:
+    """What is known of an issuer."""
+    known = session(pin)
+    known.keyset = read_keyset(data)
+    known.release = None if listed is None else read_release(listed)
+    return known
 
 
 def codes(brought: Refreshed) -> set[str]:
@@ -211,7 +210,7 @@ def test_recovery_beats_a_thief_who_went_on_ten_times() -> None:
     rotated = [thief, *history(9, root="mallory", after=thief)]
     site = Site()
     site.publish(*chain, *rotated)
-    memory = TransientStates()
+    memory = session(pin_of(chain[0]))
     assert held(ask(site, pin_of(chain[0])), pin_of(chain[0]), memory) == "1.12"
     site.publish(recovered("rita", "dan"))
     known = knowing(pin_of(chain[0]), rotated[-1])
@@ -373,7 +372,7 @@ def test_what_took_the_place_of_a_statement_is_brought_home() -> None:
     site.publish(other, release(read_keyset(other)))
     brought = ask(site, pin_of(first), knowing(pin_of(first), first))
     assert brought.supplied.untrusted_keysets == (other,)
-    memory = TransientStates({"tides": knowing(pin_of(first), first)})
+    memory = knowing(pin_of(first), first)
     assert held(brought, pin_of(first), memory) == "1.1"
 
 
@@ -395,7 +394,7 @@ def test_why_there_is_no_answer_is_said() -> None:
             url, "failed", failure=FetchFailed("fetch.failed", f"{url} answered 503 instead of 200")
         )
 
-    brought = refresh_issuer(LIMITS, None, None, silent, home=HOME, now=NOW)
+    brought = refresh_issuer(None, silent, home=HOME, now=NOW, skew=300)
     assert brought.reasons[0].message == f"{HOME}{RELEASE_PATH} answered 503 instead of 200"
 
 
@@ -440,8 +439,6 @@ def test_keys_are_listed_anew_at_each_step() -> None:
     site = Site()
     site.publish(first, without)
     brought = ask(site, pin_of(first))
-    issuer = TrustedIssuer("tides", KeysetAnchor(pin_of(first)), (parse_place(HOME),))
-    with TransientStates().of(issuer) as state:
-        standing = resolve_issuer(issuer, LIMITS, brought.supplied, state, now=NOW)
+    standing = session(pin_of(first)).resolve(brought.supplied, NOW)
     assert standing.keyset is not None
     assert [one.public for one in standing.keyset.keys] == [key("rel").public]

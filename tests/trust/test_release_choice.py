@@ -10,8 +10,7 @@ import pytest
 
 from cardsign.statements.keyset import read_keyset
 from cardsign.statements.release import read_release
-from cardsign.trust.keyset_choice import Chosen, choose_release
-from cardsign.trust.policy import RollbackFloor
+from cardsign.trust.walk import ReleaseChoice, choose_release
 from tests.jose.statement_making import DAY, NOW, T0, thumbprint
 from tests.trust.establishing import codes
 from tests.trust.histories import keyset, release
@@ -23,25 +22,25 @@ def one() -> bytes:
     return keyset("ann", "bob")
 
 
-def chosen(under: bytes, releases: Iterable[bytes], held: bytes | None = None) -> Chosen:
+def chosen(under: bytes, releases: Iterable[bytes], held: bytes | None = None) -> ReleaseChoice:
     """What comes of releases, in whatever order."""
     found = {
         choose_release(
             None if held is None else read_release(held),
             [read_release(one) for one in order],
             read_keyset(under),
-            RollbackFloor(),
+            None,
             now=NOW,
             skew=timedelta(0),
         )
         for order in itertools.permutations(releases)
     }
-    kept = {(one.release, one.denied, one.contested) for one in found}
+    kept = {(one.release, one.revoked, one.contested) for one in found}
     assert len(kept) == 1, "the order of arrival decides"
     return next(iter(found))
 
 
-def number(choice: Chosen) -> int | None:
+def number(choice: ReleaseChoice) -> int | None:
     """The number of the release that was chosen."""
     return None if choice.release is None else choice.release.seq
 
@@ -56,8 +55,8 @@ def test_a_revoked_key_does_not_unsay_its_revocation(one: bytes) -> None:
         for others in (thiefs[:1], thiefs[1:], thiefs):
             choice = chosen(one, [honest, *others], held)
             assert (number(choice), choice.contested) == (6, None)
-            assert choice.denied == {thumbprint("rel2")}
-            assert "statement.revoked" in codes(choice.reasons)
+            assert choice.revoked == {thumbprint("rel2")}
+            assert "statement.revoked" in codes(choice.notes)
     assert number(chosen(one, thiefs, honest)) == 6
     assert number(chosen(one, thiefs[1:], five)) == 7  # who has not heard of it believes him
 
@@ -69,9 +68,9 @@ def test_who_revoke_one_another_both_deny(one: bytes) -> None:
 
     choice = chosen(one, [honest, thiefs])
     assert number(choice) is None
-    assert choice.denied == {thumbprint(name) for name in ("rel", "rel2", "card")}
+    assert choice.revoked == {thumbprint(name) for name in ("rel", "rel2", "card")}
     assert number(chosen(one, [thiefs], honest)) == 6  # his word is worth nothing from then on
-    assert chosen(one, [thiefs], honest).denied == {thumbprint("rel2")}
+    assert chosen(one, [thiefs], honest).revoked == {thumbprint("rel2")}
 
 
 def test_of_two_of_one_number_neither_is_believed(one: bytes) -> None:

@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from cardsign.trust.policy import AtOrigin, CardUrl, Issuer, PublicSubject
-from cardsign.trust.state import NO_STATES
+from cardsign.trust.policy import Subject
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.verify.report import Report
-from cardsign.verify.verdict import examine_extended
 from tests.jose.statement_making import DAY, T0, URL, entry, thumbprint
 from tests.support import PORTABLE, codes, dump
 from tests.trust.establishing import ORIGIN
@@ -33,27 +31,27 @@ def beside(
     public: bytes,
     extended: bytes,
     *,
-    of: PublicSubject | None = None,
+    of: Subject | None = None,
     audience: str = "moor",
     **changes: Any,
 ) -> tuple[Report, Report]:
     """Both verdicts, with a release that lists the public card."""
-    return examine_extended(
+    tides.memory.now = later(0)
+    return tides.memory.verifier(tides.policy).judge_extended(
         public,
         extended,
-        of=of or CardUrl(URL),
+        of or Subject(url=URL),
+        SuppliedStatements((tides.one,), (current(tides.one, **changes),)),
         audience=audience,
-        policy=tides.policy,
-        now=later(0),
-        supplied=SuppliedStatements((tides.one,), (current(tides.one, **changes),)),
-        states=tides.memory,
     )
 
 
 @pytest.mark.parametrize(
-    "of", [CardUrl(URL), AtOrigin(ORIGIN), Issuer("tides")], ids=["url", "origin", "issuer"]
+    "of",
+    [Subject(url=URL), Subject(origin=ORIGIN), Subject(issuer="tides")],
+    ids=["url", "origin", "issuer"],
 )
-def test_both_are_trusted(of: PublicSubject) -> None:
+def test_both_are_trusted(of: Subject) -> None:
     """Each of its own kind, by the same anchor; the subject says which is which."""
     public, extended = beside(Tides(), card_of(), card_of(card=marked()), of=of)
 
@@ -96,9 +94,8 @@ def test_beside_an_untrusted_public_card_it_is_not_trusted(
 
 def test_beside_an_indeterminate_public_card_it_is_indeterminate() -> None:
     """What is missing there is missing here: the evidence came once for both, the card not."""
-    tides = Tides()
-    tides.memory = NO_STATES
-    first, extended = beside(tides, card_of(), card_of(card=marked()))
+    tides = Tides(freshness="required")
+    first, extended = beside(tides, card_of(), card_of(card=marked()), iat=T0 - 8 * DAY, exp=T0)
 
     assert (first.verdict, extended.verdict) == ("indeterminate", "indeterminate")
     assert "extended.public_untrusted" in codes(extended)

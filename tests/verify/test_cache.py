@@ -7,64 +7,59 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 import pytest
 
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
-from cardsign.trust.policy import (
-    AtOrigin,
-    CardUrl,
-    Extended,
-    Holder,
-    Issuer,
-    KeysAnchor,
-    Limits,
-    Policy,
-)
+from cardsign.trust.policy import KeysAnchor, Policy, Subject
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.verify.report import Report
-from cardsign.verify.verdict import Matter, VerdictCache, reach_verdict
+from cardsign.verify.verdict import judge_card
 from tests.jose.statement_making import DAY, T0, URL, entry, key, thumbprint
-from tests.support import NOW, PORTABLE, codes, dump, signed
+from tests.support import NOW, PORTABLE, Remembering, codes, dump, reach_verdict, signed
 from tests.trust.establishing import ORIGIN
 from tests.trust.histories import after, keyset
 from tests.verify.tides import Tides, card_of, current, later
 
 
-class Watched(VerdictCache):
-    """A cache that says whether it was of use the last time."""
+class Counted:
+    """Counts the verdicts that are reached anew."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.hits: list[bool] = []
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
 
-    def get(self, matter: Matter, now: datetime) -> Report | None:
-        """See :class:`VerdictCache`."""
-        found = super().get(matter, now)
-        self.hits.append(found is not None)
-        return found
+        def counted(*about: Any, **how: Any) -> Report:
+            self.count += 1
+            return judge_card(*about, **how)
+
+        monkeypatch.setattr("cardsign.verify.verifier.judge_card", counted)
 
 
-def test_the_same_matter_gets_the_same_verdict() -> None:
+@pytest.fixture
+def anew(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    """How many verdicts were reached anew."""
+    return Counted(monkeypatch)
+
+
+def test_the_same_matter_gets_the_same_verdict(anew: Counted) -> None:
     """As of now: nothing else differs."""
-    tides, cache = Tides(), Watched()
-    first = tides.says(cache=cache)
-    second = tides.says(cache=cache, now=later(60))
+    tides = Tides()
+    first = tides.says()
+    second = tides.says(now=later(60))
 
-    assert cache.hits == [False, True]
+    assert anew.count == 1
     assert second == replace(first, checked_at=later(60))
-    assert second == tides.says(now=later(60))
+    assert second == Tides(tides.one).says(now=later(60))
 
 
 OTHER_MATTERS: dict[str, Callable[[Tides], dict[str, Any]]] = {
     "other bytes": lambda tides: {"card": card_of() + b" "},
-    "another subject, the issuer": lambda tides: {"expect": Issuer("tides")},
-    "another subject, the origin": lambda tides: {"expect": AtOrigin(ORIGIN)},
-    "another subject, elsewhere": lambda tides: {"expect": CardUrl(f"{ORIGIN}/b")},
-    "another kind": lambda tides: {"expect": Extended(CardUrl(URL), "moor")},
+    "another subject, the issuer": lambda tides: {"expect": Subject(issuer="tides")},
+    "another subject, the origin": lambda tides: {"expect": Subject(origin=ORIGIN)},
+    "another subject, elsewhere": lambda tides: {"expect": Subject(url=f"{ORIGIN}/b")},
+    "another kind": lambda tides: {"expect": Subject(url=URL, audience="moor")},
     "a newer keyset": lambda tides: {"keysets": [after(tides.one)]},
     "a newer release": lambda tides: {"releases": [current(tides.one, seq=6)]},
     "a revocation": lambda tides: {
@@ -76,90 +71,69 @@ OTHER_MATTERS: dict[str, Callable[[Tides], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("changed", OTHER_MATTERS.values(), ids=OTHER_MATTERS)
-def test_another_matter_is_judged_anew(changed: Callable[[Tides], dict[str, Any]]) -> None:
-    """Evil.example may serve somebody's genuine card (threat 3): a warm cache is no help."""
-    tides, cold, cache = Tides(), Tides(), Watched()
-    tides.says(cache=cache)
-    cold = Tides(tides.one)
-    cold.says()
+def test_another_matter_is_judged_anew(
+    changed: Callable[[Tides], dict[str, Any]], anew: Counted
+) -> None:
+    """Evil.example may serve somebody's genuine card (threat 3): a verdict of before is no help."""
+    warm, cold = Tides(), Tides()
+    cold = Tides(warm.one)
+    for tides in (warm, cold):
+        tides.says()
+    cold.memory.session(cold.policy.issuers[0]).verdicts.clear()
 
-    warm = tides.says(cache=cache, **changed(tides))
-    assert cache.hits == [False, False]
-    assert warm == cold.says(**changed(tides))
-
-
-OTHER_POLICIES: dict[str, Callable[[bytes], Tides]] = {
-    "another limit": lambda one: Tides(one, limits=Limits(skew=0)),
-    "a required holder": lambda one: Tides(one, require=("registry",)),
-    "no freshness": lambda one: Tides(one, freshness="waived"),
-    "an entry more": lambda one: _with_entry_more(Tides(one)),
-}
+    said = warm.says(**changed(warm))
+    assert anew.count == 3
+    assert said == cold.says(**changed(cold))
 
 
-def _with_entry_more(tides: Tides) -> Tides:
-    (entry,) = tides.policy.issuers
-    tides.policy = Policy((entry, replace(entry, name="lamp", places=None)))
-    return tides
-
-
-@pytest.mark.parametrize("other", OTHER_POLICIES.values(), ids=OTHER_POLICIES)
-def test_another_policy_is_another_matter(other: Callable[[bytes], Tides]) -> None:
-    """One cache may serve several."""
-    tides, cache = Tides(), Watched()
-    tides.says(cache=cache)
-
-    other(tides.one).says(cache=cache)
-    assert cache.hits == [False, False]
-
-
-def test_a_verdict_is_reused_until_its_deadline() -> None:
+def test_a_verdict_is_reused_until_its_deadline(anew: Counted) -> None:
     """To the second; and not before the time at which it was reached."""
-    tides, cache = Tides(), Watched()
+    tides = Tides()
     releases = [current(tides.one, exp=T0 + 3600)]
-    for seconds, hit, verdict in (
-        (100, False, "trusted"),
-        (99, False, "trusted"),
-        (99, True, "trusted"),
-        (3599, True, "trusted"),
-        (3600, False, "indeterminate"),
+    for seconds, count, verdict in (
+        (100, 1, "trusted"),
+        (99, 2, "trusted"),
+        (99, 2, "trusted"),
+        (3599, 2, "trusted"),
+        (3600, 3, "indeterminate"),
     ):
-        report = tides.says(cache=cache, releases=releases, now=later(seconds))
-        assert (cache.hits[-1], report.verdict) == (hit, verdict)
+        report = tides.says(releases=releases, now=later(seconds))
+        assert (anew.count, report.verdict) == (count, verdict)
 
 
-def test_a_verdict_ends_with_its_key() -> None:
+def test_a_verdict_ends_with_its_key(anew: Counted) -> None:
     """Statements hold on, and nothing but the deadline says that the key does not."""
     keys = [entry("card", "card", exp=T0 + 3600), entry("rel", "release")]
-    tides, cache = Tides(keyset("ann", "bob", keys=keys)), Watched()
-    for seconds, hit, verdict in (
-        (0, False, "trusted"),
-        (3599, True, "trusted"),
-        (3600, False, "untrusted"),
+    tides = Tides(keyset("ann", "bob", keys=keys))
+    for seconds, count, verdict in (
+        (0, 1, "trusted"),
+        (3599, 1, "trusted"),
+        (3600, 2, "untrusted"),
     ):
-        report = tides.says(cache=cache, now=later(seconds))
-        assert (cache.hits[-1], report.verdict) == (hit, verdict)
+        report = tides.says(now=later(seconds))
+        assert (anew.count, report.verdict) == (count, verdict)
 
 
-def test_a_key_that_did_not_count_yet_does_not_count_by_a_later_verdict() -> None:
+def test_a_key_that_did_not_count_yet_does_not_count_by_a_later_verdict(anew: Counted) -> None:
     """A clock that is set back finds no verdict of the time ahead."""
     keys = [entry("card", "card", nbf=T0), entry("rel", "release")]
-    tides, cache = Tides(keyset("ann", "bob", keys=keys)), Watched()
+    tides = Tides(keyset("ann", "bob", keys=keys))
     releases = [current(tides.one, iat=T0 - 2 * DAY, exp=T0 + DAY)]
-    assert tides.says(cache=cache, releases=releases).verdict == "trusted"
+    assert tides.says(releases=releases).verdict == "trusted"
 
-    early = tides.says(cache=cache, releases=releases, now=later(-301))
+    early = tides.says(releases=releases, now=later(-301))
     assert (early.verdict, codes(early)[0]) == ("untrusted", "key.not_yet_valid")
-    assert cache.hits == [False, False]
+    assert anew.count == 2
 
 
-def test_without_a_deadline_a_verdict_holds_until_it_goes() -> None:
+def test_without_a_deadline_a_verdict_holds_until_it_goes(anew: Counted) -> None:
     """Pinned keys set none."""
     keys = KeysAnchor(JwkSet.of([key("card").public]))
-    tides, cache = Tides(anchor=keys, freshness="waived"), Watched()
-    tides.says(cache=cache)
+    tides = Tides(anchor=keys, freshness="waived")
+    tides.says()
 
-    tides.says(cache=cache, now=later(1000 * DAY))
-    assert cache.hits == [False, True]
+    tides.says(now=later(1000 * DAY))
+    assert anew.count == 1
 
 
 @pytest.mark.parametrize(
@@ -169,54 +143,40 @@ def test_without_a_deadline_a_verdict_holds_until_it_goes() -> None:
 )
 def test_only_trusted_verdicts_are_kept(circumstances: dict[str, Any]) -> None:
     """What was missing may have come meanwhile."""
-    tides, cache = Tides(), VerdictCache()
-    tides.says(cache=cache, **circumstances)
+    tides = Tides()
+    tides.says(**circumstances)
 
-    assert len(cache._verdicts) == 0
+    assert tides.memory.session(tides.policy.issuers[0]).verdicts == {}
 
 
-def test_what_a_caller_does_to_a_report_does_not_reach_the_cache() -> None:
+def test_what_a_caller_does_to_a_report_does_not_reach_the_next(anew: Counted) -> None:
     """Neither to the first one nor to a later one."""
-    tides, cache = Tides(), Watched()
+    tides = Tides()
     for _ in range(3):
-        report = tides.says(cache=cache)
-        assert report.card is not None
+        report = tides.says()
         assert report.card == PORTABLE
         report.card["supportedInterfaces"][0]["url"] = "https://evil.example/"
         report.card["skills"].clear()
-    assert cache.hits == [False, True, True]
+    assert anew.count == 1
 
 
-def test_one_verdict_is_kept_of_a_subject() -> None:
-    """The last one: a URL serves one card at a time."""
-    tides, cache = Tides(), Watched()
+def test_one_verdict_is_kept_of_a_subject(anew: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last one: a URL serves one card at a time. Of too many, all are forgotten."""
+    monkeypatch.setattr("cardsign.verify.verifier.MAX_VERDICTS", 2)
+    tides = Tides()
     for card in (card_of(), card_of() + b" ", card_of()):
-        tides.says(card, cache=cache)
-    assert (cache.hits, len(cache._verdicts)) == ([False] * 3, 1)
+        tides.says(card)
+    verdicts = tides.memory.session(tides.policy.issuers[0]).verdicts
+    assert (anew.count, len(verdicts)) == (3, 1)
+    for expect in (Subject(issuer="tides"), Subject(origin=ORIGIN), Subject(url=URL)):
+        tides.says(expect=expect)
+        assert len(verdicts) <= 2
 
 
-def test_O18_a_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It begins anew when it is full."""
-    monkeypatch.setattr("cardsign.verify.verdict.MAX_VERDICTS", 2)
-    cache, report = VerdictCache(), Tides().says()
-    for number in range(5):
-        cache.put((number, "the rest"), report)
-        assert len(cache._verdicts) <= 2
-
-
-def test_nobody_s_card_is_not_looked_up() -> None:
-    """Without an entry there is nothing that could be trusted."""
-    tides, cache = Tides(), Watched()
-    for expect in (Issuer("lamp"), Holder()):
-        tides.says(expect=expect, cache=cache)
-
-    assert (cache.hits, len(cache._verdicts)) == ([], 0)
-
-
-def test_threads_share_a_cache() -> None:
+def test_threads_share_a_verifier() -> None:
     """Each gets the verdict on his own card."""
     keys = KeysAnchor(JwkSet.of([key("card").public]))
-    tides, cache = Tides(anchor=keys, freshness="waived"), VerdictCache()
+    tides = Tides(anchor=keys, freshness="waived")
     cards = [card_of(card={**PORTABLE, "version": str(number)}) for number in range(6)]
     together = threading.Barrier(8)
 
@@ -225,7 +185,7 @@ def test_threads_share_a_cache() -> None:
         versions = []
         for turn in range(30):
             number = (thread + turn) % len(cards)
-            report = tides.says(cards[number], cache=cache)
+            report = tides.says(cards[number])
             assert report.card is not None
             versions.append(report.card["version"] == str(number))
         return versions
@@ -240,15 +200,15 @@ def test_a_key_that_is_for_another_algorithm_now_is_judged_anew() -> None:
     card, url = signed(PORTABLE, key), "https://tides.example/jwks.json"
     policy = Policy.from_jwks_url(url, origin="https://tides.example")
     issuers = tuple(replace(one, freshness="waived") for one in policy.issuers)
-    policy, cache = replace(policy, issuers=issuers), VerdictCache()
+    policy, memory = replace(policy, issuers=issuers), Remembering()
 
     def verdict(alg: str) -> str:
         listed = {**key.public.numbers, "kid": "k", "use": "sig", "alg": alg}
         jwks = json.dumps({"keys": [listed]}).encode()
         supplied = SuppliedStatements(untrusted_jwks=jwks, jwks_url=url)
-        subject = Issuer(issuers[0].name)
+        subject = Subject(issuer=issuers[0].name)
         report = reach_verdict(
-            dump(card), expect=subject, policy=policy, now=NOW, supplied=supplied, cache=cache
+            dump(card), expect=subject, policy=policy, now=NOW, supplied=supplied, memory=memory
         )
         return report.verdict
 

@@ -8,37 +8,27 @@ from typing import Any
 
 import pytest
 
-from cardsign import verify_card
 from cardsign.findings import Finding
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
-from cardsign.trust.policy import (
-    AtOrigin,
-    CardUrl,
-    Extended,
-    Issuer,
-    JwksAnchor,
-    KeysAnchor,
-    Limits,
-    Policy,
-    RollbackFloor,
-    TrustedIssuer,
-)
-from cardsign.trust.state import NO_STATES
+from cardsign.trust.lock import Floor, Memory
+from cardsign.trust.policy import JwksAnchor, KeysAnchor, Limits, Policy, Subject, TrustedIssuer
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.urls import parse_place
 from cardsign.verify.report import NoVerdict, StatementUsed
-from cardsign.verify.verdict import reach_verdict
+from cardsign.verify.verifier import Verifier
 from tests.jose.statement_making import DAY, T0, URL, Members, entry, key, thumbprint
 from tests.support import (
     NOW,
     PORTABLE,
     WITH_DEFAULTS,
+    Remembering,
     by_another_sdk,
     codes,
     dump,
     one_signature,
     put,
+    reach_verdict,
     signed,
 )
 from tests.trust.establishing import ORIGIN, listed, pin_of
@@ -179,7 +169,7 @@ def test_an_unsigned_card_is_untrusted() -> None:
 
 def test_an_unsigned_card_of_nobody_is_untrusted() -> None:
     """No entry of the policy allows it."""
-    report = Tides().says(UNSIGNED, expect=Issuer("lamp"))
+    report = Tides().says(UNSIGNED, expect=Subject(issuer="lamp"))
 
     assert (report.verdict, codes(report)) == ("untrusted", ["sig.none", "trust.no_anchor"])
 
@@ -218,8 +208,7 @@ BLOCKS: dict[str, tuple[Callable[[Tides], dict[str, Any]], str]] = {
     ),
     "a rollback": (
         lambda tides: {
-            "states": NO_STATES,
-            "policy": tides.policy.known_as("", {"tides": RollbackFloor(pin_of(after(tides.one)))}),
+            "memory": Remembering({"tides": Floor(pin_of(after(tides.one)))}),
         },
         "statement.rollback",
     ),
@@ -300,7 +289,7 @@ def test_a_time_of_one_s_choice_is_said() -> None:
     tides = Tides()
 
     assert tides.says(historic=True).historic
-    assert tides.says(expect=Issuer("lamp"), historic=True).historic
+    assert tides.says(expect=Subject(issuer="lamp"), historic=True).historic
     assert not tides.says().historic
 
 
@@ -364,7 +353,7 @@ def test_a_verdict_lasts_until_the_least_of_all_deadlines(
 def test_an_extended_card_ends_by_its_own_word() -> None:
     """The marker's end is a deadline like the others."""
     card = card_of(card=marked(exp=T0 + 90))
-    report = Tides().says(card, expect=Extended(CardUrl(URL), "moor"))
+    report = Tides().says(card, expect=Subject(url=URL, audience="moor"))
 
     assert report.valid_until == later(90)
 
@@ -425,7 +414,7 @@ def test_the_report_names_what_it_rests_on() -> None:
     assert tides.says().issuer == "tides"
     written = tides.says(releases=[five]).to_json()["statements"]
     assert written["release"] == {"number": "5", "digest": digest_of(five), "exp": T0 + 7 * DAY}
-    without = tides.says(expect=Issuer("lamp"))
+    without = tides.says(expect=Subject(issuer="lamp"))
     assert (without.keyset, without.release) == (None, None)
 
 
@@ -454,19 +443,15 @@ def test_a_pruning_profile_cannot_prove_an_absence() -> None:
 def test_a_verified_card_says_until_when() -> None:
     """And an indeterminate one is none: the caller gets the report and exit status 3."""
     tides = Tides()
-    known = {
-        "policy": tides.policy,
-        "now": later(0),
-        "statements": SuppliedStatements((tides.one,), (current(tides.one),)),
-        "states": tides.memory,
-    }
-    card = verify_card(card_of(), expect=AtOrigin(ORIGIN), **known)
-    assert card.valid_until == later(7 * DAY)
-
+    verifier = Verifier(tides.policy, lock=Memory(), clock=lambda: later(0))
     with pytest.raises(NoVerdict) as refused:
-        verify_card(card_of(), expect=AtOrigin(ORIGIN), **{**known, "states": NO_STATES})
+        verifier.verify(card_of(), origin=ORIGIN, statements=SuppliedStatements((tides.one,), ()))
     assert refused.value.exit_status == 3
-    assert refused.value.code == "state.none"
+    assert refused.value.code == "trust.freshness_unknown"
+
+    statements = SuppliedStatements((tides.one,), (current(tides.one),))
+    card = verifier.verify(card_of(), origin=ORIGIN, statements=statements)
+    assert card.valid_until == later(7 * DAY)
 
 
 def test_a_signature_of_ours_counts_under_a_keyset() -> None:
@@ -488,7 +473,7 @@ def test_a_list_in_the_place_of_an_interface_is_told_where_it_would_stand() -> N
     issuer = TrustedIssuer(
         "tides", KeysAnchor(JwkSet.of([signer.public])), (parse_place(ORIGIN),), "sdk", "waived"
     )
-    report = reach_verdict(document, expect=CardUrl(URL), policy=Policy((issuer,)), now=NOW)
+    report = reach_verdict(document, expect=Subject(url=URL), policy=Policy((issuer,)), now=NOW)
     assert report.verdict == "untrusted"
     (found,) = [one for one in report.reasons if one.code == "card.interface_url"]
     assert found.path == "/supportedInterfaces/0/url"

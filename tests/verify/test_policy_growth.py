@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from itertools import count
 from types import FrameType
 
 import pytest
@@ -15,24 +14,22 @@ import pytest
 from cardsign.statements.keyset import KeysetId
 from cardsign.testing import FakeIssuer
 from cardsign.testing.fake_issuer import digest_of
-from cardsign.trust.policy import Issuer, KeysAnchor, KeysetAnchor, Policy, TrustedIssuer
-from cardsign.trust.state import TransientStates
+from cardsign.trust.policy import KeysAnchor, KeysetAnchor, Policy, Subject, TrustedIssuer
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import parse_place
-from cardsign.verify.verdict import reach_verdict
 from tests.jose.statement_making import DAY, NOW, T0
+from tests.support import Remembering, reach_verdict
 
 ORIGIN = "https://tides.example"
 PLACES = (parse_place(ORIGIN),)
 THEM = FakeIssuer(NOW, origin=ORIGIN, roots=["owner"], threshold=1)
 CARD = THEM.card_members()
 SIGNED = THEM.signed_card(CARD)
-IDENTITIES = (f"growth {at}" for at in count())
 
 
 def calls(policy: Policy, supplied: SuppliedStatements = NO_STATEMENTS) -> int:
     """How many functions are called for a verdict, the issuer being remembered."""
-    known, states = policy.known_as(next(IDENTITIES)), TransientStates()
+    memory = Remembering()
     found = 0
 
     def counting(frame: FrameType, event: str, argument: object) -> None:
@@ -40,9 +37,9 @@ def calls(policy: Policy, supplied: SuppliedStatements = NO_STATEMENTS) -> int:
         found += event in ("call", "c_call")
 
     def verdict() -> str:
-        expect = Issuer("tides")
+        expect = Subject(issuer="tides")
         report = reach_verdict(
-            SIGNED, expect=expect, policy=known, now=NOW, supplied=supplied, states=states
+            SIGNED, expect=expect, policy=policy, now=NOW, supplied=supplied, memory=memory
         )
         return report.verdict
 

@@ -6,7 +6,7 @@ import copy
 import json
 import pickle
 import random
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -16,12 +16,12 @@ import cardsign
 from cardsign.errors import CardsignError
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.sign.signing import SigningOptions, sign_document
-from cardsign.trust.policy import Holder
+from cardsign.trust.policy import Subject
 from cardsign.verify.report import Report
-from cardsign.verify.verdict import VerdictCache, reach_verdict
-from tests.support import NOW, WITH_DEFAULTS, dump, signed, trusting
+from tests.support import NOW, WITH_DEFAULTS, Remembering, dump, reach_verdict, signed, trusting
 
 KEYS = PrivateKey.generate("ES256", kid="old"), PrivateKey.generate("ES256", kid="new")
+POLICY = trusting(*KEYS)
 
 
 class Checks:
@@ -39,13 +39,11 @@ class Checks:
 
 
 def verdict_on(
-    card: bytes, *, stop_early: bool = False, cache: VerdictCache | None = None
+    card: bytes, *, stop_early: bool = False, memory: Remembering | None = None
 ) -> Report:
     """By both keys."""
-    policy = trusting(*KEYS)
-    return reach_verdict(
-        card, expect=Holder(), policy=policy, now=NOW, cache=cache, stop_early=stop_early
-    )
+    how: dict[str, Any] = {"memory": memory, "stop_early": stop_early}
+    return reach_verdict(card, expect=Subject(is_holder=True), policy=POLICY, now=NOW, **how)
 
 
 def verdict_alone(report: Report) -> dict[str, Any]:
@@ -125,38 +123,31 @@ def test_the_verdict_is_that_of_all_signatures() -> None:
 
 def test_a_verdict_of_before_checks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each caller's card is parsed for that caller, who may change it."""
-    card, cache = dump(signed(WITH_DEFAULTS, KEYS[0])), VerdictCache()
-    first = verdict_on(card, cache=cache)
+    card, memory = dump(signed(WITH_DEFAULTS, KEYS[0])), Remembering()
+    first = verdict_on(card, memory=memory)
     checks = Checks(monkeypatch)
-    second = verdict_on(card, cache=cache)
+    second = verdict_on(card, memory=memory)
     assert checks.count == 0
     assert second == first
     for one in (first, second):
         assert one.card is not None
         one.card.clear()
-    assert verdict_on(card, cache=cache) == verdict_on(card)
+    assert verdict_on(card, memory=memory) == verdict_on(card)
 
 
 def test_what_one_caller_did_not_ask_for_is_not_kept_for_another() -> None:
     """A verdict alone and a report of all signatures are two."""
-    card, cache = dump(signed(WITH_DEFAULTS, KEYS[0])), VerdictCache()
-    early = verdict_on(card, cache=cache, stop_early=True)
-    assert verdict_on(card, cache=cache) == verdict_on(card) != early
-    assert verdict_on(card, cache=cache, stop_early=True) == early
-
-
-def test_a_verdict_without_a_time_holds_at_any() -> None:
-    """A caller who keeps a report of his own may have left it out."""
-    cache, report = VerdictCache(), verdict_on(dump(signed(WITH_DEFAULTS, KEYS[0])))
-    cache.put(("matter",), replace(report, checked_at=None))
-    assert cache.get(("matter",), NOW) == report
+    card, memory = dump(signed(WITH_DEFAULTS, KEYS[0])), Remembering()
+    early = verdict_on(card, memory=memory, stop_early=True)
+    assert verdict_on(card, memory=memory) == verdict_on(card) != early
+    assert verdict_on(card, memory=memory, stop_early=True) == early
 
 
 def test_a_report_is_copied_and_printed_whole() -> None:
     """Also one of before."""
-    card, cache = dump(signed(WITH_DEFAULTS, KEYS[0])), VerdictCache()
-    whole = verdict_on(card, cache=cache)
-    for report in (whole, verdict_on(card, cache=cache)):
+    card, memory = dump(signed(WITH_DEFAULTS, KEYS[0])), Remembering()
+    whole = verdict_on(card, memory=memory)
+    for report in (whole, verdict_on(card, memory=memory)):
         assert pickle.loads(pickle.dumps(report)) == whole
         assert copy.deepcopy(report) == whole
         assert repr(report) == repr(whole)

@@ -11,11 +11,11 @@ import pytest
 
 from cardsign.card.extensions import ExtendedMarker, with_marker
 from cardsign.jose.jwks import JwkSet
-from cardsign.trust.policy import AtOrigin, CardUrl, Expectation, Extended, Issuer
-from cardsign.trust.state import NO_STATES, TransientStates
+from cardsign.trust.lock import Floor
+from cardsign.trust.policy import Subject
 from tests.jose.statement_making import DAY, T0, URL, Members, entry, key, thumbprint
-from tests.support import PORTABLE, codes, dump, without
-from tests.trust.establishing import ORIGIN, blank, listed
+from tests.support import PORTABLE, Remembering, codes, dump, without
+from tests.trust.establishing import ORIGIN, listed
 from tests.trust.histories import after, keyset
 from tests.verify.tides import Tides, card_of, current, later
 
@@ -24,50 +24,53 @@ OTHER = {**PORTABLE, "version": "9.9.9"}
 
 # ------------------------------------------------------------------ what the release lists
 
-LISTED: dict[str, tuple[Members, Expectation]] = {
-    "at its url": ({}, CardUrl(URL)),
-    "among others": ({"cards": [listed(OTHER), listed()]}, CardUrl(URL)),
-    "for two urls": ({"cards": [listed(url=ELSEWHERE), listed()]}, CardUrl(URL)),
-    "somewhere at the origin": ({"cards": [listed(url=ELSEWHERE)]}, AtOrigin(ORIGIN)),
-    "anywhere at home for the issuer": ({"cards": [listed(url=ELSEWHERE)]}, Issuer("tides")),
-    "at the floor": ({"floor": {URL: 3}}, CardUrl(URL)),
-    "below another url's floor": ({"floor": {ELSEWHERE: 5}}, CardUrl(URL)),
-    "without a floor": ({"floor": {}}, CardUrl(URL)),
+LISTED: dict[str, tuple[Members, Subject]] = {
+    "at its url": ({}, Subject(url=URL)),
+    "among others": ({"cards": [listed(OTHER), listed()]}, Subject(url=URL)),
+    "for two urls": ({"cards": [listed(url=ELSEWHERE), listed()]}, Subject(url=URL)),
+    "somewhere at the origin": ({"cards": [listed(url=ELSEWHERE)]}, Subject(origin=ORIGIN)),
+    "anywhere at home for the issuer": (
+        {"cards": [listed(url=ELSEWHERE)]},
+        Subject(issuer="tides"),
+    ),
+    "at the floor": ({"floor": {URL: 3}}, Subject(url=URL)),
+    "below another url's floor": ({"floor": {ELSEWHERE: 5}}, Subject(url=URL)),
+    "without a floor": ({"floor": {}}, Subject(url=URL)),
     "above the floor at one of two places": (
         {"cards": [listed(), listed(url=ELSEWHERE)], "floor": {URL: 4}},
-        Issuer("tides"),
+        Subject(issuer="tides"),
     ),
 }
-UNLISTED: dict[str, tuple[Members, Expectation, str]] = {
-    "nothing": ({"cards": []}, CardUrl(URL), "card.digest_unlisted"),
-    "another card": ({"cards": [listed(OTHER)]}, CardUrl(URL), "card.digest_unlisted"),
+UNLISTED: dict[str, tuple[Members, Subject, str]] = {
+    "nothing": ({"cards": []}, Subject(url=URL), "card.digest_unlisted"),
+    "another card": ({"cards": [listed(OTHER)]}, Subject(url=URL), "card.digest_unlisted"),
     "it for another url": (
         {"cards": [listed(url=ELSEWHERE)]},
-        CardUrl(URL),
+        Subject(url=URL),
         "card.listed_elsewhere",
     ),
-    "it for the url without its query": ({}, CardUrl(f"{URL}?x=1"), "card.listed_elsewhere"),
+    "it for the url without its query": ({}, Subject(url=f"{URL}?x=1"), "card.listed_elsewhere"),
     "it for another origin": (
         {"cards": [listed(url="https://lamp.example/x")]},
-        AtOrigin(ORIGIN),
+        Subject(origin=ORIGIN),
         "card.listed_elsewhere",
     ),
     "it for a place that the policy does not allow": (
         {"cards": [listed(url="https://lamp.example/x")]},
-        Issuer("tides"),
+        Subject(issuer="tides"),
         "card.listed_elsewhere",
     ),
-    "it below the floor": ({"floor": {URL: 4}}, CardUrl(URL), "card.rollback"),
+    "it below the floor": ({"floor": {URL: 4}}, Subject(url=URL), "card.rollback"),
     "it below all floors": (
         {"cards": [listed(), listed(url=ELSEWHERE)], "floor": {URL: 4, ELSEWHERE: 5}},
-        Issuer("tides"),
+        Subject(issuer="tides"),
         "card.rollback",
     ),
 }
 
 
 @pytest.mark.parametrize(("changes", "expect"), LISTED.values(), ids=LISTED)
-def test_what_the_release_lists_is_current(changes: Members, expect: Expectation) -> None:
+def test_what_the_release_lists_is_current(changes: Members, expect: Subject) -> None:
     """By the payload's digest, at the place that was asked, not below the floor."""
     tides = Tides()
     report = tides.says(releases=[current(tides.one, **changes)], expect=expect)
@@ -76,15 +79,12 @@ def test_what_the_release_lists_is_current(changes: Members, expect: Expectation
 
 
 @pytest.mark.parametrize(("changes", "expect", "code"), UNLISTED.values(), ids=UNLISTED)
-def test_what_speaks_against_a_card_is_no(changes: Members, expect: Expectation, code: str) -> None:
-    """Even where freshness is waived, or nothing is remembered: it is evidence."""
+def test_what_speaks_against_a_card_is_no(changes: Members, expect: Subject, code: str) -> None:
+    """Even where freshness is waived: it is evidence."""
     for tides in (Tides(), Tides(freshness="waived")):
-        for memory in (tides.memory, NO_STATES):
-            report = tides.says(
-                releases=[current(tides.one, **changes)], expect=expect, states=memory
-            )
-            assert (report.verdict, report.answers.current) == ("untrusted", "no")
-            assert codes(report)[0] == code
+        report = tides.says(releases=[current(tides.one, **changes)], expect=expect)
+        assert (report.verdict, report.answers.current) == ("untrusted", "no")
+        assert codes(report)[0] == code
 
 
 def test_the_digest_is_that_of_the_document() -> None:
@@ -110,16 +110,10 @@ def a_release_of_before(tides: Tides) -> dict[str, Any]:
     return {"keysets": [after(tides.one)], "releases": []}
 
 
-def nothing_remembered(tides: Tides) -> dict[str, Any]:
-    """A rollback could not be seen."""
-    return {"states": NO_STATES}
-
-
 UNKNOWN: dict[str, tuple[Callable[[Tides], dict[str, Any]], str]] = {
     "no release": (no_release, "trust.freshness_unknown"),
     "an expired release": (an_old_release, "statement.expired"),
     "a release of the version before": (a_release_of_before, "statement.keyset"),
-    "no memory": (nothing_remembered, "state.none"),
 }
 
 
@@ -169,7 +163,7 @@ def test_a_key_counts_by_its_role_in_its_time(public: Members, code: str | None)
 def test_a_clock_that_is_behind_accuses_no_key() -> None:
     """It is the clock that is wrong, so there is no verdict at all."""
     tides = Tides(keyset("ann", "bob", keys=[entry("card", "card", nbf=T0 - 10)]))
-    tides.memory = TransientStates({"tides": blank(tides.policy.issuers[0].anchor, newest_iat=T0)})
+    tides.memory = Remembering({"tides": Floor(newest_iat=T0)})
 
     report = tides.says(releases=[], now=later(-DAY))
     assert (report.verdict, codes(report)[0]) == ("indeterminate", "time.clock_behind")
@@ -223,18 +217,18 @@ def malformed() -> dict[str, Any]:
     return card
 
 
-MOOR = Extended(CardUrl(URL), "moor")
-KINDS: dict[str, tuple[Callable[[], dict[str, Any]], Expectation, str | None]] = {
-    "a public one, as asked": (lambda: PORTABLE, CardUrl(URL), None),
+MOOR = Subject(url=URL, audience="moor")
+KINDS: dict[str, tuple[Callable[[], dict[str, Any]], Subject, str | None]] = {
+    "a public one, as asked": (lambda: PORTABLE, Subject(url=URL), None),
     "an extended one, as asked": (marked, MOOR, None),
-    "an extended one as public": (marked, CardUrl(URL), "extended.served_as_public"),
+    "an extended one as public": (marked, Subject(url=URL), "extended.served_as_public"),
     "a public one as extended": (lambda: PORTABLE, MOOR, "extended.not_marked"),
     "that of another audience": (
         lambda: marked(audience="pier"),
         MOOR,
         "extended.audience_mismatch",
     ),
-    "a malformed marker, public": (malformed, CardUrl(URL), "extended.marker"),
+    "a malformed marker, public": (malformed, Subject(url=URL), "extended.marker"),
     "a malformed marker, extended": (malformed, MOOR, "extended.marker"),
     "its last second": (lambda: marked(exp=T0 + 1), MOOR, None),
     "expired now": (lambda: marked(exp=T0), MOOR, "extended.expired"),
@@ -247,7 +241,7 @@ KINDS: dict[str, tuple[Callable[[], dict[str, Any]], Expectation, str | None]] =
 
 @pytest.mark.parametrize(("made", "expect", "code"), KINDS.values(), ids=KINDS)
 def test_only_the_kind_that_was_asked_for_is_trusted(
-    made: Callable[[], dict[str, Any]], expect: Expectation, code: str | None
+    made: Callable[[], dict[str, Any]], expect: Subject, code: str | None
 ) -> None:
     """A public card is listed, an extended one is marked; neither stands for the other."""
     card = made()
@@ -297,14 +291,17 @@ def test_a_card_outside_its_places_is_not_authorised() -> None:
     ]}  # fmt: skip
     for tides in (Tides(), Tides(places=None)):
         releases = [current(tides.one, card=far)]
-        report = tides.says(card_of(card=far), releases=releases, expect=Issuer("tides"))
+        report = tides.says(card_of(card=far), releases=releases, expect=Subject(issuer="tides"))
         assert (report.verdict, codes(report)[0]) == ("untrusted", "card.origin_mismatch")
     wide = Tides(keyset("ann", "bob", origins=[ORIGIN, "https://lamp.example"]), places=None)
     releases = [current(wide.one, card=far)]
-    report = wide.says(card_of(card=far), releases=releases, expect=Issuer("tides"))
+    report = wide.says(card_of(card=far), releases=releases, expect=Subject(issuer="tides"))
     assert report.verdict == "trusted"
     nowhere = without(PORTABLE, "/supportedInterfaces")
-    assert codes(wide.says(card_of(card=nowhere), expect=Issuer("tides")))[0] == "card.no_interface"
+    assert (
+        codes(wide.says(card_of(card=nowhere), expect=Subject(issuer="tides")))[0]
+        == "card.no_interface"
+    )
 
 
 def test_a_key_nobody_endorses_explains_itself() -> None:

@@ -6,13 +6,11 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from cardsign.trust.policy import Anchor, CardUrl, Expectation, Limits, Policy
-from cardsign.trust.state import IssuerStates, TransientStates
+from cardsign.trust.policy import Anchor, Limits, Policy, Subject
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.verify.report import Report
-from cardsign.verify.verdict import reach_verdict
 from tests.jose.statement_making import NOW, URL, key
-from tests.support import PORTABLE, by_another_sdk, dump
+from tests.support import PORTABLE, Remembering, by_another_sdk, dump, reach_verdict
 from tests.trust.establishing import anchored, enrolled, listed
 from tests.trust.histories import keyset, release
 
@@ -58,7 +56,7 @@ class Tides:
         self.one = one or keyset("ann", "bob")
         issuer = enrolled(anchor or anchored(self.one), **entry)
         self.policy = Policy((issuer,), limits or Limits())
-        self.memory: IssuerStates = TransientStates()
+        self.memory = Remembering()
 
     def says(
         self,
@@ -66,7 +64,7 @@ class Tides:
         *,
         keysets: Iterable[bytes] | None = None,
         releases: Iterable[bytes] | None = None,
-        expect: Expectation | None = None,
+        expect: Subject | None = None,
         now: datetime = NOW,
         more: Mapping[str, Any] | None = None,
         **circumstances: Any,
@@ -79,8 +77,8 @@ class Tides:
         )
         return reach_verdict(
             card_of() if card is None else card,
-            expect=expect or CardUrl(URL),
+            expect=expect or Subject(url=URL),
             now=now,
             supplied=supplied,
-            **{"states": self.memory, "policy": self.policy, **circumstances},
+            **{"memory": self.memory, "policy": self.policy, **circumstances},
         )

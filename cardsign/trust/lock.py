@@ -1,0 +1,320 @@
+"""`trust.lock`: a floor for each issuer whose anchor is a keyset (decision F6, L1 to L5, L8).
+
+An entry can only refuse. The file is JSON with one block for each issuer, sorted by name, so that
+git merges entries of different issuers. It is read strictly: a name that stands twice, which a
+careless merge leaves behind, is refused like a conflict marker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from cardsign.card.strictjson import parse_object
+from cardsign.card.values import jcs
+from cardsign.errors import FileFault, FileMissing, JsonRefused, UsageFault
+from cardsign.files import locked, read_bytes, write_atomic
+from cardsign.statements import members as read
+from cardsign.statements.envelope import StatementRefused
+from cardsign.statements.keyset import KeysetId, KeysetStatement, keyset_id
+from cardsign.statements.release import ReleaseStatement
+from cardsign.trust.policy import ISSUER_NAME
+
+LOCK_FORMAT: Final = "cardsign-lock/1"
+#: Bytes. As many issuers as a policy may have; one has about 400.
+MAX_LOCK_BYTES: Final = 8 * 1024 * 1024
+#: Seconds to wait for another process that edits the lock.
+PATIENCE: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class LockedRelease:
+    """The newest release that revoked a key or raised a floor.
+
+    Attributes:
+        order: Its epoch, keyset version and seq.
+        digest: SHA-256 of its payload.
+        revoked: The keys that it revokes, until a higher keyset version confirms or drops them.
+        floor: The floors that it sets, by URL.
+    """
+
+    order: tuple[int, int, int]
+    digest: str
+    revoked: frozenset[str] = frozenset()
+    floor: Mapping[str, int] = field(default_factory=dict, hash=False)
+
+    @classmethod
+    def of(cls, release: ReleaseStatement) -> LockedRelease:
+        """Return the entry that a verified release makes."""
+        return cls(release.order, release.digest, release.revoked, dict(release.floor))
+
+    def united_with(self, other: LockedRelease) -> LockedRelease:
+        """Return the newer of two, with what the older one says under the same keyset.
+
+        Under one keyset revocations grow and floors rise. Where the newer release has lost one,
+        somebody has un-revoked a key, and the union refuses that release.
+        """
+        newer, older = (self, other) if self.order >= other.order else (other, self)
+        if newer.order[:2] != older.order[:2]:
+            return newer
+        floor = {
+            url: max(newer.floor.get(url, 0), older.floor.get(url, 0))
+            for url in {**older.floor, **newer.floor}
+        }
+        return LockedRelease(newer.order, newer.digest, newer.revoked | older.revoked, floor)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the member `release` of an entry."""
+        epoch, version, seq = self.order
+        numbers = {"epoch": epoch, "keyset_version": version, "seq": seq, "digest": self.digest}
+        revoked = {"revoked": sorted(self.revoked)} if self.revoked else {}
+        return {**numbers, **revoked, **({"floor": dict(self.floor)} if self.floor else {})}
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """What the lock says of one issuer; statements below it are refused.
+
+    Attributes:
+        keyset: The newest keyset statement that was verified; None where the anchor is a root set
+            and no statement has been verified yet.
+        newest_iat: The highest signed `iat`, Unix seconds.
+        release: The newest release that revoked a key or raised a floor.
+        recovery: Digest of the recovery keys and threshold in that keyset statement. It lets a
+            recovery be followed where the statements up to the lock are not to be had any more.
+    """
+
+    keyset: KeysetId | None = None
+    newest_iat: int = 0
+    release: LockedRelease | None = None
+    recovery: str | None = None
+
+    def with_statements(self, keyset: KeysetStatement, release: ReleaseStatement | None) -> Floor:
+        """Return this floor, raised to verified statements.
+
+        A release that neither revokes a key nor raises a floor beyond what is locked leaves the
+        entry as it is, `newest_iat` included, so that daily releases make no difference in git.
+        """
+        locked = self.release
+        if release is not None and (locked is None or locked.order < release.order):
+            same_keyset = locked is not None and locked.order[:2] == release.keyset.number
+            revoked = locked.revoked if locked is not None and same_keyset else frozenset()
+            floor = locked.floor if locked is not None and same_keyset else {}
+            raises = any(least > floor.get(url, 0) for url, least in release.floor.items())
+            if raises or release.revoked - revoked:
+                new = LockedRelease.of(release)
+                locked = new if locked is None else locked.united_with(new)
+        if keyset.id == self.keyset and locked == self.release:
+            return self
+        times = (self.newest_iat, keyset.iat, release.iat if release is not None else 0)
+        return Floor(keyset.id, max(times), locked, recovery_digest(keyset))
+
+    def raised_to(self, other: Floor, name: str) -> Floor:
+        """Return the higher of two floors of one issuer, member by member.
+
+        Raises:
+            UsageFault: ``statement.fork``: one number with two digests.
+        """
+        keyset, release = self.keyset or other.keyset, self.release or other.release
+        if self.keyset is not None and other.keyset is not None:
+            keyset = max(self.keyset, other.keyset, key=lambda pin: pin.number)
+            if self.keyset.number == other.keyset.number and self.keyset != other.keyset:
+                raise _fork(name, f"keyset {keyset.label}", self.keyset.digest, other.keyset.digest)
+        if self.release is not None and other.release is not None:
+            release = self.release.united_with(other.release)
+            same = self.release.order == other.release.order
+            if same and self.release.digest != other.release.digest:
+                number = f"release {release.order[2]}"
+                raise _fork(name, number, self.release.digest, other.release.digest)
+        recovery = self.recovery if keyset == self.keyset else other.recovery
+        return Floor(keyset, max(self.newest_iat, other.newest_iat), release, recovery)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the entry as it stands in the file."""
+        return {
+            "keyset": None if self.keyset is None else self.keyset.to_json(),
+            "newest_iat": self.newest_iat,
+            "release": None if self.release is None else self.release.to_json(),
+            **({} if self.recovery is None else {"recovery": self.recovery}),
+        }
+
+
+def recovery_digest(keyset: KeysetStatement) -> str | None:
+    """Return what a lock remembers of the recovery keys of a statement."""
+    if keyset.recovery is None:
+        return None
+    return hashlib.sha256(jcs(keyset.recovery.to_json())).hexdigest()
+
+
+class Memory:
+    """A lock, or a cache, that lasts as long as the process; for policies made in code.
+
+    Args:
+        floors: What the lock says at the start, by issuer.
+    """
+
+    def __init__(self, floors: Mapping[str, Floor] | None = None) -> None:
+        self.floors = dict(floors or {})
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """The floors of one or several lock files.
+
+    Attributes:
+        floors: By issuer; where several files name one issuer, the highest.
+        paths: The files, of which only the last may be written.
+        forks: Issuers of which two files name one number with two digests, with the fault.
+    """
+
+    floors: Mapping[str, Floor]
+    paths: tuple[Path, ...]
+    forks: Mapping[str, UsageFault] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, paths: Sequence[Path]) -> Lock:
+        """Read lock files; a file that is not there has no entries.
+
+        Raises:
+            UsageFault: ``lock.malformed``.
+            FileFault: A file is a link or device, or cannot be read.
+        """
+        floors: dict[str, Floor] = {}
+        forks: dict[str, UsageFault] = {}
+        for path in paths:
+            for name, floor in read_lock(path).items():
+                try:
+                    floors[name] = floors.get(name, floor).raised_to(floor, name)
+                except UsageFault as fault:
+                    forks[name] = fault
+        return cls(MappingProxyType(floors), tuple(paths), MappingProxyType(forks))
+
+
+def read_lock(path: Path) -> dict[str, Floor]:
+    """Return the entries of one lock file, by issuer; none where there is no file.
+
+    Raises:
+        UsageFault: ``lock.malformed``: conflict markers, another format, anything unexpected.
+        FileFault: It is a link or a device, or cannot be read.
+    """
+    try:
+        data = read_bytes(path, max_bytes=MAX_LOCK_BYTES, plain=True)
+    except FileMissing:
+        return {}
+    try:
+        members = parse_object(data, max_bytes=MAX_LOCK_BYTES, max_depth=8)
+        issuers = read.document(members, LOCK_FORMAT, ("format", "issuers"))["issuers"]
+        if not isinstance(issuers, dict):
+            raise read.refused("/issuers", "an object")
+        return {
+            read.text(name, ISSUER_NAME, "/issuers", "an issuer's name"): _floor(name, entry)
+            for name, entry in issuers.items()
+        }
+    except JsonRefused as refusal:
+        hint, line = "Restore it from version control.", refusal.finding.place.line
+        for number, text in enumerate(data.split(b"\n"), 1):
+            if text.startswith((b"<<<<<<<", b"=======", b">>>>>>>", b"|||||||")):
+                hint = "Git left conflict markers. Take either side, then: cardsign trust update"
+                line = number
+                break
+        message = f"this is no strict JSON: {refusal.message}"
+        raise UsageFault("lock.malformed", message, path=str(path), line=line, hint=hint) from None
+    except StatementRefused as refusal:
+        newer = "Upgrade cardsign: a newer one wrote the lock." if refusal.path == "/format" else ""
+        message = f"{refusal.path}: {refusal.message}"
+        raise UsageFault("lock.malformed", message, path=str(path), hint=newer) from refusal
+
+
+def raise_lock(path: Path, floors: Mapping[str, Floor]) -> tuple[str, ...]:
+    """Raise the entries of these issuers; alone among processes, and never below what is there.
+
+    Returns:
+        The issuers whose entry was changed. A fork writes nothing.
+
+    Raises:
+        UsageFault: ``statement.fork``, ``lock.malformed``.
+        FileFault: It cannot be read or written.
+    """
+
+    def change(entries: dict[str, Floor]) -> dict[str, Floor]:
+        raised = {
+            name: entries.get(name, floor).raised_to(floor, name) for name, floor in floors.items()
+        }
+        return {**entries, **raised}
+
+    return _rewrite(path, change)
+
+
+def forget_entry(path: Path, name: str) -> tuple[str, ...]:
+    """Remove an issuer's entry."""
+    return _rewrite(path, lambda entries: _without(entries, name))
+
+
+def _without(entries: Mapping[str, Floor], name: str) -> dict[str, Floor]:
+    return {issuer: floor for issuer, floor in entries.items() if issuer != name}
+
+
+def _rewrite(path: Path, change: Callable[[dict[str, Floor]], dict[str, Floor]]) -> tuple[str, ...]:
+    """Change the entries of a lock, alone among processes, and return the issuers that changed.
+
+    The folder itself is locked, so that no lock file is left beside files that git tracks.
+    """
+    busy = FileFault("file.busy", "another process edits the lock", path=str(path))
+    with locked(path.parent, patience=PATIENCE, busy=busy):
+        entries = read_lock(path)
+        changed = change(entries)
+        if changed == entries:
+            return ()
+        issuers = {name: floor.to_json() for name, floor in changed.items()}
+        document = {"format": LOCK_FORMAT, "issuers": issuers}
+        text = json.dumps(document, indent=2, sort_keys=True) + "\n"
+        write_atomic(path, text.encode(), plain=True)
+    names = {**entries, **changed}
+    return tuple(name for name in names if entries.get(name) != changed.get(name))
+
+
+def _floor(name: str, entry: Any) -> Floor:
+    place = f"/issuers/{name}"
+    names = ["keyset", "newest_iat", "release"]
+    names += ["recovery"] if isinstance(entry, dict) and "recovery" in entry else []
+    members = read.exact_object(entry, tuple(names), place)
+    keyset = members["keyset"]
+    return Floor(
+        None if keyset is None else keyset_id(keyset, f"{place}/keyset"),
+        _time(members["newest_iat"], f"{place}/newest_iat"),
+        None if members["release"] is None else _release(members["release"], f"{place}/release"),
+        read.digest(members["recovery"], f"{place}/recovery") if "recovery" in members else None,
+    )
+
+
+def _time(value: Any, place: str) -> int:
+    return (
+        0 if value == 0 and type(value) is int else read.integer(value, place, most=read.MAX_TIME)
+    )
+
+
+def _release(entry: Any, place: str) -> LockedRelease:
+    names = ["epoch", "keyset_version", "seq", "digest"]
+    names += [name for name in ("revoked", "floor") if isinstance(entry, dict) and name in entry]
+    members = read.exact_object(entry, tuple(names), place)
+    numbers = [read.integer(members[name], f"{place}/{name}") for name in names[:3]]
+    floor = members.get("floor", {})
+    if not isinstance(floor, dict):
+        raise read.refused(f"{place}/floor", "an object")
+    return LockedRelease(
+        (numbers[0], numbers[1], numbers[2]),
+        read.digest(members["digest"], f"{place}/digest"),
+        read.revoked(members.get("revoked", [])),
+        {url: read.integer(least, f"{place}/floor") for url, least in floor.items()},
+    )
+
+
+def _fork(name: str, number: str, first: str, second: str) -> UsageFault:
+    message = f"{number} of {name!r} is {first} here and {second} there"
+    hint = "Ask the issuer which is theirs. One of the two was signed by a thief of their roots."
+    return UsageFault("statement.fork", message, hint=hint)

@@ -1,0 +1,496 @@
+"""The session of one issuer: who may speak for it until the next deadline (V4, V5, K8 to K11)."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from math import inf
+from typing import Any, Final, Literal
+
+from cardsign.errors import CardRefused, KeyRefused
+from cardsign.findings import Finding
+from cardsign.jose.jwks import JwkSet
+from cardsign.statements.envelope import StatementRefused, check_times
+from cardsign.statements.keyset import (
+    IssuerKey,
+    KeysetId,
+    KeysetStatement,
+    RootAnchor,
+    read_keyset,
+)
+from cardsign.statements.release import (
+    ListedCard,
+    ReleaseStatement,
+    check_release,
+    effective_revoked,
+    read_release,
+)
+from cardsign.times import minute
+from cardsign.trust.cache import CachedStatements, NoCache, Statements
+from cardsign.trust.lock import Floor
+from cardsign.trust.policy import (
+    JwksAnchor,
+    KeysAnchor,
+    KeysetAnchor,
+    Limits,
+    TrustedIssuer,
+)
+from cardsign.trust.supplied import SuppliedStatements
+from cardsign.trust.walk import (
+    ReleaseChoice,
+    Walk,
+    check_locked,
+    choose_release,
+    read_statements,
+)
+from cardsign.urls import Origin, Place, Url, may_stand_at, parse_origin
+
+#: ``blocks``: nothing is trusted, whatever is waived. ``hinders``: it is unknown whether a card is
+#: current. ``notes``: decides nothing.
+Weight = Literal["blocks", "hinders", "notes"]
+#: Reasons that another time takes away or words differently.
+_TIMED: Final = {"statement.not_yet", "statement.expired", "time.clock_behind", "time.historic"}
+
+
+@dataclass(frozen=True)
+class IssuerTrust:
+    """Who may speak for one issuer, by what right, and what leaves that open.
+
+    Attributes:
+        issuer: What the policy says.
+        limits: The policy's ceilings.
+        keys: All keys of the anchor's source; the verdict asks for their times.
+        has_source: Whether the source could be had.
+        unsupported: Kids in the source of an unknown type.
+        offered: A published key set that the source does not endorse.
+        revoked: Thumbprints of keys whose signatures never count.
+        origins: Where the keyset statement lets interfaces stand.
+        keyset: The newest keyset statement.
+        release: The newest release statement, if it is in force.
+        release_ends: When the last key ends that signed the release.
+        reasons: Everything that was found, each with its weight.
+        reserved: The places of other issuers.
+    """
+
+    issuer: TrustedIssuer
+    limits: Limits
+    keys: tuple[IssuerKey, ...] = ()
+    has_source: bool = True
+    unsupported: tuple[str, ...] = ()
+    offered: JwkSet | None = None
+    revoked: frozenset[str] = frozenset()
+    origins: tuple[Origin, ...] | None = None
+    keyset: KeysetStatement | None = None
+    release: ReleaseStatement | None = None
+    release_ends: int | None = None
+    reasons: tuple[tuple[Weight, Finding], ...] = ()
+    reserved: tuple[Place, ...] = ()
+
+    def of_weight(self, weight: Weight) -> tuple[Finding, ...]:
+        """Return the reasons of one weight."""
+        return tuple(reason for reason_weight, reason in self.reasons if reason_weight == weight)
+
+    @cached_property
+    def blocks(self) -> tuple[Finding, ...]:
+        """Why nothing can be trusted."""
+        return self.of_weight("blocks")
+
+    @cached_property
+    def hindrances(self) -> tuple[Finding, ...]:
+        """Why it is unknown whether a card is current."""
+        return self.of_weight("hinders")
+
+    @cached_property
+    def notes(self) -> tuple[Finding, ...]:
+        """What else was found."""
+        return self.of_weight("notes")
+
+    @cached_property
+    def keys_by_kid(self) -> Mapping[str, IssuerKey]:
+        """The keys by kid, which is a hint and proves nothing."""
+        return {key.public.kid: key for key in reversed(self.keys)}
+
+    @cached_property
+    def clock_is_behind(self) -> bool:
+        """Whether this machine's clock is known to be wrong."""
+        return any(reason.code == "time.clock_behind" for reason in self.blocks)
+
+    @cached_property
+    def deadlines(self) -> tuple[int, ...]:
+        """When the statements end, Unix seconds."""
+        ends = [] if self.release_ends is None else [self.release_ends]
+        if self.keyset is not None:
+            ends.append(end_of(self.keyset, self.limits.keyset_age))
+        if self.release is not None:
+            ends.append(end_of(self.release, self.limits.release_age))
+        return tuple(ends)
+
+    @cached_property
+    def listed_cards(self) -> Mapping[str, Sequence[ListedCard]]:
+        """The cards that the release lists, by the digest of their payload."""
+        cards: dict[str, list[ListedCard]] = {}
+        for card in self.release.cards if self.release is not None else ():
+            cards.setdefault(card.payload_sha256, []).append(card)
+        return cards
+
+    def may_stand_at(self, url: Url) -> bool:
+        """Return whether the policy lets a card of this issuer stand at a URL."""
+        places = self.issuer.places
+        return places is None or may_stand_at(url, places, self.reserved)
+
+    def next_change(self, now: float) -> float:
+        """Return the next time at which a statement or a key begins or ends, Unix seconds."""
+        times: list[float] = [*self.deadlines]
+        for key in self.keys if self.keyset is not None else ():
+            times += (key.nbf - self.limits.skew, key.exp)
+        return min((time for time in times if time > now), default=inf)
+
+
+def end_of(statement: KeysetStatement | ReleaseStatement, age: int | None) -> int:
+    """Return when a statement ends for us: its `exp`, or `age` seconds after its `iat`."""
+    return statement.exp if age is None else min(statement.exp, statement.iat + age)
+
+
+class Session:
+    """What one verifier knows of one issuer. For any number of threads.
+
+    Attributes:
+        issuer: What the policy says of it.
+        floor: What the lock says of it, raised by what this session has verified.
+        keyset: The newest keyset statement so far.
+        release: The newest release statement so far.
+        verdicts: The last trusted verdict on each subject, for :mod:`cardsign.verify.verifier`.
+        rounds: The last refresh by origin, for :mod:`cardsign.net.discovery`.
+        cards: URLs at which a trusted card was seen; it may not vanish from there.
+    """
+
+    def __init__(
+        self,
+        issuer: TrustedIssuer,
+        limits: Limits,
+        reserved: tuple[Place, ...],
+        locked: Floor,
+        *,
+        update_hint: str | None = None,
+        cache: Statements,
+    ) -> None:
+        self.issuer, self.limits, self.reserved = issuer, limits, reserved
+        self.locked, self.update_hint, self.cache = locked, update_hint, cache
+        self.newest_iat = locked.newest_iat
+        self.keyset: KeysetStatement | None = None
+        self.release: ReleaseStatement | None = None
+        self.jwks: JwkSet | None = None
+        self.verdicts: dict[Any, Any] = {}
+        self.rounds: dict[str, Any] = {}
+        self.cards: set[str] = set()
+        self.guard = threading.RLock()
+        self._resolved: tuple[SuppliedStatements, IssuerTrust, float, float] | None = None
+
+    @property
+    def floor(self) -> Floor:
+        """The lock's entry, raised to what this session has verified."""
+        return (
+            self.locked
+            if self.keyset is None
+            else self.locked.with_statements(self.keyset, self.release)
+        )
+
+    def resolve(
+        self, statements: SuppliedStatements, now: datetime, *, historic: bool = False
+    ) -> IssuerTrust:
+        """Return who may speak for the issuer now.
+
+        The same statements until the next deadline give the same object. Nothing in them raises.
+        """
+        seconds = now.timestamp()
+        if self._resolved is not None and not historic:
+            last, trust, since, until = self._resolved
+            if since <= seconds < until and (last is statements or last == statements):
+                return trust
+        resolution = Resolution(self, statements, now, historic)
+        trust = resolution.trust()
+        if not historic:
+            self._keep(resolution, statements, trust, seconds)
+        return trust
+
+    def _keep(
+        self,
+        resolution: Resolution,
+        statements: SuppliedStatements,
+        trust: IssuerTrust,
+        seconds: float,
+    ) -> None:
+        keyset, release = resolution.keyset, resolution.release
+        changed = keyset is not self.keyset or release is not self.release
+        self.keyset, self.release, self.jwks = keyset, release, resolution.jwks
+        for statement in (keyset, release):
+            if statement is not None:
+                self.newest_iat = max(self.newest_iat, statement.iat)
+        if changed:
+            resolution.fill_cache()
+        is_timed = any(reason.code in _TIMED for _, reason in trust.reasons)
+        until = seconds if is_timed else trust.next_change(seconds)
+        self._resolved = (statements, trust, seconds, until)
+
+
+class Resolution:
+    """One question to a session: the statements at hand, weighed at one time."""
+
+    def __init__(
+        self, session: Session, statements: SuppliedStatements, now: datetime, historic: bool
+    ) -> None:
+        self.session, self.issuer, self.limits = session, session.issuer, session.limits
+        self.statements, self.now, self.historic = statements, now, historic
+        self.skew = timedelta(seconds=session.limits.skew)
+        self.keyset, self.release, self.jwks = session.keyset, session.release, session.jwks
+        self.cached = CachedStatements(session.cache if session.keyset is None else NoCache())
+        self.passed: list[KeysetStatement] = []
+        self.reasons: list[tuple[Weight, Finding]] = []
+
+    def trust(self) -> IssuerTrust:
+        """Return the result, by the one source of keys that the anchor names."""
+        if self.historic:
+            message = f"the verdict is about {self.now.isoformat()}"
+            self._weigh("blocks", Finding("time.historic", message))
+        else:
+            self._check_clock()
+        anchor = self.issuer.anchor
+        if isinstance(anchor, KeysAnchor):
+            keys = [
+                IssuerKey(key, ("card",), anchor.holders.get(key.kid, ""))
+                for key in anchor.keys.keys
+            ]
+            return self._trust(keys, unsupported=anchor.keys.unsupported)
+        if isinstance(anchor, JwksAnchor):
+            return self._by_jwks(anchor.url)
+        return self._by_keyset(anchor)
+
+    def fill_cache(self) -> None:
+        """Keep the statements of this walk, each under the digest from which it is looked up."""
+        cache, anchor = self.session.cache, self.issuer.anchor
+        if isinstance(cache, NoCache) or not isinstance(anchor, KeysetAnchor) or not self.passed:
+            return
+        name = cache_name(anchor.pin)
+        for statement, following in zip(self.passed, [*self.passed[1:], None], strict=True):
+            release = self.release if following is None else None
+            kept = (statement, following, release)
+            data = tuple(other.envelope.to_bytes() for other in kept if other is not None)
+            self._put(statement.digest, data)
+            if statement is self.passed[0] and name != statement.digest:
+                self._put(name, data[:1])
+
+    def _put(self, digest: str, statements: tuple[bytes, ...]) -> None:
+        """Keep statements that the cache does not have yet."""
+        if self.cached.found.get(digest) != statements:
+            self.session.cache.put(digest, statements)
+
+    def _by_jwks(self, url: str) -> IssuerTrust:
+        """Return the keys of the URL's set: as it came now, or as this process saw it last."""
+        if self.statements.jwks_url == url:
+            self.jwks = self._read_jwks() or self.jwks
+        if self.jwks is None:
+            hint = "Verify the URL of the card, or give the keys: cardsign verify CARD --jwks FILE"
+            return self._without_source(
+                "trust.no_keys", f"the key set at {url} is not at hand", hint
+            )
+        keys = [IssuerKey(key) for key in self.jwks.keys]
+        return self._trust(keys, unsupported=self.jwks.unsupported)
+
+    def _by_keyset(self, anchor: KeysetAnchor) -> IssuerTrust:
+        """Return what the newest keyset and the newest release say."""
+        releases = self._walk(anchor)
+        if self.keyset is None:
+            return self._without_source("trust.no_keys", "no keyset statement can be accepted")
+        keyset, locked = self.keyset, self.session.locked.release
+        choice = choose_release(
+            self.release, releases, keyset, locked, now=self.now, skew=self.skew
+        )
+        self._weigh("notes", *choice.notes)
+        self.release = choice.release
+        revoked = self._revoked(keyset, choice)
+        try:
+            origins = tuple(parse_origin(origin) for origin in keyset.origins)
+        except CardRefused as refusal:
+            self._weigh("notes", refusal.finding.at("/origins"))
+            return self._without_source("trust.no_keys", "the keyset statement names bad origins")
+        ends = None
+        if self._is_in_force(
+            keyset, self.limits.keyset_age, "blocks", "the newest keyset statement"
+        ):
+            ends = self._release_ends(keyset, choice, revoked)
+        self._say_behind()
+        return self._trust(
+            keyset.keys,
+            offered=self._read_jwks(),
+            keyset=keyset,
+            release=self.release if ends is not None else None,
+            release_ends=ends,
+            revoked=revoked,
+            origins=origins,
+        )
+
+    def _walk(self, anchor: KeysetAnchor) -> list[ReleaseStatement]:
+        """Go on to the newest keyset; return the releases at hand."""
+        notes: list[Finding] = []
+        keysets = read_statements(
+            self.statements.untrusted_keysets, read_keyset, notes, self.keyset
+        )
+        releases = read_statements(self.statements.untrusted_releases, read_release, notes)
+        locked = self.session.locked
+        cached = self.cached
+        kept = [*cached.under(cache_name(anchor.pin)), *cached.leading_to(locked.keyset)]
+        walk = Walk([*keysets, *kept], locked, self.now, self.skew, look_up=cached.under)
+        walk.max_steps += len(kept)
+        try:
+            start = self.keyset or walk.begin(anchor.pin, anchor.issuer)
+            if start is not None:
+                walk.onward(start)
+        except StatementRefused as refusal:
+            self._weigh("blocks", Finding(refusal.code, refusal.message, fix=refusal.finding.fix))
+        self._weigh("notes", *notes, *walk.reasons)
+        self.passed = ([self.keyset] if self.keyset is not None else []) + walk.passed
+        self.keyset = walk.passed[-1] if walk.passed else self.keyset
+        if self.keyset is None:
+            return releases
+        kept_releases = [release for release in cached.releases if release.keyset == self.keyset.id]
+        return releases + kept_releases
+
+    def _revoked(self, keyset: KeysetStatement, choice: ReleaseChoice) -> frozenset[str]:
+        try:
+            return effective_revoked(keyset, choice.release) | choice.revoked
+        except StatementRefused as refusal:  # a release under a keyset that a recovery has ended
+            self._weigh("blocks", Finding(refusal.code, refusal.message, fix=refusal.finding.fix))
+            return keyset.revoked | choice.revoked
+
+    def _release_ends(
+        self, keyset: KeysetStatement, choice: ReleaseChoice, revoked: frozenset[str]
+    ) -> int | None:
+        """Return when the last signer of the release ends; None if it is not in force."""
+        release, name = choice.release, "the newest release"
+        if choice.contested is not None:
+            self._weigh("hinders", choice.contested)
+        if release is None:
+            message = "there is no release statement, so it is unknown which cards are current"
+            self._weigh("hinders", Finding("trust.freshness_unknown", message))
+            return None
+        try:
+            check_locked(release, self.session.locked.release)
+        except StatementRefused as refusal:
+            message = f"{name}: {refusal.message}"
+            self._weigh("blocks", Finding(refusal.code, message, fix=refusal.finding.fix))
+            return None
+        try:
+            signers = (
+                check_release(release, keyset, None, now=self.now, skew=self.skew).good - revoked
+            )
+            if not signers:
+                raise StatementRefused("statement.revoked", "its signer has been revoked")
+        except StatementRefused as refusal:
+            message = f"{name}: {refusal.message}"
+            self._weigh("hinders", Finding(refusal.code, message, fix=refusal.finding.fix))
+            return None
+        if not self._is_in_force(release, self.limits.release_age, "hinders", name):
+            return None
+        return max(key.exp for key in keyset.keys if key.public.thumbprint in signers)
+
+    def _is_in_force(
+        self,
+        statement: KeysetStatement | ReleaseStatement,
+        age: int | None,
+        weight: Weight,
+        name: str,
+    ) -> bool:
+        end = end_of(statement, age)
+        try:
+            check_times(statement.iat, end, now=self.now, skew=self.skew, what=name)
+        except StatementRefused as refusal:
+            self._weigh(weight, Finding(refusal.code, refusal.message, fix=refusal.finding.fix))
+            return False
+        return True
+
+    def _check_clock(self) -> None:
+        """Block everything if the clock is behind what was signed already."""
+        newest = self.session.newest_iat
+        if newest - self.now.timestamp() <= self.limits.skew:
+            return
+        message = f"a statement of {minute(newest)} was seen before, and this clock says "
+        hint = ""
+        if newest == self.session.locked.newest_iat:
+            hint = "Set the clock. If it is right, the lock is wrong: restore trust.lock from "
+            hint += "version control."
+        clock = Finding("time.clock_behind", message + minute(self.now), fix=hint)
+        self._weigh("blocks", clock)
+
+    def _say_behind(self) -> None:
+        """Note that the lock records less than was verified (L4)."""
+        locked, keyset = self.session.locked, self.keyset
+        hint = self.session.update_hint
+        is_blocked = any(weight == "blocks" for weight, _ in self.reasons)
+        if hint is None or keyset is None or is_blocked:
+            return
+        if locked.with_statements(keyset, self.release) != locked:
+            message = f"the lock records less than was verified, which is keyset {keyset.label}"
+            self._weigh("notes", Finding("lock.behind", message, fix=hint))
+
+    def _read_jwks(self) -> JwkSet | None:
+        if self.statements.untrusted_jwks is None:
+            return None
+        try:
+            return JwkSet.from_bytes(self.statements.untrusted_jwks)
+        except KeyRefused as refusal:
+            self._weigh("notes", Finding(refusal.code, refusal.message, fix=refusal.finding.fix))
+            return None
+
+    def _weigh(self, weight: Weight, *reasons: Finding) -> None:
+        self.reasons.extend((weight, reason) for reason in reasons)
+
+    def _without_source(self, code: str, message: str, hint: str = "") -> IssuerTrust:
+        self._weigh("blocks", Finding(code, message, fix=hint))
+        return self._trust((), has_source=False)
+
+    def _trust(self, keys: Any, **members: Any) -> IssuerTrust:
+        return IssuerTrust(
+            self.issuer,
+            self.limits,
+            tuple(keys),
+            reasons=tuple(self.reasons),
+            reserved=self.session.reserved,
+            **members,
+        )
+
+
+def cache_name(pin: KeysetId | RootAnchor) -> str:
+    """Return the name under which the cache holds the first statement of an anchor."""
+    if isinstance(pin, KeysetId):
+        return pin.digest
+    pairs = " ".join(sorted(f"{thumbprint}:{holder}" for thumbprint, holder in pin.holders))
+    return hashlib.sha256(f"roots {pin.threshold} {pairs}".encode()).hexdigest()
+
+
+#: Seconds before a keyset statement ends: roots are offline, and their holders may be away.
+KEYSET_NOTICE: Final = 14 * 24 * 3600
+
+
+def look_ahead(session: Session, now: datetime) -> tuple[IssuerTrust, tuple[Finding, ...]]:
+    """Return who may speak for an issuer by what is known here, and what needs a person.
+
+    Nothing is asked.
+    """
+    issuer, limits = session.issuer, session.limits
+    trust = session.resolve(SuppliedStatements(), now)
+    alarms = [*trust.blocks, *(trust.hindrances if issuer.freshness == "required" else ())]
+    keyset, release = trust.keyset, trust.release
+    ending = []
+    if release is not None and now >= release.renew_at:
+        ending.append(f"release {release.seq} is past half of its time, and no newer one was seen")
+    if keyset is not None:
+        left = end_of(keyset, limits.keyset_age) - now.timestamp()
+        if 0 < left <= KEYSET_NOTICE:
+            ending.append(f"keyset {keyset.label} ends in {left / 86400:.1f} days")
+    hint = "Look for a newer one: cardsign trust update. If there is none, ask the issuer."
+    alarms += [Finding("peer.statement_ends", ends, fix=hint) for ends in ending]
+    return trust, tuple(dict.fromkeys(alarms))

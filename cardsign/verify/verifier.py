@@ -1,0 +1,453 @@
+"""`Verifier`: policy, lock, cache and clock, and one session for each issuer."""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias, Unpack
+
+from cardsign.errors import CardRefused, UsageFault
+from cardsign.trust.cache import NoCache, StatementCache, Statements
+from cardsign.trust.lock import Floor, Lock, Memory, raise_lock
+from cardsign.trust.policy import KeysetAnchor, Policy, Subject, SubjectNames, TrustedIssuer
+from cardsign.trust.session import IssuerTrust, Session
+from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
+from cardsign.urls import parse_url
+from cardsign.verify.report import Report, VerifiedCard, trusted_card
+from cardsign.verify.signature import Inquiry
+from cardsign.verify.verdict import beside_its_public_card, judge_card
+
+if TYPE_CHECKING:  # an HTTP client, which a card in hand does not need
+    from cardsign.net.credentials import Credential
+    from cardsign.net.discovery import Discovery
+    from cardsign.net.fetch import FetchSettings
+    from cardsign.net.fetcher import DocumentFetcher
+
+_LOG: Final = logging.getLogger(__name__)
+# Quiet, unless the program that uses the package listens.
+logging.getLogger("cardsign").addHandler(logging.NullHandler())
+#: Subjects of one issuer, such as URLs, whose last verdict is kept.
+MAX_VERDICTS: Final = 256
+LockPaths: TypeAlias = Path | str | Sequence[Path | str]
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Verifier:
+    """Verifies cards by one policy, for any number of threads.
+
+    ::
+
+        verifier = Verifier("trust.toml")
+        card = verifier.discover("https://agent.example")
+
+    Args:
+        policy: A `trust.toml`, or a policy made in code.
+        lock: The lock file, or several, of which only the last may be written. By default the
+            `trust.lock` beside the policy file. `Memory()` remembers for as long as the verifier
+            lives.
+        cache: A folder of signed statements, or `Memory()` for none. By default the user's cache
+            folder, for a policy that is a file.
+        net: How peers are reached: `FetchSettings`, or a `DocumentFetcher` that others use too.
+        clock: Returns the time of a verdict, aware.
+
+    Raises:
+        TypeError: A policy made in code anchors an issuer at a keyset, and `lock` is not given.
+        UsageFault: ``policy.malformed``, ``lock.malformed``, ``lock.missing``,
+            ``lock.other_anchor``.
+        FileFault: A file is a link, or cannot be read.
+    """
+
+    def __init__(
+        self,
+        policy: Policy | Path | str,
+        *,
+        lock: LockPaths | Memory | None = None,
+        cache: Path | str | Memory | Statements | None = None,
+        net: FetchSettings | DocumentFetcher | None = None,
+        clock: Callable[[], datetime] = _now,
+    ) -> None:
+        self.policy = policy if isinstance(policy, Policy) else Policy.load(policy)
+        self.lock = _open_lock(self.policy, lock)
+        self.cache = _open_cache(self.policy, cache)
+        self.clock = clock
+        self._net = net
+        self._sessions: dict[int, Session] = {}
+        self._guard = threading.Lock()
+        if isinstance(self.lock, Lock):
+            check_entries(self.policy, self.lock)
+
+    def verify(
+        self,
+        data: bytes,
+        *,
+        statements: SuppliedStatements = NO_STATEMENTS,
+        **subject: Unpack[SubjectNames],
+    ) -> VerifiedCard:
+        """Return a card if it is trusted. Nothing is fetched.
+
+        Say whose card it must be with one of `issuer`, `url` and `origin`. A policy that only pins
+        keys needs none of them.
+
+        Args:
+            data: The card as received, UTF-8 JSON, before any conversion.
+            statements: Keyset and release statements that came with it.
+            subject: `issuer`, the policy's own name of the issuer; `url`, from which the card
+                came; or `origin`, that of its issuer, such as ``https://agent.example``. For an
+                extended card also `audience`, the id of the audience that it must be for.
+
+        Raises:
+            NotTrusted: Something speaks against the card; its `report` says what.
+            NoVerdict: What would decide it is missing; its `report` says what.
+            CardRefused: `url` or `origin` is no URL that is accepted.
+            UsageFault: ``policy.unknown_issuer``; ``statement.fork`` of two lock files.
+            TypeError: `data` is not bytes, or nothing says whose card it is.
+        """
+        asked = self.subject_of(subject, needed=True)
+        return trusted_card(self.judge(data, asked, statements, stop_early=True))
+
+    def examine(
+        self,
+        data: bytes,
+        *,
+        statements: SuppliedStatements = NO_STATEMENTS,
+        at: datetime | None = None,
+        **subject: Unpack[SubjectNames],
+    ) -> Report:
+        """Return the verdict with everything that led to it. Nothing is fetched.
+
+        No verdict is raised; other errors are those of :meth:`verify`.
+
+        Args:
+            data: The card as received.
+            statements: As for :meth:`verify`.
+            at: A time of your choice; nothing is trusted by such a verdict.
+            subject: As for :meth:`verify`.
+        """
+        return self.judge(data, self.subject_of(subject, needed=True), statements, at=at)
+
+    def discover(self, url: str, *, issuer: str | None = None) -> VerifiedCard:
+        """Fetch the card at a URL and what shows that it is current; return it if it is trusted.
+
+        A peer is asked at most as often as HTTP and a ceiling of five minutes allow. Where it
+        gives no answer, the verdict rests on its last one until that ends.
+
+        Args:
+            url: The card's URL, or the agent's host such as ``https://agent.example``.
+            issuer: The policy's own name of the issuer; if None, the one it has for `url`.
+
+        Raises:
+            NotTrusted: Something speaks against the card; its `report` says what.
+            NoVerdict: The peer gave no answer, or what would decide it is missing.
+            CardRefused: `url` is no URL that is accepted.
+            UsageFault: ``policy.unknown_issuer``; ``statement.fork`` of two lock files.
+        """
+        _check_url(url)
+        return trusted_card(self.look_up(url, self.subject_of({"issuer": issuer})).report)
+
+    async def adiscover(self, url: str, *, issuer: str | None = None) -> VerifiedCard:
+        """Do what :meth:`discover` does, in a thread of its own.
+
+        A task that is cancelled returns at once; the work goes on until its deadline.
+        """
+        from cardsign.net.connection import in_thread
+
+        return await in_thread(partial(self.discover, url, issuer=issuer), abandon=True)
+
+    def discover_extended(
+        self,
+        url: str,
+        *,
+        audience: str,
+        credential: Credential,
+        issuer: str | None = None,
+    ) -> VerifiedCard:
+        """Fetch the extended card of an agent, and return it if it is trusted.
+
+        The public card is discovered first. Only if it is trusted is the credential sent, once,
+        to one of its endpoints inside the issuer's origins.
+
+        Args:
+            url: As for :meth:`discover`.
+            audience: The id that the issuer gave to this verifier.
+            credential: ``Credential.parse("env:NAME", environment=os.environ)``.
+            issuer: As for :meth:`discover`.
+
+        Raises:
+            NotTrusted, NoVerdict: Of the public card, or of the extended one.
+            CredentialFault, CallFailed, FetchFailed: The extended card was not fetched.
+        """
+        from cardsign.net.extended import look_up_extended
+
+        _check_url(url)
+        subject = self.subject_of({"issuer": issuer})
+        public = self.look_up(url, subject)
+        how = {"audience": audience, "call_id": secrets.token_hex(8)}
+        found = look_up_extended(self, public, credential, subject=subject, **how)
+        return trusted_card(found.report)
+
+    async def adiscover_extended(
+        self,
+        url: str,
+        *,
+        audience: str,
+        credential: Credential,
+        issuer: str | None = None,
+    ) -> VerifiedCard:
+        """Do what :meth:`discover_extended` does, in a thread of its own."""
+        from cardsign.net.connection import in_thread
+
+        ask = partial(self.discover_extended, url, audience=audience, credential=credential)
+        return await in_thread(partial(ask, issuer=issuer), abandon=True)
+
+    # What the methods above are made of.
+
+    def look_up(
+        self,
+        url: str,
+        subject: Subject | None = None,
+        statements: SuppliedStatements = NO_STATEMENTS,
+        *,
+        at: datetime | None = None,
+        fresh: bool = False,
+    ) -> Discovery:
+        """Return the verdict on the card at a URL, and what was received.
+
+        Args:
+            url: As for :meth:`discover`.
+            subject: Whose card it must be; None: the issuer that the policy has for the URL.
+            statements: What is at hand besides.
+            at: As for :meth:`examine`.
+            fresh: Ask every cache on the way to look again, at most once per cooldown.
+        """
+        from cardsign.net.discovery import Question, look_up
+
+        if subject is None:
+            subject = self.subject_of({})
+        return look_up(self, Question(url, subject, statements, at), fresh=fresh)
+
+    def judge(
+        self,
+        data: bytes,
+        subject: Subject,
+        statements: SuppliedStatements = NO_STATEMENTS,
+        *,
+        at: datetime | None = None,
+        stop_early: bool = False,
+    ) -> Report:
+        """Return the verdict on a card about a subject, which may be nobody."""
+        if not isinstance(data, bytes):
+            raise TypeError(
+                f"a card is the bytes as they were received, not {type(data).__name__}: "
+                "Path('card.json').read_bytes()"
+            )
+        now, historic = at or self.clock(), at is not None
+        if now.tzinfo is None:
+            raise ValueError("the time of a verdict needs a zone: datetime.now(UTC)")
+        issuer = self.policy.find(subject)
+        if issuer is None:
+            inquiry = Inquiry(subject, self.policy, None, now)
+            return _logged(judge_card(data, inquiry, stop_early=stop_early, historic=historic))
+        session = self.session(issuer)
+        with session.guard:
+            trust = session.resolve(statements, now, historic=historic)
+        matter = (data, subject, stop_early, trust)
+        if not historic and (report := _remembered(session, matter, now)) is not None:
+            return report
+        inquiry = Inquiry(subject, self.policy, trust, now)
+        report = judge_card(data, inquiry, stop_early=stop_early, historic=historic)
+        if report.verdict == "trusted":
+            # The card apart, as JSON text: no caller who changes his card can change the kept one.
+            if len(session.verdicts) >= MAX_VERDICTS:
+                session.verdicts.clear()
+            kept = (matter, replace(report, card=None), json.dumps(report.card))
+            session.verdicts[subject] = kept
+        return _logged(report)
+
+    def judge_extended(
+        self,
+        public: bytes,
+        extended: bytes,
+        subject: Subject,
+        statements: SuppliedStatements = NO_STATEMENTS,
+        *,
+        audience: str,
+        at: datetime | None = None,
+    ) -> tuple[Report, Report]:
+        """Return the verdicts on a public card and on the extended card beside it."""
+        first = self.judge(public, subject, statements, at=at)
+        second = self.judge(extended, replace(subject, audience=audience), statements, at=at)
+        return first, beside_its_public_card(second, first)
+
+    def session(self, issuer: TrustedIssuer) -> Session:
+        """Return the session of an issuer of the policy.
+
+        Raises:
+            UsageFault: ``statement.fork``: two lock files disagree about this issuer.
+        """
+        session = self._sessions.get(id(issuer))
+        if session is None:
+            with self._guard:
+                session = self._sessions.setdefault(id(issuer), self._begin(issuer))
+        return session
+
+    def _begin(self, issuer: TrustedIssuer) -> Session:
+        floor, update_hint = Floor(), None
+        if isinstance(issuer.anchor, KeysetAnchor):
+            if isinstance(self.lock, Lock):
+                if issuer.name in self.lock.forks:
+                    raise self.lock.forks[issuer.name]
+                update_hint = self._update_hint()
+            floor = self.lock.floors.get(issuer.name, floor)
+        reserved = self.policy.reserved_from(issuer)
+        return Session(
+            issuer, self.policy.limits, reserved, floor, update_hint=update_hint, cache=self.cache
+        )
+
+    def _update_hint(self) -> str:
+        """Return what records newer statements; a policy that was found has to be named."""
+        if self.policy.is_own:
+            return "Record them: cardsign trust update. Then commit trust.lock."
+        command = f"cardsign trust update --trust {self.policy.path}"
+        return f"Record them: {command}. Then commit trust.lock."
+
+    @cached_property
+    def fetcher(self) -> DocumentFetcher:
+        """What asks peers for documents, and keeps them."""
+        from cardsign.net.discovery import as_fetcher
+
+        return as_fetcher(self._net, self)
+
+    @property
+    def insecure_loopback_http(self) -> bool:
+        """Whether this machine may be asked without TLS."""
+        return self._net is not None and self.fetcher.settings.insecure_loopback_http
+
+    def raise_lock(self, names: Sequence[str] = ()) -> tuple[str, ...]:
+        """Raise the lock to what was verified; return the issuers whose entry changed.
+
+        Args:
+            names: Issuers of the policy; all of them if there is none.
+
+        Raises:
+            UsageFault: ``lock.missing``: there is no file to write; ``config.not_allowed``: the
+                policy was only found; ``statement.fork``.
+            FileFault: The lock cannot be written.
+        """
+        if not isinstance(self.lock, Lock):
+            raise UsageFault("lock.missing", "this verifier has no lock file to raise")
+        if not self.policy.is_own:
+            message = "a policy that was found in the working directory does not raise its lock"
+            hint = f"Name it: --trust {self.policy.path}"
+            raise UsageFault("config.not_allowed", message, hint=hint)
+        floors: dict[str, Floor] = {}
+        for issuer in self.policy.issuers:
+            session = self._sessions.get(id(issuer))
+            if session is None or session.keyset is None or (names and issuer.name not in names):
+                continue
+            with session.guard:
+                if not session.resolve(NO_STATEMENTS, self.clock()).blocks:
+                    floors[issuer.name] = session.floor
+        return raise_lock(self.lock.paths[-1], floors)
+
+    def subject_of(self, names: SubjectNames, *, needed: bool = False) -> Subject:
+        """Return the subject that a caller names; of a policy that only pins keys, their holder."""
+        subject = Subject(**names)
+        if subject.issuer is not None:
+            self.policy.issuer(subject.issuer)
+        named = (subject.issuer, subject.origin, subject.url)
+        if sum(name is not None for name in named) > 1:
+            raise TypeError("give one of issuer, origin and url")
+        issuers = self.policy.issuers
+        if subject.is_nobody and len(issuers) == 1 and issuers[0].is_holder:
+            return replace(subject, is_holder=True)
+        if subject.is_nobody and needed:
+            raise TypeError("say whose card it is: issuer='NAME' or url='https://...'")
+        return subject
+
+
+def _check_url(url: str) -> None:
+    """Check that a peer can be asked for its card there; a bare host is shown as a URL."""
+    try:
+        parse_url(url)
+    except CardRefused as refusal:
+        try:
+            parse_url(meant := f"https://{url}")
+        except CardRefused:
+            raise refusal from None
+        message = f"{refusal.message}; did you mean {meant!r}?"
+        raise CardRefused(refusal.code, message) from None
+
+
+Matter: TypeAlias = tuple[bytes, Subject, bool, IssuerTrust]
+
+
+def _remembered(session: Session, matter: Matter, now: datetime) -> Report | None:
+    """Return the last verdict on a subject, if it is about the same bytes and keys."""
+    if matter[1] not in session.verdicts:
+        return None
+    last_matter, report, card = session.verdicts[matter[1]]
+    is_same = last_matter[3] is matter[3] and last_matter[:3] == matter[:3]
+    ends = report.valid_until
+    if not is_same or now < report.checked_at or (ends is not None and now >= ends):
+        return None
+    remembered: Report = replace(report, checked_at=now, card=json.loads(card))
+    return remembered
+
+
+def _logged(report: Report) -> Report:
+    if report.verdict != "trusted" and _LOG.isEnabledFor(logging.INFO):
+        subject = ascii(report.subject or "nobody")
+        _LOG.info("%s: %s (%s)", subject, report.verdict, report.reasons[0].code)
+    return report
+
+
+def _open_lock(policy: Policy, lock: LockPaths | Memory | None) -> Lock | Memory:
+    if isinstance(lock, Memory):
+        return lock
+    if lock is None and policy.path is not None:
+        lock = policy.path.with_suffix(".lock")
+    if lock is None:
+        if any(isinstance(issuer.anchor, KeysetAnchor) for issuer in policy.issuers):
+            raise TypeError(
+                "a keyset must be remembered: Verifier(policy, lock='trust.lock'), or "
+                "lock=Memory() for as long as this process lives"
+            )
+        return Memory()
+    paths = [lock] if isinstance(lock, str | Path) else list(lock)
+    return Lock.load([Path(path) for path in paths])
+
+
+def _open_cache(policy: Policy, cache: Path | str | Memory | Statements | None) -> Statements:
+    if isinstance(cache, Memory) or (cache is None and policy.path is None):
+        return NoCache()
+    if cache is None:
+        return StatementCache.of_user()
+    return StatementCache(Path(cache)) if isinstance(cache, str | Path) else cache
+
+
+def check_entries(policy: Policy, lock: Lock) -> None:
+    """Check that each keyset anchor has an entry in the lock, and no other anchor has (L3).
+
+    Raises:
+        UsageFault: ``lock.missing``, ``lock.other_anchor``.
+    """
+    path = str(lock.paths[-1])
+    for issuer in policy.issuers:
+        if isinstance(issuer.anchor, KeysetAnchor):
+            if issuer.name not in lock.floors:
+                message = f"the lock has no entry for {issuer.name!r}, whose anchor is a keyset"
+                raise UsageFault("lock.missing", message, path=path)
+        elif issuer.name in lock.floors:
+            message = f"the lock has an entry for {issuer.name!r}, whose anchor is no keyset"
+            hint = f"If the change is meant: cardsign trust forget {issuer.name}"
+            raise UsageFault("lock.other_anchor", message, path=path, hint=hint)

@@ -1,0 +1,530 @@
+"""The lock, the cache and enrolment under attack (decision F6)."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardsign.errors import FileFault, UsageFault
+from cardsign.statements.keyset import KeysetId, read_keyset
+from cardsign.statements.release import read_release
+from cardsign.testing import FakeIssuer
+from cardsign.testing.fake_issuer import digest_of
+from cardsign.trust.disk import PolicyFile
+from cardsign.trust.enroll import add_issuers, move_pin, propose_keyset
+from cardsign.trust.lock import Floor, Memory, raise_lock, read_lock
+from cardsign.trust.policy import KeysetAnchor, Policy, TrustedIssuer
+from cardsign.trust.supplied import SuppliedStatements
+from cardsign.verify.report import NoVerdict, Report
+from cardsign.verify.verifier import Verifier
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+TIDES = FakeIssuer(NOW)
+CARD = TIDES.card_members()
+SIGNED = TIDES.signed_card(CARD)
+PAST = {"iat": TIDES.t0 - 20 * 86400, "exp": TIDES.t0 + 60 * 86400}
+FIRST = TIDES.keyset(**PAST)
+
+
+def release(keyset: bytes, *signers: str, seq: int, **changes: object) -> bytes:
+    """A release that lists the card."""
+    members = {**TIDES.listing(CARD, seq=seq), "floor": {}, **changes}
+    return TIDES.release(keyset, *signers, **members)
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    """A policy that trusts the issuer, and its lock."""
+    path = tmp_path / "trust.toml"
+    path.write_text("# whom we trust\nformat = 1\n")
+    enrol(path, FIRST)
+    return path
+
+
+def enrol(path: Path, statement: bytes) -> None:
+    """Add the issuer as `trust add` does."""
+    file = policy_file(path)
+    proposal = propose_keyset(read_keyset(statement), None, roots=False, now=NOW)
+    add_issuers(file, [({"name": "tides", "origins": [TIDES.origin]}, proposal)])
+
+
+def policy_file(path: Path) -> PolicyFile:
+    """The policy as commands have it."""
+    file = PolicyFile.find(path)
+    assert file is not None
+    return file
+
+
+def verifier(policy: Path, **options: Any) -> Verifier:
+    """A new process, with a cache beside the policy."""
+    return Verifier(policy, **{"cache": policy.parent / "cache", "clock": lambda: NOW, **options})
+
+
+def given(keysets: list[bytes], releases: list[bytes]) -> SuppliedStatements:
+    """Statements at hand."""
+    return SuppliedStatements(tuple(keysets), tuple(releases))
+
+
+def verdict(policy: Path, keysets: list[bytes], releases: list[bytes], **options: Any) -> Report:
+    """What a new process says of the card by these statements."""
+    statements = given(keysets, releases)
+    return verifier(policy, **options).examine(SIGNED, statements=statements, issuer="tides")
+
+
+def update(policy: Path, keysets: list[bytes], releases: list[bytes]) -> tuple[str, ...]:
+    """What `trust update` does with these statements."""
+    updater = verifier(policy)
+    session = updater.session(updater.policy.issuer("tides"))
+    session.resolve(given(keysets, releases), NOW)
+    return updater.raise_lock()
+
+
+def codes(report: Report) -> list[str]:
+    """The codes of its reasons."""
+    return [reason.code for reason in report.reasons]
+
+
+# -------------------------------------------------------------- enrolment
+
+
+def test_enrolment_writes_policy_and_entry_together_and_keeps_comments(policy: Path) -> None:
+    """The first verdict needs nothing else."""
+    assert policy.read_text().startswith("# whom we trust\nformat = 1\n")
+    assert read_lock(policy.with_suffix(".lock"))["tides"].keyset == read_keyset(FIRST).id
+    assert verdict(policy, [FIRST], [release(FIRST, seq=5)]).verdict == "trusted"
+
+
+def test_a_keyset_anchor_without_its_entry_is_a_local_fault(policy: Path) -> None:
+    policy.with_suffix(".lock").unlink()
+    with pytest.raises(UsageFault) as fault:
+        verifier(policy)
+    assert (fault.value.code, fault.value.exit_status) == ("lock.missing", 2)
+
+
+def test_an_entry_whose_anchor_is_no_keyset_any_more_is_refused(policy: Path) -> None:
+    text = policy.read_text()
+    keyset = text[text.index("keyset =") :].splitlines()[0]
+    policy.write_text(text.replace(keyset, 'jwks = "https://tides.example/jwks.json"'))
+    with pytest.raises(UsageFault) as fault:
+        verifier(policy)
+    assert fault.value.code == "lock.other_anchor"
+
+
+def test_a_keyset_policy_made_in_code_names_its_lock() -> None:
+    issuer = TrustedIssuer("tides", KeysetAnchor(read_keyset(FIRST).id), None)
+    with pytest.raises(TypeError, match=r"Memory\(\)"):
+        Verifier(Policy((issuer,)))
+    Verifier(Policy((issuer,)), lock=Memory())
+
+
+# -------------------------------------------------------------- rollback with an empty cache
+
+
+def test_rollback_with_an_empty_cache(policy: Path) -> None:
+    second = TIDES.keyset_after(FIRST)
+    update(policy, [FIRST, second], [])
+    report = verdict(policy, [FIRST], [release(FIRST, seq=9)], cache=Memory())
+    assert report.verdict == "indeterminate"
+    assert "statement.rollback" in codes(report)
+    assert (
+        verdict(policy, [FIRST, second], [release(second, seq=9)], cache=Memory()).verdict
+        == "trusted"
+    )
+
+
+def test_an_empty_cache_is_no_evidence(policy: Path) -> None:
+    with pytest.raises(NoVerdict):
+        verifier(policy, cache=Memory()).verify(SIGNED, issuer="tides")
+    assert verdict(policy, [FIRST], [], cache=Memory()).answers.current == "unknown"
+
+
+def test_unrevocation_with_an_empty_cache(policy: Path) -> None:
+    """A release revokes the card key; a thief of the other release key cannot un-revoke it."""
+    revoking = release(FIRST, "rel", seq=6, revoked=sorted([TIDES.thumbprint("card")]))
+    assert update(policy, [FIRST], [revoking]) == ("tides",)
+    assert verdict(policy, [FIRST], [revoking], cache=Memory()).verdict == "untrusted"
+    unrevoking = release(FIRST, "rel2", seq=7)
+    report = verdict(policy, [FIRST], [unrevoking], cache=Memory())
+    assert report.verdict != "trusted"
+
+
+def test_a_revoked_release_key_cannot_return_with_an_empty_cache(policy: Path) -> None:
+    revoking = release(FIRST, "rel", seq=6, revoked=[TIDES.thumbprint("rel2")])
+    update(policy, [FIRST], [revoking])
+    report = verdict(policy, [FIRST], [release(FIRST, "rel2", seq=7)], cache=Memory())
+    assert report.verdict == "indeterminate"
+    assert "statement.revoked" in codes(report)
+
+
+def test_a_floor_cannot_fall_with_an_empty_cache(policy: Path) -> None:
+    update(policy, [FIRST], [release(FIRST, seq=6, floor={TIDES.url: 6})])
+    listing = TIDES.listing(CARD, seq=5)["cards"]
+    report = verdict(policy, [FIRST], [release(FIRST, seq=7, cards=listing)], cache=Memory())
+    assert report.verdict == "indeterminate"
+    assert "statement.floor" in codes(report)
+
+
+def test_daily_releases_make_no_difference_in_git(policy: Path) -> None:
+    update(policy, [FIRST], [release(FIRST, seq=6, floor={TIDES.url: 5})])
+    before = policy.with_suffix(".lock").read_bytes()
+    daily = release(FIRST, seq=7, floor={TIDES.url: 5}, iat=TIDES.t0 + 60)
+    assert update(policy, [FIRST], [daily]) == ()
+    assert policy.with_suffix(".lock").read_bytes() == before
+
+
+def test_a_clock_behind_the_lock_is_no_verdict(policy: Path) -> None:
+    update(policy, [FIRST], [release(FIRST, seq=6, floor={TIDES.url: 5})])
+    early = NOW - timedelta(days=1)
+    report = verdict(policy, [FIRST], [release(FIRST, seq=6)], clock=lambda: early)
+    assert "time.clock_behind" in codes(report)
+    assert report.verdict == "indeterminate"
+
+
+# -------------------------------------------------------------- the walk passes through the lock
+
+
+def test_a_replaced_recovery_key_opens_no_epoch_from_below_the_lock(policy: Path) -> None:
+    recovery = TIDES.quorum(1, "rescue")
+    second = TIDES.keyset_after(FIRST, "ann", "bob", "rita", recovery=recovery)
+    update(policy, [FIRST, second], [])
+    stolen = TIDES.keyset_recovered(FIRST, "dan", "rita")  # rita's key was stolen after that
+    forged = release(stolen, seq=99)
+    report = verdict(policy, [FIRST, stolen], [forged], cache=Memory())
+    assert report.verdict != "trusted"
+    whole = verdict(policy, [FIRST, second, stolen], [forged], cache=Memory())
+    assert whole.verdict != "trusted"
+
+
+def test_the_lock_decides_a_fork_below_it(policy: Path) -> None:
+    """The root signed both; the digests that lead to the lock tell which is ours."""
+    second = TIDES.keyset_after(FIRST)
+    third = TIDES.keyset_after(second)
+    update(policy, [FIRST, second, third], [])
+    other = TIDES.keyset_after(FIRST, exp=TIDES.t0 + 50 * 86400)
+    keysets = [FIRST, other, second, third]
+    report = verdict(policy, keysets, [release(third, seq=9)], cache=Memory())
+    assert report.verdict == "trusted"
+    assert "statement.fork" in codes(report)
+
+
+def test_a_fork_writes_nothing(policy: Path) -> None:
+    second, other = TIDES.keyset_after(FIRST), TIDES.keyset_after(FIRST, exp=TIDES.t0 + 50 * 86400)
+    update(policy, [FIRST, second], [])
+    before = policy.with_suffix(".lock").read_bytes()
+    with pytest.raises(UsageFault) as fault:
+        raise_lock(policy.with_suffix(".lock"), {"tides": Floor(read_keyset(other).id)})
+    assert fault.value.code == "statement.fork"
+    assert policy.with_suffix(".lock").read_bytes() == before
+    assert update(policy, [FIRST, other], []) == ()
+
+
+def test_the_owner_recovers_from_a_locked_branch_of_a_thief(policy: Path) -> None:
+    """The roots were stolen, the lock was raised to the thief's branch, the owner recovers from
+    the honest one, and nobody publishes the thief's statements any more."""
+    second = TIDES.keyset_after(FIRST)
+    thief = TIDES.keyset_after(second)
+    update(policy, [FIRST, second, thief], [])
+    owner = TIDES.keyset_recovered(second)
+    current = release(owner, seq=12)
+    for keysets in ([FIRST, second, owner], [FIRST, second, thief, owner]):
+        assert verdict(policy, keysets, [current], cache=Memory()).verdict == "trusted"
+
+
+# -------------------------------------------------------------- the files
+
+
+def test_lock_behind_is_said_and_pin_moves_the_anchor(policy: Path) -> None:
+    second = TIDES.keyset_after(FIRST)
+    report = verdict(policy, [FIRST, second], [release(second, seq=5)])
+    assert (report.verdict, codes(report)) == ("trusted", ["lock.behind"])
+    update(policy, [FIRST, second], [])
+    assert move_pin(policy_file(policy), "tides")[1]
+    report = verdict(policy, [second], [release(second, seq=5)], cache=Memory())
+    assert (report.verdict, codes(report)) == ("trusted", [])
+    assert "# whom we trust" in policy.read_text()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "code"),
+    [
+        (lambda text: text.replace("cardsign-lock/1", "cardsign-lock/2"), "lock.malformed"),
+        (lambda text: "<<<<<<< ours\n" + text, "lock.malformed"),
+        (lambda text: text.replace('"tides": {', '"tides": {}, "tides": {'), "lock.malformed"),
+        (lambda text: text.replace('"newest_iat"', '"newest"'), "lock.malformed"),
+        (lambda text: text[: len(text) // 2], "lock.malformed"),
+    ],
+    ids=["newer", "conflict", "twice", "member", "torn"],
+)
+def test_a_spoilt_lock_is_a_local_fault(
+    policy: Path, spoil: Callable[[str], str], code: str
+) -> None:
+    lock = policy.with_suffix(".lock")
+    lock.write_text(spoil(lock.read_text()))
+    with pytest.raises(UsageFault) as fault:
+        verifier(policy)
+    assert (fault.value.code, fault.value.exit_status) == (code, 2)
+    assert fault.value.path == str(lock)
+
+
+@pytest.mark.parametrize("target", ["lock.elsewhere", "/dev/null"])
+def test_a_link_is_refused_for_reading_and_raising(policy: Path, target: str) -> None:
+    lock = policy.with_suffix(".lock")
+    lock.rename(policy.parent / "lock.elsewhere")
+    lock.symlink_to(target)
+    for attempt in (lambda: verifier(policy), lambda: raise_lock(lock, {"tides": Floor()})):
+        with pytest.raises(FileFault) as fault:
+            attempt()
+        assert fault.value.code == "file.not_plain"
+
+
+def test_git_merges_entries_and_marks_conflicts(tmp_path: Path) -> None:
+    """Each branch raises one of two neighbours: a merge. Both raise one: lock.malformed."""
+    lock = tmp_path / "trust.lock"
+    ids = [read_keyset(FIRST).id, read_keyset(TIDES.keyset_after(FIRST)).id]
+    raise_lock(lock, {name: Floor(ids[0]) for name in ("acme", "north", "tides")})
+
+    def git(*words: str) -> int:
+        setting = ["-c", "user.name=t", "-c", "user.email=t@example.invalid"]
+        run = subprocess.run(["git", *setting, *words], cwd=tmp_path, capture_output=True)
+        return run.returncode
+
+    git("init", "-q", "-b", "main")
+    git("add", "trust.lock")
+    git("commit", "-qm", "begin")
+    git("checkout", "-qb", "other")
+    raise_lock(lock, {"acme": Floor(ids[1])})
+    git("commit", "-qam", "acme")
+    git("checkout", "-q", "main")
+    raise_lock(lock, {"north": Floor(ids[1])})
+    git("commit", "-qam", "north")
+    assert git("merge", "-q", "other", "-m", "merge") == 0
+    assert {name: floor.keyset for name, floor in read_lock(lock).items()} == {
+        "acme": ids[1],
+        "north": ids[1],
+        "tides": ids[0],
+    }
+    git("checkout", "-qb", "third")
+    raise_lock(lock, {"tides": Floor(ids[1], 7)})
+    git("commit", "-qam", "third")
+    git("checkout", "-q", "main")
+    raise_lock(lock, {"tides": Floor(ids[1], 9)})
+    git("commit", "-qam", "main")
+    assert git("merge", "-q", "third", "-m", "merge") != 0
+    with pytest.raises(UsageFault) as fault:
+        read_lock(lock)
+    assert fault.value.code == "lock.malformed"
+    assert "conflict markers" in fault.value.hint
+
+
+def test_several_locks_count_by_their_maximum_and_a_fork_blocks_one_issuer(policy: Path) -> None:
+    volume = policy.parent / "volume.lock"
+    second = TIDES.keyset_after(FIRST)
+    raise_lock(volume, {"tides": Floor(read_keyset(second).id)})
+    both = [policy.with_suffix(".lock"), volume]
+    report = verdict(policy, [FIRST], [release(FIRST, seq=9)], lock=both, cache=Memory())
+    assert "statement.rollback" in codes(report)
+    other = TIDES.keyset_after(FIRST, exp=TIDES.t0 + 50 * 86400)
+    raise_lock(policy.with_suffix(".lock"), {"tides": Floor(read_keyset(other).id)})
+    with pytest.raises(UsageFault) as fault:
+        verdict(policy, [FIRST, second], [], lock=both)
+    assert fault.value.code == "statement.fork"
+
+
+def _raise_many(lock: Path, number: int, pins: list[KeysetId]) -> None:
+    """Raise a shared issuer again and again, and twenty of this process's own once each."""
+    for step in range(20):
+        own = f"issuer-{number}-{step}"
+        floors = {own: Floor(pins[0], number), "shared": Floor(pins[step % len(pins)], step)}
+        raise_lock(lock, floors)
+
+
+def test_eight_processes_raise_one_lock(tmp_path: Path) -> None:
+    """No update is lost: each entry is raised once, so a lost one stays lost."""
+    lock = tmp_path / "trust.lock"
+    history = [FIRST]
+    for _ in range(12):
+        history.append(TIDES.keyset_after(history[-1], iat=TIDES.t0, exp=TIDES.t0 + 86400))
+    pins = [read_keyset(statement).id for statement in history]
+    context = multiprocessing.get_context("fork")
+    workers = [context.Process(target=_raise_many, args=(lock, n, pins)) for n in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert [worker.exitcode for worker in workers] == [0] * 8
+    entries = read_lock(lock)
+    assert len(entries) == 8 * 20 + 1
+    assert entries["shared"] == Floor(pins[-1], 19)
+
+
+def test_a_read_only_disk(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verifying needs no write at all; raising says so. (Root ignores modes, hence the patch.)"""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(30, os.strerror(30))
+
+    monkeypatch.setattr(os, "replace", refuse)
+    monkeypatch.setattr(os, "mkdir", refuse)
+    second = TIDES.keyset_after(FIRST)
+    before = policy.with_suffix(".lock").read_bytes()
+    report = verdict(policy, [FIRST, second], [release(second, seq=5)])
+    assert report.verdict == "trusted"
+    with pytest.raises(FileFault) as fault:
+        update(policy, [FIRST, second], [])
+    assert fault.value.exit_status == 2
+    assert policy.with_suffix(".lock").read_bytes() == before
+
+
+def test_a_disk_mounted_read_only(policy: Path, tmp_path: Path) -> None:
+    """The same on a real read-only mount, where this machine lets us make one."""
+    script = tmp_path / "run.py"
+    second = TIDES.keyset_after(FIRST)
+    paths = [tmp_path / name for name in ("card", "second", "release")]
+    for path, data in zip(paths, (SIGNED, second, release(second, seq=5)), strict=True):
+        path.write_bytes(data)
+    (tmp_path / "first").write_bytes(FIRST)
+    script.write_text(
+        "import sys\nfrom pathlib import Path\nfrom datetime import datetime, UTC\n"
+        "from cardsign.errors import FileFault\n"
+        "from cardsign.verify.verifier import Verifier\n"
+        "from cardsign.trust.supplied import SuppliedStatements\n"
+        "folder = Path(sys.argv[1])\nread = lambda name: (folder / name).read_bytes()\n"
+        "v = Verifier(folder / 'trust.toml', cache=folder / 'cache',\n"
+        "    clock=lambda: datetime(2026, 11, 21, 12, tzinfo=UTC))\n"
+        "s = SuppliedStatements((read('first'), read('second')), (read('release'),))\n"
+        "print(v.examine(read('card'), statements=s, issuer='tides').verdict)\n"
+        "try:\n    v.raise_lock()\nexcept FileFault as fault:\n    print(fault.code)\n"
+    )
+    mount = "mount --bind $1 $1 && mount -o remount,ro,bind $1 && exec $2 $3 $1"
+    words = ["unshare", "-m", "sh", "-c", mount, "sh", str(tmp_path), sys.executable, str(script)]
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    try:
+        run = subprocess.run(words, capture_output=True, text=True, env=environ)
+    except FileNotFoundError:
+        pytest.skip("no unshare")
+    if "permitted" in run.stderr or "denied" in run.stderr:
+        pytest.skip("no mounts here")
+    assert run.stdout.split() == ["trusted", "file.unwritable"], run.stderr
+
+
+# -------------------------------------------------------------- the cache
+
+
+def test_a_cache_of_another_owner_is_empty(policy: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    second = TIDES.keyset_after(FIRST)
+    verdict(policy, [FIRST, second], [release(second, seq=5)])
+    for path in (policy.parent / "cache").iterdir():
+        os.chown(path, 12345, 12345)
+    assert verifier(policy).examine(SIGNED, issuer="tides").answers.integrity == "unknown"
+
+
+def test_eight_threads_share_one_verifier(policy: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    judge = verifier(policy)
+    statements = given([FIRST], [release(FIRST, seq=5)])
+    with ThreadPoolExecutor(8) as pool:
+        reports = list(
+            pool.map(
+                lambda _: judge.examine(SIGNED, statements=statements, issuer="tides"), range(400)
+            )
+        )
+    assert {report.verdict for report in reports} == {"trusted"}
+    assert len({id(report.card) for report in reports}) == 400
+
+
+def test_a_second_process_goes_on_from_the_cache(policy: Path) -> None:
+    second = TIDES.keyset_after(FIRST)
+    assert verdict(policy, [FIRST, second], [release(second, seq=5)]).verdict == "trusted"
+    offline = verifier(policy).examine(SIGNED, issuer="tides")
+    assert (offline.verdict, offline.keyset.number) == ("trusted", "1.2")
+
+
+@pytest.mark.parametrize("poison", ["junk", "other issuer", "huge", "link", "unsigned"])
+def test_a_poisoned_cache_brings_no_trust(policy: Path, poison: str) -> None:
+    other = FakeIssuer(NOW) if poison == "other issuer" else TIDES
+    stranger = FakeIssuer(NOW)
+    second = stranger.keyset_after(FIRST)  # signed by other roots
+    data = {
+        "junk": b"\x00[[[",
+        "other issuer": json.dumps([other.keyset().decode()]).encode(),
+        "huge": b"[" + b" " * 10_000_000 + b"]",
+        "link": b"",
+        "unsigned": json.dumps([FIRST.decode(), second.decode()]).encode(),
+    }[poison]
+    cache = policy.parent / "cache"
+    cache.mkdir()
+    path = cache / f"{digest_of(FIRST)}.json"
+    path.symlink_to("/dev/zero") if poison == "link" else path.write_bytes(data)
+    report = verdict(policy, [FIRST], [release(FIRST, seq=5)])
+    assert report.verdict == "trusted"
+    assert report.keyset.number == "1.1"
+
+
+def test_two_policies_share_the_cache_and_nothing_else(policy: Path, tmp_path: Path) -> None:
+    second = TIDES.keyset_after(FIRST)
+    verdict(policy, [FIRST, second], [release(second, seq=5)])
+    folder = tmp_path / "two"
+    folder.mkdir()
+    stranger = folder / "trust.toml"
+    stranger.write_text("format = 1\n")
+    fake = FakeIssuer(NOW)
+    enrol(stranger, fake.keyset(**PAST))
+    judge = Verifier(stranger, cache=policy.parent / "cache", clock=lambda: NOW)
+    assert judge.examine(SIGNED, issuer="tides").verdict == "indeterminate"
+
+
+# -------------------------------------------------------------- more on raising
+
+
+def test_a_raise_by_a_verifier_that_missed_a_revocation_keeps_it(policy: Path) -> None:
+    """One process saw the revocation in release 6, another only the thief's release 7."""
+    lock = policy.with_suffix(".lock")
+    thumbprint = TIDES.thumbprint("card")
+    revoking = read_release(release(FIRST, "rel", seq=6, revoked=[thumbprint]))
+    thief = read_release(release(FIRST, "rel2", seq=7, floor={TIDES.url: 7}))
+    keyset = read_keyset(FIRST)
+    for statement in (revoking, thief):
+        raise_lock(lock, {"tides": Floor().with_statements(keyset, statement)})
+    locked = read_lock(lock)["tides"].release
+    assert locked.order == thief.order
+    assert locked.revoked == {thumbprint}
+    report = verdict(policy, [FIRST], [release(FIRST, "rel2", seq=7, floor={TIDES.url: 7})])
+    assert "statement.unrevoked" in codes(report)
+    assert report.verdict == "untrusted"
+
+
+def test_a_policy_found_in_the_working_directory_never_raises_its_lock(policy: Path) -> None:
+    found = Policy.load(policy, is_own=False)
+    judge = Verifier(found, cache=Memory(), clock=lambda: NOW)
+    second = TIDES.keyset_after(FIRST)
+    judge.examine(SIGNED, statements=given([FIRST, second], []), issuer="tides")
+    with pytest.raises(UsageFault) as fault:
+        judge.raise_lock()
+    assert fault.value.code == "config.not_allowed"
+
+
+def test_steps_of_the_cache_do_not_count_among_those_of_a_refresh(policy: Path) -> None:
+    """A history of 300 keysets: one process gets 256 steps far, the next one to the end."""
+    history = [FIRST]
+    for _ in range(299):
+        history.append(TIDES.keyset_after(history[-1], iat=TIDES.t0, exp=TIDES.t0 + 86400))
+    current = release(history[-1], seq=5)
+    first = verdict(policy, history, [current])
+    assert (first.keyset.number, first.verdict) == ("1.257", "indeterminate")
+    assert "statement.too_many" in codes(first)
+    second = verdict(policy, history, [current])
+    assert (second.keyset.number, second.verdict) == ("1.300", "trusted")
+    offline = verdict(policy, [], [])
+    assert (offline.keyset.number, offline.verdict) == ("1.300", "trusted")
