@@ -200,6 +200,8 @@ class DriftReport:
             yield f"live      {self.live_sha256}"
         for difference in self.differences:
             yield f"  {cut(difference.path, 120)}  {cut(difference.message)}"
+        if self.has_drifted and not self.differences:
+            yield "  only the spelling of the JSON differs"
         if self.only_live_is_signed:
             yield "the committed card is unsigned: the live signatures do not count"
         yield "it has drifted" if self.has_drifted else "no drift"
@@ -230,6 +232,7 @@ def card_drift(committed: bytes, untrusted_live: bytes) -> DriftReport:
     differences = [*diff_cards(committed, untrusted_live).changes]
     documents = [Card.from_bytes(one).document for one in (committed, untrusted_live)]
     signatures = [one.get("signatures") for one in documents]
+    versions = [one.get("version") for one in documents]
     only_live_is_signed = "signatures" not in documents[0] and bool(signatures[1])
     if only_live_is_signed:
         # The digests say nothing here, so a difference that `diff` is silent about counts as well.
@@ -237,6 +240,9 @@ def card_drift(committed: bytes, untrusted_live: bytes) -> DriftReport:
             differences.append(_differing("", "the cards differ outside the signatures"))
     elif signatures[0] != signatures[1]:
         differences.append(_differing("/signatures", "the signatures differ"))
+    if versions[0] != versions[1]:
+        message = f"the version was {versions[0]!r:.60}, and is {versions[1]!r:.60}"
+        differences.append(_differing("/version", message))
     return DriftReport(digests[0], digests[1], tuple(differences), only_live_is_signed)
 
 

@@ -76,8 +76,8 @@ COMMANDS: Final[Mapping[str, tuple[Sequence[str], Sequence[Sequence[str]]]]] = {
     "diff": (("diff", "honest.json", "card.json"), (*TEXT_AND_JSON, ("--github",))),
     "diff, from it": (("diff", "card.json", "honest.json"), TEXT_AND_JSON),
     "diff, of two": (("diff", "card.json", "other.json"), TEXT_AND_JSON),
-    "drift": (("drift", "honest.json", "card.json"), TEXT_AND_JSON),
-    "drift --tools": (("drift", "card.json", "--tools", "tools.json"), TEXT_AND_JSON),
+    "diff --live": (("diff", "honest.json", "card.json", "--live"), TEXT_AND_JSON),
+    "diff --tools": (("diff", "card.json", "--tools", "tools.json"), TEXT_AND_JSON),
     "canonicalize": (("canonicalize", "card.json", "--profile", "prune-empty"), ((),)),
     "build": (("build", "card:source.json", "-o", "built.json", "--explain"), TEXT_AND_JSON),
     "build, mcp": (

@@ -1,4 +1,4 @@
-"""``cardsign diff`` and ``cardsign drift``: two cards compared."""
+"""``cardsign diff``: two cards compared."""
 
 from __future__ import annotations
 
@@ -16,60 +16,52 @@ from cardsign.errors import UsageFault
 from cardsign.inputs import load_card
 
 
-@click.command(cls=Command, example="cardsign diff HEAD~1:agent-card.json agent-card.json")
+@click.command(
+    cls=Command,
+    example="cardsign diff HEAD~1:agent-card.json agent-card.json\n"
+    "cardsign diff card.json https://agent.example/.well-known/agent-card.json --live",
+)
 @click.argument("old")
-@click.argument("new")
+@click.argument("new", required=False)
 @click.option("--github", is_flag=True, help="Print Markdown, for a comment on a pull request.")
+@click.option("--live", is_flag=True, help="Say whether NEW is what was committed as OLD.")
+@click.option(
+    "--tools",
+    metavar="FILE",
+    help="Compare the skills' schemas with a saved answer to tools/list, in place of NEW.",
+)
 @network_option
-def diff(old: str, new: str, github: bool, **options: Any) -> int:
+def diff(
+    old: str, new: str | None, github: bool, live: bool, tools: str | None, **options: Any
+) -> int:
     """Say what changed from card OLD to NEW, and whether NEW's version says so.
 
     Each is a file, a URL, or REVISION:PATH in the git repository of this folder. Nothing is
-    verified, and signatures are not compared.
+    verified, and signatures are not compared; with --live they are, and the digests, unless only
+    NEW is signed.
 
-    Exit status 0: the version is enough. 1: a higher one is needed. 3: it is enough unless a
-    change that cannot be judged breaks a caller.
+    Exit status 0: the version is enough; with --live or --tools: nothing differs. 1: a higher
+    version is needed; something differs. 3: the version is enough unless a change that cannot be
+    judged breaks a caller.
     """
     network = take(NetworkOptions, options)
+    if (new is None) == (tools is None):
+        raise UsageFault("usage.conflict", "name either NEW or --tools FILE")
+    if github and (live or tools):
+        raise UsageFault("usage.conflict", "--github is for what changed between two versions")
     read = partial(load_card, open_fetcher=network.fetcher)
-    comparison = diff_cards(read(old), read(new), names=(old, new))
+    if tools is not None:
+        from cardsign.contract import MAX_MANIFEST_BYTES, tools_drift
+
+        manifest = read_input(tools, max_bytes=MAX_MANIFEST_BYTES)
+        return show(tools_drift(read(old), manifest))
+    cards = read(old), read(str(new))
+    if live:
+        from cardsign.contract import card_drift
+
+        return show(card_drift(*cards))
+    comparison = diff_cards(*cards, names=(old, str(new)))
     if github:
         lines, status = comparison.markdown(), comparison.exit_status
         return show(Answer(comparison.to_json(), lines, exit_status=status))
     return show(comparison)
-
-
-@click.command(
-    cls=Command,
-    example="cardsign drift card.json https://agent.example/.well-known/agent-card.json",
-)
-@click.argument("committed")
-@click.argument("live", required=False)
-@click.option(
-    "--tools",
-    metavar="FILE",
-    help="A recorded answer to tools/list, in place of LIVE. No server is asked: save its answer "
-    "first.",
-)
-@network_option
-def drift(committed: str, live: str | None, tools: str | None, **options: Any) -> int:
-    """Compare the COMMITTED card with the LIVE one by digest, and say what differs.
-
-    Each is a file, a URL, or REVISION:PATH in git. With --tools the skills' schemas are compared
-    with the tools that an agent really has. If only LIVE is signed, its signatures are not
-    compared. Nothing is verified.
-
-    Exit status 0: they are the same. 1: they are not.
-    """
-    network = take(NetworkOptions, options)
-    from cardsign.contract import MAX_MANIFEST_BYTES, card_drift, tools_drift
-
-    if (live is None) == (tools is None):
-        raise UsageFault("usage.conflict", "name either LIVE or --tools FILE")
-    read = partial(load_card, open_fetcher=network.fetcher)
-    card = read(committed)
-    if tools is not None:
-        report = tools_drift(card, read_input(tools, max_bytes=MAX_MANIFEST_BYTES))
-    else:
-        report = card_drift(card, read(str(live)))
-    return show(report)

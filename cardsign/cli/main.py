@@ -36,7 +36,6 @@ _SECTIONS: Final = {
         "build": ("build:build", "Build a card from an agent's files, or convert one."),
         "lint": ("lint:lint", "Find what is wrong with cards, and fix what can be."),
         "diff": ("diff:diff", "Say what changed between two cards, and for whom."),
-        "drift": ("diff:drift", "Compare what is live with what was committed."),
         "contract": ("lint:contract", "Check tasks and responses against a verified card."),
     },
     "Publish": {
@@ -58,6 +57,7 @@ _SECTIONS: Final = {
 #: Commands and options that went before the first release, and what to do instead.
 _INSTEAD: Final = {
     "check": "Run: cardsign inspect CARD",
+    "drift": "Run: cardsign diff CARD LIVE --live",
     "explain": "Run: cardsign inspect CARD --jwks FILE",
     "bundle": "Run: cardsign verify CARD --issuer NAME --statements DIR",
     "keys activate": "Run: cardsign keys rotate; it activates what is due",

@@ -108,7 +108,7 @@ READERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "verify": (("verify", "card.json", "--jwks", "jwks.json"), ("text", "json", "sarif")),
     "diff": (("diff", "honest.json", "card.json"), ("text", "json")),
     "diff from it": (("diff", "card.json", "honest.json", "--github"), ("text",)),
-    "drift": (("drift", "honest.json", "card.json"), ("text", "json")),
+    "diff --live": (("diff", "honest.json", "card.json", "--live"), ("text", "json")),
     "sign": (("sign", "card.json", "-o", "out.json", "--force", "--explain"), ("text", "json")),
 }
 _CONTROL = re.compile(

@@ -131,7 +131,7 @@ READ_ONLY = {
     "config check",
     "config schema",
     *("canonicalize", "verify", "fetch", "call", "inspect", "serve"),
-    *("contract check", "diff", "drift"),
+    *("contract check", "diff"),
     *("completion", "keys export", "keys list", "keys jwks"),
     *("keys log", "keys log", "keys doctor"),
     *("keyset show", "release show", "trust list", "trust show"),

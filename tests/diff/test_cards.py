@@ -291,7 +291,7 @@ def test_a_change_of_a_card(new: dict[str, Any], changes: list[tuple[str, str, s
 def test_a_schema_of_a_skill_is_compared() -> None:
     """Input and output schemas by who makes the values."""
     new = copy.deepcopy(WITH_SCHEMA)
-    new["skills"][0]["inputSchema"]["maxLength"] = 9
+    new["skills"][0]["inputSchema"]["enum"] = ["today"]
     (change,) = compare(WITH_SCHEMA, new).changes
     assert (effect_of(change), change.path) == ("breaking", "/skills/0/inputSchema")
     new["skills"][0]["outputSchema"] = new["skills"][0].pop("inputSchema")

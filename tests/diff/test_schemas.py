@@ -86,7 +86,7 @@ TABLE: dict[str, tuple[Any, Any, list[str], list[str]]] = {
     ),
     "another type": (
         TASK,
-        with_depth(type="string", minimum=None, maximum=None),
+        with_depth(type="string"),
         ["breaking", "additive"],
         ["additive", "breaking"],
     ),
@@ -115,76 +115,14 @@ TABLE: dict[str, tuple[Any, Any, list[str], list[str]]] = {
         ["additive", "breaking"] * 2,
     ),
     "1 and 1.0 are one value": ({"enum": [1]}, {"enum": [1.0]}, [], []),
-    "a lower maximum": (TASK, with_depth(maximum=5), ["breaking"], ["additive"]),
-    "a maximum that is higher by one": (TASK, with_depth(maximum=10), ["additive"], ["breaking"]),
-    "a minimum that is lower by one": (TASK, with_depth(minimum=0), ["additive"], ["breaking"]),
-    "no maximum": (TASK, with_depth(maximum=None), ["additive"], ["breaking"]),
-    "a minimum that is itself refused now": (
-        TASK,
-        with_depth(exclusiveMinimum=1),
-        ["breaking"],
-        ["additive"],
-    ),
-    "the same minimum as in draft 4": (
-        {"exclusiveMinimum": 1},
-        {"minimum": 1, "exclusiveMinimum": True},
-        [],
-        [],
-    ),
-    "a coarser step": ({"multipleOf": 2}, {"multipleOf": 6}, ["breaking"], ["additive"]),
-    "a finer step": ({"multipleOf": 0.3}, {"multipleOf": 0.1}, ["additive"], ["breaking"]),
-    "a shorter text": (
-        {**TEXT, "maxLength": 9},
-        {**TEXT, "maxLength": 5},
-        ["breaking"],
-        ["additive"],
-    ),
-    "a limit where there was a value that is none": (
-        {**TEXT, "maxLength": True},
-        {**TEXT, "maxLength": 1},
-        ["breaking"],
-        ["additive"],
-    ),
-    "fewer members": (TASK, changed(maxProperties=3), ["breaking"], ["additive"]),
-    "a minimal length of nothing": (TEXT, {**TEXT, "minLength": 0}, [], []),
-    "a limit for another type": (TEXT, {**TEXT, "maxItems": 3}, [], []),
-    "a new pattern": (TEXT, {**TEXT, "pattern": "^a"}, ["breaking"], ["additive"]),
-    "another pattern": (
-        {**TEXT, "pattern": "^a"},
-        {**TEXT, "pattern": "^b"},
-        ["unclear"],
-        ["unclear"],
-    ),
-    "a condition of arrays": (
-        {"type": "array", "contains": TEXT},
-        {"type": "array"},
-        ["additive"],
-        ["breaking"],
-    ),
-    "a condition of objects": (
-        TASK,
-        changed(dependentRequired={"depth": ["x"]}),
-        ["breaking"],
-        ["additive"],
-    ),
-    "a condition of objects, for texts": (TEXT, {**TEXT, "propertyNames": TEXT}, [], []),
+    "a lower maximum": (TASK, with_depth(maximum=5), ["unclear"], ["unclear"]),
+    "no maximum": (TASK, with_depth(maximum=None), ["unclear"], ["unclear"]),
+    "a new pattern": (TEXT, {**TEXT, "pattern": "^a"}, ["unclear"], ["unclear"]),
     "other items": (
         {"items": TEXT},
         {"items": {"type": "null"}},
         ["breaking", "additive"],
         ["additive", "breaking"],
-    ),
-    "items that differ": (
-        {"type": "array"},
-        {"type": "array", "uniqueItems": True},
-        ["breaking"],
-        ["additive"],
-    ),
-    "a tuple, in the words of two drafts": (
-        {"items": [TEXT], "additionalItems": False},
-        {"prefixItems": [TEXT], "items": False},
-        [],
-        [],
     ),
     "nothing else is taken": (
         TASK,
@@ -195,38 +133,14 @@ TABLE: dict[str, tuple[Any, Any, list[str], list[str]]] = {
     "one more alternative": (
         {"anyOf": [TEXT]},
         {"anyOf": [{"type": "null"}, TEXT]},
-        ["additive"],
-        ["breaking"],
-    ),
-    "one alternative less": (
-        {"anyOf": [{"type": "null"}, TEXT]},
-        {"anyOf": [TEXT]},
-        ["breaking"],
-        ["additive"],
-    ),
-    "alternatives for the first time": (
-        {"type": "array"},
-        {"type": "array", "anyOf": [{"maxItems": 3}]},
-        ["breaking"],
-        ["additive"],
-    ),
-    "no alternatives any more": (
-        {"type": "array", "anyOf": [{"maxItems": 3}]},
-        {"type": "array"},
-        ["additive"],
-        ["breaking"],
+        ["unclear"],
+        ["unclear"],
     ),
     "alternatives in another order": (
         {"anyOf": [{"type": "null"}, TEXT]},
         {"anyOf": [TEXT, {"type": "null"}]},
-        [],
-        [],
-    ),
-    "one more of alternatives that exclude one another": (
-        {"oneOf": [TEXT]},
-        {"oneOf": [TEXT, {"type": "null"}]},
-        ["additive"],
-        ["breaking"],
+        ["unclear"],
+        ["unclear"],
     ),
     "one more of alternatives that overlap": (
         {"oneOf": [TEXT, {"minLength": 3}]},
@@ -234,6 +148,28 @@ TABLE: dict[str, tuple[Any, Any, list[str], list[str]]] = {
         ["unclear"],
         ["unclear"],
     ),
+    "a change beside an alternative that stays": (
+        {**TASK, "anyOf": [TEXT, TASK]},
+        {**changed(required=[]), "anyOf": [TEXT, TASK]},
+        ["additive"],
+        ["breaking"],
+    ),
+    "a change behind a reference of an alternative": (
+        {"anyOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": TEXT}},
+        {"anyOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"type": "null"}}},
+        ["unclear"],
+        ["unclear"],
+    ),
+    "a new member beside names that follow a pattern": (
+        {**TASK, "patternProperties": {"^n": {"type": "null"}}},
+        {
+            **changed(properties={**TASK["properties"], "note": TEXT}),
+            "patternProperties": {"^n": {"type": "null"}},
+        },
+        ["unclear", "additive"],
+        ["unclear", "additive"],
+    ),
+    "a keyword that is not known": (TEXT, {**TEXT, "nullable": True}, ["unclear"], ["unclear"]),
     "another `not`": ({"not": TEXT}, {"not": {"type": "null"}}, ["unclear"], ["unclear"]),
     "a condition": (TASK, changed(**{"if": {"required": ["depth"]}}), ["unclear"], ["unclear"]),
     "a reference to itself": (LINKED, LINKED, [], []),
@@ -270,12 +206,6 @@ TABLE: dict[str, tuple[Any, Any, list[str], list[str]]] = {
         ["unclear"],
     ),
     "no schema at all": (TASK, ["string"], ["unclear"], ["unclear"]),
-    "a text that may be null now": (
-        {"title": "Note", **TEXT},
-        {"anyOf": [TEXT, {"type": "null"}], "title": "Note"},
-        ["additive"],
-        ["breaking"],
-    ),
     "everything was taken": (True, TEXT, ["breaking"], ["additive"]),
     "nothing was taken": (False, TEXT, ["additive"], ["breaking"]),
     "a member without a schema is optional": (
@@ -304,9 +234,12 @@ def test_a_change_of_a_schema(old: Any, new: Any, inputs: list[str], outputs: li
 
 def test_a_change_says_where_and_what() -> None:
     """The path leads to the member, in words of the schema."""
-    found = compare_schemas(TASK, clean(with_depth(maximum=5)), "input", "/skills/0/input_schema")
-    assert [(where, what) for _, where, what in found] == [
-        ("/skills/0/input_schema/properties/depth", "its maximum was 9, and is 5")
+    path = "/skills/0/input_schema"
+    less, other = clean(with_depth(type="string")), clean(with_depth(maximum=5))
+    narrowed, _ = compare_schemas(TASK, less, "input", path)
+    assert narrowed[1:] == (f"{path}/properties/depth", "integer is no longer taken")
+    assert compare_schemas(TASK, other, "input", path) == [
+        ("unclear", f"{path}/properties/depth/maximum", "`maximum` changed")
     ]
 
 
@@ -331,14 +264,6 @@ def test_types_are_named_as_json_schema_does() -> None:
     assert messages("integer", "number") == ["a number with a fraction is taken now"]
 
 
-def test_an_alternative_within_another_is_no_new_one() -> None:
-    """What it takes was taken before, though not by each of those before it."""
-    old = {"anyOf": [TEXT, {"type": "number"}]}
-    new = {"anyOf": [TEXT, {"type": "integer"}]}
-    assert [effect for effect, *_ in compare_schemas(old, new, "input")] == ["breaking"]
-    assert [effect for effect, *_ in compare_schemas(new, old, "input")] == ["additive"]
-
-
 def test_the_work_is_bounded() -> None:
     """Alternatives inside alternatives are compared up to a limit, and then unclear."""
     old: Any = TEXT
@@ -347,21 +272,6 @@ def test_the_work_is_bounded() -> None:
     new = json.loads(json.dumps(old).replace('"string"', '"null"'))
     assert {effect for effect, *_ in compare_schemas(old, new, "input")} & {"unclear", "breaking"}
     assert MAX_STEPS < 100_000
-
-
-def test_large_listed_values_count_by_their_size() -> None:
-    """Each look at one costs as much as it holds; the twin: small ones are compared to the end."""
-
-    def listing(kind: str, size: int) -> Any:
-        values = [{f"m{name}": [kind, at] for name in range(size)} for at in range(20)]
-        return {"anyOf": [{"type": "object", "enum": [one]} for one in values]}
-
-    def effects(size: int) -> list[str]:
-        found = compare_schemas(listing("a", size), listing("b", size), "input")
-        return [effect for effect, *_ in found]
-
-    assert "unclear" in effects(400)
-    assert "unclear" not in effects(1)
 
 
 def test_a_chain_of_references_is_followed_so_far() -> None:
