@@ -33,7 +33,7 @@ from cardsign.errors import (
     UsageFault,
 )
 from cardsign.files import MAX_INPUT_BYTES
-from cardsign.findings import Finding
+from cardsign.findings import Finding, ScanResult
 from cardsign.inputs import Inputs, read_object
 from cardsign.trust.cache import Statements
 from cardsign.trust.disk import PolicyFile
@@ -100,6 +100,16 @@ class Outcome:
         if isinstance(self.result, LocalFault):
             return {"input": self.name, "error": self.reasons[0].to_json()}
         return {"input": self.name, **self.result.to_json()}
+
+    def to_scan_result(self) -> ScanResult:
+        """Return what code scanning is told of the card."""
+        report = self.result
+        if isinstance(report, LocalFault):
+            return ScanResult(self.name, self.reasons, is_fault=True)
+        verdict = report.verdict
+        reasons = [replace(why, message=f"{verdict}: {why.message}") for why in self.reasons]
+        passed = f"trusted: the card is that of {report.subject}" if verdict == "trusted" else ""
+        return ScanResult(self.name, reasons, passed=passed)
 
 
 @dataclass(frozen=True, slots=True)

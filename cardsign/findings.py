@@ -228,7 +228,7 @@ class Finding:
         }
 
 
-class Subject(NamedTuple):
+class ScanResult(NamedTuple):
     """One card or file, and what code scanning is told of it.
 
     Attributes:

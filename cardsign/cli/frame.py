@@ -35,7 +35,7 @@ from cardsign.errors import (
     UsageFault,
     closest,
 )
-from cardsign.findings import Subject
+from cardsign.findings import ScanResult
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -302,7 +302,7 @@ def _fail(error: CardsignError, form: str) -> int:
     if form == "sarif":
         from cardsign.cli.sarif import sarif_log
 
-        shown = sarif_log([Subject("", findings, is_fault=True)], error.exit_status)
+        shown = sarif_log([ScanResult("", findings, is_fault=True)], error.exit_status)
     try:
         if form in ("json", "sarif"):
             print_json(shown)

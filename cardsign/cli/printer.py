@@ -110,7 +110,7 @@ def show(result: Result, *, err: bool = False) -> int:
     """Print a result in the form that was asked for, and return its exit status.
 
     Args:
-        result: Reports that have `subjects()` can be printed as SARIF and as annotations, too.
+        result: Reports that have `scan_results()` can be printed as SARIF and as annotations, too.
         err: Text goes to stderr, as the command writes a document to stdout.
     """
     if asked_form() != "text":
@@ -131,13 +131,13 @@ def render(result: Any) -> str:
         return "\n".join(map(escape, result.lines()))
     if form == "json":
         return json_text(result.to_json())
-    if not hasattr(result, "subjects"):
+    if not hasattr(result, "scan_results"):
         raise UsageFault("usage.conflict", f"this command has no result as {form}")
     from cardsign.cli.sarif import annotation_lines, sarif_log
 
     if form == "sarif":
-        return json_text(sarif_log(result.subjects(), result.exit_status))
-    return "\n".join(annotation_lines(result.subjects()))
+        return json_text(sarif_log(result.scan_results(), result.exit_status))
+    return "\n".join(annotation_lines(result.scan_results()))
 
 
 def write_line(line: str, *, err: bool = False) -> None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 from cardsign import __version__
-from cardsign.batch import Outcome
 from cardsign.cli.printer import hide_secrets, safe
-from cardsign.errors import LocalFault
-from cardsign.findings import Finding, Severity, Subject, describe_code
+from cardsign.findings import Finding, ScanResult, Severity, describe_code
 from cardsign.urls import is_url
 
 _SCHEMA: Final = (
@@ -23,17 +20,7 @@ _URL_MARKS: Final = ":/?#[]@!$&'()*+,;=%~"  # what a URL may hold as it stands (
 _MAX_TEXT: Final = 1000  # characters of one message
 
 
-def verdict_subject(outcome: Outcome) -> Subject:
-    """Return what code scanning is told of a card that was verified."""
-    report = outcome.result
-    if isinstance(report, LocalFault):
-        return Subject(outcome.name, outcome.reasons, is_fault=True)
-    reasons = [replace(one, message=f"{report.verdict}: {one.message}") for one in report.reasons]
-    passed = f"trusted: the card is that of {report.subject}"
-    return Subject(outcome.name, reasons, passed=passed if report.verdict == "trusted" else "")
-
-
-def sarif_log(subjects: Iterable[Subject], status: int) -> dict[str, Any]:
+def sarif_log(subjects: Iterable[ScanResult], status: int) -> dict[str, Any]:
     """Return a log, a JSON object; texts are escaped for the program that shows them.
 
     Args:
@@ -114,7 +101,7 @@ def _text(text: str) -> dict[str, str]:
 _LEVELS: Final[dict[Severity, str]] = {"error": "error", "warning": "warning", "note": "notice"}
 
 
-def annotation_lines(subjects: Iterable[Subject]) -> Iterator[str]:
+def annotation_lines(subjects: Iterable[ScanResult]) -> Iterator[str]:
     """Yield workflow commands of GitHub; a card's words cannot end one or begin another."""
     for subject in subjects:
         file = _escape(subject.name, 1000).replace(":", "%3A").replace(",", "%2C")

@@ -295,9 +295,7 @@ class _Style(NamedTuple):
         fault = _or_a_host(report, outcome.name) if isinstance(report, LocalFault) else None
         status = report.exit_status
         if self.form == "sarif":
-            from cardsign.cli.sarif import verdict_subject
-
-            return _Verdict(status, value=verdict_subject(outcome), fault=fault)
+            return _Verdict(status, value=outcome.to_scan_result(), fault=fault)
         if self.form != "text":
             return _Verdict(status, value=outcome.to_json(), fault=fault)
         if isinstance(report, LocalFault):

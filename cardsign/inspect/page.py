@@ -88,7 +88,7 @@ def card_page(
     ]
     newest = issuer.chain[-1] if issuer.chain else None
     page = html.render(
-        "card.html",
+        "page.html",
         title=str(said.get("name") or "An Agent Card that cannot be read"),
         description=said.get("description") or "",
         facts=" · ".join(filter(None, facts)),

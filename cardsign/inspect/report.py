@@ -10,7 +10,7 @@ from cardsign.card.canonical import ProfileName
 from cardsign.card.document import A2aVersion
 from cardsign.card.values import Json
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK
-from cardsign.findings import Finding, Subject, cap_findings
+from cardsign.findings import Finding, ScanResult, cap_findings
 from cardsign.verify.report import SignatureVerdict
 
 SCHEMA: Final = "cardsign.inspection/1"
@@ -166,10 +166,10 @@ class Inspection:
 
         return inspection_lines(self)
 
-    def subjects(self) -> Iterator[Subject]:
+    def scan_results(self) -> Iterator[ScanResult]:
         """Yield the report for code scanning."""
         reasons = (reason for signature in self.signatures for reason in signature.reasons)
-        yield Subject(self.name, cap_findings((*self.problems, *reasons, *self.service)))
+        yield ScanResult(self.name, cap_findings((*self.problems, *reasons, *self.service)))
 
 
 def _members(value: ProfilePayload | InspectedSignature) -> dict[str, Any]:

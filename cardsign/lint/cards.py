@@ -24,8 +24,8 @@ from cardsign.errors import (
 from cardsign.findings import (
     SEVERITIES,
     Finding,
+    ScanResult,
     Severity,
-    Subject,
     cap_findings,
     count_severities,
     cut,
@@ -149,10 +149,10 @@ class LintReport:
         for card in self.cards:
             yield from card.lines()
 
-    def subjects(self) -> Iterator[Subject]:
+    def scan_results(self) -> Iterator[ScanResult]:
         """Yield the report for code scanning."""
         for card in self.cards:
-            yield Subject(card.name, card.findings, card.waived)
+            yield ScanResult(card.name, card.findings, card.waived)
 
 
 def lint_card(

@@ -20,7 +20,7 @@ from cardsign.cli.dry_run import confirm
 from cardsign.cli.frame import run
 from cardsign.cli.printer import json_text, safe
 from cardsign.cli.sarif import annotation_lines, sarif_log
-from cardsign.findings import Finding, Place, Subject, list_findings
+from cardsign.findings import Finding, Place, ScanResult, list_findings
 from cardsign.keys.folder import FolderStore
 from tests.cli.conftest import Cardsign
 from tests.cli.peer import jwks_anchor, write_policy
@@ -208,7 +208,7 @@ from typing import NamedTuple
 import click
 from cardsign.cli.frame import Command, choose_form, run
 from cardsign.cli.printer import show
-from cardsign.findings import Finding, Place, Subject, cap_findings, list_findings
+from cardsign.findings import Finding, Place, ScanResult, cap_findings, list_findings
 
 class Report(NamedTuple):
     findings: tuple
@@ -217,8 +217,8 @@ class Report(NamedTuple):
         return list_findings(self.findings)
     def to_json(self):
         return [finding.to_json() for finding in self.findings]
-    def subjects(self):
-        return [Subject("card.json", self.findings)]
+    def scan_results(self):
+        return [ScanResult("card.json", self.findings)]
 
 @click.command(cls=Command)
 @click.option("--format", expose_value=False, callback=choose_form)
@@ -479,10 +479,10 @@ def test_a_position_without_a_column_is_said_without(cardsign: Cardsign) -> None
     """In text, and SARIF has no null."""
     finding = Finding("json.syntax", "it ends", Place("/name", 3))
     assert (finding.worded, str(finding.place)) == ("it ends (line 3)", "/name, line 3")
-    log = sarif_log([Subject("card.json", [finding])], 1)
+    log = sarif_log([ScanResult("card.json", [finding])], 1)
     (location,) = log["runs"][0]["results"][0]["locations"]
     assert location["physicalLocation"]["region"] == {"startLine": 3}
-    (annotation,) = annotation_lines([Subject("card.json", [finding])])
+    (annotation,) = annotation_lines([ScanResult("card.json", [finding])])
     assert annotation.startswith("::error file=card.json,line=3,title=json.syntax::")
 
 

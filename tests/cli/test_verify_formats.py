@@ -11,7 +11,7 @@ import pytest
 
 from cardsign.batch import Outcome
 from cardsign.cli.printer import escape
-from cardsign.cli.sarif import sarif_log, verdict_subject
+from cardsign.cli.sarif import sarif_log
 from cardsign.errors import FileFault
 from cardsign.findings import Finding, Place
 from cardsign.verify.report import Answers, Report, SignatureReport
@@ -39,9 +39,8 @@ ARTIFACTS = {
 @pytest.mark.parametrize(("name", "location"), ARTIFACTS.values(), ids=ARTIFACTS)
 def test_a_card_is_named_by_a_uri(name: str, location: dict[str, Any]) -> None:
     """RFC 3986 has it percent-encoded."""
-    (run,) = sarif_log([verdict_subject(Outcome(name, FileFault("file.not_found", "gone")))], 2)[
-        "runs"
-    ]
+    outcome = Outcome(name, FileFault("file.not_found", "gone"))
+    (run,) = sarif_log([outcome.to_scan_result()], 2)["runs"]
     (notification,) = run["invocations"][0]["toolExecutionNotifications"]
     assert notification["locations"][0]["physicalLocation"]["artifactLocation"] == location
 
@@ -50,7 +49,7 @@ def test_a_strangers_words_make_no_link_and_no_placeholder() -> None:
     """SARIF 2.1.0 3.11.5 and 3.11.6: braces are doubled, and brackets joined by nothing."""
     hostile = "see [the fix](https://evil.example/) or {0}"
     report = Report("invalid", None, Answers(), (Finding("sig.bad", hostile),))
-    (run,) = sarif_log([verdict_subject(Outcome("a.json", report))], 1)["runs"]
+    (run,) = sarif_log([Outcome("a.json", report).to_scan_result()], 1)["runs"]
     text = run["results"][0]["message"]["text"]
     assert "](" not in text
     assert "{{0}}" in text
