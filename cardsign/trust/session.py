@@ -249,6 +249,7 @@ class Resolution:
         self.keyset, self.release, self.jwks = session.keyset, session.release, session.jwks
         self.cached = CachedStatements(session.cache if session.keyset is None else NoCache())
         self.passed: list[KeysetStatement] = []
+        self.first: KeysetStatement | None = None  # that the anchor means, if the walk began there
         self.reasons: list[tuple[Weight, Finding]] = []
 
     def trust(self) -> IssuerTrust:
@@ -280,7 +281,7 @@ class Resolution:
             kept = (statement, following, release)
             data = tuple(other.envelope.to_bytes() for other in kept if other is not None)
             self._put(statement.digest, data)
-            if statement is self.passed[0] and name != statement.digest:
+            if statement is self.first and name != statement.digest:
                 self._put(name, data[:1])
 
     def _put(self, digest: str, statements: tuple[bytes, ...]) -> None:
@@ -346,7 +347,9 @@ class Resolution:
         walk = Walk([*keysets, *kept], locked, self.now, self.skew, look_up=cached.under)
         walk.max_steps += len(kept)
         try:
-            start = self.keyset or walk.begin(anchor.pin, anchor.issuer)
+            start = self.keyset
+            if start is None:
+                start = self.first = walk.begin(anchor.pin, anchor.issuer)
             if start is not None:
                 walk.onward(start)
         except StatementRefused as refusal:

@@ -20,7 +20,7 @@ from cardsign.keys.drafts import KeysetPlan, ReleasePlan, card_digest, draft_nex
 from cardsign.publish.checks import Issued
 from cardsign.publish.generation import Generation, load_current
 from cardsign.publish.publication import publish_generation, publish_statements
-from cardsign.trust.supplied import MAX_STEPS
+from cardsign.trust.walk import MAX_STEPS
 from tests.keys.issuing import NOW, URL, first, key, quorum, released, signed
 from tests.support import PORTABLE, dump
 from tests.support import signed as signed_card

@@ -147,6 +147,16 @@ def test_an_empty_cache_is_no_evidence(policy: Path) -> None:
     assert verdict(policy, [FIRST], [], cache=Memory()).answers.current == "unknown"
 
 
+def test_a_process_that_walks_twice_leaves_the_cache_whole(policy: Path) -> None:
+    """The second walk begins where the first ended; the next process begins at the anchor."""
+    second = TIDES.keyset_after(FIRST)
+    judge = verifier(policy)
+    for keysets in ([FIRST], [FIRST, second]):
+        current = given(keysets, [release(keysets[-1], seq=9)])
+        assert judge.examine(SIGNED, statements=current, issuer="tides").verdict == "trusted"
+    assert verdict(policy, [], []).verdict == "trusted"
+
+
 def test_unrevocation_with_an_empty_cache(policy: Path) -> None:
     """A release revokes the card key; a thief of the other release key cannot un-revoke it."""
     revoking = release(FIRST, "rel", seq=6, revoked=sorted([TIDES.thumbprint("card")]))
