@@ -147,11 +147,12 @@ def test_an_empty_cache_is_no_evidence(policy: Path) -> None:
     assert verdict(policy, [FIRST], [], cache=Memory()).answers.current == "unknown"
 
 
-def test_a_process_that_walks_twice_leaves_the_cache_whole(policy: Path) -> None:
-    """The second walk begins where the first ended; the next process begins at the anchor."""
+def test_a_process_that_walks_again_leaves_the_cache_whole(policy: Path) -> None:
+    """A later walk begins where the one before ended; the next process begins at the anchor."""
     second = TIDES.keyset_after(FIRST)
+    third = TIDES.keyset_after(second)
     judge = verifier(policy)
-    for keysets in ([FIRST], [FIRST, second]):
+    for keysets in ([FIRST, second], [second, third]):
         current = given(keysets, [release(keysets[-1], seq=9)])
         assert judge.examine(SIGNED, statements=current, issuer="tides").verdict == "trusted"
     assert verdict(policy, [], []).verdict == "trusted"
