@@ -305,7 +305,7 @@ def _of_tools(document: Mapping[str, Json], tools: list[Json]) -> Iterator[tuple
             for effect, where, what in compare_schemas(skill.schema, schema, "input", work=work):
                 if effect != "wording":
                     yield f"{skill.skill}{where}", what
-    for name in known.keys() - said:
+    for name in (name for name in known if name not in said):
         yield name, "the card has no such skill with a schema"
 
 

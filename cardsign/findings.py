@@ -286,7 +286,7 @@ def list_findings(findings: Iterable[Finding], whole: str = "the card") -> Itera
             line = f" (line {finding.place.line})" if finding.place.line else ""
             yield f"    {where}{line}  {cut(finding.message)}"
         if more := sum(finding.count for finding in alike) - len(shown):
-            yield f"    and {more:,} more; see --json"
+            yield f"    and {more:,} more"
         for label, words in (("why", text.why), ("fix", alike[0].fix or text.fix)):
             yield from labelled_lines(label, words)
 

@@ -101,7 +101,7 @@ def fetch(
         )
         name, report = found.url, found.report
     if report.card is not None:
-        write_output(output, jcs(report.card))
+        write_output(output, jcs(report.card), is_exact=True)
     if report.card is None:
         return show_refusal(name, report)
     until = f", until {minute(report.valid_until)}" if report.valid_until else ""

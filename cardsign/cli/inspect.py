@@ -10,9 +10,9 @@ import click
 
 from cardsign.cli.frame import Command, moment
 from cardsign.cli.options import NetworkOptions, format_option, network_option, take
-from cardsign.cli.printer import say, show
+from cardsign.cli.printer import asked_form, say, show
 from cardsign.cli.streams import STDIO, read_input, write_output
-from cardsign.errors import EXIT_OK, UsageFault, of_the_user
+from cardsign.errors import UsageFault, of_the_user
 from cardsign.files import read_bytes
 from cardsign.inspect.card import inspect_card
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
@@ -61,10 +61,7 @@ def inspect(
         with of_the_user(jwks):
             keys = JwkSet.from_bytes(read_bytes(Path(jwks), max_bytes=MAX_JWKS_BYTES))
     if page is not None:
-        write_output(page, _make_page(card, keys, network).encode())
-        if page != STDIO:
-            say(f"wrote {page}")
-        return EXIT_OK
+        return _write_page(page, card, keys, network)
     if not is_url(card):
         return show(inspect_card(read_input(card), jwks=keys, name=card))
     from cardsign.inspect.service import inspect_url
@@ -73,21 +70,27 @@ def inspect(
     return show(inspect_url(card, fetch=fetch, now=moment(), other_hosts=other_hosts))
 
 
-def _make_page(card: str, jwks: JwkSet | None, network: NetworkOptions) -> str:
+def _write_page(page: str, card: str, jwks: JwkSet | None, network: NetworkOptions) -> int:
     from cardsign.inspect.page import Published, card_page
     from cardsign.publish.generation import load_current
 
+    if asked_form() != "text":
+        raise UsageFault("usage.conflict", f"--html and --format {asked_form()} are two formats")
+    keysets: tuple[bytes, ...] = ()
+    release = None
     if card != STDIO and os.path.isdir(card):
         generation = load_current(Path(card))
+        untrusted_bytes, release = generation.card, generation.release
         keysets = tuple(generation.keysets.values())
-        keys = generation.jwks if jwks is None else jwks.to_bytes()
-        published = Published(keysets, generation.release, keys)
-        return card_page(generation.card, published, now=moment())[0]
-    if is_url(card):
+        jwks = JwkSet.from_bytes(generation.jwks) if jwks is None else jwks
+    elif is_url(card):
         from cardsign.inspect.service import fetch_with_keys
 
         untrusted_bytes, jwks = fetch_with_keys(card, network.settings())
     else:
         untrusted_bytes = read_input(card)
-    published = Published(jwks=None if jwks is None else jwks.to_bytes())
-    return card_page(untrusted_bytes, published, now=moment())[0]
+    published = Published(keysets, release, None if jwks is None else jwks.to_bytes())
+    write_output(page, card_page(untrusted_bytes, published, now=moment())[0].encode())
+    if page != STDIO:
+        say(f"wrote {page}")
+    return inspect_card(untrusted_bytes, jwks=jwks).exit_status

@@ -151,7 +151,7 @@ def help_(words: tuple[str, ...]) -> int:
 
     CODE is the code of an error, a reason or a finding, such as a rule of lint. "codes" lists them.
     """
-    if len(words) == 1 and ("." in words[0] or words[0] == "codes"):
+    if len(words) == 1 and ("." in words[0] or words[0] in ("codes", "trusted")):
         lines = list(_code_lines(words[0]))
     else:
         lines = _help_of(words).splitlines()
@@ -193,7 +193,7 @@ def run_words(words: Sequence[str]) -> int:
     """
     # Read here too, since the words may be wrong before click has come to the option.
     options = words[: words.index("--")] if "--" in words else words
-    asked = re.search(r"--json\b|--format[ =](json|sarif)\b", " ".join(options))
+    asked = re.search(r"(?m)^(?:--json|--format[\n=](json|sarif))$", "\n".join(options))
     return run(
         lambda: command_line.main(list(words), prog_name="cardsign", standalone_mode=False),
         form=(asked[1] or "json") if asked else "text",

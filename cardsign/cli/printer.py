@@ -210,8 +210,15 @@ def json_text(value: Any, *, indent: int | None = 2) -> str:
     shown = re.sub(_SURROGATE, lambda one: f"\\\\u{{{ord(one[0]):x}}}", as_named(text))
     if shown != text:
         value = json.loads(shown)
-    # `#` is in strings alone, where the escape is the same character.
-    return re.sub(_RUNNER_COMMAND, r"#\\u0023", json.dumps(value, indent=indent))
+    return escape_json(json.dumps(value, indent=indent))
+
+
+def escape_json(text: str) -> str:
+    """Return the text of a JSON value with no command of a pipeline's runner in it.
+
+    ``#`` stands in strings alone, where the escape is the same character.
+    """
+    return re.sub(_RUNNER_COMMAND, r"#\\u0023", text)
 
 
 def table_lines(columns: Mapping[str, int], rows: Iterable[Sequence[str]]) -> Iterator[str]:

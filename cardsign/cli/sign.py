@@ -280,7 +280,7 @@ def canonicalize(card: str, profile: ProfileName) -> int:
     document = Card.from_bytes(read_input(card)).document
     payload = make_payload(document, profile)
     if not is_json():
-        write_output(STDIO, payload.data)
+        write_output(STDIO, payload.data, is_exact=True)
         return EXIT_OK
     uncovered = left_open(payload).listed
     view = {

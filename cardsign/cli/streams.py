@@ -8,7 +8,7 @@ from typing import Final
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.dry_run import to_change
-from cardsign.cli.printer import asked_form
+from cardsign.cli.printer import asked_form, escape_json
 from cardsign.errors import UsageFault
 from cardsign.files import create_private, read_bytes, write_atomic
 from cardsign.urls import is_url
@@ -26,14 +26,20 @@ def read_input(name: str, *, max_bytes: int = MAX_CARD_BYTES) -> bytes:
     return read_bytes(Path(name), max_bytes=max_bytes)
 
 
-def write_output(name: str, data: bytes, *, plain: bool = False) -> None:
+def write_output(name: str, data: bytes, *, plain: bool = False, is_exact: bool = False) -> None:
     """Write a file whole or not at all; ``-`` is standard output.
 
-    With `plain` no link is followed: of names that the user did not type, a cloned folder may
-    have made links.
+    Args:
+        name: The file's.
+        data: Its bytes. In JSON on standard output a command of a pipeline's runner is escaped,
+            which changes no value.
+        plain: Follow no link: of names that the user did not type, a cloned folder may have made
+            links.
+        is_exact: Standard output gets these very bytes, since somebody takes their digest.
     """
     if name == STDIO:
-        sys.stdout.buffer.write(data)
+        is_json = data.startswith(b"{") and not is_exact
+        sys.stdout.buffer.write(escape_json(data.decode()).encode() if is_json else data)
         sys.stdout.buffer.flush()
     else:
         write_atomic(to_change(Path(name)), data, plain=plain)

@@ -258,7 +258,7 @@ def verify(
     last = outcomes[-1].result
     if output is not None and not isinstance(last, LocalFault) and last.card is not None:
         # The octets of the verified payload: their SHA-256 is the signature's `payload_sha256`.
-        write_output(output, jcs(last.card))
+        write_output(output, jcs(last.card), is_exact=True)
     return heaviest(
         _show_each(map(style.of_one, outcomes), style, len(outcomes), err=output == STDIO)
     )

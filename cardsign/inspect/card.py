@@ -26,10 +26,11 @@ from cardsign.card.document import (
     parse_card,
     unsigned,
 )
+from cardsign.card.security import security_problems
 from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH
 from cardsign.card.values import Json, elements_of, is_deeper, jcs, members_of
 from cardsign.errors import CanonicalizationError, CardRefused, JsonRefused, SignatureRefused
-from cardsign.findings import Finding, Place
+from cardsign.findings import Finding, Place, cap_findings
 from cardsign.inspect.clients import predict_clients
 from cardsign.inspect.description import describe_card
 from cardsign.inspect.report import InspectedSignature, Inspection, ProfilePayload
@@ -218,7 +219,10 @@ def _read(untrusted_bytes: bytes, name: str) -> tuple[Mapping[str, Json] | None,
     if "signature" in document and not document.get("signatures"):
         message = "the `signature` member is not an A2A signature and is ignored"
         problems.append(Finding("card.single_signature_block", message, Place("/signature")))
-    own = describe_card(card) if card is not None and not read_on else {}
+    own = {}
+    if card is not None and not read_on:
+        own = describe_card(card)
+        problems.extend(cap_findings(security_problems(card.document)))
     version = None if card is None else card.a2a_version
     return document, Inspection(version, read_on, None, tuple(problems), context, own, name=name)
 

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from typing import Any, Final
 
 from cardsign.card.document import Card
 from cardsign.card.extensions import declares_extended_card
 from cardsign.card.interfaces import interfaces_of
-from cardsign.card.security import Scheme, requirements_of, schemes_of, security_problems
-from cardsign.card.tree import MAX_LISTED
+from cardsign.card.security import Scheme, requirements_of, schemes_of
 from cardsign.card.values import Json, members_of, objects_in
-from cardsign.findings import cut
+from cardsign.findings import MAX_PATH, cut
 
-#: Elements of each list that is described.
-MAX_ELEMENTS: Final = 100
+MAX_ELEMENTS: Final = 100  # of each list that is described
+_MAX_LINES: Final = 20  # for the elements of a list; --json has more
 
 
 def describe_card(card: Card) -> dict[str, Any]:
     """Return what a card says of itself, by name, as JSON.
 
-    Of a list the first 100 elements are there; `left_out` says how many more each list has.
+    Of a list the first 100 elements are there, of a text 1,000 characters; `left_out` says how
+    many elements more each list has.
     """
     document = card.document
     schemes = schemes_of(document)
@@ -42,21 +41,27 @@ def describe_card(card: Card) -> dict[str, Any]:
             else None
             for one in requirements_of(document, schemes)
         ],
-        "security_problems": [
-            {"path": one.path, "problem": one.message}
-            for one in islice(security_problems(document), MAX_LISTED)
-        ],
         "skills": [
             {name: one.get(name) for name in ("id", "name", "description", "tags")}
             for _, one in objects_in(document.get("skills"))
         ],
     }
-    left_out = {}
-    for name, value in described.items():
-        if isinstance(value, list) and len(value) > MAX_ELEMENTS:
-            left_out[name] = len(value) - MAX_ELEMENTS
-            del value[MAX_ELEMENTS:]
-    return {**described, "left_out": left_out}
+    left_out = {
+        name: len(value) - MAX_ELEMENTS
+        for name, value in described.items()
+        if isinstance(value, list) and len(value) > MAX_ELEMENTS
+    }
+    return {**_bound(described), "left_out": left_out}
+
+
+def _bound(value: Any) -> Any:
+    """Return the value with so many elements of each list at most, and characters of each text."""
+    if isinstance(value, str):
+        return cut(value, MAX_PATH)
+    if isinstance(value, dict):
+        members = list(value.items())[:MAX_ELEMENTS]
+        return {cut(str(name)): _bound(member) for name, member in members}
+    return [*map(_bound, value[:MAX_ELEMENTS])] if isinstance(value, list) else value
 
 
 def _capabilities(document: Mapping[str, Json]) -> list[str]:
@@ -78,7 +83,7 @@ def _scheme(scheme: Scheme) -> dict[str, Any]:
         if name in shown and isinstance(value, str)
     }
     if flows := [_flow(*named) for named in members_of(scheme.members.get("flows")).items()]:
-        members["flows"] = flows[:MAX_ELEMENTS]
+        members["flows"] = flows
     return {"name": scheme.name, "type": scheme.type, **members}
 
 
@@ -87,7 +92,7 @@ def _flow(name: str, value: Json) -> dict[str, Any]:
     flow = members_of(value)
     shown = {"tokenUrl": "token_url", "authorizationUrl": "authorization_url"}
     urls = {shown[member]: flow[member] for member in shown if isinstance(flow.get(member), str)}
-    return {"flow": name, **urls, "scopes": [*members_of(flow.get("scopes"))][:MAX_ELEMENTS]}
+    return {"flow": name, **urls, "scopes": [*members_of(flow.get("scopes"))]}
 
 
 def description_lines(card: Mapping[str, Any]) -> Iterator[str]:
@@ -96,13 +101,13 @@ def description_lines(card: Mapping[str, Any]) -> Iterator[str]:
         if member == "left_out":
             continue
         if not isinstance(value, list):
-            yield f"  {member:<18} {cut(_value(value)) if value is not None else '-'}"
+            yield f"  {member:<15} {cut(_value(value)) if value is not None else '-'}"
             continue
-        more = card["left_out"].get(member, 0)
-        yield f"  {member:<18} {len(value) + more}"
-        for element in value:
+        count = len(value) + card["left_out"].get(member, 0)
+        yield f"  {member:<15} {count}"
+        for element in value[:_MAX_LINES]:
             yield f"    {cut(_element(member, element))}"
-        if more:
+        if more := count - len(value[:_MAX_LINES]):
             yield f"    and {more:,} more"
 
 

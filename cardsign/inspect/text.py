@@ -66,14 +66,18 @@ def _summary(report: Inspection) -> Iterator[str]:
     yield f"{name}: {kind}, {portable}, {signed}"
     clients, signatures = report.predictions, report.signatures
     fitting = sum(bool(signature.profiles) for signature in signatures)
-    fit = f"{fitting} of {len(signatures)} signatures fit this card by the keys given"
+    keys = "by the keys given"
+    if report.asked:
+        keys = "by the keys that its own origin publishes, for which nobody vouches"
+    fit = f"{fitting} of {len(signatures)} signatures fit this card {keys}"
     if not signatures:
         yield "  The card is not signed, so a verifier that wants a signature refuses it."
     elif clients:
         accepted = sum(client.outcome == "accepted" for client in clients)
         yield f"  {fit}; of {len(clients)} clients {accepted} would accept it (predicted):"
     elif all(signature.verdict == "unknown-key" for signature in signatures):
-        yield "  No signature was checked: give its keys with --jwks FILE."
+        missing = "its origin publishes none" if report.asked else "give its keys with --jwks FILE"
+        yield f"  No signature was checked for want of keys: {missing}."
     else:
         yield f"  {fit}."
 

@@ -228,6 +228,9 @@ def test_B12_skills_are_compared_with_a_recorded_manifest() -> None:
     assert tools_drift(card, json.dumps({"tools": other}).encode()).has_drifted
     more = tools_drift(card, json.dumps({"tools": [*tools, {"name": "spy"}]}).encode())
     assert [one.path for one in more.differences] == ["spy"]
+    many = [*tools, *({"name": f"spy{at}"} for at in range(300))]
+    crowded = tools_drift(card, json.dumps({"tools": many}).encode())
+    assert [one.path for one in crowded.differences][:3] == ["spy0", "spy1", "spy2"]
     longer = json.dumps(put(CARD, "/skills/0/skill_id", "iam.check_the_tides")).encode()
     tools = [{"name": name, "inputSchema": schema} for name in ("tides", "check-berths")]
     none = tools_drift(longer, json.dumps({"tools": tools}).encode())

@@ -456,6 +456,28 @@ def test_an_encrypted_key_that_a_command_makes_is_shown(cardsign: Cardsign) -> N
     assert begin in json_text({"recovery": f"{begin}\nMIIB"})
 
 
+DOCUMENTS: dict[str, tuple[str, ...]] = {
+    "sign": ("sign", "card.json", "--force", "-o", "-"),
+    "lint --fix": ("lint", "card.json", "--fix", "-o", "-"),
+}
+
+
+@pytest.mark.parametrize("words", DOCUMENTS.values(), ids=DOCUMENTS)
+def test_a_document_on_standard_output_commands_no_runner(
+    words: tuple[str, ...], cardsign: Cardsign
+) -> None:
+    """It is the same JSON: its signatures hold."""
+    said = "##vso[task.complete] ##teamcity[x] # ## not one"
+    Path("card.json").write_text(json.dumps({**PORTABLE, "description": said}))
+    assert cardsign("keys", "generate").status == 0
+    assert cardsign("keys", "jwks", "-o", "jwks.json").status == 0
+    ended = cardsign(*words)
+    assert json.loads(ended.out)["description"] == said
+    assert not re.search(rb"##[a-z\[]", ended.out)
+    if words[0] == "sign":
+        assert cardsign("verify", "-", "--jwks", "jwks.json", stdin=ended.out).status == 0
+
+
 @pytest.mark.parametrize("command", ["lint", "verify", "inspect"])
 def test_a_name_of_60_000_characters_is_a_missing_file(command: str, cardsign: Cardsign) -> None:
     """And what is said of it stays short."""
