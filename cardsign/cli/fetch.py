@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from cardsign.card.extensions import AUDIENCE
 from cardsign.card.values import jcs
 from cardsign.cli.frame import Command
 from cardsign.cli.options import take, visit_options
 from cardsign.cli.printer import Answer, is_json, print_error, safe, say, show
 from cardsign.cli.streams import STDIO, refuse_two_documents, write_output
-from cardsign.cli.verifier import VerifierOptions
+from cardsign.cli.verifier import VerifierOptions, check_audience
 from cardsign.cli.views import members, show_refusal
 from cardsign.errors import CallFailed, CredentialFault, UsageFault
 from cardsign.times import minute
@@ -79,10 +78,7 @@ def fetch(
     """
     named = VerifierOptions.take(options)
     refuse_two_documents(output)
-    if extended != (audience is not None):
-        raise UsageFault("usage.conflict", "--extended and --audience ID need one another")
-    if audience is not None and not AUDIENCE.fullmatch(audience):
-        raise UsageFault("usage.invalid", f"--audience {audience!r} is not {AUDIENCE.pattern}")
+    check_audience(audience, is_extended=extended)
     batch, public, credential = named.visit(url)
     name, report = public.url, public.report
     if audience is not None and report.verdict == "trusted":

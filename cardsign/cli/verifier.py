@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cardsign.batch import Batch
 from cardsign.card.canonical import ProfileName
+from cardsign.card.extensions import AUDIENCE
 from cardsign.cli.options import NetworkOptions, take
 from cardsign.cli.printer import counted, say
 from cardsign.errors import (
@@ -252,6 +253,14 @@ _OUTCOMES: Final = {
     EXIT_NO_VERDICT: "without a verdict",
     EXIT_LOCAL_FAULT: "not verified because of a fault here",
 }
+
+
+def check_audience(audience: str | None, *, is_extended: bool) -> None:
+    """Check that an extended card and the audience that it is for are named together."""
+    if is_extended != (audience is not None):
+        raise UsageFault("usage.conflict", "--extended and --audience ID need one another")
+    if audience is not None and not AUDIENCE.fullmatch(audience):
+        raise UsageFault("usage.invalid", f"--audience {audience!r} is not {AUDIENCE.pattern}")
 
 
 def summary(statuses: Sequence[int], of: str = "") -> str:

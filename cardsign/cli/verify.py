@@ -16,7 +16,6 @@ import click
 
 from cardsign.batch import Batch, Outcome, heaviest, verify_many, verify_on_cluster
 from cardsign.card.canonical import DEFAULT_PROFILES
-from cardsign.card.extensions import AUDIENCE
 from cardsign.card.values import jcs
 from cardsign.cli.frame import Command
 from cardsign.cli.options import (
@@ -37,7 +36,7 @@ from cardsign.cli.printer import (
 )
 from cardsign.cli.progress import Progress
 from cardsign.cli.streams import STDIO, read_input, refuse_two_documents, write_output
-from cardsign.cli.verifier import VerifierOptions, summary
+from cardsign.cli.verifier import VerifierOptions, check_audience, summary
 from cardsign.errors import (
     FileFault,
     FileMissing,
@@ -402,10 +401,7 @@ def _listed(name: str) -> list[str]:
 def _check_together(
     cards: Sequence[str], extended: str | None, audience: str | None, output: str | None
 ) -> None:
-    if (extended is None) != (audience is None):
-        raise UsageFault("usage.conflict", "--extended FILE and --audience ID need one another")
-    if audience is not None and not AUDIENCE.fullmatch(audience):
-        raise UsageFault("usage.invalid", f"--audience {audience!r} is not {AUDIENCE.pattern}")
+    check_audience(audience, is_extended=extended is not None)
     if len(cards) > 1 and (extended is not None or output is not None):
         which = "--extended" if extended is not None else "-o"
         raise UsageFault("usage.conflict", f"{which} is about one CARD, and {len(cards)} are named")

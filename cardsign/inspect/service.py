@@ -32,7 +32,7 @@ from cardsign.net.fetch import (
     fetch_document,
     values,
 )
-from cardsign.net.fetcher import card_url, freshness
+from cardsign.net.fetcher import card_url, freshness, note_legacy_path
 from cardsign.trust.refresh import FetchResult
 from cardsign.urls import CARD_PATH, JWKS_PATH, LEGACY_CARD_PATH, Headers, parse_url
 
@@ -99,8 +99,7 @@ def _fetch_card(
             answer = fetch_document(legacy, fetch)
         except OtherStatus:
             raise failure from None
-        message = f"there is no card at {CARD_PATH}; this one is at {LEGACY_CARD_PATH}"
-        return answer, [Finding("card.legacy_path", message)]
+        return answer, [note_legacy_path()]
 
 
 def _document(untrusted_bytes: bytes) -> Mapping[str, Json] | None:

@@ -18,7 +18,7 @@ from cardsign.findings import Finding
 from cardsign.jose.jwks import MAX_JWKS_BYTES
 from cardsign.net.connection import Deadline
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, PrivateAccess
-from cardsign.net.fetcher import DocumentFetcher, card_url
+from cardsign.net.fetcher import DocumentFetcher, card_url, note_legacy_path
 from cardsign.trust.policy import JwksAnchor, KeysetAnchor, Subject, TrustedIssuer
 from cardsign.trust.refresh import (
     REFRESH_INTERVAL,
@@ -31,8 +31,6 @@ from cardsign.trust.refresh import (
 from cardsign.trust.session import Session
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import (
-    CARD_PATH,
-    LEGACY_CARD_PATH,
     Place,
     parse_origin,
     parse_url,
@@ -167,8 +165,7 @@ def _look(verifier: Verifier, question: Question, url: str, *, fresh: bool) -> D
             seen.add(answer.url)
     notes = []
     if answer.url != card_url(question.url):
-        message = f"there is no card at {CARD_PATH}; this one is at {LEGACY_CARD_PATH}"
-        notes.append(Finding("card.legacy_path", message))
+        notes.append(note_legacy_path())
     if answer.is_stale and answer.failure is not None:
         before = f"{answer.failure.message}; what it gave before was judged"
         notes.append(Finding("fetch.stale", before))

@@ -19,6 +19,7 @@ from threading import Lock
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from cardsign.errors import CardRefused, FetchFailed
+from cardsign.findings import Finding
 from cardsign.net.connection import Clock
 from cardsign.net.fetch import (
     DEFAULT_SETTINGS,
@@ -468,6 +469,12 @@ class DocumentFetcher:
         else:
             self._cache.drop(key)
         return FetchResult(str(url), "found", body, lasting.seconds)
+
+
+def note_legacy_path() -> Finding:
+    """Return the note on a card that was found at the path of A2A up to 0.2."""
+    message = f"there is no card at {CARD_PATH}; this one is at {LEGACY_CARD_PATH}"
+    return Finding("card.legacy_path", message)
 
 
 def card_url(url: str) -> str:

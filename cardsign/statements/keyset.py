@@ -441,11 +441,15 @@ def check_successor(current: KeysetStatement, following: KeysetStatement) -> Cou
         raise StatementRefused(
             "statement.rollback", f"issued before {current.iat}, as was the one before", path="/iat"
         )
-    if restored := current.revoked - following.revoked:
-        raise StatementRefused(
-            "statement.unrevoked", f"{min(restored)} is no longer revoked", path="/revoked"
-        )
+    check_still_revoked(current.revoked, following.revoked)
     return _check_successors_signatures(current, following)
+
+
+def check_still_revoked(before: frozenset[str], after: frozenset[str]) -> None:
+    """Check that what was revoked still is; ``statement.unrevoked``."""
+    if restored := before - after:
+        message = f"{min(restored)} is no longer revoked"
+        raise StatementRefused("statement.unrevoked", message, path="/revoked")
 
 
 def check_recovery(current: KeysetStatement, following: KeysetStatement) -> Counted:

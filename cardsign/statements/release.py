@@ -19,7 +19,7 @@ from cardsign.statements.envelope import (
     parse_payload,
     read_envelope,
 )
-from cardsign.statements.keyset import KeysetId, KeysetStatement, keyset_id
+from cardsign.statements.keyset import KeysetId, KeysetStatement, check_still_revoked, keyset_id
 from cardsign.times import utc
 
 RELEASE_FORMAT: Final = "cardsign-release/1"
@@ -230,15 +230,22 @@ def _check_order(release: ReleaseStatement, previous: ReleaseStatement) -> None:
         )
     if release.keyset != previous.keyset:
         return
-    if restored := previous.revoked - release.revoked:  # only a keyset takes it back (K11)
-        raise StatementRefused(
-            "statement.unrevoked", f"{min(restored)} is no longer revoked", path="/revoked"
-        )
-    for url, least in previous.floor.items():
+    check_kept(release, previous.revoked, previous.floor)
+
+
+def check_kept(
+    release: ReleaseStatement, revoked: frozenset[str], floor: Mapping[str, int]
+) -> None:
+    """Check that a release takes nothing back of an earlier one under the same keyset (K11).
+
+    Raises:
+        StatementRefused: ``statement.unrevoked``, ``statement.floor``.
+    """
+    check_still_revoked(revoked, release.revoked)
+    for url, least in floor.items():
         if release.floor.get(url, 0) < least:
-            raise StatementRefused(
-                "statement.floor", f"the floor of {url} fell below {least}", path="/floor"
-            )
+            message = f"the floor of {url} fell below {least}"
+            raise StatementRefused("statement.floor", message, path="/floor")
 
 
 def _cards(value: Json, seq: int) -> tuple[ListedCard, ...]:

@@ -25,7 +25,7 @@ from cardsign.statements.keyset import (
     check_successor,
     is_no_newer,
 )
-from cardsign.statements.release import ReleaseStatement, check_release
+from cardsign.statements.release import ReleaseStatement, check_kept, check_release
 from cardsign.trust.lock import Floor, LockedRelease, recovery_digest
 
 #: Steps and bytes of statements of one refresh (K9). Statements of the cache have the same bound.
@@ -405,13 +405,7 @@ def check_locked(release: ReleaseStatement, locked: LockedRelease | None) -> Non
         raise StatementRefused("statement.fork", message)
     if release.order[:2] != locked.order[:2]:
         return
-    if restored := locked.revoked - release.revoked:
-        message = f"{min(restored)} is no longer revoked"
-        raise StatementRefused("statement.unrevoked", message, path="/revoked")
-    for url, least in locked.floor.items():
-        if release.floor.get(url, 0) < least:
-            message = f"the floor of {url} fell below {least}"
-            raise StatementRefused("statement.floor", message, path="/floor")
+    check_kept(release, locked.revoked, locked.floor)
 
 
 def _note(refusal: StatementRefused, release: ReleaseStatement) -> Finding:

@@ -449,9 +449,12 @@ def _against_public(
     if all(card.seq < release.floor.get(card.url, 0) for card in here):
         newest = max(here, key=lambda card: card.seq)
         floor = release.floor[newest.url]
-        old = f"the card is of release {newest.seq}, and the oldest still accepted is {floor}"
-        return Finding("card.rollback", old)
+        return Finding("card.rollback", _too_old(newest.seq, floor))
     return None
+
+
+def _too_old(seq: int, least: int) -> str:
+    return f"the card is of release {seq}, and the oldest still accepted is {least}"
 
 
 def _is_at(card: ListedCard, trust: IssuerTrust, subject: Subject) -> bool:
@@ -470,8 +473,7 @@ def _is_at(card: ListedCard, trust: IssuerTrust, subject: Subject) -> bool:
 def _against_extended(marker: ExtendedMarker, release: ReleaseStatement) -> Finding | None:
     least = release.floor.get(FLOOR_EXTENDED, 0)
     if marker.seq < least:
-        old = f"the card is of release {marker.seq}, and the oldest still accepted is {least}"
-        return Finding("extended.rollback", old)
+        return Finding("extended.rollback", _too_old(marker.seq, least))
     if marker.seq > release.seq:
         ahead = f"the card is of release {marker.seq}, and the newest is {release.seq}"
         return Finding("extended.ahead", ahead)
