@@ -63,13 +63,11 @@ def verdict_lines(
             continue
         import shlex  # a trusted card needs no command
 
-        card = "CARD" if name == "-" else shlex.quote(name)
-        by = "--jwks FILE"
-        if keys is not None and not is_url(keys):
-            by = f"--jwks {shlex.quote(keys)}"
-        elif keys is None and report.issuer is not None:
-            by = f"--issuer {shlex.quote(report.issuer)}"
-        yield line.replace(_INSPECT, f"cardsign inspect {card} {by}")
+        command = f"cardsign inspect {'CARD' if name == '-' else shlex.quote(name)}"
+        if not is_url(name):  # of a URL, its origin's keys are asked for
+            is_file = keys is not None and not is_url(keys)
+            command += f" --jwks {shlex.quote(str(keys)) if is_file else 'FILE'}"
+        yield line.replace(_INSPECT, command)
 
 
 def first_line(name: str, report: Report, policy: str) -> str:
