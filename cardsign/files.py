@@ -54,12 +54,14 @@ def read_bytes(
     max_bytes: int,
     plain: bool = False,
     found: bool = False,
+    is_cut: bool = False,
 ) -> bytes:
     """Return the whole content of the file at `path`, which may be a pipe or a link.
 
-    With `plain` links, devices and pipes
-    are refused: another user may have put them there. With `found` devices and pipes are: nobody
-    has named the file, and a pipe in a stranger's folder would be waited for without end.
+    With `plain` links, devices and pipes are refused: another user may have put them there. With
+    `found` devices and pipes are: nobody has named the file, and a pipe in a stranger's folder
+    would be waited for without end. With `is_cut` a longer file gives one byte more than
+    `max_bytes`, so that the reader of its content says what is too large.
 
     Raises:
         FileFault: ``file.not_found``, ``file.not_plain``; ``file.unreadable``: not permitted, or
@@ -71,7 +73,7 @@ def read_bytes(
             kind = stat.S_IFMT(os.fstat(descriptor).st_mode) if found else stat.S_IFREG
             if kind not in (stat.S_IFREG, stat.S_IFDIR):
                 raise FileFault("file.not_plain", "this is a device or pipe", path=str(path))
-            return _read(descriptor, path, max_bytes)
+            return _read(descriptor, path, max_bytes, is_cut=is_cut)
 
 
 def read_secret(
@@ -269,10 +271,12 @@ def _create(path: Path, data: bytes, mode: int) -> None:
             raise
 
 
-def _read(descriptor: int, path: Path | str, max_bytes: int) -> bytes:
+def _read(descriptor: int, path: Path | str, max_bytes: int, *, is_cut: bool = False) -> bytes:
     content = bytearray()
     while chunk := os.read(descriptor, min(_CHUNK, max_bytes + 1 - len(content))):
         content += chunk
+        if len(content) > max_bytes and is_cut:
+            break
         if len(content) > max_bytes:
             raise FileFault(
                 "file.unreadable",

@@ -256,7 +256,7 @@ def load_card(source: str, open_fetcher: Callable[[], DocumentFetcher]) -> bytes
         return answer.untrusted_body
     revision, colon, path = source.partition(":")
     if not colon or os.path.exists(source):
-        return read_bytes(Path(source), max_bytes=MAX_CARD_BYTES)
+        return read_bytes(Path(source), max_bytes=MAX_CARD_BYTES, is_cut=True)
     return _from_git(revision, path)
 
 

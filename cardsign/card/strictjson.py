@@ -316,10 +316,7 @@ def parse_object(
             ``json.too_large`` has neither.
     """
     if len(untrusted_bytes) > max_bytes:
-        raise JsonRefused(
-            "json.too_large",
-            f"{len(untrusted_bytes)} bytes of input, where at most {max_bytes} are read",
-        )
+        raise JsonRefused("json.too_large", f"the input is longer than {max_bytes} bytes")
     document = object_or_none(untrusted_bytes, max_depth=max_depth)
     if document is not None:
         return document

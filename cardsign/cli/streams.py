@@ -23,7 +23,7 @@ def read_input(name: str, *, max_bytes: int = MAX_CARD_BYTES) -> bytes:
         raise UsageFault("usage.invalid", "expected a file, and found a URL", path=name, hint=hint)
     if name == STDIO:
         return sys.stdin.buffer.read(max_bytes + 1)
-    return read_bytes(Path(name), max_bytes=max_bytes)
+    return read_bytes(Path(name), max_bytes=max_bytes, is_cut=True)
 
 
 def write_output(name: str, data: bytes, *, plain: bool = False, is_exact: bool = False) -> None:

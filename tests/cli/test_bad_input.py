@@ -456,6 +456,20 @@ def test_an_encrypted_key_that_a_command_makes_is_shown(cardsign: Cardsign) -> N
     assert begin in json_text({"recovery": f"{begin}\nMIIB"})
 
 
+@pytest.mark.parametrize("command", ["lint", "inspect", "sign", "verify", "diff"])
+def test_a_card_that_is_too_large_is_refused_alike(command: str, cardsign: Cardsign) -> None:
+    """As a file and on standard input, by the code of the card, and not as a fault here."""
+    Path("jwks.json").write_text('{"keys": []}')
+    assert cardsign("keys", "generate").status == 0
+    Path("large.json").write_text(json.dumps({"name": "n" * 300_000}))
+    options = {"sign": ("-o", "x.json"), "verify": ("--jwks", "jwks.json")}.get(command, ())
+    for name in ("large.json", "-"):
+        words = ("large.json",) if command == "diff" else (name, *options)
+        ended = cardsign(command, *words, *words * (command == "diff"), stdin=b"x" * 300_000)
+        assert ended.status == 1
+        assert "json.too_large" in ended.text + ended.err
+
+
 DOCUMENTS: dict[str, tuple[str, ...]] = {
     "sign": ("sign", "card.json", "--force", "-o", "-"),
     "lint --fix": ("lint", "card.json", "--fix", "-o", "-"),
