@@ -67,7 +67,7 @@ def read_bytes(
         FileFault: ``file.not_found``, ``file.not_plain``; ``file.unreadable``: not permitted, or
             longer than `max_bytes`.
     """
-    with _faults(path, "file.unreadable"):
+    with file_faults(path, "file.unreadable"):
         flags = _only_plain(path) if plain else _NO_WAIT if found else os.O_RDONLY
         with _opened(path, flags) as descriptor:
             kind = stat.S_IFMT(os.fstat(descriptor).st_mode) if found else stat.S_IFREG
@@ -88,7 +88,7 @@ def read_secret(
         FileFault: As :func:`read_bytes`; ``file.permissions``: group or others have any access, or
             it belongs to another user.
     """
-    with _faults(path, "file.unreadable"), _opened(path, os.O_RDONLY) as descriptor:
+    with file_faults(path, "file.unreadable"), _opened(path, os.O_RDONLY) as descriptor:
         if is_encrypted is None:
             _refuse_shared(os.fstat(descriptor), path)
         content = _read(descriptor, path, max_bytes)
@@ -104,7 +104,7 @@ def read_descriptor(descriptor: int, *, max_bytes: int) -> bytes:
         FileFault: ``file.unreadable``.
     """
     path = Path(f"/dev/fd/{descriptor}")
-    with _faults(path, "file.unreadable"):
+    with file_faults(path, "file.unreadable"):
         return _read(descriptor, path, max_bytes)
 
 
@@ -119,7 +119,7 @@ def write_atomic(path: Path, data: bytes, *, mode: int = PUBLIC_MODE, plain: boo
         FileFault: ``file.unwritable``, ``file.not_plain``. The old file is then untouched, unless
             all that failed was to sync its directory.
     """
-    with _faults(path, "file.unwritable"):
+    with file_faults(path, "file.unwritable"):
         status = path.stat() if path.exists() else None
         if plain:
             _only_plain(path)
@@ -147,7 +147,7 @@ def create_private(path: Path, data: bytes) -> None:
     Raises:
         FileFault: ``file.exists`` or ``file.unwritable``.
     """
-    with _faults(path, "file.unwritable"):
+    with file_faults(path, "file.unwritable"):
         _create(path, data, PRIVATE_MODE)
         sync_directory(path.parent)
 
@@ -159,7 +159,7 @@ def append_private(path: Path, data: bytes) -> None:
         FileFault: ``file.unwritable``, also for a symbolic link.
     """
     flags = os.O_WRONLY | os.O_APPEND | _NO_FOLLOW
-    with _faults(path, "file.unwritable"), _opened(path, flags) as descriptor:
+    with file_faults(path, "file.unwritable"), _opened(path, flags) as descriptor:
         size = os.fstat(descriptor).st_size
         try:
             while data:
@@ -172,7 +172,7 @@ def append_private(path: Path, data: bytes) -> None:
 
 def truncate(path: Path, size: int) -> None:
     """Cut the file to its first `size` bytes, or remove it for none; else ``file.unwritable``."""
-    with _faults(path, "file.unwritable"):
+    with file_faults(path, "file.unwritable"):
         if size == 0:
             path.unlink(missing_ok=True)
         else:
@@ -181,19 +181,19 @@ def truncate(path: Path, size: int) -> None:
 
 def remove(path: Path) -> None:
     """Remove the file at `path` if there is one; else ``file.unwritable``."""
-    with _faults(path, "file.unwritable"):
+    with file_faults(path, "file.unwritable"):
         path.unlink(missing_ok=True)
 
 
 def rename(path: Path, to: Path) -> None:
     """Give the file or directory at `path` another name, or raise ``file.unwritable``."""
-    with _faults(to, "file.unwritable"):
+    with file_faults(to, "file.unwritable"):
         path.rename(to)
 
 
 def set_mode(path: Path, mode: int) -> None:
     """Give the file or directory at `path` these permissions, or raise ``file.unwritable``."""
-    with _faults(path, "file.unwritable"):
+    with file_faults(path, "file.unwritable"):
         path.chmod(mode)
 
 
@@ -205,7 +205,7 @@ def make_directory(path: Path, *, mode: int = 0o777) -> None:
     Raises:
         FileFault: ``file.exists`` (as something else) or ``file.unwritable``.
     """
-    with _faults(path, "file.unwritable"):
+    with file_faults(path, "file.unwritable"):
         if path.is_dir():
             return
         path.mkdir(mode, parents=True, exist_ok=True)
@@ -214,7 +214,7 @@ def make_directory(path: Path, *, mode: int = 0o777) -> None:
 
 def list_names(path: Path) -> list[str]:
     """Return the sorted names in a directory, none if it is not there; or ``file.unreadable``."""
-    with _faults(path, "file.unreadable"):
+    with file_faults(path, "file.unreadable"):
         return sorted(os.listdir(path)) if path.is_dir() else []
 
 
@@ -234,7 +234,7 @@ def locked(path: Path, *, patience: float, busy: LocalFault) -> Iterator[None]:
     flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT | _NO_FOLLOW
     deadline = time.monotonic() + patience
     with contextlib.ExitStack() as held:
-        with _faults(path, "file.unwritable"):
+        with file_faults(path, "file.unwritable"):
             if any(map(importlib.util.find_spec, ("fcntl", "msvcrt"))):
                 descriptor = held.enter_context(_opened(path, flags))
                 while not lock_descriptor(descriptor, blocking=False):
@@ -254,7 +254,7 @@ def sync_directory(path: Path) -> None:
     if not _DIRECTORY:
         return  # Windows has no such step
     flags = os.O_RDONLY | _DIRECTORY
-    with _faults(path, "file.unwritable"), _opened(path, flags) as descriptor:
+    with file_faults(path, "file.unwritable"), _opened(path, flags) as descriptor:
         os.fsync(descriptor)
 
 
@@ -317,17 +317,18 @@ def _opened(path: Path | str, flags: int) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def _faults(path: Path | str, otherwise: str) -> Iterator[None]:
-    """Convert what the operating system says about `path`; `otherwise` is the code for the rest."""
+def file_faults(path: Path | str, otherwise: str) -> Iterator[None]:
+    """Convert what the operating system says about `path`; see :func:`file_fault`."""
     try:
         yield
     except OSError as exc:
-        raise _fault(exc, path, otherwise) from exc
+        raise file_fault(exc, path, otherwise) from exc
     except (ValueError, OverflowError) as exc:  # a NUL byte, or a number beyond all descriptors
         raise FileFault(otherwise, f"no file can be called so: {exc}", path=str(path)) from exc
 
 
-def _fault(exc: OSError, path: Path | str, otherwise: str) -> FileFault:
+def file_fault(exc: OSError, path: Path | str, otherwise: str) -> FileFault:
+    """Return what the operating system says about `path`; `otherwise` is the code for the rest."""
     if isinstance(exc, IsADirectoryError):
         return FileFault(
             "file.unreadable", "this is a folder, not a file", path=str(path), hint="Name a file."

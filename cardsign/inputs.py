@@ -25,7 +25,7 @@ from cardsign.errors import (
     ServeFault,
     UsageFault,
 )
-from cardsign.files import MAX_INPUT_BYTES, read_bytes
+from cardsign.files import MAX_INPUT_BYTES, file_fault, read_bytes
 from cardsign.urls import JWKS_PATH, STATEMENTS_PATH, is_url
 
 if TYPE_CHECKING:  # what a verdict on a file does not need
@@ -106,8 +106,7 @@ def _cards_below(folder: str, passed: Counter[str]) -> Iterator[str]:
     """The ``*.json`` of a folder; what is passed over is counted."""
 
     def unreadable(exc: OSError) -> None:
-        why = f"the operating system says: {exc.strerror}"
-        raise FileFault("file.unreadable", why, path=str(exc.filename)) from exc
+        raise file_fault(exc, exc.filename, "file.unreadable") from exc
 
     for place, below, files in os.walk(folder, onerror=unreadable):
         passed["linked folder"] += sum(os.path.islink(os.path.join(place, one)) for one in below)
@@ -158,8 +157,7 @@ def _check_within(name: str, folder: str) -> None:
     except FileNotFoundError as exc:
         raise FileMissing("file.not_found", "this link leads nowhere", path=name) from exc
     except OSError as exc:
-        why = f"the operating system says: {exc.strerror}"
-        raise FileFault("file.unreadable", why, path=name) from exc
+        raise file_fault(exc, name, "file.unreadable") from exc
     if not Path(target).is_relative_to(os.path.realpath(folder)):
         raise FileFault("file.not_plain", "this link leads out of the folder", path=name)
     if not is_plain:

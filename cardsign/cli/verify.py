@@ -43,7 +43,7 @@ from cardsign.errors import (
     LocalFault,
     UsageFault,
 )
-from cardsign.files import MAX_INPUT_BYTES, read_bytes
+from cardsign.files import MAX_INPUT_BYTES, file_fault, read_bytes
 from cardsign.inputs import Inputs, is_object, read_object
 from cardsign.urls import is_url
 from cardsign.verify.text import first_line, verdict_lines
@@ -372,8 +372,7 @@ def _appended(file: Path | None) -> Iterator[IO[str] | None]:
     try:  # whole lines, if several runs append
         lines = file.open("a", encoding="ascii", buffering=1)
     except OSError as exc:
-        why = f"the operating system says: {exc.strerror}"
-        raise FileFault("file.unwritable", why, path=str(file)) from exc
+        raise file_fault(exc, file, "file.unwritable") from exc
     with lines:
         yield lines
 

@@ -48,7 +48,14 @@ from cardsign.net.extended import (
     result_of,
     strict_object,
 )
-from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, json_type, media_types, user_agent
+from cardsign.net.fetch import (
+    DEFAULT_SETTINGS,
+    FetchSettings,
+    OtherStatus,
+    json_type,
+    media_types,
+    user_agent,
+)
 from cardsign.net.fetcher import card_url
 from cardsign.net.guarded import (
     ANSWER_SECONDS,
@@ -565,7 +572,7 @@ def _failure(
             if status in UNAUTHORISED:
                 challenges = below.response.headers.get_list("www-authenticate")
                 return refused_credential(status, challenges, endpoint.url, header)
-            return FetchFailed("fetch.status", f"{endpoint.url} answered {status} instead of 200")
+            return OtherStatus(str(endpoint.url), status)
         below = below.__cause__
     shown = header.quotable(str(exc)) if header else quotable(str(exc))
     return CallFailed(

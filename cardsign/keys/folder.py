@@ -38,7 +38,7 @@ from cardsign.files import (
 )
 from cardsign.keys.heads import SeenHead
 from cardsign.keys.log import MAX_LINE_BYTES
-from cardsign.keys.store import KeyStore, digest_of
+from cardsign.keys.store import KeyStore, broken_off, digest_of
 
 VARIABLE: Final = "CARDSIGN_KEYSTORE"
 DEFAULT_DIRECTORY: Final = "keys"
@@ -82,8 +82,7 @@ class FolderStore(KeyStore):
         if not _is_whole(lines[-1]):
             lines.pop()  # it was never committed
         if after > len(lines) or (after and digest_of(lines[after - 1]) != self.state.head):
-            what = f"the log does not continue from line {after}, which was read before"
-            raise StoreFault("keystore.audit_broken", what, path=self.place)
+            raise broken_off(after, self.place)
         return lines[after:]
 
     def append(self, seq: int, lines: Sequence[bytes], blobs: Mapping[str, bytes]) -> bool:

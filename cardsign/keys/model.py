@@ -41,19 +41,6 @@ ENDED: Final[frozenset[KeyState]] = frozenset({"retired", "revoked"})
 """The states in which the private key is not needed any more and may be destroyed."""
 
 
-def check_transition(old: KeyState, new: KeyState) -> None:
-    """Refuse (``keystore.illegal_transition``) to take a key from `old` to `new`.
-
-    Not checked: *when* a transition may happen; that is :mod:`cardsign.keys.lifecycle`'s business.
-    """
-    ways = TRANSITIONS[old]
-    if new not in ways:
-        legal = f", only {' or '.join(ways)}" if ways else ": its state is final"
-        raise StoreFault(
-            "keystore.illegal_transition", f"a key that is {old} cannot become {new}{legal}"
-        )
-
-
 Role = Literal["root", "recovery", "card", "release"]
 PrivateKeyState = Literal["held", "elsewhere", "destroyed"]
 RevocationReason = Literal["compromised", "superseded", "ceased"]

@@ -18,7 +18,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from cardsign.errors import FileMissing, StoreFault
 from cardsign.keys.address import CONNECT_PATIENCE, DatabaseUrl, parse_database_url
 from cardsign.keys.heads import SeenHead
-from cardsign.keys.store import KeyStore, digest_of
+from cardsign.keys.store import KeyStore, broken_off, digest_of
 
 METADATA: Final = sa.MetaData()
 LINE: Final = sa.Table(
@@ -70,8 +70,7 @@ class PostgresStore(KeyStore):
                 raise
             lines = []
         if after and digest_of(lines.pop(0) if lines else b"") != self.state.head:
-            what = f"the log does not continue from line {after}, which was read before"
-            raise StoreFault("keystore.audit_broken", what, path=self.place)
+            raise broken_off(after, self.place)
         return lines
 
     def append(self, seq: int, lines: Sequence[bytes], blobs: Mapping[str, bytes]) -> bool:

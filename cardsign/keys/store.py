@@ -46,6 +46,12 @@ def digest_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def broken_off(after: int, place: str) -> StoreFault:
+    """Return the fault of a log that lacks a line which was read before."""
+    what = f"the log does not continue from line {after}, which was read before"
+    return StoreFault("keystore.audit_broken", what, path=place)
+
+
 class KeyStore(ABC):
     """A key store; a subclass says where it lies.
 

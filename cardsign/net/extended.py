@@ -29,7 +29,7 @@ from cardsign.net.credentials import (
 )
 from cardsign.net.discovery import Discovery
 from cardsign.net.endpoints import JSONRPC, Endpoint, endpoints_of
-from cardsign.net.fetch import FetchSettings, json_type, user_agent
+from cardsign.net.fetch import FetchSettings, OtherStatus, json_type, user_agent
 from cardsign.net.guarded import GuardedTransport
 from cardsign.times import second
 from cardsign.trust.policy import Subject
@@ -254,7 +254,7 @@ def _answer_to(
     if status in (404, 410):
         raise _no_card(url, f"answered {status}")
     if status != 200:
-        raise FetchFailed("fetch.status", f"{url} answered {status} instead of 200")
+        raise OtherStatus(str(url), status)
     json_type(tuple((name.lower(), one) for name, one in response.headers.multi_items()), url)
     return body
 
