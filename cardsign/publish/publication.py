@@ -187,8 +187,9 @@ def publish_statements(
         if issued is not None:
             statements = _following(issued, before, now, withhold=not without_release)
             if before is not None or statements.release is not None or without_release:
-                kept = files.keys() - newest.statement_files
-                files = {name: files[name] for name in kept} | statements.files()
+                replaced = newest.statement_files
+                kept = {name: data for name, data in files.items() if name not in replaced}
+                files = kept | statements.files()
         if ended.intersection(kids):
             held = JwkSet.from_bytes(newest.jwks)
             keys = JwkSet.of([key for key in held.keys if key.kid not in ended])

@@ -204,7 +204,7 @@ def test_limit_of_values(one: bytes) -> None:
     with pytest.raises(JsonRefused) as caught:
         Card.from_bytes(most.replace(b"[", b"[" + one + b",", 1))
     found = caught.value
-    assert (found.code, found.path, found.line) == ("json.too_many_values", "", None)
+    assert (found.code, found.path, found.finding.place.line) == ("json.too_many_values", "", None)
 
 
 def test_signatures_have_a_limit_of_their_own() -> None:

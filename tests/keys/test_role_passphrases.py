@@ -10,7 +10,7 @@ import pytest
 from cardsign.errors import PassphraseFault, UsageFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.model import private_blob
-from cardsign.keys.signers.access import Access, PassphraseSource, read_signer_policy, user_secrets
+from cardsign.keys.signers.access import Access, read_signer_policy
 from tests.keys.conftest import in_each_store
 from tests.keys.states import after
 
@@ -74,16 +74,6 @@ def test_a_role_does_not_get_the_passphrase_of_another(two_roles: Any) -> None:
         two_roles.signer(record, old)
     two_roles.drop_blobs([private_blob(card.blob)])
     assert two_roles.change_passphrase([release], RELEASE, CARD, **change) == (release,)
-
-
-def test_a_source_says_which_it_is_and_never_what_is_there() -> None:
-    """`rotate` tells what it used."""
-    variable = PassphraseSource(environment={"RELEASE_PASS": "secret"}, variable="RELEASE_PASS")
-    assert variable.name == "variable RELEASE_PASS"
-    assert user_secrets(variable)("passphrase", "k") == b"secret"
-    assert PassphraseSource(Path("/run/pass")).name == "file /run/pass"
-    assert PassphraseSource(descriptor=3).name == "descriptor 3"
-    assert PassphraseSource(environment={"RELEASE_PASS": "secret"}).name == "terminal"
 
 
 @pytest.mark.parametrize(
