@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from cardsign.card.security import PROVIDERS, schemes_of
+from cardsign.card.security import PROVIDERS, not_advertised, schemes_of
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import BuildRefused, FileFault, UsageFault
 from cardsign.files import read_bytes
@@ -154,8 +154,7 @@ def _beside(
     if report.document is None:
         return
     for kind in _not_advertised(_agent_of(path), {*schemes_of(report.document)}, read):
-        message = f"callers may be asked for {kind[:40]!r}, and no security scheme says so"
-        yield cards.NOT_ADVERTISED.find((), message)
+        yield cards.NOT_ADVERTISED.find((), not_advertised(kind))
     if not is_contract(report.document):
         return
     names = tracked(folder)

@@ -15,7 +15,7 @@ from cardsign.build.draft import MORE_OF_SKILL, BuildOptions, Draft, Kind, each,
 from cardsign.build.reading import SourceDocument, SourcePlace, of_card, read_one
 from cardsign.build.skills import MAIN, PLACES, take_main, take_skill_file
 from cardsign.card.convert import convert_card
-from cardsign.card.security import DeclaredProvider, provider_schemes
+from cardsign.card.security import DeclaredProvider, not_advertised, provider_schemes
 from cardsign.card.values import members_of
 from cardsign.errors import CardRefused
 from cardsign.files import leads_outside
@@ -84,8 +84,7 @@ def _take_security(document: SourceDocument, draft: Draft) -> None:
             raise document.refuse("build.missing", message, *at) from refused
         providers.append(DeclaredProvider(kind, name, settings))
         if alone.unmapped:
-            message = f"callers may be asked for {kind!r}, and no security scheme says so"
-            draft.warn("build.not_advertised", message, document.place(*at))
+            draft.warn("build.not_advertised", not_advertised(kind), document.place(*at))
         else:
             places.append(document.place(*at))
     required = document.flag("auth", "required") is not False

@@ -19,12 +19,11 @@ from cardsign.build.reading import MAX_SOURCE_BYTES, SourceDocument, SourcePlace
 from cardsign.card.values import Json
 from cardsign.errors import UsageFault
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, user_agent
-from cardsign.net.mcp import PROTOCOL, Say, lines_of, mcp_peer
+from cardsign.net.mcp import PROTOCOL, SAVE_IT, Say, lines_of, mcp_peer
 
 MAX_PAGES: Final = 100
 MAX_TOOLS: Final = 5000
 SECONDS: Final = 60.0  # for a program in all, its installation by npx or uvx included
-_SAVE: Final = "Save the server's answer to tools/list as JSON, and build from that file."
 
 Ask: TypeAlias = Callable[[], SourceDocument]
 
@@ -93,7 +92,7 @@ def run_mcp(command: str, environment: Mapping[str, str], *, seconds: float = SE
                 return _listed(_over_stdio(talk, place), place.file)
         except programs.ProgramError as exc:
             message = f"the server {exc.what}" + (f": {exc.complaint}" if exc.complaint else "")
-            hint = f"Run the command in a shell, and read what it says. {_SAVE}"
+            hint = f"Run the command in a shell, and read what it says. {SAVE_IT}"
             raise refusal("build.unsupported", message, place, hint=hint) from exc
 
     return ask
@@ -117,10 +116,10 @@ def _listed(say: Say, name: str) -> SourceDocument:
             if (error := answer.get("error")) is not None:
                 said = json.dumps(error)[:200]
                 message = f"{method} gave an error: {said}"
-                raise refusal("build.unsupported", message, place, hint=_SAVE)
+                raise refusal("build.unsupported", message, place, hint=SAVE_IT)
             return SourceDocument(name, answer.table("result"), {(): 0})
         message = f"the server gave no answer to {method}"
-        raise refusal("build.unsupported", message, place, hint=f"Is it an MCP server? {_SAVE}")
+        raise refusal("build.unsupported", message, place, hint=f"Is it an MCP server? {SAVE_IT}")
 
     us: dict[str, Json] = {"name": "cardsign", "version": user_agent().partition("/")[2]}
     hello: dict[str, Json] = {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": us}
@@ -153,7 +152,7 @@ def _over_stdio(talk: programs.Conversation, place: SourcePlace) -> Say:
         for line in lines:
             if line.lower().startswith(b"content-length:"):
                 message = "the server frames its messages by Content-Length, as language servers do"
-                hint = f"MCP has one message a line. Serve POST /mcp, and pass --ask-mcp. {_SAVE}"
+                hint = f"MCP has one message a line. Serve POST /mcp, and pass --ask-mcp. {SAVE_IT}"
                 raise refusal("build.unsupported", message, place, hint=hint)
             if line.startswith(b"{"):
                 yield line

@@ -277,6 +277,11 @@ def skills_of(document: Mapping[str, Json]) -> Iterator[tuple[tuple[str, ...], d
             yield (spelled, str(index)), skill
 
 
+def not_advertised(kind: str) -> str:
+    """Return what is said of a way to authenticate that no security scheme of the card names."""
+    return f"callers may be asked for {kind[:40]!r}, and no security scheme says so"
+
+
 def check_security(
     document: Mapping[str, Json], received: Mapping[str, Json] | None = None
 ) -> None:

@@ -14,7 +14,7 @@ from cardsign.keys import lifecycle
 from cardsign.keys.address import DatabaseUrl
 from cardsign.keys.folder import FolderStore, holds_store
 from cardsign.keys.heads import SeenHead
-from cardsign.keys.store import KeyStore
+from cardsign.keys.store import KeyStore, exists_already
 
 if TYPE_CHECKING:
     from cardsign.keys.postgres import PostgresStore
@@ -44,7 +44,7 @@ def create_store(
     store = locate_store(place, actor=actor, heads=heads)
     if store.read_lines(0):
         if not exist_ok:
-            raise StoreFault("keystore.exists", "there is a key store here", path=store.place)
+            raise exists_already(store.place)
         store.load()
     elif store.seen is not None:
         store.seen.forget()
@@ -89,7 +89,7 @@ def copy_store(store: KeyStore, place: StorePlace, *, heads: SeenHead | None = N
     copy = create_store(place, actor=store.actor, heads=heads)
     blobs = {name: store.checked_blob(name) for name in sorted(store.load(moved=True).blobs())}
     if not copy.append(1, store.read_lines(0)[: store.state.seq], blobs):
-        raise StoreFault("keystore.exists", "there is a key store here", path=copy.place)
+        raise exists_already(copy.place)
     copy.load(moved=True)
     return copy
 
@@ -123,7 +123,7 @@ def move_store(
         there = locate_store(place, actor=store.actor, heads=heads)
         lines = store.read_lines(0)
         if store.state.moved_to != to or there.read_lines(0)[: len(lines)] != lines:
-            raise StoreFault("keystore.exists", "there is a key store here", path=to)
+            raise exists_already(to)
     else:
         store.commit(lambda state: lifecycle.leave(state, to, now=now), now=now, moved=True)
         try:

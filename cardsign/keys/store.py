@@ -46,6 +46,11 @@ def digest_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def exists_already(place: str) -> StoreFault:
+    """Return the fault of a key store where one is to be made."""
+    return StoreFault("keystore.exists", "there is a key store here", path=place)
+
+
 def broken_off(after: int, place: str) -> StoreFault:
     """Return the fault of a log that lacks a line which was read before."""
     what = f"the log does not continue from line {after}, which was read before"
@@ -273,8 +278,7 @@ class KeyStore(ABC):
         def entered(state: StoreState) -> list[Event]:
             if expect_seq not in (None, state.seq):
                 if expect_seq == 0:
-                    what = "there is a key store here"
-                    raise StoreFault("keystore.exists", what, path=self.place)
+                    raise exists_already(self.place)
                 what = f"the store is at line {state.seq}, not {expect_seq}"
                 raise StoreFault("keystore.changed", what)
             return lifecycle.enter(

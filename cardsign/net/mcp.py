@@ -24,7 +24,7 @@ from cardsign.net.guarded import EVENT_STREAM, GuardedTransport, GuardRefused
 PROTOCOL: Final = "2025-06-18"
 _NOT_STREAMABLE: Final = (400, 404, 405)  # MCP 2025-06-18, transports: then it may be SSE
 _SESSION: Final = re.compile(r"[\x21-\x7e]{1,1024}")  # MCP 2025-06-18, session management
-_HINT: Final = "Save the server's answer to tools/list as JSON, and build from that file."
+SAVE_IT: Final = "Save the server's answer to tools/list as JSON, and build from that file."
 
 Say: TypeAlias = Callable[[Mapping[str, Json]], Iterator[bytes]]
 """Sends one message at once; what follows it is read message by message."""
@@ -92,7 +92,7 @@ class _Peer:
         if session := response.headers.get("mcp-session-id"):
             if not _SESSION.fullmatch(session):
                 message = f"{self._url} gave a session id that is not visible ASCII"
-                raise FetchFailed("fetch.failed", message, hint=_HINT)
+                raise FetchFailed("fetch.failed", message, hint=SAVE_IT)
             self._session["Mcp-Session-Id"] = session
         if _is_stream(response):
             return (data for event, data in _events(response) if event == "message")
@@ -108,7 +108,7 @@ class _Peer:
             if event == "endpoint":
                 return urljoin(self._url, data.decode(errors="replace")), events
         message = f"{self._url} is neither streamable HTTP nor SSE of MCP"
-        raise FetchFailed("fetch.content_type", message, hint=_HINT)
+        raise FetchFailed("fetch.content_type", message, hint=SAVE_IT)
 
     def _send(
         self, method: str, url: str, message: Mapping[str, Json] | None = None
@@ -128,7 +128,7 @@ class _Peer:
     def _check(self, response: httpx.Response) -> None:
         status = response.status_code
         if not response.is_success:
-            hint = f"No credential is sent. {_HINT}" if status in (401, 403) else _HINT
+            hint = f"No credential is sent. {SAVE_IT}" if status in (401, 403) else SAVE_IT
             raise FetchFailed("fetch.status", f"{self._url} answered {status}", hint=hint)
 
 

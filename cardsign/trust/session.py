@@ -25,7 +25,6 @@ from cardsign.statements.keyset import (
 from cardsign.statements.release import (
     ListedCard,
     ReleaseStatement,
-    check_release,
     effective_revoked,
     read_release,
 )
@@ -44,6 +43,7 @@ from cardsign.trust.walk import (
     ReleaseChoice,
     Walk,
     check_locked,
+    check_signers,
     choose_release,
     read_statements,
 )
@@ -387,11 +387,7 @@ class Resolution:
             self._weigh("blocks", Finding(refusal.code, message, fix=refusal.finding.fix))
             return None
         try:
-            signers = (
-                check_release(release, keyset, None, now=self.now, skew=self.skew).good - revoked
-            )
-            if not signers:
-                raise StatementRefused("statement.revoked", "its signer has been revoked")
+            signers = check_signers(release, keyset, revoked, now=self.now, skew=self.skew)
         except StatementRefused as refusal:
             message = f"{name}: {refusal.message}"
             self._weigh("hinders", Finding(refusal.code, message, fix=refusal.finding.fix))

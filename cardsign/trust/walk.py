@@ -364,6 +364,26 @@ def choose_release(
     return ReleaseChoice(current, revoked, contested, tuple(notes))
 
 
+def check_signers(
+    release: ReleaseStatement,
+    keyset: KeysetStatement,
+    revoked: frozenset[str],
+    *,
+    now: datetime,
+    skew: timedelta,
+) -> frozenset[str]:
+    """Return the thumbprints of the unrevoked keys that signed a release, of which there is one.
+
+    Raises:
+        StatementRefused: As :func:`cardsign.statements.release.check_release`, and
+            ``statement.revoked``.
+    """
+    signers = check_release(release, keyset, None, now=now, skew=skew).good - revoked
+    if not signers:
+        raise StatementRefused("statement.revoked", "its signer has been revoked")
+    return signers
+
+
 def _speaking_by_right(
     offered: Iterable[ReleaseStatement],
     keyset: KeysetStatement,
@@ -378,9 +398,7 @@ def _speaking_by_right(
     for release in sorted(offered, key=lambda release: release.order):
         try:
             check_past(release.iat, now, skew)
-            signers = check_release(release, keyset, None, now=now, skew=skew).good - revoked
-            if not signers:
-                raise StatementRefused("statement.revoked", "its signer has been revoked")
+            signers = check_signers(release, keyset, revoked, now=now, skew=skew)
         except StatementRefused as refusal:
             notes.append(_note(refusal, release))
         else:

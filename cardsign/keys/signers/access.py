@@ -73,7 +73,7 @@ def read_passphrase(source: PassphraseSource, *, question: str = "Passphrase: ")
         raise PassphraseFault(
             "passphrase.unfit",
             "the passphrase is empty",
-            hint="Use at least 8 characters, best a random one from a password manager.",
+            hint=_ADVICE,
         )
     return passphrase
 
@@ -98,13 +98,16 @@ def new_passphrase(source: PassphraseSource, *, question: str = "New passphrase:
     return passphrase
 
 
+_ADVICE: Final = "Use at least 8 characters, best a random one from a password manager."
+
+
 def check_strength(passphrase: bytes) -> None:
     """Refuse (``passphrase.unfit``) what is too short for a new key; its strength is unknown."""
     if len(passphrase) < MIN_BYTES:
         raise PassphraseFault(
             "passphrase.unfit",
             f"the passphrase is shorter than {MIN_BYTES} characters",
-            hint="Use at least 8 characters, best a random one from a password manager.",
+            hint=_ADVICE,
         )
 
 
