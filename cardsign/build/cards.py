@@ -34,7 +34,6 @@ SKILL: Final = {
     "input_schema": "inputSchema",
     "output_schema": "outputSchema",
 }
-_OLD: Final = ("stateTransitionHistory", "supportsAuthenticatedExtendedCard")
 #: The places of a 1.0 member in older cards, for the line that `--explain` shows.
 _BEFORE: Final[Mapping[str, tuple[str, ...]]] = {
     "supportedInterfaces": ("url", "interfaces"),

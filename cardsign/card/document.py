@@ -17,7 +17,6 @@ A2aVersion = Literal["1.0", "0.3", "mixed", "none"]
 #: The claims of a JWT (RFC 7519 4.1) by which a token can be told from a card.
 TOKEN_CLAIMS: Final = frozenset({"iss", "sub", "aud", "exp", "nbf", "iat", "jti"})
 
-_ENTRY: Final = frozenset({"protected", "signature"})
 #: Values of a card but for its `signatures`, containers and the root included. The largest of 100
 #: public cards has 1,865. To make and compare five payloads costs some 0.1 ms a value, so without
 #: this limit 256 KiB of ``{}`` would cost a reader ten seconds.

@@ -173,12 +173,6 @@ def is_envelope(data: bytes) -> bool:
     return data.lstrip().startswith(b"{") and b'"ciphertext"' in data
 
 
-def read_label(untrusted_bytes: bytes) -> dict[str, str]:
-    """Return the label of an envelope, which nobody has proved until it is opened."""
-    members = _read_members(untrusted_bytes)
-    return {name: members[name] for name in _LABEL}
-
-
 def _read_members(untrusted_bytes: bytes) -> dict[str, Any]:
     """Parse the file as a strict object of exactly our members, types and format."""
     try:

@@ -18,7 +18,6 @@ from cardsign.errors import CardRefused
 from cardsign.lint.rules import Found, LintedCard, Tokens, card_rule
 from cardsign.lint.schemas import MAX_STEPS, Steps, TooMuchWork, find_fault
 
-_IN: Final = "/skills/0/input_schema"
 _STRICT: Final = ("description", "spiffe_id", "authentication")
 _SKILL_ID: Final = re.compile(r"(?P<prefix>[a-z][a-z0-9_]*)\.(?P<verb>[a-z0-9]+)(?:_[a-z0-9]+)+")
 #: The verbs that the standard lists. Its own examples use others, so they are only notes.

@@ -140,7 +140,6 @@ def publish_statements(
     *,
     directory: Path,
     now: datetime,
-    without_release: bool = False,
     publisher: Publisher | None = None,
     ended: frozenset[str] = frozenset(),
     sequence: int | None = None,
@@ -158,8 +157,6 @@ def publish_statements(
         issued: The issuer's statements; None for none.
         directory: The publication directory.
         now: Aware UTC; recorded as the time of publication.
-        without_release: Withhold nothing. Then no verifier that asks trusts a card until a release
-            names the newest keyset, which is better where keys were stolen.
         publisher: Whose statements these are. Where statements are published, only their history
             counts; where none are, a directory that holds another's cards is refused.
         ended: Kids of revoked keys; `sequence` is how often the key set has changed.
@@ -185,8 +182,8 @@ def publish_statements(
             _check_publisher(newest, publisher, directory)
         files, kids = dict(newest.files), newest.kids
         if issued is not None:
-            statements = _following(issued, before, now, withhold=not without_release)
-            if before is not None or statements.release is not None or without_release:
+            statements = _following(issued, before, now)
+            if before is not None or statements.release is not None:
                 replaced = newest.statement_files
                 kept = {name: data for name, data in files.items() if name not in replaced}
                 files = kept | statements.files()
@@ -236,13 +233,9 @@ def _published(newest: Generation | None) -> CheckedIssued | None:
     return issued.checked(now=None) if issued else None
 
 
-def _following(
-    issued: Issued, before: CheckedIssued | None, now: datetime, *, withhold: bool = True
-) -> CheckedIssued:
+def _following(issued: Issued, before: CheckedIssued | None, now: datetime) -> CheckedIssued:
     """The newer statements that follow the published ones."""
-    statements = issued.checked(now=now, before=before)
-    if withhold:
-        statements = statements.withholding(before)
+    statements = issued.checked(now=now, before=before).withholding(before)
     if before is not None:
         statements.check_follows(before)
     return statements

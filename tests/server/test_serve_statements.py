@@ -164,25 +164,12 @@ def test_a_keyset_is_published_with_the_release_that_speaks_of_it(
     assert together.release == TOGETHER.release
 
 
-def test_a_keyset_can_be_published_without_a_release_on_purpose(tmp_path: Path) -> None:
-    """It stays then, and no card is published before a release speaks of it."""
-    directory = tmp_path / "public"
-    put(directory)
-    assert list(put_statements(directory, AHEAD, without_release=True).keysets) == ["1.1", "1.2"]
-    assert not put_statements(directory, AHEAD).created
-    with pytest.raises(PublishRefused) as refused:
-        put(directory, AHEAD, max_age=60)
-    assert refused.value.code == "publish.release_behind"
-    assert put(directory, TOGETHER).release == TOGETHER.release
-
-
 def test_the_first_keyset_waits_for_the_first_release(tmp_path: Path) -> None:
     """Where cards were published without statements before."""
     directory = tmp_path / "public"
     put(directory, None)
     alone = Issued(ISSUED.keysets)
     assert (put_statements(directory, alone).number, load_current(directory).keysets) == (1, {})
-    assert list(put_statements(directory, alone, without_release=True).keysets) == ["1.1"]
     assert put_statements(directory, ISSUED).release == ISSUED.release
 
 
