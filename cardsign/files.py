@@ -419,6 +419,8 @@ def _explain(refused: ValidationError, form: type[BaseModel]) -> tuple[str, str]
     if error["type"] == "value_error":
         return f"{name!r} {error['ctx']['error']}", member
     value = re.sub(r"[^ -~]", "?", repr(error["input"]))[:MAX_SHOWN]
+    if error["type"] == "path_type":  # pydantic names its own class
+        return f"{name} = {value}: expected a path, in quotes", member
     quotes = ", without quotes" if error["type"] == "date_type" else ""
     return f"{name} = {value}: {error['msg'][:1].lower()}{error['msg'][1:]}{quotes}", member
 

@@ -41,9 +41,9 @@ class Statements(Protocol):
 
 
 class StatementCache:
-    """The cache in one folder."""
+    """The cache in one folder; without a folder nothing is kept."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
 
     @classmethod
@@ -52,10 +52,12 @@ class StatementCache:
         try:
             return cls(user_folder("CACHE") / "statements")
         except UsageFault:
-            return cls(Path(os.devnull))
+            return cls()
 
     def get(self, digest: str) -> tuple[bytes, ...]:
         """Return the statements kept under a keyset digest; empty if there is anything odd."""
+        if self.folder is None:
+            return ()
         path = self.folder / f"{digest}.json"
         try:
             status = path.stat(follow_symlinks=False)
@@ -72,6 +74,8 @@ class StatementCache:
 
     def put(self, digest: str, statements: Iterable[bytes]) -> None:
         """Keep statements; nothing happens where the folder cannot be written."""
+        if self.folder is None:
+            return
         texts = [statement.decode() for statement in statements]
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -119,14 +123,3 @@ class CachedStatements:
             keysets.append(keyset)
             digest = keyset.prev
         return keysets
-
-
-class NoCache:
-    """A cache that keeps nothing."""
-
-    def get(self, digest: str) -> tuple[bytes, ...]:
-        """Return nothing."""
-        return ()
-
-    def put(self, digest: str, statements: Iterable[bytes]) -> None:
-        """Do nothing."""

@@ -22,7 +22,7 @@ from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, read_keyset
 from cardsign.statements.members import DIGEST, HOLDER
 from cardsign.statements.release import ReleaseStatement
-from cardsign.trust.cache import NoCache, Statements
+from cardsign.trust.cache import StatementCache, Statements
 from cardsign.trust.disk import PolicyFile
 from cardsign.trust.lock import Floor, forget_entry, raise_lock, read_lock
 from cardsign.trust.policy import (
@@ -125,7 +125,7 @@ def _follow(
 ) -> IssuerTrust:
     """Return what statements come to, followed from an anchor that is not in the policy yet."""
     issuer = TrustedIssuer("new", anchor, (Place(origin),))
-    return Session(issuer, limits, (), Floor(), cache=NoCache()).resolve(supplied, now)
+    return Session(issuer, limits, (), Floor(), cache=StatementCache()).resolve(supplied, now)
 
 
 def _propose_published_keys(origin: Origin, fetch: Fetcher) -> Proposal:

@@ -29,7 +29,7 @@ from cardsign.statements.release import (
     read_release,
 )
 from cardsign.times import minute
-from cardsign.trust.cache import CachedStatements, NoCache, Statements
+from cardsign.trust.cache import CachedStatements, StatementCache, Statements
 from cardsign.trust.lock import Floor
 from cardsign.trust.policy import (
     JwksAnchor,
@@ -247,7 +247,9 @@ class Resolution:
         self.statements, self.now, self.historic = statements, now, historic
         self.skew = timedelta(seconds=session.limits.skew)
         self.keyset, self.release, self.jwks = session.keyset, session.release, session.jwks
-        self.cached = CachedStatements(session.cache if session.keyset is None else NoCache())
+        self.cached = CachedStatements(
+            session.cache if session.keyset is None else StatementCache()
+        )
         self.passed: list[KeysetStatement] = []
         self.first: KeysetStatement | None = None  # that the anchor means, if the walk began there
         self.reasons: list[tuple[Weight, Finding]] = []
@@ -272,8 +274,8 @@ class Resolution:
 
     def fill_cache(self) -> None:
         """Keep the statements of this walk, each under the digest from which it is looked up."""
-        cache, anchor = self.session.cache, self.issuer.anchor
-        if isinstance(cache, NoCache) or not isinstance(anchor, KeysetAnchor) or not self.passed:
+        anchor = self.issuer.anchor
+        if not isinstance(anchor, KeysetAnchor) or not self.passed:
             return
         name = cache_name(anchor.pin)
         for statement, following in zip(self.passed, [*self.passed[1:], None], strict=True):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, Unpack
 
 from cardsign.errors import CardRefused, UsageFault
-from cardsign.trust.cache import NoCache, StatementCache, Statements
+from cardsign.trust.cache import StatementCache, Statements
 from cardsign.trust.lock import Floor, Lock, Memory, raise_lock
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject, SubjectNames, TrustedIssuer
 from cardsign.trust.session import IssuerTrust, Session
@@ -429,7 +429,7 @@ def _open_lock(policy: Policy, lock: LockPaths | Memory | None) -> Lock | Memory
 
 def _open_cache(policy: Policy, cache: Path | str | Memory | Statements | None) -> Statements:
     if isinstance(cache, Memory) or (cache is None and policy.path is None):
-        return NoCache()
+        return StatementCache()
     if cache is None:
         return StatementCache.of_user()
     return StatementCache(Path(cache)) if isinstance(cache, str | Path) else cache

@@ -213,6 +213,7 @@ def test_a_folder_that_cannot_be_meant_is_refused(cardsign: Cardsign, folders: s
     file.chmod(0o600)
     ended = cardsign("keys", "list")
     assert (ended.status, "config.malformed" in ended.err) == (2, True)
+    assert ("expected a path, in quotes" in ended.err) is (folders == "[5]")
 
 
 PARTS = ["log.jsonl", "private", ".lock"]

@@ -15,7 +15,7 @@ from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE, StatementRefus
 from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, read_keyset
 from cardsign.statements.release import read_release
 from cardsign.statements.signing import sign_statement
-from cardsign.trust.cache import NoCache
+from cardsign.trust.cache import StatementCache
 from cardsign.trust.lock import Floor
 from cardsign.trust.policy import KeysetAnchor, Limits, TrustedIssuer
 from cardsign.trust.refresh import REFRESH_INTERVAL, FetchResult, Refreshed, refresh_issuer
@@ -127,7 +127,7 @@ def ask(site: Site, pin: Any, known: Session | None = None, **changes: Any) -> R
 def session(pin: Any) -> Session:
     """A verifier who has this anchor."""
     issuer = TrustedIssuer("tides", KeysetAnchor(pin, "tides.example"), (parse_place(HOME),))
-    return Session(issuer, LIMITS, (), Floor(), cache=NoCache())
+    return Session(issuer, LIMITS, (), Floor(), cache=StatementCache())
 
 
 def held(brought: Refreshed, pin: Any, memory: Session | None = None) -> str:
