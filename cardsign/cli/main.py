@@ -28,7 +28,7 @@ _SECTIONS: Final = {
     "Verify others": {
         "trust": ("trust:trust_commands", "Say which issuers to trust, and by which keys."),
         "peers": ("peers:peers", "Verify the cards of all issuers, and show their state."),
-        "inspect": ("inspect:inspect", "Show a card, what its signatures cover, its service."),
+        "inspect": ("inspect:inspect", "Show a card, what its signatures cover, and its service."),
         "fetch": ("fetch:fetch", "Fetch a card, verify it, and write what was verified."),
         "call": ("fetch:call", "Send a text to an agent whose card is trusted."),
     },
