@@ -17,6 +17,7 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey, short_kid
 from cardsign.statements.keyset import KeysetId
 
+MIN_PREFIX: Final = 4  # characters of a kid or thumbprint that name a key
 MAX_PUBLICATIONS: Final = 32  # remembered; no wait is computed from an older one
 
 
@@ -309,13 +310,17 @@ class StoreState:
         return tuple({one.series: one for one in self.publications}.values())
 
     def find(self, name: str) -> KeyRecord:
-        """Return the key called `name`: its kid, its thumbprint, or a beginning of either.
+        """Return the key called `name`: its kid, its thumbprint, or the first of their characters.
+
+        At least :data:`MIN_PREFIX` characters: fewer would name a key that nobody meant.
 
         Raises:
             StoreFault: ``keystore.unknown_key``: none is called so, or several begin so.
         """
         fitting = [key for key in self.keys if name in key.names] or [
-            key for key in self.keys if name and any(full.startswith(name) for full in key.names)
+            key
+            for key in self.keys
+            if len(name) >= MIN_PREFIX and any(full.startswith(name) for full in key.names)
         ]
         if not fitting:
             raise StoreFault("keystore.unknown_key", f"no key is called {name!r}")

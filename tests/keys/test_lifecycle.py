@@ -575,7 +575,7 @@ def test_a_person_begins_a_rotation_before_its_time():
     (step,) = [step for step in steps(begun, QUICK, after(300)) if step.action == "activate"]
     assert step.due == after(210)
     assert lifecycle.replace_key(begun, [], now=after(21)) == []
-    for name, code in (("two", "keystore.illegal_transition"), ("x", "keystore.unknown_key")):
+    for name, code in (("two", "keystore.illegal_transition"), ("nobody", "keystore.unknown_key")):
         fault = refused(lambda name=name: lifecycle.replace_key(state, [name], now=NOON))
         assert fault.code == code
 
