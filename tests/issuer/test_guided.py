@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
-from cardsign.config import ProjectCard, ProjectConfig
-from cardsign.errors import PassphraseFault, PublishRefused, StoreFault, UsageFault
-from cardsign.issuer.init import IssuerPassphrases, init_issuer
+from cardsign.errors import PublishRefused, StoreFault, UsageFault
 from cardsign.issuer.keyset import (
     KeysetChanges,
     draft_keyset,
@@ -24,154 +22,15 @@ from cardsign.issuer.keyset import (
 from cardsign.issuer.reconcile import reconcile, revoke_keys, rotate_now
 from cardsign.issuer.recovery import open_recovery_key, recover
 from cardsign.issuer.release import needed_keyset
-from cardsign.issuer.work import Progress, Work
+from cardsign.issuer.work import Work
 from cardsign.jose import base64url
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import lifecycle
 from cardsign.keys.drafts import read_draft
-from cardsign.keys.folder import FolderStore
 from cardsign.keys.model import RevocationReason
-from cardsign.keys.opening import create_store, open_store
-from cardsign.keys.signers.access import Access
-from cardsign.publish.generation import Generation, load_current
-from cardsign.statements.keyset import RootKey, read_keyset
-from cardsign.trust.policy import KeysetAnchor, Policy, Subject, TrustedIssuer
-from cardsign.trust.supplied import SuppliedStatements
-from cardsign.urls import parse_place
-from tests.support import PORTABLE, Remembering, reach_verdict
-
-NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-ORIGIN = "https://tides.example"
-ROOT = b"that of the offline root"
-SECRETS = {
-    "card": b"the passphrase of cards",
-    "release": b"that of cron's releases",
-    "root": ROOT,
-}
-RECOVERY = b"another horse entirely"
-
-
-@dataclass
-class Peer:
-    """A verifier that pinned keyset 1.1 and remembers."""
-
-    policy: Policy
-    memory: Remembering = field(default_factory=Remembering)
-
-    def verdict(
-        self, generation: Generation, now: datetime, card: bytes | None = None, *more: bytes
-    ) -> str:
-        """What it says of a card, by default the published one, with more keysets in its hands."""
-        assert generation.release is not None
-        keysets = (*generation.keysets.values(), *more)
-        supplied = SuppliedStatements(keysets, (generation.release,))
-        return reach_verdict(
-            card or generation.card,
-            expect=Subject(issuer="tides"),
-            policy=self.policy,
-            supplied=supplied,
-            memory=self.memory,
-            now=now,
-        ).verdict
-
-
-@dataclass
-class Site:
-    """An issuer's folder: roots in a store of their own, and three passphrases."""
-
-    folder: Path
-    now: datetime = NOW
-    secrets: dict[str, bytes] = field(default_factory=lambda: dict(SECRETS))
-
-    @property
-    def store(self) -> FolderStore:
-        return open_store(self.folder / "keys")
-
-    @property
-    def roots(self) -> FolderStore:
-        return open_store(self.folder / "usb")
-
-    @property
-    def draft(self) -> Path:
-        return self.folder / "next-keyset.json"
-
-    @property
-    def config(self) -> ProjectConfig:
-        cards = (ProjectCard(self.folder / "card.json", self.folder / "signed.json"),)
-        return ProjectConfig(ORIGIN, self.folder / "keys", self.folder / "public", cards=cards)
-
-    @property
-    def live(self) -> Generation:
-        return load_current(self.folder / "public")
-
-    @property
-    def holder(self) -> Work:
-        """What the holder of the offline root works with."""
-        return Work(self.roots, self.now, access=ROOT)
-
-    def work(self, *roles: str, root: bool = False) -> Work:
-        """What a person, or cron, with these passphrases works with."""
-
-        def of(name: str) -> bytes:
-            key = next((key for key in self.store.state.keys if key.kid == name), None)
-            found = [role for role in (key.roles if key else (name,)) if role in roles]
-            if not found:
-                raise PassphraseFault("passphrase.none", f"no passphrase of {name}")
-            return self.secrets[found[0]]
-
-        access = Access(lambda _, name: of(name))
-        roots = self.holder if root else None
-        return Work(self.store, self.now, self.config, access, roots, self.draft)
-
-    def rotate(self, *roles: str, root: bool = False) -> Progress:
-        """`keys rotate`."""
-        return reconcile(self.work(*roles, root=root))
-
-    def revoke(
-        self, kids: str | list[str], reason: RevocationReason, *roles: str, root: bool
-    ) -> Progress:
-        """`keys revoke`."""
-        kids = [kids] if isinstance(kids, str) else kids
-        return revoke_keys(self.work(*roles, root=root), kids, reason=reason)
-
-    def wait(self, *, days: int = 0, hours: int = 0) -> None:
-        """Let cron run each day or each hour, with the passphrase of releases alone."""
-        for step, times in ((timedelta(days=1), days), (timedelta(hours=1), hours)):
-            for _ in range(times):
-                self.now += step
-                self.rotate("release")
-
-    def state(self, kid: str) -> str:
-        return self.store.state.find(kid).state
-
-    def active(self, role: str) -> str:
-        (key,) = [
-            key for key in self.store.state.keys if role in key.roles and key.state == "active"
-        ]
-        return key.kid
-
-
-def begun(folder: Path, *, usb: bool) -> Site:
-    """Set up and published, with successors that the root has listed.
-
-    With the root on a stick each role has a passphrase of its own; else one opens all.
-    """
-    secrets = dict(SECRETS) if usb else dict.fromkeys(SECRETS, SECRETS["card"])
-    (folder / "card.json").write_text(json.dumps(PORTABLE))
-    init_issuer(
-        folder,
-        folder / "keys",
-        lambda: IssuerPassphrases(secrets["card"], secrets["root"], secrets["release"], RECOVERY),
-        origin=ORIGIN,
-        now=NOW,
-        root_keystore=folder / "usb" if usb else None,
-        recovery_out=folder / "recovery.key",
-    )
-    made = Site(folder, secrets=secrets)
-    made.now += timedelta(minutes=1)
-    told = made.rotate("card", "release", "root", root=usb)
-    assert told.left == ()
-    return made
+from cardsign.keys.opening import create_store
+from cardsign.statements.keyset import RootKey
+from tests.issuer.site import RECOVERY, ROOT, SECRETS, Peer, Site, begun, peer_of
 
 
 @pytest.fixture
@@ -190,13 +49,6 @@ def together(tmp_path: Path) -> Site:
 def peer(site: Site) -> Peer:
     """It pinned the first keyset."""
     return peer_of(site)
-
-
-def peer_of(site: Site) -> Peer:
-    """A verifier that pinned the first keyset of an issuer."""
-    pin = read_keyset(next(iter(site.live.keysets.values()))).id
-    issuer = TrustedIssuer("tides", KeysetAnchor(pin), (parse_place(ORIGIN),))
-    return Peer(Policy((issuer,)))
 
 
 def test_a_rotation_takes_two_visits_of_one_command(site: Site, peer: Peer) -> None:
