@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,7 +12,6 @@ import pytest
 
 from cardsign.net.connection import IPAddress
 from cardsign.net.fetch import FetchSettings
-from cardsign.net.fetcher import DocumentFetcher
 from tests.attack_runner.corpus import Case, load_attacks
 from tests.attack_runner.outcome import deviations
 from tests.attack_runner.verifier import play
@@ -88,25 +85,30 @@ def unlimited(settings: FetchSettings) -> FetchSettings:
 
 
 #: What is left out, and the first case that sees it.
-HOLES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
+HOLES: dict[str, tuple[str, dict[str, Any]]] = {
     "certificates": ("038-certificates/self-signed", {"rewire": careless}),
     "names of certificates": ("038-certificates/other-name", {"rewire": careless}),
     "one look-up": ("031-rebinding/once", {"rewire": asks_twice}),
     "the ceiling on bytes": ("036-endless/too-large", {"rewire": unlimited}),
-    "the cooldown": ("039-storm/storm-of-agents", {"asking": partial(DocumentFetcher, cooldown=0)}),
-    "the ceiling on seconds": (
-        "113-withheld/header-year",
-        {"asking": partial(DocumentFetcher, ceiling=YEAR)},
-    ),
+    "the cooldown": ("039-storm/storm-of-agents", {"COOLDOWN": 0}),
+    "the ceiling on seconds": ("113-withheld/header-year", {"REFRESH_INTERVAL": YEAR}),
 }
 
 
 @pytest.mark.parametrize(("name", "hole"), HOLES.values(), ids=HOLES)
 def test_a_missing_safeguard_is_seen(
-    name: str, hole: dict[str, Any], certificates: Certificates, tmp_path: Path
+    name: str,
+    hole: dict[str, Any],
+    certificates: Certificates,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The transcript that is about it fails."""
-    assert deviations(CASES[name], lambda one: play(one, certificates, tmp_path, **hole)) != []
+    rewire = hole.get("rewire", lambda settings: settings)
+    for constant in hole.keys() - {"rewire"}:
+        monkeypatch.setattr(f"cardsign.net.fetcher.{constant}", hole[constant])
+    outcomes = list(play(CASES[name], certificates, tmp_path, rewire=rewire))
+    assert deviations(CASES[name], lambda _: outcomes) != []
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if "/resolved-" in name])

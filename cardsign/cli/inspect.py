@@ -86,7 +86,7 @@ def _write_page(page: str, card: str, jwks: JwkSet | None, network: NetworkOptio
     elif is_url(card):
         from cardsign.inspect.service import fetch_with_keys
 
-        untrusted_bytes, jwks = fetch_with_keys(card, network.settings())
+        untrusted_bytes, jwks = fetch_with_keys(card, network.settings(), now=moment())
     else:
         untrusted_bytes = read_input(card)
     published = Published(keysets, release, None if jwks is None else jwks.to_bytes())

@@ -28,13 +28,12 @@ from cardsign.net.extended import ask_for_extended_card
 from cardsign.net.fetch import (
     DEFAULT_SETTINGS,
     FetchSettings,
-    OtherStatus,
     fetch_document,
     values,
 )
-from cardsign.net.fetcher import card_url, freshness, note_legacy_path
+from cardsign.net.fetcher import DocumentFetcher, card_url, freshness, note_legacy_path
 from cardsign.trust.refresh import FetchResult
-from cardsign.urls import CARD_PATH, JWKS_PATH, LEGACY_CARD_PATH, Headers, parse_url
+from cardsign.urls import JWKS_PATH, Headers, parse_url
 
 #: Seconds. A key that is revoked stays in use for as long as caches keep what it signed.
 MAX_AGE: Final = 24 * 3600
@@ -56,16 +55,20 @@ def inspect_url(
     Args:
         url: The card's, or the agent's host.
         fetch: How hosts are reached.
-        now: When the answer comes, for its age; aware.
+        now: The time, aware.
         other_hosts: Also ask the card's interfaces on other origins for the extended card.
 
     Raises:
         FetchFailed: The card could not be fetched.
     """
-    asked: list[str] = []
-    answer, service = _fetch_card(card_url(url), fetch, asked)
+    answer = _fetch_card(url, fetch, now)
+    asked = [card_url(url)]
+    service: list[Finding] = []
+    if answer.url != asked[0]:
+        asked.append(answer.url)
+        service.append(note_legacy_path())
     origin = parse_url(answer.url).origin
-    service += _check_headers(answer.headers, answer.untrusted_body, now)
+    service += _check_headers(answer.headers, answer.untrusted_body)
     jwks, about_keys = _keys(f"{origin}{JWKS_PATH}", fetch, asked)
     service += about_keys
     document = _document(answer.untrusted_body)
@@ -76,30 +79,19 @@ def inspect_url(
     return replace(report, service=tuple(service), asked=tuple(asked))
 
 
-def fetch_with_keys(url: str, fetch: FetchSettings) -> tuple[bytes, JwkSet | None]:
+def fetch_with_keys(
+    url: str, fetch: FetchSettings, *, now: datetime
+) -> tuple[bytes, JwkSet | None]:
     """Return a card and the key set of its origin, as received; None where there is none."""
-    answer, _ = _fetch_card(card_url(url), fetch, [])
+    answer = _fetch_card(url, fetch, now)
     return answer.untrusted_body, _keys(f"{parse_url(answer.url).origin}{JWKS_PATH}", fetch, [])[0]
 
 
-def _fetch_card(
-    url: str, fetch: FetchSettings, asked: list[str]
-) -> tuple[FetchResult, list[Finding]]:
-    """Fetch the card, at the path of A2A up to 0.2 if there is none at the well-known one."""
-    asked.append(url)
-    try:
-        return fetch_document(url, fetch), []
-    except OtherStatus as failure:
-        parsed = parse_url(url)
-        if failure.status not in (404, 410) or parsed.path != CARD_PATH:
-            raise
-        legacy = str(replace(parsed, path=LEGACY_CARD_PATH))
-        asked.append(legacy)
-        try:
-            answer = fetch_document(legacy, fetch)
-        except OtherStatus:
-            raise failure from None
-        return answer, [note_legacy_path()]
+def _fetch_card(url: str, fetch: FetchSettings, now: datetime) -> FetchResult:
+    answer = DocumentFetcher(fetch, now=lambda: now).fetch_card(url)
+    if answer.failure is not None:
+        raise answer.failure
+    return answer
 
 
 def _document(untrusted_bytes: bytes) -> Mapping[str, Json] | None:
@@ -121,14 +113,14 @@ def _keys(url: str, fetch: FetchSettings, asked: list[str]) -> tuple[JwkSet | No
         return None, [Finding("check.no-keys", failure.message)]
 
 
-def _check_headers(headers: Headers, body: bytes, now: datetime) -> Iterator[Finding]:
+def _check_headers(headers: Headers, body: bytes) -> Iterator[Finding]:
     directives = values(headers, "cache-control")
     if not directives:
         yield Finding("check.cache-unsaid", "there is no Cache-Control")
     else:
-        kept = freshness(headers, asked_at=now, answered_at=now, ceiling=400 * 24 * 3600)
-        if kept.seconds > MAX_AGE:
-            yield Finding("check.cache-long", f"for {kept.seconds} s")
+        seconds = freshness(headers, ceiling=400 * 24 * 3600).seconds
+        if seconds > MAX_AGE:
+            yield Finding("check.cache-long", f"for {seconds} s")
     tags = values(headers, "etag")
     if not tags:
         yield Finding("check.etag-absent", "there is no ETag")

@@ -400,7 +400,7 @@ def get_token(request: TokenRequest, client_id: str, secret: str, settings: Fetc
             str(request.url),
             replace(settings, max_bytes=MAX_TOKEN_BYTES),
             form=urlencode(form).encode(),
-            authorization=f"Basic {base64.b64encode(pair.encode()).decode()}",
+            headers=(("Authorization", f"Basic {base64.b64encode(pair.encode()).decode()}"),),
         )
         answer = parse_object(found.untrusted_body, max_bytes=MAX_TOKEN_BYTES, max_depth=8)
     except OtherStatus as exc:

@@ -261,7 +261,9 @@ def refresh(
         origin: The origin that the card was asked from.
         fresh: Ask every cache on the way to look again.
     """
-    session, now, came = verifier.session(issuer), verifier.clock(), verifier.fetcher.clock()
+    session, now = verifier.session(issuer), verifier.clock()
+    clock = verifier.fetcher.settings.clock
+    came = clock()
     with session.guard:
         last: Round = session.rounds.get(origin, Round())
         is_shared = last.ended > came and last.is_fresh >= fresh  # it was asked while we waited
@@ -275,7 +277,7 @@ def refresh(
         if refreshed.supplied == last.refreshed.supplied:  # keeps what was resolved by it
             refreshed = replace(refreshed, supplied=last.refreshed.supplied)
         refreshed = replace(refreshed, asked_at=now)
-        session.rounds[origin] = Round(refreshed, whole, verifier.fetcher.clock(), fresh)
+        session.rounds[origin] = Round(refreshed, whole, clock(), fresh)
         return refreshed
 
 
@@ -305,7 +307,7 @@ def _ask(
 
 def _hurried(fetcher: DocumentFetcher, issuer: TrustedIssuer) -> Fetcher:
     """Ask until the time for one refresh is over; everything after that has no answer."""
-    end, access = Deadline(fetcher.clock, REFRESH_SECONDS), PrivateAccess.of(issuer)
+    end, access = Deadline(fetcher.settings.clock, REFRESH_SECONDS), PrivateAccess.of(issuer)
 
     def ask(url: str, *, max_bytes: int, fresh: bool) -> FetchResult:
         try:

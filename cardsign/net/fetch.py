@@ -375,22 +375,19 @@ def fetch_document(
     url: str,
     settings: FetchSettings = DEFAULT_SETTINGS,
     *,
-    validators: Headers = (),
-    reload: bool = False,
+    headers: Headers = (),
     form: bytes | None = None,
-    authorization: str | None = None,
 ) -> FetchResult:
-    """Ask for exactly this URL: ``found``, or ``unchanged`` where validators were sent.
+    """Ask for exactly this URL: ``found``, or ``unchanged`` where a condition was sent.
 
     By GET; or, of a server of the operator's own, by POST with a form and a credential.
 
     Args:
         url: Inside the grammar of :func:`cardsign.urls.parse_url`.
         settings: How it is reached.
-        validators: ``If-None-Match`` and ``If-Modified-Since``, of an earlier answer of this URL.
-        reload: Ask every cache on the way to look again (RFC 9111 5.2.1.4).
+        headers: More of the request, such as a condition or a credential; redirects are not
+            followed, so they go nowhere else.
         form: What is posted; None for GET.
-        authorization: The header's value; redirects are not followed, so it goes nowhere else.
 
     Raises:
         FetchFailed: ``fetch.url``; ``fetch.forbidden_address`` (nothing was connected);
@@ -404,22 +401,19 @@ def fetch_document(
     exchange = Exchange(
         settings, asked, seconds=settings.total_timeout, max_bytes=settings.max_bytes
     )
-    headers: list[_Field] = [  # all that the peer learns of us
+    sent: list[_Field] = [  # all that the peer learns of us
         ("Accept", "application/json, application/*+json"),
         ("User-Agent", user_agent()),
-        *validators,
-        *([("Cache-Control", "no-cache")] if reload else []),
+        *headers,
     ]
-    if authorization is not None:
-        headers.append(("Authorization", authorization))
     if form is not None:
-        headers.append(("Content-Type", "application/x-www-form-urlencoded"))
-        headers.append(("Content-Length", str(len(form))))
-    request = exchange.request("GET" if form is None else "POST", headers, form)
+        sent.append(("Content-Type", "application/x-www-form-urlencoded"))
+        sent.append(("Content-Length", str(len(form))))
+    request = exchange.request("GET" if form is None else "POST", sent, form)
     with exchange.errors(), contextlib.ExitStack() as held:
         response = exchange.send(request, context, held)
         said, status = received(response), response.status
-        if status == 304 and validators:
+        if status == 304 and dict(headers).get("If-None-Match"):
             return FetchResult(str(asked), "unchanged", headers=said)
         if status != 200:
             raise OtherStatus(str(asked), status)

@@ -101,7 +101,8 @@ class RemoteProvider(Provider):
             access=PrivateAccess(frozenset({origin}), networks) if networks else None,
         )
         try:
-            answer = fetch_document(url, reach, form=form, authorization=authorization)
+            headers = (("Authorization", authorization),) if authorization else ()
+            answer = fetch_document(url, reach, headers=headers, form=form)
         except FetchFailed as exc:
             if isinstance(exc, OtherStatus) or exc.code in _UNREADABLE:
                 raise

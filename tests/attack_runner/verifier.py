@@ -20,7 +20,6 @@ from typing import Any
 from cardsign.errors import LocalFault, UsageFault
 from cardsign.jose.jwks import JwkSet
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings
-from cardsign.net.fetcher import DocumentFetcher
 from cardsign.statements.keyset import KeysetId, read_keyset
 from cardsign.statements.release import read_release
 from cardsign.trust.disk import read_policy
@@ -196,7 +195,6 @@ def play(
     folder: Path,
     *,
     rewire: Callable[[FetchSettings], FetchSettings] = lambda settings: settings,
-    asking: Callable[..., DocumentFetcher] = DocumentFetcher,
 ) -> Iterator[Outcome]:
     """What cardsign does in a transcript, step by step.
 
@@ -205,7 +203,6 @@ def play(
         certificates: For the servers, and for the verifier.
         folder: Where lock and cache are.
         rewire: Takes a safeguard out of the settings.
-        asking: Takes one out of the fetcher.
     """
     try:
         policy = policy_of(case)
@@ -219,13 +216,12 @@ def play(
     cache = folder / "cache"
 
     def start() -> Verifier:
-        fetcher = asking(settings, now=clocks.now)
         remembers = case.members.get("memory", "none") != "none"
         return Verifier(
             policy,
             lock=folder / "trust.lock",
             cache=cache if remembers else Memory(),
-            net=fetcher,
+            net=settings,
             clock=clocks.now,
         )
 

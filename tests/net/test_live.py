@@ -16,6 +16,7 @@ from peers import PATIENCE
 from cardsign.errors import FetchFailed
 from cardsign.jose.jwks import JwkSet
 from cardsign.net.discovery import REFRESH_SECONDS, home_of, refresh
+from cardsign.net.fetch import FetchSettings
 from cardsign.statements.keyset import KeysetId, read_keyset
 from cardsign.trust.lock import Memory
 from cardsign.trust.policy import (
@@ -81,7 +82,7 @@ class Asking:
     """A fetcher of these answers, which takes no time by its clock."""
 
     def __init__(self, ask: Fetcher, clock: Callable[[], float] = lambda: 0.0) -> None:
-        self.ask, self.clock = ask, clock
+        self.ask, self.settings = ask, FetchSettings(clock=clock)
 
     def fetch(self, url: str, *, access: object = None, **how: Any) -> FetchResult:
         return self.ask(url, **how)
