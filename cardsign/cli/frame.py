@@ -21,7 +21,6 @@ import click
 from cardsign.cli.printer import (
     FORM,
     QUIET,
-    as_named,
     print_error,
     print_json,
     safe,
@@ -76,12 +75,9 @@ _COMMON_OPTIONS: Final = (
 
 
 def _name_help(error: CardsignError, context: click.Context) -> None:
-    """Say which help to read, where nothing else is advised, and name the user's own files."""
-    fix = error.finding.fix
-    if error.code in ("usage.invalid", "usage.conflict"):
-        fix = fix or f"See {context.command_path} --help."
-    finding = replace(error.finding, message=as_named(error.message), fix=fix)
-    error.finding = finding.at(as_named(error.path))
+    """Say which help to read, where nothing else is advised."""
+    if error.code in ("usage.invalid", "usage.conflict") and not error.finding.fix:
+        error.finding = replace(error.finding, fix=f"See {context.command_path} --help.")
 
 
 class Command(click.Command):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cardsign.cli.dry_run import is_dry_run, to_change
+from cardsign.cli.dry_run import is_dry_run
 from cardsign.cli.frame import moment
 from cardsign.cli.options import RECOVERY_VARIABLE, read_place
 from cardsign.cli.printer import say
@@ -27,7 +27,7 @@ from cardsign.keys.folder import holds_store, locate_keystore
 from cardsign.keys.heads import SeenHead
 from cardsign.keys.key_files import MAX_KEY_FILE_BYTES, import_public_key
 from cardsign.keys.model import ROLES
-from cardsign.keys.opening import StorePlace, copy_store, is_taken, open_store
+from cardsign.keys.opening import StorePlace, open_store
 from cardsign.keys.signers.access import (
     MODULE_VARIABLE,
     PASSPHRASE_VARIABLE,
@@ -61,20 +61,6 @@ class KeystoreOptions:
     place: StorePlace | None = None
 
     def located(self, *, create: bool = False) -> StorePlace:
-        """Where the key store is that a command may change; in a dry run a copy of it."""
-        place = self._named(create=create)
-        if isinstance(place, Path):
-            return to_change(place)
-        if not is_dry_run():
-            return place
-
-        def copy(_: Path, target: Path) -> None:
-            if is_taken(place):
-                copy_store(open_store(place), target)
-
-        return to_change(Path(str(place)), copy=copy)
-
-    def _named(self, *, create: bool = False) -> StorePlace:
         """Where it is: option, environment, ``cardsign.toml``, ``./keys``."""
         named = os.environ.get(KEYSTORE_VARIABLE)
         if self.place is not None or named:
@@ -90,7 +76,7 @@ class KeystoreOptions:
     def open_if_any(self) -> KeyStore | None:
         """The key store if there is one; for commands that only profit from it."""
         try:
-            place = self._named()
+            place = self.located()
         except StoreFault as fault:
             if fault.code != "keystore.missing":
                 raise
@@ -160,19 +146,17 @@ class UnlockOptions(KeystoreOptions):
         access: Access | None = None,
         root_keystore: StorePlace | None = None,
     ) -> Work:
-        """What a command of the issuer works with; in a dry run copies of what it changes."""
-        from cardsign.issuer.work import Work  # an issuer's modules, which a list does not need
+        """What a command of the issuer works with; in a dry run a preview of the key store."""
+        from cardsign.issuer.preview import PreviewStore  # which a list does not need
+        from cardsign.issuer.work import Work
 
-        config = replace(
-            config,
-            publish=config.publish and to_change(config.publish),
-            cards=tuple(replace(card, signed=to_change(card.signed)) for card in config.cards),
-        )
-        work = Work(store or self.open(), moment(), config, access or self.access())
+        store = store or self.open()
+        if is_dry_run():
+            store = PreviewStore(store)
+        work = Work(store, moment(), config, access or self.access(), is_dry_run=is_dry_run())
         if root_keystore:
             apart = replace(self, place=root_keystore)
             work.roots = Work(apart.open(), work.now, access=apart.access())
-        work.draft = to_change(work.draft)
         typed = {"--keystore": self.place, "--root-keystore": root_keystore}
         work.options = " ".join(
             f"{name} {shlex.quote(str(place))}" for name, place in typed.items() if place
@@ -264,8 +248,8 @@ def leave(place: StorePlace) -> str:
 
 
 def user_heads() -> SeenHead | None:
-    """What this user saw of the logs of key stores before; a dry run's copy has no past."""
-    return None if is_dry_run() else SeenHead.find(os.environ, say)
+    """What this user saw of the logs of key stores before."""
+    return SeenHead.find(os.environ, say)
 
 
 def actor() -> str:

@@ -64,8 +64,8 @@ _SIGNED: Final = frozenset({"card", "payload"})
 #: Where a command's context says that `--quiet` was given, and which form results have.
 QUIET: Final = "cardsign.quiet"
 FORM: Final = "cardsign.form"
-#: Where the context of a dry run says which copy stands for which file or directory.
-COPIES: Final = "cardsign.dry-run-copies"
+#: Where a command's context says that ``--dry-run`` was given.
+DRY_RUN: Final = "cardsign.dry-run"
 
 
 class Result(Protocol):
@@ -152,22 +152,14 @@ def _meta(name: str) -> Any:
     return None if context is None else context.meta.get(name)
 
 
-def as_named(text: str) -> str:
-    """The text with the paths that the user knows, in place of a dry run's copies."""
-    for copy, original in (_meta(COPIES) or {}).items():
-        text = text.replace(copy, original)
-    return text
-
-
 def say(line: str, *, asked: bool = False) -> None:
     """Write one note on stderr; under ``--quiet`` only what an option has asked for.
 
     A dry run says of each note that it is one: what it tells of was not done.
     """
     if asked or not is_quiet():
-        is_dry = _meta(COPIES) is not None and not line.startswith(" ")
-        line = as_named(f"dry run: {line}" if is_dry else line)
-        write_line(line if line.startswith(" ") else f"cardsign: {line}", err=True)
+        prefix = "cardsign: dry run: " if _meta(DRY_RUN) else "cardsign: "
+        write_line(line if line.startswith(" ") else f"{prefix}{line}", err=True)
 
 
 def is_quiet() -> bool:
@@ -207,7 +199,7 @@ def json_text(value: Any, *, indent: int | None = 2) -> str:
 
     value = _without_secrets(value)
     text = json.dumps(value, ensure_ascii=False)
-    shown = re.sub(_SURROGATE, lambda one: f"\\\\u{{{ord(one[0]):x}}}", as_named(text))
+    shown = re.sub(_SURROGATE, lambda one: f"\\\\u{{{ord(one[0]):x}}}", text)
     if shown != text:
         value = json.loads(shown)
     return escape_json(json.dumps(value, indent=indent))

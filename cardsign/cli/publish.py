@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.cli.dry_run import done, dry_run_option, to_change
+from cardsign.cli.dry_run import done, dry_run_option, is_dry_run
 from cardsign.cli.frame import Command, moment
 from cardsign.cli.keystore import (
     UnlockOptions,
@@ -28,7 +27,7 @@ from cardsign.cli.options import (
 )
 from cardsign.cli.printer import Answer, safe, say, show
 from cardsign.cli.streams import read_input
-from cardsign.cli.views import members, say_progress, say_withheld
+from cardsign.cli.views import members, say_progress, say_withheld, show_progress
 from cardsign.config import ProjectConfig
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.files import read_bytes
@@ -148,32 +147,35 @@ def publish(
         return _watch(watching, output, keystore)
     config = project_config(output)
     directory = needed_publication(config)
-    ready = replace(config, publish=to_change(directory))
     named: dict[str, Any] = {
         "extended": dict(_extended(option) for option in extended),
         "legacy_card": None if legacy_card is None else read_input(legacy_card),
         "max_age": max_age,
         "drops_others": drop_others,
+        "writes": not is_dry_run(),
     }
     now = moment()
     if jwks is not None or uris or kid is not None:
         if card is None or (jwks is not None and (uris or kid)):
             raise UsageFault("usage.conflict", "name CARD, and its keys by --jwks or by --key")
         keys = JwkSet.of(keystore.list_keys(uris, kid)) if jwks is None else read_jwks(jwks)
-        published = publish_by_keys(read_input(card), keys, ready, now=now, **named)
+        published = publish_by_keys(read_input(card), keys, config, now=now, **named)
     elif card is not None:  # nothing is signed, so nothing of a signer is looked at
-        work = Work(keystore.open(), now, ready)
+        work = Work(keystore.open(), now, config)
         published = publish_cards(work, read_input(card), **named)
     else:
         check_cards(config)
         work = keystore.work(config)
+        if is_dry_run():
+            progress = reconcile(work, only_cards=True)
+            return show_progress(progress._replace(ahead=(), renewal=None), work.now)
         public, others, older = prepare_cards(work)
         _say_lint(work.config)
         named["extended"] = others | named["extended"]
         named["legacy_card"] = named["legacy_card"] or older
         published = publish_cards(work, public, **named)
-    if export_to is not None:
-        export_files(published.generation, to_change(export_to), now=now)
+    if export_to is not None and not is_dry_run():
+        export_files(published.generation, export_to, now=now)
     _tell(published, directory, export_to)
     return EXIT_OK
 

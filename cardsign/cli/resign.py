@@ -12,7 +12,6 @@ import click
 
 from cardsign.batch import Batch
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.cli.dry_run import done, dry_run_option, to_change
 from cardsign.cli.frame import Command, moment
 from cardsign.cli.keystore import UnlockOptions
 from cardsign.cli.options import (
@@ -99,7 +98,6 @@ from cardsign.verify.text import verdict_lines
 @statements_option
 @network_option
 @unlock_options
-@dry_run_option
 def resign(
     card: str,
     url: str,
@@ -153,7 +151,7 @@ def resign(
         if changed or not watching.watch:
             _tell((*signed.notes, *names), name, output, signers, changed)
         if publication is not None:
-            config = ProjectConfig(publish=to_change(publication))
+            config = ProjectConfig(publish=publication)
             told = publish_cards(Work(keystore.open(), now, config), signed.document)
             if told.generation.created or not watching.watch:
                 say_updated(told, publication)
@@ -209,16 +207,16 @@ class _Copies:
             return
         newest = newest_generation(self.publication)
         if self.publication is not None and (newest is None or is_copy(newest.card)):
-            (to_change(self.publication) / CURRENT_FILE).unlink(missing_ok=True)
+            (self.publication / CURRENT_FILE).unlink(missing_ok=True)
             tell_servers(self.publication)
         before = self.before()
         if before is not None and not is_copy(before):
-            gone = f"{done('removed', 'remove')} the copy in {safe(str(self.publication))}"
+            gone = f"removed the copy in {safe(str(self.publication))}"
             say(f"{gone}: {safe(why)}. {safe(self.output)} is no copy, so it stays")
             return
-        to_change(Path(self.output)).unlink(missing_ok=True)
+        Path(self.output).unlink(missing_ok=True)
         rest = f"{self.publication} gives it up too" if self.publication else _TAKE_OFF
-        say(f"{done('removed', 'remove')} {safe(self.output)}: {safe(why)}. {safe(rest)}")
+        say(f"removed {safe(self.output)}: {safe(why)}. {safe(rest)}")
 
     def in_time(self, look: Callable[[], int]) -> Callable[[], int]:
         """The same look; where it ends without a verdict, what is past is withdrawn."""
@@ -280,5 +278,5 @@ def _tell(
         say(f"{safe(output)} is the copy of {safe(name)} already; nothing changed")
         return
     where = "" if output == STDIO else f" as {safe(output)}"
-    say(f"{done('signed', 'sign')} the copy of {safe(name)}{where}")
+    say(f"signed the copy of {safe(name)}{where}")
     say_notes(notes)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cardsign.cli.dry_run import done, dry_run_option, to_change
 from cardsign.cli.frame import Command, Group, moment
 from cardsign.cli.keystore import project_config
 from cardsign.cli.options import PATH
@@ -141,7 +140,6 @@ def tokens() -> None:
     type=PATH,
     help="Write the token to FILE, for you alone [default: print it].",
 )
-@dry_run_option
 def create(
     audience: str, token_file: Path | None, expires: datetime | None, output: Path | None
 ) -> None:
@@ -152,7 +150,7 @@ def create(
     if expires and end and end <= moment():
         raise UsageFault("usage.invalid", f"a token until {day(expires)} would open nothing")
     token, line = create_token(audience, end)
-    held = edit_tokens(to_change(token_file)) if token_file else nullcontext(list[str]())
+    held = edit_tokens(token_file) if token_file else nullcontext(list[str]())
     with held as lines:
         lines.append(f"{line}\n")
         if output is not None:
@@ -162,12 +160,11 @@ def create(
     if is_json():
         return
     if output is not None:
-        say(f"{done('wrote', 'write')} the token to {output}")
+        say(f"wrote the token to {output}")
     if token_file is None:
         say(f"  its line for the server's token file: {line}")
     else:
-        added = done("added", "add")
-        say(f"{added} its digest to {token_file}; a running server takes it up at once")
+        say(f"added its digest to {token_file}; a running server takes it up at once")
 
 
 _token_file = click.option(
@@ -199,7 +196,6 @@ def _token_line(token: Token) -> str:
 @tokens.command(example="cardsign tokens revoke 6f2a90c1 --token-file tokens")
 @click.argument("digest")
 @_token_file
-@dry_run_option
 def revoke(digest: str, token_file: Path) -> None:
     """Revoke the token whose digest begins with DIGEST.
 
@@ -208,7 +204,7 @@ def revoke(digest: str, token_file: Path) -> None:
     from cardsign.server.tokens import edit_tokens, read_tokens, remove_token
 
     read_tokens(token_file)  # a misspelt file is no empty one
-    with edit_tokens(to_change(token_file)) as lines:
+    with edit_tokens(token_file) as lines:
         remove_token(lines, digest, str(token_file))
-    note = f"{done('revoked', 'revoke')} {digest} in {token_file}"
+    note = f"revoked {digest} in {token_file}"
     show(Answer({"revoked": digest, "token_file": str(token_file)}, notes=[note]))

@@ -25,7 +25,7 @@ from cardsign.cli.printer import Answer, is_json, safe, say, say_notes, show
 from cardsign.cli.streams import STDIO, read_input, refuse_two_documents, write_output
 from cardsign.cli.views import members
 from cardsign.errors import EXIT_OK, SigningRefused, UsageFault, of_the_user
-from cardsign.issuer.cards import expiry, sign_cards
+from cardsign.issuer.cards import expiry, sign_cards, sign_sources
 from cardsign.issuer.signers import CardSigners, card_signers, named_signers
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Signer
@@ -197,8 +197,9 @@ def sign(
         config = project_config()
         check_cards(config)
         work = keystore.work(config)
-        signed = [(str(one.source), signing) for one, signing in sign_cards(work)]
         signers = card_signers(work.store, work.access, now=work.now)
+        made = sign_sources(work, signers) if work.is_dry_run else sign_cards(work)
+        signed = [(str(one.source), signing) for one, signing in made]
     else:
         refuse_two_documents(output)
         now = datetime.now(UTC)

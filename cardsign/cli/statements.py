@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from cardsign.cli.dry_run import confirm, dry_run_option, to_change
+from cardsign.cli.dry_run import confirm, dry_run_option, is_dry_run
 from cardsign.cli.frame import Group, moment
 from cardsign.cli.keystore import (
     KeystoreOptions,
@@ -39,6 +39,7 @@ from cardsign.cli.views import (
     say_differences,
     say_taken_up,
     say_updated,
+    show_progress,
     signing_lines,
 )
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, StoreFault, UsageFault, in_file, of_the_user
@@ -54,6 +55,7 @@ from cardsign.issuer.keyset import (
     sign_keyset,
 )
 from cardsign.issuer.publishing import published_statements
+from cardsign.issuer.reconcile import preview_keyset, preview_release
 from cardsign.issuer.recovery import recover as recover_issuer
 from cardsign.issuer.release import ReleaseChanges, is_release_due, needed_keyset, renew_release
 from cardsign.issuer.work import Work
@@ -222,7 +224,6 @@ def draft(
 )
 @recovery_option
 @unlock_options
-@dry_run_option
 def sign(draft: str, digest: str | None, recovery_file: Path | None, **options: Any) -> None:
     """Add the signature of this key store's holder to DRAFT.
 
@@ -277,7 +278,6 @@ def _told_digest(told: str | None) -> str:
 @recovery_option
 @unlock_options
 @yes_option
-@dry_run_option
 def recover(
     output: str | None,
     recovery_file: Path | None,
@@ -320,7 +320,7 @@ def recover(
         Work(store, moment(), config),
         unlock,
         passphrase=_new_passphrases(keystore),
-        new_recovery_out=new_recovery_out and to_change(new_recovery_out),
+        new_recovery_out=new_recovery_out,
     )
     now = moment()
     if signed.previous is not None and now.timestamp() >= signed.previous.exp:
@@ -357,7 +357,7 @@ def _new_passphrases(keystore: UnlockOptions) -> Callable[[str], bytes]:
 @publication_option
 @unlock_options
 @dry_run_option
-def publish(file: str, publication: Path | None, **options: Any) -> None:
+def publish(file: str, publication: Path | None, **options: Any) -> int:
     """Keep STATEMENT as the newest keyset, if enough holders have signed it, and publish it.
 
     A release that names it is signed and published with it. That needs the passphrase of the
@@ -369,6 +369,8 @@ def publish(file: str, publication: Path | None, **options: Any) -> None:
     keystore = take(UnlockOptions, options)
     config = project_config(publication)
     work = keystore.work(replace(config, cards=()))
+    if is_dry_run():
+        return show_progress(preview_keyset(work, read_statement(file), name=file), work.now)
     told = publish_keyset(work, read_statement(file), name=file)
     number = told.statement.label
     say(
@@ -382,7 +384,7 @@ def publish(file: str, publication: Path | None, **options: Any) -> None:
     else:
         say_updated(told.published, config.publish)
     view = {"created": told.is_new, "published": told.is_published}
-    show(Answer({**view, **keyset_json(told.statement)}))
+    return show(Answer({**view, **keyset_json(told.statement)}))
 
 
 # ``cardsign keyset show``.
@@ -485,7 +487,7 @@ def renew(
     force: bool,
     publication: Path | None,
     **options: Any,
-) -> None:
+) -> int:
     """Sign and publish the next release with the release key; for cron, daily.
 
     It does nothing if nothing is new and less than half of the newest release's time is over.
@@ -499,7 +501,10 @@ def renew(
     config = project_config(publication)
     named = tuple(map(_card, listed)) or to_list(config.cards)
     changes = replace(changes, cards=named, by_name=bool(listed), lifetime=timedelta(days=days))
-    renewed = renew_release(keystore.work(config), changes, force=force)
+    work = keystore.work(config)
+    if is_dry_run():
+        return show_progress(preview_release(work, changes, force=force), work.now)
+    renewed = renew_release(work, changes, force=force)
     say_taken_up(renewed.taken_up)
     say_updated(renewed.published, config.publish)
     newest = renewed.release
@@ -507,7 +512,7 @@ def renew(
     if renewed.is_new:
         cards = counted(len(newest.cards), "card")
         note = f"release {newest.seq} lists {cards} until {minute(newest.exp)}"
-    show(Answer({"created": renewed.is_new, **release_json(newest)}, notes=[note]))
+    return show(Answer({"created": renewed.is_new, **release_json(newest)}, notes=[note]))
 
 
 @release.command("show", example="cardsign release show --json")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.cli.dry_run import to_change
+from cardsign.cli.dry_run import is_dry_run
 from cardsign.cli.printer import asked_form, escape_json
 from cardsign.errors import UsageFault
 from cardsign.files import create_private, read_bytes, write_atomic
@@ -27,7 +27,7 @@ def read_input(name: str, *, max_bytes: int = MAX_CARD_BYTES) -> bytes:
 
 
 def write_output(name: str, data: bytes, *, plain: bool = False, is_exact: bool = False) -> None:
-    """Write a file whole or not at all; ``-`` is standard output.
+    """Write a file whole or not at all, in a dry run not at all; ``-`` is standard output.
 
     Args:
         name: The file's.
@@ -41,13 +41,14 @@ def write_output(name: str, data: bytes, *, plain: bool = False, is_exact: bool 
         is_json = data.startswith(b"{") and not is_exact
         sys.stdout.buffer.write(escape_json(data.decode()).encode() if is_json else data)
         sys.stdout.buffer.flush()
-    else:
-        write_atomic(to_change(Path(name)), data, plain=plain)
+    elif not is_dry_run():
+        write_atomic(Path(name), data, plain=plain)
 
 
 def write_secret(path: Path, data: bytes) -> None:
     """Write a new file that only the user can read (mode 0600)."""
-    create_private(to_change(path), data)
+    if not is_dry_run():
+        create_private(path, data)
 
 
 def refuse_two_documents(output: str | None) -> None:

@@ -7,8 +7,9 @@ from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from cardsign.cli.dry_run import done, is_dry_run
-from cardsign.cli.printer import Answer, safe, say, show
+from cardsign.cli.dry_run import done
+from cardsign.cli.printer import Answer, is_json, safe, say, show
+from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK
 from cardsign.times import minute, second
 
 if TYPE_CHECKING:  # each command needs the modules of one side alone
@@ -67,6 +68,7 @@ def progress_json(progress: Progress) -> dict[str, Any]:
     """What a task of several steps came to."""
     return {
         "done": list(progress.done),
+        "planned": list(progress.planned),
         "left": [members(one, "who what command until") for one in progress.left],
         **ahead_json(progress),
     }
@@ -83,6 +85,14 @@ def ahead_json(progress: Progress) -> dict[str, Any]:
     }
 
 
+def show_progress(progress: Progress, now: datetime) -> int:
+    """Print what a task came to; the exit status says whether anything needs a person."""
+    if not is_json():
+        say_progress(progress, now)
+    status = EXIT_NOT_TRUSTED if progress.left else EXIT_OK
+    return show(Answer(progress_json(progress), exit_status=status))
+
+
 def say_progress(progress: Progress, now: datetime) -> None:
     """What was done, what needs a person, and what is next; under ``--quiet`` the second alone."""
     first = progress.left[0].command if progress.left else ""
@@ -92,17 +102,19 @@ def say_progress(progress: Progress, now: datetime) -> None:
     )
     if first:
         say(f"not finished. Do this: {whole(first)}", asked=True)
-    for line in progress.done or ([] if first else ["nothing was due"]):
+    for line in progress.done:
         say(safe(line, limit=400))
-    if is_dry_run():
-        say("a real run makes keys with other kids, and drafts with other digests")
+    for line in progress.planned:
+        say(f"would {safe(line, limit=400)}")
+    if not (progress.done or progress.planned or first):
+        say("nothing was due")
     for one in progress.left:
         until = "" if one.until is None else f", until {second(one.until, now)}"
         say(f"left for {safe(one.who)}{until}:", asked=True)
         say(f"  {safe(one.what, limit=600)}", asked=True)
         if not first.startswith(one.command):
             say(f"  next: {whole(one.command)}", asked=True)
-    if first:
+    if first or progress.planned:
         return  # what comes by itself may wait
     for line in ahead_lines(progress, now):
         say(f"  {line}")

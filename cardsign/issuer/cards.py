@@ -47,7 +47,7 @@ from cardsign.issuer.release import (
     is_card_withdrawn,
     renew_release,
 )
-from cardsign.issuer.signers import NotOpened, card_signers
+from cardsign.issuer.signers import CardSigners, NotOpened, card_signers
 from cardsign.issuer.work import NEEDS_A_PERSON, UNLISTED, Gap, Work, key_holder
 from cardsign.keys.history import kept_keyset
 from cardsign.keys.lifecycle import cards_to_sign
@@ -59,21 +59,33 @@ MAX_LIFETIME: Final = timedelta(days=400)
 _SPAN: Final = re.compile(r"([1-9][0-9]{0,3})d")
 
 
-def sign_cards(work: Work, *, writes: bool = True) -> tuple[tuple[ProjectCard, SignedCard], ...]:
+def sign_cards(work: Work) -> list[tuple[ProjectCard, SignedCard]]:
     """Sign the cards of a project with every card key that signs now, and write what changed.
 
-    Signatures that are there and still right stay, so nobody is asked for a passphrase where
-    nothing is to be signed, and what is written again is the same to the byte. All cards are
-    signed before one is written.
+    All cards are signed before one is written. Returns and raises as :func:`sign_sources`.
+    """
+    chosen = card_signers(work.store, work.access, now=work.now)
+    signed = sign_sources(work, chosen)
+    for card, signing in signed:
+        if signing.document != read_signed(card):
+            write_atomic(card.signed, signing.document)
+            written = read_signed(card) or b""
+            marker = find_marker(Card.from_bytes(written).document)
+            self_check(written, chosen.signers, marker=marker)
+    return signed
 
-    With ``writes=False`` nothing is written, and a key that would have to sign is not opened
-    (:class:`.signers.NotOpened`).
+
+def sign_sources(work: Work, chosen: CardSigners) -> list[tuple[ProjectCard, SignedCard]]:
+    """Sign the cards of a project in memory.
+
+    Signatures that are there and still right stay, so nobody is asked for a passphrase where
+    nothing is to be signed, and what is written again is the same to the byte.
 
     Returns:
-        Each card with what was signed, whose ``changed`` says whether the file was written.
+        Each card with what was signed, whose ``changed`` says whether the file is another.
 
     Raises:
-        FileFault: A card cannot be read, or its signed form not be written.
+        FileFault: A card cannot be read.
         BuildRefused: As :func:`cardsign.build.build_card`.
         SigningRefused, SignerFault, PassphraseFault, StoreFault: As
             :func:`cardsign.issuer.signers.card_signers`.
@@ -81,7 +93,6 @@ def sign_cards(work: Work, *, writes: bool = True) -> tuple[tuple[ProjectCard, S
         UsageFault: ``usage.invalid``: ``expires`` is no date, past, or too far ahead;
             ``config.not_allowed``: ``signed`` names a file that is no card.
     """
-    chosen = card_signers(work.store, work.access if writes else None, now=work.now)
     signed = []
     for card in work.config.cards:
         _check_replaceable(card)
@@ -95,13 +106,7 @@ def sign_cards(work: Work, *, writes: bool = True) -> tuple[tuple[ProjectCard, S
             given = before if before and _says_the_same(source, before, marker) else source
             signing = sign_with_notes(given, chosen.signers, options)
         signed.append((card, signing))
-    for card, signing in signed if writes else ():
-        if signing.document != read_signed(card):
-            write_atomic(card.signed, signing.document)
-            written = read_signed(card) or b""
-            marker = find_marker(Card.from_bytes(written).document)
-            self_check(written, chosen.signers, marker=marker)
-    return tuple(signed)
+    return signed
 
 
 def prepare_cards(work: Work) -> tuple[bytes, dict[str, bytes], bytes | None]:
@@ -393,7 +398,7 @@ def _find_signed(work: Work) -> _Cards | None:
     if not has_key or is_card_withdrawn(store):
         return None
     if config.cards:
-        made = sign_cards(work, writes=False)
+        made = sign_sources(work, card_signers(store, None, now=work.now))
         if any(signing.document != read_signed(card) for card, signing in made):
             raise NotOpened("passphrase.none", "a card is not written yet")
         return to_publish([(card, signing.document) for card, signing in made])

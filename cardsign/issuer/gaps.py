@@ -44,7 +44,7 @@ from cardsign.issuer.publishing import (
 )
 from cardsign.issuer.recovery import RECOVER
 from cardsign.issuer.release import find_release_gap, take_up_published
-from cardsign.issuer.work import Gap, Progress, Work, end_of, key_holder
+from cardsign.issuer.work import Gap, Progress, Work, key_holder
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS, SigningAlg
 from cardsign.jose.keys import PrivateKey, short_kid
 from cardsign.keys import lifecycle
@@ -99,9 +99,7 @@ def find_gaps(work: Work, *, only_cards: bool = False) -> Iterator[Gap]:
     is_recovering = keyset is not None and awaits_recovery(state, keyset)
     if keyset is not None and (is_recovering or not only_cards):
         yield from _find_unlisted_roots(state, keyset)
-    if not is_recovering:
-        yield from _find_untold_revocations(work)
-    yield from _find_still_trusted(work)
+    yield from _find_untold_revocations(work, is_recovering=is_recovering)
     if not is_recovering:
         if not only_cards:
             yield from _find_key_gaps(work)
@@ -221,15 +219,26 @@ def _find_unlisted_roots(state: StoreState, keyset: KeysetStatement) -> Iterator
 # Revocations come before everything else: told by a release, and by a key set without the keys.
 
 
-def _find_untold_revocations(work: Work) -> Iterator[Gap]:
-    revoked = [key for key in work.store.load().keys if key.state == "revoked"]
-    trusted = {key.thumbprint for key in still_trusted(work, revoked)}
-    if trusted:
-        yield from find_release_gap(work)
+def _find_untold_revocations(work: Work, *, is_recovering: bool) -> Iterator[Gap]:
+    """Yield the revoked keys that verifiers still trust, and what tells them."""
+    state = work.store.load()
+    revoked = [key for key in state.keys if key.state == "revoked"]
+    trusted = still_trusted(work, revoked)
+    what, command = explain_trust(work, trusted) if trusted else ("", "")
+    gaps: list[Gap] = []
+    if trusted and not is_recovering:
+        gaps += find_release_gap(work)
     newest = newest_generation(work.config.publish)
-    if trusted or (newest and {key.kid for key in revoked}.intersection(newest.kids)):
-        yield from find_update_gap(work)
-    told = [key.thumbprint for key in revoked if key.thumbprint not in trusted]
+    is_published = newest and not {key.kid for key in revoked}.isdisjoint(newest.kids)
+    if (trusted or is_published) and not is_recovering:
+        gaps += find_update_gap(work)
+    for gap in gaps:
+        yield gap._replace(why=what, until=work.now)
+    if trusted and not any(gap.close for gap in gaps):
+        yield Gap(what, command=command, until=work.now)
+    if is_recovering:
+        return
+    told = [key.thumbprint for key in revoked if key not in trusted]
     if ended := lifecycle.end_told_releases(work.store.state, told, now=work.now):
         names = ", ".join(work.store.state.find(str(each["key"])).named for each in ended)
         yield Gap(f"revoke {names}", close=partial(_end_releases, work, told, names))
@@ -238,21 +247,6 @@ def _find_untold_revocations(work: Work) -> Iterator[Gap]:
 def _end_releases(work: Work, told: Sequence[str], names: str) -> list[str]:
     work.store.apply(lifecycle.end_told_releases, told, now=work.now)
     return [f"revoked {names}"]
-
-
-def _find_still_trusted(work: Work) -> Iterator[Gap]:
-    """Yield the revoked keys that verifiers still trust, and until when if nobody goes on."""
-    state, release = work.store.load(), StatementHistory.of(work.store).newest_release()
-    if has_ended(state, kept_keyset(work.store)):
-        return
-    for role in ("card", "release"):
-        revoked = [key for key in state.keys if key.state == "revoked" and role in key.roles]
-        keys = still_trusted(work, revoked)
-        if keys:
-            ends = [work.keyset_ends, end_of(release) if role == "card" else None]
-            until = min((end for end in ends if end is not None), default=None)
-            what, command = explain_trust(work, keys)
-            yield Gap(what, command=command, until=until)
 
 
 def _find_endangered(work: Work) -> Iterator[Gap]:
@@ -429,8 +423,11 @@ def _find_keyset_gaps(work: Work) -> Iterator[Gap]:
     sign = f"cardsign keyset sign {file} --digest {statement.digest} --keystore DIR; "
     sign += f"then {work.again}"
     if is_new:
-        yield Gap(f"draft keyset {draft.label}", close=partial(_write_draft, file, draft))
-    elif additions := says_more(state, newest, statement, now=now):
+        what = f"draft keyset {draft.label}, and sign it with the root keys"
+        close = partial(_write_draft, file, draft)
+        yield Gap(what, until=until, close=close, awaits_roots=True)
+        return
+    if additions := says_more(state, newest, statement, now=now):
         what = (
             f"ask who drafted keyset {draft.label} in {file}, and sign it by the digest that "
             "they tell you; remove the file if nobody did. It says what nobody here has "

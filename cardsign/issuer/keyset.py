@@ -406,20 +406,8 @@ def publish_keyset(
         UsageFault: ``statement.expired``, ``statement.not_yet``, ``rotate.draft``.
         PublishRefused: As :func:`cardsign.issuer.publishing.check_publishable`.
     """
-    store, history, data = work.store, StatementHistory.of(work.store), write_draft(statement)
     is_only_kept = _is_root_holders(work)
-    if statement.digest not in {one.digest for one in history.keysets()}:
-        with _fork_told(store, statement, name, _NOT_TO_PUBLISH):
-            check_step(statement, history.newest_keyset())
-        if is_overtaken:
-            check_begun(statement, work.now + SKEW)
-        else:
-            both = f"Publish it with the keyset that says so: mv {name} {DRAFT_FILE}; "
-            both += "cardsign keys rotate"
-            _check_not_stale(store, statement, name, both)
-            check_in_force(statement, name, work.now, "draft it again")
-        if not is_only_kept:
-            check_publishable(work, keyset=data)
+    check_keyset(work, statement, name, is_overtaken=is_overtaken)
     signers: Sequence[Signer] = ()
     if newest_generation(work.config.publish) is not None and not is_only_kept:
         try:  # before anything is kept, so that a wrong passphrase changes nothing
@@ -428,13 +416,33 @@ def publish_keyset(
         except PassphraseFault as fault:
             if fault.code != "passphrase.none":
                 raise
-    is_new = keep_keyset(store, statement, data, now=work.now)
+    is_new = keep_keyset(work.store, statement, write_draft(statement), now=work.now)
     release = published = None
     if signers:
         release, _ = sign_next_release(work, ReleaseChanges(), signers=signers)
     if not is_only_kept:
         published = update_publication(work)
     return PublishedKeyset(statement, is_new, release, is_only_kept, published)
+
+
+def check_keyset(
+    work: Work, statement: KeysetStatement, name: str, *, is_overtaken: bool = False
+) -> None:
+    """Check a statement that is to be kept and published; raises as :func:`publish_keyset`."""
+    store, history = work.store, StatementHistory.of(work.store)
+    if statement.digest in {one.digest for one in history.keysets()}:
+        return
+    with _fork_told(store, statement, name, _NOT_TO_PUBLISH):
+        check_step(statement, history.newest_keyset())
+    if is_overtaken:
+        check_begun(statement, work.now + SKEW)
+    else:
+        both = f"Publish it with the keyset that says so: mv {name} {DRAFT_FILE}; "
+        both += "cardsign keys rotate"
+        _check_not_stale(store, statement, name, both)
+        check_in_force(statement, name, work.now, "draft it again")
+    if not _is_root_holders(work):
+        check_publishable(work, keyset=write_draft(statement))
 
 
 def _is_root_holders(work: Work) -> bool:

@@ -164,6 +164,7 @@ def publish_by_keys(
     max_age: int | None = None,
     legacy_card: bytes | None = None,
     drops_others: bool = False,
+    writes: bool = True,
 ) -> Published:
     """Publish signed cards with these keys, by whom no key store is kept.
 
@@ -176,6 +177,7 @@ def publish_by_keys(
         max_age: Likewise.
         legacy_card: Likewise.
         drops_others: Likewise.
+        writes: Likewise.
 
     Raises:
         PublishRefused, UsageFault, KeyRefused, FileFault, ServeFault: As :func:`publish_cards`.
@@ -193,6 +195,7 @@ def publish_by_keys(
         now=now,
         max_age=min(DEFAULT_MAX_AGE, config.timeline.max_age) if max_age is None else max_age,
         legacy_card=legacy_card,
+        writes=writes,
     )
     return Published(generation, "", (), (), _list_changes(generation, newest))
 

@@ -7,7 +7,7 @@ they write into the log before.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
 from cardsign.errors import (
@@ -18,12 +18,17 @@ from cardsign.errors import (
     UsageFault,
 )
 from cardsign.issuer.gaps import ADD_ROOT, find_gaps, foresee, name_keys_elsewhere
+from cardsign.issuer.keyset import check_keyset
+from cardsign.issuer.publishing import find_update_gap
 from cardsign.issuer.recovery import RECOVER
+from cardsign.issuer.release import ReleaseChanges, draft_release, needed_keyset
 from cardsign.issuer.work import NEEDS_A_PERSON, UNLISTED, Gap, Progress, Work
 from cardsign.keys import lifecycle
-from cardsign.keys.history import is_needed, kept_keyset
+from cardsign.keys.drafts import says_something_new, write_draft
+from cardsign.keys.history import is_needed, keep_keyset, kept_keyset
 from cardsign.keys.log import Event, fold_all
 from cardsign.keys.model import ENDED, KeyRecord, RevocationReason, StoreState
+from cardsign.statements.keyset import KeysetStatement
 
 #: The most that one gap is closed in one call: after that another process opens it again.
 _TIMES: Final = 5
@@ -35,6 +40,8 @@ _PERSONS: Final = (*UNLISTED, "keystore.same_custody")
 def reconcile(work: Work, *, only_cards: bool = False) -> Progress:
     """Close every gap that can be closed now, and say what needs a person.
 
+    A dry run closes none, and says which it would close first; nothing is opened for that.
+
     Args:
         work: What it may use.
         only_cards: Leave the keys as they are: build, sign, list and publish the cards.
@@ -42,13 +49,15 @@ def reconcile(work: Work, *, only_cards: bool = False) -> Progress:
     Raises:
         StoreFault, FileFault, UsageFault: As the single steps; what was done stays done.
     """
+    if work.is_dry_run:
+        return list_gaps(work, find_gaps(work, only_cards=only_cards))
     done: list[str] = []
     faults: dict[_Name, CardsignError] = {}
     closed: Counter[_Name] = Counter()
     while True:
         left: list[Gap] = []
         for gap in find_gaps(work, only_cards=only_cards):
-            name = gap.what, gap.who
+            name = gap.name
             if gap.close is None or name in faults or closed[name] >= _TIMES:
                 left.append(gap)
                 continue
@@ -71,6 +80,16 @@ def reconcile(work: Work, *, only_cards: bool = False) -> Progress:
             return foresee(work)._replace(done=tuple(done), left=_for_people(work, left, faults))
 
 
+def list_gaps(work: Work, gaps: Iterable[Gap]) -> Progress:
+    """Return what a dry run shows: what would be closed, and what needs a person."""
+    named: dict[_Name, Gap] = {}
+    for gap in gaps:
+        named.setdefault(gap.name, gap)
+    planned = (gap.explain().what for gap in named.values() if gap.close is not None)
+    left = (gap.explain() for gap in named.values() if gap.close is None)
+    return foresee(work)._replace(planned=tuple(planned), left=tuple(left))
+
+
 def _stays(fault: CardsignError) -> bool:
     """Say whether nothing that is done in this call can end a fault."""
     return isinstance(fault, PassphraseFault | SignerFault) or fault.code == "keystore.same_custody"
@@ -81,9 +100,9 @@ def _for_people(
 ) -> tuple[Gap, ...]:
     """Say of each gap what hinders it; what waits for the roots alone is told as theirs."""
     waits_for_roots = any(gap.awaits_roots and gap.close is None for gap in left)
-    told: dict[Gap, None] = {}
+    told: dict[_Name, Gap] = {}
     for gap in left:
-        fault = faults.get((gap.what, gap.who))
+        fault = faults.get(gap.name)
         if gap.close is not None and fault is None:
             continue  # another process keeps opening it
         if fault is not None and fault.code in UNLISTED and waits_for_roots:
@@ -93,16 +112,33 @@ def _for_people(
             what = (
                 f"{gap.what} with the other copy of this key store: {names}, which this one lacks"
             )
-            told[Gap(what, command="cardsign keys rotate --keystore DIR", until=gap.until)] = None
+            other = Gap(what, command="cardsign keys rotate --keystore DIR", until=gap.until)
+            told.setdefault(other.name, other)
             continue
-        what = gap.what if fault is None else f"{gap.what}: {fault.message}"
+        hindrance = "" if fault is None else fault.message
         if fault is not None and fault.code == "keystore.same_custody":
-            what += f". {fault.finding.fix}"
-        told[gap._replace(what=what, command=gap.command or work.again, close=None)] = None
-    return tuple(told)
+            hindrance += f". {fault.finding.fix}"
+        shown = gap.explain(hindrance)._replace(command=gap.command or work.again)
+        told.setdefault(gap.name, shown)
+    return tuple(told.values())
 
 
-# The commands that write a line first.
+# The commands that write a line first, and what they would do.
+
+
+def preview_keyset(work: Work, statement: KeysetStatement, *, name: str) -> Progress:
+    """Return what is to be done once a statement is kept; raises as :func:`.publish_keyset`."""
+    check_keyset(work, statement, name)
+    keep_keyset(work.store, statement, write_draft(statement), now=work.now)
+    return reconcile(work)
+
+
+def preview_release(work: Work, changes: ReleaseChanges, *, force: bool) -> Progress:
+    """Return whether there is anything new to say; raises as :func:`.renew_release`."""
+    draft, previous = draft_release(work, needed_keyset(work.store), changes)
+    is_due = force or says_something_new(draft, previous, now=work.now)
+    gaps = [Gap(f"sign release {draft.seq}", close=list)] if is_due else []
+    return list_gaps(work, [*gaps, *find_update_gap(work)])
 
 
 def rotate_now(work: Work, kids: Sequence[str]) -> Progress:
@@ -131,15 +167,18 @@ def revoke_keys(work: Work, kids: Sequence[str], *, reason: RevocationReason) ->
             )
         if reason != "compromised":
             _check_not_needed(work, record)
-    ended = _report_revocation(work, records, reason)
+    ended = [key.named for key in _report_revocation(work, records, reason)]
     progress = reconcile(work)
-    return progress._replace(done=(*ended, *progress.done))
+    if work.is_dry_run:
+        planned = (f"revoke {name}" for name in ended)
+        return progress._replace(planned=(*planned, *progress.planned))
+    return progress._replace(done=(*(f"revoked {name}" for name in ended), *progress.done))
 
 
 def _report_revocation(
     work: Work, records: Sequence[KeyRecord], reason: RevocationReason
-) -> list[str]:
-    """Write into the log that keys are revoked, and say which ended; nobody is told yet."""
+) -> list[KeyRecord]:
+    """Write into the log that keys are revoked, and return which ended; nobody is told yet."""
     now = work.now
 
     def decide(state: StoreState) -> list[Event]:
@@ -156,8 +195,7 @@ def _report_revocation(
         return events
 
     before = work.store.load()
-    after = work.store.commit(decide, now=now)
-    return [f"revoked {key.named}" for key in _revoked(before, after)]
+    return _revoked(before, work.store.commit(decide, now=now))
 
 
 def _revoked(before: StoreState, after: StoreState) -> list[KeyRecord]:

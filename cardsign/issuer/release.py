@@ -133,7 +133,10 @@ def renew_release(
 
 
 def find_release_gap(work: Work, cards: Sequence[tuple[str | None, bytes]] = ()) -> Iterator[Gap]:
-    """Yield that a release has something new to say, where a release key is here to sign it."""
+    """Yield that a release has something new to say, where a release key is here to sign it.
+
+    The cards are to be listed, each with its URL, or its path at the issuer's first origin.
+    """
     keyset = kept_keyset(work.store)
     if keyset is None or not any("release" in key.roles for key in work.store.load().keys):
         return

@@ -43,6 +43,7 @@ class Work:
         roots: The same of another key store with root keys, such as on a USB stick.
         draft: Where a draft of the next keyset statement is or goes.
         options: What the commands that are left have to be told again: ``--root-keystore usb``.
+        is_dry_run: Close no gap, and say which would be closed; the store is a preview.
     """
 
     store: KeyStore
@@ -52,6 +53,7 @@ class Work:
     roots: Work | None = None
     draft: Path = Path(DRAFT_FILE)
     options: str = ""
+    is_dry_run: bool = False
 
     def passphrase(self, role: Role) -> bytes:
         """Return the passphrase of a new key of a role."""
@@ -74,7 +76,8 @@ class Gap(NamedTuple):
     """Something that is missing, and who can close it.
 
     Attributes:
-        what: What is to be done.
+        what: What is to be done. With `who` it is the gap's name: a second one is the same gap.
+        why: What is wrong as long as it is not done, for people.
         who: Whose passphrase or key it takes, where this machine cannot.
         command: What that person types.
         until: When it does harm if nobody does it; None: it does already, or nobody can know.
@@ -88,6 +91,17 @@ class Gap(NamedTuple):
     until: datetime | None = None
     close: Callable[[], list[str]] | None = None
     awaits_roots: bool = False
+    why: str = ""
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """What makes two gaps the same."""
+        return self.what, self.who
+
+    def explain(self, fault: str = "") -> Gap:
+        """Return the gap for people: with what hinders it, or why it is to be closed."""
+        more = [text for text in (fault, self.why) if text]
+        return self._replace(what=": ".join([self.what, *more]), close=None, why="")
 
 
 class Progress(NamedTuple):
@@ -95,6 +109,7 @@ class Progress(NamedTuple):
 
     Attributes:
         done: What was done, in order, each a short sentence.
+        planned: In a dry run what would be done, each in the imperative.
         left: What needs a person; empty where nobody is needed.
         ahead: Every step ahead, the next one first.
         renewal: When the roots have to sign next; None where there is no keyset.
@@ -104,6 +119,7 @@ class Progress(NamedTuple):
     left: tuple[Gap, ...]
     ahead: tuple[Step, ...]
     renewal: KeysetDue | None
+    planned: tuple[str, ...] = ()
 
 
 def end_of(statement: KeysetStatement | ReleaseStatement | None) -> datetime | None:

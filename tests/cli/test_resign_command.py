@@ -241,8 +241,6 @@ def test_a_copy_that_is_withdrawn_is_gone_from_a_running_server(
 ) -> None:
     """Among others, which stay; a forged answer withdraws nothing; trusted again it is back."""
     words = resign(peer, "-o", str(COPY), "--publish", "agents/tides")
-    assert cardsign(*words, "--dry-run").status == 0
-    assert not Path("agents").exists()
     first, again = cardsign(*words), cardsign(*words)
     assert (first.status, "published generation 1 in agents/tides" in first.err) == (0, True)
     assert (again.status, "generation" in again.err) == (0, False)
@@ -262,8 +260,6 @@ def test_a_copy_that_is_withdrawn_is_gone_from_a_running_server(
 
     policy = Path("trust.toml").read_text()
     Path("trust.toml").write_text("format = 1\n")
-    assert cardsign(*words, "--dry-run").status != 0
-    assert served() == [200, 200]
     assert "Take it off" not in cardsign(*words).err
     assert (served(), COPY.exists()) == ([404, 200], False)
 

@@ -214,7 +214,7 @@ def test_a_stolen_release_key_tells_of_the_card_keys_before_it_ends(together: Si
     told = together.revoke(together.active("card"), "compromised", "card", root=False)
     assert together.state(release) == "active"
     assert any("it has to sign the release" in gap.what for gap in told.left)
-    assert any(gap.what.startswith("verifiers still trust card key") for gap in told.left)
+    assert any("verifiers still trust card key" in gap.what for gap in told.left)
     assert together.live.kids == (), "the key set goes out all the same"
 
     together.now += timedelta(hours=1)

@@ -9,7 +9,6 @@ from typing import Any, Final, Literal
 
 import click
 
-from cardsign.cli.dry_run import dry_run_option
 from cardsign.cli.frame import Command, moment
 from cardsign.cli.keystore import (
     ROLE_VARIABLES,
@@ -83,7 +82,6 @@ def _check_kid(_context: click.Context, _option: click.Parameter, kid: str | Non
 )
 @role_option
 @unlock_options
-@dry_run_option
 def generate(alg: SigningAlg, kid: str | None, role: Role, **options: Any) -> None:
     """Make a key. A store's first key of a role and algorithm signs at once.
 
@@ -125,7 +123,6 @@ def generate(alg: SigningAlg, kid: str | None, role: Role, **options: Any) -> No
 @public_option
 @role_option
 @unlock_options
-@dry_run_option
 def import_(
     file: str | None,
     kid: str | None,
@@ -215,7 +212,6 @@ def _made(record: KeyRecord, store: KeyStore, path: StorePlace) -> None:
     help="The new passphrase [default: a prompt].",
 )
 @unlock_options
-@dry_run_option
 def passwd(role: Role, new_passphrase_file: Path | None, **options: Any) -> None:
     """Change the passphrase of every private key of a role that is in this key store.
 
@@ -327,7 +323,6 @@ def export(
 )
 @click.argument("to", metavar="TO")
 @keystore_option
-@dry_run_option
 def move(to: str, **options: Any) -> None:
     """Move the key store to TO, a folder or the URL of a database; the old one signs no more.
 

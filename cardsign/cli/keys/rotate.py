@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any, Final
 
 import click
@@ -11,11 +10,8 @@ from cardsign.cli.dry_run import confirm, dry_run_option
 from cardsign.cli.frame import Command
 from cardsign.cli.keystore import UnlockOptions, project_config
 from cardsign.cli.options import root_keystore_option, take, unlock_options, yes_option
-from cardsign.cli.printer import Answer, is_json, show
-from cardsign.cli.views import progress_json, say_progress
-from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK
+from cardsign.cli.views import show_progress
 from cardsign.issuer.reconcile import reconcile, revoke_keys, rotate_now
-from cardsign.issuer.work import Progress
 from cardsign.keys.model import (
     ENDED,
     REVOCATION_REASONS,
@@ -60,14 +56,6 @@ def rotate(root_keystore: StorePlace | None, now: str | None, **options: Any) ->
     if now is None:
         return show_progress(reconcile(work), work.now)
     return show_progress(rotate_now(work, [] if now == _ALL else [now]), work.now)
-
-
-def show_progress(progress: Progress, now: datetime) -> int:
-    """Print what a task came to; the exit status says whether anything needs a person."""
-    if not is_json():
-        say_progress(progress, now)
-    status = EXIT_NOT_TRUSTED if progress.left else EXIT_OK
-    return show(Answer(progress_json(progress), exit_status=status))
 
 
 @click.command(
