@@ -12,8 +12,7 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.keys.model import StoreState
 from cardsign.publish.generation import Generation
 from cardsign.publish.publication import next_change_by, publication_of, publish_generation
-from tests.keys import changes
-from tests.keys.states import EMPTY, NOON, QUICK, after
+from tests.keys.states import EMPTY, NOON, QUICK, after, do, enter, record, revoke
 from tests.support import PORTABLE, dump, signed
 
 ONE, TWO = (PrivateKey.generate("ES256", kid=kid) for kid in ("one", "two"))
@@ -43,13 +42,13 @@ def told(state: StoreState, generation: Generation) -> datetime | None:
 
 def both() -> StoreState:
     """One is active, two waits."""
-    state = changes.enter(EMPTY, ONE.public, now=NOON)
-    return changes.enter(state, TWO.public, now=NOON)
+    state = enter(EMPTY, ONE.public, now=NOON)
+    return enter(state, TWO.public, now=NOON)
 
 
 def test_a_key_alone_does_not_change(directory: Path) -> None:
     """That it has no successor is for `rotate` to say; no cache has to hurry for it."""
-    state = changes.enter(EMPTY, ONE.public, now=NOON)
+    state = enter(EMPTY, ONE.public, now=NOON)
     assert told(state, put(directory, NOON, ONE)) is None
 
 
@@ -61,8 +60,8 @@ def test_the_next_change_is_the_activation_of_the_next_key(directory: Path) -> N
 
 def test_then_it_is_that_the_old_key_goes(directory: Path) -> None:
     """Once it has stopped signing, and its signature is on no published card."""
-    state = changes.record_publication(both(), publication_of(put(directory, NOON, ONE)))
-    state = changes.activate(state, "two", now=after(300), settings=QUICK)
+    state = record(both(), publication_of(put(directory, NOON, ONE)))
+    state = do(state, "activate", "two", 300)
     stops = after(300 + 260)
     assert told(state, put(directory, after(301), ONE, TWO)) is None
     assert told(state, put(directory, after(600), TWO)) == after(600 + 60) > stops
@@ -70,8 +69,8 @@ def test_then_it_is_that_the_old_key_goes(directory: Path) -> None:
 
 def test_what_is_overdue_changes_at_once(directory: Path) -> None:
     """A standby waits for nothing where no key signs; no time before the publication is told."""
-    state = changes.enter(EMPTY, ONE.public, now=NOON)
-    state = changes.revoke(state, "one", reason="superseded", now=after(1))
-    state = changes.enter(state, TWO.public, now=after(2))
+    state = enter(EMPTY, ONE.public, now=NOON)
+    state = revoke(state, "one", "superseded")
+    state = enter(state, TWO.public, now=after(2))
     generation = put(directory, after(9), ONE)
     assert told(state, generation) == generation.published_at == after(9)

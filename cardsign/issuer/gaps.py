@@ -48,6 +48,7 @@ from cardsign.issuer.work import Gap, Progress, Work, key_holder
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS, SigningAlg
 from cardsign.jose.keys import PrivateKey, short_kid
 from cardsign.keys import lifecycle
+from cardsign.keys.agenda import Step, steps
 from cardsign.keys.drafts import draft_if_due, keyset_due, read_draft, says_more
 from cardsign.keys.history import (
     StatementHistory,
@@ -60,7 +61,6 @@ from cardsign.keys.history import (
     unlisted_roots,
 )
 from cardsign.keys.model import KeyRecord, StoreState
-from cardsign.keys.rotation import Step, steps
 from cardsign.keys.store import KeyStore
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement, check_step

@@ -293,7 +293,8 @@ def is_unrecorded(work: Work, generation: Generation, *, of_same_number: bool = 
         return False  # see :func:`find_live_gap`
     publication, state = publication_of(generation), work.store.load()
     noted = [each for each in state.publications if each.series == publication.series]
-    if of_same_number and generation.number - 1 not in {each.generation for each in noted}:
+    same = {generation.number - 1, generation.number}
+    if of_same_number and same.isdisjoint(each.generation for each in noted):
         return False
     return bool(record_publication_events(state, publication))
 

@@ -150,7 +150,7 @@ def rotate_now(work: Work, kids: Sequence[str]) -> Progress:
 def revoke_keys(work: Work, kids: Sequence[str], *, reason: RevocationReason) -> Progress:
     """Revoke keys for ever, and close the gaps that this opens.
 
-    Of a compromised key the whole custody is revoked, see :func:`.lifecycle.revoke_custody`. A key
+    Of a compromised key the whole custody is revoked, see :func:`.lifecycle.revoke`. A key
     that is revoked already is passed over, so that the call can be repeated.
 
     Raises:
@@ -184,12 +184,7 @@ def _report_revocation(
     def decide(state: StoreState) -> list[Event]:
         events: list[Event] = []
         for name in (record.thumbprint for record in records):
-            if reason == "compromised":
-                more = lifecycle.revoke_custody(state, name, now=now)
-            elif state.find(name).state == "revoked":
-                continue
-            else:
-                more = lifecycle.revoke(state, name, reason=reason, now=now)
+            more = lifecycle.revoke(state, name, reason=reason, now=now)
             state = fold_all(state, more, now)
             events += more
         return events

@@ -15,10 +15,10 @@ from cardsign.errors import (
     SignerFault,
     SigningRefused,
 )
+from cardsign.keys.agenda import Step
 from cardsign.keys.drafts import DRAFT_FILE, KeysetDue
 from cardsign.keys.history import kept_keyset
 from cardsign.keys.model import Role
-from cardsign.keys.rotation import Step
 from cardsign.keys.signers.access import Access
 from cardsign.keys.store import KeyStore
 from cardsign.statements.keyset import KeysetStatement

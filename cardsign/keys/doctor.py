@@ -22,6 +22,7 @@ from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import CardsignError, FileFault, StoreFault
 from cardsign.files import read_bytes, remove, set_mode
 from cardsign.findings import Finding, Place, Severity
+from cardsign.keys.agenda import steps
 from cardsign.keys.drafts import (
     card_digest,
     keyset_due,
@@ -53,7 +54,6 @@ from cardsign.keys.model import (
     StoreState,
     private_blob,
 )
-from cardsign.keys.rotation import steps
 from cardsign.keys.store import KeyStore
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES
 from cardsign.statements.keyset import KeysetStatement
@@ -226,8 +226,8 @@ def _cards(state: StoreState, now: datetime) -> Iterator[Finding]:
 def _extended_cards(known: Examined, now: datetime, within: timedelta) -> Iterator[Finding]:
     """Extended cards that have ended or soon will; one that cannot be read is told as well."""
     first = {
-        card.payload_sha256: one.at
-        for one in reversed(known.state.publications)
+        card.payload_sha256: card.since or one.at
+        for one in known.state.publications
         for card in one.cards
     }
     seen: set[str] = set()  # a card may lie in the project and in the publication

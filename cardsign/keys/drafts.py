@@ -25,11 +25,8 @@ from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json, jcs
 from cardsign.errors import JsonRefused
 from cardsign.jose import base64url
-from cardsign.keys.lifecycle import (
-    DEFAULT_SETTINGS,
-    TimelineSettings,
-    until_retirement,
-)
+from cardsign.keys.agenda import find_wait
+from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.model import ENDED, PUBLISHED, KeyRecord, StoreState
 from cardsign.statements.envelope import (
     MAX_STATEMENT_BYTES,
@@ -504,7 +501,7 @@ def _leaves(
     state: StoreState, key: KeyRecord, settings: TimelineSettings, now: datetime
 ) -> datetime:
     """When a retiring key has retired; the earliest time where that waits for its cards."""
-    until = until_retirement(state, key, settings).until
+    _, until = find_wait(state, key, "retire", settings)
     stops = key.times.stops_signing or now
     return until or stops + settings.as_published(state).turnover
 
@@ -561,17 +558,15 @@ def settled_cards(
     first of these is as old as caches may keep a card. What nobody has recorded does not settle: it
     may never have been live.
     """
-    urls: dict[str, set[str]] = {}
-    for card in listed:
-        urls.setdefault(card.payload_sha256, set()).add(card.url)
-    shown: dict[str, tuple[str, datetime]] = {}  # which card was recorded last, and since when
-    for publication in state.publications:
-        for digest in (card.payload_sha256 for card in publication.cards):
-            for url in urls.get(digest, ()):
-                if url not in shown or shown[url][0] != digest:
-                    shown[url] = digest, publication.at
     turnover = settings.as_published(state).turnover
-    return {url: digest for url, (digest, at) in shown.items() if at + turnover <= now}
+    shown = {
+        card.payload_sha256: (card.since or publication.at) + turnover <= now
+        for publication in state.publications
+        for card in publication.cards
+    }
+    return {
+        card.url: card.payload_sha256 for card in listed if shown.get(card.payload_sha256, False)
+    }
 
 
 def card_digest(card: bytes) -> str:

@@ -1,14 +1,14 @@
-"""The lifecycle of a key: every change that a store's state may undergo.
+"""What may be done with the keys of a store, and what is assumed of others' caches.
 
-Pure: each function takes a state and returns the events that change it, or refuses and names what
-is lawful. The store writes the events into its log.
+Pure: each function takes a state and returns the events that change it. Whether a key may come into
+another state is checked once, where the events are folded (:mod:`cardsign.keys.log`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from cardsign.errors import KeyRefused, StoreFault
@@ -16,10 +16,8 @@ from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.log import (
     Event,
-    check_transition,
     fold_all,
     published_cards,
-    signed_cards,
     unsigned_cards,
     was_given_out,
 )
@@ -27,6 +25,7 @@ from cardsign.keys.model import (
     ENDED,
     HeldStatement,
     KeyRecord,
+    KeyState,
     Publication,
     PublishedCard,
     RevocationReason,
@@ -35,13 +34,7 @@ from cardsign.keys.model import (
     custody_group,
     file_custody,
 )
-from cardsign.times import second, stamp
-
-# When a step of the lifecycle is lawful, and for what it waits until then.
-
-
-_SHOWN: Final = 5  # cards that an error lists before "and N more"
-_ALWAYS: Final = datetime.min.replace(tzinfo=UTC)
+from cardsign.times import stamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +72,7 @@ class TimelineSettings:
 
     def as_published(self, state: StoreState) -> TimelineSettings:
         """Return settings that wait at least as long as recorded publications told caches."""
-        told = max((one.max_age for one in state.publications), default=0)
+        told = max((publication.told for publication in state.publications), default=0)
         return replace(
             self,
             max_age=max(self.max_age, told),
@@ -88,89 +81,6 @@ class TimelineSettings:
 
 
 DEFAULT_SETTINGS: Final = TimelineSettings()
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """What a step waits for.
-
-    Attributes:
-        code: ``keystore.too_early``, or what must happen first.
-        what: In words, to follow "key K waits for".
-        until: When the wait is over; None as long as nobody can know.
-    """
-
-    code: str
-    what: str
-    until: datetime | None
-
-    def refuse(self, kid: str, step: str, now: datetime) -> None:
-        """Refuse the step (with `code`) as long as it waits."""
-        if self.until is None or self.until > now:
-            when = "" if self.until is None else f"; wait until {second(self.until, now)}"
-            raise StoreFault(self.code, f"key {kid!r} cannot be {step} yet: {self.what}{when}")
-
-
-_NOTHING: Final = Waiting("keystore.too_early", "nothing", _ALWAYS)
-
-
-def until_activation(state: StoreState, key: KeyRecord, settings: TimelineSettings) -> Waiting:
-    """What the activation of a prepublished key waits for.
-
-    Where no key of its line is active it waits for nothing: nobody could verify anything.
-    """
-    if key.is_stolen:
-        what = "it was in a custody that was stolen"
-        return Waiting("keystore.same_custody", what, None)
-    if not any(other.state == "active" and other.succeeds(key) for other in state.keys):
-        return _NOTHING
-    if key.rotates and "card" not in key.roles:  # no JWK Set has it, and statements come at once
-        return _NOTHING
-    if key.times.seen is None:
-        return Waiting(
-            "keystore.not_seen", "it is not published yet: cardsign publish SIGNED -o DIR", None
-        )
-    until = key.times.seen + settings.as_published(state).propagation
-    return Waiting("keystore.too_early", "caches may not have it yet", until)
-
-
-def until_retirement(state: StoreState, key: KeyRecord, settings: TimelineSettings) -> Waiting:
-    """What a retiring key waits for before it leaves the JWK Set."""
-    # Some verifiers want every signature to be good, and some give up at the first one whose key
-    # they cannot find. So it stays as long as caches may hold a card that it has signed.
-    stops = key.times.stops_signing
-    if stops is None:
-        return Waiting("keystore.too_early", "it has no successor", None)
-    if "card" not in key.roles:
-        return Waiting("keystore.too_early", "it still signs", stops)
-    if not state.publications:
-        return Waiting("keystore.not_seen", "no publication is recorded", None)
-    if cards := unsigned_cards(state, key):
-        what = f"its successor has not signed the published cards {_named(cards)}"
-        return Waiting("keystore.cards_unsigned", what, None)
-    if cards := signed_cards(state, key):
-        what = (
-            f"it signs until {second(stops)}; from then on sign the published cards "
-            f"{_named(cards)} again, so that they no longer need it"
-        )
-        return Waiting("keystore.cards_unsigned", what, None)
-    if key.times.relieved is None:
-        return Waiting("keystore.not_seen", "no publication without it is recorded", None)
-    until = max(stops, key.times.relieved + settings.as_published(state).turnover)
-    return Waiting("keystore.too_early", "caches may hold cards that need it", until)
-
-
-def until_destruction(state: StoreState, key: KeyRecord, settings: TimelineSettings) -> Waiting:
-    """What the destruction of an ended key's private key waits for."""
-    if "card" not in key.roles or key.times.prepublished is None:
-        return _NOTHING
-    if key.times.dropped is None:
-        what = "a newest publication still holds it"
-        if not state.publications:
-            what = "no key set without it has been written: run cardsign keys jwks -o FILE"
-        return Waiting("keystore.not_seen", what, None)
-    until = key.times.dropped + settings.as_published(state).propagation
-    return Waiting("keystore.too_early", "caches may still hold it", until)
 
 
 def cards_to_sign(state: StoreState, now: datetime) -> tuple[PublishedCard, ...]:
@@ -184,11 +94,6 @@ def cards_to_sign(state: StoreState, now: datetime) -> tuple[PublishedCard, ...]
     waiting = [card for key in retiring for card in unsigned_cards(state, key)]
     waiting += [card for card in published_cards(state) if not silent.isdisjoint(card.kids)]
     return tuple(dict.fromkeys(waiting))
-
-
-def _named(cards: tuple[PublishedCard, ...]) -> str:
-    names = ", ".join(card.url or card.name for card in cards[:_SHOWN])
-    return f"{names} and {len(cards) - _SHOWN} more" if len(cards) > _SHOWN else names
 
 
 def enter(
@@ -209,7 +114,7 @@ def enter(
     succeeds. `blob` is the digest of the sealed private key.
 
     Raises:
-        StoreFault: ``keystore.duplicate_key``.
+        StoreFault: ``keystore.same_custody``: it was stolen.
         KeyRefused: ``key.unsupported``: it is to sign statements, and is not for ES256 or RS256.
     """
     if public.alg not in STATEMENT_ALGORITHMS and tuple(roles) != ("card",):
@@ -220,7 +125,6 @@ def enter(
         )
     custody = custody or file_custody(blob or public.thumbprint)
     record = KeyRecord(public, "prepublished", roles, custody, now, holder)
-    state.with_key(record)  # refuses one that is here
     before = [key for key in state.keys if record.succeeds(key)]
     begins = "prepublished" if state.keyset is None else "generated"
     if not record.rotates or not before:
@@ -255,23 +159,18 @@ def keep_keyset(
     `listed` and `revoked` are thumbprints. Where it is kept already, what has not come along before
     comes along.
     """
-    epoch, version = keyset.number
-    kept = {"event": "keyset", "epoch": epoch, "version": version}
-    events: list[Event] = [{**kept, "digest": keyset.digest, "blob": keyset.blob}]
-    if state.keysets and keyset.number == state.keysets[-1].number:
-        events = []
+    events: list[Event] = []
+    if not state.keysets or keyset.number != state.keysets[-1].number:
+        epoch, version = keyset.number
+        kept = {"event": "keyset", "epoch": epoch, "version": version}
+        events.append({**kept, "digest": keyset.digest, "blob": keyset.blob})
     events += [
-        _becomes(key, "prepublished")
+        move(key, "prepublished")
         for key in state.keys
         if key.state == "generated" and key.thumbprint in listed
     ]
-    state = fold_all(state, events, now)
-    for key in state.keys:
-        if key.thumbprint in revoked and key.state not in ENDED:
-            more = revoke(state, key.thumbprint, reason="superseded", now=now)
-            state = fold_all(state, more, now)
-            events += more
-    return events
+    over = [key for key in state.keys if key.thumbprint in revoked and key.state not in ENDED]
+    return events + _revoke_all(fold_all(state, events, now), over, "superseded", now)
 
 
 def keep_release(state: StoreState, release: HeldStatement, *, now: datetime) -> list[Event]:
@@ -288,67 +187,20 @@ def keep_release(state: StoreState, release: HeldStatement, *, now: datetime) ->
     return [kept]
 
 
-def activate(
-    state: StoreState, name: str, *, now: datetime, settings: TimelineSettings
-) -> list[Event]:
-    """Let a prepublished key sign; the one that it succeeds becomes retiring.
-
-    Raises:
-        StoreFault: ``keystore.unknown_key``, ``keystore.illegal_transition``, or as
-            :func:`until_activation`.
-    """
-    key = state.find(name)
-    check_transition(key, "active")
-    until_activation(state, key, settings).refuse(key.kid, "activated", now)
-    stops = stamp(now + settings.as_published(state).drain)
-    superseded: list[Event] = [
-        {**_becomes(other, "retiring"), "stops": stops}
-        for other in state.keys
-        if other.state == "active" and other.succeeds(key)
-    ]
-    return [*superseded, _becomes(key, "activated")]
-
-
-def retire(
-    state: StoreState, name: str, *, now: datetime, settings: TimelineSettings
-) -> list[Event]:
-    """Take a retiring key out of the JWK Set; a root or recovery key ends at once.
-
-    Raises:
-        StoreFault: ``keystore.unknown_key``, ``keystore.illegal_transition``, or as
-            :func:`until_retirement`.
-    """
-    key = state.find(name)
-    check_transition(key, "retired")
-    if key.rotates:
-        until_retirement(state, key, settings).refuse(key.kid, "retired", now)
-    return [_becomes(key, "retired")]
-
-
 def revoke(state: StoreState, name: str, *, reason: RevocationReason, now: datetime) -> list[Event]:
     """Revoke a key, in whatever state it is; its standby is activated at once.
 
-    Nothing hinders the revocation itself. A standby that may be stolen is passed over.
-
-    Raises:
-        StoreFault: ``keystore.unknown_key`` or ``keystore.illegal_transition``.
-    """
-    key = state.find(name)
-    check_transition(key, "revoked")
-    return _revoke_all(state, [key], reason, now)
-
-
-def revoke_custody(state: StoreState, name: str, *, now: datetime) -> list[Event]:
-    """Report that a key and all of its custody may be stolen, and revoke what can be at once.
-
-    All card keys of the custody are revoked, standbys included. A release key of it goes on as long
+    One that is revoked already is passed over. With a compromised key all of its custody may be
+    stolen: all card keys of it are revoked, standbys included. A release key of it goes on as long
     as it has to tell of them; :func:`end_told_releases` ends it then. Root and recovery keys are
-    never revoked here: a keyset without them, or a recovery, ends them.
+    never revoked with others: a keyset without them, or a recovery, ends them.
 
     Raises:
         StoreFault: ``keystore.unknown_key``.
     """
     key = state.find(name)
+    if reason != "compromised":
+        return _revoke_all(state, [] if key.state == "revoked" else [key], reason, now)
     theft: list[Event] = []
     if not key.is_stolen and key.state != "revoked":
         theft = [{"event": "stolen", "custody": key.group}]
@@ -359,21 +211,7 @@ def revoke_custody(state: StoreState, name: str, *, now: datetime) -> list[Event
         alive.append(after.find(name))
     cards = [each for each in alive if "card" in each.roles]
     ended = cards or [each for each in alive if "release" in each.roles]
-    return theft + _revoke_all(after, ended, "compromised", now)
-
-
-def _revoke_all(
-    state: StoreState, keys: Sequence[KeyRecord], reason: RevocationReason, now: datetime
-) -> list[Event]:
-    """Revoke keys, and let a standby take the place of each that was active."""
-    events: list[Event] = [{**_becomes(key, "revoked"), "reason": reason} for key in keys]
-    after = fold_all(state, events, now)
-    for key in keys:
-        standby = standby_of(after, key)
-        if key.state == "active" and key.rotates and standby is not None:
-            events.append(_becomes(standby, "activated"))
-            after = fold_all(after, events[-1:], now)
-    return events
+    return theft + _revoke_all(after, ended, reason, now)
 
 
 def end_told_releases(state: StoreState, told: Collection[str], *, now: datetime) -> list[Event]:
@@ -393,6 +231,32 @@ def end_told_releases(state: StoreState, told: Collection[str], *, now: datetime
     return _revoke_all(state, ended, "compromised", now)
 
 
+def _revoke_all(
+    state: StoreState, keys: Iterable[KeyRecord], reason: RevocationReason, now: datetime
+) -> list[Event]:
+    """Revoke keys, and let a standby take the place of each that was active."""
+    events: list[Event] = [move(key, "revoked", reason=reason) for key in keys]
+    after = fold_all(state, events, now)
+    for key in keys:
+        standby = find_standby(after, key)
+        if key.state == "active" and key.rotates and standby is not None:
+            events.append(move(standby, "active"))
+            after = fold_all(after, events[-1:], now)
+    return events
+
+
+def find_standby(state: StoreState, key: KeyRecord) -> KeyRecord | None:
+    """Return the key to activate when `key` is lost: the oldest that waits and is not stolen."""
+    waiting = (other for other in find_heirs(state, key) if other.state == "prepublished")
+    return next(waiting, None)
+
+
+def find_heirs(state: StoreState, key: KeyRecord) -> list[KeyRecord]:
+    """Return the keys that can come to sign in the place of `key`, oldest first."""
+    waiting = [other for other in state.keys if other.state in ("generated", "prepublished")]
+    return [other for other in waiting if other.succeeds(key) and not other.is_stolen]
+
+
 def replace_key(state: StoreState, names: Collection[str], *, now: datetime) -> list[Event]:
     """Begin the rotation of active keys at once; of all that rotate where none is named.
 
@@ -405,37 +269,9 @@ def replace_key(state: StoreState, names: Collection[str], *, now: datetime) -> 
             what = f"a {key.roles[0]} key that is {key.state} is not rotated"
             raise StoreFault("keystore.illegal_transition", what)
     chosen = keys or [key for key in state.keys if key.state == "active" and key.rotates]
-    return [_becomes(key, "replaced") for key in chosen if key.times.replaced is None]
-
-
-def standby_of(state: StoreState, key: KeyRecord) -> KeyRecord | None:
-    """Return the key to activate when `key` is lost: the oldest that waits and is not stolen."""
-    candidates = (
-        other
-        for other in state.keys
-        if other.state == "prepublished" and other.succeeds(key) and not other.is_stolen
-    )
-    return next(candidates, None)
-
-
-def destroy(
-    state: StoreState, name: str, *, now: datetime, settings: TimelineSettings
-) -> list[Event]:
-    """Record that an ended key's private key is gone; the store then removes it.
-
-    Raises:
-        StoreFault: ``keystore.unknown_key``, ``keystore.illegal_transition``, or as
-            :func:`until_destruction`.
-    """
-    key = state.find(name)
-    if key.state not in ENDED or key.private != "held":
-        raise StoreFault(
-            "keystore.illegal_transition",
-            f"this key is {key.state} and its private key {key.private}; only a private key that "
-            f"is held can be destroyed, of a key that is {' or '.join(sorted(ENDED))}",
-        )
-    until_destruction(state, key, settings).refuse(key.kid, "destroyed", now)
-    return [_becomes(key, "destroyed")]
+    return [
+        {"event": "replaced", "key": key.thumbprint} for key in chosen if key.times.replaced is None
+    ]
 
 
 def record_publication(
@@ -451,22 +287,23 @@ def record_publication(
     has `replaced` the newest of another series, because the endpoint of the card has changed,
     nothing waits for that series any more.
     """
-    publication = _in_seconds(publication)
     newest = {each.series: each for each in state.publications}
     before = newest.get(publication.series)
     if before is not None and (before == publication or publication.at < before.at):
         return []
-    gone: list[Event] = []
-    if replaced is not None and replaced.series != publication.series:
-        is_newest = newest.get(replaced.series) == _in_seconds(replaced)
-        gone = [{"event": "withdrawn", "series": replaced.series}] if is_newest else []
+    events: list[Event] = []
+    if replaced and replaced.series != publication.series and replaced in state.publications:
+        events.append({"event": "withdrawn", "series": replaced.series})
     cards = [
-        {"name": card.name, "payload_sha256": card.payload_sha256, "kids": list(card.kids)}
-        | ({} if card.url is None else {"url": card.url})
+        {
+            "name": card.name,
+            "payload_sha256": card.payload_sha256,
+            "kids": list(card.kids),
+            "url": card.url,
+        }
         for card in publication.cards
     ]
-    return [
-        *gone,
+    events.append(
         {
             "event": "published",
             "at": stamp(publication.at),
@@ -474,12 +311,9 @@ def record_publication(
             "generation": publication.generation,
             "kids": list(publication.kids),
             "max_age": publication.max_age,
-        },
-    ]
-
-
-def _in_seconds(publication: Publication) -> Publication:
-    return replace(publication, at=publication.at.astimezone(UTC).replace(microsecond=0))
+        }
+    )
+    return events
 
 
 def record_key_set(state: StoreState, *, now: datetime) -> list[Event]:
@@ -521,5 +355,6 @@ def check_not_moved(state: StoreState, *, where: str = "") -> None:
         )
 
 
-def _becomes(key: KeyRecord, event: str) -> dict[str, str]:
-    return {"event": event, "key": key.thumbprint}
+def move(key: KeyRecord, to: KeyState, **more: str) -> Event:
+    """Return the event that takes a key into another state."""
+    return {"event": "moved", "key": key.thumbprint, "to": to, **more}

@@ -17,7 +17,8 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import combinations
 from typing import Any, Final, TypeAlias
 
 from cardsign.card.strictjson import parse_object
@@ -26,13 +27,11 @@ from cardsign.jose.algorithms import SIGNING_ALGORITHMS
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.model import (
     ENDED,
-    MAX_PUBLICATIONS,
     REVOCATION_REASONS,
     ROLES,
     TRANSITIONS,
     HeldStatement,
     KeyRecord,
-    KeyState,
     Publication,
     PublishedCard,
     StoreState,
@@ -51,11 +50,7 @@ _URI: Final = re.compile(r"[a-z][a-z0-9+.-]*:.*")  # RFC 3986 3.1, in lower case
 #: What each event has besides its name; what ends with a question mark may be left out.
 _MEMBERS: Final[Mapping[str, str]] = {
     "entered": "public roles custody state holder? blob?",
-    "prepublished": "key",
-    "activated": "key",
-    "retiring": "key stops",
-    "retired": "key",
-    "revoked": "key reason",
+    "moved": "key to stops? reason?",
     "stolen": "custody",
     "replaced": "key",
     "destroyed": "key",
@@ -68,14 +63,7 @@ _MEMBERS: Final[Mapping[str, str]] = {
     "left": "to",
     "arrived": "",
 }
-_STATE_OF: Final[Mapping[str, KeyState]] = {
-    "prepublished": "prepublished",
-    "activated": "active",
-    "retiring": "retiring",
-    "retired": "retired",
-    "revoked": "revoked",
-}
-_TIME_OF: Final = {"retiring": "stops_signing"}  # else the event's own name
+_TIME_OF: Final = {"active": "activated", "retiring": "stops_signing"}  # else the state's own name
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +73,8 @@ class Line:
     seq: int
     time: str
     actor: str
-    events: tuple[Event, ...]
+    prev: str | None
+    events: list[Event]
 
 
 def write_line(state: StoreState, events: Iterable[Event], now: datetime, actor: str) -> bytes:
@@ -105,35 +94,27 @@ def read_line(state: StoreState, untrusted_line: bytes, where: str) -> tuple[Sto
 
     Raises:
         StoreFault: ``keystore.audit_broken``: it does not continue the log; ``keystore.corrupt``;
-            ``keystore.newer_format``.
+            ``keystore.newer_format``; or as :func:`fold`.
     """
     number = state.seq + 1
     try:
         members = parse_object(untrusted_line, max_bytes=MAX_LINE_BYTES)
         if members.keys() - _LINE:
-            raise _newer(f"line {number} has members that are unknown here", where)
-        seq, prev, events = members["seq"], members["prev"], members["events"]
-        if (type(seq), seq, prev) != (int, number, state.head):
-            what = f"line {number} of the log does not continue the line before it"
-            raise StoreFault("keystore.audit_broken", what, path=where)
-        at = read_stamp(str(members["time"]))
-        if not isinstance(events, list) or not events:
+            raise _newer("it has members that are unknown here")
+        line = Line(**members)  # type: ignore[arg-type]
+        if (type(line.seq), line.seq, line.prev) != (int, number, state.head):
+            raise StoreFault("keystore.audit_broken", "it does not continue the line before it")
+        if not line.events:
             raise ValueError("it has no events")
-        after = state
-        for event in events:
-            after = fold(after, event, at)  # type: ignore[arg-type]
+        after = fold_all(state, line.events, read_stamp(line.time))
     except JsonRefused as exc:
-        what = f"line {number} of the log is not strict JSON: {exc.message}"
         hint = _IN_CONFLICT if untrusted_line.startswith((b"<<<<<<<", b"=======")) else ""
+        what = f"line {number} of the log is not strict JSON: {exc.message}"
         raise StoreFault("keystore.corrupt", what, path=where, hint=hint) from exc
-    except (KeyRefused, ValueError, KeyError, TypeError) as exc:
-        what = f"line {number} of the log: {exc}"
-        raise StoreFault("keystore.corrupt", what, path=where) from exc
-    except StoreFault as exc:
-        if exc.path:
-            raise
-        raise StoreFault(exc.code, f"line {number} of the log: {exc.message}", path=where) from exc
-    line = Line(number, str(members["time"]), str(members["actor"]), tuple(events))  # type: ignore[arg-type]
+    except (KeyRefused, StoreFault, ValueError, KeyError, TypeError) as exc:
+        code = exc.code if isinstance(exc, StoreFault) else "keystore.corrupt"
+        what = f"line {number} of the log: {getattr(exc, 'message', exc)}"
+        raise StoreFault(code, what, path=where) from exc
     return replace(after, seq=number, head=hashlib.sha256(untrusted_line).hexdigest()), line
 
 
@@ -143,8 +124,8 @@ _IN_CONFLICT: Final = (
 )
 
 
-def _newer(what: str, where: str = "") -> StoreFault:
-    return StoreFault("keystore.newer_format", f"{what}: a newer cardsign wrote it", path=where)
+def _newer(what: str) -> StoreFault:
+    return StoreFault("keystore.newer_format", f"{what}: a newer cardsign wrote it")
 
 
 # What each event does.
@@ -173,7 +154,7 @@ def fold(state: StoreState, event: Event, at: datetime) -> StoreState:
         raise _newer(f"`{min(unknown)[:40]}` of the event {name!r} is unknown here")
     if missing := [member for member in known if not member.endswith("?") and member not in event]:
         raise ValueError(f"the event {name!r} has no `{missing[0]}`")
-    return _FOLDS.get(name, _change_key)(state, event, at)
+    return _FOLDS[name](state, event, at)
 
 
 def _enter(state: StoreState, event: Event, at: datetime) -> StoreState:
@@ -197,46 +178,38 @@ def _enter(state: StoreState, event: Event, at: datetime) -> StoreState:
     if key.rotates and key.state != "generated":
         key = key.at(prepublished=at)
     if key.state == "active":
-        _check_alone(state, key)
         key = key.at(activated=at)
-    return _marked(state.with_key(key), at)
+    for other in state.keys:
+        if key.names & other.names:
+            what = f"the store has a key of this kid or thumbprint already, {other.kid!r}"
+            raise StoreFault("keystore.duplicate_key", what)
+    return _with_keys(replace(state, keys=(*state.keys, key)), at)
 
 
-def _change_key(state: StoreState, event: Event, at: datetime) -> StoreState:
-    name, key = event["event"], state.find(event["key"])
-    check_transition(key, _STATE_OF[name])
-    time = read_stamp(event["stops"]) if name == "retiring" else at
-    times: dict[str, datetime | None] = {_TIME_OF.get(str(name), str(name)): time}
-    changed = key.at(_STATE_OF[name], **times)
-    if name == "activated":
-        _check_alone(state, key)
-    if name == "retired" and key.state == "active":
-        changed = changed.at(stops_signing=at)
-    if name == "revoked":
+def _move(state: StoreState, event: Event, at: datetime) -> StoreState:
+    key, to = state.find(event["key"]), event["to"]
+    ways = TRANSITIONS[key.state]
+    if to not in ways:
+        legal = f", only {' or '.join(ways)}" if ways else ": its state is final"
+        what = f"a key that is {key.state} cannot become {str(to)[:20]}{legal}"
+        raise StoreFault("keystore.illegal_transition", what)
+    time = read_stamp(event["stops"]) if to == "retiring" else at
+    times: dict[str, datetime | None] = {_TIME_OF.get(to, str(to)): time}
+    moved = key.at(to, **times)
+    if to == "revoked":
         if event["reason"] not in REVOCATION_REASONS:
             raise ValueError("`reason` is none for a revocation")
-        changed = replace(changed, revoked_because=event["reason"])
-    return _marked(state.replacing([changed]), at)
+        moved = replace(moved, revoked_because=event["reason"])
+    return _with_keys(state.replacing([moved]), at)
 
 
-def check_transition(key: KeyRecord, new: KeyState) -> None:
-    """Refuse (``keystore.illegal_transition``) to take a key to a state that does not follow.
-
-    Not checked: *when* it may; that is :mod:`cardsign.keys.lifecycle`'s business.
-    """
-    ways = TRANSITIONS[key.state]
-    if new in ways or (new == "retired" and key.state == "active" and not key.rotates):
-        return
-    legal = f", only {' or '.join(ways)}" if ways else ": its state is final"
-    what = f"a key that is {key.state} cannot become {new}{legal}"
-    raise StoreFault("keystore.illegal_transition", what)
-
-
-def _check_alone(state: StoreState, key: KeyRecord) -> None:
-    """Refuse a second active key; the event that lets the first retire comes before."""
-    for other in state.keys:
-        if other.state == "active" and key.rotates and other.succeeds(key):
-            raise ValueError(f"two keys are active, {other.kid!r} and {key.kid!r}")
+def _with_keys(state: StoreState, at: datetime) -> StoreState:
+    """Return a state whose keys have changed: one is active in each line, and marks are set."""
+    active = [key for key in state.keys if key.state == "active" and key.rotates]
+    for one, other in combinations(active, 2):
+        if one.succeeds(other):
+            raise ValueError(f"two keys are active, {one.kid!r} and {other.kid!r}")
+    return _marked(state, at)
 
 
 def _destroy(state: StoreState, event: Event, at: datetime) -> StoreState:
@@ -279,14 +252,26 @@ def _publish(state: StoreState, event: Event, at: datetime) -> StoreState:
         tuple(event["kids"]),
         cards,
     )
-    known = [*state.publications, publication]
-    newest = {id(each) for each in {each.series: each for each in known}.values()}
-    others = [id(each) for each in known if id(each) not in newest]
-    room = max(0, MAX_PUBLICATIONS - len(newest))
-    lasting = newest.union(others[-room:] if room else ())
-    after = replace(state, publications=tuple(each for each in known if id(each) in lasting))
+    before = {each.series: each for each in state.publications}.get(publication.series)
+    if before is not None:
+        publication = _after(before, publication)
+    others = (each for each in state.publications if each is not before)
+    after = replace(state, publications=(*others, publication))
     # As another series may have been published later, it is then that the newest had been.
-    return _marked(after, max(each.at for each in after.newest_publications()))
+    return _marked(after, max(each.at for each in after.publications))
+
+
+def _after(before: Publication, publication: Publication) -> Publication:
+    """Return a publication that follows another one of its series, with what caches know of it."""
+    known = {(card.url, card.payload_sha256): card.since or before.at for card in before.cards}
+    cards = [
+        replace(card, since=known.get((card.url, card.payload_sha256), publication.at))
+        for card in publication.cards
+    ]
+    earlier = before.max_age, publication.at + timedelta(seconds=before.max_age)
+    if before.earlier is not None and before.earlier[1] > publication.at:
+        earlier = max(earlier[0], before.earlier[0]), max(earlier[1], before.earlier[1])
+    return replace(publication, cards=tuple(cards), earlier=earlier)
 
 
 def _withdraw(state: StoreState, event: Event, at: datetime) -> StoreState:
@@ -326,6 +311,7 @@ def _arrive(state: StoreState, event: Event, at: datetime) -> StoreState:
 
 _FOLDS: Final[Mapping[str, Callable[[StoreState, Event, datetime], StoreState]]] = {
     "entered": _enter,
+    "moved": _move,
     "destroyed": _destroy,
     "resealed": _reseal,
     "stolen": _report_theft,
@@ -356,7 +342,7 @@ def _digest(value: object) -> str:
 
 
 def _marked(state: StoreState, at: datetime) -> StoreState:
-    newest = state.newest_publications()
+    newest = state.publications
     changed = list[KeyRecord]()
     for key in state.keys:
         held = [key.kid in each.kids for each in newest]
@@ -403,4 +389,4 @@ def signed_cards(state: StoreState, key: KeyRecord) -> tuple[PublishedCard, ...]
 
 def published_cards(state: StoreState) -> tuple[PublishedCard, ...]:
     """Return the cards of the newest publication of each series."""
-    return tuple(card for each in state.newest_publications() for card in each.cards)
+    return tuple(card for each in state.publications for card in each.cards)

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property
 from typing import Final, Literal, get_args
 
 from cardsign.errors import StoreFault
@@ -18,7 +17,6 @@ from cardsign.jose.keys import PublicKey, short_kid
 from cardsign.statements.keyset import KeysetId
 
 MIN_PREFIX: Final = 4  # characters of a kid or thumbprint that name a key
-MAX_PUBLICATIONS: Final = 32  # remembered; no wait is computed from an older one
 
 
 # The states of a key and the ways between them.
@@ -148,6 +146,11 @@ class KeyRecord:
         """Whether it is an online key, which a successor replaces by the timeline."""
         return not ROTATING.isdisjoint(self.roles)
 
+    @property
+    def rotating_role(self) -> Role:
+        """The role in which it rotates; of a root or recovery key its first one."""
+        return next((role for role in self.roles if role in ROTATING), self.roles[0])
+
     def succeeds(self, other: KeyRecord) -> bool:
         """Whether only one of the two may be active: same algorithm, a rotating role in common."""
         shared = ROTATING.intersection(self.roles, other.roles)
@@ -173,15 +176,17 @@ class PublishedCard:
         payload_sha256: Of its ``served-as-is`` payload.
         kids: The keys whose signatures on it verify.
         url: The first endpoint that it names, if any.
+        since: When the first of the publications was recorded that show it up to this one.
     """
 
     name: str
     payload_sha256: str
     kids: tuple[str, ...]
     url: str | None = None
+    since: datetime | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Publication:
     """A generation that was published with keys of this store.
 
@@ -190,6 +195,7 @@ class Publication:
         max_age: Seconds for which caches were allowed to keep it.
         kids: The keys of the published JWK Set.
         cards: The public one first.
+        earlier: The longest `max_age` of those before it, and until when caches may hold one.
     """
 
     generation: int
@@ -197,8 +203,14 @@ class Publication:
     max_age: int
     kids: tuple[str, ...]
     cards: tuple[PublishedCard, ...]
+    earlier: tuple[int, datetime] | None = field(default=None, compare=False)
 
-    @cached_property
+    @property
+    def told(self) -> int:
+        """For how many seconds at most caches were allowed to keep what they may hold of it."""
+        return max(self.max_age, self.earlier[0] if self.earlier else 0)
+
+    @property
     def series(self) -> str:
         """What it is a newer version of: the endpoint of the public card."""
         return next((card.url or card.name for card in self.cards), "")
@@ -237,7 +249,7 @@ class StoreState:
         seq: The number of lines in its log.
         head: The SHA-256 of the newest line; None for an empty log.
         keys: Every key that the store ever held, oldest first.
-        publications: The newest `MAX_PUBLICATIONS`, oldest first, and the newest of each series.
+        publications: The newest of each series, the latest recorded last.
         keysets: Every keyset statement, oldest first.
         release: The newest release statement.
         stolen: The custodies that were reported as stolen, see :func:`custody_group`.
@@ -305,10 +317,6 @@ class StoreState:
         """Return every kid that is or was ours; signatures under them are ours to replace."""
         return frozenset(key.kid for key in self.keys)
 
-    def newest_publications(self) -> tuple[Publication, ...]:
-        """Return the newest publication of each series."""
-        return tuple({one.series: one for one in self.publications}.values())
-
     def find(self, name: str) -> KeyRecord:
         """Return the key called `name`: its kid, its thumbprint, or the first of their characters.
 
@@ -332,23 +340,6 @@ class StoreState:
                 hint="Give more of the kid.",
             )
         return fitting[0]
-
-    def with_key(self, record: KeyRecord) -> StoreState:
-        """Return the state that holds `record` as well.
-
-        Raises:
-            StoreFault: ``keystore.duplicate_key``: it is held, or another answers to its kid.
-        """
-        for key in self.keys:
-            if key.thumbprint == record.thumbprint:
-                raise StoreFault(
-                    "keystore.duplicate_key", f"the store holds this key already, as {key.kid!r}"
-                )
-            if key.names & record.names:
-                raise StoreFault(
-                    "keystore.duplicate_key", f"another key answers to the kid {record.kid!r}"
-                )
-        return replace(self, keys=(*self.keys, record))
 
     def replacing(self, records: Iterable[KeyRecord]) -> StoreState:
         """Return the state with these records in the places of those of the same keys."""

@@ -17,10 +17,11 @@ from cardsign.errors import FileMissing, PassphraseFault, StoreFault
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys import lifecycle
+from cardsign.keys.agenda import Step, steps, take
 from cardsign.keys.heads import SeenHead
 from cardsign.keys.key_files import open_sealed, seal
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
-from cardsign.keys.log import Event, Line, read_line, write_line
+from cardsign.keys.log import Event, Line, fold_all, read_line, write_line
 from cardsign.keys.model import (
     HeldStatement,
     KeyRecord,
@@ -30,7 +31,6 @@ from cardsign.keys.model import (
     private_blob,
     statement_blob,
 )
-from cardsign.keys.rotation import Step, steps, take
 from cardsign.keys.signers.access import Access, check_strength
 from cardsign.keys.signers.registry import open_signer
 
@@ -185,6 +185,7 @@ class KeyStore(ABC):
             before = self.load(moved=moved)
             if not (events := decide(before)):
                 return before
+            fold_all(before, events, now)  # refuses in the words of the decision
             line = write_line(before, events, now, self.actor)
             after, _line = read_line(before, line, self.place)  # what is written can be read
             if self.append(after.seq, [line], blobs or {}):
@@ -400,15 +401,13 @@ class KeyStore(ABC):
 
         A step that makes a new key is left to the caller, who has a passphrase.
         """
-        taken: list[Step] = []
+        taken: Step | None = None
 
         def decide(state: StoreState) -> list[Event]:
-            taken.clear()
-            for step in steps(state, settings, now):
-                if step.key is not None and step.is_due(now):
-                    taken.append(step)
-                    return take(state, step, settings, now)
-            return []
+            nonlocal taken
+            due = (step for step in steps(state, settings, now) if step.is_due(now))
+            taken = next((step for step in due if step.key is not None), None)
+            return [] if taken is None else take(state, taken, settings, now)
 
         self.commit(decide, now=now)
-        return taken[0] if taken else None
+        return taken

@@ -29,10 +29,10 @@ from cardsign.files import (
 )
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import read_entry
+from cardsign.keys.agenda import next_change
 from cardsign.keys.lifecycle import TimelineSettings, record_publication
 from cardsign.keys.log import fold_all
 from cardsign.keys.model import Publication, PublishedCard, StoreState
-from cardsign.keys.rotation import next_change
 from cardsign.publish.checks import CheckedIssued, Issued, check_cards
 from cardsign.publish.generation import (
     CARD_FILE,

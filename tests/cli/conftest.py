@@ -162,10 +162,7 @@ def cardsign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cardsign:
 def revoke_in_log(kid: str, reason: RevocationReason, place: str = "keys") -> None:
     """Let the log alone say that a key is revoked, as a command does that is killed after it."""
     store, now = open_store(Path(place)), datetime.now(UTC)
-    if reason == "compromised":
-        store.apply(lifecycle.revoke_custody, kid, now=now)
-    else:
-        store.apply(lifecycle.revoke, kid, reason=reason, now=now)
+    store.apply(lifecycle.revoke, kid, reason=reason, now=now)
 
 
 @pytest.fixture

@@ -348,11 +348,9 @@ def test_recovery_beats_the_thief_of_the_root(issuer: Cardsign, tmp_path: Path) 
     early = run(issuer("keyset", "publish", "keyset-2.1.json"))
     # there is no release key that signs yet
     assert "keyset 2.1 is not published until a release names it" in early.err
-    for key in open_store(Path("keys")).state.keys:
-        if key.state == "prepublished":
-            timeline = read_config(Path("cardsign.toml")).timeline
-            now = datetime.now(UTC)
-            open_store(Path("keys")).apply(lifecycle.activate, key.kid, now=now, settings=timeline)
+    timeline = read_config(Path("cardsign.toml")).timeline
+    while open_store(Path("keys")).tick(now=datetime.now(UTC), settings=timeline):
+        pass
     old, new = (key for key in open_store(Path("keys")).state.keys if not key.rotates)
     assert (old.state, new.state) == ("revoked", "active")
     publish(issuer)
@@ -545,7 +543,8 @@ def _continued_log(cardsign: Cardsign) -> None:
     entered = {"custody": "exec:/bin/evil"}
     theirs = PrivateKey.generate("ES256").public
     store.apply(lifecycle.enter, theirs, now=now, **entered)
-    line = [{"event": each, "key": theirs.thumbprint} for each in ("prepublished", "activated")]
+    moved = {"event": "moved", "key": theirs.thumbprint}
+    line = [{**moved, "to": to} for to in ("prepublished", "active")]
     store.commit(lambda state: line, now=now)
 
 

@@ -373,7 +373,7 @@ def test_hosts_that_tick_at_once_do_not_trip_over_each_other(
     assert not any(line.startswith("activated") for line in late["done"])
     log = issuer("keys", "log", "--json").json
     events = [event for line in log for event in line["events"] if event.get("key") == kid]
-    assert [event["event"] for event in events].count("activated") == 1
+    assert [event.get("to") for event in events].count("active") == 1
 
 
 def test_a_successor_is_made_once_and_then_waits(issuer: Cardsign) -> None:

@@ -95,12 +95,6 @@ def tick(root: Path, seconds: int) -> None:
         raise NothingDue
 
 
-def activating(root: Path) -> None:
-    """By hand."""
-    store = open_store(root / "keys")
-    store.apply(lifecycle.activate, "two", now=after(220), settings=QUICK)
-
-
 def rotating(root: Path) -> None:
     """By a tick."""
     tick(root, 220)
@@ -284,7 +278,6 @@ CASES: dict[str, Case] = {
     "generate, another key": Case(seen, lambda root: add(root, THREE, 300), ONCE),
     "publish, for the first time": Case(begun, lambda root: announce(root, 10)),
     "publish, again": Case(rotated, lambda root: announce(root, 240)),
-    "activate": Case(seen, activating, ONCE),
     "rotate, activating": Case(seen, rotating, ONCE),
     "rotate, retiring": Case(resigned, retiring, ONCE),
     "rotate, destroying": Case(dropped, lambda root: tick(root, 1500), ONCE),

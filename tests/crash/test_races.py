@@ -73,8 +73,8 @@ def race(place: StorePlace, racers: ProcessPoolExecutor) -> Counter[str | None]:
         assert outcome["activate"] == 1, f"step {step}: {outcome}"
         done += outcome
     state = store.load()
-    events = [event["event"] for line in store.read_log() for event in line.events]
-    assert events.count("activated") == EACH
+    events = [event.get("to") for line in store.read_log() for event in line.events]
+    assert events.count("active") == EACH
     assert len(state.active_keys()) == 1
     return done
 

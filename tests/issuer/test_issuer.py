@@ -31,9 +31,9 @@ from cardsign.issuer.signers import card_signers
 from cardsign.issuer.work import Work
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import lifecycle
+from cardsign.keys.agenda import steps
 from cardsign.keys.folder import FolderStore
 from cardsign.keys.opening import create_store, open_store
-from cardsign.keys.rotation import steps
 from cardsign.publish.generation import load_current
 from cardsign.statements.keyset import RootKey
 from tests.publications import fast_forward, put_in_place
@@ -282,7 +282,7 @@ def make_successors(made: Made) -> None:
 def test_a_standby_that_lay_beside_a_stolen_key_does_not_sign(made: Made) -> None:
     """It was stored with it, so a thief may have both."""
     make_successors(made)
-    made.store.apply(lifecycle.revoke_custody, made.kids["card"], now=NOW)
+    made.store.apply(lifecycle.revoke, made.kids["card"], reason="compromised", now=NOW)
     assert made.store.state.find(made.kids["card"]).state == "revoked"
     assert made.store.state.active_keys("card") == ()
 

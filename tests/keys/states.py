@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys import lifecycle
+from cardsign.keys.agenda import Step, steps, take
 from cardsign.keys.lifecycle import TimelineSettings
 from cardsign.keys.log import Event, fold_all
-from cardsign.keys.model import KeyRecord, Publication, PublishedCard, StoreState
+from cardsign.keys.model import (
+    HeldStatement,
+    Publication,
+    PublishedCard,
+    RevocationReason,
+    StoreState,
+)
 
 NOON = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 EMPTY = StoreState()
@@ -73,6 +81,28 @@ def record(state: StoreState, publication: Publication) -> StoreState:
     return change(state, lifecycle.record_publication, publication, now=publication.at)
 
 
-def is_held(key: KeyRecord) -> bool:
-    """Whether the private key is in the store."""
-    return key.private == "held"
+def revoke(state: StoreState, name: str, reason: RevocationReason, at: float = 1) -> StoreState:
+    """Revoke a key, that many seconds after noon."""
+    return change(state, lifecycle.revoke, name, reason=reason, now=after(at))
+
+
+def list_keys(state: StoreState, version: int, *names: str, at: float = 0) -> StoreState:
+    """A keyset statement of this version lists these keys."""
+    held = HeldStatement((1, version), f"{version:064}", BLOB)
+    listed = {public(name).thumbprint for name in names}
+    return change(state, lifecycle.keep_keyset, held, listed, now=after(at))
+
+
+def due(state: StoreState, action: str, name: str, at: float) -> Step | None:
+    """The step of that key, if it is due where keys are to change as soon as they may."""
+    for step in steps(state, replace(QUICK, rotate_every=0), after(at)):
+        if (step.action, step.key and step.key.kid) == (action, name) and step.is_due(after(at)):
+            return step
+    return None
+
+
+def do(state: StoreState, action: str, name: str, at: float) -> StoreState:
+    """Take that step, which is due."""
+    step = due(state, action, name, at)
+    assert step, f"{action} {name} is not due"
+    return fold_all(state, take(state, step, QUICK, after(at)), after(at))

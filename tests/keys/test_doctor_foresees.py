@@ -20,9 +20,19 @@ from cardsign.statements.envelope import TYP_KEYSET
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.signing import sign_statement
 from cardsign.times import second
-from tests.keys import changes, issuing
+from tests.keys import issuing
 from tests.keys.issuing import DAY, NOW, first, key, released
-from tests.keys.states import EMPTY, NOON, QUICK, after, public, published
+from tests.keys.states import (
+    EMPTY,
+    NOON,
+    after,
+    do,
+    enter,
+    public,
+    published,
+    record,
+    revoke,
+)
 from tests.support import PORTABLE
 
 PROGRAM = "exec:/usr/local/bin/sign"
@@ -234,12 +244,12 @@ def test_a_clock_behind_a_statement_is_an_alarm() -> None:
 
 def pair(custody: str | None) -> StoreState:
     """`one` is active, `two` prepublished in some custody."""
-    state = changes.enter(EMPTY, public("one"), now=NOON)
-    return changes.enter(state, public("two"), now=NOON, custody=custody)
+    state = enter(EMPTY, public("one"), now=NOON)
+    return enter(state, public("two"), now=NOON, custody=custody)
 
 
 STANDBYS: dict[str, tuple[StoreState, str | None]] = {
-    "there is none": (changes.enter(EMPTY, public("one"), now=NOON), "there is no standby"),
+    "there is none": (enter(EMPTY, public("one"), now=NOON), "there is no standby"),
     "it lies beside the key": (pair(None), "each standby is in the same custody"),
     "it lies elsewhere": (pair(PROGRAM), None),
 }
@@ -258,9 +268,9 @@ def test_a_key_that_nothing_could_replace_is_noted(state: StoreState, words: str
 
 def test_cards_that_hold_up_a_rotation_are_an_alarm_once_the_old_key_is_done() -> None:
     """Before that there is time; what a revoked key has signed cannot wait."""
-    state = changes.record_publication(pair(None), published(NOON, ["one", "two"], ["one"]))
-    active = changes.activate(state, "two", now=after(210), settings=QUICK)
-    revoked = changes.revoke(state, "one", reason="superseded", now=after(1))
+    state = record(pair(None), published(NOON, ["one", "two"], ["one"]))
+    active = do(state, "activate", "two", 210)
+    revoked = revoke(state, "one", "superseded")
 
     def levels(state: StoreState, second: int) -> list[tuple[str, str]]:
         looked = found(Examined(state), after(second))

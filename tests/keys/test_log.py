@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.keys.conftest import QuickStore
 from tests.keys.states import BLOB, NOON, QUICK, after, public, published
 
 STRANGE = "0" * 64
+MOVED = {"event": "moved", "key": "nobody", "to": "retired"}
 RELEASE = {"event": "release", "seq": 1, "digest": BLOB, "blob": BLOB}
 
 
@@ -29,7 +31,7 @@ def told(store: QuickStore, es256: PrivateKey, another_es256: PrivateKey) -> Qui
     store.add(another_es256, now=after(1))
     kids = [key.kid for key in store.state.keys]
     store.record_publication(published(after(10), kids, kids[:1]), now=after(10))
-    store.apply(lifecycle.activate, kids[1], now=after(300), settings=QUICK)
+    store.tick(now=after(300), settings=replace(QUICK, rotate_every=0))
     store.record_publication(published(after(310), kids), now=after(310))
     store.apply(lifecycle.revoke, kids[0], reason="superseded", now=after(320))
     return store
@@ -96,7 +98,10 @@ def test_an_edit_of_any_bit_is_refused_but_in_the_line_that_nothing_follows(
         ({"events": [{"event": "left"}]}, "keystore.corrupt"),
         ({"events": [{"event": "left", "to": ""}]}, "keystore.corrupt"),
         ({"events": [{"event": "left", "to": "a\x1b[2Jb"}]}, "keystore.corrupt"),
-        ({"events": [{"event": "retired", "key": "nobody"}]}, "keystore.unknown_key"),
+        (
+            {"events": [{"event": "moved", "key": "nobody", "to": "retired"}]},
+            "keystore.unknown_key",
+        ),
         ({"events": [{**RELEASE, "digest": "x"}]}, "keystore.corrupt"),
         ({"events": [{**RELEASE, "seq": -1}]}, "keystore.corrupt"),
     ],

@@ -101,7 +101,7 @@ def test_a_destroyed_private_key_is_gone(store: Any, es256: PrivateKey) -> None:
     """At once, and its record stays."""
     record = store.add(es256, roles=("root",))
     store.apply(lifecycle.revoke, record.kid, reason="ceased", now=after(1))
-    store.apply(lifecycle.destroy, record.kid, now=after(2), settings=QUICK)
+    store.tick(now=after(2), settings=QUICK)
     assert store.state.find(record.kid).private == "destroyed"
     assert store.list_blobs() == frozenset()
     assert store.again().state.keys[0].kid == record.kid

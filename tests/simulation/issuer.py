@@ -24,10 +24,10 @@ from cardsign.issuer.work import Work
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import lifecycle
+from cardsign.keys.agenda import steps
 from cardsign.keys.drafts import card_digest, keyset_due
 from cardsign.keys.history import follow_events
 from cardsign.keys.model import Publication, PublishedCard, Role
-from cardsign.keys.rotation import steps
 from cardsign.statements.envelope import TYP_KEYSET
 from cardsign.statements.keyset import KeysetStatement, RootKey, read_keyset
 from cardsign.statements.release import ReleaseStatement
@@ -300,7 +300,7 @@ class Issuer:
     def revoke(self, t: int, kid: str) -> None:
         """At 3 a.m.: the key is revoked, the card signed anew and published."""
         now = self.clock(t, 0)
-        self.store.apply(lifecycle.revoke_custody, kid, now=now)
+        self.store.apply(lifecycle.revoke, kid, reason="compromised", now=now)
         self.revoked[kid] = t
         active = " ".join(key.kid for key in self.store.state.active_keys())
         self.world.note(f"issuer revokes {kid}; active: {active}")

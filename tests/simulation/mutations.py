@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -9,12 +10,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest.mock import patch
 
+from cardsign.keys import agenda
 from cardsign.keys.drafts import card_digest
-from cardsign.keys.lifecycle import TimelineSettings, Waiting
+from cardsign.keys.lifecycle import TimelineSettings
 from cardsign.keys.model import PUBLISHED, KeyRecord, StoreState
 from tests.simulation.issuer import URL, Issuer
 
-_ALWAYS = Waiting("keystore.too_early", "nothing", datetime.min.replace(tzinfo=UTC))
+Wait = tuple[str, datetime | None]
+_ALWAYS: Wait = ("nothing", datetime.min.replace(tzinfo=UTC))
 
 
 @contextmanager
@@ -25,7 +28,7 @@ def no_prepublication() -> Iterator[None]:
         shown = PUBLISHED - {"prepublished"}
         return tuple(key for key in state.keys if key.state in shown and "card" in key.roles)
 
-    at_once = _waiting(activation=lambda *_, **__: _ALWAYS)
+    at_once = _waiting(activation=lambda **_: _ALWAYS)
     with at_once, patch.object(StoreState, "published_keys", published):
         yield
 
@@ -34,16 +37,14 @@ def no_prepublication() -> Iterator[None]:
 def the_clock_of_the_state() -> Iterator[None]:
     """Waits run from when the store changed a state, whatever is live by then."""
 
-    def activation(
-        state: StoreState, key: KeyRecord, settings: TimelineSettings, **_: Any
-    ) -> Waiting:
+    def activation(state: StoreState, key: KeyRecord, settings: TimelineSettings, **_: Any) -> Wait:
         until = (key.times.prepublished or key.created) + settings.propagation
-        return Waiting("keystore.too_early", "caches may not have it yet", until)
+        return ("caches may not have it yet", until)
 
-    def retirement(state: StoreState, key: KeyRecord, settings: TimelineSettings) -> Waiting:
+    def retirement(state: StoreState, key: KeyRecord, settings: TimelineSettings) -> Wait:
         stops = key.times.stops_signing
         until = None if stops is None else stops + settings.turnover
-        return Waiting("keystore.too_early", "caches may hold cards that need it", until)
+        return ("caches may hold cards that need it", until)
 
     with _waiting(activation=activation, retirement=retirement):
         yield
@@ -52,7 +53,7 @@ def the_clock_of_the_state() -> Iterator[None]:
 @contextmanager
 def no_overlap() -> Iterator[None]:
     """The old key stops and goes when the new one begins."""
-    at_once = _waiting(retirement=lambda *_: _ALWAYS)
+    at_once = _waiting(retirement=lambda **_: _ALWAYS)
     with at_once, patch.object(TimelineSettings, "drain", timedelta()):
         yield
 
@@ -61,8 +62,8 @@ def no_overlap() -> Iterator[None]:
 def dropped_too_early() -> Iterator[None]:
     """The old key goes as soon as the new one has signed, whatever caches still hold."""
 
-    def retirement(state: StoreState, key: KeyRecord, settings: TimelineSettings) -> Waiting:
-        return Waiting("keystore.too_early", "it is not relieved", key.times.relieved)
+    def retirement(state: StoreState, key: KeyRecord, settings: TimelineSettings) -> Wait:
+        return ("it is not relieved", key.times.relieved)
 
     with _waiting(retirement=retirement):
         yield
@@ -72,7 +73,7 @@ def dropped_too_early() -> Iterator[None]:
 def retired_while_it_stands_on_cards() -> Iterator[None]:
     """The old key goes although cards still bear its signature, if the new one has signed them."""
     with ExitStack() as stack:
-        for room in ("cardsign.keys.lifecycle", "cardsign.keys.log"):
+        for room in ("cardsign.keys.agenda", "cardsign.keys.log"):
             stack.enter_context(patch(f"{room}.signed_cards", lambda *_: ()))
         yield
 
@@ -128,13 +129,15 @@ def keyset_before_its_release() -> Iterator[None]:
 
 @contextmanager
 def _waiting(
-    activation: Callable[..., Waiting] | None = None,
-    retirement: Callable[..., Waiting] | None = None,
+    activation: Callable[..., Wait] | None = None,
+    retirement: Callable[..., Wait] | None = None,
 ) -> Iterator[None]:
-    with ExitStack() as stack:
-        for room in ("cardsign.keys.lifecycle", "cardsign.keys.rotation"):
-            if activation is not None:
-                stack.enter_context(patch(f"{room}.until_activation", activation))
-            if retirement is not None:
-                stack.enter_context(patch(f"{room}.until_retirement", retirement))
+    real, others = agenda.find_wait, {"activate": activation, "retire": retirement}
+
+    def find_wait(state: StoreState, key: KeyRecord, action: Any, settings: Any) -> Wait:
+        return (others.get(action) or functools.partial(real, action=action))(
+            state=state, key=key, settings=settings
+        )
+
+    with patch("cardsign.keys.agenda.find_wait", find_wait):
         yield

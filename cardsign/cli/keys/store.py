@@ -80,7 +80,7 @@ def jwks(output: str, uris: tuple[str, ...], kid: str | None, **options: Any) ->
 
     With --key it holds the keys that are named, and no key store is looked at.
     """
-    from cardsign.keys.rotation import refresh_hint
+    from cardsign.keys.agenda import refresh_hint
 
     keystore = take(UnlockOptions, options)
     if uris or kid is not None:
