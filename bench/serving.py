@@ -33,7 +33,7 @@ from measuring import Broken, in_turns, ratio, table
 from cardsign import JwkSet, PrivateKey, sign_card
 from cardsign.card.extensions import ExtendedMarker, with_marker
 from cardsign.publish.generation import Generation, export_files
-from cardsign.publish.publication import publish_generation
+from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server.tokens import create_token
 from cardsign.urls import CARD_PATH
 
@@ -93,7 +93,7 @@ def measure_serving(folder: Path, rounds: int, seconds: int) -> dict[str, str]:
     card = {**json.loads(portable_card()), **_EXTENDED}
     key = PrivateKey.generate("ES256")
     generation = _publish(folder / "public", card, key)
-    export_files(generation, folder / "out", now=datetime.now(UTC))
+    export_files(generation, folder / "out")
     token, line = create_token("staff")
     (folder / "tokens").write_text(line + "\n")
     with _issuer() as issuer, contextlib.ExitStack() as stack:
@@ -210,10 +210,10 @@ def _publish(directory: Path, card: dict[str, Any], key: PrivateKey) -> Generati
         marked = with_marker(longer, ExtendedMarker("staff", seq=1, exp=end))
         extended["staff"] = sign_card(json.dumps(marked).encode(), [key])
     return publish_generation(
-        sign_card(json.dumps(card).encode(), [key]),
-        jwks=JwkSet.of([key.public]),
-        extended=extended,
-        directory=directory,
+        Documents(
+            sign_card(json.dumps(card).encode(), [key]), JwkSet.of([key.public]), extended=extended
+        ),
+        directory,
         now=now,
     )
 

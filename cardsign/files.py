@@ -186,9 +186,9 @@ def remove(path: Path) -> None:
 
 
 def rename(path: Path, to: Path) -> None:
-    """Give the file or directory at `path` another name, or raise ``file.unwritable``."""
+    """Give a file or directory another name, where a file is replaced; ``file.unwritable``."""
     with file_faults(to, "file.unwritable"):
-        path.rename(to)
+        path.replace(to)
 
 
 def set_mode(path: Path, mode: int) -> None:

@@ -123,13 +123,10 @@ def _cards_below(folder: str, passed: Counter[str]) -> Iterator[str]:
 
 def _refuse_publication(name: str) -> None:
     """Refuse what `publish` writes: most of its cards are old ones, and nobody serves them now."""
-    from cardsign.publish.generation import (  # a folder of cards needs none
-        CARD_FILE,
-        read_pointer,
-    )
+    from cardsign.publish.generation import CARD_FILE, find_current  # a folder of cards needs none
 
     try:
-        number, _ = read_pointer(Path(name))
+        number = find_current(Path(name))
     except (ServeFault, FileFault):
         return
     raise UsageFault(

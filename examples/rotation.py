@@ -121,8 +121,7 @@ def active_card_key() -> str:
 def wait_for_the_date() -> None:
     """Until the newest publication is of the past: of two in a second the later is of the next."""
     current = json.loads(Path("public/current").read_text())
-    manifest = Path("public", f"{current['generation']:06}", "manifest.json")
-    published = datetime.fromisoformat(json.loads(manifest.read_text())["published_at"])
+    published = datetime.fromisoformat(current["published_at"])
     while datetime.now(UTC) < published:
         time.sleep(0.1)
 

@@ -17,7 +17,7 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey
 from cardsign.publish.generation import Generation, load_current
-from cardsign.publish.publication import publish_generation
+from cardsign.publish.publication import Documents, publish_generation
 from cardsign.statements.envelope import TYP_RELEASE
 from cardsign.statements.release import read_release
 from cardsign.statements.signing import sign_statement
@@ -101,10 +101,12 @@ def publish_cards(
     """
     exp = exp or max(now, datetime.now(UTC)) + timedelta(days=30)
     return publish_generation(
-        sign(card, key),
-        jwks=JwkSet.of([key.public]),
-        extended={name: sign(extended_card(card, name, exp), key) for name in audiences},
-        directory=directory,
+        Documents(
+            sign(card, key),
+            JwkSet.of([key.public]),
+            extended={name: sign(extended_card(card, name, exp), key) for name in audiences},
+        ),
+        directory,
         now=now,
     )
 
@@ -112,9 +114,9 @@ def publish_cards(
 def put_in_place(directory: Path, generation: Generation) -> None:
     """Put another one in the place of what is published, as anyone who can write there may."""
     folder = directory / generation.folder
-    for name, data in {**generation.files, "manifest.json": generation.manifest()}.items():
+    for name, data in generation.files.items():
         (folder / name).write_bytes(data)
-    (directory / "current").write_bytes(generation.pointer())
+    (directory / "current").write_bytes(generation.manifest())
 
 
 def fast_forward(directory: Path, stolen: Signer) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -41,7 +40,7 @@ def static_headers(text: str) -> dict[str, dict[str, str]]:
 
 def test_every_public_path_of_the_server_is_a_file(generation: Generation, tmp_path: Path) -> None:
     """With the same bytes, and the same headers but those that the host makes itself."""
-    export_files(generation, tmp_path / "out", now=NOW)
+    export_files(generation, tmp_path / "out")
     paths = tuple(public_files(generation))
     site = tmp_path / "out" / "site"
     told = static_headers((site / "_headers").read_text())
@@ -57,7 +56,7 @@ def test_every_public_path_of_the_server_is_a_file(generation: Generation, tmp_p
 
 def test_no_extended_card_leaves(generation: Generation, tmp_path: Path) -> None:
     """Not in the site, and not beside it."""
-    export_files(generation, tmp_path / "out", now=NOW)
+    export_files(generation, tmp_path / "out")
     marker = b'"id":"staff"'
     assert marker in generation.extended["staff"].replace(b" ", b"")
     for file in (tmp_path / "out").rglob("*"):
@@ -67,7 +66,7 @@ def test_no_extended_card_leaves(generation: Generation, tmp_path: Path) -> None
 
 def test_nginx_is_told_the_same(generation: Generation, tmp_path: Path) -> None:
     """And caches keep no answer that a statement is not there."""
-    export_files(generation, tmp_path / "out", now=NOW)
+    export_files(generation, tmp_path / "out")
     paths = tuple(public_files(generation))
     told = static_headers((tmp_path / "out/site/_headers").read_text())
     nginx = (tmp_path / "out/nginx.conf").read_text()
@@ -77,23 +76,12 @@ def test_nginx_is_told_the_same(generation: Generation, tmp_path: Path) -> None:
     assert 'add_header Cache-Control "no-store" always;' in nginx
 
 
-def test_caches_keep_nothing_past_the_next_change(tmp_path: Path, key: PrivateKey) -> None:
-    """As far as files can say so: the time counts from the export."""
-    from dataclasses import replace
-
-    made = publish_cards(tmp_path / "pub", key)
-    soon = replace(made, changes_at=NOW + timedelta(seconds=100))
-    export_files(soon, tmp_path / "out", now=NOW)
-    told = static_headers((tmp_path / "out/site/_headers").read_text())
-    assert told["/.well-known/agent-card.json"]["Cache-Control"] == "public, max-age=100"
-
-
 def test_files_of_others_stay(generation: Generation, tmp_path: Path) -> None:
     """An export replaces its own files alone."""
     out = tmp_path / "out"
-    export_files(generation, out, now=NOW)
+    export_files(generation, out)
     (out / "site/index.html").write_text("ours")
-    export_files(generation, out, now=NOW)
+    export_files(generation, out)
     assert (out / "site/index.html").read_text() == "ours"
 
 
@@ -101,7 +89,7 @@ def test_the_same_export_is_the_same_bytes(generation: Generation, tmp_path: Pat
     """So that an upload finds nothing to do."""
     trees = []
     for name in ("a", "b"):
-        export_files(generation, tmp_path / name, now=NOW)
+        export_files(generation, tmp_path / name)
         files = [one for one in sorted((tmp_path / name).rglob("*")) if one.is_file()]
         trees.append({str(one.relative_to(tmp_path / name)): one.read_bytes() for one in files})
     assert trees[0] == trees[1]
@@ -110,4 +98,4 @@ def test_the_same_export_is_the_same_bytes(generation: Generation, tmp_path: Pat
 def test_a_publication_directory_is_refused(generation: Generation, tmp_path: Path) -> None:
     """It holds the extended cards, and must not become the root of a host."""
     with pytest.raises(UsageFault, match="extended cards"):
-        export_files(generation, tmp_path / "pub", now=NOW)
+        export_files(generation, tmp_path / "pub")

@@ -34,7 +34,12 @@ from cardsign.keys.drafts import (
 from cardsign.keys.lifecycle import TimelineSettings
 from cardsign.keys.model import StoreState
 from cardsign.publish.checks import CheckedIssued, Issued
-from cardsign.publish.publication import publication_of, publish_generation, publish_statements
+from cardsign.publish.publication import (
+    Documents,
+    publication_of,
+    publish_generation,
+    publish_statements,
+)
 from cardsign.server.documents import Document, public_documents
 from cardsign.server.settings import ServerSettings
 from cardsign.trust.policy import KeysetAnchor, Limits, Policy, Subject, TrustedIssuer
@@ -110,19 +115,20 @@ class Issuer:
         """`cardsign publish`."""
         card = {**PORTABLE, "version": f"1.{self.version}.0"}
         generation = publish_generation(
-            dump(signed_card(card, key(self.signer))),
-            jwks=JwkSet.of([key(self.signer).public]),
-            extended={},
-            directory=self.directory,
+            Documents(
+                dump(signed_card(card, key(self.signer))),
+                JwkSet.of([key(self.signer).public]),
+                max_age=self.max_age,
+                issued=self._issued(),
+            ),
+            self.directory,
             now=self.now,
-            max_age=self.max_age,
-            issued=self._issued(),
         )
         self._show(generation)
 
     def publish_statements(self) -> None:
         """What there is to be published of keysets and release."""
-        generation = publish_statements(self._issued(), directory=self.directory, now=self.now)
+        generation = publish_statements(self._issued(), self.directory, now=self.now)
         assert generation is not None
         self._show(generation)
 
@@ -162,7 +168,7 @@ class Copies:
         document = self.issuer.live[-1][1].get(path)
         if document is None:
             return None
-        lifetime = document.cache_control(self.issuer.now.timestamp())
+        lifetime = dict(document.headers)["Cache-Control"]
         kept = int(lifetime.removeprefix("public, max-age="))
         self.held[path] = document.body, t + kept
         return document.body, kept
@@ -283,8 +289,8 @@ FAULTS: dict[str, tuple[Any, str, Any, list[tuple[int, str]]]] = {
     ),
     "a card comes before the release that lists it": (
         CheckedIssued,
-        "check_public",
-        lambda self, card, name, now: None,
+        "check_trusted",
+        lambda self, cards, now: None,
         [(0, "nothing"), (60, "edit unlisted"), (1800, "nothing")],
     ),
 }

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import resource
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
@@ -30,7 +31,7 @@ from cardsign.files import locked
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
 from cardsign.publish.generation import Generation, load_current
-from cardsign.publish.publication import publish_generation
+from cardsign.publish.publication import Documents, publish_generation
 from cardsign.trust.policy import Policy, Subject
 from tests.support import reach_verdict
 
@@ -74,40 +75,25 @@ def test_a_generation_holds_the_signed_bytes_unchanged(directory: Path, key: Pri
         "000001/jwks.json",
         "000001/extended",
         "000001/extended/staff.json",
-        "000001/manifest.json",
     }
     assert (directory / "000001/agent-card.json").read_bytes() == sign(PUBLIC, key)
     assert (directory / "000001/extended/staff.json").read_bytes() == generation.extended["staff"]
     jwks = json.loads((directory / "000001/jwks.json").read_bytes())
-    assert jwks == {"keys": [key.public.jwk()], "cardsign_refresh_hint": 300}
+    assert jwks == {"keys": [key.public.jwk()]}
 
 
-def test_the_manifest_names_each_file_by_digest_size_and_type(
-    directory: Path, key: PrivateKey
-) -> None:
-    """The manifest alone tells a static host or an auditor what the generation is."""
+def test_current_names_each_file_by_its_digest(directory: Path, key: PrivateKey) -> None:
+    """It alone tells an auditor what the generation is."""
     generation = publish_cards(directory, key, PUBLIC, "staff")
 
-    manifest = json.loads((directory / "000001/manifest.json").read_bytes())
-    files = manifest.pop("files")
-    assert manifest == {
+    assert json.loads((directory / "current").read_bytes()) == {
         "format": 1,
         "generation": 1,
         "published_at": "2026-11-21T12:00:00Z",
         "max_age": 300,
-        "kids": [key.public.kid],
-    }
-    assert files == {
-        name: {
-            "sha256": hashlib.sha256(generation.files[name]).hexdigest(),
-            "size": len(generation.files[name]),
-            "media_type": media_type,
-        }
-        for name, media_type in {
-            "agent-card.json": "application/json",
-            "jwks.json": "application/jwk-set+json",
-            "extended/staff.json": "application/a2a+json",
-        }.items()
+        "files": {
+            name: hashlib.sha256(data).hexdigest() for name, data in generation.files.items()
+        },
     }
 
 
@@ -158,12 +144,14 @@ def test_other_content_is_the_next_generation(
     ) -> Generation:
         keys = [key.public, stranger.public] if second_key else [key.public]
         return publish_generation(
-            sign(card, key),
-            jwks=JwkSet.of(keys),
-            extended={extended: sign(extended_card(PUBLIC, extended), key)},
-            directory=directory,
+            Documents(
+                sign(card, key),
+                JwkSet.of(keys),
+                extended={extended: sign(extended_card(PUBLIC, extended), key)},
+                max_age=max_age,
+            ),
+            directory,
             now=NOW,
-            max_age=max_age,
         )
 
     put()
@@ -174,30 +162,6 @@ def test_other_content_is_the_next_generation(
     assert (second.number, second.created) == (2, True)
     assert load_current(directory).number == 2
     assert old.items() <= _tree(directory).items()
-
-
-def _until(when: datetime | None) -> Callable[[Generation], datetime | None]:
-    """Keys that change next at that time, whatever is published."""
-    return lambda generation: when
-
-
-def test_when_the_keys_change_next_is_part_of_a_generation(
-    directory: Path, key: PrivateKey
-) -> None:
-    """It is read back; another time makes a generation of the same files, the same time none."""
-
-    def put(when: datetime | None) -> Generation:
-        jwks = JwkSet.of([key.public])
-        card, directions = sign(PUBLIC, key), {"directory": directory, "now": NOW}
-        return publish_generation(
-            card, jwks=jwks, extended={}, next_change=_until(when), **directions
-        )
-
-    soon, later = NOW + timedelta(hours=1), NOW + timedelta(hours=2)
-    assert put(soon).changes_at == soon
-    assert load_current(directory).changes_at == soon
-    assert [put(when).number for when in (soon, later, later, None, None)] == [1, 2, 2, 3, 3]
-    assert load_current(directory).changes_at is None
 
 
 def test_each_published_card_is_trusted_by_the_published_key_set(
@@ -263,7 +227,7 @@ def _damaged(card: bytes) -> bytes:
         pytest.param(
             lambda key, stranger: (json.dumps(PUBLIC).encode(), {}),
             "publish.not_verifying",
-            "the public card does not verify with the key set to be published: sig.none",
+            "the public card would not be trusted: sig.none",
             id="an unsigned card",
         ),
         pytest.param(
@@ -290,7 +254,7 @@ def _damaged(card: bytes) -> bytes:
                 {"staff": sign(extended_card(PUBLIC, "staff"), stranger)},
             ),
             "publish.not_verifying",
-            "the extended card of audience staff does not verify",
+            "the extended card of audience staff would not be trusted",
             id="an extended card signed with a key outside the set",
         ),
         pytest.param(
@@ -359,7 +323,7 @@ def _damaged(card: bytes) -> bytes:
                 {"staff": _damaged(sign(extended_card(PUBLIC, "staff"), key))},
             ),
             "publish.not_verifying",
-            "the extended card of audience staff does not verify .*: extended.marker",
+            "the extended card of audience staff would not be trusted: extended.marker",
             id="an extended card with a malformed marker",
         ),
         pytest.param(
@@ -371,7 +335,7 @@ def _damaged(card: bytes) -> bytes:
         pytest.param(
             lambda key, stranger: (_damaged(sign(extended_card(PUBLIC, "staff"), key)), {}),
             "publish.not_verifying",
-            "the public card does not verify .*: extended.marker",
+            "the public card would not be trusted: extended.marker",
             id="a public card with a malformed marker",
         ),
     ],
@@ -389,11 +353,7 @@ def test_what_a_peer_could_not_use_is_refused_and_nothing_is_written(
 
     with pytest.raises(PublishRefused, match=words) as refused:
         publish_generation(
-            card,
-            jwks=JwkSet.of([key.public]),
-            extended=extended,
-            directory=directory,
-            now=NOW,
+            Documents(card, JwkSet.of([key.public]), extended=extended), directory, now=NOW
         )
 
     assert refused.value.code == code
@@ -406,7 +366,7 @@ def test_a_card_that_expires_in_a_second_is_published(directory: Path, key: Priv
     jwks = JwkSet.of([key.public])
 
     generation = publish_generation(
-        sign(PUBLIC, key), jwks=jwks, extended={"staff": card}, directory=directory, now=NOW
+        Documents(sign(PUBLIC, key), jwks, extended={"staff": card}), directory, now=NOW
     )
 
     assert generation.extended == {"staff": card}
@@ -421,10 +381,12 @@ def test_an_audience_that_is_no_plain_name_is_refused(
     """An audience becomes a file's name and a word of the token file."""
     with pytest.raises(UsageFault) as refused:
         publish_generation(
-            sign(PUBLIC, key),
-            jwks=JwkSet.of([key.public]),
-            extended={audience: sign(extended_card(PUBLIC, "staff"), key)},
-            directory=directory,
+            Documents(
+                sign(PUBLIC, key),
+                JwkSet.of([key.public]),
+                extended={audience: sign(extended_card(PUBLIC, "staff"), key)},
+            ),
+            directory,
             now=NOW,
         )
 
@@ -438,35 +400,6 @@ def test_an_audience_that_is_a_plain_name_is_published(
 ) -> None:
     """The twin of the refusals above; a marker takes the same names as a file."""
     assert publish_cards(directory, key, PUBLIC, audience).extended.keys() == {audience}
-
-
-@pytest.mark.parametrize("max_age", [-1, 365 * 24 * 3600 + 1])
-def test_a_max_age_beyond_a_year_or_below_zero_is_refused(
-    directory: Path, key: PrivateKey, max_age: int
-) -> None:
-    """Caches do not tell longer times from each other."""
-    with pytest.raises(UsageFault, match="seconds"):
-        publish_generation(
-            sign(PUBLIC, key),
-            jwks=JwkSet.of([key.public]),
-            extended={},
-            directory=directory,
-            now=NOW,
-            max_age=max_age,
-        )
-    assert not directory.exists()
-
-
-@pytest.mark.parametrize("max_age", [0, 365 * 24 * 3600])
-def test_a_max_age_of_nothing_or_of_a_year_is_taken(
-    directory: Path, key: PrivateKey, max_age: int
-) -> None:
-    """The twins, at the limits."""
-    jwks = JwkSet.of([key.public])
-    publish_generation(
-        sign(PUBLIC, key), jwks=jwks, extended={}, directory=directory, now=NOW, max_age=max_age
-    )
-    assert load_current(directory).max_age == max_age
 
 
 @pytest.mark.parametrize(
@@ -501,11 +434,9 @@ def test_a_0_3_card_publishes_an_extended_one(directory: Path, key: PrivateKey) 
         pytest.param(lambda d: (d / "notes.txt").write_text("mine"), id="a file"),
         pytest.param(lambda d: (d / "src").mkdir(), id="a folder"),
         pytest.param(lambda d: (d / "12").mkdir(), id="a number without six digits"),
-        pytest.param(lambda d: (d / "000001").write_text("x"), id="a file named as a generation"),
         pytest.param(lambda d: (d / "000001").symlink_to(d), id="a link named as a generation"),
         pytest.param(lambda d: (d / "current").symlink_to("000001"), id="a link named current"),
         pytest.param(lambda d: (d / ".new").symlink_to(d.parent), id="a link where it is prepared"),
-        pytest.param(lambda d: (d / "current").mkdir(), id="a folder named current"),
     ],
 )
 def test_a_directory_with_anything_else_in_it_is_left_alone(
@@ -535,7 +466,6 @@ def test_a_directory_of_its_own_is_taken(directory: Path, key: PrivateKey, made:
     ("name", "code"),
     [
         ("current", "serve.no_generation"),
-        ("000001/manifest.json", "serve.corrupt_generation"),
         ("000001/agent-card.json", "serve.corrupt_generation"),
         ("000001/jwks.json", "serve.corrupt_generation"),
         ("000001/extended/staff.json", "serve.corrupt_generation"),
@@ -560,7 +490,6 @@ def test_a_file_that_is_gone_is_found_out_and_fixed(
     "name",
     [
         "current",
-        "000001/manifest.json",
         "000001/agent-card.json",
         "000001/jwks.json",
         "000001/extended/staff.json",
@@ -594,25 +523,10 @@ def test_a_file_that_was_changed_is_found_out_and_fixed(
         assert load_current(directory).files == fixed.files
 
 
-def test_a_manifest_that_was_backdated_is_found_out(directory: Path, key: PrivateKey) -> None:
-    """It is a sound manifest, but not the one that was published."""
-    publish_cards(directory, key)
-    path = directory / "000001/manifest.json"
-    path.write_bytes(path.read_bytes().replace(b"2026-11-21", b"2026-11-20"))
-
-    with pytest.raises(ServeFault, match="its digest is not the one") as refused:
-        load_current(directory)
-
-    assert refused.value.code == "serve.corrupt_generation"
-
-
-def _rewrite_manifest(directory: Path, **members: object) -> None:
-    """Change the manifest of generation 1 as one would who can write to the directory."""
-    path = directory / "000001/manifest.json"
-    data = json.dumps({**json.loads(path.read_bytes()), **members}).encode()
-    path.write_bytes(data)
-    pointer = {"format": 1, "generation": 1, "manifest": hashlib.sha256(data).hexdigest()}
-    (directory / "current").write_text(json.dumps(pointer))
+def _rewrite_current(directory: Path, **members: object) -> None:
+    """Change what `current` says as one would who can write to the directory."""
+    path = directory / "current"
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), **members}))
 
 
 @pytest.mark.parametrize(
@@ -621,8 +535,6 @@ def _rewrite_manifest(directory: Path, **members: object) -> None:
         pytest.param({"generation": 2}, id="it is another generation's"),
         pytest.param({"max_age": -1}, id="its max-age is negative"),
         pytest.param({"published_at": "yesterday"}, id="its time is none"),
-        pytest.param({"changes_at": 0}, id="the time of its next change is none"),
-        pytest.param({"kids": "k1"}, id="its kids are no list"),
         pytest.param({"files": {}}, id="it names no card"),
         pytest.param({"format": "1"}, id="its format is a string"),
     ],
@@ -630,43 +542,14 @@ def _rewrite_manifest(directory: Path, **members: object) -> None:
 def test_a_manifest_that_says_nonsense_is_refused(
     directory: Path, key: PrivateKey, members: dict[str, object]
 ) -> None:
-    """Also where its digest is the one that `current` names."""
+    """Whatever stands there, it is told as damage."""
     publish_cards(directory, key)
-    _rewrite_manifest(directory, **members)
+    _rewrite_current(directory, **members)
 
     with pytest.raises(ServeFault) as refused:
         load_current(directory)
 
     assert refused.value.code == "serve.corrupt_generation"
-
-
-def test_a_generation_that_no_folder_can_have_is_found_out_and_fixed(
-    directory: Path, key: PrivateKey
-) -> None:
-    """The folder after it would be one that cardsign takes for somebody else's."""
-    publish_cards(directory, key)
-    pointer = {"format": 1, "generation": 10**9, "manifest": "0" * 64}
-    (directory / "current").write_text(json.dumps(pointer))
-
-    with pytest.raises(ServeFault) as refused:
-        load_current(directory)
-
-    assert refused.value.code == "serve.corrupt_generation"
-    assert publish_cards(directory, key, with_skill(PUBLIC, "new")).number == 2
-
-
-def test_after_the_last_number_nothing_is_published(directory: Path, key: PrivateKey) -> None:
-    """And nothing is written that would have to be removed by hand."""
-    publish_cards(directory, key)
-    pointer = {"format": 1, "generation": 10**9 - 1, "manifest": "0" * 64}
-    (directory / "current").write_text(json.dumps(pointer))
-    before = sorted(os.listdir(directory))
-
-    with pytest.raises(ServeFault, match="no generation can follow 999999999") as refused:
-        publish_cards(directory, key, with_skill(PUBLIC, "new"))
-
-    assert refused.value.code == "serve.corrupt_generation"
-    assert sorted(os.listdir(directory)) == before
 
 
 def test_a_manifest_cannot_reach_outside_its_folder(
@@ -676,9 +559,9 @@ def test_a_manifest_cannot_reach_outside_its_folder(
     publish_cards(directory, key)
     secret = tmp_path / "secret.json"
     secret.write_text("{}")
-    files = json.loads((directory / "000001/manifest.json").read_bytes())["files"]
-    entry = {"sha256": hashlib.sha256(b"{}").hexdigest()}
-    _rewrite_manifest(directory, files={**files, "extended/../../../secret.json": entry})
+    files = json.loads((directory / "current").read_bytes())["files"]
+    entry = hashlib.sha256(b"{}").hexdigest()
+    _rewrite_current(directory, files={**files, "extended/../../../secret.json": entry})
 
     with pytest.raises(ServeFault, match="which no generation has"):
         load_current(directory)
@@ -702,7 +585,7 @@ def test_a_newer_format_is_neither_read_nor_overwritten(directory: Path, key: Pr
     [
         pytest.param(lambda d: (d / "000007").mkdir(), 8, id="a folder that never became current"),
         pytest.param(
-            lambda d: (d / "current").write_text('{"format":1,"generation":41,"manifest":""}'),
+            lambda d: _rewrite_current(d, generation=41),
             42,
             id="a current whose folder is gone",
         ),
@@ -791,14 +674,35 @@ def test_a_generation_is_durable_before_it_is_current(
     monkeypatch.setattr(os, "fsync", noting)
     publish_cards(directory, key, with_skill(PUBLIC, "new"))
 
-    assert kept == [(1, False), (1, True), (2, True)]
+    assert kept == [(1, True), (2, True)]
+
+
+@pytest.mark.parametrize("most", [0, 600], ids=["no byte", "no whole card"])
+def test_a_store_that_takes_no_more_bytes_keeps_what_it_has(
+    directory: Path, key: PrivateKey, most: int
+) -> None:
+    """As object storage that is mounted may do; the next publication mends it."""
+    publish_cards(directory, key)
+    before = _tree(directory)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    try:
+        with pytest.raises(FileFault, match="File too large") as refused:
+            publish_cards(directory, key, with_skill(PUBLIC, "new"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    assert refused.value.code == "file.unwritable"
+    assert _tree(directory) == before
+    assert publish_cards(directory, key, with_skill(PUBLIC, "new")).number == 2
+    assert load_current(directory).number == 2
 
 
 def test_what_a_killed_publication_left_is_swept(directory: Path, key: PrivateKey) -> None:
     """The next publication starts from nothing, and is not refused for the remains."""
     (directory / ".new" / "extended").mkdir(parents=True)
     (directory / ".new" / "agent-card.json").write_text("half a ca")
-    (directory / ".current.0123456789abcdef.tmp").write_text("{")
+    (directory / ".new" / "current").write_text("{")
 
     generation = publish_cards(directory, key)
 
@@ -841,7 +745,7 @@ def test_a_read_only_directory_is_a_local_fault_and_stays_as_it_was(
     with pytest.raises(FileFault, match="Read-only file system") as refused:
         publish_cards(directory, key, with_skill(PUBLIC, "new"))
 
-    assert refused.value.path.endswith(".new")
+    assert ".new" in refused.value.path
     assert _tree(directory) == before
 
 

@@ -42,9 +42,8 @@ from cardsign.issuer.reconcile import reconcile
 from cardsign.issuer.work import Gap, Work
 from cardsign.jose.jwks import JwkSet
 from cardsign.lint.cards import lint_card
-from cardsign.publish.generation import export_files
+from cardsign.publish.generation import MAX_MAX_AGE, export_files
 from cardsign.publish.publication import DEFAULT_MAX_AGE
-from cardsign.times import minute
 
 
 @click.command(cls=Command, example="cardsign publish signed.json -o public")
@@ -76,7 +75,7 @@ from cardsign.times import minute
 @click.option(
     "--max-age",
     metavar="SECONDS",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, MAX_MAX_AGE),
     help="How long caches may keep what is served "
     f"[default: {DEFAULT_MAX_AGE}, or less if `max_age` of [timeline] in cardsign.toml is "
     "less].",
@@ -175,7 +174,7 @@ def publish(
         named["legacy_card"] = named["legacy_card"] or older
         published = publish_cards(work, public, **named)
     if export_to is not None and not is_dry_run():
-        export_files(published.generation, export_to, now=now)
+        export_files(published.generation, export_to)
     _tell(published, directory, export_to)
     return EXIT_OK
 
@@ -206,7 +205,7 @@ def _watch(watching: WatchOptions, output: Path | None, keystore: UnlockOptions)
 
 
 def _tell(published: Published, directory: Path, export_to: Path | None) -> None:
-    generation, changes_at = published.generation, published.generation.changes_at
+    generation = published.generation
     view = {"generation": generation.number, **members(generation, "created published_at kids")}
     notes = [f"generation {generation.number} in {directory} is the same; nothing changed"]
     if generation.created:
@@ -216,8 +215,6 @@ def _tell(published: Published, directory: Path, export_to: Path | None) -> None
     show(Answer(view, notes=notes))
     if export_to is not None:
         say(f"{done('exported', 'export')} its public files to {export_to}")
-    if export_to is not None and changes_at:
-        say(f"  the keys change at {minute(changes_at)}: export again")
     for kid in published.left_out:
         say(f"left out of the key set: {kid}, which no published keyset lists")
     say_withheld(published)

@@ -81,10 +81,10 @@ def serve(
     /agents/NAME, and /a2a/agents lists the cards of all.
 
     Public: the card at /.well-known/agent-card.json, the key set at /.well-known/jwks.json, the
-    issuer's statements below /.well-known/cardsign/, /healthz and /readyz. Caches may keep them
-    for a shorter time when the keys are about to change. With a bearer token: the extended card,
-    by GET .../extendedAgentCard and by JSON-RPC GetExtendedAgentCard. The server holds no private
-    key. Put TLS in front of it. With --json the address is printed on stdout.
+    issuer's statements below /.well-known/cardsign/, /healthz and /readyz. With a bearer token:
+    the extended card, by GET .../extendedAgentCard and by JSON-RPC GetExtendedAgentCard. The
+    server holds no private key. Put TLS in front of it. With --json the address is printed on
+    stdout.
     """
     from cardsign.server.run import serve as serve_publication
 

@@ -37,10 +37,15 @@ from cardsign.keys.signers.access import Access
 from cardsign.keys.store import KeyStore, digest_of
 from cardsign.net.fetch import FetchSettings, fetch_document
 from cardsign.publish.checks import CheckedIssued, Issued
-from cardsign.publish.generation import Generation, Publisher, load_current, read_statements_left
+from cardsign.publish.generation import (
+    CARD_FILE,
+    Generation,
+    load_current,
+    read_statements_left,
+)
 from cardsign.publish.publication import (
     DEFAULT_MAX_AGE,
-    next_change_by,
+    Documents,
     publication_of,
     publish_generation,
     publish_statements,
@@ -108,7 +113,7 @@ def publish_cards(
     """Publish signed cards with the key set and the statements of a key store.
 
     Args:
-        work: Whose keys and statements go along, and where to. A directory of another issuer is
+        work: Whose keys and statements go along, and where to. A directory of another key store is
             refused, and one that is absent is made.
         card: The signed public card.
         extended: The signed extended cards by audience.
@@ -135,20 +140,16 @@ def publish_cards(
         if signs_legacy:
             access = work.access if writes else None
             legacy_card = card_signers(store, access, now=now).sign(legacy_card)
-    generation = publish_generation(
+    documents = Documents(
         card,
-        jwks=store.state.jwks(),
-        extended=extended or {},
-        directory=directory,
-        now=now,
-        max_age=min(DEFAULT_MAX_AGE, config.timeline.max_age) if max_age is None else max_age,
+        store.state.jwks(),
+        extended or {},
+        legacy_card,
         issued=_statements_of(store),
-        sequence=store.state.jwks_sequence(),
-        next_change=next_change_by(store.state, config.timeline, now),
-        publisher=_publisher_of(store, config.issuer),
-        legacy_card=legacy_card,
-        writes=writes,
+        max_age=min(DEFAULT_MAX_AGE, config.timeline.max_age) if max_age is None else max_age,
+        publisher=_publisher_of(store),
     )
+    generation = publish_generation(documents, directory, now=now, writes=writes)
     if writes:
         record_publication(work, generation, newest)
     return Published.of(store, generation, newest)
@@ -187,16 +188,9 @@ def publish_by_keys(
     _check_extended(card, extended, newest, drops_others)
     if legacy_card is None and newest and not drops_others:
         legacy_card = newest.legacy_card
-    generation = publish_generation(
-        card,
-        jwks=jwks,
-        extended=extended,
-        directory=directory,
-        now=now,
-        max_age=min(DEFAULT_MAX_AGE, config.timeline.max_age) if max_age is None else max_age,
-        legacy_card=legacy_card,
-        writes=writes,
-    )
+    most = min(DEFAULT_MAX_AGE, config.timeline.max_age) if max_age is None else max_age
+    documents = Documents(card, jwks, extended, legacy_card, max_age=most)
+    generation = publish_generation(documents, directory, now=now, writes=writes)
     return Published(generation, "", (), (), _list_changes(generation, newest))
 
 
@@ -238,16 +232,14 @@ def update_publication(work: Work, *, writes: bool = True) -> Published | None:
     if directory is None or before is None:
         return None
     state = work.store.load()
-    left_out = [key for key in state.published_keys() if key.kid not in before.kids]
     generation = publish_statements(
         _statements_of(work.store),
-        directory=directory,
+        directory,
         now=work.now,
         publisher=_publisher_of(work.store),
         ended=frozenset(
             key.kid for key in state.keys if key.state == "revoked" and "card" in key.roles
         ),
-        sequence=state.jwks_sequence() - len(left_out),
         writes=writes,
     )
     if generation is None:
@@ -308,7 +300,7 @@ def _with_fate(published: Published, now: datetime) -> Published:
     if checked.release and checked.release.is_withdrawn(checked.newest.origins[0] + CARD_PATH):
         return replace(published, withdrawn=True)
     try:
-        checked.check_public(published.generation.card, "the public card", now=now)
+        checked.check_trusted({CARD_FILE: published.generation.card}, now=now)
     except PublishRefused as refusal:
         return replace(published, refusal=refusal)
     return published
@@ -386,12 +378,12 @@ def check_live(work: Work, generation: Generation) -> None:
 # What is published, beside what is kept.
 
 
-def _publisher_of(store: KeyStore, issuer: str | None = None) -> Publisher:
+def _publisher_of(store: KeyStore) -> str:
     """What a publication directory remembers of the key store that it belongs to.
 
     The first line of the audit log outlives backups and moves, and no other key store has it.
     """
-    return Publisher(keystore=digest_of(store.read_lines(0)[0]), issuer=issuer)
+    return digest_of(store.read_lines(0)[0])
 
 
 def _statements_of(store: KeyStore) -> Issued | None:
@@ -563,7 +555,7 @@ def still_trusted(work: Work, records: Sequence[KeyRecord]) -> list[KeyRecord]:
     history = StatementHistory.of(work.store)
     keyset, release = history.newest_keyset(), history.newest_release()
     if published is not None and published.keysets:
-        keyset, release = published.keysets[-1], published.release
+        keyset, release = published.newest, published.release
     if keyset is None:
         return _in_key_sets(work, revoked)
     trusted = {key.public.thumbprint for key in keyset.keys} - keyset.revoked

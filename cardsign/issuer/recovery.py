@@ -122,7 +122,7 @@ def _take_up_history(work: Work) -> None:
     """Keep the published keysets in a new store; the recovery key proves that they are its."""
     if (published := published_statements(work.config.publish)) is None:
         return
-    for statement, data in zip(published.keysets, published.keyset_bytes, strict=True):
+    for statement, data in published.keysets.items():
         keep_keyset(work.store, statement, data, now=work.now)
 
 

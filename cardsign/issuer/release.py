@@ -333,7 +333,7 @@ def take_up_published(work: Work) -> TakenUp:
         return TakenUp()
     taken: list[str] = []
     try:
-        for statement, data in zip(published.keysets, published.keyset_bytes, strict=True):
+        for statement, data in published.keysets.items():
             if statement.id > needed_keyset(work.store).id:
                 keep_keyset(work.store, statement, data, now=work.now)
                 taken.append(statement.label)

@@ -156,22 +156,12 @@ class JwkSet:
         """The key that is published as `kid`; whose it is, the kid does not prove."""
         return next((key for key in self.keys if key.kid == kid), None)
 
-    def to_bytes(self, *, sequence: int | None = None, refresh_hint: int | None = None) -> bytes:
+    def to_bytes(self) -> bytes:
         """The set as a document: sorted by kid, so that every replica writes the same bytes.
 
         Skipped keys are left out.
-
-        Args:
-            sequence: The member ``cardsign_sequence``, a count of changes; proves nothing.
-            refresh_hint: The member ``cardsign_refresh_hint``, in seconds.
         """
-        document: dict[str, object] = {
-            "keys": [key.jwk() for key in sorted(self.keys, key=lambda key: key.kid)]
-        }
-        if sequence is not None:
-            document["cardsign_sequence"] = sequence
-        if refresh_hint is not None:
-            document["cardsign_refresh_hint"] = refresh_hint
+        document = {"keys": [key.jwk() for key in sorted(self.keys, key=lambda key: key.kid)]}
         return json.dumps(document, indent=2).encode("ascii") + b"\n"
 
 

@@ -18,7 +18,6 @@ from cardsign.times import second, stamp
 
 Action = Literal["prepublish", "activate", "retire", "destroy", "generate"]
 
-MIN_REFRESH: Final = 60  # seconds; a change of keys is no reason to be asked at every turn
 #: One rotation ends before the next begins.
 _URGENCY: Final = ("retire", "activate", "prepublish", "generate", "destroy")
 _SHOWN: Final = 5  # cards that a sentence lists before "and N more"
@@ -184,20 +183,3 @@ def _was_the_last(state: StoreState, key: KeyRecord) -> bool:
         other.state != "active" and (other.times.activated or activated) <= activated
         for other in others
     )
-
-
-def refresh_hint(state: StoreState, settings: TimelineSettings, now: datetime) -> int:
-    """Return for how many seconds a JWK Set may be kept: less shortly before it is needed anew."""
-    due = next_change(state, settings, now)
-    left = settings.max_age if due is None else int((due - now).total_seconds())
-    return min(settings.max_age, max(MIN_REFRESH, left))
-
-
-def next_change(state: StoreState, settings: TimelineSettings, now: datetime) -> datetime | None:
-    """Return when the next card key is due to be activated or retired; None if nobody knows."""
-    due = (
-        step.due
-        for step in steps(state, settings, now)
-        if step.due is not None and step.action in ("activate", "retire") and step.role == "card"
-    )
-    return min(due, default=None)

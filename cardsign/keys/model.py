@@ -308,11 +308,6 @@ class StoreState:
         """Return the public keys to publish, oldest first."""
         return JwkSet.of([key.public for key in self.published_keys()])
 
-    def jwks_sequence(self) -> int:
-        """Return how often the JWK Set has changed, for ``cardsign_sequence``."""
-        cards = [key.times for key in self.keys if "card" in key.roles and key.times.prepublished]
-        return len(cards) + sum(1 for times in cards if times.retired or times.revoked)
-
     def ever_held_kids(self) -> frozenset[str]:
         """Return every kid that is or was ours; signatures under them are ours to replace."""
         return frozenset(key.kid for key in self.keys)

@@ -1,13 +1,11 @@
-"""What an issuer's statements allow it to publish, judged as its verifiers will judge it.
+"""What may be published: each card is judged as its verifiers will judge it.
 
-Pure. Statements go along with a card in a generation, and one that was published never vanishes
-from it. The card, its keys and its extended cards are held against them before anything is
-written, so that a mistake is found here and not by verifiers.
+Pure. Some verifiers have nothing but the key set, others know the issuer by its statements. These
+go along with a card in a generation, and one that was published never vanishes from it.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -24,16 +22,10 @@ from cardsign.card.extensions import (
     with_marker,
 )
 from cardsign.card.values import Json, jcs
-from cardsign.errors import CardRefused, InputRefused, PublishRefused, SignatureRefused
+from cardsign.errors import CardRefused, InputRefused, PublishRefused
 from cardsign.jose.jwks import JwkSet
-from cardsign.jose.jws import read_entry
 from cardsign.keys.drafts import SKEW
-from cardsign.publish.generation import (
-    CARD_FILE,
-    LEGACY_FILE,
-    RELEASE_FILE,
-    Generation,
-)
+from cardsign.publish.generation import CARD_FILE, LEGACY_FILE, RELEASE_FILE, Generation
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release
@@ -47,39 +39,40 @@ from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier
 
 _NAMES: Final = {CARD_FILE: "the public card", LEGACY_FILE: "the card for clients of A2A 0.3"}
+_ISSUER: Final = "issuer"
+_UNLISTED: Final = frozenset(
+    {"card.digest_unlisted", "card.rollback", "card.listed_elsewhere", "key.unknown"}
+)
 
 
-def check_cards(cards: Mapping[str, bytes], jwks: bytes, now: datetime) -> None:
+def check_cards(cards: Mapping[str, bytes], jwks: JwkSet, now: datetime) -> None:
     """Check cards, by their files in a generation, as one who has nothing but the key set.
 
     Raises:
         PublishRefused: ``publish.not_verifying`` (also for a card that cannot be read),
             ``publish.extended``, ``publish.legacy``.
         UsageFault: ``publish.audience_name``.
+        KeyRefused: The key set is larger than others would read.
     """
-    policy = Policy.from_jwks(JwkSet.from_bytes(jwks), name="the key set to be published")
+    policy = Policy.from_jwks(JwkSet.from_bytes(jwks.to_bytes()), name="the published key set")
     verifier = Verifier(policy, clock=lambda: now)
-    for file in cards:
-        if (audience := _audience_of(file)) is not None:
-            check_audience(audience)
-    public, marker = _read(cards, CARD_FILE)
-    if marker is not None:
-        raise PublishRefused(
-            "publish.extended",
-            f"the public card is marked as the extended card of audience {marker.audience}",
-            path="/capabilities/extensions",
-            hint="Publish it with --extended, beside a public card that has no marker.",
-        )
+    public, _ = _read(cards, CARD_FILE)
     for file, data in cards.items():
+        card, marker = _read(cards, file)
         audience = _audience_of(file)
-        if file == LEGACY_FILE:
-            _check_legacy(*_read(cards, file), public)
-        elif audience is not None:
-            _check_extended(*_read(cards, file), public, audience, now)
-        report = verifier.judge(data, Subject(is_holder=True, audience=audience))
-        if report.verdict != "trusted":
-            reason = report.reasons[0]
-            raise _not_verifying(file, reason.code, reason.message, reason.path)
+        if audience is not None:
+            check_audience(audience)
+            _check_extended(card, marker, public, audience, now)
+        elif marker is not None:
+            raise PublishRefused(
+                "publish.extended",
+                f"{_NAMES[file]} is marked as the extended card of audience {marker.audience}",
+                path="/capabilities/extensions",
+                hint="Publish it with --extended, beside a public card that has no marker.",
+            )
+        elif file == LEGACY_FILE:
+            _check_legacy(card, public)
+        _require_trusted(verifier.judge(data, Subject(is_holder=True, audience=audience)), file)
 
 
 def _audience_of(file: str) -> str | None:
@@ -93,17 +86,15 @@ def _name_card(file: str) -> str:
 
 def _read(cards: Mapping[str, bytes], file: str) -> tuple[Card, ExtendedMarker | None]:
     try:
-        read = Card.from_bytes(cards[file])
-        return read, find_marker(read.document)
+        card = Card.from_bytes(cards[file])
+        return card, find_marker(card.document)
     except InputRefused as refusal:
-        raise _not_verifying(file, refusal.code, refusal.message, refusal.path) from refusal
+        raise _not_trusted(file, refusal.code, refusal.message, refusal.path) from refusal
 
 
-def _check_legacy(older: Card, marker: ExtendedMarker | None, public: Card) -> None:
+def _check_legacy(older: Card, public: Card) -> None:
     """Check that older clients are told of the same agent as all others."""
-    problem = ""
-    if marker is not None or form_of(older.document) == "1.0":
-        problem = "it is an extended card" if marker else "its form is that of A2A 1.0"
+    problem = "its form is that of A2A 1.0" if form_of(older.document) == "1.0" else ""
     for name in ("name", "version"):
         if not problem and older.document.get(name) != public.document.get(name):
             problem = f"its {name} is not that of the public card"
@@ -137,20 +128,30 @@ def _check_extended(
     raise PublishRefused("publish.extended", problem, path=path, hint=hint)
 
 
-def _not_verifying(file: str, code: str, message: str, path: str) -> PublishRefused:
-    return PublishRefused(
-        "publish.not_verifying",
-        f"{_name_card(file)} does not verify with the key set to be published: {code}: {message}",
-        path=path,
-    )
-
-
 def _content(document: Mapping[str, Json]) -> bytes:
     return jcs({name: value for name, value in document.items() if name != "signatures"})
 
 
-_NAME: Final = "issuer"
-_UNLISTED: Final = frozenset({"card.digest_unlisted", "card.rollback", "card.listed_elsewhere"})
+def _require_trusted(report: Report, file: str, *, by_statements: bool = False) -> None:
+    if report.verdict == "trusted":
+        return
+    reason = report.reasons[0]
+    if by_statements and reason.code in _UNLISTED:
+        raise PublishRefused("publish.unlisted", f"{_name_card(file)}: {reason.message}")
+    hint = reason.hint
+    if reason.code in ("statement.expired", "key.expired"):
+        hint = "Check this machine's clock. If it is right, renew the statement: "
+        hint += "cardsign keys rotate"
+    raise _not_trusted(file, reason.code, reason.message, reason.path, hint)
+
+
+def _not_trusted(file: str, code: str, message: str, path: str, hint: str = "") -> PublishRefused:
+    what = f"{_name_card(file)} would not be trusted: {code}: {message}"
+    return PublishRefused("publish.not_verifying", what, path=path, hint=hint)
+
+
+def _unfit(what: str) -> PublishRefused:
+    return PublishRefused("publish.statements", what)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,19 +189,18 @@ class Issued:
         """
         known = before.release.digest if before and before.release else None
         try:
-            keysets = {read_keyset(data): data for data in self.keysets}
-            history = tuple(sorted(keysets, key=attrgetter("number")))
+            read = {read_keyset(data): data for data in self.keysets}
+            history = tuple(sorted(read, key=attrgetter("number")))
             newest_keyset(history, now=now or utc(history[-1].iat), skew=SKEW)
             release = None if self.release is None else read_release(self.release)
             if release is not None:
-                own_time = utc(release.iat)
-                at = own_time if now is None or release.digest == known else now
+                at = utc(release.iat) if now is None or release.digest == known else now
                 # By the statement that it names, which may be the one before the newest.
                 named = [one for one in history if one.digest == release.keyset.digest]
                 newest_release([release], (named or history)[-1], now=at, skew=SKEW)
         except StatementRefused as refusal:
             raise _unfit(f"{refusal.code}: {refusal.message}") from refusal
-        return CheckedIssued(history, tuple(keysets[one] for one in history), release, self.release)
+        return CheckedIssued({one: read[one] for one in history}, release, self.release)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,28 +208,23 @@ class CheckedIssued:
     """Statements that were checked; only :meth:`Issued.checked` makes one.
 
     Attributes:
-        keysets: The history, oldest first.
-        keyset_bytes: The same, as published.
+        keysets: The history, oldest first, each with its bytes as published.
         release: The newest release, or None.
         release_bytes: The same, as published.
     """
 
-    keysets: tuple[KeysetStatement, ...]
-    keyset_bytes: tuple[bytes, ...]
+    keysets: Mapping[KeysetStatement, bytes]
     release: ReleaseStatement | None
     release_bytes: bytes | None
 
     @property
     def newest(self) -> KeysetStatement:
         """The newest keyset statement."""
-        return self.keysets[-1]
+        return [*self.keysets][-1]
 
     def files(self) -> dict[str, bytes]:
         """The files of a generation that carry them."""
-        files = {
-            f"keyset/{one.label}.json": data
-            for one, data in zip(self.keysets, self.keyset_bytes, strict=True)
-        }
+        files = {f"keyset/{keyset.label}.json": data for keyset, data in self.keysets.items()}
         return files if self.release_bytes is None else {**files, RELEASE_FILE: self.release_bytes}
 
     def withholding(self, before: CheckedIssued | None) -> CheckedIssued:
@@ -238,11 +233,13 @@ class CheckedIssued:
         A verifier with a keyset and no release that names it reaches no verdict, so the two are
         published together. What was published `before` stays.
         """
-        kept = {one.digest for one in before.keysets} if before else set()
-        kept |= {self.release.keyset.digest} if self.release else set()
-        needed = [index for index, one in enumerate(self.keysets, 1) if one.digest in kept]
-        end = max(needed, default=len(self.keysets))
-        return replace(self, keysets=self.keysets[:end], keyset_bytes=self.keyset_bytes[:end])
+        needed = {keyset.digest for keyset in before.keysets} if before else set()
+        needed |= {self.release.keyset.digest} if self.release else set()
+        history = [*self.keysets]
+        while history and history[-1].digest not in needed:
+            history.pop()
+        kept = history or self.keysets
+        return replace(self, keysets={keyset: self.keysets[keyset] for keyset in kept})
 
     def check_follows(self, before: CheckedIssued) -> None:
         """Check that these go on where published ones ended.
@@ -251,118 +248,55 @@ class CheckedIssued:
             PublishRefused: ``publish.statements``: one is missing or another, or the release is
                 an older one.
         """
-        ours = {one.number: one.digest for one in self.keysets}
-        for one in before.keysets:
-            if ours.get(one.number) != one.digest:
-                raise _unfit(f"keyset {one.label} was published as {one.digest}")
-        held = before.release
-        if held is not None and (self.release is None or self.release.order < held.order):
+        ours = {keyset.number: keyset.digest for keyset in self.keysets}
+        for keyset in before.keysets:
+            if ours.get(keyset.number) != keyset.digest:
+                raise _unfit(f"keyset {keyset.label} was published as {keyset.digest}")
+        last = before.release
+        if last is not None and (self.release is None or self.release.order < last.order):
             what = "if nobody here has signed it, revoke the release key"
-            raise _unfit(f"release {held.seq} was published already; {what}")
+            raise _unfit(f"release {last.seq} was published already; {what}")
 
-    def admitted(self, cards: Mapping[str, bytes], jwks: JwkSet, *, now: datetime) -> JwkSet:
-        """Check that verifiers will trust the cards, and return the keys to publish with them.
-
-        Those are the keys that the roots list for cards and that are not revoked.
-
-        Args:
-            cards: By their files in a generation.
-            jwks: The keys that are to be published.
-            now: The time, with its zone.
+    def list_keys(self, jwks: JwkSet) -> JwkSet:
+        """Return those of some keys that the roots list for cards and that are not revoked.
 
         Raises:
-            PublishRefused: ``publish.release_behind``: the release does not name the newest keyset;
-                ``publish.unlisted``: a card is signed with a key of the set that the roots have not
-                listed; and as :meth:`check_public`.
+            PublishRefused: ``publish.release_behind``: the release does not name the newest keyset.
         """
         newest, release = self.newest, self.release
         if release is None or release.keyset.digest != newest.digest:
-            spoken = (
+            named = (
                 f"release {release.seq} names an older one" if release else "no release names it"
             )
-            what = f"keyset {newest.label} is the newest, and {spoken}"
+            what = f"keyset {newest.label} is the newest, and {named}"
             raise PublishRefused("publish.release_behind", what)
-        revoked = release.revoked
-        listed = JwkSet.of(
-            [
-                key
-                for key in jwks.keys
-                if newest.lists(key.thumbprint, "card") and key.thumbprint not in revoked
-            ]
-        )
-        unlisted = {key.kid for key in jwks.keys if listed.find(key.kid) is None}
-        for file, data in cards.items():
-            name, audience = _name_card(file), _audience_of(file)
-            for kid in sorted(unlisted & _list_signers(data)):
-                raise PublishRefused(
-                    "publish.unlisted",
-                    f"{name} is signed with {kid!r}, no card key of keyset {newest.label}",
-                    hint="Let the roots list it first: cardsign keyset draft, sign, publish.",
-                )
-            if audience is None:
-                self.check_public(data, name, now=now)
-                continue
-            _, report = self._verifier(now).judge_extended(
-                cards[CARD_FILE],
-                data,
-                Subject(issuer=_NAME),
-                self._evidence(),
-                audience=audience,
-            )
-            _refuse_unless_trusted(report, name)
-        return listed
+        listed = (key for key in jwks.keys if newest.lists(key.thumbprint, "card"))
+        return JwkSet.of([key for key in listed if key.thumbprint not in release.revoked])
 
-    def check_public(self, card: bytes, name: str, *, now: datetime) -> None:
-        """Check that who has come to the newest statement trusts a public card now.
+    def check_trusted(self, cards: Mapping[str, bytes], *, now: datetime) -> None:
+        """Check that who has come to the newest statement trusts some cards, by their files.
 
         That everybody comes there, :meth:`Issued.checked` has seen; a long history takes a
         verifier several refreshes, so it is not walked here.
 
         Raises:
-            PublishRefused: ``publish.unlisted``: the release does not list the card;
-                ``publish.not_verifying``.
+            PublishRefused: ``publish.unlisted``: the release does not list the public card, or the
+                keyset not the key of a card; ``publish.not_verifying``.
         """
-        report = self._verifier(now).judge(card, Subject(issuer=_NAME), self._evidence())
-        _refuse_unless_trusted(report, name)
-
-    def _verifier(self, now: datetime) -> Verifier:
-        pin = self.newest.id
         try:
             places = tuple(parse_place(origin) for origin in self.newest.origins)
         except CardRefused as refusal:
             raise _unfit(f"the keyset's origins: {refusal.message}") from refusal
-        policy = Policy((TrustedIssuer(_NAME, KeysetAnchor(pin), places),))
-        return Verifier(policy, lock=Memory(), clock=lambda: now)
-
-    def _evidence(self) -> SuppliedStatements:
+        policy = Policy((TrustedIssuer(_ISSUER, KeysetAnchor(self.newest.id), places),))
+        verifier = Verifier(policy, lock=Memory(), clock=lambda: now)
         releases = () if self.release_bytes is None else (self.release_bytes,)
-        return SuppliedStatements((self.keyset_bytes[-1],), releases)
-
-
-def _list_signers(card: bytes) -> set[str]:
-    """Return the kids of a card's signatures; a malformed one counts for nothing."""
-    kids = set()
-    for untrusted_entry in Card.from_bytes(card).signatures:
-        with contextlib.suppress(SignatureRefused):
-            kids.add(read_entry(untrusted_entry).header.kid)
-    return kids
-
-
-def _refuse_unless_trusted(report: Report, name: str) -> None:
-    if report.verdict == "trusted":
-        return
-    reason = report.reasons[0]
-    if reason.code in _UNLISTED:
-        raise PublishRefused("publish.unlisted", f"{name}: {reason.message}")
-    is_over = reason.code in ("statement.expired", "key.expired")
-    ours = "Check this machine's clock. If it is right, renew the statement: cardsign keys rotate"
-    raise PublishRefused(
-        "publish.not_verifying",
-        f"{name} would not be trusted: {reason.code}: {reason.message}",
-        path=reason.path,
-        hint=ours if is_over else reason.hint,
-    )
-
-
-def _unfit(what: str) -> PublishRefused:
-    return PublishRefused("publish.statements", what)
+        evidence = SuppliedStatements((self.keysets[self.newest],), releases)
+        subject, public = Subject(issuer=_ISSUER), cards[CARD_FILE]
+        for file, data in cards.items():
+            if (audience := _audience_of(file)) is None:
+                report = verifier.judge(data, subject, evidence)
+            else:
+                _, report = verifier.judge_extended(
+                    public, data, subject, evidence, audience=audience
+                )
+            _require_trusted(report, file, by_statements=True)

@@ -9,8 +9,8 @@ A publication directory belongs to cardsign alone::
         extended/AUDIENCE.json
         keyset/1.1.json          the issuer's statements, if there are any
         release.json
-        manifest.json            the digest of every file, the kids, the times, max-age
-    current                      which generation is the newest, and its manifest's digest
+        current                      the newest generation: its number and time, max-age, the digest
+                                 of every file
     .lock                        held by the one process that publishes
 
 Digests are SHA-256 in lower-case hex. They find accidents, not a forger who can write to the
@@ -30,14 +30,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final, Literal, NoReturn, TypeVar
+from typing import Annotated, Final, Literal
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
-    NonNegativeInt,
     PlainSerializer,
     ValidationError,
 )
@@ -46,6 +45,7 @@ from cardsign.card.extensions import AUDIENCE
 from cardsign.card.strictjson import MAX_CARD_BYTES, parse_object
 from cardsign.errors import FileFault, FileMissing, JsonRefused, ServeFault, UsageFault
 from cardsign.files import list_names, make_directory, read_bytes, write_atomic
+from cardsign.jose.jwks import JwkSet
 from cardsign.times import read_stamp, stamp
 from cardsign.urls import CARD_PATH, JWKS_PATH, LEGACY_CARD_PATH, STATEMENTS_PATH, Headers
 
@@ -53,11 +53,9 @@ CARD_FILE: Final = "agent-card.json"
 LEGACY_FILE: Final = "agent-card-0.3.json"
 JWKS_FILE: Final = "jwks.json"
 RELEASE_FILE: Final = "release.json"
-MANIFEST_FILE: Final = "manifest.json"
 CURRENT_FILE: Final = "current"
 #: Six digits sort by name; the millionth generation has seven.
-FOLDER: Final = re.compile(r"[0-9]{6,9}")
-MAX_NUMBER: Final = 10**9 - 1
+FOLDER: Final = re.compile(r"[0-9]{6,16}")
 #: Seconds: one year, more than which caches do not tell from "for ever".
 MAX_MAX_AGE: Final = 365 * 24 * 3600
 
@@ -70,69 +68,24 @@ _FILE: Final = re.compile(
     r"agent-card(?:-0\.3)?\.json|jwks\.json|release\.json"
     rf"|extended/(?P<audience>{AUDIENCE.pattern})\.json|keyset/(?P<keyset>{_NUMBER}\.{_NUMBER})\.json"
 )
-STATEMENT_MEDIA_TYPE: Final = "application/jose+json"  # RFC 7515 9.2.2
-_MEDIA_TYPES: Final = {
-    CARD_FILE: "application/json",
-    LEGACY_FILE: "application/json",
-    JWKS_FILE: "application/jwk-set+json",
-    RELEASE_FILE: STATEMENT_MEDIA_TYPE,
-}
-_EXTENDED_MEDIA_TYPE: Final = "application/a2a+json"  # A2A 1.0.1 11.1
-
-
-class _State(BaseModel):
-    """A part of the files that say what was published, as it is written and read."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-    def to_bytes(self) -> bytes:
-        """Return the bytes of its file."""
-        return (self.model_dump_json(indent=2, exclude_none=True) + "\n").encode()
-
-
-class Publisher(_State):
-    """Whose publications a directory holds: another publisher is refused.
-
-    Attributes:
-        keystore: What tells a key store from any other: the SHA-256 of its audit log's first line.
-        issuer: The origin of the cards; None where the settings name none.
-    """
-
-    keystore: str
-    issuer: str | None = None
-
-
-class _File(_State):
-    sha256: str
-    size: NonNegativeInt = 0
-    media_type: str = ""
+_STATEMENT_MEDIA_TYPE: Final = "application/jose+json"  # RFC 7515 9.2.2
 
 
 def _parse_stamp(value: object) -> datetime:
     return value if isinstance(value, datetime) else read_stamp(str(value))
 
 
-_Stamp = Annotated[datetime, BeforeValidator(_parse_stamp), PlainSerializer(stamp)]
+class _Manifest(BaseModel):
+    """What ``current`` holds."""
 
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
-class _Manifest(_State):
     format: Literal[1] = _FORMAT
-    generation: int
-    published_at: _Stamp
+    generation: Annotated[int, Field(ge=1, lt=10**16)]
+    published_at: Annotated[datetime, BeforeValidator(_parse_stamp), PlainSerializer(stamp)]
     max_age: Annotated[int, Field(ge=0, le=MAX_MAX_AGE)]
-    files: dict[str, _File]
-    kids: list[str]
-    changes_at: _Stamp | None = None
-    publisher: Publisher | None = None
-
-
-class _Pointer(_State):
-    format: Literal[1] = _FORMAT
-    generation: Annotated[int, Field(ge=1, le=MAX_NUMBER)]
-    manifest: str
-
-
-_StateT = TypeVar("_StateT", bound=_State)
+    files: dict[str, str]
+    publisher: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,22 +97,17 @@ class Generation:
         published_at: Aware UTC in whole seconds; later than that of the generation before.
         max_age: Seconds, for ``Cache-Control: max-age``.
         files: The bytes of each published file, by its name in the folder.
-        kids: The kids of the published key set, in its order.
         created: Whether this call of :func:`cardsign.publish.publication.publish_generation` made
             it; False where it was there already.
-        changes_at: Aware UTC in whole seconds: when the published keys are to change next, as
-            far as that was known; caches must hold nothing much longer. None if unknown.
-        publisher: Whose it is; None if unknown.
+        publisher: What tells the key store whose it is from any other; None for keys in none.
     """
 
     number: int
     published_at: datetime
     max_age: int
     files: Mapping[str, bytes] = field(repr=False)
-    kids: tuple[str, ...]
     created: bool = False
-    changes_at: datetime | None = None
-    publisher: Publisher | None = None
+    publisher: str | None = None
 
     @property
     def folder(self) -> str:
@@ -182,6 +130,11 @@ class Generation:
         return self.files[JWKS_FILE]
 
     @property
+    def kids(self) -> tuple[str, ...]:
+        """The kids of the public key set, in its order."""
+        return tuple(key.kid for key in JwkSet.from_bytes(self.jwks).keys)
+
+    @property
     def extended(self) -> dict[str, bytes]:
         """The extended cards, as signed, by audience."""
         return self._files_of("audience")
@@ -199,32 +152,29 @@ class Generation:
     @property
     def statement_files(self) -> tuple[str, ...]:
         """The names of the files that are statements."""
-        return tuple(name for name in self.files if _media_type(name) == STATEMENT_MEDIA_TYPE)
+        return tuple(
+            name for name in self.files if name.startswith("keyset/") or name == RELEASE_FILE
+        )
+
+    def says_the_same_as(self, other: Generation) -> bool:
+        """Whether nobody could tell the two apart but by number and time."""
+        mine = self.files, self.max_age, self.publisher
+        return mine == (other.files, other.max_age, other.publisher)
 
     def _files_of(self, group: str) -> dict[str, bytes]:
         names = ((_FILE.fullmatch(name), data) for name, data in self.files.items())
         return {match[group]: data for match, data in names if match and match[group]}
 
     def manifest(self) -> bytes:
-        """The bytes of ``manifest.json``; the same for the same generation."""
-        files = {
-            name: _File(sha256=_sha256(data), size=len(data), media_type=_media_type(name))
-            for name, data in self.files.items()
-        }
-        return _Manifest(
+        """The bytes of ``current`` that make this generation the newest."""
+        manifest = _Manifest(
             generation=self.number,
             published_at=self.published_at,
             max_age=self.max_age,
-            files=files,
-            kids=list(self.kids),
-            changes_at=self.changes_at,
+            files={name: hashlib.sha256(data).hexdigest() for name, data in self.files.items()},
             publisher=self.publisher,
-        ).to_bytes()
-
-    def pointer(self) -> bytes:
-        """The bytes of ``current`` that make this generation the newest."""
-        manifest = _sha256(self.manifest())
-        return _Pointer(generation=self.number, manifest=manifest).to_bytes()
+        )
+        return (manifest.model_dump_json(indent=2, exclude_none=True) + "\n").encode()
 
 
 def load_current(directory: Path) -> Generation:
@@ -235,31 +185,37 @@ def load_current(directory: Path) -> Generation:
             changed, or none that a generation may have); ``serve.newer_format``.
         FileFault: ``file.unreadable``.
     """
-    number, digest = read_pointer(directory)
-    folder = directory / f"{number:06d}"
-    path = folder / MANIFEST_FILE
-    data = _read(path, _MAX_STATE_BYTES)
-    if _sha256(data) != digest:
-        _corrupt(path, f"its digest is not the one that `{CURRENT_FILE}` names")
-    manifest = _parse_state(data, path, _Manifest)
-    if manifest.generation != number or not {CARD_FILE, JWKS_FILE} <= manifest.files.keys():
-        _corrupt(path, f"it is not the manifest of generation {number}")
-    files = {}
-    for name, entry in manifest.files.items():
+    manifest = _read_manifest(directory)
+    folder, files = directory / f"{manifest.generation:06d}", {}
+    if not {CARD_FILE, JWKS_FILE} <= manifest.files.keys():
+        raise _corrupt(directory / CURRENT_FILE, "it names no card and key set")
+    for name, digest in manifest.files.items():
         if not _FILE.fullmatch(name):  # a name is also a path, and must not leave the folder
-            _corrupt(path, f"it names {name!r}, which no generation has")
-        files[name] = _read(folder / name, MAX_CARD_BYTES)
-        if entry.sha256 != _sha256(files[name]):
-            _corrupt(folder / name, "it does not have the digest that the manifest names")
+            raise _corrupt(directory / CURRENT_FILE, f"it names {name!r}, which no generation has")
+        try:
+            files[name] = read_bytes(folder / name, max_bytes=MAX_CARD_BYTES, found=True)
+        except FileMissing as exc:
+            raise _corrupt(folder / name, "it is missing") from exc
+        if digest != hashlib.sha256(files[name]).hexdigest():
+            raise _corrupt(
+                folder / name, f"it does not have the digest that `{CURRENT_FILE}` names"
+            )
     return Generation(
-        number=number,
+        number=manifest.generation,
         published_at=manifest.published_at,
         max_age=manifest.max_age,
         files=files,
-        kids=tuple(manifest.kids),
-        changes_at=manifest.changes_at,
         publisher=manifest.publisher,
     )
+
+
+def find_current(directory: Path) -> int:
+    """Return the number that ``current`` names, whether or not that generation is sound.
+
+    Raises:
+        ServeFault, FileFault: As :func:`load_current`.
+    """
+    return _read_manifest(directory).generation
 
 
 def tell_servers(directory: Path) -> None:
@@ -283,28 +239,13 @@ def read_statements_left(directory: Path) -> Iterator[tuple[tuple[bytes, ...], b
     folders = sorted(filter(FOLDER.fullmatch, names), key=int, reverse=True)
     for folder in folders[:_MAX_LEFT] if CURRENT_FILE in names else ():
         with contextlib.suppress(FileFault):
-            files = [f"keyset/{name}" for name in list_names(directory / folder / "keyset")]
-            files = [*filter(_FILE.fullmatch, files[:_MAX_KEYSETS]), RELEASE_FILE]
-            places = [directory / folder / name for name in files]
-            statements = [read_bytes(one, max_bytes=MAX_CARD_BYTES, found=True) for one in places]
-            yield tuple(statements[:-1]), statements[-1]
-
-
-def read_pointer(directory: Path) -> tuple[int, str]:
-    """The number that ``current`` names, sound or not, and the digest of that one's manifest.
-
-    Raises:
-        ServeFault, FileFault: As :func:`load_current`.
-    """
-    path = directory / CURRENT_FILE
-    try:
-        data = read_bytes(path, max_bytes=_MAX_STATE_BYTES, found=True)
-    except FileMissing as exc:
-        raise ServeFault(
-            "serve.no_generation", "the directory holds no publication", path=str(directory)
-        ) from exc
-    pointer = _parse_state(data, path, _Pointer)
-    return pointer.generation, pointer.manifest
+            keysets = [f"keyset/{name}" for name in list_names(directory / folder / "keyset")]
+            files = [*filter(_FILE.fullmatch, keysets[:_MAX_KEYSETS]), RELEASE_FILE]
+            *kept, release = (
+                read_bytes(directory / folder / name, max_bytes=MAX_CARD_BYTES, found=True)
+                for name in files
+            )
+            yield tuple(kept), release
 
 
 def is_card(name: str) -> bool:
@@ -312,44 +253,34 @@ def is_card(name: str) -> bool:
     return name in (CARD_FILE, LEGACY_FILE) or name.startswith("extended/")
 
 
-def _media_type(name: str) -> str:
-    if name.startswith("keyset/"):
-        return STATEMENT_MEDIA_TYPE
-    return _MEDIA_TYPES.get(name, _EXTENDED_MEDIA_TYPE)
-
-
-def _read(path: Path, max_bytes: int) -> bytes:
+def _read_manifest(directory: Path) -> _Manifest:
+    """Read ``current``, once its format is one that this version reads."""
+    path = directory / CURRENT_FILE
     try:
-        return read_bytes(path, max_bytes=max_bytes, found=True)
-    except FileMissing:
-        _corrupt(path, "it is missing")
-
-
-def _parse_state(data: bytes, path: Path, form: type[_StateT]) -> _StateT:
-    """Read a file of ours, once its format is one that this version reads."""
-    try:
-        state = parse_object(data, max_bytes=_MAX_STATE_BYTES)
-        written = state.get("format")
+        members = parse_object(
+            read_bytes(path, max_bytes=_MAX_STATE_BYTES, found=True), max_bytes=_MAX_STATE_BYTES
+        )
+        written = members.get("format")
         if isinstance(written, int) and written > _FORMAT:
             raise ServeFault(
                 "serve.newer_format",
                 f"format {written} is newer than format {_FORMAT}, which this cardsign reads",
                 path=str(path),
             )
-        return form.model_validate(state)
+        return _Manifest.model_validate(members)
+    except FileMissing as exc:
+        what = "the directory holds no publication"
+        raise ServeFault("serve.no_generation", what, path=str(directory)) from exc
     except JsonRefused as exc:
-        _corrupt(path, f"it is not strict JSON: {exc.message}")
+        raise _corrupt(path, f"it is not strict JSON: {exc.message}") from exc
     except ValidationError as exc:
         member = ".".join(map(str, exc.errors()[0]["loc"]))
-        _corrupt(path, f"its member {member!r} is missing or not as cardsign writes it")
+        what = f"its member {member!r} is missing or not as cardsign writes it"
+        raise _corrupt(path, what) from exc
 
 
-def _corrupt(path: Path, message: str) -> NoReturn:
-    raise ServeFault("serve.corrupt_generation", message, path=str(path))
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+def _corrupt(path: Path, message: str) -> ServeFault:
+    return ServeFault("serve.corrupt_generation", message, path=str(path))
 
 
 NO_SNIFF: Final = ("X-Content-Type-Options", "nosniff")
@@ -358,8 +289,6 @@ ANY_ORIGIN: Final = (
     ("Access-Control-Allow-Origin", "*"),
     ("Access-Control-Expose-Headers", "ETag"),
 )
-#: Seconds. What is about to change, or is late, is no reason to be asked at every turn.
-LEAST_MAX_AGE: Final = 60
 #: Seconds; what says that a key is revoked must not be older than this in any cache.
 MAX_STATEMENT_AGE: Final = 300
 
@@ -378,26 +307,23 @@ class PublicFile:
     Attributes:
         body: The final bytes.
         media_type: Its ``Content-Type``.
-        max_age: Seconds that caches may keep it, at most.
-        changes_at: Unix seconds: when it is to change; None if that is unknown.
-        headers: Further ones of its own.
+        max_age: Seconds that caches may keep it.
+        own_headers: Further ones.
     """
 
     body: bytes
     media_type: str
     max_age: int
-    changes_at: float | None = None
-    headers: Headers = ()
+    own_headers: Headers = ()
 
-    def cache_control(self, now: float) -> str:
-        """The header's value at a time, in Unix seconds.
-
-        No more than there are until the change, but for :data:`LEAST_MAX_AGE`.
-        """
-        age = self.max_age
-        if self.changes_at is not None:
-            age = min(age, max(LEAST_MAX_AGE, int(self.changes_at - now)))
-        return f"public, max-age={age}"
+    @property
+    def headers(self) -> Headers:
+        """All headers but those that a host makes itself, such as ``ETag``."""
+        return (
+            ("Content-Type", self.media_type),
+            ("Cache-Control", f"public, max-age={self.max_age}"),
+            *(*ANY_ORIGIN, *self.own_headers, NO_SNIFF),
+        )
 
 
 def public_files(
@@ -417,34 +343,28 @@ def public_files(
             without it the header says ``true``, as its drafts did; aware.
         sunset: When that path will no longer answer, if that is known; aware.
     """
-    changes, most = generation.changes_at, generation.max_age
-    changes_at = changes.timestamp() if changes else None
-
-    def file(body: bytes, media_type: str, *headers: tuple[str, str]) -> PublicFile:
-        return PublicFile(body, media_type, most, changes_at, headers)
-
-    files = {
-        STATEMENTS_PATH + name: PublicFile(
-            generation.files[name], STATEMENT_MEDIA_TYPE, min(most, MAX_STATEMENT_AGE), changes_at
-        )
+    files, max_age = generation.files, generation.max_age
+    brief = min(max_age, MAX_STATEMENT_AGE)
+    public = {
+        STATEMENTS_PATH + name: PublicFile(files[name], _STATEMENT_MEDIA_TYPE, brief)
         for name in generation.statement_files
     }
-    files[JWKS_PATH] = file(generation.jwks, "application/jwk-set+json")
-    files[CARD_PATH] = file(generation.card, "application/json")
+    public[JWKS_PATH] = PublicFile(generation.jwks, "application/jwk-set+json", max_age)
+    public[CARD_PATH] = PublicFile(generation.card, "application/json", max_age)
     if legacy:
-        since = f"@{int(deprecated.timestamp())}" if deprecated else "true"
-        moved = [("Deprecation", since)]
+        moved = [("Deprecation", f"@{int(deprecated.timestamp())}" if deprecated else "true")]
         if sunset:  # RFC 8594
             from email.utils import format_datetime  # which loading a generation needs not
 
             moved.append(("Sunset", format_datetime(sunset.astimezone(UTC), usegmt=True)))
-        moved.append(_SUCCESSOR)
         older = generation.legacy_card or generation.card
-        files[LEGACY_CARD_PATH] = file(older, "application/json", *moved)
-    return files
+        public[LEGACY_CARD_PATH] = PublicFile(
+            older, "application/json", max_age, (*moved, _SUCCESSOR)
+        )
+    return public
 
 
-def export_files(generation: Generation, directory: Path, *, now: datetime) -> None:
+def export_files(generation: Generation, directory: Path) -> None:
     """Write the public files of a generation for a host that serves files::
 
         site/.well-known/...   the files at their URLs; nothing else belongs on the host
@@ -453,11 +373,6 @@ def export_files(generation: Generation, directory: Path, *, now: datetime) -> N
 
     Each file is replaced atomically: statements first, then the key set, then the card. No other
     file in the directory is touched.
-
-    Args:
-        generation: Which.
-        directory: Made if absent.
-        now: Aware; caches may keep nothing past the next change of keys, so export again by then.
 
     Raises:
         UsageFault: ``usage.conflict``: it is a publication directory.
@@ -475,35 +390,15 @@ def export_files(generation: Generation, directory: Path, *, now: datetime) -> N
         place = site / path.removeprefix("/")
         make_directory(place.parent)
         write_atomic(place, file.body)
-    headers: dict[str, Headers] = {
-        path: (
-            ("Content-Type", file.media_type),
-            ("Cache-Control", file.cache_control(now.timestamp())),
-            *(*ANY_ORIGIN, *file.headers, NO_SNIFF),
-        )
-        for path, file in files.items()
-    }
-    write_atomic(site / HEADERS_FILE, _for_static_hosts(headers).encode())
-    write_atomic(directory / NGINX_FILE, _for_nginx(headers).encode())
-
-
-def _for_static_hosts(headers: Mapping[str, Headers]) -> str:
-    lines: list[str] = []
-    for path, said in headers.items():
-        lines += [path, *(f"  {name}: {value}" for name, value in said)]
-    return "\n".join(lines) + "\n"
-
-
-def _for_nginx(headers: Mapping[str, Headers]) -> str:
-    lines = ["# Include this in a server block whose root is the folder `site`."]
-    for path, said in headers.items():
-        kind, *others = said
-        lines += [f"location = {path} {{", "    types {}", f"    default_type {kind[1]};"]
-        lines += [f"    add_header {name} '{value}';" for name, value in others] + ["}"]
+    static, nginx = (
+        list[str](),
+        ["# Include this in a server block whose root is the folder `site`."],
+    )
+    for path, file in files.items():
+        static += [path, *(f"  {name}: {value}" for name, value in file.headers)]
+        nginx += [f"location = {path} {{", "    types {}", f"    default_type {file.media_type};"]
+        nginx += [f"    add_header {name} '{value}';" for name, value in file.headers[1:]] + ["}"]
     # A cached 404 would hide the next keyset.
-    lines += [
-        f"location {STATEMENTS_PATH} {{",
-        '    add_header Cache-Control "no-store" always;',
-        "}",
-    ]
-    return "\n".join(lines) + "\n"
+    nginx += [f"location {STATEMENTS_PATH} {{", '    add_header Cache-Control "no-store" always;']
+    write_atomic(site / HEADERS_FILE, "\n".join([*static, ""]).encode())
+    write_atomic(directory / NGINX_FILE, "\n".join([*nginx, "}", ""]).encode())

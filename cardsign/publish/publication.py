@@ -1,18 +1,14 @@
-"""Publishing: cards and a key set become the next generation.
-
-A key store keeps whose signatures its cards carry, and tells when the published keys change next.
-"""
+"""Publishing: cards and a key set become the next generation."""
 
 from __future__ import annotations
 
 import contextlib
-import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 from cardsign.card.canonical import Payloads, canonicalize
 from cardsign.card.document import Card
@@ -22,17 +18,13 @@ from cardsign.files import (
     list_names,
     locked,
     make_directory,
-    remove,
     rename,
     sync_directory,
     write_atomic,
 )
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import read_entry
-from cardsign.keys.agenda import next_change
-from cardsign.keys.lifecycle import TimelineSettings, record_publication
-from cardsign.keys.log import fold_all
-from cardsign.keys.model import Publication, PublishedCard, StoreState
+from cardsign.keys.model import Publication, PublishedCard
 from cardsign.publish.checks import CheckedIssued, Issued, check_cards
 from cardsign.publish.generation import (
     CARD_FILE,
@@ -40,14 +32,10 @@ from cardsign.publish.generation import (
     FOLDER,
     JWKS_FILE,
     LEGACY_FILE,
-    MANIFEST_FILE,
-    MAX_MAX_AGE,
-    MAX_NUMBER,
     Generation,
-    Publisher,
+    find_current,
     is_card,
     load_current,
-    read_pointer,
     tell_servers,
 )
 from cardsign.verify.signature import matching_payload
@@ -56,53 +44,59 @@ from cardsign.verify.signature import matching_payload
 #: bounds how long a withdrawn card or key lives on; asking again costs only a 304.
 DEFAULT_MAX_AGE: Final = 300
 
-#: When the published keys change next, once a generation is published; None: unknown.
-NextChange: TypeAlias = Callable[[Generation], datetime | None]
-
 # A clock may be set back so far. What was published later than that has a wrong time, and all
 # waits of a key rotation would run from it.
 _AHEAD: Final = timedelta(days=2)
 _LOCK: Final = ".lock"
 _LOCK_PATIENCE: Final = 60.0  # seconds; a publication takes less
 _STAGING: Final = ".new"
-# What `write_atomic` leaves beside `current` when it is killed.
-_LEFTOVER: Final = re.compile(r"\.current\.[0-9a-f]+\.tmp")
 
 
-def publish_generation(
-    card: bytes,
-    *,
-    jwks: JwkSet,
-    extended: Mapping[str, bytes],
-    directory: Path,
-    now: datetime,
-    max_age: int = DEFAULT_MAX_AGE,
-    issued: Issued | None = None,
-    sequence: int | None = None,
-    next_change: NextChange = lambda _: None,
-    publisher: Publisher | None = None,
-    legacy_card: bytes | None = None,
-    writes: bool = True,
-) -> Generation:
-    """Make the next generation, unless the newest one is the same already.
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """What is to be published together.
 
-    Every card must be trusted by one who has nothing but the key set as it is published. An
-    extended card must say in its marker for whom it is, and a public one must have none.
-
-    Args:
+    Attributes:
         card: The signed public card.
         jwks: The keys to publish.
         extended: The signed extended cards, by the audience that their markers name.
+        legacy_card: The same agent, of the same version, as a signed card of A2A 0.3 or 0.2.
+        issued: The issuer's statements; None for those that are published already, if any are.
+        max_age: Seconds for which caches may keep what is served.
+        publisher: What tells the key store whose publication it is from any other.
+    """
+
+    card: bytes
+    jwks: JwkSet
+    extended: Mapping[str, bytes] = field(default_factory=dict)
+    legacy_card: bytes | None = None
+    issued: Issued | None = None
+    max_age: int = DEFAULT_MAX_AGE
+    publisher: str | None = None
+
+    def cards(self) -> dict[str, bytes]:
+        """The cards by their files in a generation."""
+        cards = {CARD_FILE: self.card}
+        if self.legacy_card is not None:
+            cards[LEGACY_FILE] = self.legacy_card
+        return cards | {
+            f"extended/{name}.json": self.extended[name] for name in sorted(self.extended)
+        }
+
+
+def publish_generation(
+    documents: Documents, directory: Path, *, now: datetime, writes: bool = True
+) -> Generation:
+    """Make the next generation, unless the newest one is the same already.
+
+    Every card must be trusted by one who has nothing but the key set as it is published, and,
+    where there are statements, by one who has the newest. Keys that these do not list are left
+    out, and a keyset that no release names yet is withheld.
+
+    Args:
+        documents: What is published.
         directory: Made if absent. A damaged generation in it counts as different.
         now: Aware UTC; recorded as the time of publication. No marker may have expired then.
-        max_age: Seconds, 0 to :data:`cardsign.publish.generation.MAX_MAX_AGE`.
-        issued: The issuer's statements. With them, or where the newest generation carries some,
-            which stay then, a verifier that has the newest must trust the cards, and keys that
-            it does not list are left out. A keyset that no release names yet is withheld.
-        sequence: How often `jwks` has changed, if that is known; it is published with it.
-        next_change: When the published keys are to change next, once a generation is published.
-        publisher: Whose publication it is.
-        legacy_card: The same agent, of the same version, as a signed card of A2A 0.3 or 0.2.
         writes: False to compare alone: what would be published is returned.
 
     Returns:
@@ -114,35 +108,32 @@ def publish_generation(
             ``publish.release_behind``, ``publish.unlisted``.
         UsageFault: ``publish.audience_name``; ``publish.other_publisher``.
         FileFault: ``publish.other_publisher`` where the directory holds anything else.
-        ServeFault: ``serve.newer_format``; ``serve.corrupt_generation``: the numbers are used up.
+        ServeFault: ``serve.newer_format``.
     """
-    cards = {CARD_FILE: card} | ({} if legacy_card is None else {LEGACY_FILE: legacy_card})
-    cards |= {f"extended/{name}.json": data for name, data in sorted(extended.items())}
-    check_cards(cards, _key_file(jwks, 0, sequence, max_age), now)
-    _refuse_foreign_entries(directory)
-    with _locked(directory) if writes else contextlib.nullcontext():
+    cards, keys, issued = documents.cards(), documents.jwks, documents.issued
+    check_cards(cards, keys, now)
+    with _locked(directory, writes=writes):
         newest = _newest(directory)
         before = _published(newest)
         if before is None or issued is None:  # else only their history counts
-            _check_publisher(newest, publisher, directory)
+            _check_publisher(newest, documents.publisher, directory)
         statements = before if issued is None else _following(issued, before, now)
-        keys = statements.admitted(cards, jwks, now=now) if statements else jwks
-        left_out = len(jwks.keys) - len(keys.keys)
-        files = {**cards, JWKS_FILE: _key_file(keys, left_out, sequence, max_age)}
-        files |= statements.files() if statements else {}
-        kids = tuple(key.kid for key in keys.keys)
-        generation = _next(directory, newest, files, kids, max_age, now, next_change, publisher)
-        return _committed(directory, generation) if writes else generation
+        if statements is not None:
+            keys = statements.list_keys(keys)
+            statements.check_trusted(cards, now=now)
+            check_cards(cards, keys, now)
+        files = {**cards, JWKS_FILE: keys.to_bytes()} | (statements.files() if statements else {})
+        generation = Generation(0, now, documents.max_age, files, publisher=documents.publisher)
+        return _commit(directory, generation, newest, writes=writes)
 
 
 def publish_statements(
     issued: Issued | None,
-    *,
     directory: Path,
+    *,
     now: datetime,
-    publisher: Publisher | None = None,
+    publisher: str | None = None,
     ended: frozenset[str] = frozenset(),
-    sequence: int | None = None,
     writes: bool = True,
 ) -> Generation | None:
     """Make the next generation of what is published already and of newer statements.
@@ -150,16 +141,15 @@ def publish_statements(
     Keys that have ended leave the published key set, even if a published card needs them.
 
     This is how a release comes before the card that needs it. The published cards are not judged
-    again: a revocation must not wait until a card is signed again. A keyset that no
-    release names yet is withheld, unless it was published before.
+    again: a revocation must not wait until a card is signed again.
 
     Args:
         issued: The issuer's statements; None for none.
         directory: The publication directory.
         now: Aware UTC; recorded as the time of publication.
-        publisher: Whose statements these are. Where statements are published, only their history
-            counts; where none are, a directory that holds another's cards is refused.
-        ended: Kids of revoked keys; `sequence` is how often the key set has changed.
+        publisher: The key store whose statements these are. Where statements are published, only
+            their history counts; where none are, a directory of another one is refused.
+        ended: Kids of revoked keys.
         writes: False to compare alone: what would be published is returned.
 
     Returns:
@@ -172,59 +162,34 @@ def publish_statements(
     """
     if not directory.exists():
         return None
-    _refuse_foreign_entries(directory)
-    with _locked(directory) if writes else contextlib.nullcontext():
+    with _locked(directory, writes=writes):
         newest = _newest(directory)
         if newest is None:
             return None
         before = _published(newest)
         if before is None:
             _check_publisher(newest, publisher, directory)
-        files, kids = dict(newest.files), newest.kids
+        files = dict(newest.files)
         if issued is not None:
             statements = _following(issued, before, now)
             if before is not None or statements.release is not None:
-                replaced = newest.statement_files
-                kept = {name: data for name, data in files.items() if name not in replaced}
-                files = kept | statements.files()
-        if ended.intersection(kids):
-            held = JwkSet.from_bytes(newest.jwks)
-            keys = JwkSet.of([key for key in held.keys if key.kid not in ended])
-            kids = tuple(key.kid for key in keys.keys)
-            files[JWKS_FILE] = keys.to_bytes(sequence=sequence, refresh_hint=newest.max_age)
-        max_age, changes_at = newest.max_age, newest.changes_at
+                files |= statements.files()
+        keys = JwkSet.from_bytes(newest.jwks).keys
+        if any(key.kid in ended for key in keys):
+            files[JWKS_FILE] = JwkSet.of([key for key in keys if key.kid not in ended]).to_bytes()
         whose = newest.publisher or publisher
-        generation = _next(
-            directory, newest, files, kids, max_age, now, lambda _: changes_at, whose
-        )
-        return _committed(directory, generation) if writes else generation
+        generation = Generation(0, now, newest.max_age, files, publisher=whose)
+        return _commit(directory, generation, newest, writes=writes)
 
 
-def _check_publisher(
-    newest: Generation | None, publisher: Publisher | None, directory: Path
-) -> None:
-    """Refuse a directory that holds the publications of another key store, or another issuer.
+def _check_publisher(newest: Generation | None, publisher: str | None, directory: Path) -> None:
+    """Refuse a directory that holds the publications of another key store.
 
     A project folder may come from a stranger, and name another publisher's directory.
     """
-    held = newest.publisher if newest else None
-    if held is None:
-        return
-    if publisher is None or publisher.keystore != held.keystore:
+    if newest and newest.publisher not in (None, publisher):
         what = "this directory holds the publications of another key store"
-    elif None not in (held.issuer, publisher.issuer) and held.issuer != publisher.issuer:
-        what = f"this directory holds the publications of {held.issuer}, not {publisher.issuer}"
-    else:
-        return
-    raise UsageFault("publish.other_publisher", what, path=str(directory))
-
-
-def _key_file(keys: JwkSet, left_out: int, sequence: int | None, max_age: int) -> bytes:
-    """The key set as it is published, as if the keys left out had not been made yet."""
-    if not 0 <= max_age <= MAX_MAX_AGE:
-        raise UsageFault("usage.conflict", f"max_age is {max_age}, not 0 to {MAX_MAX_AGE} seconds")
-    counted = None if sequence is None else sequence - left_out
-    return keys.to_bytes(sequence=counted, refresh_hint=max_age)
+        raise UsageFault("publish.other_publisher", what, path=str(directory))
 
 
 def _published(newest: Generation | None) -> CheckedIssued | None:
@@ -241,75 +206,50 @@ def _following(issued: Issued, before: CheckedIssued | None, now: datetime) -> C
     return statements
 
 
-def _next(
-    directory: Path,
-    newest: Generation | None,
-    files: dict[str, bytes],
-    kids: tuple[str, ...],
-    max_age: int,
-    now: datetime,
-    next_change: NextChange,
-    publisher: Publisher | None,
-) -> Generation:
-    if newest is not None and newest.published_at - now > _AHEAD:
-        newest = None
-    # The key set tells max_age, too.
-    is_same = newest is not None and (newest.files, newest.publisher) == (files, publisher)
-    if newest and is_same and newest.changes_at == next_change(newest):
-        return newest
-    # The highest number ever given, whether or not `current` came to name it.
-    numbers = [int(name) for name in list_names(directory) if FOLDER.fullmatch(name)]
-    with contextlib.suppress(ServeFault):
-        numbers.append(read_pointer(directory)[0])
-    number = max(numbers, default=0)
-    if number >= MAX_NUMBER:
-        raise ServeFault(
-            "serve.corrupt_generation",
-            f"no generation can follow {number}",
-            path=str(directory),
-            hint="Move the directory away, and publish again.",
-        )
-    published_at = now.astimezone(UTC).replace(microsecond=0)
-    if newest:  # a cache tells changes by whole seconds, and clocks are set back
-        published_at = max(published_at, newest.published_at + timedelta(seconds=1))
-    generation = Generation(
-        number=number + 1,
-        published_at=published_at,
-        max_age=max_age,
-        files=files,
-        kids=kids,
-        created=True,
-        publisher=publisher,
-    )
-    return replace(generation, changes_at=next_change(generation))
-
-
 # ---------------------------------------------------------------------- the directory
 
 
-def _committed(directory: Path, generation: Generation) -> Generation:
-    """Write a new generation: its folder under another name, renamed, then pointed to."""
-    if not generation.created:
+def _commit(
+    directory: Path, generation: Generation, newest: Generation | None, *, writes: bool
+) -> Generation:
+    """Write a generation that says something new: a folder, renamed whole, then pointed to."""
+    published_at = generation.published_at.astimezone(UTC).replace(microsecond=0)
+    if newest and newest.published_at - published_at <= _AHEAD:
+        if generation.says_the_same_as(newest):
+            return newest
+        # A cache tells changes by whole seconds, and clocks are set back.
+        published_at = max(published_at, newest.published_at + timedelta(seconds=1))
+    number = _last_number(directory) + 1
+    generation = replace(generation, number=number, published_at=published_at, created=True)
+    if not writes:
         return generation
     staging = directory / _STAGING
     # What a publication left that was killed; the lock says that it is not under way.
     shutil.rmtree(staging, ignore_errors=True)
-    for name in filter(_LEFTOVER.fullmatch, list_names(directory)):
-        remove(directory / name)
+    folder = staging / generation.folder
     try:
-        make_directory(staging)
-        for name, data in {**generation.files, MANIFEST_FILE: generation.manifest()}.items():
-            make_directory((staging / name).parent)
-            write_atomic(staging / name, data)
-        sync_directory(staging)
-        rename(staging, directory / generation.folder)
+        for name, data in generation.files.items():
+            make_directory((folder / name).parent)
+            write_atomic(folder / name, data)
+        write_atomic(staging / CURRENT_FILE, generation.manifest())
+        sync_directory(folder)
+        rename(folder, directory / generation.folder)
+        sync_directory(directory)
+        # Should this fail, the folder stays, whole but unnamed, and its number is not used again.
+        rename(staging / CURRENT_FILE, directory / CURRENT_FILE)
+        sync_directory(directory)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-    sync_directory(directory)
-    # Should this fail, the folder stays, whole but unnamed, and its number is not used again.
-    write_atomic(directory / CURRENT_FILE, generation.pointer())
     tell_servers(directory)
     return generation
+
+
+def _last_number(directory: Path) -> int:
+    """The highest number ever given, whether or not `current` came to name it."""
+    numbers = [int(name) for name in list_names(directory) if FOLDER.fullmatch(name)]
+    with contextlib.suppress(ServeFault):
+        numbers.append(find_current(directory))
+    return max(numbers, default=0)
 
 
 def _newest(directory: Path) -> Generation | None:
@@ -324,11 +264,8 @@ def _newest(directory: Path) -> Generation | None:
 
 def _refuse_foreign_entries(directory: Path) -> None:
     for name in list_names(directory):
-        path = directory / name
-        is_passing = name == _STAGING or _LEFTOVER.fullmatch(name)  # it may be gone by now
-        is_file = name in (CURRENT_FILE, _LOCK) and path.is_file()
-        is_ours = is_passing or is_file or (FOLDER.fullmatch(name) and path.is_dir())
-        if path.is_symlink() or not is_ours:
+        is_ours = name in (CURRENT_FILE, _LOCK, _STAGING) or FOLDER.fullmatch(name)
+        if not is_ours or (directory / name).is_symlink():
             raise FileFault(
                 "publish.other_publisher",
                 f"the publication directory holds {name!r}, which cardsign did not write",
@@ -338,12 +275,19 @@ def _refuse_foreign_entries(directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def _locked(directory: Path) -> Iterator[None]:
+def _locked(directory: Path, *, writes: bool) -> Iterator[None]:
     """Make the directory if needed, and let no other process publish into it meanwhile."""
+    _refuse_foreign_entries(directory)
+    if not writes:
+        yield
+        return
     make_directory(directory)
     busy = FileFault("file.busy", "another process publishes here", path=str(directory))
     with locked(directory / _LOCK, patience=_LOCK_PATIENCE, busy=busy):
         yield
+
+
+# ------------------------------------------------------------------- what a key store notes
 
 
 def publication_of(generation: Generation) -> Publication:
@@ -361,24 +305,6 @@ def publication_of(generation: Generation) -> Publication:
         generation.kids,
         tuple(published_card(name, card, jwks) for name, card in cards.items()),
     )
-
-
-def next_change_by(state: StoreState, settings: TimelineSettings, now: datetime) -> NextChange:
-    """Say when the next card key is due to be activated or dropped, once a generation is recorded.
-
-    Args:
-        state: Of the store that the published keys are of.
-        settings: What is assumed of caches.
-        now: The time, with its zone.
-    """
-
-    def by(generation: Generation) -> datetime | None:
-        at = generation.published_at
-        recorded = fold_all(state, record_publication(state, publication_of(generation)), at)
-        due = next_change(recorded, settings, now)
-        return due and max(due, generation.published_at)
-
-    return by
 
 
 def published_card(name: str, card: bytes, jwks: JwkSet) -> PublishedCard:

@@ -138,7 +138,7 @@ def show_page(agent_name: str | None = None) -> Response:
     if agent is None or request.method not in ("GET", "HEAD") or not wants_page:
         return answer_interface("", agent_name)
     now = find_publications().now()
-    return agent.page.find_document(now).respond(now)
+    return agent.page.find_document(now).respond()
 
 
 def answer_interface(path: str = "", agent_name: str | None = None) -> Response:
@@ -173,7 +173,7 @@ def show_extended_card(agent: Agent) -> Response:
     """Answer GET of the extended card (A2A 1.0 11.3)."""
     agent.extended.check_offer(request)
     card = agent.extended.find_card(agent.extended.authenticate(request))
-    return card.respond(find_publications().now())
+    return card.respond()
 
 
 def answer_rpc(agent: Agent) -> Response:
@@ -210,12 +210,10 @@ def show_catalogue() -> Response:
     page = agents[int(offset) : int(offset) + min(int(limit), MAX_PAGE)]
     shown = [agent.generation for agent in page]
     cards = b",".join(generation.card for generation in shown)
-    changes = [generation.changes_at.timestamp() for generation in shown if generation.changes_at]
     file = PublicFile(
         b'{"agents":[%b],"total":%d}' % (cards, len(agents)),
         "application/json",
         min((generation.max_age for generation in shown), default=0),
-        min(changes, default=None),
     )
     newest = max((generation.published_at for generation in shown), default=None)
     return answer_public(public_document(file, newest))
@@ -257,7 +255,7 @@ def answer_public(document: Document) -> Response:
         raise Gone
     if document.older and request.headers.get("A2A-Version", "").strip().startswith("0."):
         document = document.older
-    return document.respond(now)
+    return document.respond()
 
 
 def answer_probe(status: str, code: int) -> Response:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
@@ -23,7 +23,7 @@ from cardsign.card.security import schemes_of
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json
 from cardsign.errors import CardRefused
-from cardsign.publish.generation import ANY_ORIGIN, Generation, PublicFile, public_files
+from cardsign.publish.generation import Generation, PublicFile, public_files
 from cardsign.server.a2a import NO_SNIFF, PRIVATE
 from cardsign.server.settings import ServerSettings
 from cardsign.urls import CARD_PATH, EXTENDED_PATH, LEGACY_CARD_PATH, Headers, parse_url
@@ -44,22 +44,19 @@ class Document:
 
     Attributes:
         body: What GET returns.
-        headers: All but ``Cache-Control``.
-        cache_control: The value of that one at a Unix time.
+        headers: All of its own.
         older: What clients of A2A 0.3 get instead; None for the same.
         gone_at: The Unix time from which nothing is here any more.
     """
 
     body: bytes
     headers: Headers
-    cache_control: Callable[[float], str]
     older: Document | None = None
     gone_at: float | None = None
 
-    def respond(self, now: float) -> Response:
+    def respond(self) -> Response:
         """Return the answer to GET or HEAD: 200, or 304 to a client that has the document."""
         response = Response(self.body, headers=list(self.headers))
-        response.headers["Cache-Control"] = self.cache_control(now)
         with suppress(OverflowError):  # of werkzeug, where If-Modified-Since has a year without end
             response.make_conditional(request)
         return response
@@ -68,27 +65,20 @@ class Document:
 def public_document(file: PublicFile, published: datetime | None) -> Document:
     """Return a document for everybody, which pages of any origin may read."""
     changed = (("Last-Modified", http_date(published)),) if published else ()
-    headers = (
-        ("Content-Type", file.media_type),
-        *changed,
-        ("ETag", _etag(file.body)),
-        *ANY_ORIGIN,
-        *file.headers,
-        *NO_SNIFF.items(),
-    )
-    return Document(file.body, headers, file.cache_control)
+    return Document(file.body, (*file.headers, *changed, ("ETag", _etag(file.body))))
 
 
 def extended_document(body: bytes, published: datetime) -> Document:
     """Return the extended card of one audience."""
     headers = (
         ("Content-Type", "application/a2a+json"),
+        ("Cache-Control", PRIVATE["Cache-Control"]),
         ("Last-Modified", http_date(published)),
         ("ETag", _etag(body)),
         ("Vary", PRIVATE["Vary"]),
         *NO_SNIFF.items(),
     )
-    return Document(body, headers, lambda _: PRIVATE["Cache-Control"])
+    return Document(body, headers)
 
 
 def public_documents(generation: Generation, settings: ServerSettings) -> dict[str, Document]:
@@ -113,7 +103,7 @@ def public_documents(generation: Generation, settings: ServerSettings) -> dict[s
         legacy = documents[LEGACY_CARD_PATH]
         documents[LEGACY_CARD_PATH] = replace(legacy, gone_at=sunset.timestamp())
     if generation.legacy_card is not None:
-        card = replace(files[CARD_PATH], headers=(("Vary", "A2A-Version"),))
+        card = replace(files[CARD_PATH], own_headers=(("Vary", "A2A-Version"),))
         older = public_document(replace(card, body=generation.legacy_card), published)
         documents[CARD_PATH] = replace(public_document(card, published), older=older)
     return documents

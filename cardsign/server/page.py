@@ -40,5 +40,5 @@ def _make_page(generation: Generation, now: float) -> tuple[Document, float]:
     text, until = card_page(generation.card, published, now=utc(now))
     ends = until.timestamp() if until and until > utc(now) else math.inf
     age = min(generation.max_age, MAX_STATEMENT_AGE, max(0, int(min(ends - now, 1e6))))
-    file = PublicFile(text.encode(), "text/html; charset=utf-8", age, headers=HEADERS)
+    file = PublicFile(text.encode(), "text/html; charset=utf-8", age, HEADERS)
     return public_document(file, None), ends

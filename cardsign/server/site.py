@@ -16,7 +16,7 @@ from typing import Final
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import CardsignError, ServeFault
 from cardsign.files import FileStamp, file_stamp
-from cardsign.publish.generation import CURRENT_FILE, Generation, load_current, read_pointer
+from cardsign.publish.generation import CURRENT_FILE, Generation, find_current, load_current
 from cardsign.server.documents import Document, Paths, bare_host, find_paths, public_documents
 from cardsign.server.events import log_publication
 from cardsign.server.extended import ExtendedCards
@@ -162,7 +162,7 @@ class Publications:
         self._stamp_path = location / CURRENT_FILE if self.is_single else location
         self._stamp = file_stamp(self._stamp_path)
         if self.is_single:
-            read_pointer(location)  # a misspelt directory is heard of, also if nothing is served
+            find_current(location)  # a misspelt directory is heard of, also if nothing is served
             if settings.enabled:  # what is wrong is raised, where nothing good is there to keep
                 self._load("", None)
         self.look_at_all()

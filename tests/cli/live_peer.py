@@ -17,7 +17,7 @@ from werkzeug.wrappers import Request, Response
 
 from cardsign.card.extensions import ExtendedMarker, with_marker
 from cardsign.jose.jwks import JwkSet
-from cardsign.publish.publication import publish_generation
+from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server.app import create_app
 from cardsign.server.settings import ServerSettings
 from cardsign.server.tokens import create_token
@@ -89,10 +89,12 @@ def live_peer(folder: Path) -> Iterator[LivePeer]:
         token, line = create_token(AUDIENCE)
         peer = LivePeer(origin, token, card)
         publish_generation(
-            sign(card, key("card")),
-            jwks=JwkSet.of([key("card").public]),
-            extended={AUDIENCE: peer.extended()},
-            directory=folder,
+            Documents(
+                sign(card, key("card")),
+                JwkSet.of([key("card").public]),
+                extended={AUDIENCE: peer.extended()},
+            ),
+            folder,
             now=datetime.now(UTC),
         )
         (folder.parent / "peer-tokens").write_text(line)

@@ -165,28 +165,7 @@ def test_a_role_is_given_and_the_next_key_waits(at_once: Cardsign) -> None:
     assert states(at_once) == ["active", "active", "active", "active", "prepublished"]
     published = at_once("keys", "jwks").json
     assert len(published["keys"]) == 2
-    assert published["cardsign_sequence"] == 2
     assert "root" in at_once("keys", "list").text
-
-
-def test_the_refresh_hint_shrinks_before_a_change(cardsign: Cardsign) -> None:
-    """From max_age down to what is left, but never below a minute."""
-    Path("cardsign.toml").write_text(
-        AT_ONCE.replace("max_age = 0", "max_age = 4000", 1).replace("every = 0", "every = 4100")
-    )
-    Path("card.json").write_text(json.dumps(PORTABLE))
-    for _ in range(2):
-        assert cardsign("keys", "generate").status == 0
-    before = cardsign("keys", "jwks").json["cardsign_refresh_hint"]
-    publish(cardsign)
-    Path("cardsign.toml").write_text(
-        Path("cardsign.toml").read_text().replace("every = 4100", "every = 0")
-    )
-    settings = Path("cardsign.toml").read_text()
-    Path("cardsign.toml").write_text(settings.replace("max_age = 4000", "max_age = 90"))
-
-    assert before == 4000
-    assert 60 <= cardsign("keys", "jwks").json["cardsign_refresh_hint"] <= 90
 
 
 def test_what_is_ahead_is_listed(at_once: Cardsign) -> None:

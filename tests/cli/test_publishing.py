@@ -193,28 +193,6 @@ def test_the_audit_head_is_in_the_release(issuer: Cardsign) -> None:
     run(issuer("keys", "log"))
 
 
-# ------------------------------------------------------------------ the next change
-
-
-def test_a_generation_knows_when_its_keys_change(
-    cardsign: Cardsign, keystore: FolderStore, signed: Path
-) -> None:
-    """When the standby is due by the timeline, once this very publication is on record."""
-    Path("cardsign.toml").write_text("format = 1\n[timeline]\nrotate_every = 60\n")
-    run(cardsign("publish", "signed.json", "-o", "public"))
-    assert published().changes_at is None
-    run(cardsign("keys", "generate"))
-    run(cardsign("publish", "signed.json", "-o", "public"))
-    due = published().published_at + timedelta(hours=24, minutes=5)
-    assert published().changes_at == due
-    ahead = run(cardsign("keys", "rotate", "--json")).json["ahead"]
-    assert due.isoformat() in {step["due"] for step in ahead if step["action"] == "activate"}
-    assert "nothing changed" in run(cardsign("publish", "signed.json", "-o", "public")).err
-    Path("cardsign.toml").write_text("format = 1\n[timeline]\nrotate_every = 60\nskew = 600\n")
-    run(cardsign("publish", "signed.json", "-o", "public"))
-    assert published().changes_at == due + timedelta(minutes=5)
-
-
 def test_a_publication_that_was_not_recorded_is_the_same_once_more(
     cardsign: Cardsign, keystore: FolderStore, signed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -458,7 +436,7 @@ def test_a_dry_run_names_what_would_change(issuer: Cardsign) -> None:
     assert "changed: agent-card.json" in run(issuer("publish", "newer.json")).err
 
 
-@pytest.mark.parametrize("name", ["agent-card.json", "manifest.json", "release.json"])
+@pytest.mark.parametrize("name", ["agent-card.json", "release.json"])
 def test_publishing_again_repairs_a_damaged_publication(issuer: Cardsign, name: str) -> None:
     """As the message of the server says, by hand and from cron; the files are whole again."""
     with Path("cardsign.toml").open("a") as settings:

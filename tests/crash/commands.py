@@ -33,7 +33,7 @@ from cardsign.keys.model import StoreState
 from cardsign.keys.opening import create_store, open_store
 from cardsign.keys.store import KeyStore
 from cardsign.publish.generation import load_current
-from cardsign.publish.publication import publication_of, publish_generation
+from cardsign.publish.publication import Documents, publication_of, publish_generation
 from tests.crash.recording import Tree, read_tree
 from tests.keys.states import NOON, QUICK, after
 from tests.support import PORTABLE, cheap_envelopes
@@ -77,8 +77,8 @@ def announce(root: Path, seconds: int) -> None:
     store = open_store(root / "keys")
     keys = store.state.signing_keys(after(seconds))
     signed = sign_card(CARD, [store.signer(key, PASSPHRASE.encode()) for key in keys])
-    options = {"jwks": store.state.jwks(), "extended": {}, "max_age": 50, "now": after(seconds)}
-    generation = publish_generation(signed, directory=root / "public", **options)
+    documents = Documents(signed, store.state.jwks(), max_age=50)
+    generation = publish_generation(documents, root / "public", now=after(seconds))
     store.record_publication(publication_of(generation), now=after(seconds))
 
 

@@ -24,7 +24,7 @@ from cardsign.net.credentials import Credential
 from cardsign.net.discovery import Discovery
 from cardsign.net.extended import look_up_extended
 from cardsign.net.fetcher import DocumentFetcher
-from cardsign.publish.publication import publish_generation
+from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server.app import create_app
 from cardsign.server.settings import ProviderSettings, ServerSettings
 from cardsign.server.tokens import create_token
@@ -107,10 +107,12 @@ def tides(
     """Put the peer on the network, with a public card and the extended card of the audience."""
     signer: PrivateKey = key("card")
     publish_generation(
-        sign(card, signer),
-        jwks=JwkSet.of([signer.public]),
-        extended={AUDIENCE: served or sign(extended(card), signer)},
-        directory=folder,
+        Documents(
+            sign(card, signer),
+            JwkSet.of([signer.public]),
+            extended={AUDIENCE: served or sign(extended(card), signer)},
+        ),
+        folder,
         now=now(),
     )
     token, line = create_token(AUDIENCE)

@@ -22,7 +22,7 @@ from werkzeug.test import Client
 
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
-from cardsign.publish.publication import publish_generation
+from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server.mount import mount_cards
 from cardsign.server.settings import ServerSettings
 from cardsign.server.tokens import create_token
@@ -168,10 +168,8 @@ def test_F40_the_event_names_the_card_its_digest_and_its_keys(tmp_path: Path) ->
     signers = [PrivateKey.generate("ES256"), PrivateKey.generate("EdDSA")]
     card = {**PUBLIC, "capabilities": {"streaming": True, "pushNotifications": False}}
     generation = publish_generation(
-        sign(card, *signers),
-        jwks=JwkSet.of([one.public for one in signers]),
-        extended={},
-        directory=tmp_path / "pub",
+        Documents(sign(card, *signers), JwkSet.of([one.public for one in signers])),
+        tmp_path / "pub",
         now=NOW,
     )
     watched = Watched(tmp_path / "pub")
@@ -229,10 +227,12 @@ def test_F41_the_event_never_holds_the_card(tmp_path: Path, key: PrivateKey) -> 
         "skills": [skill],
     }
     generation = publish_generation(
-        sign(card, key),
-        jwks=JwkSet.of([key.public]),
-        extended={"secret-audience": sign(extended_card(card, "secret-audience"), key)},
-        directory=tmp_path / "pub",
+        Documents(
+            sign(card, key),
+            JwkSet.of([key.public]),
+            extended={"secret-audience": sign(extended_card(card, "secret-audience"), key)},
+        ),
+        tmp_path / "pub",
         now=NOW,
     )
     watched = Watched(tmp_path / "pub")
@@ -265,7 +265,7 @@ def test_F41_a_card_cannot_fill_or_forge_the_log(tmp_path: Path, key: PrivateKey
     assert [len(one) for one in watched.last["security_schemes"]] == [256] * 32
 
 
-@pytest.mark.parametrize("name", ["agent-card.json", "jwks.json", "manifest.json"])
+@pytest.mark.parametrize("name", ["agent-card.json", "jwks.json"])
 def test_F39_a_broken_publication_is_no_event(tmp_path: Path, key: PrivateKey, name: str) -> None:
     """Whichever of its files is broken, the last good one stays, and the operator is told."""
     good = publish_cards(tmp_path / "pub", key, _version(1))

@@ -188,7 +188,7 @@ def test_nginx_serves_an_export_as_the_server_would(
     """Each public file with its headers; what is not there is not kept; nothing extended."""
     now = datetime.now(UTC)
     generation = publish_cards(tmp_path / "pub", key, PUBLIC, "staff", now=now)
-    export_files(generation, tmp_path / "out", now=now)
+    export_files(generation, tmp_path / "out")
     (config,) = (one for one in blocks("nginx") if "include" in one)
     with (
         nginx(tmp_path, authority, config, **{"/srv/out": str(tmp_path / "out")}) as url,
@@ -197,11 +197,7 @@ def test_nginx_serves_an_export_as_the_server_would(
         for path, file in public_files(generation).items():
             answer = http.get(url + path)
             assert (answer.status_code, answer.content) == (200, file.body)
-            assert answer.headers["Content-Type"] == file.media_type
-            for name, value in (
-                ("Cache-Control", file.cache_control(now.timestamp())),
-                *file.headers,
-            ):
+            for name, value in file.headers:
                 assert answer.headers[name] == value
             held = http.get(url + path, headers={"If-None-Match": answer.headers["ETag"]})
             assert held.status_code == 304

@@ -18,7 +18,7 @@ from werkzeug.test import Client
 
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
-from cardsign.publish.publication import publish_generation
+from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server.mount import mount_cards
 from cardsign.trust.policy import Policy, Subject
 from tests.support import reach_verdict
@@ -181,10 +181,8 @@ def test_signing_again_changes_the_tag_although_the_card_says_the_same(
     old = site.client.get(CARD).headers["ETag"]
     new_key = PrivateKey.generate("ES256")
     publish_generation(
-        sign(PUBLIC, key, new_key),
-        jwks=JwkSet.of([key.public, new_key.public]),
-        extended={},
-        directory=site.directory,
+        Documents(sign(PUBLIC, key, new_key), JwkSet.of([key.public, new_key.public])),
+        site.directory,
         now=site.generation.published_at,
     )
     site.wait()
@@ -266,12 +264,9 @@ def test_a_public_document_needs_neither_version_nor_token(
 def test_a_shorter_max_age_is_what_caches_are_told(site: Site, key: PrivateKey) -> None:
     """The lifetime is the publication's."""
     publish_generation(
-        sign(PUBLIC, key),
-        jwks=JwkSet.of([key.public]),
-        extended={},
-        directory=site.directory,
+        Documents(sign(PUBLIC, key), JwkSet.of([key.public]), max_age=7),
+        site.directory,
         now=site.generation.published_at,
-        max_age=7,
     )
     site.wait()
     assert site.client.get(JWKS).headers["Cache-Control"] == "public, max-age=7"

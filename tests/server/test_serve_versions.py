@@ -15,7 +15,7 @@ from cardsign.errors import PublishRefused, ServeFault
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
 from cardsign.publish.generation import Generation, load_current
-from cardsign.publish.publication import publish_generation
+from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server.settings import ServerSettings
 from cardsign.server.tokens import create_token
 
@@ -28,12 +28,14 @@ def publish(
 ) -> Generation:
     """Both documents of an agent, and an extended card."""
     return publish_generation(
-        sign(PUBLIC, key),
-        jwks=JwkSet.of([key.public]),
-        extended={"staff": sign(extended_card(PUBLIC, "staff"), key)},
-        directory=directory,
+        Documents(
+            sign(PUBLIC, key),
+            JwkSet.of([key.public]),
+            extended={"staff": sign(extended_card(PUBLIC, "staff"), key)},
+            legacy_card=None if older is None else sign(older, key),
+        ),
+        directory,
         now=NOW,
-        legacy_card=None if older is None else sign(older, key),
     )
 
 
@@ -132,12 +134,13 @@ def test_F2_a_document_of_another_key_is_not_published(tmp_path: Path, key: Priv
     """It would not verify with the published keys."""
     with pytest.raises(PublishRefused) as caught:
         publish_generation(
-            sign(PUBLIC, key),
-            jwks=JwkSet.of([key.public]),
-            extended={},
-            directory=tmp_path / "pub",
+            Documents(
+                sign(PUBLIC, key),
+                JwkSet.of([key.public]),
+                legacy_card=sign(PUBLIC_0_3, PrivateKey.generate("ES256")),
+            ),
+            tmp_path / "pub",
             now=NOW,
-            legacy_card=sign(PUBLIC_0_3, PrivateKey.generate("ES256")),
         )
     assert caught.value.code == "publish.not_verifying"
 

@@ -11,7 +11,7 @@ from stating import ISSUED, KEYSET, ONE, RELEASE, document
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys.drafts import ReleasePlan, card_digest
 from cardsign.publish.checks import Issued
-from cardsign.publish.publication import publish_generation
+from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server.settings import read_server_settings
 from tests.keys.issuing import NOW, URL, key, released
 from tests.support import PORTABLE, dump
@@ -43,12 +43,11 @@ def publication(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     release = released(ONE, None, ReleasePlan(((URL, card_digest(card)),)))
     publish_generation(
-        card,
-        jwks=JwkSet.of([key("card").public]),
-        extended={},
-        directory=directory,
+        Documents(
+            card, JwkSet.of([key("card").public]), issued=Issued(ISSUED.keysets, document(release))
+        ),
+        directory,
         now=NOW,
-        issued=Issued(ISSUED.keysets, document(release)),
     )
     return directory
 

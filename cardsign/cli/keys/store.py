@@ -76,12 +76,10 @@ def jwks(output: str, uris: tuple[str, ...], kid: str | None, **options: Any) ->
 
     It holds the card keys that sign now, the next ones, and those that signed until recently. If
     there is a keyset statement, only keys that the newest one lists are in it. The output is JSON
-    with or without --json. The refresh hint in it is shorter when keys are about to change.
+    with or without --json.
 
     With --key it holds the keys that are named, and no key store is looked at.
     """
-    from cardsign.keys.agenda import refresh_hint
-
     keystore = take(UnlockOptions, options)
     if uris or kid is not None:
         keys = keystore.list_keys(uris, kid)
@@ -92,10 +90,7 @@ def jwks(output: str, uris: tuple[str, ...], kid: str | None, **options: Any) ->
     store = keystore.open()
     published = store.state.published_keys()
     listed = StatementHistory.of(store).listed(published, "card")
-    hint = refresh_hint(store.state, project_config().timeline, datetime.now(UTC))
-    sequence = store.state.jwks_sequence()
-    jwks = JwkSet.of([key.public for key in listed])
-    write_output(output, jwks.to_bytes(sequence=sequence, refresh_hint=hint))
+    write_output(output, JwkSet.of([key.public for key in listed]).to_bytes())
     store.apply(lifecycle.record_key_set, now=datetime.now(UTC))
     for key in published:
         if key not in listed:
