@@ -136,13 +136,6 @@ def test_the_cards_that_hold_up_a_rotation_are_named() -> None:
     assert held_up(revoke(seen(), "one", "superseded"), 2) == [SERIES]
 
 
-def test_the_sequence_of_the_jwk_set_counts_its_changes() -> None:
-    """And nothing else: publishing again must not make a new set."""
-    chain = [first_two(), seen(), activated(), resigned(), relieved(), retired()]
-
-    assert [state.jwks_sequence() for state in chain] == [2, 2, 2, 2, 2, 3]
-
-
 # Revoking.
 
 
