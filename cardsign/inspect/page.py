@@ -6,11 +6,10 @@ what a verifier would say that has pinned the newest keyset statement shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
-from itertools import pairwise
 from typing import Any, Final
 
 from cardsign import html
@@ -20,10 +19,8 @@ from cardsign.errors import CardsignError, InputRefused
 from cardsign.inspect.description import describe_card
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import TYP_COMPAT
-from cardsign.jose.keys import short_kid
 from cardsign.statements.envelope import count
 from cardsign.statements.keyset import IssuerKey, KeysetStatement, read_keyset
-from cardsign.statements.members import MAX_TIME
 from cardsign.statements.release import ReleaseStatement, read_release
 from cardsign.times import day, minute, utc
 from cardsign.trust.lock import Memory
@@ -42,7 +39,6 @@ _ASKED: Final = {
     "current": "Is it current?",
     "complete": "Is all of it signed?",
 }
-_DRAWN: Final = {"valid": "span", "not yet valid": "coming"}
 _SHOWN: Final = 12  # places, or words of a list, before the rest is counted
 
 
@@ -98,7 +94,6 @@ def card_page(
         signatures=[*map(_signature, report.signatures)],
         keys=_keys(issuer, now) if issuer.chain else None,
         jwks=issuer.jwks.keys,
-        keysets=_keysets(issuer) if issuer.chain else None,
         newest=newest,
         origin=newest and parse_origin(newest.origins[0]),
         written=minute(now),
@@ -253,112 +248,46 @@ def _signature(signature: SignatureReport) -> dict[str, Any]:
 
 
 def _keys(issuer: _Shown, now: datetime) -> dict[str, Any]:
-    last = issuer.chain[-1]
-    revoked = last.revoked | (issuer.release.revoked if issuer.release else frozenset())
-    rows: dict[str, tuple[IssuerKey, int, int]] = {}
-    ends_at = [*(keyset.iat for keyset in issuer.chain[1:]), MAX_TIME]
-    for keyset, left in zip(issuer.chain, ends_at, strict=True):
-        for key in keyset.keys:
-            start = rows.get(key.public.thumbprint, (key, max(key.nbf, keyset.iat), 0))[1]
-            rows[key.public.thumbprint] = key, start, min(key.exp, left)
-    first = min((start for _, start, _ in rows.values()), default=last.iat)
-    end = max((end for _, _, end in rows.values() if end < MAX_TIME), default=last.exp)
-    end = max(end, int(now.timestamp()) + 1, first + 1)
-
-    def share(moment: float) -> float:
-        return min(max((moment - first) / (end - first), 0.0), 1.0)
-
-    def row(thumbprint: str) -> dict[str, str]:
-        key, start, ends = rows[thumbprint]
-        listed = any(other.public.thumbprint == thumbprint for other in last.keys)
-        state, kind = _state(key, listed, thumbprint in revoked, now.timestamp())
-        span, roles = f"from {_day(start)} until {_day(ends)}", " and ".join(key.roles)
-        return {
-            "heading": f"{roles} key, {key.public.alg}",
-            "state": state,
-            "kind": kind,
-            "label": f"{roles} key, {state}: {span}",
-            "drawn": _DRAWN.get(state, "ended"),
-            "x": f"{share(start):.2%}",
-            "width": f"{max(share(ends) - share(start), 0.004):.2%}",
-            "kid": key.public.kid,
-            "words": f"{span}, held by {key.holder or 'nobody named'}",
-        }
-
+    """Return what the newest keyset and the release say of keys."""
+    newest, release = issuer.chain[-1], issuer.release
+    revoked = newest.revoked | (release.revoked if release else frozenset())
+    rows = []
+    for key in newest.keys:
+        state, kind = _state(key, key.public.thumbprint in revoked, now.timestamp())
+        span = f"from {day(key.nbf)} until {day(key.exp)}"
+        rows.append(
+            {
+                "heading": f"{' and '.join(key.roles)} key, {key.public.alg}",
+                "state": state,
+                "kind": kind,
+                "kid": key.public.kid,
+                "words": f"{span}, held by {key.holder or 'nobody named'}",
+            }
+        )
+    listed = {key.public.thumbprint for key in newest.keys}
+    current = "No release says which cards are current."
+    if release is not None:
+        current = f"Release {release.seq} says which cards are current until {day(release.exp)}."
+    counted = count(newest.envelope, (key.public for key in newest.root.keys))
+    signed = ", ".join(sorted(newest.root.holders(counted))) or "nobody"
+    holders = len({key.holder for key in newest.root.keys})
     return {
-        "span": f"From {_day(first)} to {_day(end)}. The line marks {_day(now.timestamp())}.",
-        "mark": f"{share(now.timestamp()):.2%}",
-        "rows": [*map(row, rows)],
-        "gone": _words(sorted(revoked - rows.keys())),
+        "keyset": f"Keyset {newest.label} lists these keys until {day(newest.exp)}. Of its root "
+        f"holders {signed} have signed; {newest.root.threshold} of {holders} are needed. {current}",
+        "rows": rows,
+        "gone": _words(sorted(revoked - listed)),
     }
 
 
-def _state(key: IssuerKey, listed: bool, revoked: bool, now: float) -> tuple[str, str]:
+def _state(key: IssuerKey, revoked: bool, now: float) -> tuple[str, str]:
     if revoked:
         return "revoked", "bad"
-    if not listed:
-        return "no longer listed", "open"
     if now < key.nbf:
         return "not yet valid", "open"
     return ("ended", "open") if now >= key.exp else ("valid", "good")
 
 
-def _keysets(issuer: _Shown) -> dict[str, Any]:
-    rows = [_keyset(new, old) for old, new in pairwise((None, *issuer.chain)) if new is not None]
-    release, told = issuer.release, "No release says which cards are current."
-    if release is not None:
-        told = (
-            f"Release {release.seq}, of {_day(release.iat)}, says which cards are current under "
-            f"keyset {release.keyset.label}. It ends on {_day(release.exp)}."
-        )
-    sentence = "Each is signed by its roots and names the one before it. The newest comes first."
-    if len(rows) > _SHOWN:
-        sentence += f" {len(rows) - _SHOWN} older ones are left out."
-    return {"sentence": sentence, "release": told, "rows": rows[: -_SHOWN - 1 : -1]}
-
-
-def _keyset(keyset: KeysetStatement, before: KeysetStatement | None) -> dict[str, Any]:
-    counted = count(keyset.envelope, (key.public for key in keyset.root.keys))
-    signed = ", ".join(sorted(keyset.root.holders(counted))) or "nobody"
-    holders = len({key.holder for key in keyset.root.keys})
-    is_recovery = before is not None and before.epoch != keyset.epoch
-    return {
-        "heading": f"Keyset {keyset.label}" + (", a new epoch" if is_recovery else ""),
-        "pairs": [
-            ("Issued", _day(keyset.iat)),
-            ("Ends", _day(keyset.exp)),
-            (
-                "Signed by",
-                f"{signed} ({keyset.root.threshold} of {holders} root holders are needed)",
-            ),
-            ("Changes", "; ".join(_changes(keyset, before)) or "nothing but its times"),
-        ],
-        "digest": keyset.digest,
-    }
-
-
-def _changes(keyset: KeysetStatement, before: KeysetStatement | None) -> Iterator[str]:
-    old = {} if before is None else {one.public.thumbprint: one for one in before.keys}
-    new = {one.public.thumbprint: one for one in keyset.keys}
-    for what, keys in (
-        ("lists", [new[one] for one in new.keys() - old.keys()]),
-        ("no longer lists", [old[one] for one in old.keys() - new.keys()]),
-    ):
-        if keys:
-            roles = sorted(one.named for one in keys)
-            yield f"{what} {_words(roles)}"
-    was = frozenset[str]() if before is None else before.revoked
-    if fresh := sorted(short_kid(one) for one in keyset.revoked - was):
-        yield f"revokes {_words(fresh)}"
-    if before is not None and before.root != keyset.root:
-        yield "has other roots"
-
-
 # ------------------------------------------------------------------ words
-
-
-def _day(seconds: float) -> str:
-    return "further notice" if seconds >= MAX_TIME else day(seconds)
 
 
 def _count(number: int, what: str) -> str:

@@ -48,7 +48,7 @@ def published(issuer: FakeIssuer, card: bytes) -> tuple[Published, bytes]:
     return Published((second, first), release, issuer.jwks("card2").to_bytes()), second
 
 
-def test_it_shows_the_verdict_the_keys_the_chain_and_how_to_trust(issuer: FakeIssuer) -> None:
+def test_it_shows_the_verdict_the_keys_and_how_to_trust(issuer: FakeIssuer) -> None:
     """Of a card that is trusted by the newest keyset."""
     card = issuer.signed_card(issuer.card_members(), "card2")
     beside, newest = published(issuer, card)
@@ -61,21 +61,14 @@ def test_it_shows_the_verdict_the_keys_the_chain_and_how_to_trust(issuer: FakeIs
     assert "Says when the tide is high." in text
     assert "Capabilitiesstreaming Callers shownothing: no scheme is declared" in text
     assert f"cardsign trust add {issuer.origin} --digest {digest_of(newest)}" in text
-    assert "ann, bob (2 of 3 root holders are needed)" in text
-    assert text.index("Keyset 1.2") < text.index("Keyset 1.1")
-    for name in ("card", "card2", "rel", "rel2"):
-        assert issuer.thumbprint(name) in text
-    assert [re.search(rf"{one}key, ES256{two}", text) is not None for one, two in (
-        ("card ", "revoked"), ("card ", "valid"), ("release ", "no longer listed"),
-    )] == [True] * 3  # fmt: skip
-    old, new, gone = (f"{issuer.thumbprint(one)[:8]}..." for one in ("card", "card2", "rel2"))
-    keys = f"card key {old}, release key {gone}"
-    assert f"Changeslists card key {new}; no longer lists {keys}; revokes {old}Digest" in text
-    drawn = re.findall(r'<rect class="(\w+)" x="(.*?)%" width="(.*?)%"', page)
-    assert drawn == [
-        *(("ended", "0.00", "0.40"), ("span", "0.00", "100.00")),
-        *(("ended", "0.00", "0.40"), ("span", "0.00", "100.00")),
-    ]
+    assert "Keyset 1.2 lists these keys until" in text
+    assert "ann, bob have signed; 2 of 3 are needed. Release 4 says" in text
+    assert re.search("card key, ES256valid .*release key, ES256valid .*Revoked before", text)
+    listed, _, gone = text.partition("Revoked before: ")
+    for name in ("card2", "rel"):
+        assert issuer.thumbprint(name) in listed
+    assert gone.startswith(issuer.thumbprint("card"))
+    assert issuer.thumbprint("rel2") not in text
 
 
 @pytest.mark.parametrize(
