@@ -26,7 +26,7 @@ from cardsign.jose import base64url
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Signer, sign_payload
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.key_files import ScryptCost
+from cardsign.keys.sealed import ScryptCost
 from cardsign.sign.signing import SigningOptions, sign_document
 from cardsign.trust.cache import Statements
 from cardsign.trust.lock import Floor, Memory
@@ -51,7 +51,7 @@ def rsa_key(kid: str | None = None) -> PrivateKey:
 
 def cheap_envelopes(patch: pytest.MonkeyPatch) -> None:
     """Let envelopes cost nothing to seal and to open: what they withstand is tested elsewhere."""
-    patch.setattr("cardsign.keys.key_files.DEFAULT_COST", CHEAP)
+    patch.setattr("cardsign.keys.sealed.DEFAULT_COST", CHEAP)
 
 
 #: The default profiles agree on its bytes.

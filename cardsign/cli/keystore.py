@@ -25,7 +25,7 @@ from cardsign.keys.address import DatabaseUrl
 from cardsign.keys.folder import VARIABLE as KEYSTORE_VARIABLE
 from cardsign.keys.folder import holds_store, locate_keystore
 from cardsign.keys.heads import SeenHead
-from cardsign.keys.key_files import MAX_KEY_FILE_BYTES, import_public_key
+from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
 from cardsign.keys.model import ROLES
 from cardsign.keys.opening import StorePlace, open_store
 from cardsign.keys.signers.access import (

@@ -30,7 +30,7 @@ from cardsign.issuer.signers import CardSigners, card_signers, named_signers
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PublicKey
-from cardsign.keys.key_files import MAX_KEY_FILE_BYTES, import_public_key
+from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
 from cardsign.keys.signers.access import Access
 from cardsign.keys.signers.registry import choose_public
 from cardsign.sign.plan import COMPAT

@@ -16,8 +16,13 @@ from cardsign.issuer.work import Work
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.drafts import KEYSET_LIFETIME, KeysetPlan, draft_next
 from cardsign.keys.history import keep_keyset, kept_keyset
-from cardsign.keys.key_files import MAX_ENVELOPE_BYTES, label_of, open_envelope, seal
 from cardsign.keys.model import KeyRecord
+from cardsign.keys.sealed import (
+    MAX_ENVELOPE_BYTES,
+    label_of,
+    open_envelope,
+    seal,
+)
 from cardsign.statements.keyset import KeysetStatement, OnlineRole, Quorum, RootKey
 
 #: How a recovery begins, for hints.

@@ -4,7 +4,7 @@
 
     keys/
       log.jsonl                   public: every key, its lifecycle, publications (see log.py)
-      private/<SHA-256>.key       sealed (see key_files.py); 0600, which git does not keep
+      private/<SHA-256>.key       sealed (see sealed.py); 0600, which git does not keep
       statements/<SHA-256>.json   public: the issuer's signed statements
       .lock                       held while writing
 

@@ -19,7 +19,6 @@ from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys import lifecycle
 from cardsign.keys.agenda import Step, steps, take
 from cardsign.keys.heads import SeenHead
-from cardsign.keys.key_files import open_sealed, seal
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.log import Event, Line, fold_all, read_line, write_line
 from cardsign.keys.model import (
@@ -31,6 +30,7 @@ from cardsign.keys.model import (
     private_blob,
     statement_blob,
 )
+from cardsign.keys.sealed import open_sealed, seal
 from cardsign.keys.signers.access import Access, check_strength
 from cardsign.keys.signers.registry import open_signer
 

@@ -14,7 +14,7 @@ import pytest
 
 import cardsign as door
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.key_files import export_private, export_public
+from cardsign.keys.imports import export_private, export_public
 from tests.cli.conftest import PASSPHRASE, Cardsign
 from tests.support import PORTABLE, private_jwk, private_pem
 

@@ -26,11 +26,12 @@ from cardsign.keys.doctor import examine_store
 from cardsign.keys.drafts import read_draft
 from cardsign.keys.folder import FolderStore
 from cardsign.keys.history import StatementHistory
-from cardsign.keys.key_files import export_private, open_envelope
+from cardsign.keys.imports import export_private
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS
 from cardsign.keys.log import read_line
 from cardsign.keys.model import StoreState
 from cardsign.keys.opening import create_store, open_store
+from cardsign.keys.sealed import open_envelope
 from cardsign.keys.store import KeyStore
 from cardsign.publish.generation import load_current
 from cardsign.publish.publication import Documents, publication_of, publish_generation

@@ -36,7 +36,7 @@ from cardsign.errors import PassphraseFault, SignerFault, UsageFault, of_the_use
 from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.keys import KID_FORM, PrivateKey, short_kid
 from cardsign.keys.folder import VARIABLE as KEYSTORE_VARIABLE
-from cardsign.keys.key_files import (
+from cardsign.keys.imports import (
     MAX_KEY_FILE_BYTES,
     export_private,
     export_public,

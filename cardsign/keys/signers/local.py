@@ -16,14 +16,13 @@ from cardsign.files import read_secret
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.jose.pem import PRIVATE_LABELS, pem_labels
-from cardsign.keys.key_files import (
+from cardsign.keys.imports import (
     MAX_KEY_FILE_BYTES,
     import_private_key,
     import_public_key,
     is_encrypted,
-    is_envelope,
-    open_envelope,
 )
+from cardsign.keys.sealed import is_envelope, open_envelope
 from cardsign.keys.signers.access import PASSPHRASE_VARIABLE, Access
 from cardsign.keys.signers.base import (
     NOT_SHOWN,

@@ -23,14 +23,24 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 
-from cardsign.errors import CardsignError, InputRefused, JsonRefused, KeyRefused, PassphraseFault
+from cardsign.errors import (
+    CardsignError,
+    InputRefused,
+    JsonRefused,
+    KeyRefused,
+    PassphraseFault,
+    UsageFault,
+)
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.key_files import (
+from cardsign.keys.imports import (
     MAX_KEY_FILE_BYTES,
     export_public,
     import_private_key,
     import_public_key,
+    is_encrypted,
 )
+from cardsign.keys.signers.access import Access
+from cardsign.keys.signers.registry import list_public_keys
 from tests.support import native, private_jwk
 
 PASSWORD = b"of the old tool"
@@ -293,38 +303,74 @@ def test_a_key_whose_certificate_is_signed_by_pss_comes_in(rs256: PrivateKey) ->
         assert imported.public == rs256.public
 
 
+#: How OpenSSL encrypts a key, and whether it is then known what an RSA key is for.
 ENCRYPTIONS = {
-    "the usual one": ("pkey", "-aes256"),
-    "AES-128": ("pkey", "-aes128"),
-    "SHA-1": ("pkcs8", "-topk8", "-v2", "aes-192-cbc", "-v2prf", "hmacWithSHA1"),
-    "SHA-512": ("pkcs8", "-topk8", "-v2", "aes-256-cbc", "-v2prf", "hmacWithSHA512"),
-    "scrypt": ("pkcs8", "-topk8", "-scrypt"),
-    "PKCS #12": ("pkcs12", "-export"),
+    "the usual one": (("pkey", "-aes256"), True),
+    "AES-128": (("pkey", "-aes128"), True),
+    "SHA-1": (("pkcs8", "-topk8", "-v2", "aes-192-cbc", "-v2prf", "hmacWithSHA1"), True),
+    "PKCS #12": (("pkcs12", "-export"), True),
+    "SHA-512": (("pkcs8", "-topk8", "-v2", "aes-256-cbc", "-v2prf", "hmacWithSHA512"), False),
+    "scrypt": (("pkcs8", "-topk8", "-scrypt"), False),
+    "Triple DES": (("pkcs8", "-topk8", "-v2", "des3"), False),
+    "PBES1": (("pkcs8", "-topk8", "-v1", "PBE-SHA1-3DES"), False),
 }
 
 
-@pytest.mark.parametrize("words", ENCRYPTIONS.values(), ids=ENCRYPTIONS)
-@pytest.mark.parametrize(("kind", "is_refused"), [("RSA-PSS", True), ("RSA", False)])
+@pytest.mark.parametrize(("words", "is_known"), ENCRYPTIONS.values(), ids=ENCRYPTIONS)
+@pytest.mark.parametrize("kind", ["RSA-PSS", "RSA", "EC"])
 def test_encryption_does_not_hide_what_a_key_is_for(
-    kind: str, is_refused: bool, words: tuple[str, ...], tmp_path: Path
+    kind: str, words: tuple[str, ...], is_known: bool, tmp_path: Path
 ) -> None:
-    """As OpenSSL encrypts it; the same of other RSA keys comes in."""
+    """An RSA key for PSS alone is refused, and another one where nobody can tell."""
     plain, file = tmp_path / "plain", tmp_path / "file"
     subject = ("-x509", "-key", plain, "-subj", "/CN=cards", "-out", tmp_path / "certificate")
     bundled = ("-inkey", plain) if words[0] == "pkcs12" else ()
     source = tmp_path / "certificate" if bundled else plain
+    option = "ec_paramgen_curve:P-256" if kind == "EC" else "rsa_keygen_bits:2048"
     for command in (
-        ("genpkey", "-algorithm", kind, "-pkeyopt", "rsa_keygen_bits:2048", "-out", plain),
+        ("genpkey", "-algorithm", kind, "-pkeyopt", option, "-out", plain),
         ("req", *subject),
         (*words, *bundled, "-in", source, "-passout", f"pass:{PASSWORD.decode()}", "-out", file),
     ):
         subprocess.run(["openssl", *command], check=True, capture_output=True, timeout=60)
-    if not is_refused:
+    if kind == "EC" or (kind == "RSA" and is_known):
         assert import_private_key(file.read_bytes(), password=lambda: PASSWORD).public.alg
         return
-    with pytest.raises(KeyRefused, match="PSS") as caught:
+    why = "for RSASSA-PSS alone" if is_known else "openssl pkey -in FILE -aes256"
+    with pytest.raises(KeyRefused) as caught:
         import_private_key(file.read_bytes(), password=lambda: PASSWORD)
     assert caught.value.code == "key.unsupported"
+    assert why in f"{caught.value.message} {caught.value.hint}"
+
+
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [
+        pytest.param(NoEncryption(), None, id="none"),
+        pytest.param("", None, id="an empty one"),
+        pytest.param(BestAvailableEncryption(PASSWORD), "passphrase.none", id="one"),
+    ],
+)
+def test_a_pkcs12_without_a_passphrase_opens_unasked(
+    how: Any, code: str | None, tmp_path: Path, es256: PrivateKey
+) -> None:
+    """An empty one is as good as none, and then the file is no secret of its own."""
+    data = pkcs12.serialize_key_and_certificates(
+        b"card", native(es256), None, None, how or NoEncryption()
+    )
+    if how == "":
+        (tmp_path / "key").write_bytes(pem(native(es256)))
+        made = ["openssl", "pkcs12", "-export", "-nocerts", "-inkey", str(tmp_path / "key")]
+        data = subprocess.run(
+            [*made, "-passout", "pass:"], check=True, capture_output=True, timeout=60
+        ).stdout
+    assert is_encrypted(data) is (code is not None)
+    if code is None:
+        assert import_private_key(data, password=unasked).public == es256.public
+        return
+    with pytest.raises(PassphraseFault) as caught:
+        import_private_key(data)
+    assert caught.value.code == code
 
 
 def public_pem(key: PrivateKey) -> bytes:
@@ -412,3 +458,60 @@ def test_no_refusal_shows_the_private_half(es256):
             import_private_key(data)
         assert isinstance(caught.value, InputRefused)
         assert secret not in f"{caught.value!s}{caught.value!r}{caught.value.hint}"
+
+
+#: What tools and key services hand out, by the commands that make it, and what becomes of it.
+HANDED_OUT: dict[str, tuple[str, str | None]] = {
+    "openssl ecparam": ("openssl ecparam -name prime256v1 -genkey -out FILE", None),
+    "openssl genrsa": ("openssl genrsa -traditional -out FILE 2048", None),
+    "openssl, DER": (
+        "openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -outform DER -out FILE",
+        "key.malformed",
+    ),
+    "ssh-keygen": ("ssh-keygen -q -t ecdsa -N '' -f FILE", "key.malformed"),
+    "ssh-keygen -m PEM": ("ssh-keygen -q -t ecdsa -m PEM -N '' -f FILE", None),
+    "ssh-keygen -m PKCS8": ("ssh-keygen -q -t rsa -b 2048 -m PKCS8 -N '' -f FILE", None),
+    "a public key of OpenSSH": (
+        "ssh-keygen -q -t ecdsa -N '' -f KEY && mv KEY.pub FILE",
+        "key.malformed",
+    ),
+    "the same by -e": (
+        "ssh-keygen -q -t ecdsa -N '' -f KEY && ssh-keygen -e -f KEY > FILE",
+        "key.malformed",
+    ),
+    "the same by -e -m PKCS8": (
+        "ssh-keygen -q -t ecdsa -N '' -f KEY && ssh-keygen -e -m PKCS8 -f KEY > FILE",
+        None,
+    ),
+    "aws kms get-public-key": ('echo \'{"KeyId": "1", "PublicKey": "MFkw"}\' > FILE', "jwks"),
+    "gcloud kms keys versions get-public-key": (
+        "openssl ecparam -name prime256v1 -genkey | openssl pkey -pubout -out FILE",
+        None,
+    ),
+    "a service account of Google": (
+        'echo \'{"type": "service_account", "private_key": "-----BEGIN"}\' > FILE',
+        "jwks",
+    ),
+    "az keyvault key show": (
+        'echo \'{"attributes": {}, "key": {"kty": "EC-HSM"}}\' > FILE',
+        "jwks",
+    ),
+}
+
+
+@pytest.mark.parametrize(("command", "code"), HANDED_OUT.values(), ids=HANDED_OUT)
+def test_what_others_hand_out_is_a_key_or_named(
+    command: str, code: str | None, tmp_path: Path
+) -> None:
+    """As it is handed out, to `cardsign keys jwks --key file:FILE`."""
+    shell = ["sh", "-c", f"umask 077; {command}"]
+    subprocess.run(shell, cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    access = Access.by_passphrase(PASSWORD)
+    if code is None:
+        (key,) = list_public_keys(f"file:{tmp_path}/FILE", access)
+        assert key.kid == key.thumbprint
+        return
+    with pytest.raises(UsageFault) as caught:
+        list_public_keys(f"file:{tmp_path}/FILE", access)
+    assert caught.value.code.startswith(code)
+    assert caught.value.hint or code == "jwks"

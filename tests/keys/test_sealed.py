@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardsign.errors import CardsignError, PassphraseFault, StoreFault
-from cardsign.keys.key_files import (
+from cardsign.keys.sealed import (
     DEFAULT_COST,
     MAX_ENVELOPE_BYTES,
     MAX_KDF_MEMORY,
@@ -215,7 +215,7 @@ def test_a_newer_format_is_not_guessed_at():
 def test_a_file_cannot_ask_for_an_unreasonable_cost(path, value, monkeypatch):
     """The bomb is refused before the key derivation is so much as prepared."""
     bomb = edited(path, value)
-    monkeypatch.setattr("cardsign.keys.key_files.Scrypt", Untouchable)
+    monkeypatch.setattr("cardsign.keys.sealed.Scrypt", Untouchable)
 
     with pytest.raises(StoreFault) as caught:
         open_envelope(bomb, b"passphrase")
@@ -234,7 +234,7 @@ def test_memory_is_bounded_as_a_product():
 def test_memory_that_cannot_be_had_is_no_traceback(monkeypatch):
     """A small machine says so."""
     envelope = sealed()
-    monkeypatch.setattr("cardsign.keys.key_files.Scrypt", Starved)
+    monkeypatch.setattr("cardsign.keys.sealed.Scrypt", Starved)
 
     with pytest.raises(StoreFault, match="cannot be had"):
         open_envelope(envelope, b"passphrase")

@@ -1,6 +1,4 @@
-"""Files that hold one key: those of a key store, and those that were made elsewhere.
-
-A key store's own file is an envelope: scrypt over a passphrase, then AES-256-GCM.
+"""Sealed private keys, as a key store holds them: scrypt over a passphrase, then AES-256-GCM.
 
 ::
 
@@ -12,34 +10,25 @@ Byte strings are unpadded base64url. The plaintext is PKCS#8 DER. Every member b
 ``ciphertext`` is associated data, so a file cannot be given another kid, alg or cost
 without the passphrase: an altered file opens as little as a wrong passphrase does, and
 the two cannot be told apart.
-
-Keys that were made elsewhere are PEM, PKCS #12 and JWK, read as what they are or refused.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from cryptography.exceptions import InvalidTag, UnsupportedAlgorithm
-from cryptography.hazmat.primitives import serialization
+from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
-from cryptography.hazmat.primitives.serialization import pkcs12
-from cryptography.x509.oid import PublicKeyAlgorithmOID
 
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json
 from cardsign.errors import JsonRefused, KeyRefused, PassphraseFault, SignerFault, StoreFault
 from cardsign.jose import base64url
-from cardsign.jose.algorithms import SIGNING_ALGORITHMS
-from cardsign.jose.jwks import read_jwks
 from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.jose.pem import PRIVATE_LABELS, pem_labels, pss_refusal, refuse_pss
 
 FORMAT: Final = 1
 CIPHER: Final = "AES-256-GCM"
@@ -211,171 +200,3 @@ def _derive(passphrase: bytes, salt: bytes, cost: ScryptCost) -> bytes:
 def _malformed(message: str) -> StoreFault:
     hint = "Put back the copy that you keep of it."
     return StoreFault("keystore.corrupt", message, hint=hint)
-
-
-# Keys for elsewhere: public keys as JWK or PEM, private ones as an encrypted PEM.
-
-
-def export_public(key: PublicKey, form: Literal["jwk", "pem"]) -> bytes:
-    """Return the public key as a JWK, or as a PEM SubjectPublicKeyInfo."""
-    if form == "jwk":
-        return json.dumps(key.jwk(), indent=2).encode("ascii") + b"\n"
-    return key.native.public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-
-
-def export_private(key: PrivateKey, passphrase: bytes) -> bytes:
-    """Return the private key as an encrypted PEM (PKCS #8).
-
-    A guess at its passphrase costs the 2,048 rounds that the library gives, so it has to be a
-    random one. Not checked: the passphrase.
-    """
-    return serialization.load_der_private_key(key.to_pkcs8_der(), None).private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.BestAvailableEncryption(passphrase),
-    )
-
-
-# Keys from elsewhere: PEM, PKCS #12 and JWK, read as what they are or refused.
-
-MAX_KEY_FILE_BYTES: Final = 64 * 1024  # bytes; a key with its certificates has some 10 KiB
-
-# A sequence, of whatever length, that begins with version 3 (RFC 7292 4).
-_PKCS12: Final = re.compile(rb"\x30(?:[\x00-\x80]|\x81.|\x82..|\x83...)\x02\x01\x03", re.DOTALL)
-_ENCRYPTED: Final = (b"BEGIN ENCRYPTED PRIVATE", b"Proc-Type: 4,ENCRYPTED")
-_MAKE: Final = (
-    "If you have none, make one: "
-    "openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out card-key.pem."
-)
-_NOT_PEM: Final = (
-    "If it is DER: openssl pkey -inform DER -in FILE -out FILE.pem (a public key: with -pubin). "
-    "If it is a public key of OpenSSH: ssh-keygen -e -m PKCS8 -f FILE > FILE.pem."
-)
-# Told apart only to say what was given instead; of several, the first listed names it.
-_OTHER_LABELS: Final = {
-    "OPENSSH PRIVATE KEY": (
-        "this is a private key in OpenSSH's own form",
-        "Convert a copy of it: ssh-keygen -p -m PKCS8 -f COPY.",
-    ),
-    "PUBLIC KEY": ("this is a public key, expected the private key", _MAKE),
-    "RSA PUBLIC KEY": ("this is a public key, expected the private key", _MAKE),
-    "CERTIFICATE": ("this is a certificate, expected its private key", _MAKE),
-}
-
-
-def import_private_key(
-    data: bytes, *, kid: str | None = None, password: Callable[[], bytes] | None = None
-) -> PrivateKey:
-    """Read a private key for ES256, RS256 or EdDSA.
-
-    A JWK keeps its own kid, under which peers look the key up; otherwise the kid is the
-    thumbprint.
-
-    It may be PEM (PKCS #8, SEC 1 or PKCS #1, encrypted or not; certificates beside the key are
-    passed over), PKCS #12 (RFC 7292), one private JWK, or a JWK Set of which `kid` names one.
-
-    Raises:
-        KeyRefused: ``key.malformed`` (also a public key, a certificate, a JWK Set of several
-            keys without `kid`, DER, or something else), ``key.unsupported``, ``key.weak_rsa``,
-            ``key.use``, ``key.alg_mismatch``.
-        JsonRefused: A JWK that is not strict JSON.
-        PassphraseFault: ``passphrase.none``, ``passphrase.wrong``, or what `password` raises.
-    """
-    if data.lstrip().startswith(b"{"):
-        return _import_jwk(data, kid)
-    if _PKCS12.match(data):
-        return _import_pkcs12(data, kid, password)
-    labels = pem_labels(data)
-    private = sum(label in PRIVATE_LABELS for label in labels)
-    if private > 1:
-        raise _refused("this file holds several private keys, expected one", "Split it.")
-    if not private:
-        other = next((why for label, why in _OTHER_LABELS.items() if label in labels), None)
-        raise _refused(*(other or ("this is neither PEM, PKCS #12 nor a JWK", _NOT_PEM)))
-    refuse_pss(data)
-    try:
-        return PrivateKey.from_pem(data, kid=kid)
-    except PassphraseFault:
-        if password is None:
-            raise
-    secret = password()
-    key = PrivateKey.from_pem(data, secret, kid=kid)
-    refuse_pss(data, secret)
-    return key
-
-
-def _import_jwk(data: bytes, kid: str | None) -> PrivateKey:
-    try:
-        document = parse_object(data, max_bytes=MAX_KEY_FILE_BYTES)
-    except JsonRefused as refusal:
-        code, place = refusal.code, refusal.finding.place
-    else:
-        keys = document.get("keys")
-        jwk = _choose(keys, kid) if isinstance(keys, list) else document
-        if jwk.get("kty") == "oct":
-            what = "this is a symmetric (HMAC) key: everyone who can verify with it can also sign"
-            raise KeyRefused("key.unsupported", what, path="/kty", hint=_MAKE)
-        if jwk.get("kty") in ("EC", "OKP", "RSA") and "d" not in jwk:
-            raise _refused("this JWK is a public key, expected the private key", _MAKE)
-        return PrivateKey.from_jwk(jwk, kid=kid)
-    # The scanner's message and pointer repeat parts of the text, and here that is a private key.
-    # Raised outside the handler, so that no traceback shows them as the cause.
-    what = "this JWK is not strict JSON (what is there is not shown: it is part of a key)"
-    raise JsonRefused(code, what, line=place.line, column=place.column)
-
-
-def _choose(jwks: list[Any], kid: str | None) -> Mapping[str, Json]:
-    """The only JWK, or the one that `kid` names."""
-    jwks = [jwk for jwk in jwks if isinstance(jwk, dict)]
-    named = jwks if len(jwks) == 1 else [jwk for jwk in jwks if jwk.get("kid") == kid]
-    if len(named) == 1:
-        only: Mapping[str, Json] = named[0]
-        return only
-    kids = [jwk["kid"] for jwk in jwks if isinstance(jwk.get("kid"), str)]
-    raise _refused(
-        f"this is a JWK Set of {len(jwks)} keys, expected one",
-        f"Name one of them: --kid {kids[0]}." if kids else _MAKE,
-    )
-
-
-def _import_pkcs12(
-    data: bytes, kid: str | None, password: Callable[[], bytes] | None
-) -> PrivateKey:
-    """The one key of a PKCS #12 file, which always has a passphrase, be it an empty one."""
-    try:
-        secret = password() if password else b""
-        native, certificate, _ = pkcs12.load_key_and_certificates(data, secret)
-    except ValueError as exc:  # it does not tell a wrong passphrase from a damaged file
-        what = "the passphrase does not open the PKCS #12 file, or it is damaged"
-        raise PassphraseFault("passphrase.wrong", what) from exc
-    except UnsupportedAlgorithm as exc:
-        raise KeyRefused("key.unsupported", "the file's encryption is unknown here") from exc
-    if native is None:
-        raise _refused("this PKCS #12 file holds no private key", "Export it with its key.")
-    if certificate and certificate.public_key_algorithm_oid == PublicKeyAlgorithmOID.RSASSA_PSS:
-        raise pss_refusal()
-    return PrivateKey.from_cryptography(native, kid=kid)
-
-
-def is_encrypted(data: bytes) -> bool:
-    """Say whether a key file shows no private key to those who can read it."""
-    return any(mark in data for mark in _ENCRYPTED) or bool(_PKCS12.match(data))
-
-
-def import_public_key(data: bytes, *, kid: str | None = None) -> PublicKey:
-    """Read a public key in any form that :func:`cardsign.jose.jwks.read_jwks` reads.
-
-    `kid` names one of several keys, or the one that has no kid.
-
-    Raises:
-        KeyRefused: ``key.private_material``: it is a private key; else as
-            :meth:`PublicKey.from_jwk`.
-    """
-    jwk = _choose(list(read_jwks(data)), kid)
-    return PublicKey.from_jwk(jwk, kid=kid, algorithms=SIGNING_ALGORITHMS)
-
-
-def _refused(message: str, hint: str) -> KeyRefused:
-    return KeyRefused("key.malformed", message, hint=hint)
