@@ -140,7 +140,7 @@ async def adiscover(
     from cardsign.net.connection import in_thread
 
     ask = partial(discover, url, policy=policy, issuer=issuer, now=now, settings=settings)
-    return await in_thread(ask, abandon=True)
+    return await in_thread(ask)
 
 
 def sign_card(

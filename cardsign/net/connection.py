@@ -12,22 +12,18 @@ and then could keep us for ever; here every step gets what is left of the whole.
 from __future__ import annotations
 
 import contextlib
-import errno
 import math
-import os
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Final, Literal, TypeAlias, TypeVar
 
 import anyio
-import anyio.abc
 import anyio.to_thread
 import httpcore
-from anyio.streams.tls import TLSStream
 
 from cardsign.errors import FetchFailed
 
@@ -42,55 +38,34 @@ Loopback: TypeAlias = Literal["refused", "allowed", "required"]
 
 # IANA's special-purpose registries and what they leave out, written down because `is_global`
 # depends on the version of Python and says yes to multicast, 6to4, and more.
-_NOT_PUBLIC: Final = tuple(
-    (ip_network(network), what)
-    for network, what in (
-        ("0.0.0.0/8", "an address of this very host"),
-        ("10.0.0.0/8", "a private address"),
-        ("100.64.0.0/10", "an address within a provider's network"),
-        ("127.0.0.0/8", "a loopback address"),
-        ("168.63.129.16/32", "a cloud's internal service"),  # Azure's; public only in form
-        ("172.16.0.0/12", "a private address"),
-        ("192.0.0.0/24", "reserved for protocols"),
-        ("192.0.2.0/24", "for documentation only"),
-        ("192.31.196.0/24", "a sink for stray DNS queries"),
-        ("192.52.193.0/24", "a multicast relay"),
-        ("192.88.99.0/24", "a 6to4 relay"),
-        ("192.168.0.0/16", "a private address"),
-        ("192.175.48.0/24", "a sink for stray DNS queries"),
-        ("198.18.0.0/15", "for benchmarks only"),
-        ("198.51.100.0/24", "for documentation only"),
-        ("203.0.113.0/24", "for documentation only"),
-        ("224.0.0.0/4", "a multicast address"),
-        ("240.0.0.0/4", "reserved or broadcast"),
-        ("::/128", "an address of this very host"),
-        ("::1/128", "a loopback address"),
-        ("2001::/23", "reserved for protocols, or a Teredo tunnel"),
-        ("2001:db8::/32", "for documentation only"),
-        ("2002::/16", "a 6to4 tunnel"),
-        ("2620:4f:8000::/48", "a sink for stray DNS queries"),
-        ("3fff::/20", "for documentation only"),
-        ("fc00::/7", "a private address"),
-        ("fe80::/10", "a link-local address"),
-        ("ff00::/8", "a multicast address"),
-    )
+_NOT_PUBLIC: Final = {
+    "an address of this very host": "0.0.0.0/8 ::/128",
+    "a loopback address": "127.0.0.0/8 ::1/128",
+    "a private address": "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7",
+    "an address within a provider's network": "100.64.0.0/10",
+    "a cloud's internal service": "168.63.129.16/32",  # Azure's; public only in form
+    "a link-local address": "fe80::/10",
+    "a multicast address": "224.0.0.0/4 ff00::/8",
+    "reserved or broadcast": "240.0.0.0/4",
+    "reserved for protocols, or a Teredo tunnel": "192.0.0.0/24 2001::/23",
+    "for documentation or benchmarks only": "192.0.2.0/24 198.18.0.0/15 198.51.100.0/24 "
+    "203.0.113.0/24 2001:db8::/32 3fff::/20",
+    "a relay or a tunnel": "192.52.193.0/24 192.88.99.0/24 2002::/16",
+    "a sink for stray DNS queries": "192.31.196.0/24 192.175.48.0/24 2620:4f:8000::/48",
+}
+_OBJECTIONS: Final = [
+    (ip_network(network), objection)
+    for objection, networks in _NOT_PUBLIC.items()
+    for network in networks.split()
+]
+# Where clouds keep the credentials of a machine: Alibaba, all link-local addresses (AWS, Azure,
+# Google, Oracle and others), Scaleway, Oracle, AWS for pods, AWS, Google. Some are within private
+# networks, so they are refused before the operator's `networks` is looked at.
+_OF_CLOUDS: Final = (
+    "100.100.100.200/32 169.254.0.0/16 fd00:42::42/128 fd00:c1::a9fe:a9fe/128 "
+    "fd00:ec2::23/128 fd00:ec2::254/128 fd20:ce::254/128"
 )
-# Where clouds keep the credentials of a machine. Some are within private networks, so they are
-# refused before the operator's `networks` is looked at.
-_METADATA: Final = tuple(
-    map(
-        ip_network,
-        (
-            "100.100.100.200/32",  # Alibaba Cloud
-            "169.254.0.0/16",  # all link-local addresses: AWS, Azure, Google, Oracle and others
-            "fd00:42::42/128",  # Scaleway
-            "fd00:c1::a9fe:a9fe/128",  # Oracle
-            "fd00:ec2::23/128",  # AWS, for pods
-            "fd00:ec2::254/128",  # AWS
-            "fd20:ce::254/128",  # Google
-        ),
-    )
-)
+_METADATA: Final = [ip_network(network) for network in _OF_CLOUDS.split()]
 _GLOBAL_UNICAST: Final = IPv6Network("2000::/3")  # all that IANA has given out (RFC 4291 2.4)
 _NAT64: Final = IPv6Network("64:ff9b::/96")  # RFC 6052 2.1: what DNS64 gives for IPv4 hosts
 _LOOPBACK: Final = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
@@ -138,40 +113,20 @@ def check_address(
         )
 
 
-def resolve(
-    host: str,
-    *,
-    resolver: Resolver,
-    timeout: float,
-    loopback: Loopback = "refused",
-    networks: Sequence[IPNetwork] = (),
-) -> tuple[IPAddress, ...]:
-    """Return the addresses of a host, every one of them checked.
+def resolve(host: str, *, resolver: Resolver, timeout: float) -> tuple[IPAddress, ...]:
+    """Return the addresses of a host, none of them checked.
 
-    A name is resolved once, so that no second answer can differ from the checked one; a
-    single forbidden address refuses the host. An address in brackets or as a dotted quad is
-    its own answer.
+    An address in brackets or as a dotted quad is its own answer.
 
     Args:
         host: As in :class:`cardsign.urls.Origin`.
         resolver: Asked in a thread of its own, which is left behind when it takes too long.
         timeout: Seconds.
-        loopback: See :func:`check_address`.
-        networks: See :func:`check_address`.
 
     Raises:
-        FetchFailed: ``fetch.forbidden_address``, or ``fetch.failed`` where there is no
-            address.
+        FetchFailed: ``fetch.failed``: there is no address.
         OSError: What the resolver raises; ``TimeoutError`` after `timeout`.
     """
-    addresses = look_up(host, resolver=resolver, timeout=timeout)
-    for address in addresses:
-        check_address(address, loopback=loopback, networks=networks)
-    return addresses
-
-
-def look_up(host: str, *, resolver: Resolver, timeout: float) -> tuple[IPAddress, ...]:
-    """Return the addresses of a host, of which none is checked; else as :func:`resolve`."""
     addresses: Sequence[IPAddress]
     try:
         addresses = (ip_address(host.strip("[]")),)
@@ -198,8 +153,8 @@ def system_resolver(host: str) -> list[IPAddress]:
     Raises:
         OSError: The name has no address.
     """
-    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    return [ip_address(str(sockaddr[0])) for *_, sockaddr in found]
+    answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return [ip_address(str(sockaddr[0])) for *_, sockaddr in answers]
 
 
 def _objection(address: IPAddress) -> str:
@@ -207,9 +162,9 @@ def _objection(address: IPAddress) -> str:
     if (within := _embedded(address)) is not None:
         objection = _objection(within)
         return f"{within} in an IPv6 coat, {objection}" if objection else ""
-    for network, what in _NOT_PUBLIC:
+    for network, objection in _OBJECTIONS:
         if address in network:
-            return what
+            return objection
     if address.version == 6 and address not in _GLOBAL_UNICAST:
         return "not a global unicast address"
     # A newer Python may know of networks that were set aside since this was written.
@@ -230,31 +185,6 @@ Dial: TypeAlias = Callable[[IPAddress, int, float], socket.socket]
 """Connect to an address and port within so many seconds; raises ``OSError``."""
 
 
-class Deadline:
-    """The moment at which everything must be over."""
-
-    def __init__(self, clock: Clock, seconds: float) -> None:
-        self._clock = clock
-        self._end = clock() + seconds
-        self._idle = math.inf
-
-    def remaining(self, at_most: float | None = None) -> float:
-        """Return the seconds left, or `at_most` if that is less; always more than 0.
-
-        Raises:
-            TimeoutError: None are left.
-        """
-        left = self._end - self._clock()
-        if left <= 0:
-            raise TimeoutError
-        return min(left, self._idle, math.inf if at_most is None else at_most)
-
-    def prolong(self, seconds: float, *, idle: float) -> None:
-        """Let it go on for so many seconds from now, if no single step takes more than `idle`."""
-        self._end = self._clock() + seconds
-        self._idle = idle
-
-
 def tcp_dial(address: IPAddress, port: int, timeout: float) -> socket.socket:
     """Open a TCP connection; the address is no name, so nothing is looked up.
 
@@ -264,90 +194,67 @@ def tcp_dial(address: IPAddress, port: int, timeout: float) -> socket.socket:
     return socket.create_connection((str(address), port), timeout)
 
 
-class Route:
-    """The way to a host by the addresses that were checked, and until when it is open.
+class Deadline:
+    """The moment at which everything must be over."""
 
-    Attributes:
-        end: When everything must be over.
-        connect_timeout: Seconds for one address, and for the TLS handshake.
-        proxy: The proxy that the addresses are of; None where they are the host's own.
-        address: The address that is connected, or None.
-    """
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock = clock
+        self._end = clock() + seconds
+        self._idle = math.inf
+        self._is_over = False
 
-    def __init__(
-        self,
-        addresses: Iterable[IPAddress],
-        *,
-        dial: Dial,
-        connect_timeout: float,
-        end: Deadline,
-        proxy: httpcore.Proxy | None = None,
-    ) -> None:
-        self.end = end
-        self.connect_timeout = connect_timeout
-        self.proxy = proxy
-        self.address: IPAddress | None = None
-        self._addresses = tuple(addresses)
-        self._dial = dial
-
-    def connect(self, port: int) -> socket.socket:
-        """Connect to the first address that answers.
+    def remaining(self, at_most: float | None = None) -> float:
+        """Return the seconds left, or `at_most` if that is less; always more than 0.
 
         Raises:
-            OSError: None does; what the last one said.
+            TimeoutError: None are left.
         """
-        failure = OSError("no address was given")
-        for address in self._addresses:
-            limit = self.end.remaining(self.connect_timeout)
-            try:
-                connected = self._dial(address, port, limit)
-            except OSError as exc:
-                failure = exc
-                continue
-            self.address = address
-            return connected
-        raise failure
+        left = self._end - self._clock()
+        if left <= 0 or self._is_over:
+            raise TimeoutError
+        return min(left, self._idle, math.inf if at_most is None else at_most)
 
+    def prolong(self, seconds: float, *, idle: float) -> None:
+        """Let it go on for so many seconds from now, if no single step takes more than `idle`."""
+        self._end = self._clock() + seconds
+        self._idle = idle
 
-class PinnedBackend(httpcore.NetworkBackend):
-    """Connects along a route, whatever name httpcore has in mind.
-
-    The name stays what TLS asks for (SNI) and holds the certificate against.
-    """
-
-    def __init__(self, route: Route) -> None:
-        self._route = route
-
-    def connect_tcp(self, host: str, port: int, *_: Any, **__: Any) -> httpcore.NetworkStream:
-        """Connect to `port` (`host` and all options are ignored); raises ``OSError``."""
-        return DeadlineStream(self._route.connect(port), self._route)
+    def stop(self) -> None:
+        """Let it be over now."""
+        self._is_over = True
 
 
 class DeadlineStream(httpcore.NetworkStream):
-    """A connection whose every read, write and handshake ends with the route's deadline.
+    """A connection whose every read, write and handshake ends with a deadline.
 
     A shorter `timeout` for one of them holds too. Foreign errors pass as they are: ``OSError``,
     with ``TimeoutError`` and ``ssl.SSLError``.
     """
 
-    def __init__(self, connected: socket.socket, route: Route) -> None:
+    def __init__(self, connected: socket.socket, end: Deadline, connect_timeout: float) -> None:
         self._socket = connected
-        self._route = route
+        self._end = end
+        self._connect_timeout = connect_timeout
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Return what has arrived, at most `max_bytes`; empty at the end."""
-        self._socket.settimeout(self._route.end.remaining(timeout))
+        self._socket.settimeout(self._end.remaining(timeout))
         return self._socket.recv(max_bytes)
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Send all of `buffer`."""
         while buffer:
-            self._socket.settimeout(self._route.end.remaining(timeout))
+            self._socket.settimeout(self._end.remaining(timeout))
             buffer = buffer[self._socket.send(buffer) :]
 
     def close(self) -> None:
         """Close the connection without waiting for the peer."""
         self._socket.close()
+
+    def shut_down(self) -> None:
+        """End what another thread reads or writes; that thread then closes the connection."""
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def start_tls(
         self,
@@ -357,101 +264,21 @@ class DeadlineStream(httpcore.NetworkStream):
     ) -> httpcore.NetworkStream:
         """Do the handshake; Python holds the time limit over the whole of it."""
         try:
-            self._socket.settimeout(self._route.end.remaining(self._route.connect_timeout))
-            secured = ssl_context.wrap_socket(self._socket, server_hostname=server_hostname)
+            self._socket.settimeout(self._end.remaining(self._connect_timeout))
+            self._socket = ssl_context.wrap_socket(self._socket, server_hostname=server_hostname)
         except OSError:
             self.close()  # httpcore forgets a stream whose handshake failed
             raise
-        return DeadlineStream(secured, self._route)
+        return self
 
 
 _Result = TypeVar("_Result")
 
 
-async def in_thread(work: Callable[[], _Result], *, abandon: bool = False) -> _Result:
+async def in_thread(work: Callable[[], _Result]) -> _Result:
     """Do blocking work in a thread that no other request waits for.
 
-    Args:
-        work: Bounded in time by itself.
-        abandon: Whether a cancelled caller leaves at once; the work must hold nothing then.
+    A caller that is cancelled leaves at once; the work must be bounded in time by itself.
     """
     limiter = anyio.CapacityLimiter(1)
-    return await anyio.to_thread.run_sync(work, abandon_on_cancel=abandon, limiter=limiter)
-
-
-class AsyncPinnedBackend(httpcore.AsyncNetworkBackend):
-    """Connects along a route, whatever name httpcore has in mind."""
-
-    def __init__(self, route: Route) -> None:
-        self._route = route
-
-    async def connect_tcp(
-        self, host: str, port: int, *_: Any, **__: Any
-    ) -> httpcore.AsyncNetworkStream:
-        """Connect to `port` (`host` and all options are ignored); raises ``OSError``."""
-        connected: socket.socket = await in_thread(lambda: self._route.connect(port))
-        with contextlib.ExitStack() as unless_taken:
-            unless_taken.callback(connected.close)
-            stream = await anyio.abc.SocketStream.from_socket(connected)
-            unless_taken.pop_all()
-        return AsyncDeadlineStream(stream, self._route)
-
-
-class AsyncDeadlineStream(httpcore.AsyncNetworkStream):
-    """A connection whose every read, write and handshake ends with the route's deadline.
-
-    A shorter `timeout` for one of them holds too. What goes wrong is an ``OSError``, as in
-    :class:`DeadlineStream`.
-    """
-
-    def __init__(self, stream: anyio.abc.ByteStream, route: Route) -> None:
-        self._stream = stream
-        self._route = route
-
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Return what has arrived, at most `max_bytes`; empty at the end."""
-        with _as_os_errors(), anyio.fail_after(self._route.end.remaining(timeout)):
-            try:
-                return await self._stream.receive(max_bytes)
-            except anyio.EndOfStream:
-                return b""
-
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Send all of `buffer`."""
-        with _as_os_errors(), anyio.fail_after(self._route.end.remaining(timeout)):
-            await self._stream.send(buffer)
-
-    async def aclose(self) -> None:
-        """Close the connection without waiting for the peer."""
-        await anyio.aclose_forcefully(self._stream)
-
-    async def start_tls(
-        self,
-        ssl_context: ssl.SSLContext,
-        server_hostname: str | None = None,
-        timeout: float | None = None,
-    ) -> httpcore.AsyncNetworkStream:
-        """Do the handshake; the time limit is over the whole of it."""
-        limit = self._route.connect_timeout
-        async with contextlib.AsyncExitStack() as unless_secured:
-            # httpcore forgets a stream whose handshake failed
-            unless_secured.push_async_callback(self.aclose)
-            with _as_os_errors(), anyio.fail_after(self._route.end.remaining(limit)):
-                secured = await TLSStream.wrap(
-                    self._stream,
-                    server_side=False,
-                    hostname=server_hostname,
-                    ssl_context=ssl_context,
-                    standard_compatible=False,
-                )
-            unless_secured.pop_all()
-        return AsyncDeadlineStream(secured, self._route)
-
-
-@contextlib.contextmanager
-def _as_os_errors() -> Iterator[None]:
-    """Convert what anyio raises of its own."""
-    try:
-        yield
-    except (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream) as exc:
-        raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)) from exc
+    return await anyio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=limiter)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 import ssl
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -24,13 +25,12 @@ from cardsign.findings import cut
 from cardsign.net.connection import (
     Clock,
     Deadline,
+    DeadlineStream,
     Dial,
     IPNetwork,
     Loopback,
-    PinnedBackend,
     Resolver,
-    Route,
-    look_up,
+    check_address,
     resolve,
     system_resolver,
     tcp_dial,
@@ -44,15 +44,6 @@ MAX_HOST_LENGTH: Final = 253  # characters; DNS knows no longer name (RFC 1035 2
 _Field: TypeAlias = tuple[bytes | str, bytes | str]
 
 _JSON_TYPE: Final = re.compile(r"application/(?:[a-z0-9!#$&^_.+-]{1,120}\+)?json")
-_REDIRECT_HINT: Final = "Redirects are not followed; give the address at which it lies."
-
-
-def received(response: httpcore.Response) -> Headers:
-    """The headers of an answer."""
-    return tuple(
-        (name.decode("latin-1").lower(), value.decode("latin-1").strip())
-        for name, value in response.headers
-    )
 
 
 def values(headers: Headers, name: str) -> list[str]:
@@ -88,8 +79,12 @@ def user_agent() -> str:
 
 
 def status_hint(status: int) -> str:
-    """What to do about a status that is no answer; empty where nothing special is."""
-    return _REDIRECT_HINT if 300 <= status < 400 else ""
+    """Return what to do about a status that is no answer."""
+    if 300 <= status < 400:
+        return "Redirects are not followed; give the address at which it lies."
+    if status in (401, 403):
+        return "It asks who you are, and no credential is sent here. Ask its operator."
+    return "Try again later." if status == 429 or status >= 500 else ""
 
 
 CONNECT_SECONDS: Final = 5.0  # for the name, for each address, and for TLS: twice a slow network
@@ -194,66 +189,50 @@ class FetchSettings:
             raise FetchFailed("fetch.tls", "the TLS context does not check names")
         return context
 
-    def route(self, url: Url, end: Deadline) -> Route:
-        """Resolve the host and check its addresses, on the way to exactly these.
-
-        Raises:
-            FetchFailed: ``fetch.forbidden_address``, ``fetch.failed``.
-            OSError: There is no address; ``TimeoutError`` where it took too long.
-        """
-        limit, is_plain = self.connect_timeout, url.origin.scheme == "http"
-        access = self.access if self.access and url.origin in self.access.origins else None
-        proxy = access.proxy if access and not is_plain else None
-        by = None
-        if proxy:  # the operator's, which looks up the origin's host itself
-            addresses = look_up(proxy.host, resolver=self.resolver, timeout=end.remaining(limit))
-            place = httpcore.URL(scheme=proxy.scheme, host=proxy.host.strip("[]"), port=proxy.port)
-            by = httpcore.Proxy(
-                place, ssl_context=self.trust() if proxy.scheme == "https" else None
-            )
-        else:
-            loopback: Loopback = "allowed" if self.insecure_loopback_http else "refused"
-            addresses = resolve(
-                url.origin.host,
-                resolver=self.resolver,
-                timeout=end.remaining(limit),
-                loopback="required" if is_plain else loopback,
-                networks=access.networks if access else (),
-            )
-        return Route(addresses, dial=self.dial, connect_timeout=limit, end=end, proxy=by)
-
 
 DEFAULT_SETTINGS: Final = FetchSettings()
 
 
-class Exchange:
+def _httpcore_url(origin: Origin, target: str = "") -> httpcore.URL:
+    host = origin.host.strip("[]")
+    return httpcore.URL(scheme=origin.scheme, host=host, port=origin.port, target=target)
+
+
+class Exchange(httpcore.NetworkBackend):
     """One request and its answer: where it goes, how long it may take, how large it may be.
+
+    It has a connection of its own. The name is looked up once, every address is checked, and the
+    connection goes to these; TLS asks for the name (SNI) and holds the certificate against it.
 
     Args:
         settings: How the host is reached.
         url: What is asked.
         seconds: For everything, the last byte of the body included; they run from now.
         max_bytes: Of the body.
+
+    Attributes:
+        status: Of the answer.
+        headers: Of the answer, names in lower case.
     """
 
     def __init__(
         self, settings: FetchSettings, url: Url, *, seconds: float, max_bytes: int
     ) -> None:
-        self.end = Deadline(settings.clock, seconds)
-        self._settings = settings
-        self.url = url
+        self.url, self.end = url, Deadline(settings.clock, seconds)
+        self.status = 0
+        self.headers: Headers = ()
+        self._settings, self._max_bytes = settings, max_bytes
         self._limits = f"{settings.connect_timeout:g} s to connect, {seconds:g} s in all"
-        self._max_bytes = max_bytes
-        self._counted = 0
+        self._stream: DeadlineStream | None = None
+        self._open = contextlib.ExitStack()
+        self._busy = threading.Lock()
+        access = settings.access
+        self._access = access if access and url.origin in access.origins else None
 
-    def route(self) -> Route:
-        """The way to the host; as :meth:`FetchSettings.route`."""
-        return self._settings.route(self.url, self.end)
-
-    def request(
+    def send(
         self, method: str, headers: Iterable[_Field], content: Any = None, timeouts: Any = None
-    ) -> httpcore.Request:
-        """The request with our framing.
+    ) -> None:
+        """Send the request with our framing, and wait for the head of the answer.
 
         Args:
             method: Of HTTP.
@@ -263,62 +242,112 @@ class Exchange:
                 another server name for TLS, or another target.
         """
         origin = self.url.origin
-        url = httpcore.URL(
-            scheme=origin.scheme,
-            host=origin.host.strip("[]"),
-            port=origin.port,
-            target=self.url.path + self.url.query,
-        )
+        target = self.url.path + self.url.query
         ours: list[_Field] = [
             # The authority, without the scheme's own port (RFC 9110 7.2).
             ("Host", str(origin).partition("://")[2]),
             ("Accept-Encoding", "identity"),  # so that the limit on bytes is one on content
             ("Connection", "close"),
         ]
-        extensions = {"timeout": timeouts or {}}
-        return httpcore.Request(
-            method, url, headers=[*ours, *headers], content=content, extensions=extensions
+        request = httpcore.Request(
+            method,
+            _httpcore_url(origin, target),
+            headers=[*ours, *headers],
+            content=content,
+            extensions={"timeout": timeouts or {}},
+        )
+        context, proxy = self._settings.trust(), self._proxy
+        by = None
+        if proxy is not None:
+            tls = context if proxy.scheme == "https" else None
+            by = httpcore.Proxy(_httpcore_url(proxy), ssl_context=tls)
+        pool = httpcore.ConnectionPool(context, proxy=by, network_backend=self)
+        self._answer = self._open.enter_context(pool).handle_request(request)
+        self._open.callback(self._answer.close)
+        self.status = self._answer.status
+        self.headers = tuple(
+            (name.decode("latin-1").lower(), value.decode("latin-1").strip())
+            for name, value in self._answer.headers
         )
 
-    def send(
-        self, request: httpcore.Request, context: ssl.SSLContext, held: contextlib.ExitStack
-    ) -> httpcore.Response:
-        """The answer's head, by a connection of its own, which `held` closes with the answer."""
-        route = self.route()
-        pool = httpcore.ConnectionPool(
-            context, proxy=route.proxy, network_backend=PinnedBackend(route)
-        )
-        response = held.enter_context(pool).handle_request(request)
-        held.callback(response.close)
-        return response
+    @property
+    def _proxy(self) -> Origin | None:
+        """The operator's, which looks up the origin's host itself; plain http goes by none."""
+        return self._access.proxy if self._access and self.url.origin.scheme == "https" else None
 
-    def check_head(self, headers: Headers, *, has_body: bool = True) -> None:
+    def connect_tcp(self, host: str, port: int, *_: Any, **__: Any) -> httpcore.NetworkStream:
+        """Connect to the first address of a host that answers, if all may be asked.
+
+        Raises:
+            FetchFailed: ``fetch.forbidden_address``, ``fetch.failed``.
+            OSError: There is no address, or none answers; ``TimeoutError`` where it took too long.
+        """
+        settings, limit = self._settings, self._settings.connect_timeout
+        timeout = self.end.remaining(limit)
+        addresses = resolve(host, resolver=settings.resolver, timeout=timeout)
+        loopback: Loopback = "allowed" if settings.insecure_loopback_http else "refused"
+        for address in addresses if self._proxy is None else ():
+            check_address(
+                address,
+                loopback="required" if self.url.origin.scheme == "http" else loopback,
+                networks=self._access.networks if self._access else (),
+            )
+        failure = OSError()
+        for address in addresses:
+            timeout = self.end.remaining(limit)
+            try:
+                connected = settings.dial(address, port, timeout)
+            except OSError as exc:
+                failure = exc
+                continue
+            self._stream = DeadlineStream(connected, self.end, limit)
+            return self._stream
+        raise failure
+
+    def check_head(self, *, has_body: bool = True) -> None:
         """Refuse a body by its headers: a compressed one, and one that is declared too large.
 
         Raises:
             FetchFailed: ``fetch.encoding``, ``fetch.too_large``.
         """
-        encodings = {encoding.lower() for encoding in values(headers, "content-encoding")}
+        encodings = {encoding.lower() for encoding in values(self.headers, "content-encoding")}
         if not encodings <= {"", "identity"}:
             message = f"{self.url} sent a compressed answer although none was asked for"
             raise FetchFailed("fetch.encoding", message)
         if has_body:  # h11 has made sure that a declared length is a number
-            self._check_size(max(map(int, values(headers, "content-length")), default=0))
+            self._check_size(max(map(int, values(self.headers, "content-length")), default=0))
 
-    def count(self, chunk: bytes) -> bytes:
-        """The next part of the body, unless it makes the body too large.
+    def read(self) -> Iterator[bytes]:
+        """Yield the body, part by part.
 
         Raises:
-            FetchFailed: ``fetch.too_large``.
+            FetchFailed: ``fetch.too_large``, as soon as that is known; as :meth:`errors`.
         """
-        self._counted += len(chunk)
-        self._check_size(self._counted)
-        return chunk
+        size, parts = 0, iter(self._answer.iter_stream())
+        while True:
+            with self.errors(), self._busy:
+                part = next(parts, None)
+            if part is None:
+                return
+            size += len(part)
+            self._check_size(size)
+            yield part
 
     def _check_size(self, size: int) -> None:
         if size > self._max_bytes:
             message = f"{self.url} answered more than {self._max_bytes} bytes"
             raise FetchFailed("fetch.too_large", message)
+
+    def close(self) -> None:
+        """Close the connection, once no thread reads from it."""
+        with self._busy:
+            self._open.close()
+
+    def abort(self) -> None:
+        """Let the thread that is at work on it fail at once."""
+        self.end.stop()
+        if self._stream is not None:
+            self._stream.shut_down()
 
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:
@@ -396,11 +425,13 @@ def fetch_document(
             ``fetch.content_type`` (not declared as JSON); ``fetch.encoding`` (compressed);
             ``fetch.too_large``.
     """
-    asked = settings.target(url)
-    context = settings.trust()
     exchange = Exchange(
-        settings, asked, seconds=settings.total_timeout, max_bytes=settings.max_bytes
+        settings,
+        settings.target(url),
+        seconds=settings.total_timeout,
+        max_bytes=settings.max_bytes,
     )
+    asked = str(exchange.url)
     sent: list[_Field] = [  # all that the peer learns of us
         ("Accept", "application/json, application/*+json"),
         ("User-Agent", user_agent()),
@@ -409,15 +440,13 @@ def fetch_document(
     if form is not None:
         sent.append(("Content-Type", "application/x-www-form-urlencoded"))
         sent.append(("Content-Length", str(len(form))))
-    request = exchange.request("GET" if form is None else "POST", sent, form)
-    with exchange.errors(), contextlib.ExitStack() as held:
-        response = exchange.send(request, context, held)
-        said, status = received(response), response.status
-        if status == 304 and dict(headers).get("If-None-Match"):
-            return FetchResult(str(asked), "unchanged", headers=said)
-        if status != 200:
-            raise OtherStatus(str(asked), status)
-        exchange.check_head(said)
-        json_type(said, asked)
-        body = b"".join(map(exchange.count, response.iter_stream()))
-    return FetchResult(str(asked), "found", body, headers=said)
+    with contextlib.closing(exchange):
+        with exchange.errors():
+            exchange.send("GET" if form is None else "POST", sent, form)
+        if exchange.status == 304 and dict(headers).get("If-None-Match"):
+            return FetchResult(asked, "unchanged", headers=exchange.headers)
+        if exchange.status != 200:
+            raise OtherStatus(asked, exchange.status)
+        exchange.check_head()
+        json_type(exchange.headers, exchange.url)
+        return FetchResult(asked, "found", b"".join(exchange.read()), headers=exchange.headers)

@@ -14,21 +14,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Collection, Iterator
-from typing import Any, Final
+from dataclasses import replace
+from functools import partial
+from typing import Final
 
-import httpcore
+import anyio
 import httpx
 
 from cardsign.errors import FetchFailed
-from cardsign.net.connection import AsyncPinnedBackend, in_thread
-from cardsign.net.fetch import (
-    DEFAULT_SETTINGS,
-    Exchange,
-    FetchSettings,
-    media_types,
-    received,
-    status_hint,
-)
+from cardsign.net.connection import in_thread
+from cardsign.net.fetch import DEFAULT_SETTINGS, Exchange, FetchSettings, media_types, status_hint
 from cardsign.urls import Origin
 
 MAX_AGENT_BYTES: Final = 16 * 1024 * 1024  # an agent's answer may hold files, in base64
@@ -100,8 +95,7 @@ class _Guarded:
         event_idle_timeout: float = EVENT_IDLE_SECONDS,
         event_total_timeout: float = EVENT_TOTAL_SECONDS,
     ) -> None:
-        self._context = settings.trust()
-        self._settings = settings
+        self._settings = replace(settings, ssl_context=settings.trust())
         self._origins = None if origins is None else frozenset(origins)
         self._max_bytes = max_bytes
         self._total_timeout = total_timeout
@@ -121,52 +115,55 @@ class _Guarded:
                 raise FetchFailed("fetch.elsewhere", message)
         return Exchange(self._settings, url, seconds=self._total_timeout, max_bytes=self._max_bytes)
 
-    def _check(
-        self, response: httpcore.Response, exchange: Exchange, request: httpx.Request
-    ) -> httpx.Headers:
-        """Judge an answer by its head, and return the headers that the client may see.
+    def _answer(self, request: httpx.Request, exchange: Exchange) -> httpx.Response:
+        """Make a request, and judge the answer by its head.
 
         Raises:
-            FetchFailed: ``fetch.status`` (a redirect, or another protocol), ``fetch.encoding``,
-                ``fetch.too_large``.
+            GuardRefused: With the code of the error: ``fetch.status`` (a redirect, or another
+                protocol), ``fetch.encoding``, ``fetch.too_large``, and those of the exchange.
         """
-        headers, status = received(response), response.status
-        if status < 200 or 300 <= status < 400:
-            message = f"{exchange.url} answered {status}, which is no answer"
-            raise FetchFailed("fetch.status", message, hint=status_hint(status))
-        exchange.check_head(headers, has_body=request.method != "HEAD")
-        # Only who asked for a stream of events is kept longer by one.
-        asked_for_events = EVENT_STREAM in request.headers.get("accept", "")
-        if status == 200 and asked_for_events and media_types(headers) == [EVENT_STREAM]:
-            exchange.end.prolong(self._event_total_timeout, idle=self._event_idle_timeout)
-        shown = [field for field in headers if field[0] not in _WITHOUT_EFFECT]
-        return httpx.Headers(shown, encoding="latin-1")
+        with contextlib.ExitStack() as unless_answered, _as_httpx(request):
+            unless_answered.callback(exchange.close)
+            sent = [
+                (name, value)
+                for name, value in request.headers.raw
+                if name.lower().decode("latin-1") not in _NOT_THE_CLIENTS
+            ]
+            with exchange.errors():
+                timeouts = request.extensions.get("timeout")
+                exchange.send(request.method, sent, request.stream, timeouts)
+                exchange.end.remaining()  # a task that has left closes nothing
+            status = exchange.status
+            if status < 200 or 300 <= status < 400:
+                message = f"{exchange.url} answered {status}, which is no answer"
+                raise FetchFailed("fetch.status", message, hint=status_hint(status))
+            exchange.check_head(has_body=request.method != "HEAD")
+            # Only who asked for a stream of events is kept longer by one.
+            asked_for_events = EVENT_STREAM in request.headers.get("accept", "")
+            if (
+                status == 200
+                and asked_for_events
+                and media_types(exchange.headers) == [EVENT_STREAM]
+            ):
+                exchange.end.prolong(self._event_total_timeout, idle=self._event_idle_timeout)
+            unless_answered.pop_all()
+        shown = [field for field in exchange.headers if field[0] not in _WITHOUT_EFFECT]
+        headers = httpx.Headers(shown, encoding="latin-1")
+        return httpx.Response(status, headers=headers, stream=_Body(exchange, request))
 
 
 @contextlib.contextmanager
-def _as_httpx(request: httpx.Request, exchange: Exchange | None = None) -> Iterator[None]:
-    """Convert our errors, and those of an exchange, into what users of httpx catch.
+def _as_httpx(request: httpx.Request) -> Iterator[None]:
+    """Convert our errors into what users of httpx catch.
 
     Raises:
         GuardRefused: With the code of the error; :class:`GuardTimedOut` for ``fetch.timeout``.
     """
     try:
-        with exchange.errors() if exchange else contextlib.nullcontext():
-            yield
+        yield
     except FetchFailed as failure:
         kind = GuardTimedOut if failure.code == "fetch.timeout" else GuardRefused
         raise kind(failure, request) from failure
-
-
-def _to_httpcore(request: httpx.Request, exchange: Exchange) -> httpcore.Request:
-    """The client's request, without what is not its own affair."""
-    kept = [
-        (name, value)
-        for name, value in request.headers.raw
-        if name.lower().decode("latin-1") not in _NOT_THE_CLIENTS
-    ]
-    timeouts = request.extensions.get("timeout")
-    return exchange.request(request.method, kept, request.stream, timeouts)
 
 
 class GuardedTransport(_Guarded, httpx.BaseTransport):
@@ -179,16 +176,11 @@ class GuardedTransport(_Guarded, httpx.BaseTransport):
             GuardRefused: With one of the codes of :func:`cardsign.net.fetch.fetch_document` but
                 ``fetch.content_type``, or ``fetch.elsewhere``.
         """
-        exchange = self._begin(request)
-        with _as_httpx(request, exchange), contextlib.ExitStack() as held:
-            response = exchange.send(_to_httpcore(request, exchange), self._context, held)
-            headers = self._check(response, exchange, request)
-            body = _Body(response, exchange, request, held.pop_all())
-        return httpx.Response(response.status, headers=headers, stream=body)
+        return self._answer(request, self._begin(request))
 
 
 class AsyncGuardedTransport(_Guarded, httpx.AsyncBaseTransport):
-    """The same for :class:`httpx.AsyncClient`."""
+    """The same for :class:`httpx.AsyncClient`; each request has a thread while it waits."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Make one request.
@@ -197,47 +189,34 @@ class AsyncGuardedTransport(_Guarded, httpx.AsyncBaseTransport):
             GuardRefused: As :meth:`GuardedTransport.handle_request`.
         """
         exchange = self._begin(request)
-        with _as_httpx(request, exchange):
-            async with contextlib.AsyncExitStack() as held:
-                route = await in_thread(exchange.route, abandon=True)
-                backend = AsyncPinnedBackend(route)
-                pool = httpcore.AsyncConnectionPool(
-                    self._context, proxy=route.proxy, network_backend=backend
-                )
-                response = await (await held.enter_async_context(pool)).handle_async_request(
-                    _to_httpcore(request, exchange)
-                )
-                headers = self._check(response, exchange, request)
-                body = _Body(response, exchange, request, held.pop_all())
-        return httpx.Response(response.status, headers=headers, stream=body)
+        await request.aread()
+        try:
+            return await in_thread(partial(self._answer, request, exchange))
+        except anyio.get_cancelled_exc_class():
+            exchange.abort()  # the thread closes it
+            raise
 
 
 class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
     """A body that is counted and timed while it arrives; it holds its connection."""
 
-    def __init__(
-        self,
-        response: httpcore.Response,
-        exchange: Exchange,
-        request: httpx.Request,
-        held: Any,
-    ) -> None:
-        self._response = response
+    def __init__(self, exchange: Exchange, request: httpx.Request) -> None:
         self._exchange = exchange
         self._request = request
-        self._held = held
 
     def __iter__(self) -> Iterator[bytes]:
-        with _as_httpx(self._request, self._exchange):
-            yield from map(self._exchange.count, self._response.iter_stream())
+        with _as_httpx(self._request):
+            yield from self._exchange.read()
 
     def close(self) -> None:
-        self._held.close()
+        self._exchange.close()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        with _as_httpx(self._request, self._exchange):
-            async for chunk in self._response.aiter_stream():
-                yield self._exchange.count(chunk)
+        parts = iter(self)
+        while (part := await in_thread(partial(next, parts, None))) is not None:
+            yield part
 
     async def aclose(self) -> None:
-        await self._held.aclose()
+        self._exchange.abort()  # a thread that still reads lets go of it
+        with anyio.CancelScope(shield=True):
+            await in_thread(self.close)

@@ -102,10 +102,8 @@ class Refreshed:
 
 def no_answer(result: FetchResult) -> Finding:
     """Why there is nothing of what was asked for."""
-    failure = result.failure
-    return Finding(
-        "refresh.no_answer", failure.message if failure else f"{result.url} gave no answer"
-    )
+    failure = result.failure or FetchFailed("fetch.failed", f"{result.url} gave no answer")
+    return Finding("refresh.no_answer", failure.message, fix=failure.hint)
 
 
 def refresh_issuer(

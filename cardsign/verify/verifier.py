@@ -161,7 +161,7 @@ class Verifier:
         """
         from cardsign.net.connection import in_thread
 
-        return await in_thread(partial(self.discover, url, issuer=issuer), abandon=True)
+        return await in_thread(partial(self.discover, url, issuer=issuer))
 
     def discover_extended(
         self,
@@ -207,7 +207,7 @@ class Verifier:
         from cardsign.net.connection import in_thread
 
         ask = partial(self.discover_extended, url, audience=audience, credential=credential)
-        return await in_thread(partial(ask, issuer=issuer), abandon=True)
+        return await in_thread(partial(ask, issuer=issuer))
 
     # What the methods above are made of.
 

@@ -164,12 +164,25 @@ def test_refused(code: str, answer: bytes) -> None:
     assert len(peer.requests) == 1  # no redirect followed, nothing tried again
 
 
-def test_a_redirect_is_explained() -> None:
-    """Whoever is redirected is told what to do; the target, which a stranger chose, is not."""
-    answer = status("301", location="https://x.example/")
-    with serving(answer) as peer, pytest.raises(FetchFailed, match="answered 301") as refused:
+HINTS: dict[str, tuple[bytes, str]] = {
+    "a redirect": (status("301", location="https://x.example/"), "Redirects are not followed"),
+    "who are you": (status("401", www_authenticate="Bearer"), "no credential is sent here"),
+    "not you": (status("403"), "no credential is sent here"),
+    "too often": (status("429"), "Try again later."),
+    "busy": (status("503"), "Try again later."),
+    "nothing there": (status("404"), "Check the URL."),
+    "a page": (http(content_type="text/plain"), "declare application/json"),
+    "too much": (http(content_length="99999999"), "key sets are small"),
+}
+
+
+@pytest.mark.parametrize(("answer", "hint"), HINTS.values(), ids=HINTS)
+def test_the_hint_is_about_what_happened(answer: bytes, hint: str) -> None:
+    """And a redirect's target, which a stranger chose, is in none."""
+    with serving(answer) as peer, pytest.raises(FetchFailed) as refused:
         fetch_document(peer.url(), LOCAL)
-    assert "Redirects are not followed" in refused.value.hint
+    assert hint in refused.value.hint
+    assert ("Redirects" in refused.value.hint) == ("Redirects" in hint)
 
 
 BODY = b'"' + b"a" * (MAX_CARD_BYTES - 2) + b'"'

@@ -118,7 +118,12 @@ FORBIDDEN = {
     "loopback over https": ("https://127.0.0.1/", answers(), DEFAULT_SETTINGS),
     "a name for loopback": ("https://agent.example/", answers("127.0.0.1"), DEFAULT_SETTINGS),
     "a name for metadata": ("https://a.example/", answers("169.254.169.254"), DEFAULT_SETTINGS),
-    "one private among public": (
+    "one private before public": (
+        "https://a.example/",
+        answers("10.0.0.1", PUBLIC),
+        DEFAULT_SETTINGS,
+    ),
+    "one private after public": (
         "https://a.example/",
         answers(PUBLIC, "10.0.0.1"),
         DEFAULT_SETTINGS,

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import socket
 import ssl
-from ipaddress import ip_address
 
 import pytest
-from peers import NoDial
+from peers import Names
 
-from cardsign.net.connection import Deadline, DeadlineStream, IPAddress, PinnedBackend, Route
+from cardsign.net.connection import Deadline, DeadlineStream, IPAddress
+from cardsign.net.fetch import Exchange, FetchSettings
+from cardsign.urls import parse_url
 
-FIRST, SECOND = ip_address("93.184.215.14"), ip_address("93.184.215.15")
+FIRST, SECOND = "93.184.215.14", "93.184.215.15"
 
 
 class Clock:
@@ -23,10 +24,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-def route(*addresses: IPAddress, dial, clock: Clock, seconds: float = 10) -> Route:
-    return Route(addresses, dial=dial, connect_timeout=5, end=Deadline(clock, seconds))
 
 
 def test_what_remains() -> None:
@@ -43,6 +40,15 @@ def test_what_remains() -> None:
         end.remaining()
 
 
+def test_what_was_stopped_is_not_prolonged() -> None:
+    """A task that has left is not brought back by a stream that begins."""
+    end = Deadline(Clock(), 10)
+    end.stop()
+    end.prolong(3600, idle=60)
+    with pytest.raises(TimeoutError):
+        end.remaining()
+
+
 def test_each_address_gets_its_time() -> None:
     """An address gets the time for connecting, the last one what is left of the whole."""
     clock, limits = Clock(), []
@@ -52,60 +58,43 @@ def test_each_address_gets_its_time() -> None:
         clock.now += min(timeout, 4)
         raise TimeoutError
 
+    names = Names([FIRST, SECOND, "93.184.215.16", "93.184.215.17"])
+    settings = FetchSettings(resolver=names, dial=silent, clock=clock)
+    url = parse_url("https://agent.example/")
     with pytest.raises(TimeoutError):
-        route(FIRST, SECOND, FIRST, SECOND, dial=silent, clock=clock).connect(443)
+        Exchange(settings, url, seconds=10, max_bytes=9).connect_tcp("agent.example", 443)
     assert limits == [5, 5, 2]
 
 
-def test_the_name_is_not_looked_at() -> None:
-    """Whatever name is asked for, the connection goes to the checked addresses."""
-    dial = NoDial()
-    pinned = route(FIRST, SECOND, dial=dial, clock=Clock())
-    with pytest.raises(ConnectionRefusedError):
-        PinnedBackend(pinned).connect_tcp("localhost", 8443)
-    assert dial.asked == [(str(FIRST), 8443), (str(SECOND), 8443)]
-    assert pinned.address is None
-
-
-def test_the_connected_address_is_known() -> None:
-    """The address that answered is kept for the report."""
+@pytest.fixture
+def pair() -> tuple[socket.socket, socket.socket]:
+    """Two ends of one connection."""
     ours, theirs = socket.socketpair()
-
-    def second(address: IPAddress, port: int, timeout: float) -> socket.socket:
-        if address == FIRST:
-            raise ConnectionRefusedError
-        return ours
-
-    pinned = route(FIRST, SECOND, dial=second, clock=Clock())
-    with theirs:
-        PinnedBackend(pinned).connect_tcp("agent.example", 443).close()
-        assert theirs.recv(1) == b""
-    assert pinned.address == SECOND
+    with ours, theirs:
+        yield ours, theirs
 
 
-def test_a_peer_who_reads_slowly() -> None:
+def test_a_peer_who_reads_slowly(pair: tuple[socket.socket, socket.socket]) -> None:
     """A write goes on until all is sent, and ends with the deadline."""
     clock = Clock()
-    ours, theirs = socket.socketpair()
+    ours, theirs = pair
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-    stream = DeadlineStream(ours, route(FIRST, dial=NoDial(), clock=clock, seconds=0.1))
-    with ours, theirs:
-        stream.write(b"x" * 100)
-        assert theirs.recv(200) == b"x" * 100
-        with pytest.raises(TimeoutError):
-            stream.write(b"x" * 1_000_000)
-        clock.now += 1
-        with pytest.raises(TimeoutError):
-            stream.read(1)
+    stream = DeadlineStream(ours, Deadline(clock, 0.1), 5)
+    stream.write(b"x" * 100)
+    assert theirs.recv(200) == b"x" * 100
+    with pytest.raises(TimeoutError):
+        stream.write(b"x" * 1_000_000)
+    clock.now += 1
+    with pytest.raises(TimeoutError):
+        stream.read(1)
 
 
-def test_too_late_for_tls() -> None:
+def test_too_late_for_tls(pair: tuple[socket.socket, socket.socket]) -> None:
     """A connection that no time is left to secure is closed."""
     clock = Clock()
-    ours, theirs = socket.socketpair()
-    stream = DeadlineStream(ours, route(FIRST, dial=NoDial(), clock=clock))
+    ours, theirs = pair
+    stream = DeadlineStream(ours, Deadline(clock, 10), 5)
     clock.now += 10
-    with theirs:
-        with pytest.raises(TimeoutError):
-            stream.start_tls(ssl.create_default_context(), "agent.example")
-        assert theirs.recv(1) == b""
+    with pytest.raises(TimeoutError):
+        stream.start_tls(ssl.create_default_context(), "agent.example")
+    assert theirs.recv(1) == b""
