@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
-from typing import Final, NoReturn, cast
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple, NoReturn, cast
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
@@ -84,6 +84,40 @@ def short_kid(kid: str) -> str:
     return kid if len(kid) <= 12 else f"{kid[:8]}..."
 
 
+#: Unix seconds of the year 9999, which is where dates end.
+_LAST: Final = 253_402_300_799
+
+
+class Validity(NamedTuple):
+    """What a JWK says of its own use: from `nbf` until before `exp` (Unix seconds), or no more."""
+
+    nbf: int = 0
+    exp: int = _LAST
+    is_revoked: bool = False
+
+    @classmethod
+    def read(cls, untrusted_jwk: Mapping[str, Json]) -> Validity:
+        """Read ``nbf``, ``exp`` and ``revoked``, as OpenID Federation has them.
+
+        Raises:
+            KeyRefused: ``key.malformed``: a time is no number of seconds.
+        """
+        times = {"nbf": 0, "exp": _LAST}
+        for name in times.keys() & untrusted_jwk.keys():
+            value = untrusted_jwk[name]
+            if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+                raise KeyRefused("key.malformed", f"{name} is no time in seconds", path=f"/{name}")
+            times[name] = int(min(value, _LAST))
+        return cls(**times, is_revoked=untrusted_jwk.get("revoked", False) not in (False, None))
+
+    def members(self) -> dict[str, Json]:
+        """Return the members of the JWK that say it."""
+        members: dict[str, Json] = {"nbf": self.nbf} if self.nbf else {}
+        if self.exp < _LAST:
+            members["exp"] = self.exp
+        return {**members, "revoked": True} if self.is_revoked else members
+
+
 @dataclass(frozen=True, slots=True)
 class PublicKey:
     """A sound public key and the one algorithm that it serves.
@@ -97,12 +131,14 @@ class PublicKey:
             exponent 65537, whichever of its algorithms this is.
         thumbprint: RFC 7638, SHA-256, of the numbers: the key's identity.
         jose: The key as joserfc holds it.
+        validity: What its JWK says of its own use.
     """
 
     kid: str
     alg: VerifyAlg
     thumbprint: str
     jose: JoseKey = field(repr=False, compare=False)
+    validity: Validity = field(default=Validity(), repr=False, compare=False)
 
     @classmethod
     def from_jwk(
@@ -127,7 +163,10 @@ class PublicKey:
         """
         refuse_private_members(untrusted_jwk)
         algorithm = check_purpose(untrusted_jwk, choose(algorithms), operation="verify")
-        return cls._of(native_public_key(untrusted_jwk), algorithm.name, _kid(untrusted_jwk, kid))
+        native = native_public_key(untrusted_jwk)
+        key = cls._of(native, algorithm.name, _kid(untrusted_jwk, kid))
+        validity = Validity.read(untrusted_jwk)
+        return key if validity == Validity() else replace(key, validity=validity)
 
     @classmethod
     def from_cryptography(

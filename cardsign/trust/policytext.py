@@ -172,7 +172,8 @@ def anchor_members(anchor: Anchor) -> Members:
             return {"roots": {**named, "threshold": pin.threshold, "keys": roots}}
         case KeysAnchor(keys, holders):
             held = {kid: {"holder": holder} for kid, holder in holders.items()}
-            return {"keys": [{**held.get(key.kid, {}), "public": key.jwk()} for key in keys.keys]}
+            public = {key.kid: {**key.jwk(), **key.validity.members()} for key in keys.keys}
+            return {"keys": [{**held.get(kid, {}), "public": jwk} for kid, jwk in public.items()]}
         case JwksAnchor(url):
             return {"jwks": url}
 

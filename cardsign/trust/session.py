@@ -263,11 +263,7 @@ class Resolution:
             self._check_clock()
         anchor = self.issuer.anchor
         if isinstance(anchor, KeysAnchor):
-            keys = [
-                IssuerKey(key, ("card",), anchor.holders.get(key.kid, ""))
-                for key in anchor.keys.keys
-            ]
-            return self._trust(keys, unsupported=anchor.keys.unsupported)
+            return self._by_keys(anchor.keys, anchor.holders)
         if isinstance(anchor, JwksAnchor):
             return self._by_jwks(anchor.url)
         return self._by_keyset(anchor)
@@ -300,8 +296,20 @@ class Resolution:
             return self._without_source(
                 "trust.no_keys", f"the key set at {url} is not at hand", hint
             )
-        keys = [IssuerKey(key) for key in self.jwks.keys]
-        return self._trust(keys, unsupported=self.jwks.unsupported)
+        return self._by_keys(self.jwks, {})
+
+    def _by_keys(self, jwks: JwkSet, holders: Mapping[str, str]) -> IssuerTrust:
+        """Return the keys of a set, as far as they say themselves that they may be used."""
+        return self._trust(
+            (
+                IssuerKey(
+                    key, ("card",), holders.get(key.kid, ""), key.validity.nbf, key.validity.exp
+                )
+                for key in jwks.keys
+            ),
+            unsupported=jwks.unsupported,
+            revoked=frozenset(key.thumbprint for key in jwks.keys if key.validity.is_revoked),
+        )
 
     def _by_keyset(self, anchor: KeysetAnchor) -> IssuerTrust:
         """Return what the newest keyset and the newest release say."""
