@@ -34,7 +34,6 @@ _NOTES: Final = frozenset(
         "coverage.absence_unprovable",
         "diff.additive",
         "diff.wording",
-        "doctor.audit_aborted",
         "fetch.stale",
         "sig.compat",
         "sign.compat_lossy",

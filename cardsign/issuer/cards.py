@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from typing import Final, TypeAlias, cast
@@ -49,9 +50,11 @@ from cardsign.issuer.release import (
 )
 from cardsign.issuer.signers import CardSigners, NotOpened, card_signers
 from cardsign.issuer.work import NEEDS_A_PERSON, UNLISTED, Gap, Work, key_holder
+from cardsign.keys.drafts import card_digest
 from cardsign.keys.history import kept_keyset
 from cardsign.keys.lifecycle import cards_to_sign
 from cardsign.sign.signing import SignedCard, SigningOptions, self_check, sign_with_notes
+from cardsign.times import utc
 from cardsign.urls import LEGACY_CARD_PATH
 
 #: As long as a keyset statement may live; a year and a month to spare for an annual renewal.
@@ -359,14 +362,40 @@ def find_card_gaps(work: Work, *, is_astray: bool = False) -> Iterator[Gap]:
         yield from find_update_gap(work)
 
 
+def find_ending_cards(work: Work, notice: timedelta) -> Iterator[Gap]:
+    """Yield extended cards that end within a time, at most a quarter of theirs, or have ended."""
+    state = work.store.load()
+    first = {
+        card.payload_sha256: card.since or each.at
+        for each in state.publications
+        for card in each.cards
+    }
+    newest = newest_generation(work.config.publish)
+    cards = [read_signed(card) for card in work.config.cards if card.audience is not None]
+    cards += newest.extended.values() if newest else ()
+    ends: dict[str, datetime] = {}
+    for untrusted_card in filter(None, cards):
+        with suppress(InputRefused):  # which signing and publishing refuse as well
+            marker = find_marker(Card.from_bytes(untrusted_card).document)
+            if marker is None:
+                continue
+            end = utc(marker.exp)
+            at = first.get(card_digest(untrusted_card))
+            if end <= work.now + (min(notice, (end - at) / 4) if at else timedelta()):
+                ends[marker.audience] = min(end, ends.get(marker.audience, end))
+    for audience, end in ends.items():
+        what = f"sign the extended card of audience {audience} again, with a later `expires`"
+        yield Gap(what, command="cardsign sign; cardsign publish", until=end)
+
+
 def _find_publication_gap(work: Work, signed: _Cards) -> Iterator[Gap]:
     try:
         published = _publish(work, signed, writes=False)
     except NotOpened:
         yield Gap("publish the cards", key_holder("card"), close=partial(_publish_now, work))
-    except NEEDS_A_PERSON as refusal:
-        what = f"publish the cards: {refusal.code}: {refusal.message}"
-        yield Gap(what, command=refusal.finding.fix)
+    except (*NEEDS_A_PERSON, FileFault) as fault:
+        why = f"{fault.code}: {fault.message}"
+        yield Gap("publish the cards", command=fault.finding.fix, why=why)
         yield from find_update_gap(work)
     else:
         if published.generation.created or is_unrecorded(work, published.generation):

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -26,7 +26,7 @@ from cardsign.errors import (
     of_the_user,
 )
 from cardsign.files import read_bytes, write_atomic
-from cardsign.issuer.cards import find_card_gaps
+from cardsign.issuer.cards import find_card_gaps, find_ending_cards
 from cardsign.issuer.keyset import (
     KeysetDraft,
     publish_keyset,
@@ -44,7 +44,7 @@ from cardsign.issuer.publishing import (
 )
 from cardsign.issuer.recovery import RECOVER
 from cardsign.issuer.release import find_release_gap, take_up_published
-from cardsign.issuer.work import Gap, Progress, Work, key_holder
+from cardsign.issuer.work import NOTICE, Gap, Progress, Work, key_holder
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS, SigningAlg
 from cardsign.jose.keys import PrivateKey, short_kid
 from cardsign.keys import lifecycle
@@ -64,7 +64,7 @@ from cardsign.keys.model import KeyRecord, StoreState
 from cardsign.keys.store import KeyStore
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement, check_step
-from cardsign.times import day
+from cardsign.times import day, utc
 
 ADD_ROOT: Final = "cardsign keyset draft --add-root HOLDER=KEY"
 _PAST = {
@@ -105,8 +105,23 @@ def find_gaps(work: Work, *, only_cards: bool = False) -> Iterator[Gap]:
             yield from _find_key_gaps(work)
             yield from _find_keyset_gaps(work)
         yield from find_card_gaps(work, is_astray=stranger is not None)
+        yield from _find_ending_keys(work, keyset, NOTICE)
+        yield from find_ending_cards(work, NOTICE)
     yield from find_live_gap(work)
     yield from _find_endangered(work)
+
+
+def find_due(work: Work) -> Iterator[Gap]:
+    """Yield what is due by the time alone: steps of keys, the keyset, and what ends.
+
+    At a later moment this is what is ahead.
+    """
+    state, keyset = work.store.load(), kept_keyset(work.store)
+    if not has_ended(state, keyset) and not (keyset and awaits_recovery(state, keyset)):
+        yield from _find_key_gaps(work)
+        yield from _find_keyset_gaps(work)
+        yield from _find_ending_keys(work, keyset, timedelta())
+        yield from find_ending_cards(work, timedelta())
 
 
 def foresee(work: Work) -> Progress:
@@ -300,7 +315,8 @@ def _find_key_gaps(work: Work) -> Iterator[Gap]:
             continue  # another copy of this key store has made it
         if is_made_here(state, step):
             close = partial(_make_key, work, step)
-            yield Gap(what, key_holder(step.role), close=close)
+            until = now if is_lost else None
+            yield Gap(what, key_holder(step.role), until=until, close=close)
         else:
             command = "cardsign keys import --custody URI"
             yield Gap(f"{what} where the active one is", command=command)
@@ -395,6 +411,19 @@ def _check_opens(store: KeyStore, key: KeyRecord, passphrase: bytes) -> None:
 
 
 # The keyset statement.
+
+
+def _find_ending_keys(
+    work: Work, keyset: KeysetStatement | None, notice: timedelta
+) -> Iterator[Gap]:
+    """Yield listed keys that end before their keyset: no draft of here prolongs another's keys."""
+    if keyset is None:
+        return
+    for key in keyset.keys:
+        if key.exp < keyset.exp and utc(key.exp) <= work.now + notice:
+            what = f"list {key.named} anew, which keyset statements name until {day(key.exp)}"
+            command = "cardsign keyset draft -o DRAFT; then cardsign keyset sign DRAFT"
+            yield Gap(what, key.holder, command, utc(key.exp))
 
 
 def _find_keyset_gaps(work: Work) -> Iterator[Gap]:

@@ -22,15 +22,13 @@ from cardsign.errors import (
     LocalFault,
     PublishRefused,
     ServeFault,
-    StoreFault,
     UsageFault,
 )
-from cardsign.findings import Finding
 from cardsign.issuer.signers import card_signers
 from cardsign.issuer.work import Gap, Work, key_holder
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
-from cardsign.keys.history import StatementHistory, has_ended, kept_keyset
+from cardsign.keys.history import StatementHistory, kept_keyset
 from cardsign.keys.lifecycle import record_publication as record_publication_events
 from cardsign.keys.model import KeyRecord
 from cardsign.keys.signers.access import Access
@@ -255,8 +253,8 @@ def find_update_gap(work: Work) -> Iterator[Gap]:
     """Yield that statements, or the end of keys, are not in what is published."""
     try:
         published = update_publication(work, writes=False)
-    except PublishRefused as refusal:
-        yield Gap("update what is published", close=partial(_refuse, refusal))
+    except (PublishRefused, FileFault, UsageFault) as fault:
+        yield Gap("update what is published", command=fault.finding.fix, why=fault.message)
         return
     if published is None:
         return
@@ -332,24 +330,23 @@ def record_publication(
 
 
 def find_live_gap(work: Work) -> Iterator[Gap]:
-    """Yield that nobody has seen the newest generation at the live URL yet."""
-    generation = _find_unseen(work)
-    if generation is not None:
-        what = f"deploy generation {generation.number} to {work.config.live}"
-        yield Gap(what, close=partial(_see_live, work, generation))
-
-
-def _find_unseen(work: Work) -> Generation | None:
-    """Return the newest generation if it counts only once the live URL serves it, and did not."""
+    """Yield that the live URL serves the newest generation, and nobody has seen it, or not yet."""
     generation = newest_generation(work.config.publish)
     if work.config.live is None or generation is None:
-        return None
-    is_unseen = record_publication_events(work.store.load(), publication_of(generation))
-    return generation if is_unseen else None
+        return
+    if not record_publication_events(work.store.load(), publication_of(generation)):
+        return
+    try:
+        check_live(work, generation)
+    except PublishRefused as refusal:
+        what = f"deploy generation {generation.number} to {work.config.live}"
+        yield Gap(what, why=refusal.message, command=f"then {work.again}")
+    else:
+        what = f"record that {work.config.live} serves generation {generation.number}"
+        yield Gap(what, close=partial(_record_live, work, generation))
 
 
-def _see_live(work: Work, generation: Generation) -> list[str]:
-    check_live(work, generation)
+def _record_live(work: Work, generation: Generation) -> list[str]:
     seen = replace(publication_of(generation), at=work.now)
     work.store.record_publication(seen, now=work.now)
     return [f"saw generation {generation.number} at {work.config.live}"]
@@ -415,45 +412,6 @@ def newest_generation(directory: Path | None) -> Generation | None:
         if fault.code in ("serve.no_generation", "serve.corrupt_generation"):
             return None
         raise
-
-
-def examine_publication(work: Work) -> Iterator[Finding]:
-    """What is published and damaged, or not of this key store; and who is trusted who shall not be.
-
-    An issuer that has published nothing is healthy. Once it has ended, it is asked no more which
-    revoked keys verifiers trust. A key store that cannot be read is none of this: see
-    `examine_store`.
-    """
-    store, directory = work.store, work.config.publish
-    try:
-        if directory is not None:
-            load_current(directory)
-            check_ours(work)
-            if unseen := _find_unseen(work):
-                check_live(work, unseen)
-    except (ServeFault, FileFault, PublishRefused, UsageFault) as fault:
-        if fault.code != "serve.no_generation":
-            yield replace(fault.finding, severity="error")
-    except StoreFault:
-        return
-    with suppress(StoreFault, FileFault):
-        state, keyset = store.load(), kept_keyset(store)
-        trusted = still_trusted(work, [key for key in state.keys if key.state == "revoked"])
-        if trusted and not has_ended(state, keyset):
-            message = explain_trust(work, trusted)[0]
-            yield Finding("doctor.still_trusted", message, severity="error")
-
-
-def published_extended(directory: Path | None) -> tuple[Path, ...]:
-    """The files of the extended cards that are published now; none of a damaged publication."""
-    try:
-        generation = load_current(directory) if directory else None
-    except (ServeFault, FileFault):  # which :func:`examine_publication` tells
-        return ()
-    if directory is None or generation is None:
-        return ()
-    folder = directory / f"{generation.number:06d}"
-    return tuple(folder / name for name in generation.files if name.startswith("extended/"))
 
 
 def published_statements(directory: Path | None) -> CheckedIssued | None:

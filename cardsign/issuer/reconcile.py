@@ -21,7 +21,12 @@ from cardsign.issuer.gaps import ADD_ROOT, find_gaps, foresee, name_keys_elsewhe
 from cardsign.issuer.keyset import check_keyset
 from cardsign.issuer.publishing import find_update_gap
 from cardsign.issuer.recovery import RECOVER
-from cardsign.issuer.release import ReleaseChanges, draft_release, needed_keyset
+from cardsign.issuer.release import (
+    ReleaseChanges,
+    draft_release,
+    is_unwitnessed,
+    needed_keyset,
+)
 from cardsign.issuer.work import NEEDS_A_PERSON, UNLISTED, Gap, Progress, Work
 from cardsign.keys import lifecycle
 from cardsign.keys.drafts import says_something_new, write_draft
@@ -85,8 +90,8 @@ def list_gaps(work: Work, gaps: Iterable[Gap]) -> Progress:
     named: dict[_Name, Gap] = {}
     for gap in gaps:
         named.setdefault(gap.name, gap)
-    planned = (gap.explain().what for gap in named.values() if gap.close is not None)
-    left = (gap.explain() for gap in named.values() if gap.close is None)
+    planned = (gap.text for gap in named.values() if gap.close is not None)
+    left = (gap._replace(what=gap.text, why="") for gap in named.values() if gap.close is None)
     return foresee(work)._replace(planned=tuple(planned), left=tuple(left))
 
 
@@ -115,10 +120,11 @@ def _for_people(
             other = Gap(what, command="cardsign keys rotate --keystore DIR", until=gap.until)
             told.setdefault(other.name, other)
             continue
-        hindrance = "" if fault is None else fault.message
+        what = gap.text if fault is None else f"{gap.text}: {fault.message}"
         if fault is not None and fault.code == "keystore.same_custody":
-            hindrance += f". {fault.finding.fix}"
-        shown = gap.explain(hindrance)._replace(command=gap.command or work.again)
+            what += f". {fault.finding.fix}"
+        command = gap.command or work.again
+        shown = gap._replace(what=what, command=command, close=None, why="")
         told.setdefault(gap.name, shown)
     return tuple(told.values())
 
@@ -136,7 +142,8 @@ def preview_keyset(work: Work, statement: KeysetStatement, *, name: str) -> Prog
 def preview_release(work: Work, changes: ReleaseChanges, *, force: bool) -> Progress:
     """Return whether there is anything new to say; raises as :func:`.renew_release`."""
     draft, previous = draft_release(work, needed_keyset(work.store), changes)
-    is_due = force or says_something_new(draft, previous, now=work.now)
+    is_due = force or is_unwitnessed(work.store, previous)
+    is_due = is_due or says_something_new(draft, previous, now=work.now)
     gaps = [Gap(f"sign release {draft.seq}", close=list)] if is_due else []
     return list_gaps(work, [*gaps, *find_update_gap(work)])
 

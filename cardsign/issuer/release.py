@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ from cardsign.keys.history import (
     kept_keyset,
 )
 from cardsign.keys.model import Role
-from cardsign.keys.store import KeyStore
+from cardsign.keys.store import KeyStore, digest_of
 from cardsign.statements.envelope import TYP_RELEASE, StatementRefused, check_times
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement, check_release, read_release
@@ -141,13 +142,34 @@ def find_release_gap(work: Work, cards: Sequence[tuple[str | None, bytes]] = ())
     if keyset is None or not any("release" in key.roles for key in work.store.load().keys):
         return
     changes = ReleaseChanges(cards=tuple(cards), by_name=False)
-    with suppress(UsageFault):  # which closing the gap meets again
-        draft, previous = draft_release(work, keyset, changes)
-        if not says_something_new(draft, previous, now=work.now):
-            return
-    until = end_of(StatementHistory.of(work.store).newest_release())
+    previous = StatementHistory.of(work.store).newest_release()
+    is_due = previous is None or is_release_due(previous, keyset, now=work.now)
+    until, why = end_of(previous) if is_due else None, ""
+    if is_unwitnessed(work.store, previous):
+        until, why = work.now, "no release names a line of the log as the newest that revokes a key"
+    else:
+        with suppress(UsageFault):  # which closing the gap meets again
+            draft, _ = draft_release(work, keyset, changes)
+            if not says_something_new(draft, previous, now=work.now):
+                return
     close = partial(_close_release_gap, work, changes)
-    yield Gap("renew the release", key_holder("release"), until=until, close=close)
+    yield Gap("renew the release", key_holder("release"), until=until, close=close, why=why)
+
+
+def is_unwitnessed(store: KeyStore, release: ReleaseStatement | None) -> bool:
+    """Say whether a key was revoked after the line of the log that a release names.
+
+    Who can write the log could take that line away again, and nobody else would know of it.
+    """
+    if release is None:
+        return False
+    for line in reversed(store.read_lines(0)):
+        if digest_of(line) == release.audit_head:
+            return False
+        for event in json.loads(line)["events"]:  # the store has checked its log
+            if event["event"] == "stolen" or event.get("to") == "revoked":
+                return True
+    return False
 
 
 def _close_release_gap(work: Work, changes: ReleaseChanges) -> list[str]:
@@ -297,7 +319,8 @@ def _sign_next(
 ) -> tuple[ReleaseStatement, bool]:
     keyset = needed_keyset(work.store)
     draft, previous = draft_release(work, keyset, changes)
-    if not force and not says_something_new(draft, previous, now=work.now):
+    is_due = force or is_unwitnessed(work.store, previous)
+    if not is_due and not says_something_new(draft, previous, now=work.now):
         return previous or draft, False
     signers = signers or release_signers(work, keyset, draft)
     if not signers:

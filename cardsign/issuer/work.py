@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -27,6 +27,8 @@ from cardsign.times import utc
 
 #: What a person can put right, with another passphrase, another key or another card.
 NEEDS_A_PERSON: Final = (PassphraseFault, SignerFault, SigningRefused, PublishRefused)
+#: How long before something ends someone must act; of a card at most a quarter of its time.
+NOTICE: Final = timedelta(days=14)
 #: That no key may sign yet, or that none of the card does now: the next keyset lists other keys.
 UNLISTED: Final = ("sign.no_key", "publish.not_verifying", "keystore.not_listed")
 
@@ -98,10 +100,15 @@ class Gap(NamedTuple):
         """What makes two gaps the same."""
         return self.what, self.who
 
-    def explain(self, fault: str = "") -> Gap:
-        """Return the gap for people: with what hinders it, or why it is to be closed."""
-        more = [text for text in (fault, self.why) if text]
-        return self._replace(what=": ".join([self.what, *more]), close=None, why="")
+    @property
+    def text(self) -> str:
+        """What is to be done, and why."""
+        return f"{self.what}: {self.why}" if self.why else self.what
+
+    @property
+    def is_for_people(self) -> bool:
+        """Whether `keys rotate` from cron does not close it."""
+        return self.close is None or self.awaits_roots
 
 
 class Progress(NamedTuple):

@@ -15,9 +15,7 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.keys import lifecycle
 from cardsign.keys.address import parse_database_url
 from cardsign.keys.doctor import examine_store
-from cardsign.keys.drafts import DRAFT_FILE
 from cardsign.keys.folder import FolderStore
-from cardsign.keys.lifecycle import DEFAULT_SETTINGS
 from cardsign.keys.model import private_blob
 from cardsign.keys.opening import move_store, open_store
 from tests.keys.conftest import QuickStore, in_each_store
@@ -61,7 +59,7 @@ def test_the_new_place_signs_and_the_old_one_names_it(
     ):
         fault = refusal(attempt)
         assert (fault.code, str(tmp_path / "new") in fault.message) == ("keystore.moved", True)
-    found = examine_store(store, settings=DEFAULT_SETTINGS, now=after(30), draft=Path(DRAFT_FILE))
+    found = examine_store(store)
     assert [(one.code, one.severity) for one in found] == [("doctor.moved", "error")]
 
 
@@ -179,7 +177,7 @@ def test_the_doctor_of_a_moved_store_names_what_a_thief_still_finds(
 
     def told() -> tuple[str, str, str]:
         moved = open_store(store.path, moved=True)
-        (one,) = examine_store(moved, settings=DEFAULT_SETTINGS, now=after(10**9))
+        (one,) = examine_store(moved)
         return one.code, one.severity, one.message
 
     code, level, message = told()
@@ -238,7 +236,7 @@ def test_an_encrypted_store_works_after_a_checkout(
     checked_out.add(another_es256)
     changed = checked_out.change_passphrase([record], PASSPHRASE, b"another good one", now=after(9))
     assert changed == (record,)
-    found = examine_store(checked_out, settings=DEFAULT_SETTINGS, now=after(10), fix=True)
+    found = examine_store(checked_out, fix=True)
     assert not [one for one in found if one.severity == "error"]
     assert move_store(checked_out, tmp_path / "new", now=after(11)).state.keys
 

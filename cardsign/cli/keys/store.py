@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from cardsign.cli.frame import Command
+from cardsign.cli.frame import Command, moment
 from cardsign.cli.keystore import (
     KeystoreOptions,
     UnlockOptions,
@@ -106,7 +106,7 @@ def jwks(output: str, uris: tuple[str, ...], kid: str | None, **options: Any) ->
 @click.option(
     "--expires-within",
     metavar="SPAN",
-    help="Count as an error what will be due by then, such as 14d, 12h or 30m.",
+    help="Count as an error what a person has to do by then, such as 14d, 12h or 30m.",
 )
 @click.option(
     "--token-file",
@@ -123,41 +123,28 @@ def doctor(
     token_files: tuple[Path, ...],
     **options: Any,
 ) -> int:
-    """Check the key store. Exit status 1: an error, so someone must act. A note is only advice.
+    """Check the issuer. Exit status 1: an error, so someone must act. A note is only advice.
 
-    It checks the files (leftovers, permissions, missing private keys), the log, the clock,
-    the settings of the timeline, and what is due. It says which key could take over after a
-    theft, and which cards must be signed again. It also says when the keyset, the release and
-    extended cards expire, and whether the publication is complete.
+    It lists what is missing, as cardsign keys rotate --dry-run does, and what ends. It checks the
+    files of the key store (leftovers, permissions, missing private keys), the log, the clock and
+    the settings of the timeline. It says which key could take over after a theft.
     """
-    from cardsign.issuer.publishing import examine_publication, published_extended
-    from cardsign.issuer.work import Work
-    from cardsign.keys.doctor import NOTICE, examine_store
+    from cardsign.issuer.doctor import examine_issuer
+    from cardsign.issuer.work import NOTICE, Work
     from cardsign.server.tokens import ending_tokens
 
     keystore = take(KeystoreOptions, options)
-    config, now = project_config(), datetime.now(UTC)
     span = read_span(expires_within) if expires_within else 0
     if span is None or len(expires_within or "") > 6:  # 99999d, which no calendar goes beyond
         told = f"--expires-within takes 14d, 12h or 30m, not {expires_within!r}"
         raise UsageFault("usage.invalid", told)
     within = timedelta(seconds=span)
     store = locate_store(keystore.located(), actor=actor(), heads=user_heads())
-    work = Work(store, now, config)
-    findings = examine_store(
-        store,
-        settings=config.timeline,
-        cards=[*(card.signed for card in config.cards), *published_extended(config.publish)],
-        now=now,
-        expires_within=within,
-        draft=work.draft,
-        fix=fix,
-    )
-    findings += tuple(examine_publication(work))
-    findings += tuple(
-        found for file in token_files for found in ending_tokens(file, now + max(within, NOTICE))
-    )
-    is_healthy = all(one.severity == "note" for one in findings)
+    work = Work(store, moment(), project_config())
+    findings = examine_issuer(work, within=within, fix=fix)
+    for file in token_files:
+        findings += ending_tokens(file, work.now + max(within, NOTICE))
+    is_healthy = all(finding.severity == "note" for finding in findings)
     if not is_json():
         if is_healthy:
             say("the key store is healthy")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,18 +12,14 @@ from cardsign.findings import Finding
 from cardsign.keys import lifecycle
 from cardsign.keys.doctor import examine_store
 from cardsign.keys.folder import FolderStore
-from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.model import private_blob
-from cardsign.keys.opening import locate_store, open_store
-from tests.keys.states import NOON, after, published
+from cardsign.keys.opening import locate_store
+from tests.keys.states import after
 
 
-def examine(store: FolderStore, **options: object) -> list[Finding]:
-    """Everything but what is due, and what a lone key lacks."""
-    arguments = {"settings": DEFAULT_SETTINGS, "now": after(60), **options}
-    found = examine_store(locate_store(store.path), **arguments)  # type: ignore[arg-type]
-    usual = ("doctor.due", "doctor.no_standby")
-    return [finding for finding in found if finding.code not in usual]
+def examine(store: FolderStore, *, fix: bool = False) -> list[Finding]:
+    """What is wrong with its files."""
+    return [*examine_store(locate_store(store.path), fix=fix)]
 
 
 def leftover(store: FolderStore) -> Path:
@@ -114,18 +109,6 @@ def test_what_a_killed_process_left_is_no_alarm_for_ever(store, es256, monkeypat
     assert not any(file.exists() for file in files)
 
 
-def test_a_fresh_store_is_healthy(store, es256) -> None:
-    """Nothing is an alarm on the day of its making, nor for who asks two weeks ahead."""
-    store.add(es256)
-    for span in (0, 14):
-        options = {"settings": DEFAULT_SETTINGS, "expires_within": timedelta(days=span)}
-        found = examine_store(open_store(store.path), now=after(60), **options)
-        assert {one.severity for one in found} <= {"note"}
-    late = {**options, "now": after(60 + 80 * 24 * 3600)}
-    severities = {one.severity for one in examine_store(open_store(store.path), **late)}
-    assert "error" in severities
-
-
 @pytest.mark.parametrize("state", ["revoked", "active"])
 def test_an_ended_key_may_be_without_its_private_key(store, es256, state: str) -> None:
     """Nobody needs it any more; that of an active one is missed."""
@@ -193,92 +176,6 @@ def test_what_is_not_ours_is_left_alone(store, es256) -> None:
         ("doctor.stranger", "note")
     }
     assert (store.path / "README.md").read_text() == "mine"
-
-
-def test_a_clock_that_was_set_back_is_an_alarm(store, es256) -> None:
-    """By more than the skew."""
-    store.add(es256)
-    store.record_publication(published(after(3600), ["one"]), now=after(3600))
-
-    assert examine(store, now=after(3300)) == []
-    (finding,) = examine(store, now=after(3299))
-    assert (finding.code, finding.severity) == ("doctor.clock", "error")
-
-
-def test_settings_below_the_defaults_are_noted(store, es256) -> None:
-    """Each of those that others' caches depend on."""
-    store.add(es256)
-
-    findings = examine(store, settings=TimelineSettings(0, 0, 0, 0, 0))
-
-    assert [finding.message.split()[0] for finding in findings] == [
-        "timeline.max_age",
-        "timeline.worst_cache",
-        "timeline.card_max_age",
-        "timeline.skew",
-        "timeline.rotate_every",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("reason", "code", "level"),
-    [
-        ("compromised", "doctor.no_active_key", "error"),
-        ("superseded", "doctor.no_active_key", "error"),
-        ("ceased", "doctor.ended", "note"),
-    ],
-)
-def test_a_store_in_which_no_key_signs_is_an_alarm(
-    store, es256, reason: str, code: str, level: str
-) -> None:
-    """Nothing can be published; where its owner said that it ends, nothing has to be."""
-    store.add(es256, now=NOON)
-    store.apply(lifecycle.revoke, es256.public.kid, reason=reason, now=after(1))
-
-    assert [(finding.code, finding.severity) for finding in examine(store)] == [(code, level)]
-
-
-def test_what_will_be_due_is_an_alarm_for_who_asks(store, es256, another_es256) -> None:
-    """Within the span only."""
-    store.add(es256)
-    store.add(another_es256)
-    kids = [es256.public.kid, another_es256.public.kid]
-    store.record_publication(published(NOON, kids), now=NOON)
-
-    def due(days: int) -> list[Finding]:
-        span = timedelta(days=days)
-        options = {"settings": DEFAULT_SETTINGS, "now": NOON, "expires_within": span}
-        found = examine_store(open_store(store.path), **options)
-        return [one for one in found if one.code != "doctor.no_standby"]
-
-    assert due(0) == due(59) == []
-    (finding,) = due(60)
-    assert (finding.code, finding.severity) == ("doctor.due", "error")
-    assert another_es256.public.kid in finding.message
-
-
-@pytest.mark.parametrize(("reason", "alarms"), [("ceased", False), ("superseded", True)])
-def test_the_end_of_an_issuer_leaves_no_alarm(store, es256, reason: str, alarms: bool) -> None:
-    """Cron destroys the keys that caches may still hold; no person has to."""
-    store.add(es256, now=NOON)
-    store.record_publication(published(NOON, [es256.public.kid]), now=NOON)
-    store.apply(lifecycle.revoke, es256.public.kid, reason=reason, now=after(1))
-    store.record_publication(published(after(1), []), now=after(1))
-
-    span = timedelta(days=14)
-    again = open_store(store.path)
-    findings = examine_store(again, settings=DEFAULT_SETTINGS, now=after(1), expires_within=span)
-
-    assert any(one.severity == "error" for one in findings) is alarms, findings
-
-
-def test_waits_that_are_shorter_than_usual_are_noted(store, es256) -> None:
-    """Each by its name; the usual ones are not."""
-    store.add(es256)
-    short = TimelineSettings(skew=DEFAULT_SETTINGS.skew - 1)
-
-    assert [finding.code for finding in examine(store, settings=short)] == ["doctor.timeline"]
-    assert examine(store) == []
 
 
 def test_a_private_folder_that_is_a_link_is_neither_read_nor_written(

@@ -1,0 +1,140 @@
+"""What is wrong with an issuer: its gaps, and what only somebody who looks would see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from datetime import timedelta
+
+from cardsign.errors import CardsignError, FileFault, ServeFault, StoreFault
+from cardsign.findings import Finding, Place, Severity
+from cardsign.issuer.gaps import find_due, find_gaps
+from cardsign.issuer.work import NOTICE, Gap, Work
+from cardsign.keys.doctor import examine_store
+from cardsign.keys.history import StatementHistory, check_witnessed
+from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
+from cardsign.keys.model import KeyTimes, StoreState
+from cardsign.publish.generation import load_current
+from cardsign.times import second, utc
+
+
+def examine_issuer(
+    work: Work, *, within: timedelta = timedelta(), fix: bool = False
+) -> list[Finding]:
+    """Return what is wrong: an error is for a person, a note is advice or done by `keys rotate`.
+
+    Args:
+        work: Whose key store, cards and publication; no key is opened.
+        within: Look so far ahead: what a person has to do by then is an error today.
+        fix: Repair the files of the key store where that is safe.
+
+    Raises:
+        StoreFault: ``file.busy``.
+        FileFault: As :func:`cardsign.keys.doctor.examine_store`.
+    """
+    findings = [*examine_store(work.store, fix=fix)]
+    try:
+        state = work.store.load()
+        if state.seq:
+            findings += _find_advice(work, state)
+            findings += _find_damage(work)
+            findings += _list_gaps(work, within)
+    except StoreFault as fault:
+        if fault.code != "keystore.moved" and fault.code not in {one.code for one in findings}:
+            findings.append(_alarm(fault))
+    except CardsignError as fault:
+        findings.append(_alarm(fault))
+    return findings
+
+
+def _alarm(fault: CardsignError) -> Finding:
+    return replace(fault.finding, severity="error")
+
+
+def _list_gaps(work: Work, within: timedelta) -> Iterator[Finding]:
+    gaps: dict[tuple[str, str], Gap] = {}
+    for gap in find_gaps(work):
+        gaps.setdefault(gap.name, gap)
+    for gap in gaps.values():
+        is_ending = gap.until is not None and gap.until <= work.now + NOTICE
+        yield _gap_finding(work, gap, is_error=gap.is_for_people or is_ending)
+    later = replace(work, now=work.now + within)
+    for gap in {gap.name: gap for gap in find_due(later)}.values() if within else ():
+        if gap.name not in gaps:
+            yield _gap_finding(later, gap, is_error=gap.is_for_people)
+
+
+def _gap_finding(work: Work, gap: Gap, *, is_error: bool) -> Finding:
+    until = f"; until {second(gap.until)}" if gap.until and gap.until > work.now else ""
+    fix = f"For {gap.who}: {gap.command or work.again}"
+    level: Severity = "error" if is_error else "note"
+    return Finding("doctor.gap", f"{gap.text}{until}", severity=level, fix=fix)
+
+
+def _find_damage(work: Work) -> Iterator[Finding]:
+    """Yield that the log is not the one that was published, or the publication is damaged."""
+    check_witnessed(work.store, StatementHistory.of(work.store).newest_release())
+    try:
+        if work.config.publish is not None:
+            load_current(work.config.publish)
+    except (ServeFault, FileFault) as fault:
+        if fault.code != "serve.no_generation":
+            yield _alarm(fault)
+
+
+def _find_advice(work: Work, state: StoreState) -> Iterator[Finding]:
+    """Yield what nothing has to be done about today."""
+    settings = work.config.timeline
+    yield from _find_clock(work, state)
+    yield from _find_settings(settings)
+    yield from _find_missing_standbys(state)
+    if state.release is None:
+        message = "no release names the newest line of the log: who takes it away is noticed only "
+        message += "by users who have seen it"
+        yield Finding("doctor.unwitnessed", message, Place(work.store.place), severity="note")
+    if work.config.publish is not None and work.config.live is None:
+        message = "`live` is not set, so a publication counts once it is in its folder"
+        yield Finding("doctor.folder_counts", message, Place("cardsign.toml"), severity="note")
+
+
+def _find_clock(work: Work, state: StoreState) -> Iterator[Finding]:
+    history = StatementHistory.of(work.store)
+    marks = [name for name in (one.name for one in fields(KeyTimes)) if name != "stops_signing"]
+    times = [time for key in state.keys for name in marks if (time := getattr(key.times, name))]
+    times += [publication.at for publication in state.publications]
+    times += [utc(one.iat) for one in (history.newest_keyset(), history.newest_release()) if one]
+    newest = max(times, default=work.now)
+    if newest > work.now + timedelta(seconds=work.config.timeline.skew):
+        message = f"the store knows of {second(newest)}, and this clock says it is not yet"
+        yield Finding("doctor.clock", message, severity="error")
+
+
+def _find_settings(settings: TimelineSettings) -> Iterator[Finding]:
+    for name in ("max_age", "worst_cache", "card_max_age", "skew"):
+        value, usual = getattr(settings, name), getattr(DEFAULT_SETTINGS, name)
+        if value < usual:
+            message = f"timeline.{name} is {value} seconds, less than the usual {usual}"
+            yield Finding("doctor.timeline", message, Place("cardsign.toml"), severity="note")
+    if settings.rotate_every < max(settings.drain, DEFAULT_SETTINGS.drain).total_seconds():
+        every = settings.rotate_every
+        message = f"timeline.rotate_every is {every} seconds, less than a rotation takes"
+        yield Finding("doctor.timeline", message, Place("cardsign.toml"), severity="note")
+
+
+def _find_missing_standbys(state: StoreState) -> Iterator[Finding]:
+    """Active keys that no other key could replace on the day of their theft."""
+    alone: dict[str, list[str]] = {}
+    for key in state.keys:
+        if key.state != "active" or not key.rotates:
+            continue
+        standbys = [
+            other
+            for other in state.keys
+            if other.state == "prepublished" and other.succeeds(key) and not other.is_stolen
+        ]
+        if all(other.group == key.group for other in standbys):
+            why = "each standby is in the same custody" if standbys else "there is no standby"
+            alone.setdefault(why, []).append(key.named)
+    for why, keys in alone.items():
+        what = f"after a theft of {' or '.join(keys)}, no key can take over"
+        yield Finding("doctor.no_standby", f"{what}: {why}", severity="note")

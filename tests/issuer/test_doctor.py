@@ -1,0 +1,113 @@
+"""What doctor tells of an issuer: its gaps, what is ahead, and what is good to have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from cardsign.findings import Finding
+from cardsign.issuer.doctor import examine_issuer
+from cardsign.issuer.keyset import KeysetChanges, draft_keyset, publish_keyset, sign_keyset
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys import lifecycle
+from cardsign.keys.lifecycle import TimelineSettings
+from cardsign.statements.keyset import RootKey
+from tests.issuer.site import Site, begun
+
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return begun(tmp_path, usb=True)
+
+
+def alarms(site: Site, within: timedelta = timedelta()) -> list[str]:
+    """What somebody has to act upon."""
+    return [one.message for one in found(site, within) if one.severity == "error"]
+
+
+def found(site: Site, within: timedelta = timedelta()) -> list[Finding]:
+    return examine_issuer(site.work(), within=within)
+
+
+def test_an_issuer_in_which_nothing_is_missing_is_healthy(site: Site) -> None:
+    """It is told what would be good to have, and nothing is changed or opened to find that."""
+    lines = site.store.read_lines(0)
+    codes = {one.code for one in found(site)}
+    assert (alarms(site), codes) == ([], {"doctor.no_standby", "doctor.folder_counts"})
+    assert site.store.read_lines(0) == lines
+
+
+def test_a_cron_that_has_died_is_an_alarm_before_the_release_ends(site: Site) -> None:
+    site.now += timedelta(days=3, hours=11)  # what the next release says anew can wait for cron
+    assert alarms(site) == []
+    site.now += timedelta(hours=2)
+    assert [message.partition(";")[0] for message in alarms(site)] == ["renew the release"]
+
+
+def test_who_looks_ahead_is_told_what_a_person_has_to_do_by_then(site: Site) -> None:
+    """What cron does by itself is a note."""
+    assert alarms(site, 58 * DAY) == []
+    (message,) = alarms(site, 60 * DAY)
+    assert message.startswith("draft keyset 1.3, and sign it with the root keys")
+    gaps = [one for one in found(site, 60 * DAY) if one.code == "doctor.gap"]
+    assert any(one.message.startswith("activate card key") for one in gaps)
+
+
+def test_a_key_of_another_holder_ends_before_its_keyset(site: Site) -> None:
+    """Two weeks before, and whoever holds it is asked."""
+    key = RootKey(PrivateKey.generate("ES256").public, "partner")
+    work = site.work("release", root=True)
+    changes = KeysetChanges(add_keys=(("card", key),))
+    draft = draft_keyset(work, changes, lifetime=400 * DAY)
+    signed = sign_keyset(site.holder, draft, digest=draft.statement.digest)
+    publish_keyset(work, signed.statement)
+    assert not any("partner" in one.hint for one in found(site, 398 * DAY))
+    site.now += DAY  # another one would end with its keyset
+    draft = draft_keyset(site.work(), lifetime=400 * DAY)
+    signed = sign_keyset(site.holder, draft, digest=draft.statement.digest)
+    publish_keyset(site.work("release"), signed.statement)
+    told = [one for one in found(site, 400 * DAY) if "partner" in one.hint]
+    assert ["keyset draft" in one.hint and one.severity == "error" for one in told] == [True]
+
+
+def test_a_revocation_that_no_release_witnesses_is_an_alarm(site: Site) -> None:
+    """Also of a key that nobody trusts: who can write the log could take the line away."""
+    spare = PrivateKey.generate("ES256")
+    site.store.add_key(spare, site.secrets["card"], now=site.now)
+    site.now += timedelta(minutes=1)
+    site.store.apply(lifecycle.revoke, spare.public.kid, reason="ceased", now=site.now)
+    assert any("as the newest that revokes a key" in message for message in alarms(site))
+    site.rotate("card", "release", root=True)
+    assert alarms(site) == []
+
+
+def test_a_clock_that_was_set_back_is_an_alarm(site: Site) -> None:
+    """By more than the skew."""
+    site.now -= timedelta(seconds=301)
+    assert any("this clock says it is not yet" in message for message in alarms(site))
+
+
+def test_settings_below_the_defaults_are_noted(site: Site) -> None:
+    """Each of those that others' caches depend on."""
+    work = site.work()
+    work.config = replace(work.config, timeline=TimelineSettings(0, 0, 0, 0, 0))
+    told = [one.message for one in examine_issuer(work) if one.code == "doctor.timeline"]
+    assert [message.split()[0] for message in told] == [
+        "timeline.max_age",
+        "timeline.worst_cache",
+        "timeline.card_max_age",
+        "timeline.skew",
+        "timeline.rotate_every",
+    ]
+
+
+def test_an_issuer_that_has_ended_leaves_no_alarm(site: Site) -> None:
+    """Cron destroys the keys that caches may still hold; no person has to."""
+    kids = [key.kid for key in site.store.state.keys if key.rotates]
+    site.revoke(kids, "ceased", "card", "release", root=True)
+    assert alarms(site, 14 * DAY) == []
