@@ -38,7 +38,7 @@ from cardsign.files import (
 )
 from cardsign.keys.heads import SeenHead
 from cardsign.keys.log import MAX_LINE_BYTES
-from cardsign.keys.store import KeyStore, broken_off, digest_of
+from cardsign.keys.store import KeyStore, digest_of
 
 VARIABLE: Final = "CARDSIGN_KEYSTORE"
 DEFAULT_DIRECTORY: Final = "keys"
@@ -52,7 +52,6 @@ BLOB: Final = re.compile(
 MAX_BLOB_BYTES: Final = 256 * 1024  # a statement has at most 64 KiB, a sealed key some 10
 MAX_LOG_BYTES: Final = 64 * 1024 * 1024  # some 100 years
 _PATIENCE: Final = 5.0  # seconds; a commit takes milliseconds, as keys are sealed before
-_OLD_FORM: Final = "keystore.json"
 
 
 class FolderStore(KeyStore):
@@ -68,53 +67,49 @@ class FolderStore(KeyStore):
         return self.path / LOG_FILE
 
     def read_lines(self, after: int) -> list[bytes]:
-        try:
-            data = read_bytes(self.log, max_bytes=MAX_LOG_BYTES, found=True)
-        except FileMissing:
-            if os.path.lexists(self.path / _OLD_FORM):
-                raise StoreFault(
-                    "keystore.corrupt",
-                    f"{_OLD_FORM} is of a form that no released cardsign has: make a new key store",
-                    path=self.place,
-                ) from None
-            data = b""
-        lines = data.split(b"\n")
+        lines = self._read_log().split(b"\n")
         if not _is_whole(lines[-1]):
             lines.pop()  # it was never committed
-        if after > len(lines) or (after and digest_of(lines[after - 1]) != self.state.head):
-            raise broken_off(after, self.place)
+        head = digest_of(lines[after - 1]) if 0 < after <= len(lines) else None
+        self.check_continues(after, head)
         return lines[after:]
+
+    def _read_log(self) -> bytes:
+        try:
+            return read_bytes(self.log, max_bytes=MAX_LOG_BYTES, found=True)
+        except FileMissing:
+            return b""
 
     def append(self, seq: int, lines: Sequence[bytes], blobs: Mapping[str, bytes]) -> bool:
         make_directory(self.path)
         with self.alone():
             if self.read_lines(seq - 1):
                 return False
-            self._drop_torn_line()
+            data = b"".join(line + b"\n" for line in lines)
             try:
-                for name, data in blobs.items():
-                    self._put(name, data)
-                data = b"".join(line + b"\n" for line in lines)
+                for name, blob in blobs.items():
+                    self._put(name, blob)
                 if seq == 1:  # so that a copy is whole or not there
                     write_atomic(self.log, data, mode=PRIVATE_MODE, plain=True)
                 else:
-                    append_private(self.log, data)
+                    append_private(self.log, self._end_log() + data)
             except FileFault:
-                self._undo(seq, blobs)
+                # Nothing is left of a commit that failed, on a full disk say, as far as that goes.
+                with contextlib.suppress(FileFault, StoreFault):
+                    if not self.read_lines(seq - 1):  # else all that failed was to sync
+                        self.drop_blobs(blobs)
                 raise
         return True
 
-    def _undo(self, seq: int, blobs: Mapping[str, bytes]) -> None:
-        """Leave nothing of a commit that failed, a full disk say; as far as that can be done."""
-        with contextlib.suppress(FileFault, StoreFault):
-            if not self.read_lines(seq - 1):  # else all that failed was to sync the directory
-                self.drop_blobs(blobs)
-
-    def _drop_torn_line(self) -> None:
-        with contextlib.suppress(FileMissing):
-            data = read_bytes(self.log, max_bytes=MAX_LOG_BYTES, found=True)
-            if not _is_whole(data.rpartition(b"\n")[2]):
-                truncate(self.log, data.rfind(b"\n") + 1)
+    def _end_log(self) -> bytes:
+        """Drop what stands behind the last end of a line, or return the end that a line lacks."""
+        log = self._read_log()
+        rest = log.rpartition(b"\n")[2]
+        if _is_whole(rest):
+            return b"\n"
+        if rest:
+            truncate(self.log, len(log) - len(rest))
+        return b""
 
     def _put(self, name: str, data: bytes) -> None:
         file = self._file(name)
@@ -164,7 +159,7 @@ def _is_whole(last: bytes) -> bool:
 
 def holds_store(path: Path) -> bool:
     """Say whether a key store's log is in the directory `path`, readable or not."""
-    return os.path.lexists(path / LOG_FILE) or os.path.lexists(path / _OLD_FORM)
+    return os.path.lexists(path / LOG_FILE)
 
 
 def locate_keystore(cwd: Path, *, create: bool = False) -> Path:

@@ -65,29 +65,28 @@ class SeenHead:
         That the file cannot be reached, as in a container without a home, is told and no more. One
         that is not ours is refused (``keystore.corrupt``).
         """
+        what = "it is not what cardsign writes about this key store"
         try:
             untrusted_bytes = read_bytes(self.file, max_bytes=_MAX_BYTES)
+            members = parse_object(untrusted_bytes, max_bytes=_MAX_BYTES, max_depth=1)
         except FileMissing:
             return None
         except FileFault as fault:
             self._tell(fault, "it is not known which line of the log was the newest before")
             return None
-        try:
-            members = parse_object(untrusted_bytes, max_bytes=_MAX_BYTES, max_depth=1)
         except JsonRefused as exc:
-            raise self._damaged(exc.message) from exc
+            members, what = {}, exc.message
         match members:
             case {"format": 1, "store": self.store, "seq": int(seq), "digest": str(digest)}:
                 return seq, digest
-        raise self._damaged("it is not what cardsign writes about this key store")
+        hint = "Remove the file."
+        raise StoreFault("keystore.corrupt", what, path=str(self.file), hint=hint)
 
-    def note(self, head: Head, known: Head | None) -> None:
-        """Remember a line, which the log now has; `known` is remembered already.
+    def note(self, head: Head) -> None:
+        """Remember a line, which the log now has.
 
         Where it cannot be written, the check of the next command begins at an older line.
         """
-        if head == known:
-            return
         document = {"format": _FORMAT, "store": self.store, "seq": head[0], "digest": head[1]}
         try:
             make_directory(self.folder, mode=0o700)
@@ -104,6 +103,3 @@ class SeenHead:
 
     def _tell(self, fault: FileFault, what: str) -> None:
         self.warn(f"{fault.code}: {what} ({self.file}: {fault.message})")
-
-    def _damaged(self, what: str) -> StoreFault:
-        return StoreFault("keystore.corrupt", what, path=str(self.file), hint="Remove the file.")

@@ -6,11 +6,12 @@ since a stranger may have written the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from cardsign.errors import StoreFault
+from cardsign.errors import FileMissing, StoreFault
 from cardsign.jose.keys import PublicKey
 from cardsign.keys import lifecycle
 from cardsign.keys.log import Event
@@ -38,8 +39,6 @@ from cardsign.times import utc
 class StatementHistory:
     """An issuer's own statements, oldest first, as the log of a key store names them."""
 
-    __slots__ = ("_state", "_store")
-
     def __init__(self, store: KeyStore, state: StoreState) -> None:
         self._store, self._state = store, state
 
@@ -56,18 +55,15 @@ class StatementHistory:
         Raises:
             StoreFault: ``keystore.audit_broken``: one is missing, or they are no history.
         """
-        found: list[KeysetStatement] = []
+        known, found = self._store.keysets, list[KeysetStatement]()
         for held in self._state.keysets:
-            if held.blob not in self._store.keysets:
-                try:
-                    statement = read_keyset(self._store.read_statement(held))
-                    if (statement.number, statement.digest) != (held.number, held.digest):
-                        raise StatementRefused("statement.gap", "the log names another statement")
+            if held.blob not in known:
+                with self._checking(held):
+                    statement = read_keyset(self._read(held))
+                    _check_named(held, statement.number, statement.digest)
                     check_step(statement, found[-1] if found else None)
-                except StatementRefused as refusal:
-                    raise _broken(self._store, held, refusal) from refusal
-                self._store.keysets[held.blob] = statement
-            found.append(self._store.keysets[held.blob])
+                    known[held.blob] = statement
+            found.append(known[held.blob])
         return tuple(found)
 
     def newest_keyset(self) -> KeysetStatement | None:
@@ -84,26 +80,33 @@ class StatementHistory:
         Raises:
             StoreFault: ``keystore.audit_broken``: it is not; or as :meth:`keysets`.
         """
-        held = self._state.release
-        if held is None:
+        if (held := self._state.release) is None:
             return None
-        try:
-            release = read_release(self._store.read_statement(held))
-            if (release.seq, release.digest) != (*held.number, held.digest):
-                raise StatementRefused("statement.gap", "the log names another statement")
-            check_signed(release, self.keysets())
-        except StatementRefused as refusal:
-            raise _broken(self._store, held, refusal) from refusal
+        keysets = self.keysets()
+        with self._checking(held):
+            release = read_release(self._read(held))
+            _check_named(held, (release.seq,), release.digest)
+            check_signed(release, keysets)
         return release
 
     def to_publish(self) -> tuple[tuple[bytes, ...], bytes | None]:
         """Return every keyset statement as it is served, oldest first, and the newest release."""
         self.newest_release(), self.keysets()
-        held = self._state.release
-        return (
-            tuple(map(self._store.read_statement, self._state.keysets)),
-            None if held is None else self._store.read_statement(held),
-        )
+        keysets, release = self._state.keysets, self._state.release
+        return tuple(map(self._read, keysets)), self._read(release) if release else None
+
+    def _read(self, held: HeldStatement) -> bytes:
+        return self._store.checked_blob(statement_blob(held.blob))
+
+    @contextmanager
+    def _checking(self, held: HeldStatement) -> Iterator[None]:
+        """Say of what is no statement of this issuer, or missing, that the log is broken."""
+        try:
+            yield
+        except (StatementRefused, FileMissing) as fault:
+            where = self._store.place_of(statement_blob(held.blob))
+            what = f"statement {'.'.join(map(str, held.number))}: {fault.code}: {fault.message}"
+            raise StoreFault("keystore.audit_broken", what, path=where) from fault
 
     def check_listed(self, keys: Iterable[PublicKey], role: OnlineRole) -> None:
         """Check that the roots have listed keys that are to be used, if there is a keyset at all.
@@ -132,9 +135,9 @@ class StatementHistory:
         return tuple(found)
 
 
-def _broken(store: KeyStore, held: HeldStatement, refusal: StatementRefused) -> StoreFault:
-    where = store.place_of(statement_blob(held.blob))
-    return StoreFault("keystore.audit_broken", f"{refusal.code}: {refusal.message}", path=where)
+def _check_named(held: HeldStatement, number: tuple[int, ...], digest: str) -> None:
+    if (number, digest) != (held.number, held.digest):
+        raise StatementRefused("statement.gap", "the log names another statement")
 
 
 def kept_keyset(store: KeyStore) -> KeysetStatement | None:
@@ -247,14 +250,13 @@ def has_ended(state: StoreState, keyset: KeysetStatement | None) -> bool:
     ours = {key.thumbprint for key in online}
     if any(key.public.thumbprint not in ours for key in (keyset.keys if keyset else ())):
         return False
-    last: dict[str, tuple[datetime, bool]] = {}  # when it was revoked, and whether to go on
-    for key in online:
-        if key.state not in ENDED:
-            return False
-        if key.times.revoked is not None:
-            end = (key.times.revoked, key.revoked_because != "ceased")
-            last.update({role: max(last.get(role, end), end) for role in key.roles})
-    return bool(last) and not any(goes_on for _, goes_on in last.values())
+    revoked = [
+        (key.times.revoked, key.revoked_because != "ceased", key.roles)
+        for key in online
+        if key.times.revoked is not None
+    ]
+    last = {role: goes_on for _, goes_on, roles in sorted(revoked) for role in roles}
+    return all(key.state in ENDED for key in online) and bool(last) and not any(last.values())
 
 
 def unlisted_roots(state: StoreState, keyset: KeysetStatement) -> tuple[KeyRecord, ...]:

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from cardsign.errors import CardsignError, StoreFault
 from cardsign.keys import lifecycle
 from cardsign.keys.address import DatabaseUrl
-from cardsign.keys.folder import FolderStore, holds_store
+from cardsign.keys.folder import FolderStore
 from cardsign.keys.heads import SeenHead
 from cardsign.keys.store import KeyStore, exists_already
-
-if TYPE_CHECKING:
-    from cardsign.keys.postgres import PostgresStore
 
 StorePlace: TypeAlias = Path | DatabaseUrl
 
@@ -57,41 +54,21 @@ def locate_store(place: StorePlace, *, actor: str = "", heads: SeenHead | None =
         seen = heads and heads.of(str(place.resolve()))
         return FolderStore(place, actor=actor, seen=seen)
     seen = heads and heads.of(f"{place.server}/{place.database}?{place.query.get('options', '')}")
-    return _postgres_store()(place, actor=actor, seen=seen)
+    try:
+        from cardsign.keys.postgres import PostgresStore
+
+        return PostgresStore(place, actor=actor, seen=seen)
+    except ImportError as exc:
+        what, hint = (
+            f"SQLAlchemy or psycopg cannot be loaded: {exc}",
+            "pip install 'cardsign[postgres]'",
+        )
+        raise StoreFault("usage.not_installed", what, hint=hint) from exc
 
 
 def is_taken(place: StorePlace) -> bool:
-    """Say whether a key store is at `place` already, readable or not."""
-    return (
-        holds_store(place) if isinstance(place, Path) else bool(locate_store(place).read_lines(0))
-    )
-
-
-def _postgres_store() -> type[PostgresStore]:
-    try:
-        from cardsign.keys.postgres import PostgresStore
-    except ImportError as exc:
-        raise StoreFault(
-            "usage.not_installed",
-            f"SQLAlchemy cannot be loaded: {exc}",
-            hint="pip install 'cardsign[postgres]'",
-        ) from exc
-    return PostgresStore
-
-
-def copy_store(store: KeyStore, place: StorePlace, *, heads: SeenHead | None = None) -> KeyStore:
-    """Make a key store of what `store` holds at `place`, which holds none, and return it.
-
-    Raises:
-        StoreFault, FileFault: As for reading the store; ``file.not_found``: a blob that the store
-            should hold is gone; ``keystore.corrupt``: it is another.
-    """
-    copy = create_store(place, actor=store.actor, heads=heads)
-    blobs = {name: store.checked_blob(name) for name in sorted(store.load(moved=True).blobs())}
-    if not copy.append(1, store.read_lines(0)[: store.state.seq], blobs):
-        raise exists_already(copy.place)
-    copy.load(moved=True)
-    return copy
+    """Say whether a key store is at `place` already."""
+    return bool(locate_store(place).read_lines(0))
 
 
 def move_store(
@@ -105,29 +82,24 @@ def move_store(
 
     Raises:
         StoreFault: ``keystore.exists``; ``keystore.moved``: to another place;
-            ``usage.conflict``: into its own folder; as :func:`copy_store`.
+            ``usage.conflict``: into its own folder; as :meth:`KeyStore.checked_blob`.
     """
     to = str(place.resolve()) if isinstance(place, Path) else place.to_file()
     if isinstance(place, Path) and isinstance(store, FolderStore):
         here = store.path.resolve()
-        if place.resolve() != here and place.resolve().is_relative_to(here):
+        if here in place.resolve().parents:
             # Who then deletes the old store, as they are told to, would delete the new one.
-            raise StoreFault(
-                "usage.conflict",
-                "a key store cannot move into its own folder",
-                path=to,
-                hint="Name a folder outside it.",
-            )
+            what, hint = "a key store cannot move into its own folder", "Name a folder outside it."
+            raise StoreFault("usage.conflict", what, path=to, hint=hint)
     is_fresh = store.load(moved=True).moved_to is None
-    if is_taken(place):
-        there = locate_store(place, actor=store.actor, heads=heads)
-        lines = store.read_lines(0)
-        if store.state.moved_to != to or there.read_lines(0)[: len(lines)] != lines:
-            raise exists_already(to)
-    else:
+    there = locate_store(place, actor=store.actor, heads=heads)
+    lines, held = store.read_lines(0), there.read_lines(0)
+    if held and (store.state.moved_to != to or held[: len(lines)] != lines):
+        raise exists_already(to)
+    if not held:
         store.commit(lambda state: lifecycle.leave(state, to, now=now), now=now, moved=True)
         try:
-            there = copy_store(store, place, heads=heads)
+            _copy_into(there, store)
         except CardsignError:
             # Only what was marked just now: a store of an earlier call may be there, and be
             # hidden, such as on a disk that is not mounted.
@@ -136,3 +108,17 @@ def move_store(
             raise
     there.commit(lambda state: lifecycle.arrive(state, now=now), now=now, moved=True)
     return there
+
+
+def _copy_into(there: KeyStore, store: KeyStore) -> None:
+    """Put what a store holds into one that holds nothing.
+
+    Raises:
+        StoreFault, FileFault: ``file.not_found``: a blob that the store should hold is gone;
+            ``keystore.corrupt``: it is another.
+    """
+    blobs = {name: store.checked_blob(name) for name in sorted(store.load(moved=True).blobs())}
+    if there.seen is not None:
+        there.seen.forget()
+    if not there.append(1, store.read_lines(0)[: store.state.seq], blobs):
+        raise exists_already(there.place)

@@ -13,12 +13,13 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from cardsign.errors import FileMissing, StoreFault
-from cardsign.keys.address import CONNECT_PATIENCE, DatabaseUrl, parse_database_url
+from cardsign.keys.address import CONNECT_PATIENCE, DatabaseUrl
 from cardsign.keys.heads import SeenHead
-from cardsign.keys.store import KeyStore, broken_off, digest_of
+from cardsign.keys.store import KeyStore, digest_of
 
 METADATA: Final = sa.MetaData()
 LINE: Final = sa.Table(
@@ -52,16 +53,13 @@ _CODES: Final = {
 class PostgresStore(KeyStore):
     """A key store in a schema of a PostgreSQL database, 12 or newer."""
 
-    def __init__(
-        self, where: str | DatabaseUrl, *, actor: str = "", seen: SeenHead | None = None
-    ) -> None:
-        self.url = parse_database_url(where) if isinstance(where, str) else where
-        super().__init__(self.url.shown, actor=actor, seen=seen)
-        self.patience = _PATIENCE
-        self._engine = _engine(self.url)
+    def __init__(self, url: DatabaseUrl, *, actor: str = "", seen: SeenHead | None = None) -> None:
+        super().__init__(url.shown, actor=actor, seen=seen)
+        self.url, self.patience = url, _PATIENCE
+        self._engine = _engine(url)
 
     def read_lines(self, after: int) -> list[bytes]:
-        newer = sa.select(LINE.c.line).where(LINE.c.seq >= after).order_by(LINE.c.seq)
+        newer = sa.select(LINE.c.line).where(LINE.c.seq >= max(1, after)).order_by(LINE.c.seq)
         try:
             with self._transaction() as connection:
                 lines = [line.encode() for line in connection.scalars(newer)]
@@ -69,25 +67,24 @@ class PostgresStore(KeyStore):
             if fault.code != "keystore.missing":
                 raise
             lines = []
-        if after and digest_of(lines.pop(0) if lines else b"") != self.state.head:
-            raise broken_off(after, self.place)
-        return lines
+        self.check_continues(after, digest_of(lines[0]) if lines else None)
+        return lines[1:] if after else lines
 
     def append(self, seq: int, lines: Sequence[bytes], blobs: Mapping[str, bytes]) -> bool:
-        if seq == 1:
-            with self._transaction() as connection:
-                connection.execute(_MAKING)
-                METADATA.create_all(connection)
         rows = [{"seq": at, "line": line.decode("ascii")} for at, line in enumerate(lines, seq)]
         with self._transaction() as connection:
+            if seq == 1:
+                connection.execute(_MAKING)
+                METADATA.create_all(connection)
             try:  # the second process waits here, and is refused
                 connection.execute(sa.insert(LINE), rows)
             except IntegrityError:
                 connection.rollback()
                 return False
-            self._drop(connection, blobs)
             for name, data in blobs.items():
-                connection.execute(sa.insert(BLOB).values(name=name, data=data))
+                connection.execute(
+                    insert(BLOB).values(name=name, data=data).on_conflict_do_nothing()
+                )
         return True
 
     def read_blob(self, name: str) -> bytes:
@@ -99,10 +96,7 @@ class PostgresStore(KeyStore):
 
     def drop_blobs(self, names: Collection[str]) -> None:
         with self._transaction() as connection:
-            self._drop(connection, names)
-
-    def _drop(self, connection: sa.Connection, names: Collection[str]) -> None:
-        connection.execute(sa.delete(BLOB).where(BLOB.c.name.in_(list(names))))
+            connection.execute(sa.delete(BLOB).where(BLOB.c.name.in_(list(names))))
 
     def list_blobs(self) -> frozenset[str]:
         with self._transaction() as connection:
@@ -126,22 +120,20 @@ def _fault(exc: SQLAlchemyError, url: DatabaseUrl) -> StoreFault:
     driver: Any = getattr(exc, "orig", None)
     state: str = getattr(driver, "sqlstate", None) or ""
     code = _CODES.get(state) or _CODES.get(state[:2], "keystore.unreachable")
-    if code == "keystore.missing":
-        return StoreFault(code, "there is no key store here", path=url.shown)
     words = str(driver or type(exc).__name__).strip().partition("\n")[0]
-    return StoreFault(code, f"the database says: {url.without_password(words)}", path=url.shown)
+    what = f"the database says: {url.without_password(words)}"
+    if code == "keystore.missing":
+        what = "there is no key store here"
+    return StoreFault(code, what, path=url.shown)
 
 
 def _engine(url: DatabaseUrl) -> sa.Engine:
     patience = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_PATIENCE}
     at = (url.username, url.password, url.host, url.port, url.database, dict(url.query))
-    try:  # a command needs few connections, and a fork shares none
-        return sa.create_engine(
-            sa.URL.create("postgresql+psycopg", *at),
-            connect_args=patience,
-            hide_parameters=True,
-            poolclass=sa.NullPool,
-        )
-    except ImportError as exc:
-        what, hint = f"psycopg cannot be loaded: {exc}", "pip install 'cardsign[postgres]'"
-        raise StoreFault("usage.not_installed", what, hint=hint) from exc
+    # A command needs few connections, and a fork shares none.
+    return sa.create_engine(
+        sa.URL.create("postgresql+psycopg", *at),
+        connect_args=patience,
+        hide_parameters=True,
+        poolclass=sa.NullPool,
+    )

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any, Concatenate, Final, ParamSpec
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Final
 
 from cardsign.errors import FileMissing, PassphraseFault, StoreFault
 from cardsign.jose.jws import Signer
@@ -27,6 +28,7 @@ from cardsign.keys.model import (
     Publication,
     Role,
     StoreState,
+    file_custody,
     private_blob,
     statement_blob,
 )
@@ -38,8 +40,6 @@ MAX_ATTEMPTS: Final = 100  # at one change; each that fails is one that another 
 
 CARD_ROLE: Final[tuple[Role, ...]] = ("card",)
 
-_P = ParamSpec("_P")
-
 
 def digest_of(data: bytes) -> str:
     """Return the digest by which a blob is named."""
@@ -49,12 +49,6 @@ def digest_of(data: bytes) -> str:
 def exists_already(place: str) -> StoreFault:
     """Return the fault of a key store where one is to be made."""
     return StoreFault("keystore.exists", "there is a key store here", path=place)
-
-
-def broken_off(after: int, place: str) -> StoreFault:
-    """Return the fault of a log that lacks a line which was read before."""
-    what = f"the log does not continue from line {after}, which was read before"
-    return StoreFault("keystore.audit_broken", what, path=place)
 
 
 class KeyStore(ABC):
@@ -117,9 +111,7 @@ class KeyStore(ABC):
                 ``keystore.newer_format``; ``keystore.other_history``: the log does not lead back
                 to the line that this user saw; ``keystore.moved``.
         """
-        known = self.seen.read() if self.seen else None  # first: others may go further
-        for _ in self._follow(known):
-            pass
+        self._read_new_lines()
         if not moved:
             lifecycle.check_not_moved(self.state, where=self.place)
         return self.state
@@ -127,43 +119,52 @@ class KeyStore(ABC):
     def read_log(self) -> list[Line]:
         """Return the whole log, oldest line first; raises as :meth:`load`."""
         self.state = StoreState()
-        return list(self._follow(self.seen.read() if self.seen else None))
+        return self._read_new_lines()
 
-    def _follow(self, known: tuple[int, str] | None) -> Iterator[Line]:
+    def _read_new_lines(self) -> list[Line]:
         """Read the lines after the state, and hold them against the line that was seen before."""
-        state = self.state
+        known = self.seen.read() if self.seen else None  # first: others may go further
+        state, lines = self.state, list[Line]()
+        heads = {state.seq: state.head}
         for untrusted_line in self.read_lines(state.seq):
             state, line = read_line(state, untrusted_line, self.place)
-            if known and (state.seq, state.head) != known and state.seq == known[0]:
-                break
-            yield line
-            self.state = state
-        if known and (state.seq < known[0] or (state.seq == known[0] and state.head != known[1])):
-            assert self.seen is not None  # noqa: S101
-            raise StoreFault(
-                "keystore.other_history",
-                f"the log does not continue from line {known[0]}, the newest that was seen here",
-                path=self.place,
-                hint="If you put an older or another store there yourself, remove "
-                f"{self.seen.file}.",
-            )
-        if self.seen and state.head is not None:
-            self.seen.note((state.seq, state.head), known)
+            heads[state.seq] = state.head
+            lines.append(line)
+        if self.seen and known:
+            seq, head = known
+            if state.seq < seq or heads.get(seq, head) != head:
+                raise StoreFault(
+                    "keystore.other_history",
+                    f"the log does not continue from line {seq}, the newest that was seen here",
+                    path=self.place,
+                    hint="If you put an older or another store there yourself, remove "
+                    f"{self.seen.file}.",
+                )
+        self.state = state
+        if self.seen and state.head is not None and known != (state.seq, state.head):
+            self.seen.note((state.seq, state.head))
+        return lines
+
+    def check_continues(self, after: int, head: str | None) -> None:
+        """Refuse (``keystore.audit_broken``) a log whose line `after` is not the one read before.
+
+        Args:
+            after: The number of the line; 0 for none.
+            head: Its digest now; None if it is gone.
+        """
+        if after and head != self.state.head:
+            what = f"the log does not continue from line {after}, which was read before"
+            raise StoreFault("keystore.audit_broken", what, path=self.place)
 
     def apply(
-        self,
-        decide: Callable[Concatenate[StoreState, _P], list[Event]],
-        *args: _P.args,
-        **named: _P.kwargs,
+        self, decide: Callable[..., list[Event]], *arguments: Any, now: datetime, **named: Any
     ) -> StoreState:
         """Commit what a decision of :mod:`cardsign.keys.lifecycle` makes of the newest state.
 
-        ``store.apply(activate, kid, now=now)``. Raises as `decide`, and as :meth:`commit`.
+        ``store.apply(revoke, kid, reason="ceased", now=now)``. Raises as `decide`, and as
+        :meth:`commit`.
         """
-        now = named["now"]
-        assert isinstance(now, datetime)  # noqa: S101, every decision has it
-        named["now"] = now.astimezone(UTC).replace(microsecond=0)
-        return self.commit(lambda state: decide(state, *args, **named), now=now)
+        return self.commit(lambda state: decide(state, *arguments, now=now, **named), now=now)
 
     def commit(
         self,
@@ -190,8 +191,8 @@ class KeyStore(ABC):
             after, _line = read_line(before, line, self.place)  # what is written can be read
             if self.append(after.seq, [line], blobs or {}):
                 self.state = after
-                if self.seen and after.head is not None:
-                    self.seen.note((after.seq, after.head), None)
+                if self.seen:
+                    self.seen.note((after.seq, digest_of(line)))
                 if over := before.private_blobs() - after.private_blobs():
                     self.drop_blobs(over)
                 return after
@@ -200,6 +201,24 @@ class KeyStore(ABC):
             f"gave up after {MAX_ATTEMPTS} attempts: other processes keep changing the store",
             path=self.place,
         )
+
+    def checked_blob(self, name: str) -> bytes:
+        """Return a blob if it is the one that its name says.
+
+        Raises:
+            FileMissing: ``file.not_found``.
+            StoreFault: ``keystore.corrupt``.
+        """
+        try:
+            data = self.read_blob(name)
+        except FileMissing as exc:
+            hint = "Restore it from a backup, or go on at the machine that holds it."
+            what = "a private key or statement that the log names is not here"
+            raise FileMissing(exc.code, what, path=self.place_of(name), hint=hint) from exc
+        if digest_of(data) != name.partition("/")[2].partition(".")[0]:
+            what = "this file is not the one that the log names: its digest is another"
+            raise StoreFault("keystore.corrupt", what, path=self.place_of(name))
+        return data
 
     # Private keys.
 
@@ -217,39 +236,22 @@ class KeyStore(ABC):
         access = access.for_roles(record.roles)
         if record.blob is None or not record.custody.startswith("file:"):
             return open_signer(record.custody, record.public, access)
-        envelope = self._envelope(record)
-        passphrase = access.secrets("passphrase", record.kid)
-        where = self.place_of(private_blob(record.blob))
-        return open_sealed(envelope, record.public, passphrase, where=where)
+        self.checked_blob(private_blob(record.blob))  # before anybody is asked for a passphrase
+        return self._unseal(record, access.secrets("passphrase", record.kid))
 
-    def _envelope(self, record: KeyRecord) -> bytes:
+    def _unseal(self, record: KeyRecord, passphrase: bytes) -> PrivateKey:
         name = private_blob(record.blob or "")
-        try:
-            return self.checked_blob(name)
-        except FileMissing as exc:
-            raise FileMissing(
-                exc.code,
-                f"the private key of {record.kid!r} is not here",
-                path=self.place_of(name),
-                hint="Restore it from a backup, or sign on the machine that holds it.",
-            ) from exc
+        where = self.place_of(name)
+        return open_sealed(self.checked_blob(name), record.public, passphrase, where=where)
 
-    def checked_blob(self, name: str) -> bytes:
-        """Return a blob if it is the one that its name says, else ``keystore.corrupt``."""
-        data = self.read_blob(name)
-        if digest_of(data) != name.partition("/")[2].partition(".")[0]:
-            what = "this file is not the one that the log names: its digest is another"
-            raise StoreFault("keystore.corrupt", what, path=self.place_of(name))
-        return data
-
-    def read_statement(self, held: HeldStatement) -> bytes:
-        """Return the bytes of a statement that the store keeps."""
-        try:
-            return self.checked_blob(statement_blob(held.blob))
-        except FileMissing as exc:
-            where = self.place_of(statement_blob(held.blob))
-            what = f"statement {'.'.join(map(str, held.number))} is missing"
-            raise StoreFault("keystore.audit_broken", what, path=where) from exc
+    def _find_opened(self, passphrase: bytes) -> list[KeyRecord]:
+        """Return a key of each custody whose keys a passphrase opens."""
+        opened = []
+        for key in {key.custody: key for key in self.state.keys if key.private == "held"}.values():
+            with suppress(FileMissing, PassphraseFault):
+                self._unseal(key, passphrase)
+                opened.append(key)
+        return opened
 
     def add_key(
         self,
@@ -268,47 +270,25 @@ class KeyStore(ABC):
         Raises:
             PassphraseFault: ``passphrase.unfit``.
             StoreFault: ``keystore.duplicate_key``; ``keystore.changed``: the store has gone
-                further than `expect_seq`; ``keystore.exists`` if that is 0.
+                further than `expect_seq`.
         """
         check_strength(passphrase)
         public = private.public
         envelope = seal(private.to_pkcs8_der(), passphrase, public)
         blob = digest_of(envelope)
-        custody = self.find_custody(passphrase) or f"file:{blob[:8]}"
+        opened = self._find_opened(passphrase)
+        custody = opened[0].custody if opened else file_custody(blob)
 
-        def entered(state: StoreState) -> list[Event]:
+        def decide(state: StoreState) -> list[Event]:
             if expect_seq not in (None, state.seq):
-                if expect_seq == 0:
-                    raise exists_already(self.place)
                 what = f"the store is at line {state.seq}, not {expect_seq}"
                 raise StoreFault("keystore.changed", what)
             return lifecycle.enter(
-                state,
-                public,
-                now=now,
-                roles=roles,
-                holder=holder,
-                custody=custody,
-                blob=blob,
+                state, public, now=now, roles=roles, holder=holder, custody=custody, blob=blob
             )
 
-        self.commit(entered, now=now, blobs={private_blob(blob): envelope})
+        self.commit(decide, now=now, blobs={private_blob(blob): envelope})
         return self.state.find(public.thumbprint)
-
-    def find_custody(self, passphrase: bytes) -> str | None:
-        """Return the custody of the sealed keys that a passphrase opens; None if there are none."""
-        newest = {key.custody: key for key in self.state.keys if key.private == "held"}
-        for custody, key in newest.items():
-            if self._opens(key, passphrase):
-                return custody
-        return None
-
-    def _opens(self, key: KeyRecord, passphrase: bytes) -> bool:
-        try:
-            open_sealed(self._envelope(key), key.public, passphrase, where=self.place)
-        except (FileMissing, PassphraseFault):
-            return False
-        return True
 
     def add_remote_key(
         self, public: PublicKey, custody: str, *, now: datetime, **how: Any
@@ -340,38 +320,31 @@ class KeyStore(ABC):
             StoreFault, FileFault, SignerFault: As :meth:`signer`.
         """
         check_strength(new)
-        names = {record.thumbprint for record in records}
+        custodies = {key.custody: key for key in self._find_opened(new)}
         for key in self.state.keys:
-            if key.private == "held" and key.thumbprint not in names and self._opens(key, new):
+            if key.private == "held" and key.custody in custodies and key not in records:
                 raise PassphraseFault(
                     "passphrase.unfit",
                     f"this is the passphrase of {key.named} already",
                     hint="Choose another one: each role has its own.",
                 )
-        sealed: dict[str, tuple[str, bytes]] = {}
+        sealed: dict[str, bytes] = {}
         for record in records:
-            if self._opens(record, new):
-                continue
-            private = open_sealed(self._envelope(record), record.public, old, where=self.place)
-            envelope = seal(private.to_pkcs8_der(), new, record.public)
-            sealed[record.thumbprint] = digest_of(envelope), envelope
-        custody = f"file:{next(iter(sealed.values()))[0][:8]}" if sealed else ""
+            if record.custody not in custodies:
+                private = self._unseal(record, old)
+                sealed[record.thumbprint] = seal(private.to_pkcs8_der(), new, record.public)
+        digests = {name: digest_of(envelope) for name, envelope in sealed.items()}
+        custody = file_custody(next(iter(digests.values()), ""))
 
-        def resealed(state: StoreState) -> list[Event]:
-            changed = [state.find(name) for name in sealed]
+        def decide(state: StoreState) -> list[Event]:
+            held = [name for name in sealed if state.find(name).private == "held"]
             return [
-                {
-                    "event": "resealed",
-                    "key": key.thumbprint,
-                    "custody": custody,
-                    "blob": sealed[key.thumbprint][0],
-                }
-                for key in changed
-                if key.private == "held"
+                {"event": "resealed", "key": name, "custody": custody, "blob": digests[name]}
+                for name in held
             ]
 
-        blobs = {private_blob(digest): envelope for digest, envelope in sealed.values()}
-        self.commit(resealed, now=now, blobs=blobs)
+        blobs = {private_blob(digests[name]): sealed[name] for name in sealed}
+        self.commit(decide, now=now, blobs=blobs)
         return tuple(record for record in records if record.thumbprint in sealed)
 
     # Statements and publications.

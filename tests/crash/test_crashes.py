@@ -143,7 +143,7 @@ def test_a_process_that_is_killed_leaves_a_whole_store(
         _again(case, root)
         check(root, earlier, secrets, is_done=True)
     print(f"\n| {case} | killed before each of {killed} changes |")
-    assert killed > 2
+    assert killed > 1
 
 
 def _killed_before(root: Path, case: str, step: int) -> bool:
@@ -197,4 +197,4 @@ def test_a_disk_that_refuses_leaves_the_old_store(
         if not refused:
             break
     print(f"\n| {case} | refused each of {step} changes |")
-    assert step > 2
+    assert step > 1

@@ -52,7 +52,7 @@ def quick_postgres_store(url: str) -> Any:
         def again(self) -> KeyStore:
             return open_store(parse_database_url(url))
 
-    return QuickPostgresStore(url)
+    return QuickPostgresStore(parse_database_url(url))
 
 
 #: For a test that holds wherever the store lies.

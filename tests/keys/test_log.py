@@ -62,7 +62,7 @@ def test_a_log_that_is_cut_anywhere_says_what_its_whole_lines_say(
         store = put(tmp_path / str(cut), log[:cut])
         lines = log[: cut + (log[cut : cut + 1] == b"\n")].count(b"\n")
         assert store.load() == known[lines], cut
-        if cut % 97 == 0:
+        if cut % 97 == 0 or log[cut : cut + 1] == b"\n":
             store.apply(lifecycle.enter, public("new"), now=after(400), custody="exec:/x")
             assert open_store(store.path).state.seq == lines + 1
 

@@ -189,15 +189,9 @@ def test_processes_at_one_time_lose_nothing(tmp_path: Path) -> None:
     assert (state.seq, len(state.keys), len(state.active_keys())) == (30, 30, 1)
 
 
-def test_where_no_store_is_it_is_missing_and_an_older_form_is_told(tmp_path: Path) -> None:
-    """A store begins with its first key; one of an earlier form is refused in words."""
+def test_where_no_store_is_it_is_missing(tmp_path: Path) -> None:
+    """A store begins with its first key."""
     assert code_of(lambda: open_store(tmp_path / "keys")) == "keystore.missing"
-    (tmp_path / "keys").mkdir()
-    (tmp_path / "keys/keystore.json").write_text("{}")
-    with pytest.raises(StoreFault, match=r"keystore\.json is of a form") as caught:
-        open_store(tmp_path / "keys")
-    assert caught.value.code == "keystore.corrupt"
-    assert code_of(lambda: create_store(tmp_path / "keys")) == "keystore.corrupt"
 
 
 def test_a_store_in_the_usual_place_needs_no_name(tmp_path: Path) -> None:

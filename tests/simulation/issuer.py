@@ -27,7 +27,7 @@ from cardsign.keys import lifecycle
 from cardsign.keys.agenda import steps
 from cardsign.keys.drafts import card_digest, keyset_due
 from cardsign.keys.history import follow_events
-from cardsign.keys.model import Publication, PublishedCard, Role
+from cardsign.keys.model import Publication, PublishedCard, Role, statement_blob
 from cardsign.statements.envelope import TYP_KEYSET
 from cardsign.statements.keyset import KeysetStatement, RootKey, read_keyset
 from cardsign.statements.release import ReleaseStatement
@@ -247,7 +247,7 @@ class Issuer:
 
     def _release_bytes(self) -> bytes:
         assert self.store.state.release is not None
-        return self.store.read_statement(self.store.state.release)
+        return self.store.checked_blob(statement_blob(self.store.state.release.blob))
 
     def _card(self, now: datetime) -> bytes:
         keys = self.store.state.signing_keys(now)
