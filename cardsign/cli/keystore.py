@@ -122,7 +122,7 @@ class UnlockOptions(KeystoreOptions):
             if not Path(named).is_absolute():
                 raise UsageFault("usage.invalid", f"{MODULE_VARIABLE} is no absolute path")
             module = Path(named)
-        policy = replace(policy, uris=policy.uris | set(uris), pkcs11_module=module)
+        policy = replace(policy, allow=policy.allow | set(uris), pkcs11_module=module)
         usual = self.source()
         secrets, sources = user_secrets(usual), {str(role): self.source(role) for role in ROLES}
         own = {

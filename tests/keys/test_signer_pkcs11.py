@@ -135,7 +135,7 @@ def test_a_pin_from_a_file_and_a_library_from_the_uri(softhsm: SoftHsm, tmp_path
     file.chmod(0o600)
     place = "pkcs11:token=cards;object=es256-a"
     uri = f"{place}?module-path={softhsm.library}&pin-source=file:{file}"
-    policy = SignerPolicy(uris=frozenset({uri}))
+    policy = SignerPolicy(allow=frozenset({uri}))
 
     def unasked(kind: str, of: str) -> bytes:
         pytest.fail("asked for a PIN")

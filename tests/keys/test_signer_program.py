@@ -54,7 +54,7 @@ def written(tmp_path: Path) -> Program:
 
 def opened(uri: str, key: PrivateKey, **environment: str) -> Signer:
     """The signer, with the user's leave."""
-    access = Access(unasked, SignerPolicy(uris=frozenset({uri})), environment)
+    access = Access(unasked, SignerPolicy(allow=frozenset({uri})), environment)
     return open_signer(uri, key.public, access, base=Path("/"))
 
 
@@ -202,7 +202,7 @@ def test_nothing_runs_without_leave(written: Program, es256: PrivateKey, tmp_pat
     """Leave is for one URI as it is spelt, its arguments included."""
     ran = tmp_path / "ran"
     uri = written(f"open({str(ran)!r}, 'w')", "--harmless")
-    allowed = Access(unasked, SignerPolicy(uris=frozenset({uri})))
+    allowed = Access(unasked, SignerPolicy(allow=frozenset({uri})))
     for other, access in (
         (uri, Access(unasked)),
         (uri.replace("harmless", "harmful"), allowed),
@@ -222,5 +222,5 @@ def test_a_program_cannot_be_asked_for_its_public_key(written: Program) -> None:
     """The user names it in a file."""
     uri = written("pass")
     with pytest.raises(SignerFault) as caught:
-        fetch_public(uri, Access(unasked, SignerPolicy(uris=frozenset({uri}))))
+        fetch_public(uri, Access(unasked, SignerPolicy(allow=frozenset({uri}))))
     assert caught.value.code == "signer.no_public"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from traceback import format_exception
@@ -18,7 +19,7 @@ from cardsign.keys.signers.access import (
     user_file,
     user_secrets,
 )
-from cardsign.keys.signers.base import BoundSigner
+from cardsign.keys.signers.base import BoundSigner, RemoteKey
 from cardsign.keys.signers.registry import check_possession, custody_of, fetch_public, open_signer
 
 PASSPHRASE = b"correct horse battery staple"
@@ -260,6 +261,23 @@ def test_a_store_keeps_what_holds_on_every_machine(uri, stored):
     assert custody_of(uri) == stored
 
 
+class Answering(RemoteKey):
+    """A key elsewhere that answers as it is told."""
+
+    FORM = re.compile("answering:")
+    EXPECTED = "answering:"
+
+    def __init__(self, answer) -> None:
+        super().__init__("answering:")
+        self.answer = answer
+
+    def show_public(self, access) -> bytes:
+        return b""
+
+    def sign(self, signing_input, public, access) -> bytes:
+        return self.answer(signing_input)
+
+
 DEVIATIONS = {
     "another key's": lambda key, other, data: other.sign(data),
     "short": lambda key, other, data: key.sign(data)[:-1],
@@ -271,11 +289,13 @@ DEVIATIONS = {
 @pytest.mark.parametrize("answer", DEVIATIONS.values(), ids=DEVIATIONS)
 def test_a_wrong_answer_is_not_given_out(answer, es256, another_es256):
     """Not even to who asks the signer directly."""
-    honest = BoundSigner(es256.public, es256.sign)
+    access = Access(unasked)
+    honest = BoundSigner(es256.public, Answering(es256.sign), access)
     assert sign_payload(b"{}", honest, typ="JOSE") == sign_payload(b"{}", es256, typ="JOSE")
     check_possession(honest)
 
-    wrong = BoundSigner(es256.public, lambda data: answer(es256, another_es256, data))
+    lying = Answering(lambda data: answer(es256, another_es256, data))
+    wrong = BoundSigner(es256.public, lying, access)
     for attempt in (lambda: wrong.sign(b"input"), lambda: check_possession(wrong)):
         with pytest.raises(SignerFault) as caught:
             attempt()

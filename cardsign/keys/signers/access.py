@@ -154,7 +154,7 @@ class SignerPolicy:
     """What the user has allowed, on the command line or in their own file; else nothing.
 
     Attributes:
-        uris: Signers that run or load what their URI names; compared as they are spelt.
+        allow: Signers that run or load what their URI names; compared as they are spelt.
         pkcs11_module: The library behind every ``pkcs11:`` URI that names none.
         insecure_loopback_http: A service on this machine may be asked without TLS.
         databases: Servers, ``HOST:PORT``, that a committed file may name as the key store's.
@@ -162,7 +162,7 @@ class SignerPolicy:
         passphrase_files: The file with the passphrase of each role that has one of its own.
     """
 
-    uris: frozenset[str] = frozenset()
+    allow: frozenset[str] = frozenset()
     pkcs11_module: Path | None = None
     insecure_loopback_http: bool = False
     databases: frozenset[str] = frozenset()
@@ -288,11 +288,4 @@ def read_signer_policy(path: Path) -> SignerPolicy:
     from cardsign.keys.signers.settings import SignersFile  # pydantic, for those who have the file
 
     file = read_settings(data, path, SignersFile)
-    return SignerPolicy(
-        frozenset(file.allow),
-        file.pkcs11_module,
-        file.insecure_loopback_http,
-        frozenset(file.databases),
-        frozenset(file.folders),
-        {str(role): path for role, path in file.passphrase_files.items()},
-    )
+    return SignerPolicy(**file.model_dump(exclude={"format"}))

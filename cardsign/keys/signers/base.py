@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 from urllib.parse import unquote_to_bytes
 
 from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import load_der_public_key, load_pem_public_key
 
 from cardsign.errors import SignerFault
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
@@ -110,11 +112,13 @@ class RemoteKey(ABC):
     Attributes:
         FORM: What a URI of this kind is, as a whole.
         EXPECTED: The same in words, for a message.
+        GIVES_DER: Whether signatures for ES256 come in DER.
         parts: The groups of `FORM`, as they stand in the URI.
     """
 
     FORM: ClassVar[re.Pattern[str]]
     EXPECTED: ClassVar[str]
+    GIVES_DER: ClassVar[bool] = False
 
     def __init__(self, uri: str) -> None:
         if len(uri) > MAX_URI_CHARS:
@@ -137,20 +141,20 @@ class RemoteKey(ABC):
         return False
 
     @abstractmethod
-    def fetch_public(self, access: Access, *, kid: str | None) -> PublicKey:
+    def show_public(self, access: Access) -> bytes:
         """Ask for the public key, once, when it is enrolled; never when it signs.
+
+        Returned is a SubjectPublicKeyInfo in PEM or DER, or a JWK.
 
         Raises:
             SignerFault: ``signer.no_public`` where it cannot be had this way; as :meth:`sign`.
-            KeyRefused: It is weak, or for neither algorithm.
         """
 
     @abstractmethod
     def sign(self, signing_input: bytes, public: PublicKey, access: Access) -> bytes:
-        """Return the JWS signature of ``protected.payload`` by the private key of `public`.
+        """Return the signature of ``protected.payload`` by the private key of `public`.
 
-        For ES256 that is r and s, 32 bytes each; for RS256 PKCS #1 v1.5. Not checked here:
-        that it verifies; :class:`BoundSigner` does that.
+        Nothing of it is believed: :class:`BoundSigner` verifies it.
 
         Raises:
             SignerFault: ``usage.not_installed``, ``signer.uri``, ``config.not_allowed``,
@@ -159,34 +163,27 @@ class RemoteKey(ABC):
             PassphraseFault: A secret cannot be had.
         """
 
-    def read_public(
-        self, load: Callable[[bytes], object], untrusted_bytes: bytes, kid: str | None
-    ) -> PublicKey:
-        """Read the public key of an answer by a function of `cryptography`.
 
-        Raises:
-            SignerFault: ``signer.no_public``.
-            KeyRefused: As :meth:`PublicKey.from_cryptography`.
-        """
-        try:
-            native = load(untrusted_bytes)
-        except (ValueError, UnsupportedAlgorithm) as exc:
-            what = "the answer is no public key for ES256 or RS256"
-            raise SignerFault("signer.no_public", what, path=self.custody) from exc
-        return PublicKey.from_cryptography(native, kid=kid, algorithms=STATEMENT_ALGORITHMS)
+def fetch_public(key: RemoteKey, access: Access, *, kid: str | None) -> PublicKey:
+    """Return the public key that a signer shows.
 
-    def from_der(self, public: PublicKey, answer: bytes) -> bytes:
-        """Return the signature as JWS wants it, from a service that gives ES256 in DER.
-
-        Raises:
-            SignerFault: ``signer.failed``.
-        """
-        if public.alg != "ES256":
-            return answer
-        try:
-            return raw_from_der(answer, size=public.signature_bytes // 2)
-        except ValueError as exc:
-            raise SignerFault("signer.failed", f"the answer: {exc}", path=self.uri) from exc
+    Raises:
+        SignerFault: ``signer.no_public``; what the signer raises.
+        KeyRefused: It is weak, or for neither ES256 nor RS256.
+    """
+    shown_key = key.show_public(access)
+    try:
+        if shown_key.startswith(b"{"):
+            jwk = {**json.loads(shown_key), "kid": kid or "shown"}
+            native: object = PublicKey.from_jwk(jwk, algorithms=STATEMENT_ALGORITHMS).native
+        elif shown_key.startswith(b"-----"):
+            native = load_pem_public_key(shown_key)
+        else:
+            native = load_der_public_key(shown_key)
+    except (ValueError, UnsupportedAlgorithm) as exc:
+        what = "the answer is no public key for ES256 or RS256"
+        raise SignerFault("signer.no_public", what, path=key.custody) from exc
+    return PublicKey.from_cryptography(native, kid=kid, algorithms=STATEMENT_ALGORITHMS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,15 +191,24 @@ class BoundSigner:
     """A signer elsewhere, whose every answer is verified with the key that it is known by."""
 
     public: PublicKey
-    ask: Callable[[bytes], bytes]
+    key: RemoteKey
+    access: Access
 
     def sign(self, signing_input: bytes) -> bytes:
-        """Let the private key sign ``protected.payload``.
+        """Let the private key sign ``protected.payload``, as JWS wants it.
+
+        For ES256 that is r and s, 32 bytes each; for RS256 PKCS #1 v1.5.
 
         Raises:
             SignerFault: ``signer.wrong_key``, or what the signer itself raises.
         """
-        answer = self.ask(signing_input)
+        answer = self.key.sign(signing_input, self.public, self.access)
+        if self.key.GIVES_DER and self.public.alg == "ES256":
+            try:
+                answer = raw_from_der(answer, size=self.public.signature_bytes // 2)
+            except ValueError as exc:
+                what = f"the answer: {exc}"
+                raise SignerFault("signer.failed", what, path=self.key.uri) from exc
         # A wrong key, version, padding or form is found here, and not by a peer.
         check_answer(self.public, signing_input, answer)
         return answer

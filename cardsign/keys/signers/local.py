@@ -198,7 +198,7 @@ class ProgramKey(RemoteKey):
         """Always."""
         return True
 
-    def fetch_public(self, access: Access, *, kid: str | None) -> PublicKey:
+    def show_public(self, access: Access) -> bytes:
         """Refuse: a program only signs."""
         what = "a program cannot be asked for its public key"
         raise SignerFault("signer.no_public", what, path=self.uri)

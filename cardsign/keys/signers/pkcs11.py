@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
-from cryptography.hazmat.primitives.serialization import load_der_public_key
-
 from cardsign.errors import SignerFault
 from cardsign.files import read_secret
 from cardsign.jose.keys import PublicKey
@@ -83,16 +81,15 @@ class TokenKey(RemoteKey):
         """Where it names a library to load, or a file to read."""
         return self.module is not None or self.pin_source is not None
 
-    def fetch_public(self, access: Access, *, kid: str | None) -> PublicKey:
+    def show_public(self, access: Access) -> bytes:
         """Read the public key object that stands beside the private one."""
         with self._session(access) as (library, session):
             key = self._find(library, session, "PUBLIC_KEY")
-            spki = b""
             if key.key_type == library.KeyType.RSA:
-                spki = bytes(library.util.rsa.encode_rsa_public_key(key))
-            elif key.key_type == library.KeyType.EC:
-                spki = bytes(library.util.ec.encode_ec_public_key(key))
-        return self.read_public(load_der_public_key, spki, kid)
+                return bytes(library.util.rsa.encode_rsa_public_key(key))
+            if key.key_type == library.KeyType.EC:
+                return bytes(library.util.ec.encode_ec_public_key(key))
+            return b""
 
     def sign(self, signing_input: bytes, public: PublicKey, access: Access) -> bytes:
         digest = hashlib.sha256(signing_input).digest()

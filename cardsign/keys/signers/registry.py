@@ -16,6 +16,7 @@ from cardsign.errors import SignerFault
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.jws import Signer, sign_payload
 from cardsign.jose.keys import PublicKey
+from cardsign.keys.signers import base as remote
 from cardsign.keys.signers.access import Access, PassphraseSource, user_secrets
 from cardsign.keys.signers.base import BoundSigner, RemoteKey, scheme_of, shown
 from cardsign.keys.signers.local import (
@@ -100,7 +101,7 @@ def open_signer(
         )
         hint = "Use env: or file:, or a key of one of these two."
         raise SignerFault("signer.uri", what, path=uri, hint=hint)
-    return BoundSigner(public, lambda signing_input: key.sign(signing_input, public, access))
+    return BoundSigner(public, key, access)
 
 
 def fetch_public(uri: str, access: Access, *, kid: str | None = None) -> PublicKey:
@@ -112,7 +113,7 @@ def fetch_public(uri: str, access: Access, *, kid: str | None = None) -> PublicK
     """
     if is_local(uri):
         return read_private_key(uri, access, kid=kid).public
-    return _allowed_key(uri, access).fetch_public(access, kid=kid)
+    return remote.fetch_public(_allowed_key(uri, access), access, kid=kid)
 
 
 def choose_public(uri: str, keys: Sequence[PublicKey], access: Access) -> PublicKey:
@@ -171,7 +172,7 @@ def custody_of(uri: str) -> str:
 
 def _allowed_key(uri: str, access: Access) -> RemoteKey:
     key = _parse(uri)
-    if key.needs_leave and uri not in access.policy.uris:
+    if key.needs_leave and uri not in access.policy.allow:
         raise SignerFault(
             "config.not_allowed",
             "the user has not allowed what this signer would run, load or read",

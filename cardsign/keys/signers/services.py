@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.serialization import load_der_public_key, load_pem_public_key
-
 from cardsign.errors import SignerFault
-from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
+from cardsign.jose.base64url import encode
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.signers.access import Access
 from cardsign.keys.signers.base import RemoteKey, require
@@ -26,28 +24,21 @@ from cardsign.keys.signers.base import RemoteKey, require
 MAX_SECONDS: Final = 30  # for one request, of which boto3 makes up to three
 _MAX_WORDS: Final = 200  # characters of a server's own words in a message
 
-#: What the services call their refusals, and what that means for the user.
-_NO_KEY: Final = (
-    *("NotFoundException", "InvalidKeyUsageException", "DisabledException"),
-    *("KMSInvalidStateException", "NotFound", "FailedPrecondition", "ResourceNotFoundError"),
-    *("KeyDisabled", "InvalidPath", "InvalidRequest"),
-)
-_CREDENTIALS: Final = (
-    *("AccessDeniedException", "ExpiredTokenException", "IncompleteSignature"),
-    *("InvalidClientTokenId", "InvalidSignatureException", "UnrecognizedClientException"),
-    *("NoCredentialsError", "PartialCredentialsError", "PermissionDenied", "Forbidden"),
-    *("Unauthenticated", "Unauthorized", "ClientAuthenticationError"),
-)
-_UNREACHABLE: Final = (
-    *("DeadlineExceeded", "RetryError", "ServiceUnavailable", "TransportError"),
-    *("ServiceRequestError", "ServiceRequestTimeoutError", "ServiceResponseError"),
-    *("ServiceResponseTimeoutError", "VaultDown", "VaultNotInitialized", "BadGateway"),
-)
-_CODES: Final[Mapping[str, str]] = {
-    **dict.fromkeys(_NO_KEY, "signer.no_key"),
-    **dict.fromkeys(_CREDENTIALS, "signer.credentials"),
-    **dict.fromkeys(_UNREACHABLE, "signer.unreachable"),
-    **dict.fromkeys(("NoRegionError", "InvalidRegionError"), "signer.uri"),
+#: What the services and their libraries call a refusal, by what it means for the user.
+_REFUSALS: Final[Mapping[str, re.Pattern[str]]] = {
+    "signer.credentials": re.compile(
+        "AccessDenied|Expired|Incomplete|InvalidClientToken|InvalidSignature|Unrecognized"
+        "|Credentials|PermissionDenied|Forbidden|Unauth|ClientAuthentication"
+    ),
+    "signer.no_key": re.compile(
+        "NotFound|InvalidKeyUsage|Disabled|InvalidState|FailedPrecondition|InvalidPath"
+        "|InvalidRequest"
+    ),
+    "signer.unreachable": re.compile(
+        "DeadlineExceeded|Retry|Unavailable|Transport|ServiceRequest|ServiceResponse|VaultDown"
+        "|NotInitialized|BadGateway"
+    ),
+    "signer.uri": re.compile("Region"),
 }
 
 
@@ -58,17 +49,18 @@ def _converted(uri: str, service: str, faults: Mapping[type[Exception], str]) ->
     Args:
         uri: The key's.
         service: What the message calls the service.
-        faults: The library's exceptions, with the code of those that :data:`_CODES` does not name.
+        faults: The library's exceptions, with the code where :data:`_REFUSALS` has none.
     """
     try:
         yield
     except tuple(faults) as exc:
         name = _name_refusal(exc)
         otherwise = next(code for kind, code in faults.items() if isinstance(exc, kind))
+        code = next((code for code, names in _REFUSALS.items() if names.search(name)), otherwise)
         words = "; ".join(str(error) for error in getattr(exc, "errors", None) or ())
         words = " ".join("".join(c if c.isprintable() else " " for c in words).split())
         what = f"{service} cannot be used: {name}" + (f": {words[:_MAX_WORDS]}" if words else "")
-        raise SignerFault(_CODES.get(name, otherwise), what, path=uri) from exc
+        raise SignerFault(code, what, path=uri) from exc
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
         what = f"the answer is not one of {service}"
         raise SignerFault("signer.failed", what, path=uri) from exc
@@ -97,12 +89,12 @@ class AwsKey(RemoteKey):
     """
 
     FORM = re.compile(rf"awskms:///(?P<id>(?:{_AWS_ARN})?{_AWS_ID})")
+    GIVES_DER = True
     EXPECTED = "awskms:/// and the id or ARN of a key, no alias, which may move to another key"
 
-    def fetch_public(self, access: Access, *, kid: str | None) -> PublicKey:
+    def show_public(self, access: Access) -> bytes:
         with self._client() as client:
-            spki = bytes(client.get_public_key(KeyId=self.parts["id"])["PublicKey"])
-        return self.read_public(load_der_public_key, spki, kid)
+            return bytes(client.get_public_key(KeyId=self.parts["id"])["PublicKey"])
 
     def sign(self, signing_input: bytes, public: PublicKey, access: Access) -> bytes:
         with self._client() as client:
@@ -112,8 +104,7 @@ class AwsKey(RemoteKey):
                 MessageType="DIGEST",
                 SigningAlgorithm=_AWS_ALGORITHMS[public.alg],
             )
-            signature = bytes(answer["Signature"])
-        return self.from_der(public, signature)
+            return bytes(answer["Signature"])
 
     @contextmanager
     def _client(self) -> Iterator[Any]:
@@ -145,18 +136,14 @@ class AzureKey(RemoteKey):
     )
     EXPECTED = "azurekms://VAULT/KEY/VERSION, the version of 32 hex digits"
 
-    def fetch_public(self, access: Access, *, kid: str | None) -> PublicKey:
+    def show_public(self, access: Access) -> bytes:
         keys = require("azure.keyvault.keys", extra="azure")
         with self._options() as (vault, options), keys.KeyClient(vault, **options) as client:
-            numbers = client.get_key(self.parts["name"], self.parts["version"]).key
-            native: object = None
-            if numbers.crv == "P-256":
-                x, y = int.from_bytes(numbers.x), int.from_bytes(numbers.y)
-                native = ec.EllipticCurvePublicNumbers(x, y, ec.SECP256R1()).public_key()
-            elif numbers.kty.startswith("RSA"):
-                e, n = int.from_bytes(numbers.e), int.from_bytes(numbers.n)
-                native = rsa.RSAPublicNumbers(e, n).public_key()
-        return PublicKey.from_cryptography(native, kid=kid, algorithms=STATEMENT_ALGORITHMS)
+            key = client.get_key(self.parts["name"], self.parts["version"]).key
+            members = {name: getattr(key, name) for name in ("x", "y", "n", "e")}
+            jwk = {name: encode(value) for name, value in members.items() if value}
+            jwk["kty"] = key.kty.removesuffix("-HSM")
+            return json.dumps(jwk if key.crv is None else {**jwk, "crv": key.crv}).encode()
 
     def sign(self, signing_input: bytes, public: PublicKey, access: Access) -> bytes:
         crypto = require("azure.keyvault.keys.crypto", extra="azure")
@@ -193,21 +180,20 @@ class GoogleKey(RemoteKey):
         + "".join(f"{folder}/{_GOOGLE_PART}/" for folder in _GOOGLE_FOLDERS)
         + "cryptoKeyVersions/[1-9][0-9]{0,8})"
     )
+    GIVES_DER = True
     EXPECTED = "gcpkms://projects/P/locations/L/keyRings/R/cryptoKeys/K/cryptoKeyVersions/N"
 
-    def fetch_public(self, access: Access, *, kid: str | None) -> PublicKey:
+    def show_public(self, access: Access) -> bytes:
         with self._client() as client:
             answer = client.get_public_key(request=self.parts, timeout=MAX_SECONDS)
-            pem = answer.pem.encode()
-        return self.read_public(load_pem_public_key, pem, kid)
+            return str(answer.pem).encode()
 
     def sign(self, signing_input: bytes, public: PublicKey, access: Access) -> bytes:
         digest = {"sha256": hashlib.sha256(signing_input).digest()}
         with self._client() as client:
             request = {**self.parts, "digest": digest}
             answer = client.asymmetric_sign(request=request, timeout=MAX_SECONDS)
-            signature = bytes(answer.signature)
-        return self.from_der(public, signature)
+            return bytes(answer.signature)
 
     @contextmanager
     def _client(self) -> Iterator[Any]:
@@ -241,15 +227,14 @@ class VaultKey(RemoteKey):
     )
     EXPECTED = "hashivault://MOUNT/KEY?version=N, a number from 1 on"
 
-    def fetch_public(self, access: Access, *, kid: str | None) -> PublicKey:
+    def show_public(self, access: Access) -> bytes:
         with self._engine(access) as (engine, place):
-            versions = engine.read_key(**place)["data"]["keys"]
-            shown = versions.get(self.parts["version"])
-            pem = str(shown.get("public_key", "")) if isinstance(shown, dict) else ""
-        if shown is None:
-            what = f"the key there has no version {self.parts['version']}"
-            raise SignerFault("signer.no_key", what, path=self.uri)
-        return self.read_public(load_pem_public_key, pem.encode(), kid)
+            version = engine.read_key(**place)["data"]["keys"].get(self.parts["version"])
+            if version is None:
+                what = f"the key there has no version {self.parts['version']}"
+                raise SignerFault("signer.no_key", what, path=self.uri)
+            shown = version.get("public_key", "") if isinstance(version, dict) else ""
+            return str(shown).encode()
 
     def sign(self, signing_input: bytes, public: PublicKey, access: Access) -> bytes:
         digest = base64.b64encode(hashlib.sha256(signing_input).digest()).decode()

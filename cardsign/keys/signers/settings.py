@@ -26,7 +26,8 @@ def _check_server(server: str) -> str:
     return server
 
 
-_AbsolutePath = Annotated[Path, Field(strict=False), AfterValidator(_check_absolute)]
+_LAX: Final = Field(strict=False)  # TOML has lists
+_AbsolutePath = Annotated[Path, _LAX, AfterValidator(_check_absolute)]
 _Server = Annotated[str, AfterValidator(_check_server)]
 
 
@@ -36,9 +37,9 @@ class SignersFile(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     format: int = Field(ge=FORMAT, le=FORMAT)
-    allow: list[str] = []
+    allow: Annotated[frozenset[str], _LAX] = frozenset()
     pkcs11_module: _AbsolutePath | None = None
     insecure_loopback_http: bool = False
-    databases: list[_Server] = []
-    folders: list[_AbsolutePath] = []
+    databases: Annotated[frozenset[_Server], _LAX] = frozenset()
+    folders: Annotated[frozenset[_AbsolutePath], _LAX] = frozenset()
     passphrase_files: dict[Role, _AbsolutePath] = {}
