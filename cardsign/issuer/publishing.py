@@ -38,6 +38,7 @@ from cardsign.publish.checks import CheckedIssued, Issued
 from cardsign.publish.generation import (
     CARD_FILE,
     Generation,
+    Publisher,
     load_current,
     read_statements_left,
 )
@@ -111,7 +112,7 @@ def publish_cards(
     """Publish signed cards with the key set and the statements of a key store.
 
     Args:
-        work: Whose keys and statements go along, and where to. A directory of another key store is
+        work: Whose keys and statements go along, and where to. A directory of another issuer is
             refused, and one that is absent is made.
         card: The signed public card.
         extended: The signed extended cards by audience.
@@ -145,7 +146,7 @@ def publish_cards(
         legacy_card,
         issued=_statements_of(store),
         max_age=min(DEFAULT_MAX_AGE, config.timeline.max_age) if max_age is None else max_age,
-        publisher=_publisher_of(store),
+        publisher=_publisher_of(store, config.issuer),
     )
     generation = publish_generation(documents, directory, now=now, writes=writes)
     if writes:
@@ -375,12 +376,12 @@ def check_live(work: Work, generation: Generation) -> None:
 # What is published, beside what is kept.
 
 
-def _publisher_of(store: KeyStore) -> str:
+def _publisher_of(store: KeyStore, issuer: str | None = None) -> Publisher:
     """What a publication directory remembers of the key store that it belongs to.
 
     The first line of the audit log outlives backups and moves, and no other key store has it.
     """
-    return digest_of(store.read_lines(0)[0])
+    return Publisher(keystore=digest_of(store.read_lines(0)[0]), issuer=issuer)
 
 
 def _statements_of(store: KeyStore) -> Issued | None:

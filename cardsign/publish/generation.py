@@ -75,6 +75,20 @@ def _parse_stamp(value: object) -> datetime:
     return value if isinstance(value, datetime) else read_stamp(str(value))
 
 
+class Publisher(BaseModel):
+    """Whose publications a directory holds: another publisher is refused.
+
+    Attributes:
+        keystore: What tells a key store from any other: the SHA-256 of its audit log's first line.
+        issuer: The origin of the cards; None where the settings name none.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    keystore: str
+    issuer: str | None = None
+
+
 class _Manifest(BaseModel):
     """What ``current`` holds."""
 
@@ -85,7 +99,7 @@ class _Manifest(BaseModel):
     published_at: Annotated[datetime, BeforeValidator(_parse_stamp), PlainSerializer(stamp)]
     max_age: Annotated[int, Field(ge=0, le=MAX_MAX_AGE)]
     files: dict[str, str]
-    publisher: str | None = None
+    publisher: Publisher | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +113,7 @@ class Generation:
         files: The bytes of each published file, by its name in the folder.
         created: Whether this call of :func:`cardsign.publish.publication.publish_generation` made
             it; False where it was there already.
-        publisher: What tells the key store whose it is from any other; None for keys in none.
+        publisher: Whose it is; None if its keys are in no key store.
     """
 
     number: int
@@ -107,7 +121,7 @@ class Generation:
     max_age: int
     files: Mapping[str, bytes] = field(repr=False)
     created: bool = False
-    publisher: str | None = None
+    publisher: Publisher | None = None
 
     @property
     def folder(self) -> str:

@@ -33,6 +33,7 @@ from cardsign.publish.generation import (
     JWKS_FILE,
     LEGACY_FILE,
     Generation,
+    Publisher,
     find_current,
     is_card,
     load_current,
@@ -63,7 +64,7 @@ class Documents:
         legacy_card: The same agent, of the same version, as a signed card of A2A 0.3 or 0.2.
         issued: The issuer's statements; None for those that are published already, if any are.
         max_age: Seconds for which caches may keep what is served.
-        publisher: What tells the key store whose publication it is from any other.
+        publisher: Whose publication it is.
     """
 
     card: bytes
@@ -72,7 +73,7 @@ class Documents:
     legacy_card: bytes | None = None
     issued: Issued | None = None
     max_age: int = DEFAULT_MAX_AGE
-    publisher: str | None = None
+    publisher: Publisher | None = None
 
     def cards(self) -> dict[str, bytes]:
         """The cards by their files in a generation."""
@@ -132,7 +133,7 @@ def publish_statements(
     directory: Path,
     *,
     now: datetime,
-    publisher: str | None = None,
+    publisher: Publisher | None = None,
     ended: frozenset[str] = frozenset(),
     writes: bool = True,
 ) -> Generation | None:
@@ -182,13 +183,20 @@ def publish_statements(
         return _commit(directory, generation, newest, writes=writes)
 
 
-def _check_publisher(newest: Generation | None, publisher: str | None, directory: Path) -> None:
-    """Refuse a directory that holds the publications of another key store.
+def _check_publisher(
+    newest: Generation | None, publisher: Publisher | None, directory: Path
+) -> None:
+    """Refuse a directory that holds the publications of another key store, or another issuer.
 
     A project folder may come from a stranger, and name another publisher's directory.
     """
-    if newest and newest.publisher not in (None, publisher):
+    owner = newest.publisher if newest else None
+    what = ""
+    if owner and (publisher is None or publisher.keystore != owner.keystore):
         what = "this directory holds the publications of another key store"
+    elif owner and publisher and len({owner.issuer, publisher.issuer} - {None}) > 1:
+        what = f"this directory holds the publications of {owner.issuer}, not {publisher.issuer}"
+    if what:
         raise UsageFault("publish.other_publisher", what, path=str(directory))
 
 
