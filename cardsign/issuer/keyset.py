@@ -44,10 +44,10 @@ from cardsign.keys.drafts import (
     SKEW,
     KeysetPlan,
     QuorumSignatures,
-    changed_since,
     check_draft,
     differences,
     draft_next,
+    find_changed,
     quorum_signatures,
     write_draft,
 )
@@ -327,7 +327,8 @@ def _check_not_stale(store: KeyStore, draft: KeysetStatement, name: str, hint: s
     Raises:
         UsageFault: ``rotate.draft``.
     """
-    if changes := changed_since(store.load(), draft):
+    if changed := find_changed(store.load(), draft, utc(draft.iat)):
+        changes = (f"{key.named} is {key.state}" for key in changed)
         raise UsageFault(
             "rotate.draft",
             f"this draft was made before the key store changed: {'; '.join(changes)}",

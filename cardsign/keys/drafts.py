@@ -15,7 +15,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -27,7 +28,7 @@ from cardsign.errors import JsonRefused
 from cardsign.jose import base64url
 from cardsign.keys.agenda import find_wait
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
-from cardsign.keys.model import ENDED, PUBLISHED, KeyRecord, StoreState
+from cardsign.keys.model import ENDED, KeyRecord, StoreState
 from cardsign.statements.envelope import (
     MAX_STATEMENT_BYTES,
     MAX_STATEMENT_DEPTH,
@@ -78,37 +79,34 @@ def differences(before: KeysetStatement | None, after: KeysetStatement) -> Itera
         yield f"~ {what} opens a new epoch and ends everything after {before.label}"
     else:
         yield f"= {what} follows {before.label}, held here"
-    yield from _quorum("root", before.root if before else None, after.root)
-    yield from _quorum("recovery", before.recovery if before else None, after.recovery)
+    old = _sentences(before) if before else [[]] * 5
+    for gone, come in zip(old, _sentences(after), strict=True):
+        yield from (f"- {line}" for line in gone if line not in come)
+        yield from (f"+ {line}" for line in come if line not in gone)
     if after.recovery is None:
         yield "= recovery: none; a stolen root key cannot be replaced"
-    yield from _texts("origin", before.origins if before else (), after.origins)
-    old = {key.public.thumbprint: key for key in (before.keys if before else ())}
-    new = {key.public.thumbprint: key for key in after.keys}
-    yield from (f"- key {_key(key)}" for name, key in old.items() if name not in new)
-    for name, key in new.items():
-        if name not in old:
-            yield f"+ key {_key(key)}"
-        elif key != old[name]:
-            yield f"~ key before: {_key(old[name])}"
-            yield f"~ key after: {_key(key)}"
-    yield from _texts("revoked", sorted(before.revoked) if before else (), sorted(after.revoked))
     yield f"~ valid from {day(after.iat)} until {day(after.exp)}"
 
 
-def _quorum(name: str, before: Quorum | None, after: Quorum | None) -> Iterator[str]:
-    if before == after:
-        return
-    sizes, members = list[str](), list[list[str]]()
-    for one in (before, after):
-        keys = one.keys if one else ()
-        holders = len({key.holder for key in keys})
-        sizes.append(f"{one.threshold} of {holders}" if one else "none")
-        members.append(
-            [f"{key.public.alg} {key.public.thumbprint} held by {key.holder}" for key in keys]
-        )
-    yield f"~ {name}: {' -> '.join(sizes)}"
-    yield from _texts(name, *members)
+def _sentences(statement: KeysetStatement) -> list[list[str]]:
+    """What a statement says of its root, its recovery, its origins, keys and revocations."""
+    quorums = [_quorum("root", statement.root), _quorum("recovery", statement.recovery)]
+    origins = [f"origin {origin}" for origin in statement.origins]
+    keys = [f"key {_key(key)}" for key in statement.keys]
+    return [*quorums, origins, keys, [f"revoked {name}" for name in sorted(statement.revoked)]]
+
+
+def _quorum(name: str, quorum: Quorum | None) -> list[str]:
+    if quorum is None:
+        return []
+    holders = {key.holder for key in quorum.keys}
+    return [
+        f"{name}: {quorum.threshold} of {len(holders)} must sign",
+        *(
+            f"{name} {key.public.alg} {key.public.thumbprint} held by {key.holder}"
+            for key in quorum.keys
+        ),
+    ]
 
 
 def _key(key: IssuerKey) -> str:
@@ -121,11 +119,6 @@ def _key(key: IssuerKey) -> str:
     )
 
 
-def _texts(name: str, before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
-    yield from (f"- {name} {text}" for text in before if text not in after)
-    yield from (f"+ {name} {text}" for text in after if text not in before)
-
-
 #: How long a statement is believed: a quarter, so that the roots are used often enough to work.
 KEYSET_LIFETIME: Final = timedelta(days=90)
 #: How long a newly listed key counts. Renewed with the statement; a backstop, not the rotation.
@@ -134,7 +127,6 @@ KEY_LIFETIME: Final = timedelta(days=400)
 DEFAULT_HOLDER: Final = "publisher"
 
 _ONLINE: Final[tuple[OnlineRole, ...]] = ("card", "release")
-_LISTED: Final = PUBLISHED | {"generated"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,14 +148,7 @@ class KeysetPlan:
     @classmethod
     def of(cls, statement: KeysetStatement) -> KeysetPlan:
         """The plan to say the same again."""
-        return cls(
-            statement.issuer,
-            statement.origins,
-            statement.root,
-            statement.recovery,
-            statement.keys,
-            statement.revoked,
-        )
+        return cls(*(getattr(statement, member.name) for member in fields(cls)))
 
     def following(self, state: StoreState, *, now: datetime, until: datetime) -> KeysetPlan:
         """The plan that says what has become of the keys of a store.
@@ -173,22 +158,20 @@ class KeysetPlan:
         they are. A key that was not listed counts from `now` on; one that ends before `until` is
         prolonged.
         """
-        ours = {record.thumbprint: record for record in state.keys}
-        gone = frozenset(name for name, record in ours.items() if record.state == "revoked")
-        ended = gone | {name for name, record in ours.items() if record.state == "retired"}
+        ours = {record.thumbprint for record in state.keys}
+        gone = {record.thumbprint for record in state.keys if record.state == "revoked"}
+        ended = frozenset(record.thumbprint for record in state.keys if record.state in ENDED)
         listed = {key.public.thumbprint: key for key in self.keys}
         kept = [key for name, key in listed.items() if name not in ours]
         held = [
             _listed(record, listed.get(record.thumbprint), now, until)
             for record in state.keys
-            if record.state in _LISTED and record.rotates and record.thumbprint not in self.revoked
+            if record.state not in ENDED
+            and record.rotates
+            and record.thumbprint not in self.revoked
         ]
-        return replace(
-            self,
-            root=_without(self.root, ended),
-            keys=(*kept, *held),
-            revoked=self.revoked | gone,
-        )
+        root, revoked = _without(self.root, ended), self.revoked | gone
+        return replace(self, root=root, keys=(*kept, *held), revoked=revoked)
 
     def revoking(self, thumbprints: Iterable[str]) -> KeysetPlan:
         """The plan that revokes these, and lists none that is revoked."""
@@ -367,41 +350,86 @@ def keyset_due(
     are wanted once for them. `settings` foresee when that is; whether it is due now, the state says
     alone.
     """
-    following = f"{previous.epoch}.{previous.version + 1}"
-    ends, aged = utc(previous.exp), previous.renew_at
-    changed = _changed(state, previous, now)
+    changed, ends = find_changed(state, previous, now), utc(previous.exp)
     listed = {key.public.thumbprint for key in previous.keys}
     leaving = [key for key in state.keys if key.state == "retiring" and key.thumbprint in listed]
-    if not changed or (leaving and all(key.state == "retired" for key in changed)):
-        last = max((_leaves(state, key, settings, now) for key in leaving), default=now)
-        if now < last < aged:
-            why = f"{_kids((*changed, *leaving))} have retired by then"
-            return KeysetDue(following, last, why, ends)
-        why = f"keyset {previous.label} ends at {second(ends)}"
-        return KeysetDue(following, aged, why, ends)
-    why = f"keyset {previous.label} is out of date: {_kids(changed)} changed since"
-    return KeysetDue(following, min(aged, max(map(_last_change, changed))), why, ends)
+    due, why = previous.renew_at, f"keyset {previous.label} ends at {second(ends)}"
+    if changed and not (leaving and all(key.state == "retired" for key in changed)):
+        why = f"keyset {previous.label} is out of date: {_kids(changed)} changed since"
+        due = min(due, max(map(_last_change, changed)))
+    elif now < (last := max((_leaves(state, key, settings) for key in leaving), default=now)) < due:
+        due, why = last, f"{_kids((*changed, *leaving))} have retired by then"
+    return KeysetDue(f"{previous.epoch}.{previous.version + 1}", due, why, ends)
 
 
-def waiting_draft(
+def find_changed(
+    state: StoreState, statement: KeysetStatement, now: datetime
+) -> tuple[KeyRecord, ...]:
+    """Return the keys of a store of which a statement says something else than the store."""
+    before = KeysetPlan.of(statement)
+    after = before.following(state, now=now, until=now)
+    names = before.revoked ^ after.revoked
+    names |= {key.public.thumbprint for key in {*before.keys} ^ {*after.keys}}
+    names |= {key.public.thumbprint for key in {*before.root.keys} ^ {*after.root.keys}}
+    return tuple(key for key in state.keys if key.thumbprint in names)
+
+
+def _leaves(state: StoreState, key: KeyRecord, settings: TimelineSettings) -> datetime:
+    """When a retiring key has retired; the earliest time where that waits for its cards."""
+    _, until = find_wait(state, key, "retire", settings)
+    stops = key.times.stops_signing or key.created
+    return until or stops + settings.as_published(state).turnover
+
+
+def _kids(keys: Sequence[KeyRecord]) -> str:
+    """The first kids of some keys, for a sentence."""
+    more = f" and {len(keys) - _KIDS_SHOWN} more" if len(keys) > _KIDS_SHOWN else ""
+    return ", ".join(key.kid for key in keys[:_KIDS_SHOWN]) + more
+
+
+def _last_change(key: KeyRecord) -> datetime:
+    """When a key came into the state in which it is."""
+    times = key.times
+    known = (times.prepublished, times.activated, times.retired, times.revoked)
+    return max([key.created, *(time for time in known if time is not None)])
+
+
+def draft_if_due(
     state: StoreState,
     previous: KeysetStatement,
     untrusted_draft: bytes | None,
     *,
     now: datetime,
-) -> KeysetStatement | None:
-    """Return the draft if it follows the newest statement and, once signed, leaves nothing to say.
+) -> tuple[KeysetStatement, bool] | None:
+    """Draft the next statement if one is due, or find that the draft which is there will do.
 
-    Its signatures are not looked at.
+    That one follows the newest statement and, once signed, leaves nothing to say. Its signatures
+    are not looked at.
+
+    Returns:
+        The draft, and whether it is a new one; None if nothing is due.
+
+    Raises:
+        StatementRefused: As :func:`draft_next`.
     """
-    if untrusted_draft is None:
+    told = keyset_due(state, previous, now=now)
+    if not told.is_due(now):
         return None
-    try:
-        draft = read_draft(untrusted_draft)
+    with suppress(StatementRefused):
+        draft = read_draft(untrusted_draft or b"")
         check_draft(draft, previous)
-    except StatementRefused:
-        return None
-    return None if keyset_due(state, draft, now=now).is_due(now) else draft
+        if not keyset_due(state, draft, now=now).is_due(now):
+            return draft, False
+    # The draft says when it came to be due, unless that was too long ago.
+    since = max(told.due, utc(previous.iat)).replace(microsecond=0)
+    issued = now if since > now or now >= since + KEYSET_LIFETIME / 3 else since
+    return _draft_at(state, previous, issued), True
+
+
+def _draft_at(state: StoreState, previous: KeysetStatement, issued: datetime) -> KeysetStatement:
+    """Draft what a store has to say at a moment."""
+    plan = KeysetPlan.of(previous).following(state, now=issued, until=issued + KEYSET_LIFETIME)
+    return draft_next(plan, previous, now=issued)
 
 
 def says_more(
@@ -418,9 +446,8 @@ def says_more(
     `previous`; see :func:`check_draft`.
     """
     issued = utc(draft.iat)
-    plan = KeysetPlan.of(previous).following(state, now=issued, until=issued + KEYSET_LIFETIME)
     try:
-        ours = draft_next(plan, previous, now=issued)
+        ours = _draft_at(state, previous, issued)
     except StatementRefused:  # such as too few roots: only a person can fix that
         ours = previous
     *content, times = differences(ours, draft)
@@ -428,95 +455,6 @@ def says_more(
     if draft.exp > ours.exp or issued > now:
         said.append(times)
     return tuple(said)
-
-
-def changed_since(state: StoreState, draft: KeysetStatement) -> tuple[str, ...]:
-    """Say what has become of the keys of a store that a draft does not say.
-
-    A key that has ended it would let sign; one that is new it would not list, though the others
-    wait for it.
-    """
-    quorums = [quorum for quorum in (draft.root, draft.recovery) if quorum]
-    listed = {key.public.thumbprint for key in draft.keys}
-    listed |= {key.public.thumbprint for quorum in quorums for key in quorum.keys}
-    ended = (
-        f"{key.named} is {key.state}"
-        for key in state.keys
-        if key.state in ENDED
-        and (
-            key.thumbprint in listed
-            or (key.state == "revoked" and key.thumbprint not in draft.revoked)
-        )
-    )
-    added = (
-        f"{key.named} is new, and not listed"
-        for key in state.keys
-        if key.rotates
-        and key.state in _LISTED
-        and key.thumbprint not in listed
-        and key.thumbprint not in draft.revoked
-    )
-    return (*ended, *added)
-
-
-def draft_if_due(
-    state: StoreState,
-    previous: KeysetStatement,
-    untrusted_draft: bytes | None,
-    *,
-    now: datetime,
-) -> tuple[KeysetStatement, bool] | None:
-    """Draft the next statement if one is due, or find that the draft which is there will do.
-
-    Returns:
-        The draft, and whether it is a new one; None if nothing is due.
-
-    Raises:
-        StatementRefused: As :func:`draft_next`.
-    """
-    told = keyset_due(state, previous, now=now)
-    if not told.is_due(now):
-        return None
-    waiting = waiting_draft(state, previous, untrusted_draft, now=now)
-    if waiting is not None:
-        return waiting, False
-    # The draft says when it came to be due, unless that was too long ago.
-    since = max(told.due, utc(previous.iat)).replace(microsecond=0)
-    issued = now if since > now or now >= since + KEYSET_LIFETIME / 3 else since
-    plan = KeysetPlan.of(previous).following(state, now=issued, until=issued + KEYSET_LIFETIME)
-    return draft_next(plan, previous, now=issued), True
-
-
-def _changed(state: StoreState, previous: KeysetStatement, now: datetime) -> tuple[KeyRecord, ...]:
-    """The keys of the store of which a statement says something else than the store."""
-    before = KeysetPlan.of(previous)
-    after = before.following(state, now=now, until=now)
-    entries = {*before.keys} ^ {*after.keys}
-    names = {entry.public.thumbprint for entry in entries} | (before.revoked ^ after.revoked)
-    names |= {key.public.thumbprint for key in {*before.root.keys} ^ {*after.root.keys}}
-    return tuple(key for key in state.keys if key.thumbprint in names)
-
-
-def _leaves(
-    state: StoreState, key: KeyRecord, settings: TimelineSettings, now: datetime
-) -> datetime:
-    """When a retiring key has retired; the earliest time where that waits for its cards."""
-    _, until = find_wait(state, key, "retire", settings)
-    stops = key.times.stops_signing or now
-    return until or stops + settings.as_published(state).turnover
-
-
-def _kids(keys: Sequence[KeyRecord]) -> str:
-    """The first kids of some keys, for a sentence."""
-    more = f" and {len(keys) - _KIDS_SHOWN} more" if len(keys) > _KIDS_SHOWN else ""
-    return ", ".join(key.kid for key in keys[:_KIDS_SHOWN]) + more
-
-
-def _last_change(key: KeyRecord) -> datetime:
-    """When a key came into the state in which it is."""
-    times = key.times
-    known = (times.prepublished, times.activated, times.retired, times.revoked)
-    return max([key.created, *(time for time in known if time is not None)])
 
 
 # Releases.

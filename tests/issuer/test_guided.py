@@ -398,9 +398,9 @@ def test_a_draft_without_a_new_key_is_neither_signed_nor_published(site: Site) -
     signed = sign_keyset(site.holder, reviewed, digest=draft.digest).statement
     key, secret = PrivateKey.generate("ES256"), SECRETS["card"]
     made = site.store.add_key(key, secret, now=site.now)
-    with pytest.raises(UsageFault, match=f"{made.kid[:8]}.* is new") as signing:
+    with pytest.raises(UsageFault, match=f"{made.kid[:8]}.* is generated") as signing:
         review_keyset(site.work(), draft)
-    with pytest.raises(UsageFault, match=f"{made.kid[:8]}.* is new") as publishing:
+    with pytest.raises(UsageFault, match=f"{made.kid[:8]}.* is generated") as publishing:
         publish_keyset(site.work("release"), signed)
     assert signing.value.code == publishing.value.code == "rotate.draft"
     assert needed_keyset(site.store).digest != signed.digest

@@ -193,16 +193,16 @@ def test_the_stores_own_draft_says_no_more_than_the_store() -> None:
 
 MORE: dict[str, tuple[dict[str, Any], timedelta, str]] = {
     "a root": ({"root": quorum(2, "ann", "bob", "eve")}, DAY, "held by eve"),
-    "the threshold": ({"root": quorum(1, "ann", "bob", "cat")}, DAY, "~ root: 2 of 3 -> 1 of 3"),
+    "the threshold": ({"root": quorum(1, "ann", "bob", "cat")}, DAY, "+ root: 1 of 3 must sign"),
     "an origin": (
         {"origins": ("https://tides.example", "https://evil.example")},
         DAY,
         "+ origin https://evil.example",
     ),
     "a card key": ({"keys": (online("card", "card"), online("evil", "card"))}, DAY, "+ key ES256"),
-    "a key's role": ({"keys": (online("card", "card", "release"),)}, DAY, "~ key after: ES256"),
+    "a key's role": ({"keys": (online("card", "card", "release"),)}, DAY, "+ key ES256"),
     "a key less": ({"keys": (online("card", "card"),)}, DAY, "- key ES256"),
-    "no recovery": ({"recovery": None}, DAY, "~ recovery: 1 of 1 -> none"),
+    "no recovery": ({"recovery": None}, DAY, "- recovery: 1 of 1 must sign"),
     "a revocation": ({"revoked": frozenset({thumbprint("zoe")})}, DAY, "+ revoked"),
     "a longer lifetime": ({}, 100 * DAY, "~ valid from"),
 }
