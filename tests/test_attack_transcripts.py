@@ -116,7 +116,7 @@ def test_an_address_that_is_not_checked_is_reached(
     name: str, certificates: Certificates, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Behind every address inside stands a server that shows the honest card."""
-    monkeypatch.setattr("cardsign.net.connection.check_address", lambda *_, **__: None)
+    monkeypatch.setattr("cardsign.net.fetch.check_address", lambda *_, **__: None)
     [outcome] = play(CASES[name], certificates, tmp_path)
     assert outcome.verdict == "trusted"
     assert deviations(CASES[name], lambda _: [outcome]) != []

@@ -322,23 +322,10 @@ def quotable(untrusted_words: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in start)
 
 
-@dataclass(frozen=True, slots=True)
-class TokenRequest:
-    """What a token is asked for.
-
-    Attributes:
-        url: The ``tokenUrl`` of a verified card.
-        scopes: Of the card's requirement, sorted; may be empty.
-    """
-
-    url: Url
-    scopes: tuple[str, ...]
-
-
-def token_request_of(
+def find_token_url(
     payload: Mapping[str, Json], places: CredentialPlaces, settings: FetchSettings
-) -> TokenRequest:
-    """Where a verified card has its tokens from, and with which scopes.
+) -> tuple[Url, tuple[str, ...]]:
+    """Return where a verified card has its tokens from, and the scopes to ask for, sorted.
 
     The first requirement decides that names a single `oauth2` scheme with a `clientCredentials`
     flow. Without requirements the first such scheme of the card does, without scopes. An OpenID
@@ -356,12 +343,8 @@ def token_request_of(
     """
     declared = schemes_of(payload)
     alternatives = [one.schemes for one in _readable_requirements(payload) if one.schemes]
-    wanted = (
-        [next(iter(one.items())) for one in alternatives if len(one) == 1]
-        if alternatives
-        else [(name, ()) for name in declared]
-    )
-    for name, scopes in wanted:
+    wanted = [next(iter(one.items())) for one in alternatives if len(one) == 1]
+    for name, scopes in wanted if alternatives else ((name, ()) for name in declared):
         text = _token_url(declared.get(name))
         if text is None:
             continue
@@ -370,7 +353,7 @@ def token_request_of(
         url = settings.target(text)
         if not places.hold(url):
             raise places.elsewhere(f"the card's token URL is at {url.origin}")
-        return TokenRequest(url, tuple(sorted({*scopes})))
+        return url, tuple(sorted({*scopes}))
     raise CredentialFault(
         "credential.scheme", "the card demands no OAuth 2.0 token by client credentials"
     )
@@ -383,7 +366,9 @@ def _token_url(scheme: Scheme | None) -> str | None:
     return url if isinstance(url, str) else None
 
 
-def get_token(request: TokenRequest, client_id: str, secret: str, settings: FetchSettings) -> str:
+def get_token(
+    url: Url, scopes: Sequence[str], client_id: str, secret: str, settings: FetchSettings
+) -> str:
     """Ask for a token, by HTTP Basic (RFC 6749 2.3.1).
 
     Raises:
@@ -392,36 +377,29 @@ def get_token(request: TokenRequest, client_id: str, secret: str, settings: Fetc
         FetchFailed: As :func:`cardsign.net.fetch.fetch_document`.
     """
     form = {"grant_type": "client_credentials"}
-    if request.scopes:
-        form["scope"] = " ".join(request.scopes)
-    pair = f"{quote_plus(client_id)}:{quote_plus(secret)}"
+    if scopes:
+        form["scope"] = " ".join(scopes)
+    basic = BASIC.value(f"{quote_plus(client_id)}:{quote_plus(secret)}")
+    problem = ""
     try:
-        found = fetch_document(
-            str(request.url),
+        answer = fetch_document(
+            str(url),
             replace(settings, max_bytes=MAX_TOKEN_BYTES),
-            form=urlencode(form).encode(),
-            headers=(("Authorization", f"Basic {base64.b64encode(pair.encode()).decode()}"),),
+            headers=(("Authorization", basic),),
+            body=urlencode(form).encode(),
         )
-        answer = parse_object(found.untrusted_body, max_bytes=MAX_TOKEN_BYTES, max_depth=8)
+        members = parse_object(answer.untrusted_body, max_bytes=MAX_TOKEN_BYTES, max_depth=8)
     except OtherStatus as exc:
         if exc.status not in (400, 401, 403):
             raise
-        what = f"{request.url} answered {exc.status} to the client's credentials"
-        failure = CallFailed("credential.refused", what)
+        message = f"{url} answered {exc.status} to the client's credentials"
+        raise CallFailed("credential.refused", message) from None
     except JsonRefused as exc:
-        failure = _no_token(request.url, f"is not strict JSON ({exc.code})")
-    else:
-        token, kind = answer.get("access_token"), answer.get("token_type")
-        if not isinstance(kind, str) or kind.lower() != "bearer":
-            raise _no_token(request.url, "is of another type than bearer")
-        if not isinstance(token, str) or not _BEARER.fullmatch(token):
-            raise _no_token(request.url, "holds no bearer token")
+        problem, members = f"is not strict JSON ({exc.code})", {}
+    token, kind = members.get("access_token"), members.get("token_type")
+    if isinstance(token, str) and _BEARER.fullmatch(token) and str(kind).lower() == "bearer":
         return token
-    raise failure  # outside, so that no context quotes the answer
-
-
-def _no_token(url: Url, what: str) -> CallFailed:
-    return CallFailed("call.error", f"the answer of {url} {what}")
+    raise CallFailed("call.error", f"the answer of {url} {problem or 'holds no bearer token'}")
 
 
 def open_credential(
@@ -447,7 +425,7 @@ def open_credential(
     """
     if not credential.client_id:
         return Header.of(url.origin, header_form_of(payload), credential.secret())
-    request = token_request_of(payload, places, settings)
+    token_url, scopes = find_token_url(payload, places, settings)
     with unlogged():
-        token = get_token(request, credential.client_id, credential.secret(), settings)
+        token = get_token(token_url, scopes, credential.client_id, credential.secret(), settings)
     return Header.of(url.origin, BEARER, token)

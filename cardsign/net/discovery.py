@@ -17,7 +17,7 @@ from cardsign.errors import CardRefused, CardsignError, FetchFailed
 from cardsign.findings import Finding
 from cardsign.jose.jwks import MAX_JWKS_BYTES
 from cardsign.net.connection import Deadline
-from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, PrivateAccess
+from cardsign.net.fetch import PrivateAccess
 from cardsign.net.fetcher import DocumentFetcher, card_url, note_legacy_path
 from cardsign.trust.policy import JwksAnchor, KeysetAnchor, Subject, TrustedIssuer
 from cardsign.trust.refresh import (
@@ -69,34 +69,15 @@ class Discovery:
     supplied: SuppliedStatements = field(default=NO_STATEMENTS, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked of a peer, and by what it is judged.
-
-    Attributes:
-        url: A card's URL, or a host's: its canonical path is asked, then the legacy one if no
-            card was ever seen at the canonical one (A2A 1.0 8.2).
-        subject: Whose card it must be; an empty one means the issuer that the policy has for
-            the URL that answers.
-        supplied: What is at hand besides; a key set in it stands for what a `jwks` anchor's URL
-            answers, which is then not asked.
-        at: A time of the caller's choice, by which nothing is trusted.
-    """
-
-    url: str
-    subject: Subject = field(default_factory=Subject)
-    supplied: SuppliedStatements = NO_STATEMENTS
-    at: datetime | None = None
-
-
-def as_fetcher(net: FetchSettings | DocumentFetcher | None, verifier: Verifier) -> DocumentFetcher:
-    """Return the fetcher that a verifier was given, or one with these settings."""
-    if isinstance(net, DocumentFetcher):
-        return net
-    return DocumentFetcher(net or DEFAULT_SETTINGS, now=verifier.clock)
-
-
-def look_up(verifier: Verifier, question: Question, *, fresh: bool = False) -> Discovery:
+def look_up(
+    verifier: Verifier,
+    url: str,
+    subject: Subject,
+    supplied: SuppliedStatements = NO_STATEMENTS,
+    *,
+    at: datetime | None = None,
+    fresh: bool = False,
+) -> Discovery:
     """Return the verdict on the card at a URL, and what was received.
 
     Where copies of two ages may explain the verdict, all is asked once more. Whatever else goes
@@ -105,146 +86,130 @@ def look_up(verifier: Verifier, question: Question, *, fresh: bool = False) -> D
 
     Args:
         verifier: By whose policy, memory and fetcher.
-        question: What is asked.
+        url: A card's URL, or a host's: its canonical path is asked, then the legacy one if no
+            card was ever seen at the canonical one (A2A 1.0 8.2).
+        subject: Whose card it must be; an empty one means the issuer that the policy has for
+            the URL that answers.
+        supplied: What is at hand besides; a key set in it stands for what a `jwks` anchor's URL
+            answers, which is then not asked.
+        at: A time of the caller's choice, by which nothing is trusted.
         fresh: Ask every cache on the way to look again, at most once per cooldown.
 
     Raises:
         CardRefused: The subject is outside the strict grammar of URLs.
         UsageFault: ``statement.fork``: two lock files disagree about the issuer.
     """
-    asked = question.subject
-    _owner(verifier, Subject(url=card_url(question.url)) if asked.is_nobody else asked)
+    look = _Look(verifier, card_url(url), subject, supplied, at)
+    look.owner(_at(subject, card_url(url)))
     try:
-        discovery = _look(verifier, question, question.url, fresh=fresh)
+        discovery = look.at_url(url, fresh=fresh)
         is_known = discovery.report.issuer is not None
         cooling = verifier.fetcher.is_cooling(discovery.url)
         if is_known and ask_again(discovery.report) and not cooling:
             # Where the card was found: a 404 of the canonical path is not asked for twice.
-            discovery = _look(verifier, question, discovery.url, fresh=True)
+            discovery = look.at_url(discovery.url, fresh=True)
     except CardsignError:
         raise
     except Exception as crash:  # noqa: BLE001  the boundary: it hides no other peer's verdict
-        shown = without_userinfo(question.url)
-        what = f"looking at {shown} ended with {type(crash).__name__}"
-        _LOG.error(what, exc_info=crash)
-        reason = Finding("peer.not_examined", what)
-        return _no_verdict(verifier, question, question.url, None, reason)
+        message = f"looking at {without_userinfo(url)} ended with {type(crash).__name__}"
+        _LOG.error(message, exc_info=crash)
+        return look.no_verdict(url, None, Finding("peer.not_examined", message))
     return discovery
 
 
-def _look(verifier: Verifier, question: Question, url: str, *, fresh: bool) -> Discovery:
-    here = Subject(url=card_url(url))
-    asked = here if question.subject.is_nobody else question.subject
-    owner = _owner(verifier, asked)
-    seen = verifier.session(owner).cards if owner is not None else set()
-    answer = verifier.fetcher.fetch_card(
-        url,
-        fresh=fresh,
-        legacy=card_url(url) not in seen,
-        access=PrivateAccess.of(owner),
-    )
-    if answer.outcome != "found" and not answer.is_stale:
-        failure = answer.failure or FetchFailed("fetch.failed", f"{answer.url} gave no answer")
-        reason = failure.finding
-        if answer.outcome == "absent" and answer.url in seen:
-            gone = f"a trusted card was seen at {answer.url}, and now there is none"
-            reason = Finding("card.vanished", gone)
-        return _no_verdict(verifier, question, answer.url, owner, reason)
-    here = Subject(url=answer.url)
-    asked = here if question.subject.is_nobody else question.subject
-    owner = _owner(verifier, asked)
-    asked = _narrowed(verifier, asked, owner, answer.url)
-    refreshed = Refreshed()
-    if owner is not None and not _is_handed_over(owner, question.supplied):
-        refreshed = refresh(verifier, owner, str(parse_url(answer.url).origin), fresh=fresh)
-    supplied = refreshed.supplied.joined(question.supplied)
-    report = verifier.judge(answer.untrusted_body, asked, supplied, at=question.at)
-    if report.verdict == "trusted" and owner is not None and asked == here:
-        seen = verifier.session(owner).cards
-        if len(seen) < MAX_CARDS:
-            seen.add(answer.url)
-    notes = []
-    if answer.url != card_url(question.url):
-        notes.append(note_legacy_path())
-    if answer.is_stale and answer.failure is not None:
-        before = f"{answer.failure.message}; what it gave before was judged"
-        notes.append(Finding("fetch.stale", before))
-    reasons = tuple(dict.fromkeys((*report.reasons, *notes, *refreshed.reasons)))
-    report = replace(report, reasons=reasons)
-    return Discovery(answer.url, report, answer.untrusted_body, supplied)
-
-
-def _is_handed_over(issuer: TrustedIssuer, supplied: SuppliedStatements) -> bool:
-    return isinstance(issuer.anchor, JwksAnchor) and supplied.untrusted_jwks is not None
-
-
-def _no_verdict(
-    verifier: Verifier,
-    question: Question,
-    url: str,
-    owner: TrustedIssuer | None,
-    reason: Finding,
-) -> Discovery:
-    """Return what is said where there is no card to judge."""
-    name = owner.name if owner is not None else url
-    report = Report(
-        "indeterminate",
-        name,
-        Answers(),
-        (reason,),
-        issuer=name if owner is not None and not owner.is_holder else None,
-        checked_at=question.at or verifier.clock(),
-        historic=question.at is not None,
-    )
-    return Discovery(url, report)
-
-
-def _owner(verifier: Verifier, subject: Subject) -> TrustedIssuer | None:
-    try:
-        return verifier.policy.find(subject)
-    except CardRefused:
-        if subject.url is None:
-            raise
-        return None  # a URL that may not be asked; the fetcher says why
-
-
-def _narrowed(
-    verifier: Verifier, subject: Subject, owner: TrustedIssuer | None, url: str
-) -> Subject:
-    """Return the subject, as narrow as the URL that answered where that is the issuer's own place.
-
-    A caller that names an issuer or an origin as well wants more than the URL says, not less:
-    one agent's card is not to pass for another's of the same issuer (threat 3). Anywhere else it
-    is a copy, which is the card of the issuer that was named.
-    """
-    here = Subject(url=url)
-    if subject.issuer is None and subject.origin is None:
-        return subject
-    if _owner(verifier, here) is not owner:
-        return subject
-    if subject.origin is not None and parse_origin(subject.origin) != parse_url(url).origin:
-        return subject
-    return here
-
-
-# What an issuer's anchor needs.
+def _at(subject: Subject, url: str) -> Subject:
+    """Return the subject; where it names nobody, whoever is at home at the URL."""
+    return Subject(url=url) if subject.is_nobody else subject
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
-    """The last refresh of an issuer from one origin.
+class _Look:
+    """One look at a peer; the attributes are the arguments of :func:`look_up`."""
 
-    Attributes:
-        refreshed: What came of it.
-        whole: The statements of the last one without a failure.
-        ended: When it ended, by the clock that nobody sets.
-        is_fresh: Every cache on the way was asked to look again.
-    """
+    verifier: Verifier
+    canonical_url: str
+    subject: Subject
+    supplied: SuppliedStatements
+    at: datetime | None
 
-    refreshed: Refreshed = field(default_factory=Refreshed)
-    whole: SuppliedStatements = NO_STATEMENTS
-    ended: float = float("-inf")
-    is_fresh: bool = False
+    def at_url(self, url: str, *, fresh: bool) -> Discovery:
+        """Fetch the card at a URL and what its issuer publishes, and judge both."""
+        verifier = self.verifier
+        owner = self.owner(_at(self.subject, card_url(url)))
+        seen = verifier.session(owner).cards if owner is not None else set()
+        legacy, access = card_url(url) not in seen, PrivateAccess.of(owner)
+        answer = verifier.fetcher.fetch_card(url, fresh=fresh, legacy=legacy, access=access)
+        if answer.outcome != "found" and not answer.is_stale:
+            failure = answer.failure or FetchFailed("fetch.failed", f"{answer.url} gave no answer")
+            reason = failure.finding
+            if answer.outcome == "absent" and answer.url in seen:
+                message = f"a trusted card was seen at {answer.url}, and now there is none"
+                reason = Finding("card.vanished", message)
+            return self.no_verdict(answer.url, owner, reason)
+        here = Subject(url=answer.url)
+        asked = _at(self.subject, answer.url)
+        owner = self.owner(asked)
+        asked = self.narrow(asked, owner, here)
+        refreshed = Refreshed()
+        if owner is not None and not self.has_keys_of(owner):
+            origin = str(parse_url(answer.url).origin)
+            refreshed = refresh(verifier, owner, origin, fresh=fresh)
+        supplied = refreshed.supplied.joined(self.supplied)
+        report = verifier.judge(answer.untrusted_body, asked, supplied, at=self.at)
+        if report.verdict == "trusted" and owner is not None and asked == here:
+            seen = verifier.session(owner).cards
+            if len(seen) < MAX_CARDS:
+                seen.add(answer.url)
+        notes = [note_legacy_path()] if answer.url != self.canonical_url else []
+        if answer.failure is not None:
+            message = f"{answer.failure.message}; what it gave before was judged"
+            notes.append(Finding("fetch.stale", message))
+        reasons = tuple(dict.fromkeys((*report.reasons, *notes, *refreshed.reasons)))
+        report = replace(report, reasons=reasons)
+        return Discovery(answer.url, report, answer.untrusted_body, supplied)
+
+    def has_keys_of(self, issuer: TrustedIssuer) -> bool:
+        """Return whether the caller has handed over what would be asked for."""
+        return isinstance(issuer.anchor, JwksAnchor) and self.supplied.untrusted_jwks is not None
+
+    def no_verdict(self, url: str, owner: TrustedIssuer | None, reason: Finding) -> Discovery:
+        """Return what is said where there is no card to judge."""
+        name = owner.name if owner is not None else url
+        report = Report(
+            "indeterminate",
+            name,
+            Answers(),
+            (reason,),
+            issuer=name if owner is not None and not owner.is_holder else None,
+            checked_at=self.at or self.verifier.clock(),
+            historic=self.at is not None,
+        )
+        return Discovery(url, report)
+
+    def owner(self, subject: Subject) -> TrustedIssuer | None:
+        """Return the issuer that the policy has for a subject."""
+        try:
+            return self.verifier.policy.find(subject)
+        except CardRefused:
+            if subject.url is None:
+                raise
+            return None  # a URL that may not be asked; the fetcher says why
+
+    def narrow(self, asked: Subject, owner: TrustedIssuer | None, here: Subject) -> Subject:
+        """Return the URL that answered as the subject, where that is the issuer's own place.
+
+        A caller that names an issuer or an origin as well wants more than the URL says, not less:
+        one agent's card is not to pass for another's of the same issuer (threat 3). Anywhere else
+        it is a copy, which is the card of the issuer that was named.
+        """
+        is_named = asked.issuer is not None or asked.origin is not None
+        if not is_named or self.owner(here) is not owner:
+            return asked
+        origin = parse_url(here.url or "").origin
+        return here if asked.origin is None or parse_origin(asked.origin) == origin else asked
+
+
+# What an issuer's anchor needs.
 
 
 def refresh(
@@ -252,8 +217,8 @@ def refresh(
 ) -> Refreshed:
     """Return the statements of an issuer: as they came a short while ago, or asked for now.
 
-    Threads that come while another one asks share its result. An issuer that gave no answer does
-    not replace what came before.
+    Threads that come while another one asks share its result. What came before a failure is in
+    the session.
 
     Args:
         verifier: By whose policy, memory and fetcher.
@@ -265,19 +230,15 @@ def refresh(
     clock = verifier.fetcher.settings.clock
     came = clock()
     with session.guard:
-        last: Round = session.rounds.get(origin, Round())
+        last: Refreshed = session.rounds.get(origin, Refreshed())
         is_shared = last.ended > came and last.is_fresh >= fresh  # it was asked while we waited
-        if is_shared or (last.refreshed.lasts(now) and not fresh):
-            return last.refreshed
-        refreshed, whole = _ask(verifier, session, origin, now, fresh=fresh), last.whole
-        if refreshed.has_failed:
-            refreshed = replace(refreshed, supplied=refreshed.supplied.joined(whole))
-        else:
-            whole = refreshed.supplied
-        if refreshed.supplied == last.refreshed.supplied:  # keeps what was resolved by it
-            refreshed = replace(refreshed, supplied=last.refreshed.supplied)
-        refreshed = replace(refreshed, asked_at=now)
-        session.rounds[origin] = Round(refreshed, whole, clock(), fresh)
+        if is_shared or (last.lasts(now) and not fresh):
+            return last
+        refreshed = _ask(verifier, session, origin, now, fresh=fresh)
+        if refreshed.supplied == last.supplied:  # keeps what was resolved by it
+            refreshed = replace(refreshed, supplied=last.supplied)
+        refreshed = replace(refreshed, asked_at=now, ended=clock(), is_fresh=fresh)
+        session.rounds[origin] = refreshed
         return refreshed
 
 

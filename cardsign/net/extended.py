@@ -9,16 +9,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
-
-import httpx
 
 from cardsign.card.extensions import declares_extended_card
 from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH, parse_object
 from cardsign.card.values import Json
-from cardsign.errors import CallFailed, CardRefused, CredentialFault, FetchFailed, JsonRefused
+from cardsign.errors import CallFailed, CardRefused, CredentialFault, JsonRefused
 from cardsign.net.credentials import (
     Credential,
     CredentialPlaces,
@@ -29,8 +27,7 @@ from cardsign.net.credentials import (
 )
 from cardsign.net.discovery import Discovery
 from cardsign.net.endpoints import JSONRPC, Endpoint, endpoints_of
-from cardsign.net.fetch import FetchSettings, OtherStatus, json_type, user_agent
-from cardsign.net.guarded import GuardedTransport
+from cardsign.net.fetch import FetchSettings, OtherStatus, fetch_document
 from cardsign.times import second
 from cardsign.trust.policy import Subject
 from cardsign.urls import EXTENDED_PATH, Url, parse_url
@@ -165,42 +162,49 @@ def ask_for_extended_card(
     Raises:
         CredentialFault: ``credential.elsewhere``; nothing was sent.
         CallFailed: ``credential.refused``, ``call.no_extended``, ``call.error``,
-            ``call.error``, ``call.no_interface``.
-        FetchFailed: As :func:`cardsign.net.fetch.fetch_document`, or ``fetch.elsewhere``.
+            ``call.no_interface``.
+        FetchFailed: As :func:`cardsign.net.fetch.fetch_document`.
     """
     url = extended_url(endpoint)
-    headers = {"Accept": "application/json, application/*+json", "User-Agent": user_agent()}
+    headers: list[tuple[str, str]] = []
     if endpoint.a2a_version != "0.2":
-        headers["A2A-Version"] = endpoint.a2a_version
+        headers.append(("A2A-Version", endpoint.a2a_version))
     call: bytes | None = None
     if endpoint.a2a_version != "0.2" and endpoint.binding == JSONRPC:
         is_old = endpoint.a2a_version == "0.3"
         method = "agent/getAuthenticatedExtendedCard" if is_old else "GetExtendedAgentCard"
         tenant: dict[str, Json] = {"tenant": endpoint.tenant} if endpoint.tenant else {}
         call = request_body(call_id, method, tenant)
-        headers["Content-Type"] = "application/json"
+        headers.append(("Content-Type", "application/json"))
     if header is not None:
         if url.origin != header.origin:
             raise CredentialFault(
                 "credential.elsewhere",
                 f"{url.origin} is not where the credential belongs, {header.origin}",
             )
-        headers[header.name] = header.value
-    request = httpx.Request("POST" if call else "GET", str(url), headers=headers, content=call)
-    with unlogged():
-        body = _answer_to(request, url, header, settings)
-    if call is None:
-        return body
+        headers.append((header.name, header.value))
+    there = replace(settings, max_bytes=MAX_ANSWER_BYTES)
     try:
-        return card_bytes(result_of(body, call_id))
+        with unlogged():
+            answer = fetch_document(str(url), there, headers=tuple(headers), body=call)
+    except OtherStatus as exc:
+        if exc.status in UNAUTHORISED:
+            raise refused_credential(exc.status, exc.challenges, url, header) from None
+        if exc.status in (404, 410):
+            raise _no_card(url, f"answered {exc.status}") from None
+        raise
+    if call is None:
+        return answer.untrusted_body
+    try:
+        return card_bytes(result_of(answer.untrusted_body, call_id))
     except PeerError as exc:
-        said = exc
+        error = exc
     # Outside, so that no context holds words of a peer who may repeat the credential.
-    words = header.quotable(said.untrusted_words) if header else quotable(said.untrusted_words)
-    what = f"answered error {said.rpc_code}: {words}"
-    if said.rpc_code in _NO_CARD:
+    words = header.quotable(error.untrusted_words) if header else quotable(error.untrusted_words)
+    what = f"answered error {error.rpc_code}: {words}"
+    if error.rpc_code in _NO_CARD:
         raise _no_card(url, what)
-    raise CallFailed(said.code, f"{url} {what}")
+    raise CallFailed(error.code, f"{url} {what}")
 
 
 def extended_url(endpoint: Endpoint) -> Url:
@@ -224,43 +228,8 @@ def extended_url(endpoint: Endpoint) -> Url:
         raise CallFailed("call.no_interface", f"the extended card's URL: {exc.message}") from exc
 
 
-def _answer_to(
-    request: httpx.Request, url: Url, header: Header | None, settings: FetchSettings
-) -> bytes:
-    """The body of an answer of status 200 that declares itself as JSON."""
-    transport = GuardedTransport(
-        settings,
-        origins={url.origin},
-        max_bytes=MAX_ANSWER_BYTES,
-        total_timeout=settings.total_timeout,
-    )
-    failure: FetchFailed | None = None
-    try:
-        response = transport.handle_request(request)
-        try:
-            body = response.read()
-        finally:
-            response.close()
-    except httpx.TransportError as exc:
-        if not isinstance(exc.__cause__, FetchFailed):
-            raise
-        failure = exc.__cause__
-    if failure is not None:  # outside: httpx's own error holds the request, and so the credential
-        raise failure
-    status = response.status_code
-    if status in UNAUTHORISED:
-        challenges = response.headers.get_list("www-authenticate")
-        raise refused_credential(status, challenges, url, header)
-    if status in (404, 410):
-        raise _no_card(url, f"answered {status}")
-    if status != 200:
-        raise OtherStatus(str(url), status)
-    json_type(tuple((name.lower(), one) for name, one in response.headers.multi_items()), url)
-    return body
-
-
 def refused_credential(
-    status: int, challenges: list[str], url: Url, header: Header | None
+    status: int, challenges: Iterable[str], url: Url, header: Header | None
 ) -> CallFailed:
     """What is said where a peer wants another credential, or one at all.
 

@@ -356,35 +356,32 @@ class Exchange(httpcore.NetworkBackend):
         Raises:
             FetchFailed: ``fetch.timeout``, ``fetch.tls``, ``fetch.failed``.
         """
-        url = self.url
+        url, origin, code = cut(str(self.url)), self.url.origin, "fetch.failed"
         try:
             yield
+            return
         except TimeoutError as exc:
-            message = f"{url} did not answer in time ({self._limits})"
-            raise FetchFailed("fetch.timeout", message) from exc
+            code, message = "fetch.timeout", f"{url} did not answer in time ({self._limits})"
+            cause: Exception = exc
         except ssl.SSLError as exc:
-            words = (exc.reason or "the handshake failed").replace("_", " ").lower()
+            why = (exc.reason or "the handshake failed").replace("_", " ").lower()
             if isinstance(exc, ssl.SSLCertVerificationError):
-                words = exc.verify_message.rstrip(".")
-            message = f"{url.origin} could not be reached over TLS: {words}"
-            raise FetchFailed("fetch.tls", message) from exc
+                why = exc.verify_message.rstrip(".")
+            code, message = "fetch.tls", f"{origin} could not be reached over TLS: {why}"
+            cause = exc
         except OSError as exc:
-            reason = exc.strerror or "no reason was given"
-            raise FetchFailed(
-                "fetch.failed", f"{cut(str(url))} could not be reached: {reason}"
-            ) from exc
+            message = f"{url} could not be reached: {exc.strerror or 'no reason was given'}"
+            cause = exc
         except httpcore.ProxyError as exc:
             status = re.match(r"[0-9]{3}", str(exc))  # the rest is the proxy's own words
-            said = f"it answered {status[0]}" if status else "its answer is no HTTP/1.1"
-            message = f"the policy's proxy does not connect to {url.origin}: {said}"
-            raise FetchFailed("fetch.failed", message) from exc
+            why = f"it answered {status[0]}" if status else "its answer is no HTTP/1.1"
+            message = f"the policy's proxy does not connect to {origin}: {why}"
+            cause = exc
         except httpcore.LocalProtocolError as exc:
-            raise FetchFailed(
-                "fetch.failed", f"the request to {cut(str(url))} is no HTTP/1.1"
-            ) from exc
+            message, cause = f"the request to {url} is no HTTP/1.1", exc
         except httpcore.ProtocolError as exc:  # its text holds what the peer sent
-            message = f"{cut(str(url))} gave an answer that is no HTTP/1.1"
-            raise FetchFailed("fetch.failed", message) from exc
+            message, cause = f"{url} gave an answer that is no HTTP/1.1", exc
+        raise FetchFailed(code, message) from cause
 
 
 class OtherStatus(FetchFailed):
@@ -392,12 +389,14 @@ class OtherStatus(FetchFailed):
 
     Attributes:
         status: The HTTP status.
+        challenges: What it says that it wants; untrusted.
     """
 
-    def __init__(self, url: str, status: int) -> None:
+    def __init__(self, url: str, status: int, challenges: Iterable[str] = ()) -> None:
         message = f"{url} answered {status} instead of 200"
         super().__init__("fetch.status", message, hint=status_hint(status))
         self.status = status
+        self.challenges = tuple(challenges)
 
 
 def fetch_document(
@@ -405,18 +404,18 @@ def fetch_document(
     settings: FetchSettings = DEFAULT_SETTINGS,
     *,
     headers: Headers = (),
-    form: bytes | None = None,
+    body: bytes | None = None,
 ) -> FetchResult:
     """Ask for exactly this URL: ``found``, or ``unchanged`` where a condition was sent.
 
-    By GET; or, of a server of the operator's own, by POST with a form and a credential.
+    By GET; or, where there is a body, by POST.
 
     Args:
         url: Inside the grammar of :func:`cardsign.urls.parse_url`.
         settings: How it is reached.
         headers: More of the request, such as a condition or a credential; redirects are not
             followed, so they go nowhere else.
-        form: What is posted; None for GET.
+        body: What is posted: a form, if the headers name no other type; None for GET.
 
     Raises:
         FetchFailed: ``fetch.url``; ``fetch.forbidden_address`` (nothing was connected);
@@ -437,16 +436,17 @@ def fetch_document(
         ("User-Agent", user_agent()),
         *headers,
     ]
-    if form is not None:
-        sent.append(("Content-Type", "application/x-www-form-urlencoded"))
-        sent.append(("Content-Length", str(len(form))))
+    if body is not None:
+        if "Content-Type" not in dict(headers):
+            sent.append(("Content-Type", "application/x-www-form-urlencoded"))
+        sent.append(("Content-Length", str(len(body))))
     with contextlib.closing(exchange):
         with exchange.errors():
-            exchange.send("GET" if form is None else "POST", sent, form)
+            exchange.send("GET" if body is None else "POST", sent, body)
         if exchange.status == 304 and dict(headers).get("If-None-Match"):
             return FetchResult(asked, "unchanged", headers=exchange.headers)
         if exchange.status != 200:
-            raise OtherStatus(asked, exchange.status)
+            raise OtherStatus(asked, exchange.status, values(exchange.headers, "www-authenticate"))
         exchange.check_head()
         json_type(exchange.headers, exchange.url)
         return FetchResult(asked, "found", b"".join(exchange.read()), headers=exchange.headers)

@@ -80,7 +80,7 @@ class RemoteProvider(Provider):
 
         Args:
             url: Where it is asked.
-            form: As for :func:`cardsign.net.fetch.fetch_document`.
+            form: What is posted; None for GET.
             authorization: Our own credential, likewise.
 
         Raises:
@@ -102,7 +102,7 @@ class RemoteProvider(Provider):
         )
         try:
             headers = (("Authorization", authorization),) if authorization else ()
-            answer = fetch_document(url, reach, headers=headers, form=form)
+            answer = fetch_document(url, reach, headers=headers, body=form)
         except FetchFailed as exc:
             if isinstance(exc, OtherStatus) or exc.code in _UNREADABLE:
                 raise

@@ -79,12 +79,16 @@ class Refreshed:
         reasons: What could not be fetched, or has vanished.
         again_after: Seconds after which it is time to ask again.
         asked_at: When the issuer was asked; None if it never was.
+        ended: When that ended, by the clock that nobody sets.
+        is_fresh: Whether every cache on the way was asked to look again.
     """
 
     supplied: SuppliedStatements = NO_STATEMENTS
     reasons: tuple[Finding, ...] = ()
     again_after: int = REFRESH_INTERVAL
     asked_at: datetime | None = None
+    ended: float = float("-inf")
+    is_fresh: bool = False
 
     @property
     def has_failed(self) -> bool:

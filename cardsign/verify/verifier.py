@@ -229,11 +229,11 @@ class Verifier:
             at: As for :meth:`examine`.
             fresh: Ask every cache on the way to look again, at most once per cooldown.
         """
-        from cardsign.net.discovery import Question, look_up
+        from cardsign.net.discovery import look_up
 
         if subject is None:
             subject = self.subject_of({})
-        return look_up(self, Question(url, subject, statements, at), fresh=fresh)
+        return look_up(self, url, subject, statements, at=at, fresh=fresh)
 
     def judge(
         self,
@@ -323,9 +323,12 @@ class Verifier:
     @cached_property
     def fetcher(self) -> DocumentFetcher:
         """What asks peers for documents, and keeps them."""
-        from cardsign.net.discovery import as_fetcher
+        from cardsign.net.fetch import DEFAULT_SETTINGS
+        from cardsign.net.fetcher import DocumentFetcher
 
-        return as_fetcher(self._net, self)
+        if isinstance(self._net, DocumentFetcher):
+            return self._net
+        return DocumentFetcher(self._net or DEFAULT_SETTINGS, now=self.clock)
 
     @property
     def insecure_loopback_http(self) -> bool:

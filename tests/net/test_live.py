@@ -35,6 +35,7 @@ from cardsign.trust.refresh import (
     FetchResult,
     Refreshed,
 )
+from cardsign.trust.supplied import SuppliedStatements
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH, parse_place
 from cardsign.verify.verifier import Verifier
 from tests.jose.statement_making import NOW, key
@@ -286,16 +287,21 @@ def test_who_waited_for_a_round_uses_it(fresh: list[bool], rounds: int) -> None:
 
 
 def test_a_failure_takes_nothing_away_and_grows_nothing() -> None:
-    """The last good round's evidence goes along, once."""
-    ask = Answers(statements())
-    again = rounds_of(ask)
-    good = again(0).supplied
+    """What was verified before it stays in the session."""
+    ask, issuer = Answers(statements()), enrolled(ANCHOR)
+    verifier = asker(ask, issuer)
+    session = verifier.session(issuer)
+    good = session.resolve(refresh(verifier, issuer, HOME).supplied, NOW)
+    assert good.release is not None
     ask.answers = dict.fromkeys(ask.answers, "503")
     for nth in range(1, 5):
-        found = again(nth * 1000)
-        assert found.supplied.untrusted_releases == good.untrusted_releases
-        assert found.supplied.untrusted_keysets == good.untrusted_keysets
-        assert {reason.code for reason in found.reasons} == {"refresh.no_answer"}
+        now = NOW + timedelta(seconds=nth * 40)
+        verifier.clock = lambda now=now: now
+        failed = refresh(verifier, issuer, HOME)
+        assert {reason.code for reason in failed.reasons} == {"refresh.no_answer"}
+        assert failed.supplied == SuppliedStatements()
+        trust = session.resolve(failed.supplied, now)
+        assert (trust.keyset, trust.release) == (good.keyset, good.release)
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,8 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.net.credentials import (
     Credential,
     CredentialPlaces,
-    TokenRequest,
+    find_token_url,
     open_credential,
-    token_request_of,
 )
 from cardsign.net.fetch import FetchSettings
 from cardsign.trust.policy import KeysAnchor, Policy, TrustedIssuer
@@ -79,8 +78,8 @@ def test_G18_the_card_says_where_and_what_for(
     payload: dict[str, Any], scopes: tuple[str, ...]
 ) -> None:
     """Its token URL, and the scopes of the requirement that is met."""
-    found = token_request_of(payload, places(LOGIN), FetchSettings())
-    assert found == TokenRequest(parse_url(f"{LOGIN}/token"), scopes)
+    found = find_token_url(payload, places(LOGIN), FetchSettings())
+    assert found == (parse_url(f"{LOGIN}/token"), scopes)
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -116,7 +115,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def test_G18_nothing_is_guessed(payload: dict[str, Any], code: str) -> None:
     """Each is refused before a name is looked up."""
     with pytest.raises(CardsignError) as caught:
-        token_request_of(payload, places(LOGIN), FetchSettings())
+        find_token_url(payload, places(LOGIN), FetchSettings())
     assert caught.value.code == code
 
 
