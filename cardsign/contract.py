@@ -99,7 +99,7 @@ def check_envelope(untrusted_envelope: bytes, card: VerifiedCard) -> EnvelopeRep
 def known_skills(card: Mapping[str, Json]) -> tuple[str, ...]:
     """The ids of a card's skills, in its order."""
     skills = objects_in(card.get("skills"))
-    names = (one.get("skill_id") or one.get("id") for _, one in skills)
+    names = (skill.get("skill_id") or skill.get("id") for _, skill in skills)
     return tuple(name for name in names if isinstance(name, str) and name)
 
 
@@ -122,11 +122,11 @@ def _findings(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Iterato
         yield _found("envelope.untraced", ("metadata", "trace_id"), message)
     if is_response and envelope["status"] not in STATUSES:
         yield _found("envelope.status", ("status",), f"{envelope['status']!r:.40}")
-    known = known_skills(card)
+    skills = known_skills(card)
     if "skill_id" not in envelope:
         return
-    if skill not in known:
-        message = f"unsupported_skill: {skill!r:.60}; supported_skills: {', '.join(known)[:2000]}"
+    if skill not in skills:
+        message = f"unsupported_skill: {skill!r:.60}; supported_skills: {', '.join(skills)[:2000]}"
         yield _found("envelope.unsupported-skill", ("skill_id",), message)
         return
     member, kind = ("output", "output_schema") if is_response else ("input", "input_schema")
@@ -214,7 +214,9 @@ class DriftReport:
             "committed_sha256": self.committed_sha256,
             "live_sha256": self.live_sha256,
             "only_live_is_signed": self.only_live_is_signed,
-            "differences": [{"where": one.path, "what": one.message} for one in self.differences],
+            "differences": [
+                {"where": change.path, "what": change.message} for change in self.differences
+            ],
         }
 
 
@@ -280,32 +282,32 @@ def tools_drift(card: bytes, untrusted_manifest: bytes) -> DriftReport:
 
 
 def _of_tools(document: Mapping[str, Json], tools: list[Json]) -> Iterator[tuple[str, str]]:
-    known: dict[str, list[dict[str, Json]]] = {}
+    tools_by_name: dict[str, list[dict[str, Json]]] = {}
     for one in tools:
         if isinstance(one, dict):
-            known.setdefault(_plain(str(one.get("name"))), []).append(one)
-    for name, namesakes in known.items():
+            tools_by_name.setdefault(_plain(str(one.get("name"))), []).append(one)
+    for name, namesakes in tools_by_name.items():
         if len(namesakes) > 1:  # which one is called, nobody can tell
             yield name, f"the manifest has {len(namesakes)} tools of this name"
-    said: set[str] = set()
+    compared: set[str] = set()
     work = Work()  # shared by all schemas: a stranger's manifest may be large
     for skill in skill_schemas(document):
         if skill.kind != "input_schema":
             continue
-        name = _tool_of(_plain(skill.skill), known)
-        if name in said:
+        name = _tool_of(_plain(skill.skill), tools_by_name)
+        if name in compared:
             yield skill.skill, "another skill of the card has this name"
             continue
-        said.add(name)
-        if name not in known:
+        compared.add(name)
+        if name not in tools_by_name:
             yield skill.skill, "the manifest has no such tool"
-        elif len(known[name]) == 1:
-            (tool,) = known[name]
+        elif len(tools_by_name[name]) == 1:
+            (tool,) = tools_by_name[name]
             schema = tool.get("inputSchema", tool.get("input_schema"))
-            for effect, where, what in compare_schemas(skill.schema, schema, "input", work=work):
+            for effect, where, message in compare_schemas(skill.schema, schema, "input", work=work):
                 if effect != "wording":
-                    yield f"{skill.skill}{where}", what
-    for name in (name for name in known if name not in said):
+                    yield f"{skill.skill}{where}", message
+    for name in (name for name in tools_by_name if name not in compared):
         yield name, "the card has no such skill with a schema"
 
 
@@ -391,16 +393,16 @@ def init_agent(folder: Path, name: str) -> tuple[Path, ...]:
         UsageFault: ``config.not_allowed``: a link leads out of the folder.
         FileFault: ``file.exists``: the agent is there already; nothing was written.
     """
-    found = _AGENT.fullmatch(name)
-    if found is None:
+    match = _AGENT.fullmatch(name)
+    if match is None:
         hint = "Name the department too, as in: cardsign init --agent iam-tides"
-        what = f"{name!r:.60} is not department-agent in lower case, of at most 64 characters"
-        raise UsageFault("usage.invalid", what, hint=hint)
+        message = f"{name!r:.60} is not department-agent in lower case, of at most 64 characters"
+        raise UsageFault("usage.invalid", message, hint=hint)
     agent = folder / "agents" / name
     if agent.exists() or agent.is_symlink():
         raise FileFault("file.exists", "the agent is there already", path=str(agent))
     test = folder / "tests" / f"test_{name.replace('-', '_')}_card.py"
-    card = json.dumps(_card(name, found["department"]), indent=2) + "\n"
+    card = json.dumps(_card(name, match["department"]), indent=2) + "\n"
     own = {
         agent / ".well-known/agent-card.json": card,
         agent / "agent.py": _AGENT_CODE,

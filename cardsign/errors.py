@@ -216,9 +216,9 @@ def of_the_user(name: str) -> Iterator[None]:
         raise in_file(refusal, name, UsageFault) from refusal
 
 
-def closest(value: object, known: Iterable[str]) -> str:
+def closest(value: object, names: Iterable[str]) -> str:
     """Return what was probably meant, as the end of a sentence; empty where nothing is near."""
     from difflib import get_close_matches
 
-    near = get_close_matches(str(value), list(known), n=1)
+    near = get_close_matches(str(value), list(names), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""

@@ -77,14 +77,14 @@ class Inputs:
                 expanded.append(name)
                 continue
             _refuse_publication(name)
-            found = sorted(str(Path(one)) for one in _cards_below(name, passed))
-            if not found:
+            cards = sorted(str(Path(path)) for path in _cards_below(name, passed))
+            if not cards:
                 hint = "Name a folder that holds cards, or name the cards."
                 raise UsageFault(
                     "usage.invalid", "the folder holds no *.json", path=name, hint=hint
                 )
-            expanded += found
-            folders |= dict.fromkeys(set(found).difference(named), name)
+            expanded += cards
+            folders |= dict.fromkeys(set(cards).difference(named), name)
         return cls(tuple(expanded), folders, passed)
 
     def read(self, name: str) -> bytes | None:
@@ -180,10 +180,10 @@ def list_objects(name: str) -> list[str]:
     if not name.endswith("/") and "*" not in name:
         return [name]
     with _opened(name) as (store, path):
-        found = store.glob(f"{path.rstrip('/')}/**/*.json" if name.endswith("/") else path)
-        if not found:
+        objects = store.glob(f"{path.rstrip('/')}/**/*.json" if name.endswith("/") else path)
+        if not objects:
             raise UsageFault("usage.invalid", "no object has such a name", path=name)
-        return sorted(store.unstrip_protocol(one) for one in found)
+        return sorted(store.unstrip_protocol(one) for one in objects)
 
 
 def read_object(name: str, *, max_bytes: int) -> bytes:
@@ -284,11 +284,11 @@ def _from_git(revision: str, path: str) -> bytes:
     try:
         return run(program)
     except ProgramError as failure:
-        said = failure.complaint.removeprefix("fatal: ") or f"git {failure.what}"
+        complaint = failure.complaint.removeprefix("fatal: ") or f"git {failure.what}"
         tree = shlex.quote(revision or "HEAD")
         raise FileMissing(
             "file.not_found",
-            said,
+            complaint,
             path=f"{revision}:{path}",
             hint=f"`git log --oneline` lists the revisions of a repository, and `git ls-tree "
             f"--name-only {tree}` the files of one.",

@@ -72,8 +72,8 @@ def lint_sources(
             found = tuple(_of_folder(path, settings, tracked, read))
             if not found:
                 hint = "Name a folder that holds cards, or name the cards."
-                what = "the folder holds no card"
-                raise UsageFault("usage.invalid", what, path=source, hint=hint)
+                message = "the folder holds no card"
+                raise UsageFault("usage.invalid", message, path=source, hint=hint)
             reports += found
             continue
         report = lint_card(load_card(source, open_fetcher), settings, name=source)
@@ -106,9 +106,9 @@ def card_files(folder: Path) -> Iterator[Path]:
             if _NAMED.fullmatch(name) or _LIKE_A_CARD.search(_content(path)):
                 count += 1
                 if count > MAX_CARDS:  # the rest would be left out unsaid
-                    what = f"the folder holds more than {MAX_CARDS:,} cards"
+                    message = f"the folder holds more than {MAX_CARDS:,} cards"
                     hint = "Name its folders one by one."
-                    raise UsageFault("usage.invalid", what, path=str(folder), hint=hint)
+                    raise UsageFault("usage.invalid", message, path=str(folder), hint=hint)
                 yield path
 
 
@@ -206,8 +206,8 @@ def _application_version(path: Path, folder: Path, read: _Reader) -> str | None:
     """What the nearest pyproject.toml or package.json says, no higher than the folder."""
     for place in path.parents:
         for name, at in _VERSIONS.items():
-            found = read(place / name)
-            version = found.get(*at) if found else None
+            document = read(place / name)
+            version = document.get(*at) if document else None
             if isinstance(version, str):
                 return version
         if place == folder:

@@ -149,10 +149,10 @@ def without_userinfo(untrusted_text: str) -> str:
 
     A URL inside the strict grammar has no userinfo and comes back as it is.
     """
-    before, at, after = untrusted_text.rpartition("@")
+    prefix, at, after = untrusted_text.rpartition("@")
     if not at or _URL.fullmatch(untrusted_text):
         return untrusted_text
-    scheme, slashes, _ = before.partition("//")
+    scheme, slashes, _ = prefix.partition("//")
     return f"{scheme}{slashes}...@{after}" if slashes else f"...@{after}"
 
 

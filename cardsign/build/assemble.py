@@ -64,7 +64,7 @@ class BuiltCard:
     @property
     def is_whole(self) -> bool:
         """Whether nothing was refused and left out."""
-        return all(one.severity != "error" for one in self.reasons)
+        return all(reason.severity != "error" for reason in self.reasons)
 
 
 def build_card(sources: Sequence[str | Path], options: BuildOptions) -> BuiltCard:
@@ -174,7 +174,7 @@ def _set(draft: Draft, member: str, text: str) -> None:
     if field.kind == "string":
         value = text if field.shape == "one" else value
         if field.shape != "one" and not isinstance(value, list):
-            value = [one.strip() for one in text.split(",")]
+            value = [part.strip() for part in text.split(",")]
     if not draft.take(target, value, place):
         raise UsageFault("usage.invalid", f"{member!r} has no value", hint=SET_HINT)
 
@@ -201,7 +201,7 @@ def _fill(draft: Draft, kind: Kind, options: BuildOptions, place: SourcePlace) -
     if draft.take(("version",), _DEFAULT_VERSION, FILLED):
         draft.warn("build.filled", f"no source has a version: {_DEFAULT_VERSION}", place)
     modes = ("defaultInputModes", "defaultOutputModes")
-    if filled := [one for one in modes if draft.take((one,), list(kind.modes), FILLED)]:
+    if filled := [mode for mode in modes if draft.take((mode,), list(kind.modes), FILLED)]:
         text = f"no source has {' and '.join(filled)}: {', '.join(kind.modes)}"
         draft.warn("build.filled", text, place)
     if not draft.has("capabilities"):
@@ -212,11 +212,11 @@ def _fill(draft: Draft, kind: Kind, options: BuildOptions, place: SourcePlace) -
 
 def _url(draft: Draft, kind: Kind, options: BuildOptions, name: str, place: SourcePlace) -> str:
     """Where the agent is called: what the options say, else what the sources do."""
-    template, said = options.url, "--url"
+    template, option = options.url, "--url"
     base = options.base_url or (options.orloj.public_base_url if kind is orloj.KIND else None)
     if template is None and base is not None:
         path = kind.path if isinstance(kind.path, str) else kind.path(draft)
-        template, said = base.rstrip("/") + (path or "/"), "--base-url"
+        template, option = base.rstrip("/") + (path or "/"), "--base-url"
     if template is None:
         listed = draft.value("supportedInterfaces")
         if not isinstance(listed, list):
@@ -226,22 +226,26 @@ def _url(draft: Draft, kind: Kind, options: BuildOptions, name: str, place: Sour
         return str(members_of(listed[0]).get("url", ""))
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")  # may stand in a host or a path
     url = template.replace("{name}", slug)
-    example = "'https://agents.example.com/{name}'" if said == "--url" else "https://a.example"
-    hint = f"Such as: {said} {example}"
+    example = "'https://agents.example.com/{name}'" if option == "--url" else "https://a.example"
+    hint = f"Such as: {option} {example}"
     if stray := re.search(r"\{.*?\}", url):
         message = f"{stray[0]} stands for nothing, and {{name}} for the card's name"
-        raise UsageFault("usage.invalid", message, path=said, hint=hint)
+        raise UsageFault("usage.invalid", message, path=option, hint=hint)
     try:
         parse_url(url)
     except CardRefused as refused:
-        raise UsageFault("usage.invalid", refused.message, path=said, hint=hint) from refused
-    known = [one for _, one in objects_in(draft.value("supportedInterfaces"))]
-    first, *others = known or [{}]
-    for one in others:
-        text = f"{one.get('protocolBinding') or 'JSONRPC'} {one.get('url')}"
-        draft.warn("build.left_out", f"{said} gives one interface, and so not {text}", place)
-    kept = {name: one for name, one in first.items() if name in ("protocolBinding", "tenant")}
-    draft.replace(("supportedInterfaces",), [{"url": url, **kept}], SourcePlace(said))
+        raise UsageFault("usage.invalid", refused.message, path=option, hint=hint) from refused
+    interfaces = [interface for _, interface in objects_in(draft.value("supportedInterfaces"))]
+    first, *others = interfaces or [{}]
+    for interface in others:
+        text = f"{interface.get('protocolBinding') or 'JSONRPC'} {interface.get('url')}"
+        draft.warn("build.left_out", f"{option} gives one interface, and so not {text}", place)
+    kept = {
+        name: interface
+        for name, interface in first.items()
+        if name in ("protocolBinding", "tenant")
+    }
+    draft.replace(("supportedInterfaces",), [{"url": url, **kept}], SourcePlace(option))
     return url
 
 
@@ -250,9 +254,9 @@ def _fill_provider(draft: Draft, url: str, place: SourcePlace) -> None:
     parts = {
         **members_of(draft.value("provider")),
         **{
-            one: value
-            for one in ("organization", "url")
-            if (value := draft.value("provider", one)) is not None
+            member: value
+            for member in ("organization", "url")
+            if (value := draft.value("provider", member)) is not None
         },
     }
     if not parts or len(parts) == 2:
@@ -305,11 +309,11 @@ def _spoken(draft: Draft, version: CardForm) -> dict[str, Json]:
     card = draft.document(filled=version != "0.2")
     card["supportedInterfaces"] = [
         {
-            "url": one.get("url"),
-            "protocolBinding": one.get("protocolBinding") or "JSONRPC",
-            **({"tenant": one["tenant"]} if "tenant" in one else {}),
-            "protocolVersion": one.get("protocolVersion") or PROTOCOL_VERSIONS[version],
+            "url": interface.get("url"),
+            "protocolBinding": interface.get("protocolBinding") or "JSONRPC",
+            **({"tenant": interface["tenant"]} if "tenant" in interface else {}),
+            "protocolVersion": interface.get("protocolVersion") or PROTOCOL_VERSIONS[version],
         }
-        for _, one in objects_in(card.get("supportedInterfaces"))
+        for _, interface in objects_in(card.get("supportedInterfaces"))
     ]
     return card

@@ -68,41 +68,44 @@ def _take(source: Path, draft: Draft) -> None:
 
 def _put_right(document: SourceDocument, draft: Draft) -> dict[str, Json]:
     """The card with the members that A2A knows, under the names of A2A."""
-    given: dict[str, Json] = {}
+    members: dict[str, Json] = {}
     for name, value in document.value.items():
         if value is not None and name != "signature":
-            known = CARD.get(name, camel_case(name) if name not in KEPT_OF_CARD else name)
-            given.setdefault(known, value)
-    found = given.pop("interfaces", None)
+            own_name = CARD.get(name, camel_case(name) if name not in KEPT_OF_CARD else name)
+            members.setdefault(own_name, value)
+    found = members.pop("interfaces", None)
     if isinstance(found, list) and (interfaces := _interfaces(found, document, draft)):
-        given["supportedInterfaces"] = interfaces
-    if isinstance(extensions := given.pop("extensions", None), list):
+        members["supportedInterfaces"] = interfaces
+    if isinstance(extensions := members.pop("extensions", None), list):
         text = "extensions belong into capabilities"
         draft.warn("build.changed", text, document.place("extensions"))
-        given["capabilities"] = {**members_of(given.get("capabilities")), "extensions": extensions}
-    if isinstance(skills := given.get("skills"), list):
-        given["skills"] = [_skill(one) for one in skills]
-    elif isinstance(words := given.get("capabilities"), list) and all(
-        isinstance(one, dict) for one in words
+        members["capabilities"] = {
+            **members_of(members.get("capabilities")),
+            "extensions": extensions,
+        }
+    if isinstance(skills := members.get("skills"), list):
+        members["skills"] = [_skill(skill) for skill in skills]
+    elif isinstance(words := members.get("capabilities"), list) and all(
+        isinstance(skill, dict) for skill in words
     ):
-        given["skills"] = [_skill(one) for one in words]
-        del given["capabilities"]
-    if "metadata" in given:
-        given["metadata"] = _harmless(given["metadata"], document, draft)
-    return given
+        members["skills"] = [_skill(skill) for skill in words]
+        del members["capabilities"]
+    if "metadata" in members:
+        members["metadata"] = _harmless(members["metadata"], document, draft)
+    return members
 
 
-def _converted(given: dict[str, Json], document: SourceDocument, draft: Draft) -> Conversion:
+def _converted(members: dict[str, Json], document: SourceDocument, draft: Draft) -> Conversion:
     """The card of 1.0; an unknown `authentication` may be left out of it, and is kept."""
     try:
-        return convert_card(given, "1.0")
+        return convert_card(members, "1.0")
     except CardRefused as refused:
-        if "authentication" not in given or "securitySchemes" in given:
+        if "authentication" not in members or "securitySchemes" in members:
             raise
-        without = convert_card({**given, "authentication": None}, "1.0")  # else it was not that
+        without = convert_card({**members, "authentication": None}, "1.0")  # else it was not that
         at = "authentication" if "authentication" in document.value else "auth"
         draft.leave_out(of_card(refused, document.place(at)))
-        draft.keep("authentication", _words(given["authentication"]), document.place(at))
+        draft.keep("authentication", _words(members["authentication"]), document.place(at))
         return without
 
 
@@ -114,12 +117,12 @@ def _harmless(metadata: Json, document: SourceDocument, draft: Draft) -> Json:
     members: dict[str, Json] = metadata if isinstance(metadata, dict) else {"": metadata}
     settings = LintSettings(groups=("secrets",))
     given: dict[str, Json] = {"metadata": members}
-    found = lint_document(given, settings)
-    told = {name for one in found for name in one.place.tokens[1:2]}
+    findings = lint_document(given, settings)
+    secret_members = {name for finding in findings for name in finding.place.tokens[1:2]}
     kept: dict[str, Json] = {}
     for name, value in members.items():
         plain = isinstance(value, str | int | float)
-        if name and name not in told and not is_secret_name(name) and plain:
+        if name and name not in secret_members and not is_secret_name(name) and plain:
             kept[name] = value
         else:
             text = "may hold what is not for everybody, and is left out"
@@ -134,7 +137,7 @@ def _words(authentication: Json) -> Json:
         return None
     kind, listed = authentication.get("type"), authentication.get("schemes")
     if isinstance(listed, list):
-        return {"schemes": [one for one in listed[:MAX_ALTERNATIVES] if isinstance(one, str)]}
+        return {"schemes": [word for word in listed[:MAX_ALTERNATIVES] if isinstance(word, str)]}
     return {"type": kind} if isinstance(kind, str) else None
 
 
@@ -151,23 +154,27 @@ def _skill(skill: Json) -> Json:
     return named
 
 
-def _interfaces(found: list[Json], document: SourceDocument, draft: Draft) -> list[Json]:
+def _interfaces(listed: list[Json], document: SourceDocument, draft: Draft) -> list[Json]:
     """The interfaces of the generic reference; ``a2a`` is no binding, so JSONRPC is assumed."""
-    made: list[Json] = []
-    for index, one in enumerate(found):
+    interfaces: list[Json] = []
+    for index, interface in enumerate(listed):
         place = document.place("interfaces", index)
-        if not isinstance(one, dict):
+        if not isinstance(interface, dict):
             raise document.refuse("build.type", "expected an interface", "interfaces", index)
-        if not one.get("url"):
+        if not interface.get("url"):
             draft.warn("build.left_out", "the interface has no url", place)
             continue
-        binding = one.get("protocolBinding") or one.get("transport") or one.get("protocol")
+        binding = (
+            interface.get("protocolBinding")
+            or interface.get("transport")
+            or interface.get("protocol")
+        )
         if binding not in ("JSONRPC", "GRPC", "HTTP+JSON"):
             text = f"{binding!r} is no protocol binding of A2A: JSONRPC is assumed"
             draft.warn("build.changed", text, place)
             binding = "JSONRPC"
-        made.append({"url": one.get("url"), "protocolBinding": binding})
-    return made
+        interfaces.append({"url": interface.get("url"), "protocolBinding": binding})
+    return interfaces
 
 
 def _take_document(card: Mapping[str, Json], document: SourceDocument, draft: Draft) -> None:
@@ -199,19 +206,19 @@ def _take_document(card: Mapping[str, Json], document: SourceDocument, draft: Dr
 
 def _take_skill(skill: Json, document: SourceDocument, at: Location, draft: Draft) -> None:
     place = document.place(*at)
-    found = skill.get("id") if isinstance(skill, dict) else None
-    if not isinstance(skill, dict) or not isinstance(found, str):
+    skill_id = skill.get("id") if isinstance(skill, dict) else None
+    if not isinstance(skill, dict) or not isinstance(skill_id, str):
         raise document.refuse("build.missing", "the skill has neither id nor name", *at)
     for name, value in skill.items():
-        draft.take(("skills", found, name), value, place)
+        draft.take(("skills", skill_id, name), value, place)
 
 
 def _place(document: SourceDocument, at: Location) -> SourcePlace:
     """Where a member of the 1.0 card came from."""
     if at and at not in document.lines:
-        for before in _BEFORE.get(str(at[0]), ()):
-            if (before,) in document.lines:
-                return document.place(before)
+        for older in _BEFORE.get(str(at[0]), ()):
+            if (older,) in document.lines:
+                return document.place(older)
     return document.place(*at)
 
 

@@ -237,9 +237,11 @@ class Draft:
             filled: Also what no source says and a rule filled.
         """
         order = {name: index for index, name in enumerate(CARD_1_0.fields)}
-        found = [one for one in self._facts.values() if filled or one.place != FILLED]
+        facts = [fact for fact in self._facts.values() if filled or fact.place != FILLED]
         return tuple(
-            sorted(found, key=lambda one: (order.get(one.target[0], len(order)), _rank(one.target)))
+            sorted(
+                facts, key=lambda fact: (order.get(fact.target[0], len(order)), _rank(fact.target))
+            )
         )
 
     def document(self, *, filled: bool = True) -> dict[str, Json]:
@@ -295,8 +297,8 @@ def _check_json(value: object, target: Target, place: SourcePlace) -> None:
     elif isinstance(value, Mapping):
         _check_json([*value, *value.values()], target, place)
     elif isinstance(value, list):
-        for one in value:
-            _check_json(one, target, place)
+        for element in value:
+            _check_json(element, target, place)
     elif not (value is None or isinstance(value, int)) and not (
         isinstance(value, float) and math.isfinite(value)
     ):
@@ -322,26 +324,31 @@ def _fit(value: Json, field: Field, name: str, left_out: list[str]) -> Json:
     if field.shape == "list":
         if not isinstance(value, list):
             raise CardRefused("card.type", f"{name}: expected a list")
-        return [_one(one, field, f"{name}[{index}]", left_out) for index, one in enumerate(value)]
+        return [
+            _one(element, field, f"{name}[{index}]", left_out)
+            for index, element in enumerate(value)
+        ]
     if field.shape == "map":
         if not isinstance(value, dict):
             raise CardRefused("card.type", f"{name}: expected an object")
-        return {key: _one(one, field, f"{name}.{key}", left_out) for key, one in value.items()}
+        return {
+            key: _one(element, field, f"{name}.{key}", left_out) for key, element in value.items()
+        }
     return _one(value, field, name, left_out)
 
 
 def _one(value: Json, field: Field, name: str, left_out: list[str]) -> Json:
-    wanted, words = _TYPES[field.kind]
-    if not isinstance(value, wanted):
+    expected, words = _TYPES[field.kind]
+    if not isinstance(value, expected):
         raise CardRefused("card.type", f"{name}: expected {words}")
     if field.message is None or not isinstance(value, dict):
         return value
-    known = field.message.fields
-    left_out.extend(f"{name}.{one}" for one in value if one not in known)
+    fields = field.message.fields
+    left_out.extend(f"{name}.{member}" for member in value if member not in fields)
     return {
-        one: _fit(value[one], field, f"{name}.{one}", left_out)
-        for one, field in known.items()
-        if value.get(one) is not None
+        member: _fit(value[member], field, f"{name}.{member}", left_out)
+        for member, field in fields.items()
+        if value.get(member) is not None
     }
 
 
@@ -440,14 +447,14 @@ def found_in(folder: Path, patterns: Sequence[str], draft: Draft) -> Iterator[Pa
     Raises:
         BuildRefused: ``build.limit``; ``build.unsupported`` for such a link.
     """
-    found: set[Path] = set()
+    paths: set[Path] = set()
     for pattern in patterns:
         for path in folder.glob(pattern):
-            found.add(path)
-            if len(found) > MAX_FILES:
+            paths.add(path)
+            if len(paths) > MAX_FILES:
                 message = f"more than {MAX_FILES} files"
                 raise refusal("build.limit", message, SourcePlace(str(folder)))
-    for path in sorted(found):
+    for path in sorted(paths):
         if leads_outside(folder, path):
             message = "it is a link that leads out of its folder"
             hint = "Put the file itself there, or leave it out with --keep-going."
@@ -460,8 +467,8 @@ def found_in(folder: Path, patterns: Sequence[str], draft: Draft) -> Iterator[Pa
 
 def first_in(folder: Path, names: Sequence[str], draft: Draft) -> Path | None:
     """The first of these files that a folder has; links as in :func:`found_in`."""
-    found = (one for name in names for one in found_in(folder, (name,), draft))
-    return next(found, None)
+    files = (one for name in names for one in found_in(folder, (name,), draft))
+    return next(files, None)
 
 
 def take_prompt(

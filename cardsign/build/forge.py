@@ -124,7 +124,7 @@ def _take_skills(
         message = "skills.path leads out of the agent's folder"
         hint = "Name a file of that folder."
         raise document.refuse("build.unsupported", message, "skills", "path", hint=hint)
-    files = [one for one in found_in(folder, PLACES, draft) if one.name != "README.md"]
+    files = [file for file in found_in(folder, PLACES, draft) if file.name != "README.md"]
     if os.path.isfile(main) and main not in files:
         files.insert(0, main)
 

@@ -80,11 +80,11 @@ def _take_server(document: SourceDocument, draft: Draft) -> None:
     draft.take_members(document, INFO, at=("serverInfo",))
     draft.take_members(document, PUBLISHER, at=("publisher",))
     for member in ("auth", "authentication"):
-        found = document.get(member)
-        if found is None:
+        member_value = document.get(member)
+        if member_value is None:
             continue
         try:
-            draft.take_security(authentication_schemes(found), document.place(member))
+            draft.take_security(authentication_schemes(member_value), document.place(member))
         except CardRefused as refused:
             raise of_card(refused, document.place(member)) from refused
 

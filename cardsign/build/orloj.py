@@ -95,24 +95,24 @@ def _chosen(pool: _Pool, wanted: str | None, place: SourcePlace) -> _Key:
     systems = [key for key in pool if key[0] == "AgentSystem"]
     systems = systems or [key for key in pool if key[0] == "Agent"]
     if wanted is not None:
-        found = [key for key in systems if wanted in (key[2], f"{key[1]}/{key[2]}")]
+        fitting = [key for key in systems if wanted in (key[2], f"{key[1]}/{key[2]}")]
     else:
         enabled = [key for key in systems if pool[key].flag("spec", "a2a", "enabled")]
-        found = systems if len(systems) == 1 else enabled
-    if len(found) == 1:
-        document = pool[found[0]]
+        fitting = systems if len(systems) == 1 else enabled
+    if len(fitting) == 1:
+        document = pool[fitting[0]]
         if document.flag("spec", "a2a", "enabled") is False:
-            message = f"A2A is switched off for {found[0][2]!r}"
+            message = f"A2A is switched off for {fitting[0][2]!r}"
             hint = "Set spec.a2a.enabled to true, or name another: --agent NAMESPACE/NAME."
             at = ("spec", "a2a", "enabled")
             raise document.refuse("build.unsupported", message, *at, hint=hint)
-        return found[0]
+        return fitting[0]
     if not systems:
         message = "no source defines an AgentSystem or an Agent"
         raise refusal("build.missing", message, place, hint=describe_code("build.reference").fix)
     names = ", ".join(f"{key[1]}/{key[2]}" for key in systems[:10])
     message = f"there are {len(systems)} agents, and which one is meant is not clear: {names}"
-    if wanted is not None and not found:
+    if wanted is not None and not fitting:
         message = f"there is no agent {wanted!r}; there are {names}"
     raise refusal("build.reference", message, place, hint="Name one: --agent NAMESPACE/NAME.")
 

@@ -75,8 +75,8 @@ class SourceDocument:
                 value = value[token]
             else:
                 return None
-        found: Json = dict(value) if value is self.value else value
-        return found
+        reached: Json = dict(value) if value is self.value else value
+        return reached
 
     def text(self, *location: str | int) -> str | None:
         """A text, trimmed; None where it is absent or empty.
@@ -101,14 +101,14 @@ class SourceDocument:
         """
         value = self.get(*location)
         if isinstance(value, list):
-            found: Iterator[str | None] = (
+            texts: Iterator[str | None] = (
                 self.text(*location, index) for index in range(len(value))
             )
         elif value is None or isinstance(value, str):
-            found = iter([self.text(*location)])
+            texts = iter([self.text(*location)])
         else:
             raise self._wrong("a list of texts", *location)
-        return [one for one in found if one is not None]
+        return [text for text in texts if text is not None]
 
     def flag(self, *location: str | int) -> bool | None:
         """True or false; None where it is absent.
@@ -141,8 +141,8 @@ class SourceDocument:
         value = self.get(*location)
         if value is not None and not isinstance(value, list):
             raise self._wrong("a list", *location)
-        for index, one in enumerate(value or ()):
-            if not isinstance(one, dict):
+        for index, row in enumerate(value or ()):
+            if not isinstance(row, dict):
                 raise self._wrong("an object", *location, index)
             yield (*location, index)
 
@@ -177,9 +177,11 @@ def read_source(path: Path) -> tuple[SourceDocument, ...]:
     suffix = path.suffix.lower()
     reader = _READERS.get(suffix)
     if reader is None:
-        known = ", ".join(_READERS)
+        endings = ", ".join(_READERS)
         raise refusal(
-            "build.unknown_source", f"{path.name!r} ends in none of {known}", SourcePlace(str(path))
+            "build.unknown_source",
+            f"{path.name!r} ends in none of {endings}",
+            SourcePlace(str(path)),
         )
     return reader(data, str(path))
 
@@ -190,12 +192,12 @@ def read_one(path: Path) -> SourceDocument:
     Raises:
         BuildRefused, FileFault: As :func:`read_source`.
     """
-    found = read_source(path)
-    if len(found) != 1:
+    documents = read_source(path)
+    if len(documents) != 1:
         raise refusal(
-            "build.syntax", f"expected one document, found {len(found)}", SourcePlace(str(path))
+            "build.syntax", f"expected one document, found {len(documents)}", SourcePlace(str(path))
         )
-    return found[0]
+    return documents[0]
 
 
 def read_yaml(data: bytes, file: str) -> tuple[SourceDocument, ...]:
@@ -223,8 +225,8 @@ def read_frontmatter(data: bytes, file: str) -> tuple[SourceDocument, ...]:
                 "build.syntax", "the frontmatter has no closing line ---", SourcePlace(file, 1)
             )
         return (SourceDocument(file, {}, {}, body=text),)
-    found = list(_Yaml(f"\n{match[1]}", file).documents())  # an empty line for the first ---
-    head = found[0] if found else SourceDocument(file, {}, {})
+    documents = list(_Yaml(f"\n{match[1]}", file).documents())  # an empty line for the first ---
+    head = documents[0] if documents else SourceDocument(file, {}, {})
     return (SourceDocument(file, head.value, head.lines, head.written, text[match.end() :]),)
 
 
@@ -239,8 +241,8 @@ def read_toml_source(data: bytes, file: str) -> tuple[SourceDocument, ...]:
         value = read_toml(data)
         lines = Lines.of(text).places
     except (ValueError, RecursionError) as exc:
-        found = re.search(r"at line (\d+)", str(exc))
-        line = int(found[1]) if found else 0
+        match = re.search(r"at line (\d+)", str(exc))
+        line = int(match[1]) if match else 0
         raise refusal("build.syntax", f"not TOML: {exc}", SourcePlace(file, line)) from exc
     return (SourceDocument(file, value, lines),)
 
@@ -370,8 +372,10 @@ class _Yaml:
                 raise self._refused(event, "a name is a plain word; is this a template?")
             name = self._text(event)
             if name in members or name == "<<":
-                what = "merge keys are not read" if name == "<<" else f"{name!r} stands here twice"
-                raise self._refused(event, what)
+                problem = (
+                    "merge keys are not read" if name == "<<" else f"{name!r} stands here twice"
+                )
+                raise self._refused(event, problem)
             line = event.start_mark.line + 1
             members[name] = self._value(next(self._events), (*at, name))
             self._lines[(*at, name)] = line

@@ -141,8 +141,12 @@ class Payload:
     @property
     def names_an_endpoint(self) -> bool:
         """Whether a client could be built: some interface (1.0) or the card (0.3) has a url."""
-        found = interfaces_of(self.value)
-        return any(bool(one.url) for one in found if one.member != "additionalInterfaces")
+        interfaces = interfaces_of(self.value)
+        return any(
+            bool(interface.url)
+            for interface in interfaces
+            if interface.member != "additionalInterfaces"
+        )
 
     def received_at(self, pointer: str) -> str:
         """Where the value at a pointer of the payload stood in the card; the pointer itself
@@ -174,9 +178,9 @@ def canonicalize(document: Mapping[str, Json] | bytes, profile: ProfileName) -> 
             does).
     """
     if profile not in PROFILES:
-        known = ", ".join(PROFILES)
+        names = ", ".join(PROFILES)
         raise CanonicalizationError(
-            "canonical.unknown_profile", f"no profile is called {profile!r}; known are {known}"
+            "canonical.unknown_profile", f"no profile is called {profile!r}; known are {names}"
         )
     if isinstance(document, bytes):
         document = Card.from_bytes(document).document

@@ -75,10 +75,10 @@ def form_of(document: Mapping[str, Json]) -> CardForm:
     """
     if document.get("supportedInterfaces") is not None:
         return "1.0"
-    said = document.get("protocolVersion")
-    if isinstance(said, str) and said.startswith(("0.1", "0.2")):
+    version = document.get("protocolVersion")
+    if isinstance(version, str) and version.startswith(("0.1", "0.2")):
         return "0.2"
-    if said is None and "authentication" in document and "securitySchemes" not in document:
+    if version is None and "authentication" in document and "securitySchemes" not in document:
         return "0.2"
     old = ("url", "protocolVersion", "security", "additionalInterfaces", *_FLAGS)
     return "0.3" if any(document.get(name) is not None for name in old) else "1.0"
@@ -162,10 +162,19 @@ class _Upgrade:
     def interfaces(self) -> None:
         version = "0.2" if form_of(self.document) == "0.2" else "0.3.0"
         old: dict[str, Json] = {}
-        for one in sorted(interfaces_of(self.document), key=lambda one: one.member != "url"):
-            if one.written_in != "1.0":  # the list of 0.3 repeats the card's own url
-                spoken = one.version if isinstance(one.version, str) and one.version else version
-                old.setdefault(repr((one.url, one.binding)), _made(one.url, one.binding, spoken))
+        for interface in sorted(
+            interfaces_of(self.document), key=lambda interface: interface.member != "url"
+        ):
+            if interface.written_in != "1.0":  # the list of 0.3 repeats the card's own url
+                spoken = (
+                    interface.version
+                    if isinstance(interface.version, str) and interface.version
+                    else version
+                )
+                old.setdefault(
+                    repr((interface.url, interface.binding)),
+                    _made(interface.url, interface.binding, spoken),
+                )
         found = list(old.values())
         original = elements_of(self.kept.get("supportedInterfaces"))
         if original and _called(original) == _called(found):
@@ -173,17 +182,17 @@ class _Upgrade:
         elif found:
             self.change("url and interfaces become supportedInterfaces", "/url")
         listed = elements_of(self.document.get("supportedInterfaces"))
-        if both := [*listed, *(one for one in found if one not in listed)]:
+        if both := [*listed, *(interface for interface in found if interface not in listed)]:
             self.card["supportedInterfaces"] = both
 
     def capabilities(self) -> None:
-        given = self.document.get("capabilities")
-        if isinstance(given, list):
+        declared = self.document.get("capabilities")
+        if isinstance(declared, list):
             self.change("a list of capabilities moves into our extension", "/capabilities")
-            self.kept.setdefault("capabilities", given)
-            given = {}
-        known: dict[str, Json] = {}
-        for name, one in checked_object(given, "capabilities").items():
+            self.kept.setdefault("capabilities", declared)
+            declared = {}
+        capabilities: dict[str, Json] = {}
+        for name, one in checked_object(declared, "capabilities").items():
             if name == "stateTransitionHistory" and one is not None:
                 text = f"{name}, which 1.0 does not have, moves into our extension"
                 self.change(text, f"/capabilities/{name}")
@@ -191,12 +200,12 @@ class _Upgrade:
             elif name not in (*CAPABILITIES_1_0.fields, "stateTransitionHistory"):
                 self.change(f"{name} is no capability of A2A and is left out", "/capabilities")
             elif one is not None:
-                known[name] = one
+                capabilities[name] = one
         for flag in _FLAGS:
             if isinstance(value := self.document.get(flag), bool):
-                known.setdefault("extendedAgentCard", value)
-        if known or self.document.get("capabilities") is not None:
-            self.card["capabilities"] = known
+                capabilities.setdefault("extendedAgentCard", value)
+        if capabilities or self.document.get("capabilities") is not None:
+            self.card["capabilities"] = capabilities
 
     def schemes(self) -> None:
         document, kept, card = self.document, self.kept, self.card
@@ -206,17 +215,17 @@ class _Upgrade:
         taken = SchemeNames(declared)
         for name, scheme in declared.items():
             if name in originals and _flat(originals[name]) == scheme:
-                made = {name: originals[name]}
+                upgraded = {name: originals[name]}
             else:
-                made = self.scheme(name, scheme, taken)
-            self.names[name] = list(made)
-            schemes |= made
+                upgraded = self.scheme(name, scheme, taken)
+            self.names[name] = list(upgraded)
+            schemes |= upgraded
         authentication = document.get("authentication")
         if authentication is None:
             text = ""
         elif not declared:
             # The words of 0.2 say less than what was kept; they only have to be the same ones.
-            words = [_word(one) for one in originals.values()]
+            words = [_word(original) for original in originals.values()]
             if originals and authentication == {"schemes": words}:
                 schemes = originals
                 requirements = elements_of(kept.get("securityRequirements"))
@@ -247,16 +256,16 @@ class _Upgrade:
             raise CardRefused("card.type", "expected a security scheme, an object", path=where)
         if unwrapped(scheme):
             return {name: scheme}
-        known = next((one for one in SCHEME_TYPES if one.name == scheme.get("type")), None)
-        if known is None:
+        scheme_type = next((one for one in SCHEME_TYPES if one.name == scheme.get("type")), None)
+        if scheme_type is None:
             unknown = f"no scheme is of type {scheme.get('type')!r}"
             raise CardRefused("card.auth_type", unknown, path=where)
-        back = {old: new for new, old in known.renamed.items()}
+        back = {old: new for new, old in scheme_type.renamed.items()}
         members = {back.get(one, one): value for one, value in scheme.items() if one != "type"}
-        given = members.get("flows")
-        if known.name != "oauth2" or not isinstance(given, dict):
-            return {name: {known.wrapper: members}}
-        flows = {flow: one for flow, one in given.items() if one is not None}
+        flows_given = members.get("flows")
+        if scheme_type.name != "oauth2" or not isinstance(flows_given, dict):
+            return {name: {scheme_type.wrapper: members}}
+        flows = {flow: one for flow, one in flows_given.items() if one is not None}
         for flow in ("implicit", "password"):
             if flow in flows:
                 self.change(f"the OAuth flow {flow} is deprecated; offer another", where)
@@ -267,36 +276,38 @@ class _Upgrade:
         if len(listed) < len(flows):
             self.change("an OAuth flow that A2A does not know is left out", where)
         if not listed:
-            return {name: {known.wrapper: {**members, "flows": {}}}}
+            return {name: {scheme_type.wrapper: {**members, "flows": {}}}}
         called = [name, *(taken.free(f"{name}-{flow}") for flow in listed[1:])]
         if len(listed) > 1:
             text = f"{len(listed)} OAuth flows become a scheme each, of which one will do"
             self.change(f"{text}: {', '.join(called)}", where)
         return {
-            new: {known.wrapper: {**members, "flows": {flow: flows[flow]}}}
+            new: {scheme_type.wrapper: {**members, "flows": {flow: flows[flow]}}}
             for new, flow in zip(called, listed, strict=True)
         }
 
     def alternatives(self, listed: list[Json], member: str) -> list[Json]:
         """Those of a requirement; one that names a scheme of several flows becomes several."""
         upgraded: list[Json] = []
-        for index, one in enumerate(listed):
+        for index, requirement in enumerate(listed):
             where = f"/{member}/{index}"
-            if isinstance(one, str):
+            if isinstance(requirement, str):
                 self.change("a name alone becomes a requirement without scopes", where)
-                one = {one: []}
-            if not isinstance(one, dict):
+                requirement = {requirement: []}
+            if not isinstance(requirement, dict):
                 expected = "expected a security requirement, an object"
                 raise CardRefused("card.type", expected, path=where)
-            if is_wrapped_requirement(one, member) and (not one or "schemes" in one):
-                upgraded.append(one)
+            if is_wrapped_requirement(requirement, member) and (
+                not requirement or "schemes" in requirement
+            ):
+                upgraded.append(requirement)
                 continue
-            names = [self.names.get(name, [name]) for name in one]
+            names = [self.names.get(name, [name]) for name in requirement]
             count = math.prod(map(len, names))
             if count > 1:  # they multiply, four for each scheme of four flows
                 check_alternatives(len(upgraded) + count, where)
             values: list[Json] = [
-                {} if scopes == [] else {"list": scopes} for scopes in one.values()
+                {} if scopes == [] else {"list": scopes} for scopes in requirement.values()
             ]
             for called in itertools.product(*names):
                 upgraded.append({"schemes": dict(zip(called, values, strict=True))})
@@ -322,10 +333,12 @@ class _Upgrade:
                 else:
                     text = f"{name} is no member of a skill and is left out"
                     self.change(text, f"{where}/{name}")
-            if (found := _requirements(skill.get("security"), f"{where}/security")) is not None:
-                made["securityRequirements"] = self.alternatives(found, "security")
-            if isinstance(before := own.pop("security", None), list):
-                made.setdefault("securityRequirements", before)
+            if (
+                requirements := _requirements(skill.get("security"), f"{where}/security")
+            ) is not None:
+                made["securityRequirements"] = self.alternatives(requirements, "security")
+            if isinstance(security := own.pop("security", None), list):
+                made.setdefault("securityRequirements", security)
             if own:
                 ours[str(skill.get("id"))] = own
             upgraded.append(made)
@@ -348,9 +361,9 @@ def _made(url: Json, binding: Json, version: Json) -> dict[str, Json]:
 def _called(interfaces: Iterable[Json]) -> set[tuple[str, str]]:
     """Where an agent is called and how, whatever is spoken there."""
     return {
-        (str(one.get("url")), str(one.get("protocolBinding") or DEFAULT_TRANSPORT))
-        for one in interfaces
-        if isinstance(one, dict)
+        (str(interface.get("url")), str(interface.get("protocolBinding") or DEFAULT_TRANSPORT))
+        for interface in interfaces
+        if isinstance(interface, dict)
     }
 
 
@@ -373,12 +386,12 @@ def _downgraded(card: Mapping[str, Json], to: CardForm, change: _Change) -> dict
     old |= {name: card[name] for name in _MODES if name in card}
     if isinstance(skills := card.get("skills"), list):
         ours = dict(checked_object(kept.get("skills"), "skills"))
-        old["skills"] = [_downgraded_skill(one, ours, to) for one in skills]
+        old["skills"] = [_downgraded_skill(skill, ours, to) for skill in skills]
         if to == "0.2":  # 0.3 leaves there what is there
             kept.pop("skills", None)
             kept |= {"skills": ours} if ours else {}
-    made = with_kept(old, kept)
-    return {name: made[name] for name in _ORDER[to] if name in made}
+    downgraded = with_kept(old, kept)
+    return {name: downgraded[name] for name in _ORDER[to] if name in downgraded}
 
 
 _ORDER: Final[Mapping[CardForm, tuple[str, ...]]] = {
@@ -404,15 +417,17 @@ def _downgrade_interfaces(
     to: CardForm,
     change: _Change,
 ) -> None:
-    listed = [one for _, one in objects_in(card.get("supportedInterfaces"))]
+    listed = [interface for _, interface in objects_in(card.get("supportedInterfaces"))]
     if not listed:
         return
     major = to[:3]
-    speaking = [one for one in listed if str(one.get("protocolVersion")).startswith(major)]
+    speaking = [
+        interface for interface in listed if str(interface.get("protocolVersion")).startswith(major)
+    ]
     if not speaking:
         text = f"no interface speaks A2A {to}, and the card now says so of all of them"
         change(text, "/supportedInterfaces")
-    first, *others = sorted(listed, key=lambda one: one not in speaking)
+    first, *others = sorted(listed, key=lambda interface: interface not in speaking)
     version = first.get("protocolVersion") if speaking else PROTOCOL_VERSIONS[to]
     old |= {"url": first.get("url"), "protocolVersion": version}
     binding = first.get("protocolBinding")
@@ -420,11 +435,18 @@ def _downgrade_interfaces(
         old["preferredTransport"] = binding
     if others:
         old["additionalInterfaces"] = [
-            {"url": one.get("url")}
-            | ({"transport": one["protocolBinding"]} if one.get("protocolBinding") else {})
-            for one in (first, *others)
+            {"url": interface.get("url")}
+            | (
+                {"transport": interface["protocolBinding"]}
+                if interface.get("protocolBinding")
+                else {}
+            )
+            for interface in (first, *others)
         ]
-    again = [_made(one.get("url"), one.get("protocolBinding"), version) for one in (first, *others)]
+    again = [
+        _made(interface.get("url"), interface.get("protocolBinding"), version)
+        for interface in (first, *others)
+    ]
     if again != listed:
         kept["supportedInterfaces"] = list(listed)
 
@@ -455,41 +477,41 @@ def _downgrade_security(
         derived = authentication_schemes(old["authentication"])
     except CardRefused:  # a word alone does not say all of it, such as the header of a key
         derived = None
-    said = derived and (dict(derived.schemes), list(derived.requirements))
-    if said != (schemes, required):
+    original = derived and (dict(derived.schemes), list(derived.requirements))
+    if original != (schemes, required):
         kept |= {"securitySchemes": schemes, "securityRequirements": required or []}
 
 
 def _downgraded_skill(skill: Json, ours: dict[str, Json], to: CardForm) -> Json:
-    made = dict(checked_object(skill, "skills"))
-    security = flat_requirements(made)
-    made.pop("securityRequirements", None)
+    downgraded = dict(checked_object(skill, "skills"))
+    security = flat_requirements(downgraded)
+    downgraded.pop("securityRequirements", None)
     if security is not None and to == "0.3":
-        made["security"] = security
+        downgraded["security"] = security
     if to == "0.3":
-        return made
-    own = dict(checked_object(ours.get(str(made.get("id"))), "skills"))
+        return downgraded
+    own = dict(checked_object(ours.get(str(downgraded.get("id"))), "skills"))
     if (schema := own.pop("inputSchema", None)) is not None:  # 0.2 has it on the skill itself
-        tags = made.pop("tags", None)
-        made |= {"inputSchema": schema} | ({} if tags is None else {"tags": tags})
+        tags = downgraded.pop("tags", None)
+        downgraded |= {"inputSchema": schema} | ({} if tags is None else {"tags": tags})
     if security is not None:
         own["security"] = checked_object(skill, "skills").get("securityRequirements")
-    ours.pop(str(made.get("id")), None)
+    ours.pop(str(downgraded.get("id")), None)
     if own:
-        ours[str(made.get("id"))] = own
-    return made
+        ours[str(downgraded.get("id"))] = own
+    return downgraded
 
 
 def _flat(scheme: Json) -> Json:
     """A scheme as 0.3 writes it. A device code flow has no place there; the rest has."""
-    found = unwrapped(members_of(scheme))
-    if found is None:
+    pair = unwrapped(members_of(scheme))
+    if pair is None:
         return scheme
-    kind, members = found
+    kind, members = pair
     flows = members.get("flows")
     if isinstance(flows, dict):
         members["flows"] = {
-            flow: {name: one for name, one in value.items() if name != "pkceRequired"}
+            flow: {name: setting for name, setting in value.items() if name != "pkceRequired"}
             for flow, value in flows.items()
             if flow != "deviceCode" and isinstance(value, dict)
         }

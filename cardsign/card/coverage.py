@@ -99,15 +99,15 @@ def left_open(payload: Payload, *, accept_lossy: bool = False) -> LeftOpen:
     """What a payload leaves open: :func:`uncovered_parts`, summed up once for each payload."""
     if payload.is_whole_card:
         return _NOTHING
-    known: dict[bool, LeftOpen] = payload.left_open_known
-    if accept_lossy not in known:
+    remembered: dict[bool, LeftOpen] = payload.left_open_known
+    if accept_lossy not in remembered:
         parts = uncovered_parts(payload, accept_lossy=accept_lossy)
-        found = [part for part in parts if part.excuse in (None, Excuse.DROPPED_BY_VALUE)]
-        shown = listed(part.source for part in found)
-        found.sort(key=lambda part: part.excuse is not None)
-        fails = bool(found) and found[0].excuse is None
-        known[accept_lossy] = LeftOpen(shown, tuple(found[: len(shown.pointers)]), fails)
-    return known[accept_lossy]
+        kept_parts = [part for part in parts if part.excuse in (None, Excuse.DROPPED_BY_VALUE)]
+        shown = listed(part.source for part in kept_parts)
+        kept_parts.sort(key=lambda part: part.excuse is not None)
+        fails = bool(kept_parts) and kept_parts[0].excuse is None
+        remembered[accept_lossy] = LeftOpen(shown, tuple(kept_parts[: len(shown.pointers)]), fails)
+    return remembered[accept_lossy]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,13 +156,13 @@ class _Walk:
                 yield from self._inside(child, field, old_field, below)
             else:
                 exact = field if field is not None and field.name == name else None
-                known = [one for one in (exact, old_field) if one is not None]
+                fields = [one for one in (exact, old_field) if one is not None]
                 # Rule 1 reads a default as if the member were not there.
-                absent = (child.value is None and known) or (
+                absent = (child.value is None and fields) or (
                     exact is not None and not exact.required and exact.is_default(child.value)
                 )
                 # Where absence means the card's own default, an empty list or null may say "none".
-                means_more = below.security or any(one.inherits for one in known)
+                means_more = below.security or any(one.inherits for one in fields)
                 excuse = self._excuse(child, field, bool(absent) and not means_more)
                 yield Uncovered(child, below.security, excuse)
 
@@ -271,9 +271,9 @@ def _above(node: Node, messages: Mapping[Source, Node]) -> dict[str, Node]:
 def _old_interfaces(payload: Payload) -> list[Interface]:
     """The 1.0 interfaces of the payload that speak 0.x."""
     return [
-        one
-        for one in interfaces_of(payload.value)
-        if one.written_in == "1.0" and str(one.version or "").startswith("0.")
+        interface
+        for interface in interfaces_of(payload.value)
+        if interface.written_in == "1.0" and str(interface.version or "").startswith("0.")
     ]
 
 
@@ -289,9 +289,9 @@ def _same_connection(document: Mapping[str, Json], interface: Interface) -> bool
     )
 
 
-def _same_version(one: Json, other: Json) -> bool:
+def _same_version(version: Json, other: Json) -> bool:
     """0.3 and 0.3.0 are one version (A2A 1.0 3.6: the patch number does not count)."""
-    matches = [_VERSION.fullmatch(v) for v in (one, other) if isinstance(v, str)]
+    matches = [_VERSION.fullmatch(v) for v in (version, other) if isinstance(v, str)]
     versions = [match["minor"] for match in matches if match]
     return len(versions) == 2 and versions[0] == versions[1]
 
@@ -304,5 +304,5 @@ def _flat_scheme(scheme: Mapping[str, Node]) -> dict[str, Node]:
     kind = _BY_WRAPPER.get(wrapper)
     if kind is None or not isinstance(inner.value, dict):
         return {}
-    members = {kind.renamed.get(name, name): one for name, one in inner.value.items()}
+    members = {kind.renamed.get(name, name): member for name, member in inner.value.items()}
     return {"type": Node(kind.name), **members}

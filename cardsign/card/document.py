@@ -157,11 +157,11 @@ def with_signatures(
         The bytes of the card.
     """
     spliced = None if written is None else _spliced(written, document, signatures)
-    wanted = {**document, "signatures": list(signatures)}
+    signed = {**document, "signatures": list(signatures)}
     # The last brace of a strict object closes it, so a member put there changes no other. The
     # last `"signatures"` need not begin the last member: it may stand deeper, or more may follow.
-    if spliced is None or ("signatures" in document and object_or_none(spliced) != wanted):
-        return render(wanted)
+    if spliced is None or ("signatures" in document and object_or_none(spliced) != signed):
+        return render(signed)
     return spliced
 
 
@@ -197,8 +197,8 @@ def _signatures(document: Mapping[str, Json]) -> tuple[Json, ...]:
         return ()
     if not isinstance(signatures, list):
         kinds = {dict: "an object", str: "a string", bool: "true or false"}
-        found = kinds.get(type(signatures), "a number")
-        expected = f"expected a list of signature objects, found {found}"
+        kind = kinds.get(type(signatures), "a number")
+        expected = f"expected a list of signature objects, found {kind}"
         raise CardRefused("card.signatures_shape", expected, path="/signatures")
     _check_count(signatures, MAX_SIGNATURES)
     return tuple(signatures)
@@ -234,9 +234,9 @@ def _names_of(*messages: Message) -> _Names:
     exact, with_messages = set(), set()
     for folded in {name for message in messages for name in message.folded}:
         fields = [message.folded[folded] for message in messages if folded in message.folded]
-        inner = [one.message for one in fields if one.message is not None]
-        names = {one.name for one in fields}
-        is_map = any(one.shape == "map" for one in fields)
+        inner = [field.message for field in fields if field.message is not None]
+        names = {field.name for field in fields}
+        is_map = any(field.shape == "map" for field in fields)
         entry = (folded, is_map, _names_of(*inner) if inner else None)
         table |= dict.fromkeys([folded, *names], entry)
         exact |= names if len(names) == 1 else set()

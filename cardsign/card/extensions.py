@@ -112,7 +112,11 @@ def find_marker(
     if canonical is not None and not _may_name_us(canonical):
         return None
     card = unsigned(document)
-    ours = {index: one for index, one in enumerate(extensions_of(card)) if _is_marker(one)}
+    ours = {
+        index: extension
+        for index, extension in enumerate(extensions_of(card))
+        if _is_marker(extension)
+    }
     for source in _mentions(card, Source()):
         match source.tokens:
             case ("capabilities", "extensions", int(index), "uri") if index in ours:
@@ -122,8 +126,8 @@ def find_marker(
         )
     for index in list(ours)[1:]:
         raise _refused("expected one, found several", append(_EXTENSIONS, index))
-    for index, one in ours.items():
-        return _read(one, append(_EXTENSIONS, index))
+    for index, extension in ours.items():
+        return _read(extension, append(_EXTENSIONS, index))
     return None
 
 
@@ -151,7 +155,9 @@ def with_marker(document: Mapping[str, Json], marker: ExtendedMarker) -> dict[st
         "description": _DESCRIPTION,
         "params": dict(zip(_PARAMS, params, strict=True)),
     }
-    extensions = [ours if _is_marker(one) else one for one in extensions_of(document)]
+    extensions = [
+        ours if _is_marker(extension) else extension for extension in extensions_of(document)
+    ]
     if ours not in extensions:
         extensions.append(ours)
     marked = {**document, "capabilities": {**capabilities, "extensions": extensions}}
@@ -347,12 +353,12 @@ def contract_member(document: Mapping[str, Json], name: str) -> tuple[_Tokens, J
     """A member of a contract card, at the top or in the `params` of an extension; else None."""
     if name in document:
         return (name,), document[name]
-    found = ((tokens, params) for tokens, params in _params(document) if name in params)
-    return next((((*tokens, name), params[name]) for tokens, params in found), ((), None))
+    holders = ((tokens, params) for tokens, params in _params(document) if name in params)
+    return next((((*tokens, name), params[name]) for tokens, params in holders), ((), None))
 
 
 def _params(document: Mapping[str, Json]) -> Iterator[tuple[_Tokens, Mapping[str, Json]]]:
-    for index, one in enumerate(extensions_of(document)):
-        params = members_of(one).get("params")
+    for index, extension in enumerate(extensions_of(document)):
+        params = members_of(extension).get("params")
         if isinstance(params, dict):
             yield ("capabilities", "extensions", str(index), "params"), params

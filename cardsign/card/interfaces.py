@@ -75,8 +75,10 @@ def interfaces_of(
     root, spelled = _by_name(document, any_spelling)
     members = _MEMBERS
     if spelled:
-        known = ((name, _FOLDED.get(fold(name), "")) for name in document)
-        members = {name: _MEMBERS[one] for name, one in known if one in _MEMBERS}
+        folded = ((name, _FOLDED.get(fold(name), "")) for name in document)
+        members = {
+            name: _MEMBERS[folded_name] for name, folded_name in folded if folded_name in _MEMBERS
+        }
     for name in filter(members.__contains__, document):
         member, value = members[name], document[name]
         if value is None:
@@ -94,9 +96,9 @@ def interfaces_of(
 
 def current_interfaces(document: Mapping[str, Json]) -> tuple[Interface, ...]:
     """Those that a client calls: of A2A 1.0 if there are any, else of 0.3 with `url` first."""
-    found = tuple(interfaces_of(document))
-    current = tuple(one for one in found if one.written_in == "1.0")
-    return current or tuple(sorted(found, key=lambda one: one.member != "url"))
+    interfaces = tuple(interfaces_of(document))
+    current = tuple(interface for interface in interfaces if interface.written_in == "1.0")
+    return current or tuple(sorted(interfaces, key=lambda interface: interface.member != "url"))
 
 
 def _element(
@@ -151,29 +153,29 @@ def check_interfaces(
         CardRefused: ``card.no_interface`` (there must be one), ``card.interface_url``,
             ``card.origin_mismatch``.
     """
-    found = False
-    for one in interfaces_of(payload, any_spelling=True):
-        found = True
-        if not isinstance(one.url, str) or not one.url:
+    has_interface = False
+    for interface in interfaces_of(payload, any_spelling=True):
+        has_interface = True
+        if not isinstance(interface.url, str) or not interface.url:
             expected = "expected a list of interfaces, each with a non-empty string as url"
-            raise CardRefused("card.interface_url", expected, path=one.pointer)
+            raise CardRefused("card.interface_url", expected, path=interface.pointer)
         if places is None and origins is None:
             continue
         try:
-            url = interface_url(one.url, str(one.binding))
+            url = interface_url(interface.url, str(interface.binding))
         except CardRefused as refusal:
-            raise CardRefused(refusal.code, refusal.message, path=one.pointer) from refusal
+            raise CardRefused(refusal.code, refusal.message, path=interface.pointer) from refusal
         if places is not None and not may_stand_at(url, places, reserved):
-            raise _outside(url, places, "the policy's", one.pointer)
+            raise _outside(url, places, "the policy's", interface.pointer)
         if origins is not None and url.origin not in origins:
-            raise _outside(url, origins, "the keyset statement's", one.pointer)
-    if not found:
+            raise _outside(url, origins, "the keyset statement's", interface.pointer)
+    if not has_interface:
         raise CardRefused("card.no_interface", "the verified payload names no endpoint")
 
 
-def _outside(url: Url, allowed: Iterable[object], whose: str, where: str) -> CardRefused:
+def _outside(url: Url, allowed: Iterable[object], owner: str, where: str) -> CardRefused:
     return CardRefused(
         "card.origin_mismatch",
-        f"the interface at {url} lies outside {whose} {', '.join(map(str, allowed))}",
+        f"the interface at {url} lies outside {owner} {', '.join(map(str, allowed))}",
         path=where,
     )

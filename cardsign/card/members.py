@@ -28,41 +28,41 @@ def check_members(document: Mapping[str, Json], a2a_version: A2aVersion) -> tupl
 
 def type_problems(value: Json, message: Message) -> Sequence[Finding]:
     """List the members of one message that have the wrong JSON type."""
-    return [one for one in _of_message(value, message, ()) if one.code == "card.type"]
+    return [problem for problem in _of_message(value, message, ()) if problem.code == "card.type"]
 
 
 def _of_message(value: Json, message: Message, where: tuple[str, ...]) -> Sequence[Finding]:
     if not isinstance(value, dict):
         return _wrong("an object", where)
-    found: list[Finding] = []
+    problems: list[Finding] = []
     for name, field in message.fields.items():
         child = value.get(name)
         if child is None:
             if field.required:
-                found.append(
+                problems.append(
                     finding_at(
                         "card.missing_required", (*where, name), "a REQUIRED member is missing"
                     )
                 )
         elif field.shape == "one":
             if type(child) is not str or field.kind != "string":  # as most are
-                found += _of_value(child, field, (*where, name))
+                problems += _of_value(child, field, (*where, name))
         elif not isinstance(child, list if field.shape == "list" else dict):
-            wanted = "a list" if field.shape == "list" else "an object"
-            found += _wrong(wanted, (*where, name))
+            expected = "a list" if field.shape == "list" else "an object"
+            problems += _wrong(expected, (*where, name))
         else:
-            for key, one in child.items() if isinstance(child, dict) else enumerate(child):
-                if type(one) is not str or field.kind != "string":
-                    found += _of_value(one, field, (*where, name, str(key)))
-    return found
+            for key, element in child.items() if isinstance(child, dict) else enumerate(child):
+                if type(element) is not str or field.kind != "string":
+                    problems += _of_value(element, field, (*where, name, str(key)))
+    return problems
 
 
 def _of_value(value: Json, field: Field, where: tuple[str, ...]) -> Sequence[Finding]:
     if field.message is not None:
         return _of_message(value, field.message, where)
-    kind, wanted = JSON_TYPES[field.kind]
-    return () if isinstance(value, kind) else _wrong(wanted, where)
+    kind, expected = JSON_TYPES[field.kind]
+    return () if isinstance(value, kind) else _wrong(expected, where)
 
 
-def _wrong(wanted: str, where: tuple[str, ...]) -> Sequence[Finding]:
-    return (finding_at("card.type", where, f"expected {wanted}"),)
+def _wrong(expected: str, where: tuple[str, ...]) -> Sequence[Finding]:
+    return (finding_at("card.type", where, f"expected {expected}"),)

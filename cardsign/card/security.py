@@ -94,9 +94,9 @@ class Scheme:
         """Whether a caller with a credential of this scheme has done what the other one says."""
         if self.type in ("apiKey", "mutualTLS"):
             where = self.members.get("in")
-            names = [str(one.members.get("name")) for one in (self, other)]
+            names = [str(scheme.members.get("name")) for scheme in (self, other)]
             if where == "header":
-                names = [one.lower() for one in names]
+                names = [scheme.lower() for scheme in names]
             same = self.type == other.type and where == other.members.get("in")
             return same and names[0] == names[1]
         if self.type == other.type == "openIdConnect":
@@ -162,8 +162,8 @@ def _read_scheme(name: str, declared: Json, flat_first: bool) -> Scheme:
             for one in type_problems(scheme, message):
                 problem = problem or f"{one.message} at {one.path}"
     if wrapped is None or (flat_first and flat is not None):
-        known = {"type", *wrappers}
-        scheme_type, members = flat, {n: v for n, v in scheme.items() if n not in known}
+        names = {"type", *wrappers}
+        scheme_type, members = flat, {n: v for n, v in scheme.items() if n not in names}
     type_name = scheme_type.name if scheme_type is not None and problem is None else None
     return Scheme(name, type_name, members, problem)
 
@@ -204,8 +204,8 @@ def _read_requirements(owner: Mapping[str, Json], above: tuple[str, ...]) -> Ite
         for spelled, listed in _security_members(owner, member):
             place = (*above, spelled)
             if isinstance(listed, list):
-                for index, one in enumerate(listed):
-                    yield _read_requirement(one, member, (*place, str(index)))
+                for index, element in enumerate(listed):
+                    yield _read_requirement(element, member, (*place, str(index)))
             elif listed is not None:
                 problem = f"expected a list of requirements, and found {_kind_of(listed)}"
                 yield Requirement(place, listed, problem=problem)
@@ -228,7 +228,7 @@ def _read_requirement(value: Json, member: str, place: tuple[str, ...]) -> Requi
         scopes = asked
         if is_wrapped and isinstance(asked, dict):
             scopes = asked.get("list", None if asked else [])
-        if not isinstance(scopes, list) or not all(isinstance(one, str) for one in scopes):
+        if not isinstance(scopes, list) or not all(isinstance(scope, str) for scope in scopes):
             problem = f"expected a list of the scopes of {_shown(name)}, each a string"
             return Requirement(place, value, problem=problem)
         schemes[name] = tuple(map(str, scopes))
@@ -303,10 +303,12 @@ def flat_requirements(owner: Mapping[str, Json]) -> list[Json] | None:
     """
     if not isinstance(listed := owner.get("securityRequirements"), list):
         return None
-    read = [_read_requirement(one, "securityRequirements", ()) for one in listed]
-    if any(one.problem is not None for one in read):
+    read = [_read_requirement(requirement, "securityRequirements", ()) for requirement in listed]
+    if any(requirement.problem is not None for requirement in read):
         return None
-    return [{name: [*scopes] for name, scopes in one.schemes.items()} for one in read]
+    return [
+        {name: [*scopes] for name, scopes in requirement.schemes.items()} for requirement in read
+    ]
 
 
 def unwrapped(scheme: Mapping[str, Json]) -> tuple[SchemeType, dict[str, Json]] | None:
@@ -314,10 +316,12 @@ def unwrapped(scheme: Mapping[str, Json]) -> tuple[SchemeType, dict[str, Json]] 
 
     None for another form.
     """
-    for one in SCHEME_TYPES:
-        wrapped = scheme.get(one.wrapper)
+    for scheme_type in SCHEME_TYPES:
+        wrapped = scheme.get(scheme_type.wrapper)
         if isinstance(wrapped, dict):
-            return one, {one.renamed.get(name, name): v for name, v in wrapped.items()}
+            return scheme_type, {
+                scheme_type.renamed.get(name, name): v for name, v in wrapped.items()
+            }
     return None
 
 
@@ -519,11 +523,11 @@ def provider_schemes(
         if make is None:
             unmapped.append(provider.type)
             continue
-        made = make(provider.settings)
+        scheme = make(provider.settings)
         wanted = provider.name or provider.type
-        name = wanted if kept.get(wanted) == made else names.free(wanted)
+        name = wanted if kept.get(wanted) == scheme else names.free(wanted)
         if name not in kept:
-            schemes[name] = made
+            schemes[name] = scheme
         requirements.append({"schemes": {name: {}}})
     if requirements and not required:
         requirements.append({"schemes": {}})
@@ -552,12 +556,12 @@ def authentication_schemes(authentication: Json) -> DerivedSecurity:
         make = AUTHENTICATION.get(word.lower().replace("-", ""))
         if make is None:
             raise CardRefused("card.auth_type", f"no authentication is known as {word!r}")
-        made = make(settings)
-        (inner,) = made.values()
+        scheme = make(settings)
+        (inner,) = scheme.values()
         if isinstance(inner, dict) and isinstance(text := settings.get("description"), str):
             inner = {"description": text, **inner}
         name = names.free(word)
-        schemes[name] = {next(iter(made)): inner}
+        schemes[name] = {next(iter(scheme)): inner}
         requirements.append({"schemes": {name: {}}})
     required = authentication.get("required") if isinstance(authentication, dict) else None
     if requirements and required is False:
@@ -572,9 +576,9 @@ def _entries(authentication: Json) -> Iterator[Json]:
     if isinstance(authentication, list):
         yield from authentication
     elif isinstance(authentication, dict) and isinstance(
-        found := authentication.get("schemes"), list
+        listed := authentication.get("schemes"), list
     ):
-        yield from found
+        yield from listed
     elif isinstance(authentication, dict) and "type" in authentication:
         yield authentication
     elif authentication is not None and authentication != {"required": False}:

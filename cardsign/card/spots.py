@@ -75,8 +75,8 @@ def _members(
         field = message.spelled.get(name) if message else None
         old_field = old.fields.get(field.name if field else name) if old else None
         secure = security or any(one is not None and one.security for one in (field, old_field))
-        known = message, field, old_field, secure, old
-        spot = Spot((*above, name), name, value, "member", owner, *known)
+        context = message, field, old_field, secure, old
+        spot = Spot((*above, name), name, value, "member", owner, *context)
         yield spot
         yield from _inside(spot, value)
 

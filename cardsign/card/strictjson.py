@@ -55,9 +55,9 @@ _ESCAPES: Final = {
 }
 
 
-def position(before: str) -> tuple[int, int]:
+def position(prefix: str) -> tuple[int, int]:
     """Line and column, in characters from 1, of what follows the text `before`."""
-    return before.count("\n") + 1, len(before) - before.rfind("\n")
+    return prefix.count("\n") + 1, len(prefix) - prefix.rfind("\n")
 
 
 def integer(literal: str) -> int:
@@ -171,11 +171,11 @@ class Scanner:
 
     def _leave(self, close: str) -> bool:
         """Step past the comma or bracket after an element; whether it was the bracket."""
-        found = self._next()
-        if found not in {",", close}:
+        token = self._next()
+        if token not in {",", close}:
             raise self._expected(f"`,` or `{close}`")
         self._pos += 1
-        return found == close
+        return token == close
 
     def _literal(self) -> Json:
         start = self._pos
@@ -240,16 +240,16 @@ class Scanner:
 
     def _run(self, pattern: re.Pattern[str]) -> str:
         """What `pattern` matches here; the scanner then stands behind it."""
-        found = pattern.match(self._text, self._pos)
-        run = found.group() if found else ""
+        match = pattern.match(self._text, self._pos)
+        run = match.group() if match else ""
         self._pos += len(run)
         return run
 
     def _found(self, at: int | None = None) -> str:
         """What stands at `at`, fit for a message on any terminal."""
         at = self._pos if at is None else at
-        found = _WORD.match(self._text, at, at + _SHOWN_CHARS + 1)
-        word = found.group() if found else ""
+        match = _WORD.match(self._text, at, at + _SHOWN_CHARS + 1)
+        word = match.group() if match else ""
         if word == _PEM:
             return "a PEM file, which holds a key"
         if len(word) > _SHOWN_CHARS:
@@ -259,10 +259,10 @@ class Scanner:
             return f"`{character}`" if character else "the end of the input"
         return f"U+{ord(character):04X}"
 
-    def _expected(self, what: str, *, at: int | None = None) -> JsonRefused:
+    def _expected(self, expected: str, *, at: int | None = None) -> JsonRefused:
         is_key = self._text.startswith(_PEM)
         hint = "Name the file of the card, or the JWK Set in place of a PEM file." if is_key else ""
-        message = f"expected {what}, found {self._found(at)}"
+        message = f"expected {expected}, found {self._found(at)}"
         return self._refused("json.syntax", message, at=at, hint=hint)
 
     def _refused(
@@ -343,8 +343,8 @@ def offsets(text: str) -> Iterator[tuple[tuple[str | int, ...], int, int]]:
     """
     path: list[str | int] = []
     is_name, name = False, -1
-    for found in _TOKEN.finditer(text):
-        part, at = found[0], found.start()
+    for token in _TOKEN.finditer(text):
+        part, at = token[0], token.start()
         if part in "}]":
             path.pop()
         elif part == ",":

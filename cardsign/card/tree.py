@@ -38,12 +38,12 @@ class Source:
     @property
     def tokens(self) -> tuple[str | int, ...]:
         """The member names and indices from the root to here; none for the root."""
-        found: list[str | int] = []
+        reversed_tokens: list[str | int] = []
         here = self
         while here.parent is not None:
-            found.append(here.token)
+            reversed_tokens.append(here.token)
             here = here.parent
-        return tuple(reversed(found))
+        return tuple(reversed(reversed_tokens))
 
     @property
     def pointer(self) -> str:
@@ -145,19 +145,19 @@ def write(node: Node) -> Json:
 
 def sources_held(tree: Node) -> set[Source]:
     """The received values of which a tree holds something: themselves, or what stands below."""
-    held: set[Source] = set()
+    sources: set[Source] = set()
     pending = [tree]
     while pending:
         node = pending.pop()
         source = node.source
-        while source is not None and source not in held:
-            held.add(source)
+        while source is not None and source not in sources:
+            sources.add(source)
             source = source.parent
         if isinstance(node.value, dict):
             pending.extend(node.value.values())
         elif isinstance(node.value, list):
             pending.extend(node.value)
-    return held
+    return sources
 
 
 def refuse(node: Node, problem: str) -> NoReturn:

@@ -82,7 +82,9 @@ def elements_of(value: Json) -> list[Json]:
 
 def objects_in(value: Json) -> Iterator[tuple[int, dict[str, Json]]]:
     """Those elements of a list that are objects, each with its index."""
-    return ((at, one) for at, one in enumerate(elements_of(value)) if isinstance(one, dict))
+    return (
+        (at, element) for at, element in enumerate(elements_of(value)) if isinstance(element, dict)
+    )
 
 
 def children_of(value: Json) -> Iterable[tuple[str | int, Json]]:
@@ -104,8 +106,8 @@ def value_at(document: Json | Mapping[str, Json], tokens: Iterable[str | int]) -
             value = value[int(token)]
         else:
             raise KeyError(token)
-    found: Json = value
-    return found
+    reached: Json = value
+    return reached
 
 
 def levels(value: Json) -> Iterator[list[Json]]:
@@ -114,18 +116,18 @@ def levels(value: Json) -> Iterator[list[Json]]:
     while level:
         yield level
         below: list[Json] = []
-        for one in level:
-            if type(one) is dict:  # cheaper than isinstance, and of parsed JSON as good
-                below += one.values()
-            elif type(one) is list:
-                below += one
+        for element in level:
+            if type(element) is dict:  # cheaper than isinstance, and of parsed JSON as good
+                below += element.values()
+            elif type(element) is list:
+                below += element
         level = below
 
 
 def is_deeper(value: Json, max_depth: int) -> bool:
     """Whether a JSON value has more levels of arrays and objects."""
     below = next(islice(levels(value), max_depth, None), [])
-    return any(isinstance(one, dict | list) for one in below)
+    return any(isinstance(element, dict | list) for element in below)
 
 
 def count_values(value: Json) -> int:

@@ -289,11 +289,11 @@ def _types(schema: _Schema) -> list[str]:
     names = [named] if isinstance(named, str) else named if isinstance(named, list) else None
     if names is None:
         values = _finite(schema)
-        return [one for one in _TYPES if values is None or one in {key[0] for key in values}]
-    taken = {str(one) for one in names}
+        return [name for name in _TYPES if values is None or name in {key[0] for key in values}]
+    taken = {str(name) for name in names}
     if "number" in taken:
         taken |= {"integer", "fraction"}
-    return [one for one in _TYPES if one in taken]
+    return [name for name in _TYPES if name in taken]
 
 
 def _finite(schema: _Schema) -> dict[tuple[str, Any], Json] | None:
@@ -317,18 +317,18 @@ def _key(value: Json) -> tuple[str, Any]:
     if isinstance(value, str):
         return ("string", value)
     if isinstance(value, list):
-        return ("array", tuple(_key(one) for one in value))
-    return ("object", frozenset((name, _key(one)) for name, one in value.items()))
+        return ("array", tuple(_key(element) for element in value))
+    return ("object", frozenset((name, _key(element)) for name, element in value.items()))
 
 
 def _strings(value: Json) -> set[str]:
-    return {one for one in elements_of(value) if isinstance(one, str)}
+    return {element for element in elements_of(value) if isinstance(element, str)}
 
 
 def _list_types(types: Sequence[str]) -> str:
-    names = [one for one in types if one != "fraction"]
+    names = [name for name in types if name != "fraction"]
     if "fraction" in types:
-        names = [one for one in names if one != "integer"]
+        names = [name for name in names if name != "integer"]
         names.append("number" if "integer" in types else "a number with a fraction")
     return " or ".join(names)
 

@@ -77,14 +77,18 @@ def inspect_card(untrusted_bytes: bytes, *, jwks: JwkSet | None, name: str = "")
     except CanonicalizationError as refusal:  # read on, past a number that no double holds
         known = Payloads(document, refusal)
     payloads = {name: known.payload_or_refusal(name) for name in PROFILES}
-    made = {name: one for name, one in payloads.items() if isinstance(one, Payload)}
+    payloads_made = {
+        name: payload for name, payload in payloads.items() if isinstance(payload, Payload)
+    }
     entries = elements_of(document.get("signatures"))[:MAX_LISTED]
-    signatures = tuple(_signatures(entries, known, made, jwks))
-    if jwks is not None and made:
+    signatures = tuple(_signatures(entries, known, payloads_made, jwks))
+    if jwks is not None and payloads_made:
         # Around an ambiguous text there is nothing to search.
         most = 0 if report.read_on else MAX_SIGNATURES
         signatures = _with_spellings(signatures, entries, known, jwks, most=most)
-    distinct = {made[name].data if name in made else None for name in DEFAULT_PROFILES}
+    distinct = {
+        payloads_made[name].data if name in payloads_made else None for name in DEFAULT_PROFILES
+    }
     predictable = jwks is not None and report.a2a_version is not None and not report.read_on
     left_out = len(elements_of(document.get("signatures"))[MAX_LISTED:])
     clients = predict_clients(document, payloads, signatures, all_listed=not left_out)
@@ -107,20 +111,20 @@ def _profiles(
             yield ProfilePayload(name, refusal=payload.finding)
             continue
         same_as = first.setdefault(payload.data, name)
-        found = left_open(payload).listed
+        uncovered = left_open(payload).listed
         yield ProfilePayload(
             name,
             size=len(payload.data),
             sha256=payload.sha256,
             same_as=same_as if same_as != name else None,
-            uncovered=found.pointers,
-            uncovered_count=found.count,
+            uncovered=uncovered.pointers,
+            uncovered_count=uncovered.count,
         )
 
 
 def _signatures(
     entries: Sequence[Json],
-    known: Payloads,
+    card_payloads: Payloads,
     payloads: Mapping[ProfileName, Payload],
     jwks: JwkSet | None,
 ) -> Iterator[InspectedSignature]:
@@ -131,7 +135,7 @@ def _signatures(
         trust = Verifier(policy).session(issuer).resolve(NO_STATEMENTS, _ANY_TIME)
     inquiry = Inquiry(subject, policy, trust, _ANY_TIME)
     for index, entry in enumerate(entries):
-        report = examine_signature(index, entry, known, inquiry)
+        report = examine_signature(index, entry, card_payloads, inquiry)
         # A signature fits one byte string, and so all the profiles that make it.
         fitted = payloads[report.profile].data if report.profile else None
         yield InspectedSignature(
@@ -139,7 +143,9 @@ def _signatures(
             _header(entry),
             report.verdict,
             tuple(name for name, payload in payloads.items() if payload.data == fitted),
-            tuple(one for one in report.reasons if not one.code.startswith(_ABOUT_THE_CARD)),
+            tuple(
+                reason for reason in report.reasons if not reason.code.startswith(_ABOUT_THE_CARD)
+            ),
         )
 
 
@@ -157,7 +163,7 @@ def _header(untrusted_entry: Json) -> dict[str, Json] | None:
 def _with_spellings(
     signatures: Sequence[InspectedSignature],
     entries: Sequence[Json],
-    known: Payloads,
+    payloads: Payloads,
     jwks: JwkSet,
     *,
     most: int,
@@ -186,7 +192,7 @@ def _with_spellings(
             continue
         if index < most:
             checks[index] = partial(key.check, str(entry["protected"]), signature=data)
-    fitting = find_spellings(checks, known.members)
+    fitting = find_spellings(checks, payloads.members)
     for index in checks:
         if (spelling := fitting.get(index)) is not None:
             completed[index] = replace(

@@ -58,8 +58,12 @@ def _outcome(
         return ("refused" if parses else "cannot-parse"), payload.message
     if verifier.wants_content and not payload.value:
         return "refused", "nothing of the card is left to sign"
-    unread = [one for one in signatures if one.verdict == "refused" and not one.profiles]
-    if any(reason.code == "sig.shape" for one in unread for reason in one.reasons):
+    unread = [
+        signature
+        for signature in signatures
+        if signature.verdict == "refused" and not signature.profiles
+    ]
+    if any(reason.code == "sig.shape" for signature in unread for reason in signature.reasons):
         shape = "an entry of `signatures` has the wrong shape, and the rest may go with it"
         return "unknown", shape
     return _of_signatures(verifier, signatures, unread)
@@ -70,11 +74,21 @@ def _of_signatures(
     signatures: Sequence[InspectedSignature],
     unread: Sequence[InspectedSignature],
 ) -> tuple[PredictedOutcome, str]:
-    fitting = [one for one in signatures if verifier.profile in one.profiles]
-    typed = [one for one in fitting if not verifier.wants_typ or "typ" in (one.header or {})]
-    sure = [one for one in typed if not verifier.any_library or _USUAL.issuperset(one.header or {})]
+    fitting = [signature for signature in signatures if verifier.profile in signature.profiles]
+    typed = [
+        signature
+        for signature in fitting
+        if not verifier.wants_typ or "typ" in (signature.header or {})
+    ]
+    sure = [
+        signature
+        for signature in typed
+        if not verifier.any_library or _USUAL.issuperset(signature.header or {})
+    ]
     doubtful = [
-        one for one in unread if all(reason.code != "key.alg_mismatch" for reason in one.reasons)
+        signature
+        for signature in unread
+        if all(reason.code != "key.alg_mismatch" for reason in signature.reasons)
     ]
     if sure:
         return "accepted", f"signature {sure[0].index} fits {verifier.profile}"

@@ -66,11 +66,11 @@ def _bound(value: Any) -> Any:
 
 def _capabilities(document: Mapping[str, Json]) -> list[str]:
     """The capabilities that the card says it has; extensions by their URI."""
-    said = members_of(document.get("capabilities"))
-    extensions = objects_in(said.get("extensions"))
+    capabilities = members_of(document.get("capabilities"))
+    extensions = objects_in(capabilities.get("extensions"))
     return [
-        *sorted(name for name, value in said.items() if value is True),
-        *(f"extension {one.get('uri')}" for _, one in extensions),
+        *sorted(name for name, value in capabilities.items() if value is True),
+        *(f"extension {extension.get('uri')}" for _, extension in extensions),
     ]
 
 

@@ -74,23 +74,23 @@ def card_page(
     report = issuer.verdict(untrusted_bytes, now)
     try:
         card = Card.from_bytes(untrusted_bytes)
-        said = {**describe_card(card), "a2a_version": card.a2a_version}
+        words = {**describe_card(card), "a2a_version": card.a2a_version}
     except InputRefused:
-        said = {}
+        words = {}
     facts = [
-        f"version {said['version']}" if said.get("version") else "",
-        f"A2A {said['a2a_version']}" if said.get("a2a_version") else "",
+        f"version {words['version']}" if words.get("version") else "",
+        f"A2A {words['a2a_version']}" if words.get("a2a_version") else "",
         _count(len(report.signatures), "signature"),
     ]
     newest = issuer.chain[-1] if issuer.chain else None
     page = html.render(
         "page.html",
-        title=str(said.get("name") or "An Agent Card that cannot be read"),
-        description=said.get("description") or "",
+        title=str(words.get("name") or "An Agent Card that cannot be read"),
+        description=words.get("description") or "",
         facts=" · ".join(filter(None, facts)),
         verdict=_verdict(report, issuer),
         refused=issuer.refused,
-        agent=_agent(said) if said else None,
+        agent=_agent(words) if words else None,
         signatures=[*map(_signature, report.signatures)],
         keys=_keys(issuer, now) if issuer.chain else None,
         jwks=issuer.jwks.keys,
@@ -182,19 +182,19 @@ def _verdict(report: Report, issuer: _Shown) -> dict[str, Any]:
     }
 
 
-def _agent(said: dict[str, Any]) -> dict[str, Any]:
-    told = ("scheme", "in", "parameter", "url")
+def _agent(words: dict[str, Any]) -> dict[str, Any]:
+    members = ("scheme", "in", "parameter", "url")
     schemes = [
         (
             scheme["name"],
             " ".join(
                 [
                     scheme["type"] or "of an unknown type",
-                    *(str(scheme[name]) for name in told if name in scheme),
+                    *(str(scheme[name]) for name in members if name in scheme),
                 ]
             ),
         )
-        for scheme in said["schemes"]
+        for scheme in words["schemes"]
     ]
     skills = [
         (
@@ -202,14 +202,14 @@ def _agent(said: dict[str, Any]) -> dict[str, Any]:
             skill["description"] or "",
             f"{skill['id']} · {_words(skill['tags'])}",
         )
-        for skill in said["skills"]
+        for skill in words["skills"]
     ]
-    more = said["left_out"]
+    more = words["left_out"]
     return {
-        "interfaces": said["interfaces"],
-        "capabilities": ", ".join(said["capabilities"]) or "none declared",
+        "interfaces": words["interfaces"],
+        "capabilities": ", ".join(words["capabilities"]) or "none declared",
         "schemes": schemes,
-        "extended": "yes, for authenticated callers" if said["extended_card"] else "no",
+        "extended": "yes, for authenticated callers" if words["extended_card"] else "no",
         "left_out": ", ".join(f"{count:,} {name}" for name, count in more.items()),
         "heading": _count(len(skills) + more.get("skills", 0), "skill"),
         "skills": skills,
@@ -290,11 +290,11 @@ def _state(key: IssuerKey, revoked: bool, now: float) -> tuple[str, str]:
 # ------------------------------------------------------------------ words
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _words(values: object) -> str:
-    found: Sequence[object] = tuple(values) if isinstance(values, Iterable) else ()
-    shown = ", ".join(map(str, found[:_SHOWN]))
-    return shown + (f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else "")
+    words: Sequence[object] = tuple(values) if isinstance(values, Iterable) else ()
+    shown = ", ".join(map(str, words[:_SHOWN]))
+    return shown + (f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else "")

@@ -137,7 +137,7 @@ class Inspection:
         """1 if the card or a signature is refused, one by a known key fits nothing, or the service
         gives away what it must not.
         """
-        bad = any(one.verdict in ("invalid", "refused") for one in self.signatures)
+        bad = any(signature.verdict in ("invalid", "refused") for signature in self.signatures)
         has_error = any(finding.severity == "error" for finding in self.service)
         return EXIT_NOT_TRUSTED if self.problems or bad or has_error else EXIT_OK
 

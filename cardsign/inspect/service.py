@@ -135,7 +135,7 @@ def _is_of_unsigned(tag: str, body: bytes) -> bool:
     document = _document(body)
     if document is None or "signatures" not in document or len(tag) < 8:
         return False
-    unsigned = {name: one for name, one in document.items() if name != "signatures"}
+    unsigned = {name: member for name, member in document.items() if name != "signatures"}
     try:
         payload = jcs(unsigned)
     except CanonicalizationError:

@@ -79,7 +79,7 @@ def _sort(value: Json) -> str:
 def _snake(value: Any, message: Message) -> Any:
     """The same with the names that fields have in Python; keys of maps are no names."""
     if isinstance(value, list):
-        return [_snake(one, message) for one in value]
+        return [_snake(element, message) for element in value]
     if not isinstance(value, dict):
         return value
     renamed = {}
@@ -88,7 +88,7 @@ def _snake(value: Any, message: Message) -> Any:
         if field is not None and field.message is not None:
             below = field.message
             if field.shape == "map" and isinstance(child, dict):
-                child = {key: _snake(one, below) for key, one in child.items()}
+                child = {key: _snake(element, below) for key, element in child.items()}
             else:
                 child = _snake(child, below)
         snake_name = name if field is None else field.snake_name

@@ -500,7 +500,7 @@ class _Bound(httpx.Auth):
 async def _gathered(events: AsyncIterator[StreamResponse]) -> Reply:
     """The answer as the events of a stream, or a single one, tell it."""
     artifacts: dict[str, list[Part]] = {}
-    said: list[Part] = []
+    message_parts: list[Part] = []
     state = task = context = ""
     count = 0
     async for event in events:
@@ -525,23 +525,23 @@ async def _gathered(events: AsyncIterator[StreamResponse]) -> Reply:
         else:
             continue
         state = TaskState.Name(status.state)
-        said = list(status.message.parts) if status.HasField("message") else said
+        message_parts = list(status.message.parts) if status.HasField("message") else message_parts
         if state.removeprefix(_PREFIX) not in _ONGOING:
             break
     if not (task or artifacts):
         raise CallFailed("call.error", "the peer's answer has neither a message nor a task")
-    return _reply(artifacts.values(), said, state, task, context)
+    return _reply(artifacts.values(), message_parts, state, task, context)
 
 
 def _reply(
-    artifacts: Iterable[list[Part]], said: list[Part], state: str, task: str, context: str
+    artifacts: Iterable[list[Part]], message_parts: list[Part], state: str, task: str, context: str
 ) -> Reply:
     """What a task says: the text of its artifacts; where they have none, that of its status."""
     made = [part for parts in artifacts for part in parts]
     text = "\n".join("".join(part.text for part in parts) for parts in artifacts)
-    text = text or "\n".join(part.text for part in said if part.HasField("text"))
+    text = text or "\n".join(part.text for part in message_parts if part.HasField("text"))
     is_final = state.removeprefix(_PREFIX) not in ("", *_ONGOING)
-    return Reply(text, state, task, context, is_final, _mute(made or said))
+    return Reply(text, state, task, context, is_final, _mute(made or message_parts))
 
 
 def _mute(parts: Iterable[Part]) -> int:

@@ -81,4 +81,6 @@ def choose(names: Collection[str]) -> tuple[Algorithm, ...]:
 
 def named(alg: object, among: Collection[Algorithm]) -> Algorithm | None:
     """The one that the `alg` of a header or JWK means, or None if it is none of these."""
-    return next((one for one in among if alg and alg in (one.name, one.alias)), None)
+    return next(
+        (algorithm for algorithm in among if alg and alg in (algorithm.name, algorithm.alias)), None
+    )

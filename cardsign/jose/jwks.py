@@ -88,13 +88,13 @@ class JwkSet:
         for index, jwk in enumerate(jwks):
             with _in_key(index):
                 refuse_private_members(jwk)
-        found: list[PublicKey | SkippedKey] = []
+        keys_read: list[PublicKey | SkippedKey] = []
         for index, jwk in enumerate(jwks):
             with _in_key(index):
-                found.append(_read(jwk))
+                keys_read.append(_read(jwk))
         return cls._checked(
-            tuple(key for key in found if isinstance(key, PublicKey)),
-            tuple(key for key in found if isinstance(key, SkippedKey)),
+            tuple(key for key in keys_read if isinstance(key, PublicKey)),
+            tuple(key for key in keys_read if isinstance(key, SkippedKey)),
         )
 
     @classmethod

@@ -295,9 +295,9 @@ class PrivateKey:
                     native = rsa.generate_private_key(EXPONENT, NEW_MODULUS_BITS)
                 case "EdDSA":
                     native = Ed25519PrivateKey.generate()
-            made = cls.from_cryptography(native, kid=kid)
-            if not made.public.thumbprint.startswith("-"):
-                return made
+            private = cls.from_cryptography(native, kid=kid)
+            if not private.public.thumbprint.startswith("-"):
+                return private
 
     @classmethod
     def from_pkcs8_der(cls, der: bytes, kid: str | None = None) -> PrivateKey:

@@ -46,9 +46,9 @@ def pem_labels(data: bytes) -> list[str]:
 
 def pss_refusal() -> KeyRefused:
     """Return the refusal of a key that is for RSASSA-PSS alone."""
-    what = "this key is for RSASSA-PSS alone (PS256), expected an RSA key for RS256"
+    message = "this key is for RSASSA-PSS alone (PS256), expected an RSA key for RS256"
     hint = "Make one: openssl genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:3072."
-    return KeyRefused("key.unsupported", what, hint=hint)
+    return KeyRefused("key.unsupported", message, hint=hint)
 
 
 def refuse_pss(data: bytes, password: bytes | None = None) -> None:

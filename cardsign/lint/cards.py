@@ -128,7 +128,7 @@ class LintReport:
     def exit_status(self) -> int:
         """0 if no finding is as severe as `fail_on`, else 1."""
         grave = SEVERITIES[: SEVERITIES.index(self.fail_on) + 1]
-        failed = any(one.severity in grave for card in self.cards for one in card.findings)
+        failed = any(finding.severity in grave for card in self.cards for finding in card.findings)
         return EXIT_NOT_TRUSTED if failed else EXIT_OK
 
     def to_json(self) -> dict[str, Any]:
@@ -177,7 +177,9 @@ def lint_card(
     except (JsonRefused, CardRefused) as refusal:
         return _sorted_out(name, [meaning.unreadable(refusal)], settings, None)
     report = _sorted_out(name, lint_document(document, settings), settings, document)
-    findings = placed([*report.findings, *(one for one, _ in report.waived)], untrusted_bytes)
+    findings = placed(
+        [*report.findings, *(finding for finding, _ in report.waived)], untrusted_bytes
+    )
     count = len(report.findings)
     reasons = (reason for _, reason in report.waived)
     waived = tuple(zip(findings[count:], reasons, strict=True))
@@ -195,7 +197,7 @@ def lint_document(
     """
     subject = LintedCard(document, settings)
     chosen = settings.groups
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for group in GROUPS:
         if chosen is not None and group not in chosen:
             continue
@@ -203,27 +205,29 @@ def lint_document(
             continue
         if group == "portable":
             of_group = portability.find_unportable(subject)
-            found += of_group if chosen is not None else _not_said(of_group, found, subject)
+            findings += of_group if chosen is not None else _not_said(of_group, findings, subject)
             continue
-        for one in rules_of(group):
-            found += apply_rules((one,), subject)
-    return tuple(dict.fromkeys(found))
+        for rule in rules_of(group):
+            findings += apply_rules((rule,), subject)
+    return tuple(dict.fromkeys(findings))
 
 
 def _not_said(
-    findings: Iterable[Finding], before: Sequence[Finding], subject: LintedCard
+    findings: Iterable[Finding], earlier: Sequence[Finding], subject: LintedCard
 ) -> Iterator[Finding]:
     """Those that say more than what the groups before have said of the same place."""
-    said = {(one.code, one.place.tokens) for one in before}
-    for one in findings:
-        places = {one.place.tokens}
-        if one.code in _OF_THE_OLD_VERSION:
+    known_places = {(finding.code, finding.place.tokens) for finding in earlier}
+    for finding in findings:
+        places = {finding.place.tokens}
+        if finding.code in _OF_THE_OLD_VERSION:
             if subject.a2a_version != "1.0":
                 continue
-            if one.place.tokens[0] == "securitySchemes":  # of a flat scheme it is said of the type
-                places.add((*one.place.tokens[:2], "type"))
-        if said.isdisjoint((_ECHOES.get(one.code), tokens) for tokens in places):
-            yield one
+            if (
+                finding.place.tokens[0] == "securitySchemes"
+            ):  # of a flat scheme it is said of the type
+                places.add((*finding.place.tokens[:2], "type"))
+        if known_places.isdisjoint((_ECHOES.get(finding.code), tokens) for tokens in places):
+            yield finding
 
 
 def check_settings(settings: LintSettings) -> None:
@@ -236,7 +240,7 @@ def check_settings(settings: LintSettings) -> None:
         if group not in GROUPS:
             message = f"there is no group {group!r}; known are {', '.join(GROUPS)}"
             raise UsageFault("usage.conflict", message)
-    named = [*settings.ignore, *settings.severities, *(one.rule for one in settings.waivers)]
+    named = [*settings.ignore, *settings.severities, *(waiver.rule for waiver in settings.waivers)]
     for name in named:
         if name not in RULES and name not in GROUPS:
             hint = "Run: cardsign help codes"
@@ -273,33 +277,35 @@ def _sorted_out(
 def _waiver(finding: Finding, settings: LintSettings) -> tuple[str | None, str]:
     """Why a finding is accepted, or when that ended."""
     ended = ""
-    for one in settings.waivers:
-        if one.rule != finding.code or (one.path and one.path != finding.path):
+    for waiver in settings.waivers:
+        if waiver.rule != finding.code or (waiver.path and waiver.path != finding.path):
             continue
-        if one.expires is None or settings.today is None or settings.today < one.expires:
-            return one.reason, ""
-        ended = one.expires.isoformat()
+        if waiver.expires is None or settings.today is None or settings.today < waiver.expires:
+            return waiver.reason, ""
+        ended = waiver.expires.isoformat()
     return None, ended
 
 
 def placed(findings: Sequence[Finding], data: bytes) -> tuple[Finding, ...]:
     """The findings with line and column of their members, in a text that was read strictly."""
-    wanted = {one.place.tokens for one in findings}
-    if not wanted:
+    token_paths = {finding.place.tokens for finding in findings}
+    if not token_paths:
         return ()
     text = data.decode("utf-8")
     starts = [0, *(found.end() for found in re.finditer("\n", text))]
     named = ((tuple(map(str, tokens)), at) for tokens, at, _ in offsets(text) if tokens)
     places = {
-        tokens: (bisect.bisect_right(starts, at), at) for tokens, at in named if tokens in wanted
+        tokens: (bisect.bisect_right(starts, at), at)
+        for tokens, at in named
+        if tokens in token_paths
     }
     placed_findings = []
-    for one in findings:
-        if (found := places.get(one.place.tokens)) is not None:
+    for finding in findings:
+        if (found := places.get(finding.place.tokens)) is not None:
             line, at = found
             column = at - starts[line - 1] + 1
-            one = replace(one, place=replace(one.place, line=line, column=column))
-        placed_findings.append(one)
+            finding = replace(finding, place=replace(finding.place, line=line, column=column))
+        placed_findings.append(finding)
     return tuple(placed_findings)
 
 
@@ -322,15 +328,19 @@ def lint_references(
 
     `metadata.specialists` and `metadata.foreman` must name cards that are there, both ways.
     """
-    cards = {str(one.document.get("name")): one for one in reports if one.document is not None}
+    cards = {
+        str(report.document.get("name")): report
+        for report in reports
+        if report.document is not None
+    }
     namesakes: dict[Json, dict[frozenset[str], str]] = {}  # by name and URLs, the first report
-    for one in reports:
-        if one.document is not None and isinstance(one.document.get("name"), str):
-            same_name = namesakes.setdefault(one.document["name"], {})
+    for report in reports:
+        if report.document is not None and isinstance(report.document.get("name"), str):
+            same_name = namesakes.setdefault(report.document["name"], {})
             if len(same_name) < _MAX_NAMESAKES:
-                same_name.setdefault(_urls(one.document), one.name)
+                same_name.setdefault(_urls(report.document), report.name)
     return tuple(
-        with_findings(one, _references(one, cards, namesakes), settings) for one in reports
+        with_findings(report, _references(report, cards, namesakes), settings) for report in reports
     )
 
 
@@ -376,14 +386,16 @@ def _named(
     if report is None or report.document is None:
         yield _SPECIALISTS.find(place, f"there is no card of {other[:60]!r}")
         return
-    said = members_of(contract_member(report.document, "metadata")[1]).get(back)
-    if said is not None and name not in (said if isinstance(said, list) else [said]):
+    specialist = members_of(contract_member(report.document, "metadata")[1]).get(back)
+    if specialist is not None and name not in (
+        specialist if isinstance(specialist, list) else [specialist]
+    ):
         yield _SPECIALISTS.find(place, f"{other[:60]!r} does not name this agent as {back}")
 
 
 def _urls(document: Mapping[str, Json]) -> frozenset[str]:
     """Where a card says that its agent is called, in any form."""
-    return frozenset(str(one.url) for one in interfaces_of(document, any_spelling=True))
+    return frozenset(str(interface.url) for interface in interfaces_of(document, any_spelling=True))
 
 
 # ------------------------------------------------------------------ fixing
@@ -429,18 +441,18 @@ def fix(untrusted_bytes: bytes) -> FixResult:
     card = Card.from_bytes(untrusted_bytes)
     document: Mapping[str, Json] = card.document
     fixed: tuple[Finding, ...] = ()
-    left = _unfit(document)
+    unfit = _unfit(document)
     # Each round removes what it fixes and makes nothing of that kind, so this ends.
-    while fixable := tuple(one for one in left if one.fixable):
+    while fixable := tuple(finding for finding in unfit if finding.fixable):
         fixed += fixable
         # Of two findings at one place, what is dropped need not be renamed.
-        by_place = sorted(fixable, key=lambda one: one.code != _RENAMED)
-        rules = {one.place.tokens: RULES[one.code] for one in by_place}
+        by_place = sorted(fixable, key=lambda finding: finding.code != _RENAMED)
+        rules = {finding.place.tokens: RULES[finding.code] for finding in by_place}
         document = members_of(_fixed(unsigned(document), (), rules))
-        left = _unfit(document)
+        unfit = _unfit(document)
     if not fixed:
-        return FixResult(untrusted_bytes, (), left, 0)
-    return FixResult(render(document), fixed, left, len(card.signatures))
+        return FixResult(untrusted_bytes, (), unfit, 0)
+    return FixResult(render(document), fixed, unfit, len(card.signatures))
 
 
 def _unfit(document: Mapping[str, Json]) -> tuple[Finding, ...]:
@@ -452,7 +464,9 @@ def _unfit(document: Mapping[str, Json]) -> tuple[Finding, ...]:
 def _fixed(value: Json, tokens: Tokens, rules: Mapping[Tokens, Rule]) -> Json:
     """A value without what is dropped in it, and with what is renamed or repaired."""
     if isinstance(value, list):
-        value = [_fixed(one, (*tokens, str(index)), rules) for index, one in enumerate(value)]
+        value = [
+            _fixed(element, (*tokens, str(index)), rules) for index, element in enumerate(value)
+        ]
     elif isinstance(value, dict):
         kept: dict[str, Json] = {}
         for name, child in value.items():

@@ -39,7 +39,7 @@ _MAX_DEPTH: Final = 16  # levels of one schema; the strict reader allows 32 for 
 
 def is_contract(document: Mapping[str, Json]) -> bool:
     """Whether a card follows the standard: it has a `skill_id` or a `spiffe_id`."""
-    if any("skill_id" in one for _, one in objects_in(document.get("skills"))):
+    if any("skill_id" in skill for _, skill in objects_in(document.get("skills"))):
         return True
     return contract_member(document, "spiffe_id")[1] is not None
 
@@ -67,7 +67,7 @@ def strictly_required(subject: LintedCard) -> Iterator[Found]:
 @card_rule("contract.skill", "error")
 def skill_members(subject: LintedCard) -> Iterator[Found]:
     """The schemas may stand in an extension."""
-    given = {(one.skill, one.kind) for one in skill_schemas(subject.document)}
+    schemas = {(one.skill, one.kind) for one in skill_schemas(subject.document)}
     for tokens, skill in subject.skills:
         name = skill.get("skill_id") or skill.get("id")
         if not name:
@@ -76,7 +76,7 @@ def skill_members(subject: LintedCard) -> Iterator[Found]:
             if not skill.get(member):
                 yield tokens, f"{member!r} is missing"
         for kind in SCHEMA_MEMBERS:
-            if (str(name or ""), kind) not in given:
+            if (str(name or ""), kind) not in schemas:
                 yield tokens, f"{kind!r} is missing"
 
 
@@ -88,20 +88,20 @@ def skill_id(subject: LintedCard) -> Iterator[Found]:
         name = skill.get("skill_id") or skill.get("id")
         if not isinstance(name, str) or not name:
             continue
-        found = _SKILL_ID.fullmatch(name)
-        if found is None:
+        match = _SKILL_ID.fullmatch(name)
+        if match is None:
             yield tokens, f"{name[:60]!r} is not department.verb_noun"
-        elif prefixes and found["prefix"] not in prefixes:
-            yield tokens, f"{found['prefix'][:40]!r} is none of {', '.join(prefixes)}"
+        elif prefixes and match["prefix"] not in prefixes:
+            yield tokens, f"{match['prefix'][:40]!r} is none of {', '.join(prefixes)}"
 
 
 @card_rule("contract.verb", "note")
 def verb(subject: LintedCard) -> Iterator[Found]:
     """Of ids in the right form."""
     for tokens, skill in subject.skills:
-        found = _SKILL_ID.fullmatch(str(skill.get("skill_id") or skill.get("id")))
-        if found and found["verb"] not in _VERBS:
-            yield tokens, f"the verb is {found['verb'][:40]!r}"
+        match = _SKILL_ID.fullmatch(str(skill.get("skill_id") or skill.get("id")))
+        if match and match["verb"] not in _VERBS:
+            yield tokens, f"the verb is {match['verb'][:40]!r}"
 
 
 @card_rule("contract.skill-count", "note")
@@ -120,22 +120,22 @@ def skill_count(subject: LintedCard) -> Iterator[Found]:
 def _places(tokens: Tokens, schema: Json) -> Iterator[tuple[Tokens, Mapping[str, Json], bool]]:
     """A schema and those inside it, each with its place and whether it is a field's."""
     pending: list[tuple[Tokens, Json, bool, int]] = [(tokens, schema, False, 0)]
-    for at, one, is_field, depth in pending:  # which grows as it is read
-        if not isinstance(one, dict) or depth > _MAX_DEPTH:
+    for at, schema_at, is_field, depth in pending:  # which grows as it is read
+        if not isinstance(schema_at, dict) or depth > _MAX_DEPTH:
             continue
-        yield at, one, is_field
-        for name, child in members_of(one.get("properties")).items():
+        yield at, schema_at, is_field
+        for name, child in members_of(schema_at.get("properties")).items():
             pending.append(((*at, "properties", name), child, True, depth + 1))
-        if isinstance(one.get("items"), dict):
-            pending.append(((*at, "items"), one["items"], True, depth + 1))
+        if isinstance(schema_at.get("items"), dict):
+            pending.append(((*at, "items"), schema_at["items"], True, depth + 1))
         for member in ("anyOf", "oneOf", "allOf"):
-            for index, child in enumerate(elements_of(one.get(member))):
+            for index, child in enumerate(elements_of(schema_at.get(member))):
                 pending.append(((*at, member, str(index)), child, False, depth + 1))
 
 
 def _all_places(subject: LintedCard) -> Iterator[tuple[Tokens, Mapping[str, Json], bool]]:
-    for one in skill_schemas(subject.document):
-        yield from _places(one.tokens, one.schema)
+    for skill_schema in skill_schemas(subject.document):
+        yield from _places(skill_schema.tokens, skill_schema.schema)
 
 
 @card_rule("contract.schema", "error")
@@ -144,14 +144,14 @@ def schema(subject: LintedCard) -> Iterator[Found]:
     from jsonschema import Draft7Validator, Draft201909Validator, Draft202012Validator
 
     steps = Steps(left=MAX_STEPS * 2 // 3)  # for all schemas of the card
-    for one in skill_schemas(subject.document):
-        value = one.schema
+    for skill_schema in skill_schemas(subject.document):
+        value = skill_schema.schema
         if not isinstance(value, dict):
-            yield one.tokens, "expected an object"
+            yield skill_schema.tokens, "expected an object"
             continue
         draft = str(value.get("$schema"))
         if re.search(r"/draft-0[1-6]/", draft):
-            yield one.tokens, "it is of a draft before 7"
+            yield skill_schema.tokens, "it is of a draft before 7"
             continue
         checker: Any = Draft202012Validator
         if "/draft-07/" in draft or "/2019-09/" in draft:
@@ -159,19 +159,19 @@ def schema(subject: LintedCard) -> Iterator[Found]:
         try:
             fault = find_fault(value, checker, steps)
         except TooMuchWork:
-            yield one.tokens, "it is too large to be held against the meta-schema"
+            yield skill_schema.tokens, "it is too large to be held against the meta-schema"
             return
         if fault is not None:
-            yield (*one.tokens, *fault[0]), fault[1]
+            yield (*skill_schema.tokens, *fault[0]), fault[1]
 
 
 @card_rule("contract.empty-schema", "error")
 def empty_schema(subject: LintedCard) -> Iterator[Found]:
     """The whole schema of an input or output."""
-    for one in skill_schemas(subject.document):
-        value = one.schema
+    for skill_schema in skill_schemas(subject.document):
+        value = skill_schema.schema
         if isinstance(value, dict) and "$comment" not in value and _says_nothing(value):
-            yield one.tokens, "it takes anything"
+            yield skill_schema.tokens, "it takes anything"
 
 
 def _says_nothing(value: Mapping[str, Json]) -> bool:
@@ -186,44 +186,44 @@ def _says_nothing(value: Mapping[str, Json]) -> bool:
 @card_rule("contract.open-object", "warning")
 def open_object(subject: LintedCard) -> Iterator[Found]:
     """Below the whole; the whole has a rule of its own."""
-    for at, one, is_field in _all_places(subject):
-        types = one.get("type")
-        if not is_field or "$comment" in one:
+    for at, inner, is_field in _all_places(subject):
+        types = inner.get("type")
+        if not is_field or "$comment" in inner:
             continue
         if isinstance(types, list) and {str(name) for name in types} | {"null"} >= _ALL_TYPES:
             yield at, "it is of any type"
-        elif types == "object" and _says_nothing(one):
+        elif types == "object" and _says_nothing(inner):
             yield at, "an object without properties"
 
 
 @card_rule("contract.field-type", "error")
 def field_type(subject: LintedCard) -> Iterator[Found]:
     """Properties and list elements, at every depth."""
-    for at, one, is_field in _all_places(subject):
-        if is_field and "$comment" not in one and not any(name in one for name in _KINDS):
+    for at, inner, is_field in _all_places(subject):
+        if is_field and "$comment" not in inner and not any(name in inner for name in _KINDS):
             yield at, "has no type"
 
 
 @card_rule("contract.undescribed", "note")
 def undescribed(subject: LintedCard) -> Iterator[Found]:
     """`required` of the whole; descriptions of its own fields where no enum speaks for itself."""
-    for one in skill_schemas(subject.document):
-        value = one.schema
+    for skill_schema in skill_schemas(subject.document):
+        value = skill_schema.schema
         fields = members_of(members_of(value).get("properties"))
         if not isinstance(value, dict) or not fields:
             continue
         if "required" not in value:
-            yield one.tokens, "has no `required`"
-        if one.kind == "input_schema":
+            yield skill_schema.tokens, "has no `required`"
+        if skill_schema.kind == "input_schema":
             for name, field in fields.items():
                 if isinstance(field, dict) and not {"description", "enum", "$ref"} & field.keys():
-                    yield (*one.tokens, "properties", name), "has no description"
+                    yield (*skill_schema.tokens, "properties", name), "has no description"
 
 
 @card_rule("contract.vague", "warning")
 def vague(subject: LintedCard) -> Iterator[Found]:
     """Of schemas, fields and skills."""
-    texts = [(at, one.get("description")) for at, one, _ in _all_places(subject)]
+    texts = [(at, inner.get("description")) for at, inner, _ in _all_places(subject)]
     texts += [(tokens, skill.get("description")) for tokens, skill in subject.skills]
     for at, text in texts:
         if isinstance(text, str) and _VAGUE.fullmatch(text.strip()):
@@ -234,8 +234,8 @@ def vague(subject: LintedCard) -> Iterator[Found]:
 def names(subject: LintedCard) -> Iterator[Found]:
     """Names of one word are in both styles."""
     styles: dict[str, str] = {}
-    for _, one, _ in _all_places(subject):
-        for name in members_of(one.get("properties")):
+    for _, inner, _ in _all_places(subject):
+        for name in members_of(inner.get("properties")):
             if re.fullmatch(r"[a-z0-9]+(?:_[a-z0-9]+)+", name):
                 styles.setdefault("snake_case", name)
             elif re.fullmatch(r"[a-z0-9]+(?:[A-Z][a-z0-9]*)+", name):
@@ -254,14 +254,14 @@ def spiffe(subject: LintedCard) -> Iterator[Found]:
     tokens, value = contract_member(subject.document, "spiffe_id")
     if value is None:
         return
-    found = _SPIFFE.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
+    match = _SPIFFE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
         yield tokens, "expected spiffe://DOMAIN/agent/NAME/ENV/REGION/VERSION"
         return
     for part in ("name", "version"):
         own = subject.document.get(part)
-        if isinstance(own, str) and own and found[part] != own:
-            yield tokens, f"it names the {part} {found[part][:40]!r}, the card {own[:40]!r}"
+        if isinstance(own, str) and own and match[part] != own:
+            yield tokens, f"it names the {part} {match[part][:40]!r}, the card {own[:40]!r}"
 
 
 @card_rule("contract.authentication", "error")

@@ -145,10 +145,10 @@ _TEMPLATE: Final = re.compile(r"[<{$][^<{$>}]*[>}]|\b(?:YOUR|REPLACE)[-_]|\bCHAN
 
 def _urls(subject: LintedCard) -> Iterator[tuple[Interface, Url]]:
     """The interfaces whose url is one."""
-    for one in interfaces_of(subject.document):
-        if isinstance(one.url, str):
+    for interface in interfaces_of(subject.document):
+        if isinstance(interface.url, str):
             try:
-                yield one, interface_url(one.url, str(one.binding))
+                yield interface, interface_url(interface.url, str(interface.binding))
             except CardRefused:
                 continue
 
@@ -165,31 +165,31 @@ def no_interface(subject: LintedCard) -> Iterator[Found]:
 @card_rule("meaning.url", "error")
 def url_form(subject: LintedCard) -> Iterator[Found]:
     """Held against the strict grammar of :mod:`cardsign.urls`."""
-    for one in interfaces_of(subject.document):
-        if isinstance(one.url, str) and one.url and not _TEMPLATE.search(one.url):
+    for interface in interfaces_of(subject.document):
+        if isinstance(interface.url, str) and interface.url and not _TEMPLATE.search(interface.url):
             try:
-                interface_url(one.url, str(one.binding))
+                interface_url(interface.url, str(interface.binding))
             except CardRefused as refusal:
-                yield one.tokens, refusal.message
+                yield interface.tokens, refusal.message
 
 
 @card_rule("meaning.placeholder", "error")
 def placeholder(subject: LintedCard) -> Iterator[Found]:
     """A host of examples, or braces that were to be replaced."""
-    for one in interfaces_of(subject.document):
-        if isinstance(one.url, str) and _TEMPLATE.search(one.url):
-            yield one.tokens, f"{without_userinfo(one.url)!r:.80} is a template"
-    for one, url in _urls(subject):
+    for interface in interfaces_of(subject.document):
+        if isinstance(interface.url, str) and _TEMPLATE.search(interface.url):
+            yield interface.tokens, f"{without_userinfo(interface.url)!r:.80} is a template"
+    for interface, url in _urls(subject):
         if _EXAMPLE_HOST.fullmatch(url.origin.host):
-            yield one.tokens, f"{url.origin.host} is a host of examples"
+            yield interface.tokens, f"{url.origin.host} is a host of examples"
 
 
 @card_rule("meaning.http", "error")
 def plain_http(subject: LintedCard) -> Iterator[Found]:
     """This machine's own addresses are left to the secrets group."""
-    for one, url in _urls(subject):
+    for interface, url in _urls(subject):
         if url.origin.scheme == "http" and not is_this_machine(url.origin.host):
-            yield one.tokens, f"{url.origin} is not https"
+            yield interface.tokens, f"{url.origin} is not https"
 
 
 def _in_its_letters(value: Json) -> Json:
@@ -201,23 +201,23 @@ def _in_its_letters(value: Json) -> Json:
 @card_rule("meaning.binding", "warning", repair=_in_its_letters)
 def binding(subject: LintedCard) -> Iterator[Found]:
     """A URI names a binding of one's own."""
-    for one in interfaces_of(subject.document):
-        known = not isinstance(one.binding, str) or one.binding in _BINDINGS
-        if not known and not _URI.fullmatch(str(one.binding)):
-            place = (*one.tokens[:-1], BINDING_MEMBERS[one.member])
-            folded = re.sub(r"[^A-Z]", "", str(one.binding).upper())
+    for interface in interfaces_of(subject.document):
+        is_known = not isinstance(interface.binding, str) or interface.binding in _BINDINGS
+        if not is_known and not _URI.fullmatch(str(interface.binding)):
+            place = (*interface.tokens[:-1], BINDING_MEMBERS[interface.member])
+            folded = re.sub(r"[^A-Z]", "", str(interface.binding).upper())
             meant = next((b for b in _BINDINGS if re.sub(r"[^A-Z]", "", b) == folded), None)
             hint = f"; did you mean {meant}?" if meant else ""
-            yield place, f"{str(one.binding)[:40]!r} is no binding of A2A{hint}"
+            yield place, f"{str(interface.binding)[:40]!r} is no binding of A2A{hint}"
 
 
 @card_rule("meaning.protocol-version", "warning")
 def protocol_version(subject: LintedCard) -> Iterator[Found]:
     """The patch number is no part of it in 1.0."""
-    for one in interfaces_of(subject.document):
-        version = one.version if one.member == "supportedInterfaces" else None
+    for interface in interfaces_of(subject.document):
+        version = interface.version if interface.member == "supportedInterfaces" else None
         if isinstance(version, str) and version and not _MAJOR_MINOR.fullmatch(version):
-            yield one.tokens[:-1], f"{version[:40]!r} is not written as Major.Minor"
+            yield interface.tokens[:-1], f"{version[:40]!r} is not written as Major.Minor"
     version = subject.document.get("protocolVersion")
     if isinstance(version, str) and not _ANY_VERSION.fullmatch(version):
         yield ("protocolVersion",), f"{version[:40]!r} is no version"
@@ -230,17 +230,19 @@ def same_interface(subject: LintedCard) -> Iterator[Found]:
     """The main url of 0.3 may be named once more, with its own transport."""
     seen: dict[str, Json] = {}
     main = subject.document.get("url")
-    for one in interfaces_of(subject.document):
-        if one.member == "supportedInterfaces":
-            key = repr((one.url, one.binding, one.version, one.tenant))
+    for interface in interfaces_of(subject.document):
+        if interface.member == "supportedInterfaces":
+            key = repr((interface.url, interface.binding, interface.version, interface.tenant))
             if key in seen:
-                yield one.tokens[:-1], "an interface is listed twice"
+                yield interface.tokens[:-1], "an interface is listed twice"
             seen[key] = None
-        elif one.member == "additionalInterfaces" and one.url == main and main:
+        elif interface.member == "additionalInterfaces" and interface.url == main and main:
             preferred = subject.document.get("preferredTransport", "JSONRPC")
-            if one.binding != preferred:
-                message = f"{one.binding!r:.40} at the main url, which speaks {preferred!r:.40}"
-                yield one.tokens[:-1], message
+            if interface.binding != preferred:
+                message = (
+                    f"{interface.binding!r:.40} at the main url, which speaks {preferred!r:.40}"
+                )
+                yield interface.tokens[:-1], message
 
 
 # Texts, media types, skills.
@@ -284,7 +286,7 @@ def _has_repeats(value: Json) -> bool:
     """Whether a list of texts holds one of them twice."""
     return (
         isinstance(value, list)
-        and all(isinstance(one, str) for one in value)
+        and all(isinstance(element, str) for element in value)
         and len(set(map(str, value))) < len(value)
     )
 

@@ -40,8 +40,8 @@ def unknown_member(spot: Spot) -> str | None:
     """A member of neither schema, where 1.0 knows the object in which it stands."""
     if spot.role != "member" or spot.message is None or spot.field or spot.old_field:
         return None
-    known = {**(spot.old_message.folded if spot.old_message else {}), **spot.message.folded}
-    meant = known.get(fold(spot.name or ""))
+    folded = {**(spot.old_message.folded if spot.old_message else {}), **spot.message.folded}
+    meant = folded.get(fold(spot.name or ""))
     hint = f"; did you mean {meant.name}?" if meant is not None else ""
     return f"neither A2A 1.0 nor 0.3 defines this member here{hint}"
 
@@ -139,8 +139,8 @@ def _expected(spot: Spot) -> type | None:
 
 
 def _is_null(spot: Spot) -> bool:
-    known = spot.role == "member" and spot.field is not None
-    return known and spot.value is None and not spot.security
+    is_known = spot.role == "member" and spot.field is not None
+    return is_known and spot.value is None and not spot.security
 
 
 def _is_default(spot: Spot) -> bool:

@@ -162,7 +162,7 @@ class LintedCard:
     def skills(self) -> tuple[tuple[Tokens, Mapping[str, Json]], ...]:
         """The skills that are objects, with their places."""
         listed = objects_in(self.document.get("skills"))
-        return tuple((("skills", str(at)), one) for at, one in listed)
+        return tuple((("skills", str(at)), skill) for at, skill in listed)
 
     @cached_property
     def schemes(self) -> dict[str, Scheme]:
@@ -173,9 +173,9 @@ class LintedCard:
     def requirements(self) -> tuple[Requirement, ...]:
         """The requirements of the card and of its skills."""
         return tuple(
-            one
+            requirement
             for tokens, owner in self.owners
-            for one in requirements_of(owner, self.schemes, tokens)
+            for requirement in requirements_of(owner, self.schemes, tokens)
         )
 
     @property

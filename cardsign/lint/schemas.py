@@ -78,12 +78,16 @@ class Steps:
     def weigh(self, value: Json) -> None:
         """Note how large each object and list of a value is."""
         for level in reversed([*levels(value)]):
-            for one in level:
-                if isinstance(one, dict | list):
-                    inner = [*one, *one.values()] if isinstance(one, dict) else one
-                    self.sizes[id(one)] = 2 + sum(
-                        len(each) if isinstance(each, str) else self.sizes.get(id(each), 8)
-                        for each in inner
+            for container in level:
+                if isinstance(container, dict | list):
+                    inner = (
+                        [*container, *container.values()]
+                        if isinstance(container, dict)
+                        else container
+                    )
+                    self.sizes[id(container)] = 2 + sum(
+                        len(element) if isinstance(element, str) else self.sizes.get(id(element), 8)
+                        for element in inner
                     )
 
 
@@ -96,10 +100,10 @@ def find_problems(schema: dict[str, Json], value: Json) -> tuple[list[Problem], 
     from jsonschema import Draft202012Validator
     from referencing.exceptions import Unresolvable
 
-    objects = [one for level in levels(schema) for one in level if isinstance(one, dict)]
-    if any("unevaluatedProperties" in one or "unevaluatedItems" in one for one in objects):
+    objects = [part for level in levels(schema) for part in level if isinstance(part, dict)]
+    if any("unevaluatedProperties" in part or "unevaluatedItems" in part for part in objects):
         return [], "unevaluatedProperties or unevaluatedItems could take long to try"
-    steps, found = Steps(), []
+    steps, problems = Steps(), []
     steps.weigh(value)
     steps.weigh(schema)
     try:
@@ -107,20 +111,20 @@ def find_problems(schema: dict[str, Json], value: Json) -> tuple[list[Problem], 
             return [], f"its schema cannot be used: {fault[1]}"
         errors = _errors(Draft202012Validator, schema, value, steps)
         for error in islice(errors, MAX_PROBLEMS):
-            found.append((tuple(map(str, error.absolute_path)), error.message))
+            problems.append((tuple(map(str, error.absolute_path)), error.message))
     except TooMuchWork:
         return [], "checking it against its schema would take too long"
     # A reference may lead to what is no schema, of which the library says nothing of its own.
     except (Unresolvable, RecursionError, ArithmeticError, *_NO_SCHEMA) as fault:
-        what = "it refers to itself without end"
+        problem = "it refers to itself without end"
         if not isinstance(fault, RecursionError):
-            what = "it refers to what is no schema in it"
-        return [], f"its schema cannot be used: {what}"
+            problem = "it refers to what is no schema in it"
+        return [], f"its schema cannot be used: {problem}"
     if not steps.met_pattern:
-        return found, ""
+        return problems, ""
     # A pattern counts as met: so what is wrong all the same is certain, unless that was turned.
-    is_certain = not any(name in one for one in objects for name in _TURNING)
-    return found if is_certain else [], "its schema uses `pattern`, which is never run"
+    is_certain = not any(name in part for part in objects for name in _TURNING)
+    return problems if is_certain else [], "its schema uses `pattern`, which is never run"
 
 
 _NO_SCHEMA: Final = (AttributeError, LookupError, TypeError, ValueError)
@@ -135,7 +139,7 @@ def find_fault(schema: dict[str, Json], draft: Any, steps: Steps) -> Problem | N
     # The library walks sets: which of its errors comes first changes from start to start.
     shortened = _without_sound_parts(schema)
     errors = _errors(draft, draft.META_SCHEMA, shortened, steps, tries_patterns=True)
-    places = ((tuple(map(str, one.absolute_path)), one.validator) for one in errors)
+    places = ((tuple(map(str, error.absolute_path)), error.validator) for error in errors)
     first = min(places, default=None)
     return first and (first[0], f"{first[1]} of the meta-schema is not met")
 
@@ -162,15 +166,15 @@ def _without_sound_parts(schema: Json) -> Json:
     """
     if not isinstance(schema, dict):
         return schema
-    left: dict[str, Json] = {}
+    kept: dict[str, Json] = {}
     for name, value in schema.items():
         if name in ("properties", "$defs", "definitions") and isinstance(value, dict):
-            inner = {key: _without_sound_parts(one) for key, one in value.items()}
-            is_sound = all(isinstance(one, bool) for one in inner.values())
+            inner = {key: _without_sound_parts(part) for key, part in value.items()}
+            is_sound = all(isinstance(part, bool) for part in inner.values())
             value = inner
         elif name in ("anyOf", "oneOf", "allOf", "prefixItems") and isinstance(value, list):
-            listed = [_without_sound_parts(one) for one in value]
-            is_sound = bool(listed) and all(isinstance(one, bool) for one in listed)
+            listed = [_without_sound_parts(part) for part in value]
+            is_sound = bool(listed) and all(isinstance(part, bool) for part in listed)
             value = listed
         elif name in ("items", "additionalProperties"):
             value = _without_sound_parts(value)
@@ -182,9 +186,9 @@ def _without_sound_parts(schema: Json) -> Json:
         elif name in _LIMITS:
             is_sound = isinstance(value, int) and not isinstance(value, bool) and value >= 0
         elif name == "required" and isinstance(value, list):
-            is_sound = len({one for one in value if isinstance(one, str)}) == len(value)
+            is_sound = len({part for part in value if isinstance(part, str)}) == len(value)
         else:
             is_sound = name in ("default", "const") or (name == "enum" and isinstance(value, list))
         if not is_sound:
-            left[name] = value
-    return left or True
+            kept[name] = value
+    return kept or True

@@ -55,15 +55,15 @@ def scheme(subject: LintedCard) -> Iterator[Found]:
     for problem in security_problems(subject.document):
         if fold(problem.place.tokens[0]) == "securityschemes":
             yield problem.place.tokens, problem.message
-    for name, one in subject.schemes.items():
+    for name, declared in subject.schemes.items():
         place = ("securitySchemes", name)
-        if one.type is None:
+        if declared.type is None:
             continue
-        for needed in _NEEDED[one.type]:
-            if one.members.get(needed) in (None, ""):
-                yield place, f"{one.type} needs {needed!r}"
-        location = one.members.get("in")
-        if one.type == "apiKey" and location is not None and location not in _LOCATIONS:
+        for needed in _NEEDED[declared.type]:
+            if declared.members.get(needed) in (None, ""):
+                yield place, f"{declared.type} needs {needed!r}"
+        location = declared.members.get("in")
+        if declared.type == "apiKey" and location is not None and location not in _LOCATIONS:
             yield place, f"an API key is in header, query or cookie, not in {str(location)[:20]!r}"
 
 
@@ -359,8 +359,8 @@ def url(spot: Spot) -> str | None:
 def internal_address(spot: Spot) -> str | None:
     """In a URL or by itself, in any text."""
     text = _text(spot)
-    for found in _IN_TEXT.finditer(text) if text else ():
-        host = (found["host"] or found["address"]).lower().strip("[]").rstrip(".")
+    for match in _IN_TEXT.finditer(text) if text else ():
+        host = (match["host"] or match["address"]).lower().strip("[]").rstrip(".")
         if _is_internal(host):
             return f"{host[:80]} is not reachable from outside"
     return None

@@ -46,13 +46,13 @@ class SignedPayload:
 
 
 def signed_payloads(
-    made: Sequence[Payload], payloads: Payloads, algs: Collection[str]
+    signed: Sequence[Payload], payloads: Payloads, algs: Collection[str]
 ) -> Iterator[SignedPayload]:
     """What each payload that was signed is good for, where the keys have these algorithms."""
     readers: list[tuple[ProfileName, str]] = [(one.profile, one.name) for one in VERIFIERS]
     if RUST_ALG in algs:
         readers.append((RUST_PROFILE, RUST))
-    for one in made:
+    for one in signed:
         verifiers = (
             name
             for profile, name in readers
@@ -66,12 +66,14 @@ def signed_payloads(
         )
 
 
-def what_they_lose(made: Sequence[Payload], told: Sequence[SignedPayload]) -> Iterator[Finding]:
+def what_they_lose(
+    signed: Sequence[Payload], described: Sequence[SignedPayload]
+) -> Iterator[Finding]:
     """What SDKs do not check, in one note for all that do not check the same."""
     readers: dict[str, list[str]] = {}
-    for payload, one in zip(made, told, strict=True):
-        if one.compat and (lost := _shown(payload)):
-            readers.setdefault(lost, []).extend(one.verifiers)
+    for payload, description in zip(signed, described, strict=True):
+        if description.compat and (lost := _shown(payload)):
+            readers.setdefault(lost, []).extend(description.verifiers)
     for lost, names in readers.items():
         yield Finding(
             "sign.compat_lossy",
@@ -128,4 +130,4 @@ def _is_served_once_fixed(card: Card, verifier: SdkVerifier, compat: Compat) -> 
     payloads = Payloads(fixed_card)
     payload = payloads.of(verifier.profile)
     plan = payloads_to_sign(fixed_card, payloads, compat, [])
-    return payload is not None and payload.data in {one.data for one in plan}
+    return payload is not None and payload.data in {planned.data for planned in plan}

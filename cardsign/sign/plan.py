@@ -101,9 +101,13 @@ def is_safe(card: Card, payload: Payload) -> bool:
     that names a scope. A requirement without scopes is lost under nearly every lossy profile.
     """
     # By their text, for what is signed by force may have any JSON there.
-    held = {repr((one.url, one.binding)) for one in interfaces_of(payload.value)}
-    called = {repr((one.url, one.binding)) for one in current_interfaces(card.document)}
-    if not held >= called:
+    endpoints = {
+        repr((interface.url, interface.binding)) for interface in interfaces_of(payload.value)
+    }
+    called = {
+        repr((interface.url, interface.binding)) for interface in current_interfaces(card.document)
+    }
+    if not endpoints >= called:
         return False
     lost = uncovered_parts(payload, accept_lossy=True)
     return not any(_matters(part) for part in lost if part.security)

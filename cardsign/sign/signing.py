@@ -105,7 +105,7 @@ class SignedCard:
     @property
     def profiles(self) -> tuple[ProfileName, ...]:
         """The profiles that have a signature now, in the order of the signatures."""
-        return tuple(one.profile for one in self.payloads)
+        return tuple(payload.profile for payload in self.payloads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,15 +166,15 @@ def _signed(document: bytes, signers: Sequence[Signer], options: SigningOptions)
     check_compat(options.compat)
     # Two keys of one kid are refused before a signer is asked.
     _holder(tuple(signer.public for signer in signers))
-    given = Card.from_bytes(document)
-    card, payloads, marker = _marked(given, options.extended)
+    card_given = Card.from_bytes(document)
+    card, payloads, marker = _marked(card_given, options.extended)
     notes = [*cap_findings(_check_card(card, payloads, options))]
     kept = _foreign(card, payloads, signers, options, notes)
     plan = payloads_to_sign(card, payloads, options.compat, notes)
     chosen = within_the_limit(plan, signers, len(kept), notes)
     entries = [_reusable(card, one, signer) or _new(one, signer) for signer, one in chosen]
     entries.extend(kept)
-    source = document if card is given else None
+    source = document if card is card_given else None
     unchanged = source is not None and entries == list(card.signatures)
     signed = document if unchanged else with_signatures(card.document, entries, source)
     self_check(signed, signers, marker=marker, force=options.force)
@@ -253,25 +253,27 @@ def _foreign(
             # Such as an algorithm that we do not know: not ours to judge, unless it is garbage.
             is_garbage = refusal.code in _UNREADABLE
             fits = False if is_garbage else None
-            what = f"an entry that cannot be verified ({refusal.message})"
+            described = f"an entry that cannot be verified ({refusal.message})"
         else:
             if entry.header.kid in own:
                 continue
             is_garbage = False
             key = options.known_keys.find(entry.header.kid) if options.known_keys else None
             fits = None if key is None else _fits(entry, key, payloads)
-            what = f"the signature by {entry.header.kid!r}"
+            described = f"the signature by {entry.header.kid!r}"
         place = Place(f"/signatures/{index}")
         if fits is False or options.drop_foreign:
             why = " as asked" if fits is not False else " because it does not fit the card"
             hint = "Ask that signer to sign the new card."
             if is_garbage:
                 why, hint = "", "Nothing is lost: it was no signature by RFC 7515."
-            notes.append(Finding("sign.foreign", f"{what} was dropped{why}", place, fix=hint))
+            notes.append(Finding("sign.foreign", f"{described} was dropped{why}", place, fix=hint))
             continue
         if fits is None:
             hint = "Drop it with --drop-foreign if you do not know it."
-            notes.append(Finding("sign.foreign", f"{what} was kept unchecked", place, fix=hint))
+            notes.append(
+                Finding("sign.foreign", f"{described} was kept unchecked", place, fix=hint)
+            )
         kept.append(untrusted_entry)
     return kept
 
@@ -353,12 +355,14 @@ def self_check(
     # All of them, not only what made the verdict: `_new` relies on that for each full one.
     signatures = report.signatures
     kids = {signer.public.kid for signer in signers}
-    for one in signatures:
-        if one.kid in kids and one.verdict not in _AS_SIGNED:
-            bad = f"what was signed has a signature that is {one.verdict} when read again: "
-            reason = one.reasons[0]
+    for signature in signatures:
+        if signature.kid in kids and signature.verdict not in _AS_SIGNED:
+            bad = f"what was signed has a signature that is {signature.verdict} when read again: "
+            reason = signature.reasons[0]
             raise SigningRefused("sign.self_check", bad + reason.message, path=reason.path)
-    lacking = kids.difference(one.kid for one in signatures if one.verdict == "valid")
+    lacking = kids.difference(
+        signature.kid for signature in signatures if signature.verdict == "valid"
+    )
     if lacking:
         names = " and ".join(map(repr, sorted(lacking)))
         none = f"what was signed has no valid signature by {names} when read again"

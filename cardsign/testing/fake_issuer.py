@@ -142,22 +142,22 @@ class FakeIssuer:
 
     def keyset_after(self, previous: bytes, *signers: str, **changes: Any) -> bytes:
         """The next version, a day later, with these changes."""
-        said = members_of(previous)
+        members = members_of(previous)
         honest = {
-            **said,
-            "version": said["version"] + 1,
+            **members,
+            "version": members["version"] + 1,
             "prev": digest_of(previous),
-            "iat": said["iat"] + DAY,
-            "exp": said["exp"] + DAY,
+            "iat": members["iat"] + DAY,
+            "exp": members["exp"] + DAY,
         }
         return self.keyset(*signers, **{**honest, **changes})
 
     def keyset_recovered(self, previous: bytes, *signers: str, **changes: Any) -> bytes:
         """Version 1 of the next epoch, whose root is ``dan`` alone; he and ``rita`` sign."""
-        said = members_of(previous)
+        members = members_of(previous)
         honest = {
-            **said,
-            "epoch": said["epoch"] + 1,
+            **members,
+            "epoch": members["epoch"] + 1,
             "version": 1,
             "prev": None,
             "root": self.quorum(1, "dan"),
@@ -169,11 +169,15 @@ class FakeIssuer:
 
     def release_members(self, keyset: KeysetStatement | bytes, /, **changes: Any) -> Members:
         """What release 5 under a keyset says, with these changes."""
-        held = read_keyset(keyset) if isinstance(keyset, bytes) else keyset
+        statement = read_keyset(keyset) if isinstance(keyset, bytes) else keyset
         return {
             "format": "cardsign-release/1",
             "issuer": self.name,
-            "keyset": {"epoch": held.epoch, "version": held.version, "digest": held.digest},
+            "keyset": {
+                "epoch": statement.epoch,
+                "version": statement.version,
+                "digest": statement.digest,
+            },
             "seq": 5,
             "iat": self.t0,
             "exp": self.t0 + 7 * DAY,
@@ -217,7 +221,9 @@ class FakeIssuer:
 
     def signed_card(self, card: Mapping[str, Any], *signers: str) -> bytes:
         """The bytes of a card signed by ``sign_card``; ``card`` signs, unless named."""
-        return sign_card(json.dumps(card).encode(), [self.key(one) for one in signers or ("card",)])
+        return sign_card(
+            json.dumps(card).encode(), [self.key(signer) for signer in signers or ("card",)]
+        )
 
 
 def payload_of(statement: bytes) -> bytes:

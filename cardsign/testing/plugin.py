@@ -39,16 +39,16 @@ def assert_card_valid(
         data = card if isinstance(card, bytes) else json.dumps(dict(card)).encode()
     order = ("error", "warning", "note")
     heavy = order[: order.index(fail_on) + 1]
-    found = []
-    for one in lint_card(data).findings:
-        if one.severity in heavy:
-            where = one.path or "the card"
-            text = f"{one.severity}: {one.code}: {where}: {one.message}. {one.hint}"
+    problems = []
+    for finding in lint_card(data).findings:
+        if finding.severity in heavy:
+            where = finding.path or "the card"
+            text = f"{finding.severity}: {finding.code}: {where}: {finding.message}. {finding.hint}"
             # For a terminal, and for a log of GitHub Actions, which obeys ``##[``.
             shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
-            found.append(shown.replace("##[", "#\\x23["))
-    if found:
-        raise AssertionError("the card is not valid:\n" + "\n".join(found))
+            problems.append(shown.replace("##[", "#\\x23["))
+    if problems:
+        raise AssertionError("the card is not valid:\n" + "\n".join(problems))
 
 
 @pytest.fixture

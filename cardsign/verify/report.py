@@ -115,10 +115,10 @@ class SignatureReport:
         First of all whether one counts, then whether it fits anything, then its answers; only
         where those are equal does it matter how much of the card is covered.
         """
-        given = list(self.answers.to_json().values())
+        answers = list(self.answers.to_json().values())
         profile = list(PROFILES).index(self.profile) if self.profile else len(PROFILES)
         fits = self.counts, self.profile is not None
-        return *fits, given.count("yes"), -given.count("no"), -self.uncovered_count, -profile
+        return *fits, answers.count("yes"), -answers.count("no"), -self.uncovered_count, -profile
 
     def to_json(self) -> dict[str, Any]:
         """The element of the verdict's `signatures` member."""

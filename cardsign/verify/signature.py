@@ -210,7 +210,10 @@ def matching_payload(
         tried.add(payload.data)
         if _fits(entry, payload, key):
             same = (payloads.of(name) for name in DEFAULT_PROFILES if name in accepted)
-            return next((one for one in same if one and one.data == payload.data), payload)
+            return next(
+                (candidate for candidate in same if candidate and candidate.data == payload.data),
+                payload,
+            )
     return None
 
 
@@ -250,14 +253,16 @@ def _judge(
     # (4.5) authorised
     marker, other_kind = _read_marker(payload, inquiry.subject)
     against = [
-        one for one in (_why_key_may_not_sign_now(key, trust, inquiry.now), other_kind) if one
+        reason
+        for reason in (_why_key_may_not_sign_now(key, trust, inquiry.now), other_kind)
+        if reason
     ]
     against += _why_no_card_of(payload, payloads, trust)
     # (4.6) current
     current, not_current = _freshness(payloads, marker, trust, inquiry)
     # (4.7) complete
     opened = left_open(payload, accept_lossy=may_count)
-    reasons = [one for one in (first, *against, not_current) if one]
+    reasons = [reason for reason in (first, *against, not_current) if reason]
     if opened.first:
         open_parts = tuple(_coverage_reasons(opened, payload.profile))
         # What the policy accepts unsigned speaks against nothing.
@@ -365,20 +370,20 @@ def _read_marker(
 def _why_no_card_of(payload: Payload, payloads: Payloads, trust: IssuerTrust) -> list[Finding]:
     """Why the payload's interfaces are not the subject's (rule V4), why it is no Agent Card
     (decision E1: whatever the typ), and why it cannot be read who may call."""
-    found = []
+    reasons = []
     try:
         check_interfaces(payload.value, trust.issuer.places, trust.origins, trust.reserved)
     except CardRefused as refusal:
-        found.append(refusal.finding.at(payload.received_at(refusal.path)))
+        reasons.append(refusal.finding.at(payload.received_at(refusal.path)))
     try:
         check_is_agent_card(payload.value)
     except CardRefused as refusal:
-        found.append(refusal.finding)
+        reasons.append(refusal.finding)
     try:
         check_security(payload.value, payloads.members)
     except CardRefused as refusal:
-        found.append(refusal.finding)
-    return found
+        reasons.append(refusal.finding)
+    return reasons
 
 
 def _ends(
@@ -396,10 +401,13 @@ def _coverage_reasons(opened: LeftOpen, profile: str) -> Iterator[Finding]:
     """What is left open: first what fails the card, then what the policy puts up with."""
     for part in opened.first:
         where = part.source.pointer
-        code, what = "coverage.uncovered", "is not signed"
+        code, message = "coverage.uncovered", "is not signed"
         if part.security:
-            code, what = "coverage.requirement_unsigned", "says who may call, and it is not signed"
-        yield Finding(code, f"{where} {what} ({profile} leaves it out)", Place(where))
+            code, message = (
+                "coverage.requirement_unsigned",
+                "says who may call, and it is not signed",
+            )
+        yield Finding(code, f"{where} {message} ({profile} leaves it out)", Place(where))
     if opened.listed.left_out:
         more = f"{opened.listed.left_out} more places are not signed"
         yield Finding("coverage.uncovered", more)

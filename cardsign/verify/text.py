@@ -73,10 +73,10 @@ def verdict_lines(
 def first_line(name: str, report: Report, policy: str) -> str:
     """What was judged, and the verdict on it."""
     expected = "a card of" if report.verdict == "trusted" else "expected a card of"
-    whose = f", {expected} {cut(report.subject)}" if report.subject else ", no subject was named"
+    subject = f", {expected} {cut(report.subject)}" if report.subject else ", no subject was named"
     if report.subject == name:
-        whose = ""  # of an address that the policy does not know, nothing else can be said
-    return f"{report.verdict}: {cut(name)}{whose}" + (policy and f" ({policy})")
+        subject = ""  # of an address that the policy does not know, nothing else can be said
+    return f"{report.verdict}: {cut(name)}{subject}" + (policy and f" ({policy})")
 
 
 def _deciding_lines(report: Report) -> Iterator[str]:
@@ -90,7 +90,7 @@ def _deciding_lines(report: Report) -> Iterator[str]:
         if report.all_but is not None:
             yield f"  complete: {cut(report.all_but, 300)}"
     severity = "warning" if report.verdict == "trusted" else "error"
-    decisive = [one for one in report.reasons if one.severity == severity]
+    decisive = [reason for reason in report.reasons if reason.severity == severity]
     yield from _reasons(decisive, _MAX_DECISIVE, "--verbose")
 
 
@@ -120,8 +120,8 @@ def _every_line(report: Report) -> Iterator[str]:
 
 def _describe(report: Report, question: str, answer: str) -> str:
     """An answer in words; "no" to integrity sounds like tampering where it need not be."""
-    fitting = any(one.profile for one in report.signatures)
-    bad = any(one.verdict == "invalid" for one in report.signatures)
+    fitting = any(signature.profile for signature in report.signatures)
+    bad = any(signature.verdict == "invalid" for signature in report.signatures)
     codes = {reason.code for reason in report.reasons}
     match question, answer:
         case ("integrity", "no") if fitting and not bad:

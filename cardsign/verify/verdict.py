@@ -309,7 +309,7 @@ def beside_its_public_card(extended: Report, public: Report) -> Report:
         why = "the extended card shares no endpoint with the public card beside it"
         reason = Finding("extended.other_agent", why)
     else:
-        ends = [one for one in (extended.valid_until, public.valid_until) if one is not None]
+        ends = [end for end in (extended.valid_until, public.valid_until) if end is not None]
         return replace(extended, valid_until=min(ends, default=None))
     return replace(
         extended,
@@ -322,10 +322,10 @@ def beside_its_public_card(extended: Report, public: Report) -> Report:
 
 def _endpoints(payload: Mapping[str, Json]) -> Iterator[tuple[object, str]]:
     """Where a verified card can be called, and for which tenant, in the terms of 1.0."""
-    for one in current_interfaces(payload):
-        if isinstance(one.url, str):
-            tenant = str(one.tenant or "")
+    for interface in current_interfaces(payload):
+        if isinstance(interface.url, str):
+            tenant = str(interface.tenant or "")
             try:
-                yield interface_url(one.url, str(one.binding)), tenant
+                yield interface_url(interface.url, str(interface.binding)), tenant
             except CardRefused:  # only where no policy bounds the places was it not held before
-                yield one.url, tenant
+                yield interface.url, tenant

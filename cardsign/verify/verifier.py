@@ -192,8 +192,8 @@ class Verifier:
         subject = self.subject_of({"issuer": issuer})
         public = self.look_up(url, subject)
         how = {"audience": audience, "call_id": secrets.token_hex(8)}
-        found = look_up_extended(self, public, credential, subject=subject, **how)
-        return trusted_card(found.report)
+        answer = look_up_extended(self, public, credential, subject=subject, **how)
+        return trusted_card(answer.report)
 
     async def adiscover_extended(
         self,

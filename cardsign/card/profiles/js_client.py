@@ -39,7 +39,7 @@ def js_members(node: Node) -> dict[str, Node]:
 def js_entries(node: Node) -> Iterator[tuple[str, Node]]:
     """`Object.entries(value)`; none where that would throw."""
     if isinstance(node.value, str):
-        yield from ((str(index), Node(one)) for index, one in enumerate(node.value))
+        yield from ((str(index), Node(element)) for index, element in enumerate(node.value))
     else:
         yield from ((str(token), child) for token, child in node.children())
 
@@ -95,15 +95,15 @@ def read_message(node: Node, message: Message) -> Node:
     """
     if node.value is None and any(field.shape != "list" for field in message.fields.values()):
         refuse(node, f"expected an object ({message.name})")
-    found = js_members(node)
-    present = {message.spelled[name].name for name in found if name in message.spelled}
+    members = js_members(node)
+    present = {message.spelled[name].name for name in members if name in message.spelled}
     kept: dict[str, Node] = {}
     # A list of many small objects must not cost the length of the schema for each of them.
     for name, field in message.fields.items() if present else ():
         if name not in present or (field.oneof and kept):
             continue
         for spelling in (name, field.snake_name):
-            child = found.get(spelling, UNDEFINED)
+            child = members.get(spelling, UNDEFINED)
             if _is_there(child, field):
                 kept[name] = _read_field(child, field)
                 break
@@ -226,7 +226,9 @@ def _from_0_3(card: Node) -> Node:
             "capabilities": Node(
                 {
                     **js_pick(capabilities, "streaming", "pushNotifications"),
-                    "extensions": js_mapped(js_get(capabilities, "extensions"), lambda one: one),
+                    "extensions": js_mapped(
+                        js_get(capabilities, "extensions"), lambda params: params
+                    ),
                     "extendedAgentCard": js_get(card, "supportsAuthenticatedExtendedCard"),
                 },
                 capabilities.source,
@@ -249,13 +251,19 @@ def _interfaces(card: Node) -> Node:
     }
     additional = js_get(card, "additionalInterfaces")
     others = [] if additional.value is None else list_of(additional)
-    return Node([Node(primary), *(_interface(one) for one in others)], additional.source)
+    return Node(
+        [Node(primary), *(_interface(interface) for interface in others)], additional.source
+    )
 
 
-def _interface(one: Node) -> Node:
-    binding, version = js_get(one, "transport"), Node(_VERSION_0_3)
-    entries = {"url": js_get(one, "url"), "protocolBinding": binding, "protocolVersion": version}
-    return Node(entries, one.source)
+def _interface(interface: Node) -> Node:
+    binding, version = js_get(interface, "transport"), Node(_VERSION_0_3)
+    entries = {
+        "url": js_get(interface, "url"),
+        "protocolBinding": binding,
+        "protocolVersion": version,
+    }
+    return Node(entries, interface.source)
 
 
 def _skill(skill: Node) -> Node:
@@ -279,11 +287,11 @@ def _requirements(owner: Node) -> Node:
     return js_mapped(js_get(owner, "security"), _requirement)
 
 
-def _requirement(one: Node) -> Node:
-    if one.value is None:
-        refuse(one, "expected an object")
-    schemes = {name: Node({"list": js_spread(scopes)}) for name, scopes in js_entries(one)}
-    return Node({"schemes": Node(schemes)}, one.source)
+def _requirement(requirement: Node) -> Node:
+    if requirement.value is None:
+        refuse(requirement, "expected an object")
+    schemes = {name: Node({"list": js_spread(scopes)}) for name, scopes in js_entries(requirement)}
+    return Node({"schemes": Node(schemes)}, requirement.source)
 
 
 def _check_scheme(scheme: Node) -> None:

@@ -167,8 +167,8 @@ def _upgrade_interfaces(members: dict[str, Node]) -> None:
     interfaces = [
         Node({"url": url, "protocolBinding": transport, "protocolVersion": version}),
     ]
-    for one in extra:
-        entries = object_of(one)
+    for interface in extra:
+        entries = object_of(interface)
         interfaces.append(
             Node(
                 {
@@ -176,7 +176,7 @@ def _upgrade_interfaces(members: dict[str, Node]) -> None:
                     "protocolBinding": entries.get("transport", Node(None)),
                     "protocolVersion": version,
                 },
-                one.source,
+                interface.source,
             )
         )
     members["supportedInterfaces"] = Node(interfaces, additional.source if additional else None)
@@ -189,7 +189,7 @@ def _upgrade_security(members: dict[str, Node]) -> None:
         members["skills"] = skills.with_value([_upgrade_skill(skill) for skill in list_of(skills)])
     schemes = members.get("securitySchemes")
     if schemes is not None and schemes.value:
-        entries = {name: _upgrade_scheme(one) for name, one in object_of(schemes).items()}
+        entries = {name: _upgrade_scheme(scheme) for name, scheme in object_of(schemes).items()}
         members["securitySchemes"] = schemes.with_value(entries)
 
 
@@ -204,9 +204,9 @@ def _upgrade_requirements(members: dict[str, Node]) -> None:
     if "securityRequirements" in members or legacy is None or legacy.value is None:
         return
     requirements = []
-    for one in [] if legacy.value in ({}, "") else list_of(legacy):
-        schemes = {name: Node({"list": scopes}) for name, scopes in object_of(one).items()}
-        requirements.append(Node({"schemes": Node(schemes)}, one.source))
+    for requirement in [] if legacy.value in ({}, "") else list_of(legacy):
+        schemes = {name: Node({"list": scopes}) for name, scopes in object_of(requirement).items()}
+        requirements.append(Node({"schemes": Node(schemes)}, requirement.source))
     members["securityRequirements"] = Node(requirements, legacy.source)
 
 
