@@ -25,9 +25,6 @@ from cardsign.urls import parse_origin
 FORMAT: Final = 1
 MAX_CONFIG_BYTES: Final = 64 * 1024  # bytes; a few lines are usual
 MAX_SECONDS: Final = 10 * 365 * 24 * 3600  # of one setting; more is a slip of the pen
-MAX_WAIVERS: Final = 1000  # of one project; more is no list of exceptions
-MAX_PROJECT_SKILLS: Final = 1000  # that one card selects
-MAX_PROJECT_CARDS: Final = 64  # of one issuer: a public card, and its extended ones
 
 # The tables of the file, whose paths are still texts. They give editors a JSON Schema, too.
 
@@ -74,17 +71,17 @@ class LintTable(_Table):
     prefixes: list[str] = []
     strict: bool = False
     legacy_sunset: date | None = None
-    waiver: list[WaiverTable] = Field(default=[], max_length=MAX_WAIVERS)
+    waiver: list[WaiverTable] = []
 
 
 class CardTable(_Table):
     source: _Text | None = None
-    build: list[str] = Field(default=[], max_length=MAX_PROJECT_CARDS)
+    build: list[str] = []
     signed: _Text
     legacy: Literal["0.2", "0.3"] | None = None
     audience: str | None = Field(default=None, pattern=f"^(?:{AUDIENCE.pattern})$")
     expires: _Text | None = None
-    skills: list[str] = Field(default=[], max_length=MAX_PROJECT_SKILLS)
+    skills: list[str] = []
 
 
 _Seconds = Annotated[int, Field(ge=0, le=MAX_SECONDS, description="seconds")]
@@ -107,7 +104,7 @@ class ConfigFile(_Table):
     timeline: TimelineTable = TimelineTable()
     build: BuildSettings = BuildSettings()
     lint: LintTable = LintTable()
-    card: list[CardTable] = Field(default=[], max_length=MAX_PROJECT_CARDS)
+    card: list[CardTable] = []
 
 
 @dataclass(frozen=True, slots=True)

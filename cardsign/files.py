@@ -97,17 +97,6 @@ def read_secret(
         return content
 
 
-def read_descriptor(descriptor: int, *, max_bytes: int) -> bytes:
-    """Return what can still be read from an open file descriptor, which stays open.
-
-    Raises:
-        FileFault: ``file.unreadable``.
-    """
-    path = Path(f"/dev/fd/{descriptor}")
-    with file_faults(path, "file.unreadable"):
-        return _read(descriptor, path, max_bytes)
-
-
 def write_atomic(path: Path, data: bytes, *, mode: int = PUBLIC_MODE, plain: bool = False) -> None:
     """Write `data` so that a reader of `path` sees the old file or the new one, never a mixture.
 
@@ -170,31 +159,10 @@ def append_private(path: Path, data: bytes) -> None:
             raise
 
 
-def truncate(path: Path, size: int) -> None:
-    """Cut the file to its first `size` bytes, or remove it for none; else ``file.unwritable``."""
-    with file_faults(path, "file.unwritable"):
-        if size == 0:
-            path.unlink(missing_ok=True)
-        else:
-            os.truncate(path, size)
-
-
 def remove(path: Path) -> None:
     """Remove the file at `path` if there is one; else ``file.unwritable``."""
     with file_faults(path, "file.unwritable"):
         path.unlink(missing_ok=True)
-
-
-def rename(path: Path, to: Path) -> None:
-    """Give a file or directory another name, where a file is replaced; ``file.unwritable``."""
-    with file_faults(to, "file.unwritable"):
-        path.replace(to)
-
-
-def set_mode(path: Path, mode: int) -> None:
-    """Give the file or directory at `path` these permissions, or raise ``file.unwritable``."""
-    with file_faults(path, "file.unwritable"):
-        path.chmod(mode)
 
 
 def make_directory(path: Path, *, mode: int = 0o777) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from cardsign.errors import FileFault, StoreFault
-from cardsign.files import remove, set_mode
+from cardsign.files import file_faults, remove
 from cardsign.findings import Finding, Place
 from cardsign.keys.folder import (
     BLOB,
@@ -152,7 +152,8 @@ def _modes(store: FolderStore) -> Iterator[_Found]:
 def _close_modes(modes: Mapping[Path, int]) -> None:
     for entry, mode in modes.items():
         if entry.exists():  # it may have been a leftover, which is gone by now
-            set_mode(entry, mode & ~_SHARED_BITS)
+            with file_faults(entry, "file.unwritable"):
+                entry.chmod(mode & ~_SHARED_BITS)
 
 
 def _too_open(modes: Mapping[Path, int]) -> tuple[Path, str]:

@@ -28,12 +28,12 @@ from cardsign.files import (
     PRIVATE_MODE,
     PUBLIC_MODE,
     append_private,
+    file_faults,
     list_names,
     locked,
     make_directory,
     read_bytes,
     remove,
-    truncate,
     write_atomic,
 )
 from cardsign.keys.heads import SeenHead
@@ -108,7 +108,8 @@ class FolderStore(KeyStore):
         if _is_whole(rest):
             return b"\n"
         if rest:
-            truncate(self.log, len(log) - len(rest))
+            with file_faults(self.log, "file.unwritable"):
+                os.truncate(self.log, len(log) - len(rest))
         return b""
 
     def _put(self, name: str, data: bytes) -> None:

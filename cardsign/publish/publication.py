@@ -15,10 +15,10 @@ from cardsign.card.document import Card
 from cardsign.card.interfaces import current_interfaces
 from cardsign.errors import FileFault, ServeFault, SignatureRefused, UsageFault
 from cardsign.files import (
+    file_faults,
     list_names,
     locked,
     make_directory,
-    rename,
     sync_directory,
     write_atomic,
 )
@@ -241,10 +241,11 @@ def _commit(
             write_atomic(folder / name, data)
         write_atomic(staging / CURRENT_FILE, generation.manifest())
         sync_directory(folder)
-        rename(folder, directory / generation.folder)
-        sync_directory(directory)
-        # Should this fail, the folder stays, whole but unnamed, and its number is not used again.
-        rename(staging / CURRENT_FILE, directory / CURRENT_FILE)
+        with file_faults(directory, "file.unwritable"):
+            folder.rename(directory / generation.folder)
+            sync_directory(directory)
+            # Should this fail, the folder stays, unnamed, and its number is not used again.
+            (staging / CURRENT_FILE).replace(directory / CURRENT_FILE)
         sync_directory(directory)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
