@@ -172,9 +172,9 @@ def keep_keyset(store: KeyStore, statement: KeysetStatement, data: bytes, *, now
         StatementRefused: It does not follow the newest, or too few have signed it.
         StoreFault: ``file.busy``, or as :meth:`StatementHistory.keysets`.
     """
-    is_new = True
+    is_new, held = True, HeldStatement(statement.number, statement.digest, digest_of(data))
 
-    def decide(state: StoreState, held: HeldStatement) -> list[Event]:
+    def decide(state: StoreState) -> list[Event]:
         nonlocal is_new
         earlier = StatementHistory(store, state).keysets()
         is_new = not earlier or earlier[-1].digest != statement.digest
@@ -182,7 +182,7 @@ def keep_keyset(store: KeyStore, statement: KeysetStatement, data: bytes, *, now
             check_step(statement, earlier[-1] if earlier else None)
         return _follow(state, held, statement, earlier, now)
 
-    store.keep_statement(data, statement.number, statement.digest, decide, now=now)
+    store.commit(decide, now=now, blobs={statement_blob(held.blob): data})
     return is_new
 
 
@@ -211,11 +211,9 @@ def keep_release(store: KeyStore, release: ReleaseStatement, data: bytes, *, now
     Raises:
         StoreFault: ``keystore.changed``: its number is taken.
     """
-
-    def decide(state: StoreState, held: HeldStatement) -> list[Event]:
-        return lifecycle.keep_release(state, held, now=now)
-
-    store.keep_statement(data, (release.seq,), release.digest, decide, now=now)
+    blob = digest_of(data)
+    kept = {"event": "release", "seq": release.seq, "digest": release.digest, "blob": blob}
+    store.commit(lambda _: [kept], now=now, blobs={statement_blob(blob): data})
 
 
 def check_witnessed(store: KeyStore, release: ReleaseStatement | None) -> None:

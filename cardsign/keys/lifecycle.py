@@ -162,8 +162,8 @@ def keep_keyset(
     events: list[Event] = []
     if not state.keysets or keyset.number != state.keysets[-1].number:
         epoch, version = keyset.number
-        kept = {"event": "keyset", "epoch": epoch, "version": version}
-        events.append({**kept, "digest": keyset.digest, "blob": keyset.blob})
+        about = {"epoch": epoch, "version": version, "digest": keyset.digest, "blob": keyset.blob}
+        events.append({"event": "keyset", **about})
     events += [
         move(key, "prepublished")
         for key in state.keys
@@ -171,20 +171,6 @@ def keep_keyset(
     ]
     over = [key for key in state.keys if key.thumbprint in revoked and key.state not in ENDED]
     return events + _revoke_all(fold_all(state, events, now), over, "superseded", now)
-
-
-def keep_release(state: StoreState, release: HeldStatement, *, now: datetime) -> list[Event]:
-    """Keep a release as the newest, and take its number.
-
-    Raises:
-        StoreFault: ``keystore.changed``: the number is taken.
-    """
-    (seq,) = release.number
-    if state.release_seq >= seq:
-        what = f"release {state.release_seq} was signed meanwhile"
-        raise StoreFault("keystore.changed", what)
-    kept = {"event": "release", "seq": seq, "digest": release.digest, "blob": release.blob}
-    return [kept]
 
 
 def revoke(state: StoreState, name: str, *, reason: RevocationReason, now: datetime) -> list[Event]:
@@ -294,26 +280,11 @@ def record_publication(
     events: list[Event] = []
     if replaced and replaced.series != publication.series and replaced in state.publications:
         events.append({"event": "withdrawn", "series": replaced.series})
-    cards = [
-        {
-            "name": card.name,
-            "payload_sha256": card.payload_sha256,
-            "kids": list(card.kids),
-            "url": card.url,
-        }
-        for card in publication.cards
-    ]
-    events.append(
-        {
-            "event": "published",
-            "at": stamp(publication.at),
-            "cards": cards,
-            "generation": publication.generation,
-            "kids": list(publication.kids),
-            "max_age": publication.max_age,
-        }
-    )
-    return events
+    about = {name: getattr(publication, name) for name in ("generation", "max_age", "kids")}
+    shown = ("name", "payload_sha256", "kids", "url")
+    cards = [{name: getattr(card, name) for name in shown} for card in publication.cards]
+    at = stamp(publication.at)
+    return [*events, {"event": "published", "at": at, "cards": cards, **about}]
 
 
 def record_key_set(state: StoreState, *, now: datetime) -> list[Event]:
@@ -324,35 +295,6 @@ def record_key_set(state: StoreState, *, now: datetime) -> list[Event]:
         if key.times.dropped is None and was_given_out(state, key)
     ]
     return [{"event": "handed-out", "without": gone}] if gone else []
-
-
-def leave(state: StoreState, to: str, *, now: datetime) -> list[Event]:
-    """Mark a store as moved to the place `to`; once more to the same place changes nothing.
-
-    Raises:
-        StoreFault: ``keystore.moved``: it has moved to another place.
-    """
-    if state.moved_to is None:
-        return [{"event": "left", "to": to}]
-    if state.moved_to != to:
-        check_not_moved(state)
-    return []
-
-
-def arrive(state: StoreState, *, now: datetime) -> list[Event]:
-    """Take the mark away, at the new place or because the store did not move after all."""
-    return [] if state.moved_to is None else [{"event": "arrived"}]
-
-
-def check_not_moved(state: StoreState, *, where: str = "") -> None:
-    """Refuse (``keystore.moved``) a store that has moved; the error names the new place."""
-    if state.moved_to is not None:
-        raise StoreFault(
-            "keystore.moved",
-            f"this key store moved to {state.moved_to}; nothing is signed or changed here",
-            path=where,
-            hint=f"Use the new one: --keystore {state.moved_to}.",
-        )
 
 
 def move(key: KeyRecord, to: KeyState, **more: str) -> Event:

@@ -16,7 +16,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from itertools import combinations
 from typing import Any, Final, TypeAlias
@@ -43,7 +43,6 @@ Event: TypeAlias = Mapping[str, Any]
 MAX_LINE_BYTES: Final = 1024 * 1024  # a publication of 1000 extended cards has some 300 KiB
 MAX_PLACE_CHARS: Final = 1024  # of a path or URL that a message shows
 
-_LINE: Final = frozenset({"actor", "events", "prev", "seq", "time"})
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _URI: Final = re.compile(r"[a-z][a-z0-9+.-]*:.*")  # RFC 3986 3.1, in lower case
 
@@ -61,8 +60,9 @@ _MEMBERS: Final[Mapping[str, str]] = {
     "keyset": "epoch version digest blob",
     "release": "seq digest blob",
     "left": "to",
-    "arrived": "",
 }
+_COUNTS: Final = frozenset({"generation", "max_age", "epoch", "version", "seq"})
+_DIGESTS: Final = frozenset({"blob", "digest", "payload_sha256"})
 _TIME_OF: Final = {"active": "activated", "retiring": "stops_signing"}  # else the state's own name
 
 
@@ -99,7 +99,7 @@ def read_line(state: StoreState, untrusted_line: bytes, where: str) -> tuple[Sto
     number = state.seq + 1
     try:
         members = parse_object(untrusted_line, max_bytes=MAX_LINE_BYTES)
-        if members.keys() - _LINE:
+        if members.keys() - {each.name for each in fields(Line)}:
             raise _newer("it has members that are unknown here")
         line = Line(**members)  # type: ignore[arg-type]
         if (type(line.seq), line.seq, line.prev) != (int, number, state.head):
@@ -154,7 +154,16 @@ def fold(state: StoreState, event: Event, at: datetime) -> StoreState:
         raise _newer(f"`{min(unknown)[:40]}` of the event {name!r} is unknown here")
     if missing := [member for member in known if not member.endswith("?") and member not in event]:
         raise ValueError(f"the event {name!r} has no `{missing[0]}`")
+    _check_values(event)
     return _FOLDS[name](state, event, at)
+
+
+def _check_values(members: Mapping[str, Any]) -> None:
+    for name, value in members.items():
+        if name in _COUNTS and (type(value) is not int or value < 0):  # a bool is an int as well
+            raise ValueError(f"`{name}`: {value!r:.40} is not a count")
+        if name in _DIGESTS and not (isinstance(value, str) and _DIGEST.fullmatch(value)):
+            raise ValueError(f"`{name}`: {value!r:.40} is not a SHA-256 in lower-case hex")
 
 
 def _enter(state: StoreState, event: Event, at: datetime) -> StoreState:
@@ -166,15 +175,8 @@ def _enter(state: StoreState, event: Event, at: datetime) -> StoreState:
         raise ValueError("`custody` is not where such a key is")
     if event["state"] not in ("generated", "prepublished", "active"):
         raise ValueError("`state` is none in which a key begins")
-    key = KeyRecord(
-        public,
-        event["state"],
-        roles,
-        custody,
-        at,
-        event.get("holder"),
-        blob=None if blob is None else _digest(blob),
-    )
+    holder = event.get("holder")
+    key = KeyRecord(public, event["state"], roles, custody, at, holder, blob=blob)
     if key.rotates and key.state != "generated":
         key = key.at(prepublished=at)
     if key.state == "active":
@@ -212,19 +214,20 @@ def _with_keys(state: StoreState, at: datetime) -> StoreState:
     return _marked(state, at)
 
 
-def _destroy(state: StoreState, event: Event, at: datetime) -> StoreState:
-    key = state.find(event["key"])
-    if key.state not in ENDED or key.private != "held":
+def _note_time(state: StoreState, event: Event, at: datetime) -> StoreState:
+    key, name = state.find(event["key"]), str(event["event"])
+    if name == "destroyed" and (key.state not in ENDED or key.private != "held"):
         what = f"the private key of one that is {key.state} and {key.private} cannot be destroyed"
         raise StoreFault("keystore.illegal_transition", what)
-    return state.replacing([key.at(destroyed=at)])
+    times: dict[str, datetime | None] = {name: at}
+    return state.replacing([key.at(None, **times)])
 
 
 def _reseal(state: StoreState, event: Event, at: datetime) -> StoreState:
     key, custody = state.find(event["key"]), str(event["custody"])
     if key.private != "held" or not custody.startswith("file:"):
         raise ValueError("it changes a private key that is not here")
-    return state.replacing([replace(key, custody=custody, blob=_digest(event["blob"]))])
+    return state.replacing([replace(key, custody=custody, blob=event["blob"])])
 
 
 def _report_theft(state: StoreState, event: Event, at: datetime) -> StoreState:
@@ -234,24 +237,15 @@ def _report_theft(state: StoreState, event: Event, at: datetime) -> StoreState:
     return state.replacing(replace(key, is_stolen=True) for key in keys)
 
 
-def _want_replaced(state: StoreState, event: Event, at: datetime) -> StoreState:
-    return state.replacing([state.find(event["key"]).at(replaced=at)])
-
-
 def _publish(state: StoreState, event: Event, at: datetime) -> StoreState:
+    for card in event["cards"]:
+        _check_values(card)
     cards = tuple(
-        PublishedCard(
-            str(card["name"]), _digest(card["payload_sha256"]), tuple(card["kids"]), card.get("url")
-        )
+        PublishedCard(card["name"], card["payload_sha256"], tuple(card["kids"]), card["url"])
         for card in event["cards"]
     )
-    publication = Publication(
-        _count(event["generation"]),
-        read_stamp(event["at"]),
-        _count(event["max_age"]),
-        tuple(event["kids"]),
-        cards,
-    )
+    about = event["generation"], read_stamp(event["at"]), event["max_age"], tuple(event["kids"])
+    publication = Publication(*about, cards)
     before = {each.series: each for each in state.publications}.get(publication.series)
     if before is not None:
         publication = _after(before, publication)
@@ -284,58 +278,44 @@ def _hand_out(state: StoreState, event: Event, at: datetime) -> StoreState:
 
 
 def _keep_keyset(state: StoreState, event: Event, at: datetime) -> StoreState:
-    number = _count(event["epoch"]), _count(event["version"])
-    if state.keysets and number <= state.keysets[-1].number:
-        raise ValueError(f"keyset {number[0]}.{number[1]} is not the next")
-    held = HeldStatement(number, _digest(event["digest"]), _digest(event["blob"]))
+    held = HeldStatement((event["epoch"], event["version"]), event["digest"], event["blob"])
+    _check_follows(held, state.keysets[-1] if state.keysets else None)
     return replace(state, keysets=(*state.keysets, held))
 
 
 def _keep_release(state: StoreState, event: Event, at: datetime) -> StoreState:
-    if _count(event["seq"]) <= state.release_seq:
-        raise ValueError(f"release {event['seq']} is not the next")
-    held = HeldStatement((event["seq"],), _digest(event["digest"]), _digest(event["blob"]))
+    held = HeldStatement((event["seq"],), event["digest"], event["blob"])
+    _check_follows(held, state.release)
     return replace(state, release=held)
 
 
+def _check_follows(held: HeldStatement, newest: HeldStatement | None) -> None:
+    if newest is not None and held.number <= newest.number:
+        what = f"statement {newest.label} is kept by now, so {held.label} is not the next"
+        raise StoreFault("keystore.changed", what)
+
+
 def _leave(state: StoreState, event: Event, at: datetime) -> StoreState:
-    to = str(event["to"])
-    if state.moved_to is not None or not (0 < len(to) <= MAX_PLACE_CHARS and to.isprintable()):
-        raise ValueError("`to` is not the name of a place, or it has moved already")
+    to = event["to"]
+    if to is not None and not (0 < len(to) <= MAX_PLACE_CHARS and to.isprintable()):
+        raise ValueError("`to` is not the name of a place")
     return replace(state, moved_to=to)
-
-
-def _arrive(state: StoreState, event: Event, at: datetime) -> StoreState:
-    return replace(state, moved_to=None)
 
 
 _FOLDS: Final[Mapping[str, Callable[[StoreState, Event, datetime], StoreState]]] = {
     "entered": _enter,
     "moved": _move,
-    "destroyed": _destroy,
-    "resealed": _reseal,
     "stolen": _report_theft,
-    "replaced": _want_replaced,
+    "replaced": _note_time,
+    "destroyed": _note_time,
+    "resealed": _reseal,
     "published": _publish,
     "withdrawn": _withdraw,
     "handed-out": _hand_out,
     "keyset": _keep_keyset,
     "release": _keep_release,
     "left": _leave,
-    "arrived": _arrive,
 }
-
-
-def _count(value: object) -> int:
-    if type(value) is not int or value < 0:  # a bool is an int as well
-        raise ValueError(f"{value!r:.40} is not a count")
-    return value
-
-
-def _digest(value: object) -> str:
-    if not isinstance(value, str) or not _DIGEST.fullmatch(value):
-        raise ValueError(f"{value!r:.40} is not a SHA-256 in lower-case hex")
-    return value
 
 
 # The marks from which waits run: since when something holds; they go when it ceases to hold.

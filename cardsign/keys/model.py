@@ -240,6 +240,11 @@ class HeldStatement:
     digest: str
     blob: str
 
+    @property
+    def label(self) -> str:
+        """Its number, as people write it."""
+        return ".".join(map(str, self.number))
+
 
 @dataclass(frozen=True, slots=True)
 class StoreState:

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TypeAlias
 
 from cardsign.errors import CardsignError, StoreFault
-from cardsign.keys import lifecycle
 from cardsign.keys.address import DatabaseUrl
 from cardsign.keys.folder import FolderStore
 from cardsign.keys.heads import SeenHead
-from cardsign.keys.store import KeyStore, exists_already
+from cardsign.keys.log import Event
+from cardsign.keys.model import StoreState
+from cardsign.keys.store import KeyStore, exists_already, moved_away
 
 StorePlace: TypeAlias = Path | DatabaseUrl
 
@@ -97,17 +98,28 @@ def move_store(
     if held and (store.state.moved_to != to or held[: len(lines)] != lines):
         raise exists_already(to)
     if not held:
-        store.commit(lambda state: lifecycle.leave(state, to, now=now), now=now, moved=True)
+        store.commit(lambda state: _leave(state, to, store.place), now=now, moved=True)
         try:
             _copy_into(there, store)
         except CardsignError:
             # Only what was marked just now: a store of an earlier call may be there, and be
             # hidden, such as on a disk that is not mounted.
             if is_fresh and not is_taken(place):
-                store.commit(lambda state: lifecycle.arrive(state, now=now), now=now, moved=True)
+                store.commit(_arrive, now=now, moved=True)
             raise
-    there.commit(lambda state: lifecycle.arrive(state, now=now), now=now, moved=True)
+    there.commit(_arrive, now=now, moved=True)
     return there
+
+
+def _leave(state: StoreState, to: str, place: str) -> list[Event]:
+    if state.moved_to not in (None, to):
+        raise moved_away(str(state.moved_to), place)
+    return [] if state.moved_to else [{"event": "left", "to": to}]
+
+
+def _arrive(state: StoreState) -> list[Event]:
+    """Take the mark away, at the new place or because the store did not move after all."""
+    return [{"event": "left", "to": None}] if state.moved_to else []
 
 
 def _copy_into(there: KeyStore, store: KeyStore) -> None:

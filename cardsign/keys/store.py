@@ -23,14 +23,12 @@ from cardsign.keys.heads import SeenHead
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.log import Event, Line, fold_all, read_line, write_line
 from cardsign.keys.model import (
-    HeldStatement,
     KeyRecord,
     Publication,
     Role,
     StoreState,
     file_custody,
     private_blob,
-    statement_blob,
 )
 from cardsign.keys.sealed import open_sealed, seal
 from cardsign.keys.signers.access import Access, check_strength
@@ -49,6 +47,13 @@ def digest_of(data: bytes) -> str:
 def exists_already(place: str) -> StoreFault:
     """Return the fault of a key store where one is to be made."""
     return StoreFault("keystore.exists", "there is a key store here", path=place)
+
+
+def moved_away(to: str, place: str) -> StoreFault:
+    """Return the fault of a store that has moved, which names the new place."""
+    what = f"this key store moved to {to}; nothing is signed or changed here"
+    hint = f"Use the new one: --keystore {to}."
+    return StoreFault("keystore.moved", what, path=place, hint=hint)
 
 
 class KeyStore(ABC):
@@ -112,8 +117,8 @@ class KeyStore(ABC):
                 to the line that this user saw; ``keystore.moved``.
         """
         self._read_new_lines()
-        if not moved:
-            lifecycle.check_not_moved(self.state, where=self.place)
+        if self.state.moved_to is not None and not moved:
+            raise moved_away(self.state.moved_to, self.place)
         return self.state
 
     def read_log(self) -> list[Line]:
@@ -346,22 +351,6 @@ class KeyStore(ABC):
         blobs = {private_blob(digests[name]): sealed[name] for name in sealed}
         self.commit(decide, now=now, blobs=blobs)
         return tuple(record for record in records if record.thumbprint in sealed)
-
-    # Statements and publications.
-
-    def keep_statement(
-        self,
-        data: bytes,
-        number: tuple[int, ...],
-        digest: str,
-        decide: Callable[[StoreState, HeldStatement], list[Event]],
-        *,
-        now: datetime,
-    ) -> StoreState:
-        """Keep a statement, and commit what `decide` makes of it."""
-        held = HeldStatement(number, digest, digest_of(data))
-        blobs = {statement_blob(held.blob): data}
-        return self.commit(lambda state: decide(state, held), now=now, blobs=blobs)
 
     def record_publication(
         self, publication: Publication, *, now: datetime, replaced: Publication | None = None

@@ -25,7 +25,6 @@ from cardsign.issuer.release import needed_keyset
 from cardsign.issuer.work import Work
 from cardsign.jose import base64url
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys import lifecycle
 from cardsign.keys.drafts import read_draft
 from cardsign.keys.model import RevocationReason
 from cardsign.keys.opening import create_store
@@ -449,7 +448,7 @@ def test_a_store_that_has_moved_does_nothing(site: Site) -> None:
     """Neither a rotation nor a revocation, and nothing is published."""
     before, stolen = site.live.number, site.active("card")
     work = site.work("card", "release", root=True)
-    work.store.apply(lifecycle.leave, "/elsewhere", now=site.now)
+    work.store.commit(lambda _: [{"event": "left", "to": "/elsewhere"}], now=site.now)
     work.now += timedelta(days=91)
     for act in (
         lambda: reconcile(work),

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from cardsign.errors import StoreFault
-from cardsign.keys import history, lifecycle
+from cardsign.keys import history
 from cardsign.keys.drafts import KeysetPlan, draft_next, write_draft
 from cardsign.keys.history import StatementHistory, check_witnessed, keep_keyset, keep_release
-from cardsign.keys.model import HeldStatement, statement_blob
+from cardsign.keys.model import statement_blob
 from cardsign.keys.store import KeyStore, digest_of
 from cardsign.statements.envelope import TYP_RELEASE, StatementRefused
 from cardsign.statements.keyset import KeysetStatement
@@ -129,11 +129,11 @@ def test_what_does_not_follow_is_not_kept(
 def put(store: KeyStore, statement: Any, data: bytes) -> None:
     """Name a statement in the log as somebody can who can write the log, whatever it says."""
     number = getattr(statement, "number", None) or (statement.seq,)
-    held = HeldStatement(number, statement.digest, digest_of(data))
-    decide = lifecycle.keep_keyset if len(number) == 2 else lifecycle.keep_release
-    more = ([],) if len(number) == 2 else ()
-    blobs = {statement_blob(held.blob): data}
-    store.commit(lambda state: decide(state, held, *more, now=NOW), now=NOW, blobs=blobs)  # type: ignore[operator]
+    names = ("epoch", "version") if len(number) == 2 else ("seq",)
+    about = {"digest": statement.digest, "blob": digest_of(data)}
+    kept = {"event": "keyset" if len(number) == 2 else "release", **about}
+    event = {**kept, **dict(zip(names, number, strict=True))}
+    store.commit(lambda _: [event], now=NOW, blobs={statement_blob(about["blob"]): data})
 
 
 @in_each_store
