@@ -37,7 +37,6 @@ from cardsign.cli.views import (
     keyset_json,
     release_json,
     say_differences,
-    say_taken_up,
     say_updated,
     show_progress,
     signing_lines,
@@ -505,7 +504,6 @@ def renew(
     if is_dry_run():
         return show_progress(preview_release(work, changes, force=force), work.now)
     renewed = renew_release(work, changes, force=force)
-    say_taken_up(renewed.taken_up)
     say_updated(renewed.published, config.publish)
     newest = renewed.release
     note = f"release {newest.seq} says the same until {minute(newest.exp)}; nothing changed"

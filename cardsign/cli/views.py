@@ -16,7 +16,6 @@ if TYPE_CHECKING:  # each command needs the modules of one side alone
     from cardsign.findings import Finding
     from cardsign.issuer.keyset import KeysetDraft
     from cardsign.issuer.publishing import Published
-    from cardsign.issuer.release import TakenUp
     from cardsign.issuer.work import Progress
     from cardsign.keys.model import KeyRecord
     from cardsign.statements.keyset import KeysetStatement
@@ -186,17 +185,6 @@ def signing_lines(draft: KeysetDraft) -> list[str]:
 
 
 # Publications.
-
-
-def say_taken_up(taken: TakenUp) -> None:
-    """What was kept of published statements."""
-    for number in taken.keysets:
-        say(f"took keyset {number} from what is published")
-    if taken.release is not None:
-        say(f"took release {taken.release} from what is published")
-    if taken.refusal is not None:
-        refusal = taken.refusal
-        say(f"the published statements were not taken: {refusal.code}: {safe(refusal.message)}")
 
 
 def say_updated(published: Published | None, directory: object) -> None:

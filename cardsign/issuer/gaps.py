@@ -26,6 +26,7 @@ from cardsign.errors import (
     of_the_user,
 )
 from cardsign.files import read_bytes, write_atomic
+from cardsign.issuer.adoption import find_adoption_gap, name_keys_elsewhere
 from cardsign.issuer.cards import find_card_gaps, find_ending_cards
 from cardsign.issuer.keyset import (
     KeysetDraft,
@@ -37,13 +38,13 @@ from cardsign.issuer.publishing import (
     check_ours,
     explain_trust,
     find_live_gap,
+    find_removal_gap,
     find_update_gap,
     newest_generation,
-    published_statements,
     still_trusted,
 )
 from cardsign.issuer.recovery import RECOVER
-from cardsign.issuer.release import find_release_gap, take_up_published
+from cardsign.issuer.release import find_release_gap
 from cardsign.issuer.work import NOTICE, Gap, Progress, Work, key_holder
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS, SigningAlg
 from cardsign.jose.keys import PrivateKey, short_kid
@@ -56,7 +57,6 @@ from cardsign.keys.history import (
     follow_events,
     has_ended,
     kept_keyset,
-    keys_elsewhere,
     stolen_with,
     unlisted_roots,
 )
@@ -84,16 +84,20 @@ def find_gaps(work: Work, *, only_cards: bool = False) -> Iterator[Gap]:
     store, stranger = work.store, _find_stranger(work)
     if stranger is not None:
         yield stranger[0]
+        yield from find_removal_gap(work)
         work = replace(work, config=replace(work.config, publish=None))
         if stranger[1]:
             return  # the roots have signed two statements of one number
+    elif adoption := [*find_adoption_gap(work)]:
+        yield from adoption
+        yield from find_removal_gap(work)
+        return  # another statement of a number that is taken would be a fork
     state, keyset = store.load(), kept_keyset(store)
     if has_ended(state, keyset):
         yield from _find_key_gaps(work)
         yield from find_update_gap(work)
         return
     if keyset is not None and not only_cards:
-        yield from _find_published_gaps(work, keyset)
         yield from _find_complete_drafts(work)
         yield from _find_followers(work)
     is_recovering = keyset is not None and awaits_recovery(state, keyset)
@@ -149,32 +153,6 @@ def _find_stranger(work: Work) -> tuple[Gap, bool] | None:
         what = f"go on with the key store that has published: {fault.message}"
         return Gap(what, command="cardsign keys rotate --keystore DIR"), True
     return None
-
-
-def _find_published_gaps(work: Work, keyset: KeysetStatement) -> Iterator[Gap]:
-    """Yield that another operator's copy of this key store has published more."""
-    published = published_statements(work.config.publish)
-    if published is None:
-        return
-    is_newer = published.newest.id > keyset.id
-    release = published.release
-    if is_newer or (release is not None and release.seq > work.store.state.release_seq):
-        yield Gap("take up what is published", close=partial(_take_up, work))
-
-
-def _take_up(work: Work) -> list[str]:
-    taken = take_up_published(work)
-    done = [f"took keyset {label} from what is published" for label in taken.keysets]
-    if taken.keysets and (names := name_keys_elsewhere(work.store)):
-        done.append(f"{names}, which another copy of this key store has made")
-    return done
-
-
-def name_keys_elsewhere(store: KeyStore) -> str:
-    """Return which keys another copy of a key store has, as a sentence without its end."""
-    keyset = kept_keyset(store)
-    names = ", ".join(key.named for key in (keys_elsewhere(store.load(), keyset) if keyset else ()))
-    return f"keyset {keyset.label} lists {names}" if keyset and names else ""
 
 
 def _find_complete_drafts(work: Work) -> Iterator[Gap]:

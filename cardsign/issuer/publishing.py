@@ -48,6 +48,7 @@ from cardsign.publish.publication import (
     publication_of,
     publish_generation,
     publish_statements,
+    withdraw_keys,
 )
 from cardsign.urls import CARD_PATH, JWKS_PATH
 
@@ -230,15 +231,12 @@ def update_publication(work: Work, *, writes: bool = True) -> Published | None:
     before = newest_generation(directory)
     if directory is None or before is None:
         return None
-    state = work.store.load()
     generation = publish_statements(
         _statements_of(work.store),
         directory,
         now=work.now,
         publisher=_publisher_of(work.store),
-        ended=frozenset(
-            key.kid for key in state.keys if key.state == "revoked" and "card" in key.roles
-        ),
+        ended=_ended_kids(work),
         writes=writes,
     )
     if generation is None:
@@ -255,6 +253,7 @@ def find_update_gap(work: Work) -> Iterator[Gap]:
     try:
         published = update_publication(work, writes=False)
     except (PublishRefused, FileFault, UsageFault) as fault:
+        yield from find_removal_gap(work)
         yield Gap("update what is published", command=fault.finding.fix, why=fault.message)
         return
     if published is None:
@@ -276,6 +275,28 @@ def _update(work: Work) -> list[str]:
 
 def _refuse(refusal: PublishRefused) -> list[str]:
     raise refusal
+
+
+def find_removal_gap(work: Work) -> Iterator[Gap]:
+    """Yield that a revoked key is published; whatever else is wrong there, it can be taken out."""
+    newest = newest_generation(work.config.publish)
+    ended = _ended_kids(work)
+    owner = newest.publisher if newest else None
+    is_ours = owner is not None and owner.keystore == _publisher_of(work.store).keystore
+    if newest is not None and is_ours and not ended.isdisjoint(newest.kids):
+        close = partial(_remove_keys, work, ended)
+        yield Gap("take revoked keys out of what is published", until=work.now, close=close)
+
+
+def _remove_keys(work: Work, ended: frozenset[str]) -> list[str]:
+    generation = withdraw_keys(needed_publication(work.config), ended, now=work.now)
+    record_publication(work, generation)
+    return [f"published generation {generation.number}"]
+
+
+def _ended_kids(work: Work) -> frozenset[str]:
+    keys = work.store.load().keys
+    return frozenset(key.kid for key in keys if key.state == "revoked" and "card" in key.roles)
 
 
 def is_unrecorded(work: Work, generation: Generation, *, of_same_number: bool = False) -> bool:

@@ -17,7 +17,13 @@ from cardsign.errors import (
     StoreFault,
     UsageFault,
 )
-from cardsign.issuer.gaps import ADD_ROOT, find_gaps, foresee, name_keys_elsewhere
+from cardsign.issuer.adoption import (
+    adopt_published,
+    check_complete,
+    find_adoptable,
+    name_keys_elsewhere,
+)
+from cardsign.issuer.gaps import ADD_ROOT, find_gaps, foresee
 from cardsign.issuer.keyset import check_keyset
 from cardsign.issuer.publishing import find_update_gap
 from cardsign.issuer.recovery import RECOVER
@@ -141,11 +147,23 @@ def preview_keyset(work: Work, statement: KeysetStatement, *, name: str) -> Prog
 
 def preview_release(work: Work, changes: ReleaseChanges, *, force: bool) -> Progress:
     """Return whether there is anything new to say; raises as :func:`.renew_release`."""
+    check_complete(work)
     draft, previous = draft_release(work, needed_keyset(work.store), changes)
     is_due = force or is_unwitnessed(work.store, previous)
     is_due = is_due or says_something_new(draft, previous, now=work.now)
     gaps = [Gap(f"sign release {draft.seq}", close=list)] if is_due else []
     return list_gaps(work, [*gaps, *find_update_gap(work)])
+
+
+def adopt(work: Work) -> Progress:
+    """Add to the log what another copy of the key store has published, and close the gaps."""
+    lines = [*find_adoptable(work).describe()]
+    adopted = adopt_published(work)
+    progress = reconcile(work)
+    if work.is_dry_run:
+        planned = (f"adopt {line}" for line in lines)
+        return progress._replace(planned=(*planned, *progress.planned))
+    return progress._replace(done=(*adopted, *progress.done))
 
 
 def rotate_now(work: Work, kids: Sequence[str]) -> Progress:

@@ -11,11 +11,10 @@ from functools import partial
 from typing import Final
 
 from cardsign.errors import SigningRefused, StoreFault, UsageFault, of_the_user
+from cardsign.issuer.adoption import check_complete
 from cardsign.issuer.publishing import (
     Published,
-    check_ours,
     check_publishable,
-    published_statements,
     update_publication,
 )
 from cardsign.issuer.work import Gap, Work, end_of, key_holder
@@ -32,9 +31,6 @@ from cardsign.keys.drafts import (
 )
 from cardsign.keys.history import (
     StatementHistory,
-    awaits_recovery,
-    check_signed,
-    keep_keyset,
     keep_release,
     kept_keyset,
 )
@@ -47,9 +43,6 @@ from cardsign.statements.signing import sign_statement
 from cardsign.urls import CARD_PATH
 
 ATTEMPTS: Final = 5  # at one release; each that fails is one that another process made
-#: Numbers that a published release may leave out. It is taken up, and a thief who signs the last
-#: number of all must leave some for the issuer.
-MAX_LEAP: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,34 +70,17 @@ class ReleaseChanges:
 
 
 @dataclass(frozen=True, slots=True)
-class TakenUp:
-    """What was kept of published statements that the key store did not have.
-
-    Attributes:
-        keysets: The numbers of keysets, oldest first.
-        release: The number of the release, or None.
-        refusal: Why the rest was not kept, or None.
-    """
-
-    keysets: tuple[str, ...] = ()
-    release: int | None = None
-    refusal: StatementRefused | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class RenewedRelease:
     """What one call of :func:`renew_release` came to.
 
     Attributes:
         release: The newest release.
         is_new: Whether this call signed it.
-        taken_up: What was taken from the publication first.
         published: What is published now; None where nothing is published yet.
     """
 
     release: ReleaseStatement
     is_new: bool
-    taken_up: TakenUp
     published: Published | None = None
 
 
@@ -128,9 +104,9 @@ def renew_release(
         StoreFault: ``keystore.no_keyset``, ``keystore.changed``, ``file.busy``.
     """
     needed_keyset(work.store)
-    taken_up = take_up_published(work)
+    check_complete(work)
     release, is_new = sign_next_release(work, changes or ReleaseChanges(), force=force)
-    return RenewedRelease(release, is_new, taken_up, update_publication(work))
+    return RenewedRelease(release, is_new, update_publication(work))
 
 
 def find_release_gap(work: Work, cards: Sequence[tuple[str | None, bytes]] = ()) -> Iterator[Gap]:
@@ -336,56 +312,3 @@ def _sign_next(
     check_publishable(work, release=data)
     keep_release(work.store, signed, data, now=work.now)
     return signed, True
-
-
-# A key store of which an older copy was put back lacks what was published since.
-
-
-def take_up_published(work: Work) -> TakenUp:
-    """Keep statements of this issuer that are published and newer than those kept.
-
-    Each is taken by the right of what is kept.
-
-    Raises:
-        PublishRefused: As :func:`cardsign.issuer.publishing.check_ours`.
-        StoreFault: ``keystore.changed``, ``file.busy``.
-    """
-    check_ours(work)
-    published = published_statements(work.config.publish)
-    if published is None or kept_keyset(work.store) is None:
-        return TakenUp()
-    taken: list[str] = []
-    try:
-        for statement, data in published.keysets.items():
-            if statement.id > needed_keyset(work.store).id:
-                keep_keyset(work.store, statement, data, now=work.now)
-                taken.append(statement.label)
-        release = None
-        if published.release is not None and published.release_bytes is not None:
-            release = _take_up_release(work, published.release, published.release_bytes)
-    except StatementRefused as refusal:
-        return TakenUp(tuple(taken), refusal=refusal)
-    return TakenUp(tuple(taken), release)
-
-
-def _take_up_release(work: Work, release: ReleaseStatement, data: bytes) -> int | None:
-    """Keep a published release unless every key that signed it has been revoked."""
-    store, history = work.store, StatementHistory.of(work.store)
-    newest, state = history.newest_release(), store.state
-    if newest is None and awaits_recovery(state, needed_keyset(store)):
-        return None  # the first release of a new key store begins anew, in the next epoch
-    if newest is not None and (release.seq <= newest.seq or release.order < newest.order):
-        return None
-    signers = check_signed(release, history.keysets())
-    revoked = {key.thumbprint for key in state.keys if key.state == "revoked"}
-    if signers <= revoked | needed_keyset(store).revoked:
-        return None
-    if release.seq - state.release_seq > MAX_LEAP:
-        raise StatementRefused(
-            "statement.gap",
-            f"release {release.seq} is published, and {state.release_seq} was the last "
-            "one here: a thief of a release key may have signed it",
-            path="/seq",
-        )
-    keep_release(store, release, data, now=work.now)
-    return release.seq

@@ -183,6 +183,20 @@ def publish_statements(
         return _commit(directory, generation, newest, writes=writes)
 
 
+def withdraw_keys(directory: Path, ended: frozenset[str], *, now: datetime) -> Generation:
+    """Make the next generation without some keys; nothing else is checked, and all else stays.
+
+    Raises:
+        FileFault, ServeFault: It cannot be read or written.
+    """
+    with _hold(directory):
+        newest = load_current(directory)
+        keys = [key for key in JwkSet.from_bytes(newest.jwks).keys if key.kid not in ended]
+        files = {**newest.files, JWKS_FILE: JwkSet.of(keys).to_bytes()}
+        generation = Generation(0, now, newest.max_age, files, publisher=newest.publisher)
+        return _commit(directory, generation, newest, writes=True)
+
+
 def _check_publisher(
     newest: Generation | None, publisher: Publisher | None, directory: Path
 ) -> None:
@@ -291,9 +305,13 @@ def _locked(directory: Path, *, writes: bool) -> Iterator[None]:
         yield
         return
     make_directory(directory)
-    busy = FileFault("file.busy", "another process publishes here", path=str(directory))
-    with locked(directory / _LOCK, patience=_LOCK_PATIENCE, busy=busy):
+    with _hold(directory):
         yield
+
+
+def _hold(directory: Path) -> contextlib.AbstractContextManager[None]:
+    busy = FileFault("file.busy", "another process publishes here", path=str(directory))
+    return locked(directory / _LOCK, patience=_LOCK_PATIENCE, busy=busy)
 
 
 # ------------------------------------------------------------------- what a key store notes

@@ -11,6 +11,7 @@ from cardsign.cli.frame import Command
 from cardsign.cli.keystore import UnlockOptions, project_config
 from cardsign.cli.options import root_keystore_option, take, unlock_options, yes_option
 from cardsign.cli.views import show_progress
+from cardsign.issuer.reconcile import adopt as adopt_published
 from cardsign.issuer.reconcile import reconcile, revoke_keys, rotate_now
 from cardsign.keys.model import (
     ENDED,
@@ -36,9 +37,15 @@ _ALL: Final = "*"
     flag_value=_ALL,
     help="Begin the rotation of this active key now, or of all; nobody has stolen it.",
 )
+@click.option(
+    "--adopt",
+    is_flag=True,
+    help="First add to the log what another copy of this key store has published, as cardsign "
+    "keys doctor lists it.",
+)
 @unlock_options
 @dry_run_option
-def rotate(root_keystore: StorePlace | None, now: str | None, **options: Any) -> int:
+def rotate(root_keystore: StorePlace | None, now: str | None, adopt: bool, **options: Any) -> int:
     """Do all that is due: keys, keyset, cards, release and publication; by hand or from cron.
 
     A rotation makes a successor, activates it, retires the old key, and destroys the old private
@@ -53,6 +60,8 @@ def rotate(root_keystore: StorePlace | None, now: str | None, **options: Any) ->
     """
     keystore = take(UnlockOptions, options)
     work = keystore.work(project_config(), root_keystore=root_keystore)
+    if adopt:
+        return show_progress(adopt_published(work), work.now)
     if now is None:
         return show_progress(reconcile(work), work.now)
     return show_progress(rotate_now(work, [] if now == _ALL else [now]), work.now)
