@@ -57,10 +57,10 @@ def _take(source: Path, draft: Draft) -> None:
     try:
         converted = _converted(_put_right(document, draft), document, draft)
     except CardRefused as refused:
-        at = tuple(one for one in refused.path.split("/") if one)
+        at = tuple(token for token in refused.path.split("/") if token)
         raise of_card(refused, document.place(*at)) from refused
     for change in converted.changes:
-        place = _place(document, tuple(one for one in change.path.split("/") if one))
+        place = _place(document, tuple(token for token in change.path.split("/") if token))
         left_out = change.message.endswith("left out") and "signature" not in change.message
         draft.warn("build.left_out" if left_out else "build.changed", change.message, place)
     _take_document(converted.document, document, draft)

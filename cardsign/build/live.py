@@ -114,8 +114,8 @@ def _listed(say: Say, name: str) -> SourceDocument:
             if answer.get("id") != call or "method" in answer.value:
                 continue  # a notification, or a question of its own
             if (error := answer.get("error")) is not None:
-                said = json.dumps(error)[:200]
-                message = f"{method} gave an error: {said}"
+                shown = json.dumps(error)[:200]
+                message = f"{method} gave an error: {shown}"
                 raise refusal("build.unsupported", message, place, hint=SAVE_IT)
             return SourceDocument(name, answer.table("result"), {(): 0})
         message = f"the server gave no answer to {method}"

@@ -93,7 +93,7 @@ def _take_tool(document: SourceDocument, at: Location, server: str, draft: Draft
     tool = document.text(*at, "name")
     if tool is None:
         raise document.refuse("build.missing", "the tool has no name", *at)
-    words = ("_".join(one.split()) for one in ("mcp", server, tool))
+    words = ("_".join(word.split()) for word in ("mcp", server, tool))
     skill = tool_id("_".join(words))
     title = document.text(*at, "title") or tool
     text = document.text(*at, "description")
@@ -106,16 +106,16 @@ def _take_tool(document: SourceDocument, at: Location, server: str, draft: Draft
 
 def _is_ours(document: SourceDocument) -> bool:
     value = document.value
-    if any(one in value for one in _SERVERS) and "a2a" not in value:
+    if any(mark in value for mark in _SERVERS) and "a2a" not in value:
         return document.file.endswith((".json", ".toml")) and "name" not in value
     is_card = "capabilities" in value and "skills" in value
     is_card = is_card and ("url" in value or "supportedInterfaces" in value)
     if is_card or not document.file.endswith(".json"):
         return False
-    if any(isinstance(document.get(*one), list) for one in _TOOLS) or "inputSchema" in value:
+    if any(isinstance(document.get(*mark), list) for mark in _TOOLS) or "inputSchema" in value:
         return True
     marks = ("serverInfo", "schemaVersion", "transport", "$schema")
-    return any(one in value for one in marks) and "protocolVersion" not in value
+    return any(mark in value for mark in marks) and "protocolVersion" not in value
 
 
 KIND: Final = Kind("mcp", take_mcp, _is_ours)

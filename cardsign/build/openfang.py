@@ -78,7 +78,7 @@ def _take_configuration(document: SourceDocument, draft: Draft) -> None:
 
 def _is_configuration(document: SourceDocument) -> bool:
     marks = ("a2a", "default_model", "network", "mcp_servers")
-    return "name" not in document.value and any(one in document.value for one in marks)
+    return "name" not in document.value and any(mark in document.value for mark in marks)
 
 
 def _is_ours(document: SourceDocument) -> bool:

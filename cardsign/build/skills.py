@@ -89,7 +89,7 @@ def take_skills(sources: Sequence[Path], draft: Draft, options: BuildOptions) ->
 
         if os.path.isdir(source):
             patterns = ("*.md", *_FOLDER) if source.name == "skills" else _FOLDER
-            files = [one for one in found_in(source, patterns, draft) if one.name != "README.md"]
+            files = [file for file in found_in(source, patterns, draft) if file.name != "README.md"]
         else:
             files = [source]
         each(files, draft, take)
@@ -114,8 +114,8 @@ def _of_text(
     if not options.prompt_excerpt:
         return None
     pattern = r"^#+ +(.*\w.*)$" if heading else r"^(?![#>\-*`\s])(.*\w.*)$"
-    found = re.search(pattern, document.body, re.MULTILINE)
-    text = excerpt(found[1]) if found else None
+    match = re.search(pattern, document.body, re.MULTILINE)
+    text = excerpt(match[1]) if match else None
     if text is not None:
         draft.warn("build.prompt", f"taken from the skill's text: {text!r}", document.place())
     return text

@@ -88,8 +88,8 @@ class Payloads:
 
     def of(self, profile: ProfileName) -> Payload | None:
         """The payload, or None where the profile has none for this card."""
-        made = self.payload_or_refusal(profile)
-        return made if isinstance(made, Payload) else None
+        payload = self.payload_or_refusal(profile)
+        return payload if isinstance(payload, Payload) else None
 
     @cached_property
     def data(self) -> bytes:

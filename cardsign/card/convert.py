@@ -320,11 +320,11 @@ class _Upgrade:
             where = f"/skills/{index}"
             if not isinstance(skill, dict):
                 raise CardRefused("card.type", "expected a skill, an object", path=where)
-            made: dict[str, Json] = {}
+            new: dict[str, Json] = {}
             own = dict(checked_object(ours.pop(str(skill.get("id")), None), "skills"))
             for name, value in skill.items():
                 if name in SKILL_1_0.fields:
-                    made |= {} if value is None else {name: value}
+                    new |= {} if value is None else {name: value}
                 elif name == "security" or value in (None, {}):
                     continue
                 elif name in KEPT_OF_SKILL:
@@ -336,12 +336,12 @@ class _Upgrade:
             if (
                 requirements := _requirements(skill.get("security"), f"{where}/security")
             ) is not None:
-                made["securityRequirements"] = self.alternatives(requirements, "security")
+                new["securityRequirements"] = self.alternatives(requirements, "security")
             if isinstance(security := own.pop("security", None), list):
-                made.setdefault("securityRequirements", security)
+                new.setdefault("securityRequirements", security)
             if own:
                 ours[str(skill.get("id"))] = own
-            upgraded.append(made)
+            upgraded.append(new)
         if ours:
             self.kept["skills"] = ours
         return upgraded

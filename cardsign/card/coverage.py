@@ -280,8 +280,8 @@ def _old_interfaces(payload: Payload) -> list[Interface]:
 def _same_connection(document: Mapping[str, Json], interface: Interface) -> bool:
     """One covered 0.x interface must give all three members, so they are judged as one."""
     defaults = {"preferredTransport": DEFAULT_TRANSPORT, "protocolVersion": interface.version}
-    given = {name: document[name] for name in _CONNECTION if document.get(name) is not None}
-    connection = {**defaults, **given}
+    own = {name: document[name] for name in _CONNECTION if document.get(name) is not None}
+    connection = {**defaults, **own}
     return (
         connection.get("url") == interface.url
         and connection["preferredTransport"] == interface.binding

@@ -305,14 +305,20 @@ def with_kept(document: Mapping[str, Json], kept: Mapping[str, Json]) -> dict[st
 
 def kept_of(document: Mapping[str, Json]) -> dict[str, Json]:
     """What our extension holds; only its closed list of members."""
-    for one in extensions_of(document):
-        params = members_of(one).get("params") if members_of(one).get("uri") == FIELDS_URI else None
+    for extension in extensions_of(document):
+        params = (
+            members_of(extension).get("params")
+            if members_of(extension).get("uri") == FIELDS_URI
+            else None
+        )
         if isinstance(params, dict):
             kept = {
                 name: value for name, value in params.items() if name in (*KEPT_OF_CARD, UPSTREAM)
             }
             chosen: dict[str, Json] = {
-                skill: {name: one for name, one in members.items() if name in KEPT_OF_SKILL}
+                skill: {
+                    name: extension for name, extension in members.items() if name in KEPT_OF_SKILL
+                }
                 for skill, members in members_of(params.get("skills")).items()
                 if isinstance(members, dict)
             }

@@ -364,7 +364,7 @@ def respelled(value: Any, *messages: Message) -> Any:
     """
     if not isinstance(value, dict):
         return value
-    made = {}
+    renamed = {}
     for name, child in value.items():
         folded = fold(name)
         fields = [message.folded[folded] for message in messages if folded in message.folded]
@@ -375,8 +375,8 @@ def respelled(value: Any, *messages: Message) -> Any:
             child = {key: respelled(one, *below) for key, one in child.items()}
         elif below:
             child = respelled(child, *below)
-        made[fields[0].name if fields else name] = child
-    return made
+        renamed[fields[0].name if fields else name] = child
+    return renamed
 
 
 @cache

@@ -158,14 +158,14 @@ def _to_json(built: BuiltCard, files: list[str]) -> dict[str, object]:
         "files": files,
         "a2a": list(built.documents),
         "whole": built.is_whole,
-        "reasons": [one.to_json() for one in cap_findings(built.reasons)],
+        "reasons": [fact.to_json() for fact in cap_findings(built.reasons)],
         "members": [
             {
-                "member": [cut(token, MAX_TOKEN) for token in one.target],
-                "file": one.place.file,
-                "line": one.place.line or None,
+                "member": [cut(token, MAX_TOKEN) for token in fact.target],
+                "file": fact.place.file,
+                "line": fact.place.line or None,
             }
-            for one in built.facts[:_MAX_MEMBERS]
+            for fact in built.facts[:_MAX_MEMBERS]
         ],
         "members_left_out": len(built.facts[_MAX_MEMBERS:]),
     }

@@ -148,8 +148,8 @@ def _check_together(cards: tuple[str, ...], fixing: bool, output: str | None) ->
 def _say_fixed(result: FixResult) -> None:
     fixed = done("fixed", "fix")
     say(f"{fixed} {counted(len(result.fixed), 'finding')}")
-    for one in cap_findings(result.fixed) if is_dry_run() else ():
-        say(f"{fixed} {safe(one.path, limit=120)}: {safe(one.message)} ({one.code})")
+    for finding in cap_findings(result.fixed) if is_dry_run() else ():
+        say(f"{fixed} {safe(finding.path, limit=120)}: {safe(finding.message)} ({finding.code})")
     if result.signatures_removed:
         say(
             f"{done('removed', 'remove')} the signatures, since the card has changed; sign it again"

@@ -136,9 +136,9 @@ def completion(shell: str) -> int:
     """
     from click.shell_completion import get_completion_class
 
-    made: Any = get_completion_class(shell)
+    completer: Any = get_completion_class(shell)
     try:
-        code = made(command_line, {}, "cardsign", "_CARDSIGN_COMPLETE").source()
+        code = completer(command_line, {}, "cardsign", "_CARDSIGN_COMPLETE").source()
     except RuntimeError as error:
         raise UsageFault("usage.invalid", f"{shell}: {error}") from error
     return show(Answer({"shell": shell, "code": code}, code.splitlines()))

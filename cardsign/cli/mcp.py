@@ -128,7 +128,7 @@ class _Tools:
     def lint(self, card: CardText) -> dict[str, Any]:
         """List what is wrong with a card, with the reason and the fix of each finding."""
         report = lint_card(self._bytes(card))
-        return {"findings": [describe_finding(one) for one in report.findings]}
+        return {"findings": [describe_finding(finding) for finding in report.findings]}
 
     def diff(self, old: CardText, new: CardText) -> dict[str, Any]:
         """Say what changed between two cards, what breaks callers, and the version it needs."""

@@ -70,10 +70,10 @@ def status(names: tuple[str, ...], **options: Any) -> int:
     verifier = Verifier(loaded.policy)
     shown, lines, status = [], list[str](), EXIT_OK
     for issuer in chosen:
-        known = _known(verifier, issuer)
-        shown.append(known)
-        lines += _known_lines(known)
-        if known["alarms"] and issuer.peer == "required":
+        state = _known(verifier, issuer)
+        shown.append(state)
+        lines += _known_lines(state)
+        if state["alarms"] and issuer.peer == "required":
             status = EXIT_NOT_TRUSTED
     notes = () if shown else [f"{loaded.path} trusts no issuer"]
     return show(Answer(shown, lines, notes, status))
@@ -191,45 +191,45 @@ def verify(
     for name in verifier.raise_lock() if update else ():
         say(f"{loaded.lock} has newer statements of {name} now; commit it")
     issuers = len({issuer.name for issuer, _ in checks})
-    told = summary([status for _, status in statuses], f" of {counted(issuers, 'issuer')}")
-    say(f"{told}, {len(alarmed)} with an alarm" if alarmed else told)
+    line = summary([status for _, status in statuses], f" of {counted(issuers, 'issuer')}")
+    say(f"{line}, {len(alarmed)} with an alarm" if alarmed else line)
     status = heaviest(status for peer, status in statuses if peer == "required")
     needs_action = "required" in alarmed and status != EXIT_LOCAL_FAULT
     return EXIT_NOT_TRUSTED if needs_action else status
 
 
-def _card_of(one: Outcome) -> tuple[str | None, int | None]:
+def _card_of(outcome: Outcome) -> tuple[str | None, int | None]:
     """The name in the verified card, and how many skills it has; None without one."""
-    if isinstance(one.result, LocalFault) or one.result.card is None:
+    if isinstance(outcome.result, LocalFault) or outcome.result.card is None:
         return None, None
-    name, skills = one.result.card.get("name"), one.result.card.get("skills")
+    name, skills = outcome.result.card.get("name"), outcome.result.card.get("skills")
     return str(name), len(skills) if isinstance(skills, list) else 0
 
 
-def _checked_json(issuer: TrustedIssuer, one: Outcome) -> dict[str, Any]:
-    card, skills = _card_of(one)
-    about = {"name": issuer.name, "peer": issuer.peer, "card_name": card, "skills": skills}
-    return {**about, **one.to_json()}
+def _checked_json(issuer: TrustedIssuer, outcome: Outcome) -> dict[str, Any]:
+    card, skills = _card_of(outcome)
+    members = {"name": issuer.name, "peer": issuer.peer, "card_name": card, "skills": skills}
+    return {**members, **outcome.to_json()}
 
 
-def _checked_line(issuer: TrustedIssuer, one: Outcome, alarms: Sequence[Finding]) -> str:
-    result, why = one.result, []
-    card, skills = _card_of(one)
+def _checked_line(issuer: TrustedIssuer, outcome: Outcome, alarms: Sequence[Finding]) -> str:
+    result, why = outcome.result, []
+    card, skills = _card_of(outcome)
     if card is not None:
         why.append(f'"{safe(card)}", {counted(skills or 0, "skill")}')
     if not isinstance(result, LocalFault) and result.valid_until is not None:
         why.append(f"until {minute(result.valid_until)}")
-    reasons: Sequence[Finding] = one.reasons
-    if one.verdict != "trusted" and reasons:  # why it is not, and the alarms
+    reasons: Sequence[Finding] = outcome.reasons
+    if outcome.verdict != "trusted" and reasons:  # why it is not, and the alarms
         first = reasons[0]
         if first.code in _MISSING:
             behind = ("statement.", "refresh.")
             causes = (cause for cause in reasons if cause.code.startswith(behind))
             first = next(causes, first)
         reasons = tuple(dict.fromkeys((first, *alarms)))
-    why += [f"{told.code}: {safe(told.worded)}" for told in reasons]
+    why += [f"{reason.code}: {safe(reason.worded)}" for reason in reasons]
     optional = "" if issuer.peer == "required" else " (optional)"
-    begin = f"{one.verdict:<13}  {issuer.name}{optional}  {safe(one.name)}"
+    begin = f"{outcome.verdict:<13}  {issuer.name}{optional}  {safe(outcome.name)}"
     return f"{begin}  {'; '.join(why)}".rstrip()
 
 
@@ -237,8 +237,8 @@ def _checks(loaded: PolicyFile, names: tuple[str, ...]) -> list[_Check]:
     """The cards to check; none at all would be a check that cannot fail."""
     chosen = [loaded.issuer(name) for name in dict.fromkeys(names)]
     issuers = chosen or list(loaded.policy.issuers)
-    checks = [(one, url) for one in issuers for url in one.cards]
-    without = [one.name for one in issuers if not one.cards]
+    checks = [(issuer, url) for issuer in issuers for url in issuer.cards]
+    without = [issuer.name for issuer in issuers if not issuer.cards]
     if not checks or (chosen and without):
         raise UsageFault(
             "policy.no_cards",

@@ -48,9 +48,9 @@ def sarif_log(subjects: Iterable[ScanResult], status: int) -> dict[str, Any]:
     driver = {
         "name": "cardsign",
         "version": __version__,
-        "rules": [_rule(code) for code in dict.fromkeys(one["ruleId"] for one in results)],
+        "rules": [_rule(code) for code in dict.fromkeys(row["ruleId"] for row in results)],
         "notifications": [
-            _rule(code) for code in dict.fromkeys(one["descriptor"]["id"] for one in faults)
+            _rule(code) for code in dict.fromkeys(row["descriptor"]["id"] for row in faults)
         ],
     }
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints"}

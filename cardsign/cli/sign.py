@@ -62,14 +62,14 @@ class CardOptions:
 
     def signing(self, card: str, *, now: datetime) -> SigningOptions:
         """The same for the library; the keys are still to be named."""
-        known = None
+        keys = None
         if self.known_keys is not None:
-            known = read_jwks(self.known_keys)
+            keys = read_jwks(self.known_keys)
         return SigningOptions(
             compat=self.compat,
             strict=self.strict,
             force=self.force,
-            known_keys=known,
+            known_keys=keys,
             drop_foreign=self.drop_foreign,
             extended=self.marker(now=now),
             file="CARD" if card == STDIO else card,
@@ -225,11 +225,11 @@ def sign(
 def _to_json(signing: SignedCard, kids: list[str]) -> dict[str, Any]:
     payloads = [
         {
-            **members(one, "profile compat verifiers"),
-            "leaves_open": list(one.leaves_open.pointers),
-            "leaves_open_count": one.leaves_open.count,
+            **members(payload, "profile compat verifiers"),
+            "leaves_open": list(payload.leaves_open.pointers),
+            "leaves_open_count": payload.leaves_open.count,
         }
-        for one in signing.payloads
+        for payload in signing.payloads
     ]
     return {
         "changed": signing.changed,

@@ -163,12 +163,12 @@ class VerifierOptions:
         if is_url(name):
             say(f"trust rests on TLS alone: whoever controls {name} can name any keys")
         place = f"at {name}" if is_url(name) else f"in {Path(name).name}"
-        whose = f"the holder of the keys {place}"
+        holder = f"the holder of the keys {place}"
         if self.origin is not None:
-            whose += f", at {self.origin}"
+            holder += f", at {self.origin}"
         accept = self.accept or "full"
         only = _only(self.profiles, accept, "full signatures count by default")
-        return Policy.from_jwks(keys, name=whose, origin=self.origin, accept=accept, only=only)
+        return Policy.from_jwks(keys, name=holder, origin=self.origin, accept=accept, only=only)
 
     def _keys(self, name: str) -> bytes:
         """The JWK Set that ``--jwks`` names, a file or a URL."""
@@ -192,8 +192,8 @@ class VerifierOptions:
 
         _refuse_credentials_file()
         if self.credential is None and self.client_id is not None:
-            what = "--client-id says whose secret --credential is: name both"
-            raise UsageFault("usage.conflict", what)
+            message = "--client-id says whose secret --credential is: name both"
+            raise UsageFault("usage.conflict", message)
         credential = None
         if self.credential is not None:
             credential = Credential.parse(

@@ -81,7 +81,7 @@ class ManyOptions:
 
     def named(self, cards: Sequence[str]) -> list[str]:
         """The cards of the command line and of the lists."""
-        names = [*cards, *(name for each in self.lists for name in _listed(each))]
+        names = [*cards, *(name for list_file in self.lists for name in _listed(list_file))]
         if not names:
             raise UsageFault(
                 "usage.invalid", "no CARD is named", hint="See cardsign verify --help."
@@ -226,9 +226,9 @@ def verify(
     form = asked_form()
     inputs = Inputs.of(many.named(cards))
     names: Sequence[str] = inputs.names
-    for what, count in inputs.passed.items():
+    for passed, count in inputs.passed.items():
         if count:
-            say(f"{counted(count, what)} not looked into")
+            say(f"{counted(count, passed)} not looked into")
     _check_together(names, extended, audience, output)
     many.check(form, extended or output)
     batch = named.batch(by_origin=len(names) > 1, audience=audience)
@@ -419,8 +419,10 @@ def _is_file(name: str, output: str) -> bool:
     return os.path.exists(name) and os.path.exists(output) and os.path.samefile(name, output)
 
 
-def _beside(batch: Batch, public: str, given: Mapping[str, bytes], extended: str) -> list[Outcome]:
-    untrusted_public = given.get(public, b"")
+def _beside(
+    batch: Batch, public: str, documents: Mapping[str, bytes], extended: str
+) -> list[Outcome]:
+    untrusted_public = documents.get(public, b"")
     if not untrusted_public and not is_url(public):
         untrusted_public = read_bytes(Path(public), max_bytes=MAX_INPUT_BYTES)
     untrusted_extended = read_input(extended)

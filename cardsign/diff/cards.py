@@ -294,26 +294,34 @@ class _Read:
 
     def interfaces(self, *halves: A2aHalf) -> dict[tuple[str, ...], Interface]:
         """Return the interfaces of some halves by what they are, the preferred one first."""
-        found = [one for one in interfaces_of(self.document) if one.written_in in halves]
-        found.sort(key=lambda one: one.member == "additionalInterfaces")
+        listed = [
+            interface
+            for interface in interfaces_of(self.document)
+            if interface.written_in in halves
+        ]
+        listed.sort(key=lambda interface: interface.member == "additionalInterfaces")
         called: dict[tuple[str, ...], Interface] = {}
-        for one in found:
-            called.setdefault(_called(one), one)
+        for interface in listed:
+            called.setdefault(_called(interface), interface)
         return called
 
     def requirements(self, owner: Mapping[str, Json], half: A2aHalf) -> list[Requirement]:
         """Return what clients of one half see of the requirements of the card or of a skill."""
-        found = requirements_of(owner, self.schemes[half])
+        requirements = requirements_of(owner, self.schemes[half])
         is_split = self.is_mixed or all(owner.get(name) is not None for name in _REQUIREMENTS)
-        return [one for one in found if not is_split or one.tokens[0] == _REQUIRED_BY[half]]
+        return [
+            requirement
+            for requirement in requirements
+            if not is_split or requirement.tokens[0] == _REQUIRED_BY[half]
+        ]
 
 
 def _changes(old: _Read, new: _Read) -> Iterator[Change]:
     changed = {
         half: frozenset(
             name
-            for name, one in old.schemes[half].items()
-            if _scheme_changed(one, new.schemes[half].get(name))
+            for name, scheme in old.schemes[half].items()
+            if _scheme_changed(scheme, new.schemes[half].get(name))
         )
         for half in _HALVES
     }
@@ -342,7 +350,7 @@ def _read(untrusted: bytes) -> _Read:
 def _compared(old: _Read, new: _Read) -> frozenset[str]:
     """Return the members that others compare; two describe the 0.3 interfaces, if there are any."""
     unread = set()
-    if all(one.document.get("url") is None for one in (old, new)):
+    if all(card.document.get("url") is None for card in (old, new)):
         unread.add("preferredTransport")
     if not (old.interfaces("0.3") or new.interfaces("0.3")):
         unread.add("protocolVersion")
@@ -351,7 +359,9 @@ def _compared(old: _Read, new: _Read) -> frozenset[str]:
 
 def _spellings(old: _Read, new: _Read) -> Iterator[Change]:
     """Yield members whose names are spelled as only the most lenient clients read them."""
-    before, after = (dict(_odd_names(dict(one.received), CARD_1_0, CARD_0_3)) for one in (old, new))
+    before, after = (
+        dict(_odd_names(dict(card.received), CARD_1_0, CARD_0_3)) for card in (old, new)
+    )
     for kind, place in {**before, **after}.items():
         if kind not in before or kind not in after:
             how = "is spelled so now" if kind in after else "was spelled so"
@@ -380,8 +390,8 @@ def _odd_names(
 
 def _hidden_interfaces(old: _Read, new: _Read) -> Iterator[Change]:
     """Yield an empty `supportedInterfaces` beside a `url`: a2a-sdk reads no `url` then."""
-    hides = [_is_empty(one.document, "supportedInterfaces") for one in (old, new)]
-    if hides[0] != hides[1] and any(one.document.get("url") is not None for one in (old, new)):
+    hides = [_is_empty(card.document, "supportedInterfaces") for card in (old, new)]
+    if hides[0] != hides[1] and any(card.document.get("url") is not None for card in (old, new)):
         how = "is empty" if hides[1] else "was empty"
         message = f"`supportedInterfaces` {how}; some clients read no `url` beside it"
         yield "unclear", "/supportedInterfaces", message
@@ -401,7 +411,7 @@ def _misshapen(
         for value in (before, after):
             is_sound = value is None or (
                 isinstance(value, container)
-                and all(isinstance(one, element) for _, one in children_of(value))
+                and all(isinstance(child, element) for _, child in children_of(value))
             )
             if not is_sound and before != after:
                 how = "changed, and cannot be read in one of the cards"
@@ -455,23 +465,31 @@ def _interfaces(old: _Read, new: _Read) -> Iterator[Change]:
     for half in _HALVES:
         before, after = old.interfaces(half), new.interfaces(half)
         kept = after if after or old.is_mixed else new.interfaces(*_HALVES)
-        known = before or old.interfaces(*_HALVES)
-        for key, one in before.items():
+        former = before or old.interfaces(*_HALVES)
+        for key, interface in before.items():
             if key not in kept:
-                yield "breaking", one.pointer, f"the interface {_spoken(one)} was removed"
-        for key, one in after.items():
-            if key not in known:
-                yield "additive", one.pointer, f"the interface {_spoken(one)} is new"
+                yield (
+                    "breaking",
+                    interface.pointer,
+                    f"the interface {_spoken(interface)} was removed",
+                )
+        for key, interface in after.items():
+            if key not in former:
+                yield "additive", interface.pointer, f"the interface {_spoken(interface)} is new"
         if before and after and half == "0.3":
             yield from _others("", _own_url(old), _own_url(new), frozenset(), frozenset())
         if before.keys() == after.keys() and list(before) != list(after):
-            one = next(iter(after.values()))
-            yield "additive", one.pointer, f"the interface {_spoken(one)} is preferred now"
-        for key, one in after.items():
-            if key in before and "url" not in (one.member, before[key].member):
+            interface = next(iter(after.values()))
+            yield (
+                "additive",
+                interface.pointer,
+                f"the interface {_spoken(interface)} is preferred now",
+            )
+        for key, interface in after.items():
+            if key in before and "url" not in (interface.member, before[key].member):
                 was = members_of(value_at(old.document, before[key].tokens[:-1]))
-                now = members_of(value_at(new.document, one.tokens[:-1]))
-                place, read = pointer(*one.tokens[:-1]), _CALLED_BY[one.member]
+                now = members_of(value_at(new.document, interface.tokens[:-1]))
+                place, read = pointer(*interface.tokens[:-1]), _CALLED_BY[interface.member]
                 yield from _others(place, was, now, frozenset(), read)
 
 
@@ -479,12 +497,12 @@ def _gone_and_new(
     before: Mapping[Any, tuple[str, str]], after: Mapping[Any, tuple[str, str]]
 ) -> Iterator[Change]:
     """What of the one is not in the other, given by what it is: its place, and how it is called."""
-    for key, (path, said) in before.items():
+    for key, (path, described) in before.items():
         if key not in after:
-            yield "breaking", path, f"{said} was removed"
-    for key, (path, said) in after.items():
+            yield "breaking", path, f"{described} was removed"
+    for key, (path, described) in after.items():
         if key not in before:
-            yield "additive", path, f"{said} is new"
+            yield "additive", path, f"{described} is new"
 
 
 def _own_url(card: _Read) -> dict[str, Json]:
@@ -492,17 +510,19 @@ def _own_url(card: _Read) -> dict[str, Json]:
     return {"url": True} if card.document.get("url") is not None else {}
 
 
-def _called(one: Interface) -> tuple[str, ...]:
-    version = one.version
+def _called(interface: Interface) -> tuple[str, ...]:
+    version = interface.version
     if isinstance(version, str):  # a patch number does not count (A2A 1.0 3.6)
         version = ".".join(version.split(".")[:2])
-    return tuple(repr(value) for value in (one.url, one.binding, one.tenant, version))
+    return tuple(
+        repr(value) for value in (interface.url, interface.binding, interface.tenant, version)
+    )
 
 
-def _spoken(one: Interface) -> str:
-    spoken = f"{one.binding} {one.version or ''}".strip()
-    tenant = "" if one.tenant is None else f", tenant {str(one.tenant)!r:.60},"
-    return f"{spoken} at {without_userinfo(str(one.url))}{tenant}"
+def _spoken(interface: Interface) -> str:
+    spoken = f"{interface.binding} {interface.version or ''}".strip()
+    tenant = "" if interface.tenant is None else f", tenant {str(interface.tenant)!r:.60},"
+    return f"{spoken} at {without_userinfo(str(interface.url))}{tenant}"
 
 
 def _flags(old: _Read, new: _Read, half: A2aHalf) -> Iterator[Change]:
@@ -584,7 +604,7 @@ def _params(path: str, old: Json, new: Json) -> Iterator[Change]:
 
 
 def _holds_objects(value: Json) -> bool:
-    return isinstance(value, dict) and all(isinstance(one, dict) for one in value.values())
+    return isinstance(value, dict) and all(isinstance(member, dict) for member in value.values())
 
 
 # ------------------------------------------------------------------ who may call it
@@ -671,15 +691,15 @@ def _beside_the_ways(requirements: Json) -> list[bytes]:
     return sorted(jcs(one) for one in beside if one)
 
 
-def _is_unread(one: Requirement) -> bool:
-    return one.problem is not None and not one.schemes
+def _is_unread(requirement: Requirement) -> bool:
+    return requirement.problem is not None and not requirement.schemes
 
 
 def _ways_in(requirements: Sequence[Requirement]) -> list[dict[str, frozenset[str]]]:
     ways = [
-        {name: frozenset(scopes) for name, scopes in one.schemes.items()}
-        for one in requirements
-        if not _is_unread(one)
+        {name: frozenset(scopes) for name, scopes in requirement.schemes.items()}
+        for requirement in requirements
+        if not _is_unread(requirement)
     ]
     each_once = {frozenset(way.items()): way for way in ways}
     return [*each_once.values()] if requirements else [{}]
@@ -731,7 +751,7 @@ def _scheme_changed(old: Scheme | None, new: Scheme | None) -> str:
         return "" if old is new else "it is gone" if new is None else ""
     if old.type != new.type:
         return f"its type was {old.type}, and is {new.type}"
-    before, after = (_flattened(one.members) for one in (old, new))
+    before, after = (_flattened(scheme.members) for scheme in (old, new))
     for name in dict.fromkeys((*before, *after)):
         is_words = name[-1] in _SCHEME_WORDS or "scopes" in name[1:-1]
         if not is_words and before.get(name) != after.get(name):
@@ -740,13 +760,13 @@ def _scheme_changed(old: Scheme | None, new: Scheme | None) -> str:
 
 
 def _flattened(value: Mapping[str, Json], above: tuple[str, ...] = ()) -> dict[_Names, Json]:
-    found: dict[_Names, Json] = {}
-    for name, one in value.items():
-        if isinstance(one, dict):
-            found |= _flattened(one, (*above, name))
+    flat: dict[_Names, Json] = {}
+    for name, member in value.items():
+        if isinstance(member, dict):
+            flat |= _flattened(member, (*above, name))
         else:
-            found[*above, name] = one
-    return found
+            flat[*above, name] = member
+    return flat
 
 
 # ------------------------------------------------------------------ what it can do
@@ -798,13 +818,13 @@ def _schemas_of(
 ) -> dict[tuple[str, str], list[SkillSchema]]:
     """The schemas of a card by skill and kind; those of a second skill of one id are left out."""
     names = {place: name for name, (place, _) in skills.items()}
-    found: dict[tuple[str, str], list[SkillSchema]] = {}
-    for one in skill_schemas(card):
-        at_top, place = one.tokens[0] == "skills", append("", one.tokens[1])
-        name = names.get(place) if at_top else one.skill
+    schemas: dict[tuple[str, str], list[SkillSchema]] = {}
+    for schema in skill_schemas(card):
+        at_top, place = schema.tokens[0] == "skills", append("", schema.tokens[1])
+        name = names.get(place) if at_top else schema.skill
         if name is not None:
-            found.setdefault((name, one.kind), []).append(one)
-    return found
+            schemas.setdefault((name, schema.kind), []).append(schema)
+    return schemas
 
 
 def _words(skill: Mapping[str, Json]) -> str:
@@ -823,14 +843,14 @@ def _skill(
     compared = _SKILL_COMPARED - {"skill_id"} if has_ids else _SKILL_COMPARED
     yield from _others(path, skill, other, _SKILL_WORDS, compared)
     yield from _misshapen(path, skill, other, _SKILL_SHAPES)
-    for what, member, default in _MODES:
+    for kind, member, default in _MODES:
         own = skill.get(member), other.get(member)
         if own != (None, None):
             before, after = (
                 card.document.get(default) if modes is None else modes
                 for card, modes in zip((old, new), own, strict=True)
             )
-            yield from _modes(what, before, after, append(path, member))
+            yield from _modes(kind, before, after, append(path, member))
     if any(name in one for name in _REQUIREMENTS for one in (skill, other)):
         for half in _HALVES:
             yield from _security(old, new, half, changed[half], (skill, other), path)
@@ -840,7 +860,9 @@ def _contract(
     old: Sequence[SkillSchema], new: Sequence[SkillSchema], work: Work
 ) -> Iterator[Change]:
     """One kind of schema of one skill, wherever each of the cards keeps it."""
-    if [one.schema for one in old] == [one.schema for one in new]:
+    if [skill_schema.schema for skill_schema in old] == [
+        skill_schema.schema for skill_schema in new
+    ]:
         return
     last = (new or old)[-1]
     path, member = pointer(*last.tokens), last.tokens[-1]
@@ -852,9 +874,9 @@ def _contract(
     yield "unclear", path, f"`{member}` {how}"
 
 
-def _modes(what: str, before: Json, after: Json, path: str) -> Iterator[Change]:
+def _modes(kind: str, before: Json, after: Json, path: str) -> Iterator[Change]:
     was, now = (
-        {mode: (path, f"{what} mode {mode}") for mode in map(repr, elements_of(modes))}
+        {mode: (path, f"{kind} mode {mode}") for mode in map(repr, elements_of(modes))}
         for modes in (before, after)
     )
     yield from _gone_and_new(was, now)
@@ -862,11 +884,13 @@ def _modes(what: str, before: Json, after: Json, path: str) -> Iterator[Change]:
 
 def _by(value: Json, *names: str) -> dict[str, tuple[str, Mapping[str, Json]]]:
     """The objects of a list by what names them, each with its place in the list."""
-    found: dict[str, tuple[str, Mapping[str, Json]]] = {}
+    named: dict[str, tuple[str, Mapping[str, Json]]] = {}
     counts: Counter[str] = Counter()
-    for index, one in objects_in(value):
-        name = next((str(one[n]) for n in names if isinstance(one.get(n), str)), f"#{index}")
+    for index, element in objects_in(value):
+        name = next(
+            (str(element[n]) for n in names if isinstance(element.get(n), str)), f"#{index}"
+        )
         counts[name] += 1
         again = f"#{counts[name]}" if counts[name] > 1 else ""
-        found.setdefault(name + again, (append("", index), one))
-    return found
+        named.setdefault(name + again, (append("", index), element))
+    return named

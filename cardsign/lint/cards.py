@@ -255,7 +255,7 @@ def _sorted_out(
     document: Mapping[str, Json] | None,
 ) -> CardReport:
     """Leave out what is ignored, weigh the rest, set aside what is waived, and bound both."""
-    left: list[Finding] = []
+    kept: list[Finding] = []
     waived: dict[str, list[Finding]] = {}
     for one in findings:
         if settings.ignore & {one.code, group_of(one.code)}:
@@ -267,11 +267,11 @@ def _sorted_out(
             waived.setdefault(reason, []).append(finding)
         elif ended:
             message = f"{finding.message} (its waiver ended on {ended})"
-            left.append(replace(finding, message=message))
+            kept.append(replace(finding, message=message))
         else:
-            left.append(finding)
+            kept.append(finding)
     accepted = ((one, reason) for reason, found in waived.items() for one in cap_findings(found))
-    return CardReport(name, cap_findings(left), tuple(accepted), document)
+    return CardReport(name, cap_findings(kept), tuple(accepted), document)
 
 
 def _waiver(finding: Finding, settings: LintSettings) -> tuple[str | None, str]:
@@ -292,7 +292,7 @@ def placed(findings: Sequence[Finding], data: bytes) -> tuple[Finding, ...]:
     if not token_paths:
         return ()
     text = data.decode("utf-8")
-    starts = [0, *(found.end() for found in re.finditer("\n", text))]
+    starts = [0, *(position.end() for position in re.finditer("\n", text))]
     named = ((tuple(map(str, tokens)), at) for tokens, at, _ in offsets(text) if tokens)
     places = {
         tokens: (bisect.bisect_right(starts, at), at)
@@ -301,8 +301,8 @@ def placed(findings: Sequence[Finding], data: bytes) -> tuple[Finding, ...]:
     }
     placed_findings = []
     for finding in findings:
-        if (found := places.get(finding.place.tokens)) is not None:
-            line, at = found
+        if (position := places.get(finding.place.tokens)) is not None:
+            line, at = position
             column = at - starts[line - 1] + 1
             finding = replace(finding, place=replace(finding.place, line=line, column=column))
         placed_findings.append(finding)
@@ -371,9 +371,9 @@ def _references(
     tokens, metadata = contract_member(document, "metadata")
     if not isinstance(metadata, dict):
         return
-    for index, one in enumerate(elements_of(metadata.get("specialists"))):
+    for index, specialist in enumerate(elements_of(metadata.get("specialists"))):
         place = (*tokens, "specialists", str(index))
-        yield from _named(str(one), name, "foreman", place, cards)
+        yield from _named(str(specialist), name, "foreman", place, cards)
     foreman = metadata.get("foreman")
     if isinstance(foreman, str):
         yield from _named(foreman, name, "specialists", (*tokens, "foreman"), cards)

@@ -67,7 +67,7 @@ def strictly_required(subject: LintedCard) -> Iterator[Found]:
 @card_rule("contract.skill", "error")
 def skill_members(subject: LintedCard) -> Iterator[Found]:
     """The schemas may stand in an extension."""
-    schemas = {(one.skill, one.kind) for one in skill_schemas(subject.document)}
+    schemas = {(entry.skill, entry.kind) for entry in skill_schemas(subject.document)}
     for tokens, skill in subject.skills:
         name = skill.get("skill_id") or skill.get("id")
         if not name:

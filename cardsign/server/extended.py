@@ -148,11 +148,11 @@ class ExtendedCards:
                 continue
             if audience is None:
                 continue
-            known = satisfied.setdefault(audience, set())
-            known.update(names)
+            shown = satisfied.setdefault(audience, set())
+            shown.update(names)
             # One whose schemes no alternative names is the operator's own, and opens the card too.
             is_own = not any(alternative.intersection(names) for alternative in self._alternatives)
-            if is_own or any(need and need <= known for need in self._alternatives):
+            if is_own or any(need and need <= shown for need in self._alternatives):
                 self._refuse_query_token(request)
                 return audience
         if is_unreachable:
@@ -167,8 +167,8 @@ class ExtendedCards:
         if scopes is None:
             challenges = self._challenges("invalid_token")
             raise a2a.A2AError(a2a.UNAUTHENTICATED, "the credential is not valid", challenges)
-        wanted = f"; it lacks {' or '.join(scopes)}" if scopes else ""
-        message = f"the credential opens no extended card{wanted}"
+        lacking = f"; it lacks {' or '.join(scopes)}" if scopes else ""
+        message = f"the credential opens no extended card{lacking}"
         challenges = self._challenges("insufficient_scope", scopes)
         raise a2a.A2AError(a2a.FORBIDDEN, message, challenges)
 

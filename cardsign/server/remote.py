@@ -317,8 +317,8 @@ class AwsSts(RemoteProvider):
         if token is None or not token.startswith(STS_PREFIX):
             return None
         url = self._check_url(token.removeprefix(STS_PREFIX))
-        told = self.ask_about_token(url, ())  # no other server is asked who it is
-        response = told.get("GetCallerIdentityResponse")
+        answer = self.ask_about_token(url, ())  # no other server is asked who it is
+        response = answer.get("GetCallerIdentityResponse")
         result = response.get("GetCallerIdentityResult") if isinstance(response, dict) else None
         if not isinstance(result, dict):
             raise Denied("STS does not say who signed the request")

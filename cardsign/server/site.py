@@ -260,8 +260,10 @@ class Publications:
             if not due:
                 return
             self._due = {name: change for name, change in self._due.items() if name not in due}
-            found = {**self._site.agents, **due}
-            agents = {name: agent for name, agent in sorted(found.items()) if agent is not None}
+            candidates = {**self._site.agents, **due}
+            agents = {
+                name: agent for name, agent in sorted(candidates.items()) if agent is not None
+            }
             root = agents.get("") or agents.get(self.settings.root or "")
             if len(agents) == 1 and self.settings.root is None:
                 (root,) = agents.values()

@@ -177,10 +177,10 @@ class PolicyFile:
 
         busy = FileFault("file.busy", "another process edits the policy", path=str(self.path))
         with locked(self.path.parent, patience=PATIENCE, busy=busy):
-            before, text = read_policy(self.path)
+            policy, text = read_policy(self.path)
             changed = change(text)
             after = parse_policy(changed, source=str(self.path))
-            if (after.issuers, after.limits) != (tuple(expected(before.issuers)), before.limits):
+            if (after.issuers, after.limits) != (tuple(expected(policy.issuers)), policy.limits):
                 raise UsageFault(
                     "policy.malformed",
                     "the file is laid out in a way that cannot be edited for you",

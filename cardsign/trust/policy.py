@@ -44,13 +44,13 @@ class KeysAnchor:
     holders: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        held = dict[str, str]()
+        holders = dict[str, str]()
         for key in self.keys.keys:
             holder = self.holders.get(key.kid, "")
-            if held.setdefault(key.thumbprint, holder) != holder:
+            if holders.setdefault(key.thumbprint, holder) != holder:
                 raise UsageFault(
                     "policy.malformed",
-                    f"{held[key.thumbprint]!r} and {holder!r} hold one key, under two kids",
+                    f"{holders[key.thumbprint]!r} and {holder!r} hold one key, under two kids",
                     hint="A key has one holder: two names for one key would count twice.",
                 )
 
@@ -351,8 +351,11 @@ class Policy:
         return read_policy(Path(path), is_own=is_own)[0]
 
     def __post_init__(self) -> None:
-        given: object = self.issuers
-        if not (isinstance(given, tuple) and all(isinstance(one, TrustedIssuer) for one in given)):
+        issuers: object = self.issuers
+        if not (
+            isinstance(issuers, tuple)
+            and all(isinstance(issuer, TrustedIssuer) for issuer in issuers)
+        ):
             raise TypeError(
                 "Policy takes a tuple of TrustedIssuer; for one issuer use Policy.from_jwks(keys), "
                 "Policy.from_jwks_url(url, origin=...) or Policy.load(path)"
@@ -451,10 +454,10 @@ def _issuer_at(
     return TrustedIssuer(named, anchor, (place,), accept, freshness)
 
 
-def _check_names(what: str, named: tuple[str, ...], allowed: tuple[str, ...]) -> None:
+def _check_names(member: str, named: tuple[str, ...], allowed: tuple[str, ...]) -> None:
     if named and set(allowed).issuperset(named):
         return
-    refused = ", ".join(name for name in named if name not in allowed) or f"no {what}"
+    refused = ", ".join(name for name in named if name not in allowed) or f"no {member}"
     raise UsageFault(
         "policy.malformed", f"{refused} cannot be accepted; what can is {', '.join(allowed)}"
     )

@@ -148,8 +148,8 @@ def _proxy(text: str) -> Origin:
     try:
         return parse_origin(text)
     except CardRefused as exc:
-        said = f"{text!r} is no proxy"
-        raise CardRefused(exc.code, said, hint="Write it as http://host:port.") from exc
+        message = f"{text!r} is no proxy"
+        raise CardRefused(exc.code, message, hint="Write it as http://host:port.") from exc
 
 
 def check_jwks_url(url: str) -> str:
@@ -341,12 +341,12 @@ def _words_of(error: Mapping[str, Any]) -> tuple[str, str]:
         names = re.findall(r"'([^']*)'", expected) if kind == "literal_error" else []
     else:
         expected = str(context.get("error", error["msg"]))
-    given = error["input"]
-    if isinstance(given, date | time):
-        shown = str(given)
+    value = error["input"]
+    if isinstance(value, date | time):
+        shown = str(value)
     else:
-        given = given[:_SHOWN] if isinstance(given, list | str) else given
-        shown = json.dumps(given, default=str)
+        value = value[:_SHOWN] if isinstance(value, list | str) else value
+        shown = json.dumps(value, default=str)
     shown = shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + "..."
     member = next((part for part in reversed(at) if isinstance(part, str)), "this")
     hint = "Upgrade cardsign, if a newer one wrote the file." if at == ("format",) else ""
@@ -362,14 +362,14 @@ _INSTEAD: Final = {
 
 
 def _unknown(name: str, table: tuple[str, ...]) -> tuple[str, str]:
-    known = _TABLES[table].model_fields if table in _TABLES else {}
+    members = _TABLES[table].model_fields if table in _TABLES else {}
     if name in _INSTEAD:
         return f"{name!r} is no member of {_named(table)}", _INSTEAD[name]
-    message = f"{name!r} is no member of {_named(table)}{closest(name, known)}"
+    message = f"{name!r} is no member of {_named(table)}{closest(name, members)}"
     elsewhere = [_named(other) for other, model in _TABLES.items() if name in model.model_fields]
     if elsewhere:  # in TOML everything below a header belongs to that header
         return message, f"It belongs to {elsewhere[0]}: move it up there."
-    return message, f"Members are {', '.join(known)}." if known else ""
+    return message, f"Members are {', '.join(members)}." if members else ""
 
 
 def _named(table: tuple[str, ...]) -> str:
@@ -397,11 +397,11 @@ def parse_policy(text: str, *, source: str = POLICY_FILE, is_own: bool = True) -
     try:
         members = read_toml(text.encode("utf-8", "surrogatepass"))
     except ValueError as exc:
-        said = str(exc)
-        place = re.search(r" \(at line ([0-9]+), column [0-9]+\)$", said)
+        problem = str(exc)
+        place = re.search(r" \(at line ([0-9]+), column [0-9]+\)$", problem)
         line = int(place[1]) if place else text.rstrip().count("\n") + 1
-        said = said[: place.start()] if place else said
-        message = f"this is not TOML: {said[:1].lower()}{said[1:]}"
+        problem = problem[: place.start()] if place else problem
+        message = f"this is not TOML: {problem[:1].lower()}{problem[1:]}"
         raise UsageFault("policy.malformed", message, path=source, line=line) from exc
     reading = _Reading(is_own)
     policy = reading.policy(members)
@@ -424,8 +424,8 @@ class _Reading:
         issuers = {at: self._issuer(table, ("issuer", at)) for at, table in tables.items()}
         self._check_alone(issuers)
         policy = Policy(tuple(issuers.values()), limits)
-        for index, one in issuers.items():
-            self._check_cards(policy, one, ("issuer", index, "cards"))
+        for index, issuer in issuers.items():
+            self._check_cards(policy, issuer, ("issuer", index, "cards"))
         return policy
 
     def _wrong(
@@ -441,18 +441,20 @@ class _Reading:
             return Limits(**file.limits.model_dump()), dict(enumerate(file.issuer))
         except ValidationError as exc:
             errors: list[Any] = exc.errors(include_url=False)
-        unknown = {one["loc"][:-1] for one in errors if one["type"] == "extra_forbidden"}
+        unknown = {error["loc"][:-1] for error in errors if error["type"] == "extra_forbidden"}
         # A member that is missing is probably there, misspelt, if its table has an unknown one.
         self.problems += [
-            one for one in errors if one["type"] != "missing" or one["loc"][:-1] not in unknown
+            error
+            for error in errors
+            if error["type"] != "missing" or error["loc"][:-1] not in unknown
         ]
-        places = {one["loc"][:2] for one in self.problems}
+        places = {error["loc"][:2] for error in self.problems}
         listed = members.get("issuer")
         if ("issuer",) in places or not isinstance(listed, list):
             return Limits(), {}
         return Limits(), {
-            index: IssuerTable.model_validate(one)
-            for index, one in enumerate(listed)
+            index: IssuerTable.model_validate(error)
+            for index, error in enumerate(listed)
             if ("issuer", index) not in places
         }
 
@@ -460,13 +462,13 @@ class _Reading:
         """No two issuers have one name or one place."""
         named = set[str]()
         placed: dict[Place, str] = {}
-        for index, one in issuers.items():
+        for index, issuer in issuers.items():
             at = ("issuer", index)
-            if one.name in named:
-                self._wrong((*at, "name"), f"two issuers have the name {one.name!r}")
-            named.add(one.name)
-            for nth, place in enumerate(one.places or ()):
-                if (owner := placed.setdefault(place, one.name)) != one.name:
+            if issuer.name in named:
+                self._wrong((*at, "name"), f"two issuers have the name {issuer.name!r}")
+            named.add(issuer.name)
+            for nth, place in enumerate(issuer.places or ()):
+                if (owner := placed.setdefault(place, issuer.name)) != issuer.name:
                     self._wrong(
                         (*at, "origins", nth),
                         f"{place} belongs to {owner!r} already",
@@ -484,33 +486,33 @@ class _Reading:
                 self._wrong((*at, index), *_said(refusal))
                 continue
             if owner is not issuer:
-                whose = f"{owner.name!r} holds it" if owner else "no issuer's `origins` hold it"
-                self._wrong((*at, index), f"{url!r} is no card of {issuer.name!r}: {whose}")
+                where = f"{owner.name!r} holds it" if owner else "no issuer's `origins` hold it"
+                self._wrong((*at, index), f"{url!r} is no card of {issuer.name!r}: {where}")
 
     def _check_once(self, listed: Iterable[str], at: Location) -> None:
         seen = set[str]()
-        for index, one in enumerate(listed):
-            if one in seen:
-                self._wrong((*at, index), f"{one!r} stands here twice")
-            seen.add(one)
+        for index, text in enumerate(listed):
+            if text in seen:
+                self._wrong((*at, index), f"{text!r} stands here twice")
+            seen.add(text)
 
     def _issuer(self, table: IssuerTable, at: Location) -> TrustedIssuer:
         for member in self.forbidden:
             if member in table.model_fields_set:
-                said = f"`{member}` of {table.name!r} may stand only in a policy that you name, "
-                said += "and this one was found in the working directory"
+                message = f"`{member}` of {table.name!r} may stand only in a policy that you name, "
+                message += "and this one was found in the working directory"
                 hint = f"If the policy is yours, name it: --trust {POLICY_FILE}."
-                self._wrong((*at, member), said, hint, "config.not_allowed")
+                self._wrong((*at, member), message, hint, "config.not_allowed")
         anchor = self._anchor(table, at)
         self._check_once(table.require, (*at, "require"))
         if isinstance(anchor, KeysAnchor):
-            known = sorted(set(anchor.holders.values()))
-            hint = f"Holders are {', '.join(known)}." if known else "Give each key a `holder`."
+            holders = sorted(set(anchor.holders.values()))
+            hint = f"Holders are {', '.join(holders)}." if holders else "Give each key a `holder`."
             for index, holder in enumerate(table.require):
-                if holder not in known:
+                if holder not in holders:
                     self._wrong(
                         (*at, "require", index),
-                        f"no pinned key is held by {holder!r}{closest(holder, known)}",
+                        f"no pinned key is held by {holder!r}{closest(holder, holders)}",
                         hint,
                     )
         if table.proxy is not None and table.networks:
@@ -520,8 +522,8 @@ class _Reading:
                 "A proxy looks up the names of hosts itself, so leave `networks` out.",
             )
         members: dict[str, Any] = {
-            name: tuple(one) if isinstance(one, list) else one
-            for name, one in vars(table).items()
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in vars(table).items()
             if name not in ("anchor", "origins")
         }
         return TrustedIssuer(anchor=anchor, places=tuple(table.origins), **members)
@@ -531,9 +533,9 @@ class _Reading:
         named = sorted(anchor.model_fields_set)
         if len(named) != 1:
             kinds = ", ".join(AnchorTable.model_fields)
-            found = " and ".join(named) if named else "none"
+            kinds_named = " and ".join(named) if named else "none"
             hint = f"Name exactly one of {kinds}."
-            self._wrong(at, f"an issuer has one anchor, found {found}", hint)
+            self._wrong(at, f"an issuer has one anchor, found {kinds_named}", hint)
         elif anchor.keyset is not None:
             pin = KeysetId(anchor.keyset.epoch, anchor.keyset.version, anchor.keyset.digest)
             return KeysetAnchor(pin, anchor.keyset.issuer)
@@ -558,8 +560,10 @@ class _Reading:
 
     def _keys(self, tables: list[PinnedKey], allowed: list[VerifyAlg], at: Location) -> KeysAnchor:
         holders = dict[str, str]()
-        held = dict[str, str | None]()  # the holder that a key was first given, by thumbprint
-        found = len(self.problems)
+        first_holder = dict[
+            str, str | None
+        ]()  # the holder that a key was first given, by thumbprint
+        problems_before = len(self.problems)
         for index, table in enumerate(tables):
             key = table.public
             if key.alg not in allowed:
@@ -569,7 +573,7 @@ class _Reading:
                     f'Write algorithms = ["{key.alg}"] in this [[issuer]] if its cards may be '
                     "signed so, or remove the key.",
                 )
-            if held.setdefault(key.thumbprint, table.holder) != table.holder:
+            if first_holder.setdefault(key.thumbprint, table.holder) != table.holder:
                 self._wrong(
                     (*at, index, "public"),
                     f"the key {key.thumbprint} stands here twice, with two holders",
@@ -582,12 +586,14 @@ class _Reading:
         except KeyRefused as refusal:
             self._wrong(at, *_said(refusal))
             return KeysAnchor(JwkSet.of([]))
-        return KeysAnchor(keys, holders if len(self.problems) == found else {})
+        return KeysAnchor(keys, holders if len(self.problems) == problems_before else {})
 
     def fault(self, text: str, source: str) -> UsageFault:
         """All problems as one fault, in the order of their lines."""
         lines = Lines.of(text)
-        placed = sorted((lines.line_of(one["loc"]), nth) for nth, one in enumerate(self.problems))
+        placed = sorted(
+            (lines.line_of(problem_at["loc"]), nth) for nth, problem_at in enumerate(self.problems)
+        )
         faults = []
         for line, nth in placed[:MAX_TOLD]:
             problem = self.problems[nth]

@@ -52,8 +52,8 @@ class Lines:
         """Place everything in a text that `tomllib` has read, in time linear in its length."""
         lines = tuple(text.split("\n"))
         ends = list(accumulate(len(line) + 1 for line in lines))
-        found = _offsets(text)
-        return cls(lines, {at: bisect_left(ends, pos + 1) + 1 for at, pos in found.items()})
+        offsets = _offsets(text)
+        return cls(lines, {at: bisect_left(ends, pos + 1) + 1 for at, pos in offsets.items()})
 
     def line_of(self, location: Location) -> int:
         """The line of a member, or of the nearest table around it; 1 for the whole text."""
@@ -64,18 +64,18 @@ class Lines:
 
 def _offsets(text: str) -> dict[Location, int]:
     """Where in the text each member, element and table begins."""
-    found: dict[Location, int] = {}
+    offsets: dict[Location, int] = {}
     last: dict[Location, int] = {}  # the index of the last table of each array of tables
     table: Location = ()
     pos = _after(text, 0)
     while pos < len(text):
         if text[pos] == "[":
-            table, pos = _header(text, pos, found, last)
+            table, pos = _header(text, pos, offsets, last)
         else:
-            pos = _member(text, pos, table, found)
+            pos = _member(text, pos, table, offsets)
         end = text.find("\n", pos)  # what is left of the line is blank, a comment or brackets
         pos = _after(text, end) if end >= 0 else len(text)
-    return found
+    return offsets
 
 
 def _after(text: str, pos: int) -> int:
@@ -85,31 +85,31 @@ def _after(text: str, pos: int) -> int:
 
 
 def _header(
-    text: str, pos: int, found: dict[Location, int], last: dict[Location, int]
+    text: str, pos: int, offsets: dict[Location, int], last: dict[Location, int]
 ) -> tuple[Location, int]:
     header = _HEADER.match(text, pos)
     if header is None:
         return (), pos
     table: Location = ()
     for name in _NAME.finditer(header["names"]):
-        table = _place((*table, name[0].strip("\"'")), pos, found)
+        table = _place((*table, name[0].strip("\"'")), pos, offsets)
         if header["repeated"] and name.end() == len(header["names"]):
             last[table] = last.get(table, -1) + 1
         if table in last:
-            table = _place((*table, last[table]), pos, found)
+            table = _place((*table, last[table]), pos, offsets)
     return table, header.end()
 
 
-def _member(text: str, pos: int, table: Location, found: dict[Location, int]) -> int:
+def _member(text: str, pos: int, table: Location, offsets: dict[Location, int]) -> int:
     member = _MEMBER.match(text, pos)
     if member is None:
         return pos
     for name in _NAME.finditer(member["names"]):
-        table = _place((*table, name[0].strip("\"'")), pos, found)
-    return _value(text, member.end(), table, found)
+        table = _place((*table, name[0].strip("\"'")), pos, offsets)
+    return _value(text, member.end(), table, offsets)
 
 
-def _value(text: str, pos: int, at: Location, found: dict[Location, int]) -> int:
+def _value(text: str, pos: int, at: Location, offsets: dict[Location, int]) -> int:
     """Place what a value holds; where the value ends."""
     opening = text[pos]
     if opening not in "[{":
@@ -118,17 +118,17 @@ def _value(text: str, pos: int, at: Location, found: dict[Location, int]) -> int
     index, pos = 0, _after(text, pos + 1)
     while text[pos] not in "]}":
         if opening == "[":
-            pos = _value(text, pos, _place((*at, index), pos, found), found)
+            pos = _value(text, pos, _place((*at, index), pos, offsets), offsets)
         else:
-            pos = _member(text, pos, at, found)
+            pos = _member(text, pos, at, offsets)
         index, pos = index + 1, _after(text, pos)
         if text[pos] == ",":
             pos = _after(text, pos + 1)
     return pos + 1
 
 
-def _place(location: Location, pos: int, found: dict[Location, int]) -> Location:
-    found.setdefault(location, pos)
+def _place(location: Location, pos: int, offsets: dict[Location, int]) -> Location:
+    offsets.setdefault(location, pos)
     return location
 
 
@@ -171,9 +171,11 @@ def anchor_members(anchor: Anchor) -> Members:
             roots = [{"thumbprint": thumbprint, "holder": holder} for thumbprint, holder in pairs]
             return {"roots": {**named, "threshold": pin.threshold, "keys": roots}}
         case KeysAnchor(keys, holders):
-            held = {kid: {"holder": holder} for kid, holder in holders.items()}
+            named_keys = {kid: {"holder": holder} for kid, holder in holders.items()}
             public = {key.kid: {**key.jwk(), **key.validity.members()} for key in keys.keys}
-            return {"keys": [{**held.get(kid, {}), "public": jwk} for kid, jwk in public.items()]}
+            return {
+                "keys": [{**named_keys.get(kid, {}), "public": jwk} for kid, jwk in public.items()]
+            }
         case JwksAnchor(url):
             return {"jwks": url}
 
@@ -225,7 +227,7 @@ def with_anchor(text: str, name: str, anchor: Anchor) -> str:
 
 
 def _index(text: str, name: str) -> int:
-    return [one["name"] for one in read_toml(text.encode())["issuer"]].index(name)
+    return [table["name"] for table in read_toml(text.encode())["issuer"]].index(name)
 
 
 def _lines(members: Members) -> list[str]:
@@ -237,8 +239,8 @@ def _text(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{ " + ", ".join(_lines(value)) + " }"
     if isinstance(value, list):
-        texts = [_text(one) for one in value]
-        if any(isinstance(one, Mapping) for one in value):
+        texts = [_text(element) for element in value]
+        if any(isinstance(element, Mapping) for element in value):
             return "[\n" + "".join(f"  {text},\n" for text in texts) + "]"
         return f"[{', '.join(texts)}]"
     import tomlkit
