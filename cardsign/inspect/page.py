@@ -19,7 +19,7 @@ from cardsign.errors import CardsignError, InputRefused
 from cardsign.inspect.description import describe_card
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import TYP_COMPAT
-from cardsign.statements.envelope import count
+from cardsign.statements.envelope import list_signers
 from cardsign.statements.keyset import IssuerKey, KeysetStatement, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release
 from cardsign.times import day, minute, utc
@@ -268,8 +268,8 @@ def _keys(issuer: _Shown, now: datetime) -> dict[str, Any]:
     current = "No release says which cards are current."
     if release is not None:
         current = f"Release {release.seq} says which cards are current until {day(release.exp)}."
-    counted = count(newest.envelope, (key.public for key in newest.root.keys))
-    signed = ", ".join(sorted(newest.root.holders(counted))) or "nobody"
+    signers = list_signers(newest.envelope, (key.public for key in newest.root.keys))
+    signed = ", ".join(sorted(newest.root.holders(signers))) or "nobody"
     holders = len({key.holder for key in newest.root.keys})
     return {
         "keyset": f"Keyset {newest.label} lists these keys until {day(newest.exp)}. Of its root "

@@ -36,7 +36,7 @@ from cardsign.statements.envelope import (
     TYP_RELEASE,
     Envelope,
     StatementRefused,
-    count,
+    list_signers,
 )
 from cardsign.statements.keyset import (
     KEYSET_FORMAT,
@@ -261,11 +261,11 @@ def quorum_signatures(
     elif previous is not None and previous.recovery is not None:
         quorums["the recovery keys"] = previous.recovery
     quorums["its own root"] = statement.root
-    counted = count(
+    signers = list_signers(
         statement.envelope, (key.public for each in quorums.values() for key in each.keys)
     )
     return tuple(
-        QuorumSignatures(whose, each, each.holders(counted)) for whose, each in quorums.items()
+        QuorumSignatures(whose, each, each.holders(signers)) for whose, each in quorums.items()
     )
 
 

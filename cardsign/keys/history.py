@@ -158,7 +158,7 @@ def check_signed(release: ReleaseStatement, history: Sequence[KeysetStatement]) 
             "statement.keyset", f"it names {release.keyset}, which is not kept", path="/keyset"
         )
     issued = utc(release.iat)
-    return check_release(release, named[0], None, now=issued, skew=timedelta()).good
+    return check_release(release, named[0], None, now=issued, skew=timedelta())
 
 
 def keep_keyset(store: KeyStore, statement: KeysetStatement, data: bytes, *, now: datetime) -> bool:

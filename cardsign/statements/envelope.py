@@ -1,13 +1,14 @@
 """Signed statements: the envelope that keyset and release statements share (rules K1, K5, K9).
 
 A statement is a JWS in General JSON Serialization (RFC 7515 7.2.1). Its payload is kept, hashed
-and verified as the octets received. Reading proves nothing about a signature; :func:`count` says
+and verified as the octets received. Reading proves nothing about a signature; `list_signers` says
 whose are good. Nothing here asks a clock or a file, and `docs/concepts/statements.md` is the
 specification.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Iterable
@@ -91,22 +92,6 @@ class Envelope:
         return json.dumps(document, indent=indent, separators=apart).encode("ascii")
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """What became of each signature of a statement (K5).
-
-    Attributes:
-        good: Thumbprints of the keys that signed, each once however often it signed.
-        bad: Thumbprints of known keys that a signature names but does not fit; tampering, or a
-            signer's fault. It takes nothing from a good one.
-        unknown: Kids that name no key asked about; skipped.
-    """
-
-    good: frozenset[str]
-    bad: tuple[str, ...]
-    unknown: tuple[str, ...]
-
-
 def read_envelope(untrusted_bytes: bytes, typ: Typ) -> Envelope:
     """Read the outside of a statement (K1); the payload is only decoded.
 
@@ -142,26 +127,21 @@ def parse_payload(payload: bytes) -> dict[str, Json]:
     return members
 
 
-def count(envelope: Envelope, keys: Iterable[PublicKey]) -> Counted:
-    """Verify each signature by itself against the key that it names among `keys` (K5).
+def list_signers(envelope: Envelope, keys: Iterable[PublicKey]) -> frozenset[str]:
+    """Return the thumbprints of those of `keys` that have signed (K5).
 
-    Not checked: whose the keys are, and whether there are enough of them.
+    Each signature is verified by itself against the key that it names; a bad one takes nothing
+    from a good one. Not checked: whose the keys are, and whether there are enough of them.
     """
     known = {key.thumbprint: key for key in keys}
-    good, bad, unknown = set[str](), list[str](), list[str]()
+    signers = set[str]()
     for signature in envelope.signatures:
-        if (key := known.get(signature.kid)) is None:
-            unknown.append(signature.kid)
-            continue
-        try:
-            if signature.alg != key.alg:
-                raise SignatureRefused("key.alg_mismatch", f"the key is for {key.alg}")
-            key.check(signature.protected, envelope.payload, signature.value)
-        except SignatureRefused:
-            bad.append(key.thumbprint)
-        else:
-            good.add(key.thumbprint)
-    return Counted(frozenset(good), tuple(bad), tuple(unknown))
+        key = known.get(signature.kid)
+        if key is not None and signature.alg == key.alg:
+            with contextlib.suppress(SignatureRefused):
+                key.check(signature.protected, envelope.payload, signature.value)
+                signers.add(key.thumbprint)
+    return frozenset(signers)
 
 
 def check_times(iat: int, exp: int, *, now: datetime, skew: timedelta, what: str = "it") -> None:

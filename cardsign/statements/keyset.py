@@ -22,10 +22,9 @@ from cardsign.statements.envelope import (
     MAX_STATEMENT_BYTES,
     MAX_STATEMENT_DEPTH,
     TYP_KEYSET,
-    Counted,
     Envelope,
     StatementRefused,
-    count,
+    list_signers,
     parse_payload,
     read_envelope,
 )
@@ -68,9 +67,9 @@ class Quorum:
     threshold: int
     keys: tuple[RootKey, ...]
 
-    def holders(self, counted: Counted) -> frozenset[str]:
-        """Those who signed."""
-        return frozenset(key.holder for key in self.keys if key.public.thumbprint in counted.good)
+    def holders(self, signers: frozenset[str]) -> frozenset[str]:
+        """Those of the holders who signed, by the thumbprints of keys that did."""
+        return frozenset(key.holder for key in self.keys if key.public.thumbprint in signers)
 
     def to_json(self) -> dict[str, Json]:
         """As a statement writes it."""
@@ -150,14 +149,12 @@ class KeysetId:
 
 def keyset_id(value: Json, path: str) -> KeysetId:
     """Read what :meth:`KeysetId.to_json` gave."""
-    return KeysetId(**read.fields(value, _KEYSET_ID, path))
-
-
-_KEYSET_ID: Final[dict[str, read.Reader]] = {
-    "epoch": read.integer,
-    "version": read.integer,
-    "digest": read.digest,
-}
+    members = read.exact_object(value, ("epoch", "version", "digest"), path)
+    return KeysetId(
+        read.integer(members["epoch"], f"{path}/epoch"),
+        read.integer(members["version"], f"{path}/version"),
+        read.digest(members["digest"], f"{path}/digest"),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,10 +291,7 @@ def keyset_of(envelope: Envelope) -> KeysetStatement:
 
 def _quorum(value: Json, path: str) -> Quorum:
     members = read.exact_object(value, ("threshold", "keys"), path)
-    keys = tuple(
-        RootKey(**read.fields(key, _ROOT_KEY, at))
-        for key, at in read.items(members["keys"], f"{path}/keys")
-    )
+    keys = tuple(_root_key(key, at) for key, at in read.items(members["keys"], f"{path}/keys"))
     threshold = read.integer(members["threshold"], f"{path}/threshold")
     holders = len({key.holder for key in keys})
     if not threshold <= holders <= MAX_HOLDERS:
@@ -326,7 +320,10 @@ def _holder(value: Json, path: str) -> str:
     return read.text(value, read.HOLDER, path, "a holder's name in [a-z0-9._@-]")
 
 
-_ROOT_KEY: Final[dict[str, read.Reader]] = {"public": read.public_key, "holder": _holder}
+def _root_key(value: Json, path: str) -> RootKey:
+    members = read.exact_object(value, ("public", "holder"), path)
+    public = read.public_key(members["public"], f"{path}/public")
+    return RootKey(public, _holder(members["holder"], f"{path}/holder"))
 
 
 def _check_keys(statement: KeysetStatement) -> None:
@@ -394,7 +391,7 @@ def check_step(statement: KeysetStatement, previous: KeysetStatement | None) -> 
         check_recovery(previous, statement)
 
 
-def check_first(statement: KeysetStatement, anchor: KeysetId | RootAnchor) -> Counted:
+def check_first(statement: KeysetStatement, anchor: KeysetId | RootAnchor) -> frozenset[str]:
     """Check that a statement is one that the anchor means, and is signed by its own root (K8).
 
     Raises:
@@ -403,12 +400,12 @@ def check_first(statement: KeysetStatement, anchor: KeysetId | RootAnchor) -> Co
     found = statement.id if isinstance(anchor, KeysetId) else RootAnchor.of(statement.root)
     if found != anchor:
         raise StatementRefused("statement.anchor", f"expected {anchor}, found {found}")
-    counted = _counted(statement, statement.root)
-    _require(statement.root, counted, "its own root")
-    return counted
+    signers = _signers(statement, statement.root)
+    _require(statement.root, signers, "its own root")
+    return signers
 
 
-def check_successor(current: KeysetStatement, following: KeysetStatement) -> Counted:
+def check_successor(current: KeysetStatement, following: KeysetStatement) -> frozenset[str]:
     """Check that `following` is the version after `current`, within its epoch (K6).
 
     Raises:
@@ -442,7 +439,7 @@ def check_successor(current: KeysetStatement, following: KeysetStatement) -> Cou
             "statement.rollback", f"issued before {current.iat}, as was the one before", path="/iat"
         )
     check_still_revoked(current.revoked, following.revoked)
-    return _check_successors_signatures(current, following)
+    return _check_signatures(current, following)
 
 
 def check_still_revoked(before: frozenset[str], after: frozenset[str]) -> None:
@@ -452,7 +449,7 @@ def check_still_revoked(before: frozenset[str], after: frozenset[str]) -> None:
         raise StatementRefused("statement.unrevoked", message, path="/revoked")
 
 
-def check_recovery(current: KeysetStatement, following: KeysetStatement) -> Counted:
+def check_recovery(current: KeysetStatement, following: KeysetStatement) -> frozenset[str]:
     """Check that `following` opens the epoch after that of `current` (K7).
 
     It beats every version of the old epoch, so neither `prev` nor `iat` binds it to one, and it
@@ -473,10 +470,10 @@ def check_recovery(current: KeysetStatement, following: KeysetStatement) -> Coun
             f"expected 1 of {current.epoch + 1}",
             path="/epoch",
         )
-    counted = _counted(following, current.recovery, following.root)
-    _require(current.recovery, counted, "the recovery keys held")
-    _require(following.root, counted, "its own root")
-    return counted
+    signers = _signers(following, current.recovery, following.root)
+    _require(current.recovery, signers, "the recovery keys held")
+    _require(following.root, signers, "its own root")
+    return signers
 
 
 def _check_newer(current: KeysetStatement, following: KeysetStatement) -> None:
@@ -498,36 +495,33 @@ def _check_newer(current: KeysetStatement, following: KeysetStatement) -> None:
         )
 
 
-def _check_successors_signatures(current: KeysetStatement, following: KeysetStatement) -> Counted:
+def _check_signatures(current: KeysetStatement, following: KeysetStatement) -> frozenset[str]:
     replaced = current.recovery if following.recovery != current.recovery else None
     if current.recovery is None and following.recovery is not None:
         raise StatementRefused(
             "statement.recovery", "recovery was given up and cannot be set", path="/recovery"
         )
     asked = [current.root, following.root, *([replaced] if replaced else [])]
-    counted = _counted(following, *asked)
-    _require(current.root, counted, "the root before")
-    _require(following.root, counted, "its own root")
-    if replaced and (signed := len(replaced.holders(counted))) < replaced.threshold:
+    signers = _signers(following, *asked)
+    _require(current.root, signers, "the root before")
+    _require(following.root, signers, "its own root")
+    if replaced and (signed := len(replaced.holders(signers))) < replaced.threshold:
         raise StatementRefused(
             "statement.recovery",
             f"recovery was changed with {signed} of {replaced.threshold} signatures "
             "of the recovery before",
             path="/recovery",
         )
-    return counted
+    return signers
 
 
-def _counted(statement: KeysetStatement, *quorums: Quorum) -> Counted:
-    return count(statement.envelope, (key.public for quorum in quorums for key in quorum.keys))
+def _signers(statement: KeysetStatement, *quorums: Quorum) -> frozenset[str]:
+    keys = (key.public for quorum in quorums for key in quorum.keys)
+    return list_signers(statement.envelope, keys)
 
 
-def _require(quorum: Quorum, counted: Counted, whose: str) -> None:
-    signed = quorum.holders(counted)
-    if len(signed) < quorum.threshold:
-        bad = f"; {len(counted.bad)} by known keys are bad" if counted.bad else ""
-        raise StatementRefused(
-            "statement.unsigned",
-            f"signed by {len(signed)} holders of {whose}, expected {quorum.threshold}{bad}",
-            path="/signatures",
-        )
+def _require(quorum: Quorum, signers: frozenset[str], whose: str) -> None:
+    signed = len(quorum.holders(signers))
+    if signed < quorum.threshold:
+        message = f"signed by {signed} holders of {whose}, expected {quorum.threshold}"
+        raise StatementRefused("statement.unsigned", message, path="/signatures")

@@ -12,7 +12,7 @@ import itertools
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from cardsign.card.strictjson import MAX_INTEGER
 from cardsign.card.values import Json
@@ -34,10 +34,6 @@ DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 THUMBPRINT: Final = re.compile(r"[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]")
 
 
-#: Reads a member that stands at a path, or refuses it.
-Reader: TypeAlias = Callable[[Json, str], Any]
-
-
 def refused(path: str, expected: str) -> StatementRefused:
     """The refusal of a member."""
     return StatementRefused("statement.members", f"expected {expected}", path=path)
@@ -48,22 +44,6 @@ def exact_object(value: Json, names: tuple[str, ...], path: str) -> Mapping[str,
     if not isinstance(value, dict) or set(value) != set(names):
         raise refused(path, f"an object of exactly {', '.join(names)}")
     return value
-
-
-def fields(value: Json, readers: Mapping[str, Reader], path: str) -> dict[str, Any]:
-    """What an object of exactly these members says, each as its reader has it."""
-    members = exact_object(value, tuple(readers), path)
-    return {name: read(members[name], f"{path}/{name}") for name, read in readers.items()}
-
-
-def optional(read: Reader) -> Reader:
-    """A reader that leaves null as it is."""
-    return lambda value, path: None if value is None else read(value, path)
-
-
-def each(read: Reader) -> Reader:
-    """A reader of lists, element by element."""
-    return lambda value, path: tuple(read(item, at) for item, at in items(value, path))
 
 
 def items(value: Json, path: str) -> list[tuple[Json, str]]:

@@ -12,10 +12,9 @@ from cardsign.card.values import Json
 from cardsign.statements import members as read
 from cardsign.statements.envelope import (
     TYP_RELEASE,
-    Counted,
     Envelope,
     StatementRefused,
-    count,
+    list_signers,
     parse_payload,
     read_envelope,
 )
@@ -139,7 +138,7 @@ def check_release(
     *,
     now: datetime,
     skew: timedelta,
-) -> Counted:
+) -> frozenset[str]:
     """Check by what right a release speaks (K10, K11); its own times are not asked.
 
     `keyset` is the newest keyset statement and `previous` the last release; both are trusted
@@ -163,10 +162,10 @@ def check_release(
             f"{min(others)} is no card or release key of the keyset",
             path="/revoked",
         )
-    counted = _check_signer(release, keyset, now, skew)
+    signers = _check_signer(release, keyset, now, skew)
     if previous is not None:
         _check_order(release, previous)
-    return counted
+    return signers
 
 
 def effective_revoked(keyset: KeysetStatement, release: ReleaseStatement | None) -> frozenset[str]:
@@ -190,9 +189,9 @@ def effective_revoked(keyset: KeysetStatement, release: ReleaseStatement | None)
 
 def _check_signer(
     release: ReleaseStatement, keyset: KeysetStatement, now: datetime, skew: timedelta
-) -> Counted:
+) -> frozenset[str]:
     seconds, tolerance = now.timestamp(), skew.total_seconds()
-    counted = count(
+    signers = list_signers(
         release.envelope,
         (
             key.public
@@ -200,15 +199,15 @@ def _check_signer(
             if "release" in key.roles and key.nbf - tolerance <= seconds < key.exp
         ),
     )
-    if not counted.good:
+    if not signers:
         raise StatementRefused(
             "statement.unsigned",
             "signed by no key that now has the role release in the keyset",
             path="/signatures",
         )
-    if counted.good <= release.revoked:  # a thief of the key may sign its revocation
+    if signers <= release.revoked:  # a thief of the key may sign its revocation
         raise StatementRefused("statement.revoked", "it revokes its own signer", path="/revoked")
-    return counted
+    return signers
 
 
 def _check_order(release: ReleaseStatement, previous: ReleaseStatement) -> None:

@@ -14,7 +14,12 @@ from itertools import groupby
 from typing import Final, TypeVar
 
 from cardsign.findings import Finding
-from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused, check_past, count
+from cardsign.statements.envelope import (
+    MAX_STATEMENT_BYTES,
+    StatementRefused,
+    check_past,
+    list_signers,
+)
 from cardsign.statements.keyset import (
     KeysetId,
     KeysetStatement,
@@ -259,7 +264,7 @@ class Walk:
             if statement.digest == keyset.digest:
                 continue
             keys = (key.public for key in keyset.root.keys)
-            signers = keyset.root.holders(count(statement.envelope, keys))
+            signers = keyset.root.holders(list_signers(statement.envelope, keys))
             if len(signers) >= keyset.root.threshold:
                 both = f"{describe(keyset)} is {keyset.digest} here and {statement.digest} there"
                 self.notes.append(Finding("statement.fork", f"{both}; the first one stays"))
@@ -378,7 +383,7 @@ def check_signers(
         StatementRefused: As :func:`cardsign.statements.release.check_release`, and
             ``statement.revoked``.
     """
-    signers = check_release(release, keyset, None, now=now, skew=skew).good - revoked
+    signers = check_release(release, keyset, None, now=now, skew=skew) - revoked
     if not signers:
         raise StatementRefused("statement.revoked", "its signer has been revoked")
     return signers
