@@ -138,7 +138,8 @@ def _require_trusted(report: Report, file: str, *, by_statements: bool = False) 
     reason = report.reasons[0]
     if by_statements and reason.code in _UNLISTED:
         raise PublishRefused("publish.unlisted", f"{_name_card(file)}: {reason.message}")
-    hint = reason.hint
+    # Of a verdict's hints those about a signature are for verifiers: "ask its issuer".
+    hint = reason.hint if by_statements else ""
     if reason.code in ("statement.expired", "key.expired"):
         hint = "Check this machine's clock. If it is right, renew the statement: "
         hint += "cardsign keys rotate"
