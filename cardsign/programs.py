@@ -83,18 +83,6 @@ def run(program: Program, untrusted_input: bytes = b"") -> bytes:
     return answer
 
 
-@contextmanager
-def conversation(program: Program) -> Iterator[Conversation]:
-    """Talk with a program for as long as the block lasts; then its process group is killed.
-
-    Raises:
-        ProgramError: It could not be started; and as :meth:`Conversation.receive`.
-    """
-    with _started(program) as process, ExitStack() as at_the_end:
-        at_the_end.callback(_kill_group, process.pid)
-        yield Conversation(program, process)
-
-
 class Conversation:
     """What goes to and comes from a program that runs."""
 

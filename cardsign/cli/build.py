@@ -76,7 +76,8 @@ _MAX_MEMBERS: Final = 1000
     "asked",
     metavar="URL",
     multiple=True,
-    help="Ask a live MCP server for its tools, over streamable HTTP or SSE, without credentials.",
+    help="Ask a live MCP server for its tools, over streamable HTTP, without credentials; needs "
+    "the extra mcp.",
 )
 @click.option(
     "--run-mcp",

@@ -30,15 +30,22 @@ def run(*words: str) -> Result:
 
 MCP_SERVER = """import json, sys
 open("started", "w").close()
+tool = {"name": "read", "description": "Reads", "inputSchema": {"type": "object"}}
+answers = {
+    "initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+                   "serverInfo": {"name": "docs", "version": "1"}},
+    "tools/list": {"tools": [tool]},
+}
 for line in sys.stdin:
     call = json.loads(line)
-    tools = [{"name": "read", "description": "Reads"}]
-    result = {"serverInfo": {"name": "docs"}, "tools": tools}
+    unknown = {"error": {"code": -32601, "message": "Method not found"}}
+    said = {"result": answers[call["method"]]} if call["method"] in answers else unknown
     if "id" in call:
-        print(json.dumps({"jsonrpc": "2.0", "id": call["id"], "result": result}), flush=True)
+        print(json.dumps({"jsonrpc": "2.0", "id": call["id"], **said}), flush=True)
 """
 
 
+@pytest.mark.needs_a2a
 def test_O27_a_program_runs_only_by_an_option(folder: Path) -> None:
     """Neither a list of servers nor the settings of a project start it; --run-mcp does."""
     (folder / "server.py").write_text(MCP_SERVER)
@@ -58,6 +65,7 @@ def test_O27_a_program_runs_only_by_an_option(folder: Path) -> None:
     assert skill["id"] == "mcp_docs_read"
 
 
+@pytest.mark.needs_a2a
 def test_a_live_server_on_this_machine_needs_the_option(folder: Path) -> None:
     """As everywhere: loopback is refused without --insecure-loopback-http."""
     words = ("--ask-mcp", "http://127.0.0.1:9/mcp", "--url", URL, "-o", "card.json")
