@@ -17,7 +17,7 @@ from cardsign.errors import FileMissing, InputRefused, StoreFault, UsageFault
 from cardsign.files import CONFIG_FILE as CONFIG_FILE
 from cardsign.files import bad_settings, leads_outside, outside, read_bytes, read_settings
 from cardsign.findings import Severity
-from cardsign.keys.address import COMMITTED, DatabaseUrl, is_database_url, parse_database_url
+from cardsign.keys.address import PARAMETERS, DatabaseUrl, is_database_url, parse_database_url
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.lint.rules import LintSettings, Waiver
 from cardsign.urls import parse_origin
@@ -282,7 +282,10 @@ def _keystore(text: str, path: Path, allowed: Collection[Path]) -> Path | Databa
         )
     if url.uncommitted:
         refused = ", ".join(url.uncommitted)
-        known = ", ".join(f"{name}={value}" if value else name for name, value in COMMITTED.items())
+        allowed_here = {name: value for name, value in PARAMETERS.items() if value != ""}
+        known = ", ".join(
+            f"{name}={value}" if value else name for name, value in allowed_here.items()
+        )
         raise bad_settings(path, f"'keystore' may not say {refused} here; it may say {known}")
     return url
 

@@ -20,26 +20,20 @@ from cardsign.errors import StoreFault
 
 FORM: Final = "postgresql://USER@HOST:PORT/DATABASE"
 
-#: Parameters of libpq that say where and how to connect; none of them is a secret.
-PARAMETERS: Final = frozenset(
-    {
-        *("application_name", "channel_binding", "connect_timeout", "host", "options", "passfile"),
-        *("sslcert", "sslcrl", "sslkey", "sslmode", "sslrootcert", "target_session_attrs"),
-    }
-)
-#: Of these, what a committed file may say: nothing that names a file of this machine, and nothing
-#: that lowers what its user has set. None: any value.
-COMMITTED: Final[Mapping[str, str | None]] = {
-    "application_name": None,
+#: Of the parameters of libpq that say where and how to connect, none of which is a secret, what a
+#: committed file may say: nothing that names a file of this machine, and nothing that lowers what
+#: its user has set. None: any value; an empty text: nothing.
+PARAMETERS: Final[Mapping[str, str | None]] = {
+    **dict.fromkeys(("application_name", "connect_timeout", "options"), None),
+    **dict.fromkeys(("host", "passfile", "sslcert", "sslcrl", "sslkey", "sslrootcert"), ""),
     "channel_binding": "require",
-    "connect_timeout": None,
-    "options": None,
     "sslmode": "verify-full",
     "target_session_attrs": None,
 }
 USUAL_PORT: Final = 5432
 CONNECT_PATIENCE: Final = 10  # seconds to connect, unless the URL says otherwise
 
+_LOGIN: Final = ("username", "password")
 _URL: Final = re.compile(
     r"postgresql://"
     r"(?:(?P<username>[^:@/?#]*)(?::(?P<password>[^:@/?#]*))?@)?"
@@ -83,7 +77,7 @@ class DatabaseUrl:
         return tuple(
             name
             for name, value in sorted(self.query.items())
-            if name not in COMMITTED or COMMITTED[name] not in (None, value)
+            if PARAMETERS[name] not in (None, value or "-")
         )
 
     def to_file(self) -> str:
@@ -113,20 +107,17 @@ def parse_database_url(text: str) -> DatabaseUrl:
     if match is None:
         raise StoreFault("keystore.url", f"the URL of the key store is not of the form {FORM}")
     query = dict(parse_qsl(match["query"] or "", keep_blank_values=True))
-    if not query.keys() <= PARAMETERS:
+    if not query.keys() <= PARAMETERS.keys():
         known = ", ".join(sorted(PARAMETERS))
         raise StoreFault("keystore.url", f"a parameter of the URL is none of {known}")
     port = f":{match['port']}" if match["port"] else ""
+    username, password = (unquote(match[part]) if match[part] else None for part in _LOGIN)
     return DatabaseUrl(
         shown=f"postgresql://{match['host']}{port}/{match['database']}",
-        username=_decoded(match["username"]),
-        password=_decoded(match["password"]),
+        username=username,
+        password=password,
         host=match["host"].strip("[]") or None,
         port=int(match["port"]) if match["port"] else None,
         database=unquote(match["database"]),
         query=query,
     )
-
-
-def _decoded(part: str | None) -> str | None:
-    return unquote(part) if part else None

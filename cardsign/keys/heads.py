@@ -65,22 +65,21 @@ class SeenHead:
         That the file cannot be reached, as in a container without a home, is told and no more. One
         that is not ours is refused (``keystore.corrupt``).
         """
-        what = "it is not what cardsign writes about this key store"
         try:
             untrusted_bytes = read_bytes(self.file, max_bytes=_MAX_BYTES)
             members = parse_object(untrusted_bytes, max_bytes=_MAX_BYTES, max_depth=1)
         except FileMissing:
             return None
         except FileFault as fault:
-            self._tell(fault, "it is not known which line of the log was the newest before")
+            self._tell(fault)
             return None
-        except JsonRefused as exc:
-            members, what = {}, exc.message
+        except JsonRefused:
+            members = {}
         match members:
             case {"format": 1, "store": self.store, "seq": int(seq), "digest": str(digest)}:
                 return seq, digest
-        hint = "Remove the file."
-        raise StoreFault("keystore.corrupt", what, path=str(self.file), hint=hint)
+        what = "it is not what cardsign writes about this key store"
+        raise StoreFault("keystore.corrupt", what, path=str(self.file), hint="Remove the file.")
 
     def note(self, head: Head) -> None:
         """Remember a line, which the log now has.
@@ -92,14 +91,15 @@ class SeenHead:
             make_directory(self.folder, mode=0o700)
             write_atomic(self.file, json.dumps(document).encode("ascii") + b"\n", mode=0o600)
         except FileFault as fault:
-            self._tell(fault, "the newest line of the log cannot be remembered")
+            self._tell(fault)
 
     def forget(self) -> None:
         """Begin anew: the user is making the store at this place."""
         try:
             remove(self.file)
         except FileFault as fault:
-            self._tell(fault, "what was remembered of an earlier key store here cannot be removed")
+            self._tell(fault)
 
-    def _tell(self, fault: FileFault, what: str) -> None:
+    def _tell(self, fault: FileFault) -> None:
+        what = "the newest line of a key store's log cannot be remembered"
         self.warn(f"{fault.code}: {what} ({self.file}: {fault.message})")

@@ -32,7 +32,6 @@ from cardsign.keys.model import (
     Role,
     StoreState,
     custody_group,
-    file_custody,
 )
 from cardsign.times import stamp
 
@@ -103,7 +102,7 @@ def enter(
     now: datetime,
     roles: tuple[Role, ...] = ("card",),
     holder: str | None = None,
-    custody: str | None = None,
+    custody: str,
     blob: str | None = None,
 ) -> list[Event]:
     """Take a key in.
@@ -123,7 +122,6 @@ def enter(
             f"a key for {public.alg} signs cards alone, not as {' and '.join(roles)}",
             hint="Statements are signed with ES256 or RS256: cardsign keys generate --alg ES256.",
         )
-    custody = custody or file_custody(blob or public.thumbprint)
     record = KeyRecord(public, "prepublished", roles, custody, now, holder)
     before = [key for key in state.keys if record.succeeds(key)]
     begins = "prepublished" if state.keyset is None else "generated"

@@ -330,15 +330,11 @@ class StoreState:
             for key in self.keys
             if len(name) >= MIN_PREFIX and any(full.startswith(name) for full in key.names)
         ]
-        if not fitting:
-            raise StoreFault("keystore.unknown_key", f"no key is called {name!r}")
-        if len(fitting) > 1:
+        if len(fitting) != 1:
             kids = ", ".join(key.kid for key in fitting)
-            raise StoreFault(
-                "keystore.unknown_key",
-                f"several keys begin with {name!r}: {kids}",
-                hint="Give more of the kid.",
-            )
+            what = f"several keys begin with {name!r}: {kids}; give more of the kid"
+            what = what if fitting else f"no key is called {name!r}"
+            raise StoreFault("keystore.unknown_key", what)
         return fitting[0]
 
     def replacing(self, records: Iterable[KeyRecord]) -> StoreState:

@@ -86,12 +86,10 @@ def move_store(
             ``usage.conflict``: into its own folder; as :meth:`KeyStore.checked_blob`.
     """
     to = str(place.resolve()) if isinstance(place, Path) else place.to_file()
-    if isinstance(place, Path) and isinstance(store, FolderStore):
-        here = store.path.resolve()
-        if here in place.resolve().parents:
-            # Who then deletes the old store, as they are told to, would delete the new one.
-            what, hint = "a key store cannot move into its own folder", "Name a folder outside it."
-            raise StoreFault("usage.conflict", what, path=to, hint=hint)
+    if isinstance(store, FolderStore) and str(store.path.resolve()) in map(str, Path(to).parents):
+        # Who then deletes the old store, as they are told to, would delete the new one.
+        what, hint = "a key store cannot move into its own folder", "Name a folder outside it."
+        raise StoreFault("usage.conflict", what, path=to, hint=hint)
     is_fresh = store.load(moved=True).moved_to is None
     there = locate_store(place, actor=store.actor, heads=heads)
     lines, held = store.read_lines(0), there.read_lines(0)
