@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from cardsign.errors import FileMissing, StoreFault
@@ -21,21 +20,18 @@ from cardsign.keys.address import CONNECT_PATIENCE, DatabaseUrl
 from cardsign.keys.heads import SeenHead
 from cardsign.keys.store import KeyStore, digest_of
 
-METADATA: Final = sa.MetaData()
-LINE: Final = sa.Table(
-    "cardsign_line",
-    METADATA,
-    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("line", sa.Text, nullable=False),
+#: The first is held while the tables are made: ``IF NOT EXISTS`` alone does not survive a race.
+_MAKING: Final = (
+    f"SELECT pg_advisory_xact_lock({int.from_bytes(b'cardsign')})",
+    "CREATE TABLE IF NOT EXISTS cardsign_line (seq bigint PRIMARY KEY, line text NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS cardsign_blob (name text PRIMARY KEY, data bytea NOT NULL)",
 )
-BLOB: Final = sa.Table(
-    "cardsign_blob",
-    METADATA,
-    sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("data", sa.LargeBinary, nullable=False),
-)
-#: Held while the tables are made: ``CREATE TABLE IF NOT EXISTS`` does not survive a race.
-_MAKING: Final = sa.select(sa.func.pg_advisory_xact_lock(int.from_bytes(b"cardsign")))
+_LINES: Final = sa.text("SELECT line FROM cardsign_line WHERE seq >= :seq ORDER BY seq")
+_ADD_LINE: Final = sa.text("INSERT INTO cardsign_line VALUES (:seq, :line)")
+_BLOB: Final = sa.text("SELECT data FROM cardsign_blob WHERE name = :name")
+_BLOBS: Final = sa.text("SELECT name FROM cardsign_blob")
+_ADD_BLOB: Final = sa.text("INSERT INTO cardsign_blob VALUES (:name, :data) ON CONFLICT DO NOTHING")
+_DROP_BLOBS: Final = sa.text("DELETE FROM cardsign_blob WHERE name = ANY(:names)")
 _PATIENCE: Final = "SET LOCAL lock_timeout = 5000; SET LOCAL statement_timeout = 30000"
 
 #: SQLSTATEs, or their classes; whatever else there is keeps the database from being used.
@@ -59,10 +55,10 @@ class PostgresStore(KeyStore):
         self._engine = _engine(url)
 
     def read_lines(self, after: int) -> list[bytes]:
-        newer = sa.select(LINE.c.line).where(LINE.c.seq >= max(1, after)).order_by(LINE.c.seq)
         try:
             with self._transaction() as connection:
-                lines = [line.encode() for line in connection.scalars(newer)]
+                found = connection.scalars(_LINES, {"seq": max(1, after)})
+                lines = [line.encode() for line in found]
         except StoreFault as fault:
             if fault.code != "keystore.missing":
                 raise
@@ -73,37 +69,34 @@ class PostgresStore(KeyStore):
     def append(self, seq: int, lines: Sequence[bytes], blobs: Mapping[str, bytes]) -> bool:
         rows = [{"seq": at, "line": line.decode("ascii")} for at, line in enumerate(lines, seq)]
         with self._transaction() as connection:
-            if seq == 1:
-                connection.execute(_MAKING)
-                METADATA.create_all(connection)
+            for statement in _MAKING if seq == 1 else ():
+                connection.exec_driver_sql(statement)
             try:  # the second process waits here, and is refused
-                connection.execute(sa.insert(LINE), rows)
+                connection.execute(_ADD_LINE, rows)
             except IntegrityError:
                 connection.rollback()
                 return False
             for name, data in blobs.items():
-                connection.execute(
-                    insert(BLOB).values(name=name, data=data).on_conflict_do_nothing()
-                )
+                connection.execute(_ADD_BLOB, {"name": name, "data": data})
         return True
 
     def read_blob(self, name: str) -> bytes:
         with self._transaction() as connection:
-            data = connection.scalar(sa.select(BLOB.c.data).where(BLOB.c.name == name))
+            data = connection.scalar(_BLOB, {"name": name})
         if data is None:
             raise FileMissing("file.not_found", "there is no such blob", path=self.place_of(name))
         return bytes(data)
 
     def drop_blobs(self, names: Collection[str]) -> None:
         with self._transaction() as connection:
-            connection.execute(sa.delete(BLOB).where(BLOB.c.name.in_(list(names))))
+            connection.execute(_DROP_BLOBS, {"names": list(names)})
 
     def list_blobs(self) -> frozenset[str]:
         with self._transaction() as connection:
-            return frozenset(connection.scalars(sa.select(BLOB.c.name)))
+            return frozenset(connection.scalars(_BLOBS))
 
     def place_of(self, name: str) -> str:
-        return f"{self.place}, table {BLOB.name}, {name}"
+        return f"{self.place}, table cardsign_blob, {name}"
 
     @contextmanager
     def _transaction(self) -> Iterator[sa.Connection]:
