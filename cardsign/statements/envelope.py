@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias
@@ -100,7 +100,7 @@ def read_envelope(untrusted_bytes: bytes, typ: Typ) -> Envelope:
             exactly `alg`, `kid`, `typ`; ``statement.typ``: it is not exactly `typ`.
     """
     document = _object(untrusted_bytes, MAX_STATEMENT_BYTES, "statement.shape", "")
-    _exactly(document, ("payload", "signatures"), "statement.shape", "")
+    exact_object(document, ("payload", "signatures"), "", code="statement.shape")
     entries = document["signatures"]
     if not isinstance(entries, list) or not 1 <= len(entries) <= MAX_SIGNATURES:
         raise StatementRefused(
@@ -186,9 +186,13 @@ def _object(untrusted_bytes: bytes, max_bytes: int, code: str, path: str) -> dic
     return members
 
 
-def _exactly(value: Json, names: tuple[str, ...], code: str, path: str) -> None:
+def exact_object(
+    value: Json, names: tuple[str, ...], path: str, *, code: str = "statement.members"
+) -> Mapping[str, Json]:
+    """An object with exactly these members."""
     if not isinstance(value, dict) or set(value) != set(names):
         raise StatementRefused(code, f"expected an object of exactly {', '.join(names)}", path=path)
+    return value
 
 
 def _decoded(value: Json, path: str) -> bytes:
@@ -203,13 +207,11 @@ def _decoded(value: Json, path: str) -> bytes:
 
 
 def _signature(entry: Json, typ: Typ, path: str) -> StatementSignature:
-    if not isinstance(entry, dict):
-        raise StatementRefused("statement.shape", "expected an object", path=path)
-    _exactly(entry, ("protected", "signature"), "statement.shape", path)
+    members = exact_object(entry, ("protected", "signature"), path, code="statement.shape")
     at_header = f"{path}/protected"
-    text = _decoded(entry["protected"], at_header)
+    text = _decoded(members["protected"], at_header)
     header = _object(text, _MAX_HEADER_BYTES, "statement.header", at_header)
-    _exactly(header, ("alg", "kid", "typ"), "statement.header", at_header)
+    exact_object(header, ("alg", "kid", "typ"), at_header, code="statement.header")
     if header["typ"] != typ:
         raise StatementRefused("statement.typ", f"expected the typ {typ}", path=at_header)
     alg, kid = header["alg"], header["kid"]
@@ -219,5 +221,5 @@ def _signature(entry: Json, typ: Typ, path: str) -> StatementSignature:
         )
     if not isinstance(kid, str) or not KID_FORM.fullmatch(kid):
         raise StatementRefused("statement.header", "expected a kid in ASCII", path=at_header)
-    value = _decoded(entry["signature"], f"{path}/signature")
-    return StatementSignature(kid, str(alg), str(entry["protected"]), value)
+    value = _decoded(members["signature"], f"{path}/signature")
+    return StatementSignature(kid, str(alg), str(members["protected"]), value)

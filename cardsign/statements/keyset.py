@@ -24,6 +24,7 @@ from cardsign.statements.envelope import (
     TYP_KEYSET,
     Envelope,
     StatementRefused,
+    exact_object,
     list_signers,
     parse_payload,
     read_envelope,
@@ -93,11 +94,6 @@ class IssuerKey:
     exp: int = read.MAX_TIME
 
     @property
-    def signs_cards(self) -> bool:
-        """Whether it has the role card; the times are not asked."""
-        return "card" in self.roles
-
-    @property
     def named(self) -> str:
         """The key as messages name it: its roles, and a short kid."""
         return f"{' and '.join(self.roles)} key {short_kid(self.public.kid)}"
@@ -149,7 +145,7 @@ class KeysetId:
 
 def keyset_id(value: Json, path: str) -> KeysetId:
     """Read what :meth:`KeysetId.to_json` gave."""
-    members = read.exact_object(value, ("epoch", "version", "digest"), path)
+    members = exact_object(value, ("epoch", "version", "digest"), path)
     return KeysetId(
         read.integer(members["epoch"], f"{path}/epoch"),
         read.integer(members["version"], f"{path}/version"),
@@ -290,7 +286,7 @@ def keyset_of(envelope: Envelope) -> KeysetStatement:
 
 
 def _quorum(value: Json, path: str) -> Quorum:
-    members = read.exact_object(value, ("threshold", "keys"), path)
+    members = exact_object(value, ("threshold", "keys"), path)
     keys = tuple(_root_key(key, at) for key, at in read.items(members["keys"], f"{path}/keys"))
     threshold = read.integer(members["threshold"], f"{path}/threshold")
     holders = len({key.holder for key in keys})
@@ -305,7 +301,7 @@ def _quorum(value: Json, path: str) -> Quorum:
 
 
 def _key(value: Json, path: str) -> IssuerKey:
-    members = read.exact_object(value, ("public", "roles", "holder", "nbf", "exp"), path)
+    members = exact_object(value, ("public", "roles", "holder", "nbf", "exp"), path)
     roles = next((known for known in _ROLES if list(known) == members["roles"]), None)
     if roles is None:
         raise read.refused(f"{path}/roles", '["card"], ["release"] or ["card", "release"]')
@@ -321,7 +317,7 @@ def _holder(value: Json, path: str) -> str:
 
 
 def _root_key(value: Json, path: str) -> RootKey:
-    members = read.exact_object(value, ("public", "holder"), path)
+    members = exact_object(value, ("public", "holder"), path)
     public = read.public_key(members["public"], f"{path}/public")
     return RootKey(public, _holder(members["holder"], f"{path}/holder"))
 

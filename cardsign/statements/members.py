@@ -19,7 +19,7 @@ from cardsign.card.values import Json
 from cardsign.errors import CardRefused, KeyRefused
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import PublicKey
-from cardsign.statements.envelope import StatementRefused
+from cardsign.statements.envelope import StatementRefused, exact_object
 from cardsign.urls import parse_origin, parse_url
 
 #: Seconds; the end of the year 9999, beyond which calendars of common languages end.
@@ -37,13 +37,6 @@ THUMBPRINT: Final = re.compile(r"[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]")
 def refused(path: str, expected: str) -> StatementRefused:
     """The refusal of a member."""
     return StatementRefused("statement.members", f"expected {expected}", path=path)
-
-
-def exact_object(value: Json, names: tuple[str, ...], path: str) -> Mapping[str, Json]:
-    """An object with exactly these members."""
-    if not isinstance(value, dict) or set(value) != set(names):
-        raise refused(path, f"an object of exactly {', '.join(names)}")
-    return value
 
 
 def items(value: Json, path: str) -> list[tuple[Json, str]]:

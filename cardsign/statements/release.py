@@ -14,6 +14,7 @@ from cardsign.statements.envelope import (
     TYP_RELEASE,
     Envelope,
     StatementRefused,
+    exact_object,
     list_signers,
     parse_payload,
     read_envelope,
@@ -251,7 +252,7 @@ def _cards(value: Json, seq: int) -> tuple[ListedCard, ...]:
     found = dict[tuple[str, str], ListedCard]()
     entries = read.items(value, "/cards")
     for entry, path in entries:
-        members = read.exact_object(entry, ("url", "kind", "payload_sha256", "seq"), path)
+        members = exact_object(entry, ("url", "kind", "payload_sha256", "seq"), path)
         if members["kind"] != KIND_PUBLIC:
             raise read.refused(f"{path}/kind", KIND_PUBLIC)
         url = read.url(members["url"], f"{path}/url", "the url of a card")

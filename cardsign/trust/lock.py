@@ -20,7 +20,7 @@ from cardsign.card.values import jcs
 from cardsign.errors import FileFault, FileMissing, JsonRefused, UsageFault
 from cardsign.files import locked, read_bytes, write_atomic
 from cardsign.statements import members as read
-from cardsign.statements.envelope import StatementRefused
+from cardsign.statements.envelope import StatementRefused, exact_object
 from cardsign.statements.keyset import KeysetId, KeysetStatement, keyset_id
 from cardsign.statements.release import ReleaseStatement
 from cardsign.trust.policy import ISSUER_NAME
@@ -282,7 +282,7 @@ def _floor(name: str, entry: Any) -> Floor:
     place = f"/issuers/{name}"
     names = ["keyset", "newest_iat", "release"]
     names += ["recovery"] if isinstance(entry, dict) and "recovery" in entry else []
-    members = read.exact_object(entry, tuple(names), place)
+    members = exact_object(entry, tuple(names), place)
     keyset = members["keyset"]
     return Floor(
         None if keyset is None else keyset_id(keyset, f"{place}/keyset"),
@@ -301,7 +301,7 @@ def _time(value: Any, place: str) -> int:
 def _release(entry: Any, place: str) -> LockedRelease:
     names = ["epoch", "keyset_version", "seq", "digest"]
     names += [name for name in ("revoked", "floor") if isinstance(entry, dict) and name in entry]
-    members = read.exact_object(entry, tuple(names), place)
+    members = exact_object(entry, tuple(names), place)
     numbers = [read.integer(members[name], f"{place}/{name}") for name in names[:3]]
     floor = members.get("floor", {})
     if not isinstance(floor, dict):

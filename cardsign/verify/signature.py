@@ -335,7 +335,7 @@ def _why_not_accepted(payload: Payload, issuer: TrustedIssuer, path: str) -> Fin
 def _why_key_may_not_sign_now(key: IssuerKey, trust: IssuerTrust, now: datetime) -> Finding | None:
     """Return why a key may not sign cards now (rule V4), or None if it may."""
     kid, seconds = key.public.kid, now.timestamp()
-    if not key.signs_cards:
+    if "card" not in key.roles:
         return Finding("key.role", f"the key {kid!r} may not sign cards: it lacks the role card")
     early = seconds < key.nbf - trust.limits.skew
     if early and not trust.clock_is_behind:  # else nothing is trusted in any case

@@ -7,6 +7,7 @@ import binascii
 import os
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +24,7 @@ from cardsign.keys.imports import (
     is_encrypted,
 )
 from cardsign.keys.sealed import is_envelope, open_envelope
-from cardsign.keys.signers.access import PASSPHRASE_VARIABLE, Access
+from cardsign.keys.signers.access import Access
 from cardsign.keys.signers.base import (
     NOT_SHOWN,
     RemoteKey,
@@ -66,16 +67,10 @@ def read_private_key(
             if is_envelope(data):
                 pkcs8, label = open_envelope(data, access.secrets("passphrase", uri))
                 return PrivateKey.from_pkcs8_der(pkcs8, kid=kid or label["kid"])
-            password = lambda: access.secrets("passphrase", uri)  # noqa: E731
+            password = partial(access.secrets, "passphrase", uri)
             return import_private_key(data, kid=kid, password=password)
         except PassphraseFault as fault:
-            if fault.code != "passphrase.none":
-                raise
-            what = "this private key is encrypted, and no passphrase was given"
-            hint = (
-                f"Set {PASSPHRASE_VARIABLE}, or name a file of mode 0600: --passphrase-file FILE."
-            )
-            raise PassphraseFault(fault.code, what, path=uri, hint=hint) from fault
+            raise PassphraseFault(fault.code, fault.message, path=uri) from fault
         except KeyRefused as refusal:
             if name != uri and b"-----BEGIN" in data and b"\n" not in data.strip():
                 raise KeyRefused(
