@@ -252,12 +252,10 @@ def _called(
     """Make the call, at an endpoint of the verified card."""
     import asyncio
 
-    from cardsign.net.credentials import CredentialPlaces, demands_credentials
+    from cardsign.net.credentials import CredentialPlaces
 
     batch, public, credential = visited
     payload, policy = public.report.card or {}, batch.verifier.policy
-    if credential is None and demands_credentials(payload):
-        say("the card demands credentials, and you name none (--credential); calling without")
     issuer = policy.find(Subject(url=public.url) if batch.subject.is_nobody else batch.subject)
     settings = named.network.settings().for_issuer(issuer)
     places = CredentialPlaces(public.url, policy, issuer)

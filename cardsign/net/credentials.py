@@ -125,12 +125,6 @@ def header_form_of(payload: Mapping[str, Json]) -> HeaderForm:
     raise CredentialFault("credential.scheme", what)
 
 
-def demands_credentials(payload: Mapping[str, Json]) -> bool:
-    """Whether every requirement of a card wants a credential."""
-    alternatives = list(requirements_of(payload, schemes_of(payload)))
-    return bool(alternatives) and not any(one.is_open for one in alternatives)
-
-
 def _readable_requirements(payload: Mapping[str, Json]) -> Iterator[Requirement]:
     """Yield the requirements of a card that asks for no more than can be read.
 
@@ -176,11 +170,9 @@ class Credential:
         Raises:
             CredentialFault: ``credential.none``.
         """
-        scheme = uri.partition(":")[0]
-        if scheme not in ("env", "file"):
-            raise _unusable(_EXPECTED)
         if not _PLACE.fullmatch(uri):
-            raise _unusable(_EXPECTED, f"{scheme}:...")
+            scheme = uri.partition(":")[0]
+            raise _unusable(_EXPECTED, f"{scheme}:..." if scheme in ("env", "file") else "")
         return cls(uri, client_id, environment)
 
     def secret(self) -> str:

@@ -166,16 +166,7 @@ def ask_for_extended_card(
         FetchFailed: As :func:`cardsign.net.fetch.fetch_document`.
     """
     url = extended_url(endpoint)
-    headers: list[tuple[str, str]] = []
-    if endpoint.a2a_version != "0.2":
-        headers.append(("A2A-Version", endpoint.a2a_version))
-    call: bytes | None = None
-    if endpoint.a2a_version != "0.2" and endpoint.binding == JSONRPC:
-        is_old = endpoint.a2a_version == "0.3"
-        method = "agent/getAuthenticatedExtendedCard" if is_old else "GetExtendedAgentCard"
-        tenant: dict[str, Json] = {"tenant": endpoint.tenant} if endpoint.tenant else {}
-        call = request_body(call_id, method, tenant)
-        headers.append(("Content-Type", "application/json"))
+    headers, call = _request_to(endpoint, call_id)
     if header is not None:
         if url.origin != header.origin:
             raise CredentialFault(
@@ -205,6 +196,20 @@ def ask_for_extended_card(
     if error.rpc_code in _NO_CARD:
         raise _no_card(url, what)
     raise CallFailed(error.code, f"{url} {what}")
+
+
+def _request_to(endpoint: Endpoint, call_id: str) -> tuple[list[tuple[str, str]], bytes | None]:
+    """Return the headers and the body by which an endpoint is asked; no body for GET."""
+    if endpoint.a2a_version == "0.2":
+        return [], None
+    headers: list[tuple[str, str]] = [("A2A-Version", endpoint.a2a_version)]
+    if endpoint.binding != JSONRPC:
+        return headers, None
+    is_old = endpoint.a2a_version == "0.3"
+    method = "agent/getAuthenticatedExtendedCard" if is_old else "GetExtendedAgentCard"
+    tenant: dict[str, Json] = {"tenant": endpoint.tenant} if endpoint.tenant else {}
+    headers.append(("Content-Type", "application/json"))
+    return headers, request_body(call_id, method, tenant)
 
 
 def extended_url(endpoint: Endpoint) -> Url:

@@ -44,13 +44,11 @@ class Freshness:
 
     Attributes:
         seconds: For which it may be used without asking, not counting its age.
-        may_be_stored: False for ``no-store``.
         may_be_stale: Whether it may be used beyond that where nobody answers; False for
             ``must-revalidate``, ``no-cache`` and ``no-store``.
     """
 
     seconds: int
-    may_be_stored: bool = True
     may_be_stale: bool = True
 
 
@@ -67,11 +65,9 @@ def freshness(headers: Headers, ceiling: int) -> Freshness:
     ages = directives.get("max-age", {str(unstated)})
     stated = next(iter(ages)) if len(ages) == 1 else ""
     seconds = min(int(stated), ceiling) if _SECONDS.fullmatch(stated) else 0
-    return Freshness(
-        seconds if directives.keys().isdisjoint({"no-cache", "no-store"}) else 0,
-        "no-store" not in directives,
-        directives.keys().isdisjoint({"no-cache", "no-store", "must-revalidate"}),
-    )
+    may_be_used = directives.keys().isdisjoint({"no-cache", "no-store"})
+    may_be_stale = may_be_used and "must-revalidate" not in directives
+    return Freshness(seconds if may_be_used else 0, may_be_stale)
 
 
 def _age(headers: Headers) -> int:
@@ -133,10 +129,8 @@ class _Page:
         if answer.outcome == "found" or values(answer.headers, "cache-control"):
             self.freshness = freshness(answer.headers, ceiling)
         self.stored_at, self.age = now, _age(answer.headers)
-        left, body = self.seconds_left(now), self.body or b""
-        if not self.freshness.may_be_stored:
-            self.body, self.etag = None, ""
-        return FetchResult(answer.url, "found", body, left, headers=answer.headers)
+        left = self.seconds_left(now)
+        return FetchResult(answer.url, "found", self.body or b"", left, headers=answer.headers)
 
 
 class DocumentFetcher:

@@ -35,16 +35,8 @@ EVENT_STREAM: Final = "text/event-stream"
 
 # What would decide where a request goes or how the answer is framed; ours stand instead.
 _NOT_THE_CLIENTS: Final = frozenset(
-    {
-        "accept-encoding",
-        "connection",
-        "host",
-        "keep-alive",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "upgrade",
-    }
+    {"accept-encoding", "connection", "host", "keep-alive", "te", "upgrade"}
+    | {"proxy-authorization", "proxy-connection"}
 )
 # What a peer would like the client to remember, or to ask next.
 _WITHOUT_EFFECT: Final = frozenset(

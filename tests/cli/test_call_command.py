@@ -288,7 +288,6 @@ def test_a_credential_is_shown_to_the_agent(running: Any, caplog: pytest.LogCapt
 
         without = call("hello")
         assert without.status == 3
-        assert "the card demands credentials, and you name none (--credential)" in without.err
         assert "credential.refused: http://127.0.0.1:" in without.err
         assert 'it says it wants: Bearer realm="harbour"' in without.err
 

@@ -18,7 +18,6 @@ from cardsign.net.credentials import (
     CredentialPlaces,
     Header,
     HeaderForm,
-    demands_credentials,
     header_form_of,
 )
 from cardsign.net.endpoints import Endpoint
@@ -340,16 +339,6 @@ def test_a_password_that_is_repeated(secret: str, told: str, shown: bool) -> Non
     header = Header.of(ORIGIN, BASIC, secret)
     assert (header.quotable(f"so {told}!") == "(it repeats the credential)") is shown
     assert header.masked(f"so {told}!") == ("so (the credential)!" if shown else f"so {told}!")
-
-
-def test_what_a_card_demands() -> None:
-    """A requirement that is empty lets everybody in (A2A 1.0 4.5)."""
-    named = {"schemes": {"harbour": {"list": []}}}
-    assert demands_credentials({"securityRequirements": [named]})
-    assert demands_credentials({"security": [{"harbour": []}]})
-    assert not demands_credentials({"securityRequirements": [named, {}]})
-    assert not demands_credentials({"security": [{}]})
-    assert not demands_credentials({"securitySchemes": {"harbour": {}}})
 
 
 def test_every_fault_of_a_credential_ends_a_command_as_a_local_one() -> None:
