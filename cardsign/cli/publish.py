@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,58 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.lint.cards import lint_card
 from cardsign.publish.generation import MAX_MAX_AGE, export_files
 from cardsign.publish.publication import DEFAULT_MAX_AGE
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """What the command line names in the place of the project's cards and the store's keys."""
+
+    card: str | None
+    extended: tuple[str, ...]
+    legacy_card: str | None
+    drop_others: bool
+    max_age: int | None
+    jwks: str | None
+    uris: tuple[str, ...]
+    kid: str | None
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether keys are named, so that no key store is asked."""
+        return self.jwks is not None or bool(self.uris) or self.kid is not None
+
+    @property
+    def is_project(self) -> bool:
+        """Whether nothing is named, but perhaps extended cards."""
+        return self.card is None and not self.has_keys
+
+    def publish(self, keystore: UnlockOptions, config: ProjectConfig) -> Published:
+        """Publish the card, or the cards of the project."""
+        along: dict[str, Any] = {
+            "extended": dict(_extended(option) for option in self.extended),
+            "legacy_card": None if self.legacy_card is None else read_input(self.legacy_card),
+            "max_age": self.max_age,
+            "drops_others": self.drop_others,
+            "writes": not is_dry_run(),
+        }
+        if self.has_keys:
+            if self.card is None or (self.jwks is not None and (self.uris or self.kid)):
+                raise UsageFault("usage.conflict", "name CARD, and its keys by --jwks or by --key")
+            if self.jwks is not None:
+                keys = read_jwks(self.jwks)
+            else:
+                keys = JwkSet.of(keystore.list_keys(self.uris, self.kid))
+            return publish_by_keys(read_input(self.card), keys, config, now=moment(), **along)
+        if self.card is not None:  # nothing is signed, so nothing of a signer is looked at
+            work = Work(keystore.open(), moment(), config)
+            return publish_cards(work, read_input(self.card), **along)
+        check_cards(config)
+        work = keystore.work(config)
+        public, others, older = prepare_cards(work)
+        _say_lint(work.config)
+        along["extended"] = others | along["extended"]
+        along["legacy_card"] = along["legacy_card"] or older
+        return publish_cards(work, public, **along)
 
 
 @click.command(cls=Command, example="cardsign publish signed.json -o public")
@@ -111,19 +164,7 @@ from cardsign.publish.publication import DEFAULT_MAX_AGE
 )
 @unlock_options
 @dry_run_option
-def publish(
-    card: str | None,
-    extended: tuple[str, ...],
-    legacy_card: str | None,
-    drop_others: bool,
-    output: Path | None,
-    max_age: int | None,
-    jwks: str | None,
-    uris: tuple[str, ...],
-    kid: str | None,
-    export_to: Path | None,
-    **options: Any,
-) -> int:
+def publish(output: Path | None, export_to: Path | None, **options: Any) -> int:
     """Publish the signed CARD ('-' for stdin) with the key set of the key store.
 
     Without CARD it builds, lints, signs, lists and publishes the cards of cardsign.toml, extended
@@ -140,39 +181,17 @@ def publish(
     --export writes the public files below DIR/site in the layout of their URLs, and their headers
     as DIR/site/_headers and DIR/nginx.conf. It never writes extended cards.
     """
-    watching = take(WatchOptions, options)
-    keystore = take(UnlockOptions, options)
+    watching, keystore = take(WatchOptions, options), take(UnlockOptions, options)
     if watching.watch:
         return _watch(watching, output, keystore)
-    config = project_config(output)
+    named, config = take(_Named, options), project_config(output)
     directory = needed_publication(config)
-    named: dict[str, Any] = {
-        "extended": dict(_extended(option) for option in extended),
-        "legacy_card": None if legacy_card is None else read_input(legacy_card),
-        "max_age": max_age,
-        "drops_others": drop_others,
-        "writes": not is_dry_run(),
-    }
-    now = moment()
-    if jwks is not None or uris or kid is not None:
-        if card is None or (jwks is not None and (uris or kid)):
-            raise UsageFault("usage.conflict", "name CARD, and its keys by --jwks or by --key")
-        keys = JwkSet.of(keystore.list_keys(uris, kid)) if jwks is None else read_jwks(jwks)
-        published = publish_by_keys(read_input(card), keys, config, now=now, **named)
-    elif card is not None:  # nothing is signed, so nothing of a signer is looked at
-        work = Work(keystore.open(), now, config)
-        published = publish_cards(work, read_input(card), **named)
-    else:
+    if named.is_project and is_dry_run():
         check_cards(config)
         work = keystore.work(config)
-        if is_dry_run():
-            progress = reconcile(work, only_cards=True)
-            return show_progress(progress._replace(ahead=(), renewal=None), work.now)
-        public, others, older = prepare_cards(work)
-        _say_lint(work.config)
-        named["extended"] = others | named["extended"]
-        named["legacy_card"] = named["legacy_card"] or older
-        published = publish_cards(work, public, **named)
+        progress = reconcile(work, only_cards=True)
+        return show_progress(progress._replace(ahead=(), renewal=None), work.now)
+    published = named.publish(keystore, config)
     if export_to is not None and not is_dry_run():
         export_files(published.generation, export_to)
     _tell(published, directory, export_to)

@@ -54,7 +54,6 @@ class TokenKey(RemoteKey):
         ids = [pair for pair in pairs if pair.startswith("id=")]
         rest = [pair for pair in pairs if pair not in ids]
         named = read_attributes(uri, rest, (*_TOKEN, "object", "type"))
-        local = read_attributes(uri, query.split("&") if query else (), _QUERY)
         if len(ids) > 1:
             refuse_uri(uri, "the attribute 'id' is there twice")
         if named.get("type", ["private"]) != ["private"]:
@@ -64,12 +63,7 @@ class TokenKey(RemoteKey):
             refuse_uri(uri, "expected a token or its serial, and the object or id of a key")
         self.label = named.get("object", [None])[0]
         self.id = unquote_to_bytes(ids[0].removeprefix("id=")) if ids else None
-        paths = [
-            Path(local[name][0].removeprefix("file:")) if name in local else None for name in _QUERY
-        ]
-        if any(path is not None and not path.is_absolute() for path in paths):
-            refuse_uri(uri, "expected an absolute path in module-path and pin-source")
-        self.module, self.pin_source = paths
+        self.module, self.pin_source = _read_paths(uri, query)
 
     @property
     def custody(self) -> str:
@@ -190,6 +184,17 @@ class TokenKey(RemoteKey):
             return SignerFault("signer.unreachable", text, path=str(module))
         code = "signer.unreachable" if name in _ABSENT else "signer.failed"
         return SignerFault(code, f"the token answered {name}", path=self.custody)
+
+
+def _read_paths(uri: str, query: str | None) -> list[Path | None]:
+    """Return the library and the PIN's file that a URI names."""
+    local = read_attributes(uri, query.split("&") if query else (), _QUERY)
+    paths = [
+        Path(local[name][0].removeprefix("file:")) if name in local else None for name in _QUERY
+    ]
+    if any(path is not None and not path.is_absolute() for path in paths):
+        refuse_uri(uri, "expected an absolute path in module-path and pin-source")
+    return paths
 
 
 def _forget_errors_of_openssl() -> None:
