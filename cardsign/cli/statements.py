@@ -60,7 +60,7 @@ from cardsign.issuer.release import ReleaseChanges, is_release_due, needed_keyse
 from cardsign.issuer.work import Work
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.drafts import KEYSET_LIFETIME, RELEASE_LIFETIME, differences, read_draft
-from cardsign.keys.history import StatementHistory
+from cardsign.keys.history import kept_release
 from cardsign.keys.opening import create_store, is_taken
 from cardsign.keys.signers.access import terminal_prompt
 from cardsign.keys.store import KeyStore
@@ -523,7 +523,7 @@ def show_release(**options: Any) -> int:
     """
     keystore = take(KeystoreOptions, options)
     store = keystore.open()
-    keyset, newest = needed_keyset(store), StatementHistory.of(store).newest_release()
+    keyset, newest = needed_keyset(store), kept_release(store)
     if newest is None:
         say("there is no release statement yet: cardsign release renew")
         return EXIT_NOT_TRUSTED

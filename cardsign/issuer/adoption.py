@@ -9,12 +9,13 @@ from cardsign.errors import PublishRefused
 from cardsign.issuer.publishing import check_ours, published_statements
 from cardsign.issuer.work import Gap, Work
 from cardsign.keys.history import (
-    StatementHistory,
     awaits_recovery,
     check_signed,
     keep_keyset,
     keep_release,
     kept_keyset,
+    kept_keysets,
+    kept_release,
     keys_elsewhere,
 )
 from cardsign.keys.store import KeyStore
@@ -68,7 +69,7 @@ def find_adoptable(work: Work) -> Adoptable:
                 newest = keyset
         release = None
         if published.release is not None and published.release_bytes is not None:
-            history = (*StatementHistory.of(work.store).keysets(), *(one for one, _ in keysets))
+            history = (*kept_keysets(work.store), *(one for one, _ in keysets))
             if _is_further(work.store, published.release, history):
                 release = published.release, published.release_bytes
     except StatementRefused:
@@ -80,7 +81,7 @@ def _is_further(
     store: KeyStore, release: ReleaseStatement, history: tuple[KeysetStatement, ...]
 ) -> bool:
     """Say whether a release is newer than that of the log, and not signed by revoked keys alone."""
-    state, newest = store.load(), StatementHistory.of(store).newest_release()
+    state, newest = store.load(), kept_release(store)
     if newest is None and awaits_recovery(state, history[-1]):
         return False  # the first release of a new key store begins anew, in the next epoch
     if newest is not None and (release.seq <= newest.seq or release.order < newest.order):

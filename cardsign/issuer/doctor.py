@@ -11,7 +11,7 @@ from cardsign.findings import Finding, Place, Severity
 from cardsign.issuer.gaps import find_due, find_gaps
 from cardsign.issuer.work import NOTICE, Gap, Work
 from cardsign.keys.doctor import examine_store
-from cardsign.keys.history import StatementHistory, check_witnessed
+from cardsign.keys.history import check_witnessed, kept_keyset, kept_release
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.model import KeyTimes, StoreState
 from cardsign.publish.generation import load_current
@@ -73,7 +73,7 @@ def _gap_finding(work: Work, gap: Gap, *, is_error: bool) -> Finding:
 
 def _find_damage(work: Work) -> Iterator[Finding]:
     """Yield that the log is not the one that was published, or the publication is damaged."""
-    check_witnessed(work.store, StatementHistory.of(work.store).newest_release())
+    check_witnessed(work.store, kept_release(work.store))
     try:
         if work.config.publish is not None:
             load_current(work.config.publish)
@@ -98,11 +98,10 @@ def _find_advice(work: Work, state: StoreState) -> Iterator[Finding]:
 
 
 def _find_clock(work: Work, state: StoreState) -> Iterator[Finding]:
-    history = StatementHistory.of(work.store)
     marks = [name for name in (one.name for one in fields(KeyTimes)) if name != "stops_signing"]
     times = [time for key in state.keys for name in marks if (time := getattr(key.times, name))]
     times += [publication.at for publication in state.publications]
-    times += [utc(one.iat) for one in (history.newest_keyset(), history.newest_release()) if one]
+    times += [utc(one.iat) for one in (kept_keyset(work.store), kept_release(work.store)) if one]
     newest = max(times, default=work.now)
     if newest > work.now + timedelta(seconds=work.config.timeline.skew):
         message = f"the store knows of {second(newest)}, and this clock says it is not yet"

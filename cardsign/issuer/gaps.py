@@ -52,11 +52,11 @@ from cardsign.keys import lifecycle
 from cardsign.keys.agenda import Step, steps
 from cardsign.keys.drafts import draft_if_due, keyset_due, read_draft, says_more
 from cardsign.keys.history import (
-    StatementHistory,
     awaits_recovery,
     follow_events,
     has_ended,
     kept_keyset,
+    kept_keysets,
     stolen_with,
     unlisted_roots,
 )
@@ -167,7 +167,7 @@ def _find_complete_drafts(work: Work) -> Iterator[Gap]:
         untrusted_draft = read_draft_file(work.draft)
         found += [] if untrusted_draft is None else [read_draft(untrusted_draft)]
     if work.roots is not None:
-        found += StatementHistory.of(work.roots.store).keysets()
+        found += kept_keysets(work.roots.store)
     for statement in found:
         with suppress(StatementRefused):
             check_step(statement, kept_keyset(work.store))

@@ -51,7 +51,7 @@ from cardsign.keys.drafts import (
     quorum_signatures,
     write_draft,
 )
-from cardsign.keys.history import StatementHistory, keep_keyset, kept_keyset
+from cardsign.keys.history import keep_keyset, kept_keyset, kept_keysets, kept_release
 from cardsign.keys.model import ENDED, statement_blob
 from cardsign.keys.store import KeyStore
 from cardsign.statements.envelope import TYP_KEYSET, StatementRefused
@@ -430,11 +430,11 @@ def check_keyset(
     work: Work, statement: KeysetStatement, name: str, *, is_overtaken: bool = False
 ) -> None:
     """Check a statement that is to be kept and published; raises as :func:`publish_keyset`."""
-    store, history = work.store, StatementHistory.of(work.store)
-    if statement.digest in {one.digest for one in history.keysets()}:
+    store, keysets = work.store, kept_keysets(work.store)
+    if statement.digest in {one.digest for one in keysets}:
         return
     with _fork_told(store, statement, name, _NOT_TO_PUBLISH):
-        check_step(statement, history.newest_keyset())
+        check_step(statement, keysets[-1] if keysets else None)
     if is_overtaken:
         check_begun(statement, work.now + SKEW)
     else:
@@ -448,7 +448,7 @@ def check_keyset(
 
 def _is_root_holders(work: Work) -> bool:
     """Whether what is published has a release, to which this store can say nothing."""
-    if StatementHistory.of(work.store).newest_release() is not None:
+    if kept_release(work.store) is not None:
         return False
     if any("release" in key.roles for key in work.store.state.keys):
         return False
@@ -463,8 +463,8 @@ def show_keyset(store: KeyStore, statement: KeysetStatement | None = None) -> Ke
     """Put a statement, by default the newest, beside the one before it.
 
     Raises:
-        StoreFault: ``keystore.no_keyset``, or as :meth:`StatementHistory.keysets`.
+        StoreFault: ``keystore.no_keyset``, or as :func:`.kept_keysets`.
     """
     statement = statement or needed_keyset(store)
-    earlier = [one for one in StatementHistory.of(store).keysets() if one.id < statement.id]
+    earlier = [one for one in kept_keysets(store) if one.id < statement.id]
     return KeysetDraft(statement, earlier[-1] if earlier else None)

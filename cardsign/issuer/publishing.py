@@ -28,7 +28,7 @@ from cardsign.issuer.signers import card_signers
 from cardsign.issuer.work import Gap, Work, key_holder
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
-from cardsign.keys.history import StatementHistory, kept_keyset
+from cardsign.keys.history import kept_keyset, kept_keysets, kept_release, statements_to_publish
 from cardsign.keys.lifecycle import record_publication as record_publication_events
 from cardsign.keys.model import KeyRecord
 from cardsign.keys.signers.access import Access
@@ -407,7 +407,7 @@ def _publisher_of(store: KeyStore, issuer: str | None = None) -> Publisher:
 
 def _statements_of(store: KeyStore) -> Issued | None:
     """The statements of a store, to be published; None where there are none."""
-    keysets, release = StatementHistory.of(store).to_publish()
+    keysets, release = statements_to_publish(store)
     return Issued(keysets, release) if keysets else None
 
 
@@ -463,7 +463,7 @@ def check_ours(work: Work) -> None:
             one number.
     """
     directory = work.config.publish
-    kept = {one.number: one for one in StatementHistory.of(work.store).keysets()}
+    kept = {one.number: one for one in kept_keysets(work.store)}
     if not kept or directory is None:
         return
     path = str(directory)
@@ -532,8 +532,7 @@ def still_trusted(work: Work, records: Sequence[KeyRecord]) -> list[KeyRecord]:
         published = published_statements(work.config.publish)
     except PublishRefused:  # no history, as the steps that publish have said
         published = None
-    history = StatementHistory.of(work.store)
-    keyset, release = history.newest_keyset(), history.newest_release()
+    keyset, release = kept_keyset(work.store), kept_release(work.store)
     if published is not None and published.keysets:
         keyset, release = published.newest, published.release
     if keyset is None:

@@ -29,11 +29,7 @@ from cardsign.keys.drafts import (
     says_something_new,
     settled_cards,
 )
-from cardsign.keys.history import (
-    StatementHistory,
-    keep_release,
-    kept_keyset,
-)
+from cardsign.keys.history import keep_release, kept_keyset, kept_release
 from cardsign.keys.model import Role
 from cardsign.keys.store import KeyStore, digest_of
 from cardsign.statements.envelope import TYP_RELEASE, StatementRefused, check_times
@@ -118,7 +114,7 @@ def find_release_gap(work: Work, cards: Sequence[tuple[str | None, bytes]] = ())
     if keyset is None or not any("release" in key.roles for key in work.store.load().keys):
         return
     changes = ReleaseChanges(cards=tuple(cards), by_name=False)
-    previous = StatementHistory.of(work.store).newest_release()
+    previous = kept_release(work.store)
     is_due = previous is None or is_release_due(previous, keyset, now=work.now)
     until, why = end_of(previous) if is_due else None, ""
     if is_unwitnessed(work.store, previous):
@@ -166,7 +162,7 @@ def needed_keyset(store: KeyStore) -> KeysetStatement:
     """The newest keyset statement of a store.
 
     Raises:
-        StoreFault: ``keystore.no_keyset``, or as :meth:`StatementHistory.keysets`.
+        StoreFault: ``keystore.no_keyset``, or as :func:`.kept_keysets`.
     """
     newest = kept_keyset(store)
     if newest is None:
@@ -176,8 +172,7 @@ def needed_keyset(store: KeyStore) -> KeysetStatement:
 
 def is_card_withdrawn(store: KeyStore) -> bool:
     """Whether the newest release has withdrawn the issuer's public card at its usual URL."""
-    history = StatementHistory.of(store)
-    keyset, release = history.newest_keyset(), history.newest_release()
+    keyset, release = kept_keyset(store), kept_release(store)
     if keyset is None or release is None:
         return False
     return release.is_withdrawn(keyset.origins[0] + CARD_PATH)
@@ -194,8 +189,8 @@ def draft_release(
     Raises:
         UsageFault: The changes do not fit, or the keyset has expired.
     """
-    store, now, history = work.store, work.now, StatementHistory.of(work.store)
-    previous = history.newest_release()
+    store, now = work.store, work.now
+    previous = kept_release(store)
     check_in_force(keyset, "the newest keyset statement", now, "sign a newer keyset")
     listed: list[tuple[str, str]] = []
     for path, card in changes.cards:

@@ -11,7 +11,7 @@ from pathlib import Path
 from cardsign.errors import PassphraseFault, SigningRefused, StoreFault, UsageFault
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PublicKey
-from cardsign.keys.history import StatementHistory
+from cardsign.keys.history import check_listed, find_listed
 from cardsign.keys.signers.access import Access
 from cardsign.keys.signers.local import is_local
 from cardsign.keys.signers.registry import custody_of, open_signer
@@ -78,7 +78,7 @@ def card_signers(store: KeyStore, access: Access | bytes | None, *, now: datetim
     active = store.state.signing_keys(now)
     if not active:
         raise _no_active_key(store)
-    chosen = StatementHistory.of(store).listed(active, "card")
+    chosen = find_listed(store, active, "card")
     signers = tuple(
         _OpenedLate(
             key.public,
@@ -141,7 +141,7 @@ def named_signers(
             signers.append(open_signer(uri, public, access, kid=kid, base=base))
     own_kids = frozenset(signer.public.kid for signer in signers)
     if store is not None:
-        StatementHistory.of(store).check_listed([one.public for one in signers], "card")
+        check_listed(store, [one.public for one in signers], "card")
         own_kids |= store.state.ever_held_kids()
     return CardSigners(tuple(signers), own_kids)
 

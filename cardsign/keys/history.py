@@ -36,103 +36,78 @@ from cardsign.statements.release import ReleaseStatement, check_release, read_re
 from cardsign.times import utc
 
 
-class StatementHistory:
-    """An issuer's own statements, oldest first, as the log of a key store names them."""
+def kept_keysets(store: KeyStore) -> tuple[KeysetStatement, ...]:
+    """Return every keyset statement that a store keeps, oldest first.
 
-    def __init__(self, store: KeyStore, state: StoreState) -> None:
-        self._store, self._state = store, state
+    Each is checked by the one before. Signatures are verified once, as long as a process holds the
+    store.
 
-    @classmethod
-    def of(cls, store: KeyStore) -> StatementHistory:
-        """Return the history of a key store as it is by now."""
-        return cls(store, store.load())
+    Raises:
+        StoreFault: ``keystore.audit_broken``: one is missing, or they are no history.
+    """
+    store.load()
+    return _read_keysets(store)
 
-    def keysets(self) -> tuple[KeysetStatement, ...]:
-        """Return every keyset statement, oldest first, each checked by the one before.
 
-        Signatures are verified once, as long as a process holds the store.
+def _read_keysets(store: KeyStore) -> tuple[KeysetStatement, ...]:
+    known, found = store.keysets, list[KeysetStatement]()
+    for held in store.state.keysets:
+        if held.blob not in known:
+            with _checking(store, held):
+                statement = read_keyset(_read(store, held))
+                _check_named(held, statement.number, statement.digest)
+                check_step(statement, found[-1] if found else None)
+                known[held.blob] = statement
+        found.append(known[held.blob])
+    return tuple(found)
 
-        Raises:
-            StoreFault: ``keystore.audit_broken``: one is missing, or they are no history.
-        """
-        known, found = self._store.keysets, list[KeysetStatement]()
-        for held in self._state.keysets:
-            if held.blob not in known:
-                with self._checking(held):
-                    statement = read_keyset(self._read(held))
-                    _check_named(held, statement.number, statement.digest)
-                    check_step(statement, found[-1] if found else None)
-                    known[held.blob] = statement
-            found.append(known[held.blob])
-        return tuple(found)
 
-    def newest_keyset(self) -> KeysetStatement | None:
-        """Return the newest keyset statement, or None; see :meth:`keysets`."""
-        statements = self.keysets()
-        return statements[-1] if statements else None
+def kept_keyset(store: KeyStore) -> KeysetStatement | None:
+    """Return the newest keyset statement of a store, or None; see :func:`kept_keysets`."""
+    statements = kept_keysets(store)
+    return statements[-1] if statements else None
 
-    def newest_release(self) -> ReleaseStatement | None:
-        """Return the release of the highest number, or None.
 
-        What the next release says comes from it, so it must be signed by a release key of the
-        keyset that it names.
+def kept_release(store: KeyStore) -> ReleaseStatement | None:
+    """Return the release of the highest number, or None.
 
-        Raises:
-            StoreFault: ``keystore.audit_broken``: it is not; or as :meth:`keysets`.
-        """
-        if (held := self._state.release) is None:
-            return None
-        keysets = self.keysets()
-        with self._checking(held):
-            release = read_release(self._read(held))
-            _check_named(held, (release.seq,), release.digest)
-            check_signed(release, keysets)
-        return release
+    What the next release says comes from it, so it must be signed by a release key of the keyset
+    that it names.
 
-    def to_publish(self) -> tuple[tuple[bytes, ...], bytes | None]:
-        """Return every keyset statement as it is served, oldest first, and the newest release."""
-        self.newest_release(), self.keysets()
-        keysets, release = self._state.keysets, self._state.release
-        return tuple(map(self._read, keysets)), self._read(release) if release else None
+    Raises:
+        StoreFault: ``keystore.audit_broken``: it is not; or as :func:`kept_keysets`.
+    """
+    keysets = kept_keysets(store)
+    if (held := store.state.release) is None:
+        return None
+    with _checking(store, held):
+        release = read_release(_read(store, held))
+        _check_named(held, (release.seq,), release.digest)
+        check_signed(release, keysets)
+    return release
 
-    def _read(self, held: HeldStatement) -> bytes:
-        return self._store.checked_blob(statement_blob(held.blob))
 
-    @contextmanager
-    def _checking(self, held: HeldStatement) -> Iterator[None]:
-        """Say of what is no statement of this issuer, or missing, that the log is broken."""
-        try:
-            yield
-        except (StatementRefused, FileMissing) as fault:
-            where = self._store.place_of(statement_blob(held.blob))
-            what = f"statement {'.'.join(map(str, held.number))}: {fault.code}: {fault.message}"
-            raise StoreFault("keystore.audit_broken", what, path=where) from fault
+def statements_to_publish(store: KeyStore) -> tuple[tuple[bytes, ...], bytes | None]:
+    """Return every keyset statement as it is served, oldest first, and the newest release."""
+    kept_release(store)
+    release = store.state.release
+    keysets = tuple(_read(store, held) for held in store.state.keysets)
+    return keysets, _read(store, release) if release else None
 
-    def check_listed(self, keys: Iterable[PublicKey], role: OnlineRole) -> None:
-        """Check that the roots have listed keys that are to be used, if there is a keyset at all.
 
-        This finds a key that a stranger has edited into the key store (threat 22).
+def _read(store: KeyStore, held: HeldStatement) -> bytes:
+    return store.checked_blob(statement_blob(held.blob))
 
-        Raises:
-            StoreFault: ``keystore.not_listed``, or as :meth:`keysets`.
-        """
-        keyset = self.newest_keyset()
-        for key in keys:
-            if keyset is not None and not keyset.lists(key.thumbprint, role):
-                what = f"keyset {keyset.label} lists no {role} key {key.kid!r}"
-                raise StoreFault("keystore.not_listed", what)
 
-    def listed(self, keys: Iterable[KeyRecord], role: OnlineRole) -> tuple[KeyRecord, ...]:
-        """Return those of some keys that the roots have listed: all, if there is no keyset.
-
-        Raises:
-            StoreFault: ``keystore.not_listed``: there are keys, and none is listed.
-        """
-        asked, keyset = tuple(keys), self.newest_keyset()
-        found = [key for key in asked if keyset is None or keyset.lists(key.thumbprint, role)]
-        if not found:
-            self.check_listed((key.public for key in asked), role)
-        return tuple(found)
+@contextmanager
+def _checking(store: KeyStore, held: HeldStatement) -> Iterator[None]:
+    """Say of what is no statement of this issuer, or missing, that the log is broken."""
+    try:
+        yield
+    except (StatementRefused, FileMissing) as fault:
+        where = store.place_of(statement_blob(held.blob))
+        what = f"statement {held.label}: {fault.code}: {fault.message}"
+        raise StoreFault("keystore.audit_broken", what, path=where) from fault
 
 
 def _check_named(held: HeldStatement, number: tuple[int, ...], digest: str) -> None:
@@ -140,9 +115,34 @@ def _check_named(held: HeldStatement, number: tuple[int, ...], digest: str) -> N
         raise StatementRefused("statement.gap", "the log names another statement")
 
 
-def kept_keyset(store: KeyStore) -> KeysetStatement | None:
-    """Return the newest keyset statement of a store; see :meth:`StatementHistory.keysets`."""
-    return StatementHistory.of(store).newest_keyset()
+def check_listed(store: KeyStore, keys: Iterable[PublicKey], role: OnlineRole) -> None:
+    """Check that the roots have listed keys that are to be used, if there is a keyset at all.
+
+    This finds a key that a stranger has edited into the key store (threat 22).
+
+    Raises:
+        StoreFault: ``keystore.not_listed``, or as :func:`kept_keysets`.
+    """
+    keyset = kept_keyset(store)
+    for key in keys:
+        if keyset is not None and not keyset.lists(key.thumbprint, role):
+            what = f"keyset {keyset.label} lists no {role} key {key.kid!r}"
+            raise StoreFault("keystore.not_listed", what)
+
+
+def find_listed(
+    store: KeyStore, keys: Iterable[KeyRecord], role: OnlineRole
+) -> tuple[KeyRecord, ...]:
+    """Return those of some keys that the roots have listed: all, if there is no keyset.
+
+    Raises:
+        StoreFault: ``keystore.not_listed``: there are keys, and none is listed.
+    """
+    asked, keyset = tuple(keys), kept_keyset(store)
+    found = [key for key in asked if keyset is None or keyset.lists(key.thumbprint, role)]
+    if not found:
+        check_listed(store, (key.public for key in asked), role)
+    return tuple(found)
 
 
 def check_signed(release: ReleaseStatement, history: Sequence[KeysetStatement]) -> frozenset[str]:
@@ -170,13 +170,13 @@ def keep_keyset(store: KeyStore, statement: KeysetStatement, data: bytes, *, now
 
     Raises:
         StatementRefused: It does not follow the newest, or too few have signed it.
-        StoreFault: ``file.busy``, or as :meth:`StatementHistory.keysets`.
+        StoreFault: ``file.busy``, or as :func:`kept_keysets`.
     """
     is_new, held = True, HeldStatement(statement.number, statement.digest, digest_of(data))
 
     def decide(state: StoreState) -> list[Event]:
         nonlocal is_new
-        earlier = StatementHistory(store, state).keysets()
+        earlier = _read_keysets(store)
         is_new = not earlier or earlier[-1].digest != statement.digest
         if is_new:
             check_step(statement, earlier[-1] if earlier else None)
@@ -188,7 +188,7 @@ def keep_keyset(store: KeyStore, statement: KeysetStatement, data: bytes, *, now
 
 def follow_events(store: KeyStore, state: StoreState, now: datetime) -> list[Event]:
     """Return what brings the keys up to date with the newest keyset, which may list a later one."""
-    kept = StatementHistory(store, state).keysets()
+    kept = _read_keysets(store)
     return _follow(state, state.keysets[-1], kept[-1], kept, now) if kept else []
 
 

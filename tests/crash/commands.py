@@ -24,7 +24,7 @@ from cardsign.keys import lifecycle
 from cardsign.keys.doctor import examine_store
 from cardsign.keys.drafts import read_draft
 from cardsign.keys.folder import FolderStore
-from cardsign.keys.history import StatementHistory
+from cardsign.keys.history import statements_to_publish
 from cardsign.keys.imports import export_private
 from cardsign.keys.log import read_line
 from cardsign.keys.model import StoreState
@@ -354,9 +354,8 @@ def _check_store(path: Path, earlier: StoreState, *, is_done: bool) -> None:
     for record in store.state.keys:
         if record.private == "held":
             store.signer(record, PASSPHRASE.encode()).sign(b"anything")
-    history = StatementHistory.of(store)
     assert {*earlier.keysets} <= {*store.state.keysets}
-    history.to_publish()
+    statements_to_publish(store)
     _cure(store, is_done=is_done)
 
 

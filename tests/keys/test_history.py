@@ -11,7 +11,16 @@ import pytest
 from cardsign.errors import StoreFault
 from cardsign.keys import history
 from cardsign.keys.drafts import KeysetPlan, draft_next, write_draft
-from cardsign.keys.history import StatementHistory, check_witnessed, keep_keyset, keep_release
+from cardsign.keys.history import (
+    check_listed,
+    check_witnessed,
+    keep_keyset,
+    keep_release,
+    kept_keyset,
+    kept_keysets,
+    kept_release,
+    statements_to_publish,
+)
 from cardsign.keys.model import statement_blob
 from cardsign.keys.store import KeyStore, digest_of
 from cardsign.statements.envelope import TYP_RELEASE, StatementRefused
@@ -37,11 +46,10 @@ def second(before: KeysetStatement, *names: str) -> KeysetStatement:
     return signed(draft_next(KeysetPlan.of(before), before, now=NOW), *(names or ("ann", "bob")))
 
 
-def keep(store: KeyStore, *statements: KeysetStatement) -> StatementHistory:
+def keep(store: KeyStore, *statements: KeysetStatement) -> None:
     """Keep statements as `keyset publish` does."""
     for statement in statements:
         keep_keyset(store, statement, write_draft(statement), now=NOW)
-    return StatementHistory.of(store)
 
 
 def write_release(release: ReleaseStatement, by: str = "rel") -> bytes:
@@ -49,11 +57,10 @@ def write_release(release: ReleaseStatement, by: str = "rel") -> bytes:
     return sign_statement(release.envelope.payload, [key(by)], TYP_RELEASE)
 
 
-def sign_release(store: KeyStore, *releases: ReleaseStatement, by: str = "rel") -> StatementHistory:
+def sign_release(store: KeyStore, *releases: ReleaseStatement, by: str = "rel") -> None:
     """Keep releases as `release renew` does."""
     for release in releases:
         keep_release(store, release, write_release(release, by), now=NOW)
-    return StatementHistory.of(store)
 
 
 def code_of(attempt: Callable[[], object]) -> str:
@@ -71,12 +78,12 @@ def test_what_is_kept_is_read_back_in_order(store: Any) -> None:
     opened = signed(
         draft_next(plan(root=quorum(1, "dan")), two, now=NOW, recovery=True), "rita", "dan"
     )
-    kept = keep(store, one, two, opened)
-    assert [each.digest for each in kept.keysets()] == [one.digest, two.digest, opened.digest]
-    assert kept.newest_keyset() == opened
+    keep(store, one, two, opened)
+    assert [each.digest for each in kept_keysets(store)] == [one.digest, two.digest, opened.digest]
+    assert kept_keyset(store) == opened
     assert store.again().state.keyset == opened.id
     assert not keep_keyset(store, opened, write_draft(opened), now=NOW)
-    assert kept.to_publish() == (tuple(map(write_draft, (one, two, opened))), None)
+    assert statements_to_publish(store) == (tuple(map(write_draft, (one, two, opened))), None)
 
 
 def test_a_key_that_the_next_keyset_drops_ends_here(store: QuickStore) -> None:
@@ -92,9 +99,8 @@ def test_a_key_that_the_next_keyset_drops_ends_here(store: QuickStore) -> None:
 
 def test_a_store_without_statements_holds_none(store: QuickStore) -> None:
     """And makes no folder to say so."""
-    kept = StatementHistory.of(store)
-    assert (kept.keysets(), kept.newest_release()) == ((), None)
-    kept.check_listed([key("stranger").public], "card")
+    assert (kept_keysets(store), kept_release(store)) == ((), None)
+    check_listed(store, [key("stranger").public], "card")
     assert not store.path.exists()
 
 
@@ -144,7 +150,7 @@ def test_a_history_that_somebody_wrote_is_found_out(store: Any) -> None:
     other = first(root=quorum(1, "eve"), recovery=None)
     forged = signed(draft_next(KeysetPlan.of(other), signed(other, "eve"), now=NOW), "eve")
     put(store, forged, write_draft(forged))
-    assert code_of(StatementHistory.of(store).keysets) == "keystore.audit_broken"
+    assert code_of(lambda: kept_keysets(store)) == "keystore.audit_broken"
 
 
 @pytest.mark.parametrize("by", ["eve", "card"])
@@ -154,7 +160,7 @@ def test_a_release_that_no_release_key_signed_is_found_out(store: QuickStore, by
     keep(store, keyset)
     release = released(keyset, None)
     put(store, release, write_release(release, by))
-    assert code_of(StatementHistory.of(store).newest_release) == "keystore.audit_broken"
+    assert code_of(lambda: kept_release(store)) == "keystore.audit_broken"
 
 
 @in_each_store
@@ -165,18 +171,18 @@ def test_a_statement_that_is_gone_or_exchanged_is_found_out(store: Any) -> None:
     blob = statement_blob(store.state.keysets[0].blob)
     store.drop_blobs([blob])
     again = store.again()
-    assert code_of(StatementHistory.of(again).keysets) == "keystore.audit_broken"
+    assert code_of(lambda: kept_keysets(again)) == "keystore.audit_broken"
     store.append(store.state.seq + 1, [b"{}"], {blob: write_draft(second(one))})
-    assert code_of(StatementHistory(again, again.state).keysets) == "keystore.corrupt"
+    assert code_of(lambda: history._read_keysets(again)) == "keystore.corrupt"
 
 
 @in_each_store
 def test_keys_are_used_only_if_the_roots_have_listed_them(store: KeyStore) -> None:
     """By role; a stranger's key that was edited into the store is none."""
-    kept = keep(store, first())
-    kept.check_listed([key("card").public], "card")
+    keep(store, first())
+    check_listed(store, [key("card").public], "card")
     for name, role in (("rel", "card"), ("eve", "card"), ("card", "release"), ("ann", "card")):
-        attempt = lambda: kept.check_listed([key(name).public], role)  # type: ignore[arg-type]  # noqa: B023, E731
+        attempt = lambda: check_listed(store, [key(name).public], role)  # type: ignore[arg-type]  # noqa: B023, E731
         assert code_of(attempt) == "keystore.not_listed"
 
 
@@ -190,8 +196,9 @@ def test_no_two_releases_have_one_number(store: Any) -> None:
     sign_release(store, one)
     assert code_of(lambda: sign_release(other, one)) == "keystore.changed"
     two = released(keyset, one)
-    assert sign_release(other, two).newest_release() == two
-    assert StatementHistory.of(store).newest_release() == two
+    sign_release(other, two)
+    assert kept_release(other) == two
+    assert kept_release(store) == two
 
 
 def test_the_published_release_witnesses_the_log(store: QuickStore) -> None:
@@ -216,5 +223,5 @@ def test_a_statement_is_verified_once_for_each_store(
     monkeypatch.setattr(history, "check_step", lambda *steps: (checks.append(steps), real(*steps)))
     again = store.again()
     for _ in range(2):
-        assert StatementHistory.of(again).newest_keyset() == first()
+        assert kept_keyset(again) == first()
     assert len(checks) == 1

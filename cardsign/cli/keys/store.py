@@ -33,7 +33,7 @@ from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
 from cardsign.keys import lifecycle
-from cardsign.keys.history import StatementHistory
+from cardsign.keys.history import find_listed
 from cardsign.keys.log import Event, Line
 from cardsign.keys.opening import locate_store
 from cardsign.times import day, read_span
@@ -89,7 +89,7 @@ def jwks(output: str, uris: tuple[str, ...], kid: str | None, **options: Any) ->
         return
     store = keystore.open()
     published = store.state.published_keys()
-    listed = StatementHistory.of(store).listed(published, "card")
+    listed = find_listed(store, published, "card")
     write_output(output, JwkSet.of([key.public for key in listed]).to_bytes())
     store.apply(lifecycle.record_key_set, now=datetime.now(UTC))
     for key in published:
