@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeAlias
 
 from cardsign.errors import FileMissing, PassphraseFault, SignerFault, UsageFault
 from cardsign.files import (
-    read_bytes,
+    read_descriptor,
     read_secret,
     read_settings,
 )
@@ -118,7 +118,7 @@ def _unasked(source: PassphraseSource) -> bytes | None:
     if source.file is not None:
         return first_line(read_secret(source.file, max_bytes=MAX_FILE_BYTES))
     if source.descriptor is not None:
-        return first_line(read_bytes(f"/dev/fd/{source.descriptor}", max_bytes=MAX_FILE_BYTES))
+        return first_line(read_descriptor(source.descriptor, max_bytes=MAX_FILE_BYTES))
     value = source.environment.get(source.variable)
     return None if value is None else os.fsencode(value)
 
