@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from cardsign import NotTrusted, PrivateKey, examine_card
 from cardsign.errors import CardRefused, UsageFault
-from cardsign.gateway import MAX_GATEWAYS, is_over, read_upstream, resign_card
+from cardsign.gateway import MAX_GATEWAYS, read_via, resign_card
 from cardsign.jose.jwks import JwkSet
 from cardsign.sign.signing import SignedCard
 from cardsign.testing import FakeIssuer
@@ -38,6 +38,11 @@ def verdict(copied: bytes) -> Report:
     return examine_card(copied, jwks=JwkSet.of([GATEWAY.public]), now=NOW)
 
 
+def upstream_of(card: Any) -> Any:
+    """What a copy says of where it came from."""
+    return card["capabilities"]["extensions"][-1]["params"]["upstream"]
+
+
 def test_the_copy_is_the_gateways_and_says_where_it_came_from() -> None:
     """Only endpoints move; the signatures of the upstream stay behind."""
     card = TIDES.card_members(documentationUrl=f"{TIDES.origin}/docs")
@@ -50,13 +55,12 @@ def test_the_copy_is_the_gateways_and_says_where_it_came_from() -> None:
     assert changed == {"supportedInterfaces", "capabilities"}
     interfaces: Any = made.card["supportedInterfaces"]
     assert [one["url"] for one in interfaces] == [AT]
-    origin = read_upstream(made.card)
-    assert origin is not None
-    assert (origin.payload_sha256, origin.verified_at, origin.via) == (
-        upstream.signatures[0].payload_sha256,
-        NOW,
-        (AT,),
-    )
+    assert upstream_of(made.card) == {
+        "issuer": upstream.subject,
+        "payload_sha256": upstream.signatures[0].payload_sha256,
+        "verified_at": "2026-11-23T12:00:00Z",
+        "via": [AT],
+    }
     assert examine_card(copy(upstream).document, jwks=TIDES.jwks(), now=NOW).verdict != "trusted"
 
 
@@ -159,45 +163,6 @@ def test_other_mentions_of_the_upstream_are_told() -> None:
     assert resign_card(report(open_), [GATEWAY], url=AT, now=NOW)[1] == ()
 
 
-# ------------------------------------------------------------------ again
-
-
-def test_an_unchanged_card_gives_the_same_bytes() -> None:
-    """A watcher writes nothing while nothing happens; a change of the card is followed."""
-    first = copy(report(TIDES.card_members())).document
-    later = NOW + timedelta(days=3)
-    again = copy(report(TIDES.card_members()), previous=first, now=later)
-    assert (again.document, again.changed) == (first, False)
-    changed = copy(report(TIDES.card_members(version="1.0.1")), previous=first, now=later)
-    assert json.loads(changed.document)["version"] == "1.0.1"
-    moved = copy(report(TIDES.card_members()), AT + "/new", previous=first, now=later)
-    assert moved.document != first
-
-
-def test_what_showed_that_it_is_current_ends() -> None:
-    """Half of its time is left at least, then it is made anew; after it the copy is over."""
-    upstream = report(TIDES.card_members())
-    object.__setattr__(upstream, "valid_until", NOW + timedelta(days=4))
-    first = copy(upstream).document
-    soon, later = NOW + timedelta(days=1), NOW + timedelta(days=2)
-    object.__setattr__(upstream, "valid_until", NOW + timedelta(days=5))
-    assert copy(upstream, previous=first, now=soon).document == first
-    anew = copy(upstream, previous=first, now=later).document
-    end = read_upstream(json.loads(anew))
-    assert end is not None
-    assert end.valid_until == NOW + timedelta(days=5)
-    assert [is_over(first, upstream, NOW + timedelta(days=day)) for day in (3, 4)] == [False, True]
-    endless = report(TIDES.card_members())
-    assert not is_over(copy(endless).document, endless, later)
-
-
-def test_a_file_that_no_gateway_has_made_is_never_over() -> None:
-    """It may be anything that somebody named by mistake; a copy of the same card is over."""
-    other = report(TIDES.card_members(version="2.0.0"))
-    assert not is_over(TIDES.signed_card(TIDES.card_members()), other, NOW)
-    assert is_over(copy(report(TIDES.card_members())).document, other, NOW)
-
-
 # ------------------------------------------------------------------ loops
 
 
@@ -224,9 +189,7 @@ def test_a_chain_of_gateways_ends() -> None:
     found = report(TIDES.card_members())
     for number in range(MAX_GATEWAYS):
         found = verdict(copy(found, f"https://gw{number}.example/").document)
-    origin = read_upstream(found.card or {})
-    assert origin is not None
-    assert len(origin.via) == MAX_GATEWAYS
+    assert len(read_via(found.card or {})) == MAX_GATEWAYS
     with pytest.raises(CardRefused, match=r"4 gateways"):
         copy(found, "https://last.example/")
 
@@ -239,19 +202,16 @@ def test_a_chain_of_gateways_ends() -> None:
         {"via": ["https://x\u202e\u001b[31m"]},
         {"via": ["https://gw.example/" + "x" * 100_000]},
         {"via": [AT, AT + "/"]},
-        {"payload_sha256": "zz"},
-        {"payload_sha256": "A" * 64},
-        {"issuer": "tides\u001b[31m"},
-        {"issuer": "t" * 2000},
+        {"via": []},
     ],
 )
 def test_a_claim_that_no_gateway_writes_is_refused(change: dict[str, Any]) -> None:
-    """Each member is looked at; the twin without the change is read."""
+    """Of what a copy says only the way is taken over; the twin without the change is read."""
     made = json.loads(copy(report(TIDES.card_members())).document)
-    assert read_upstream(made) is not None
-    made["capabilities"]["extensions"][-1]["params"]["upstream"].update(change)
+    assert read_via(made) == (AT,)
+    upstream_of(made).update(change)
     with pytest.raises(CardRefused, match=r"gateway\.upstream"):
-        read_upstream(made)
+        read_via(made)
 
 
 def test_a_slash_hides_no_loop() -> None:
@@ -259,13 +219,6 @@ def test_a_slash_hides_no_loop() -> None:
     first = verdict(copy(report(TIDES.card_members())).document)
     with pytest.raises(CardRefused, match=r"gateway\.loop"):
         copy(first, "https://gw.example/tides/{path}".replace("/{path}", "/"))
-
-
-def test_a_damaged_copy_is_made_anew() -> None:
-    """As if it had not been there."""
-    upstream = report(TIDES.card_members())
-    for damaged in (b'{"name":', b"[]", b"\xff"):
-        assert verdict(copy(upstream, previous=damaged).document).verdict == "trusted"
 
 
 @pytest.mark.parametrize(
@@ -277,7 +230,7 @@ def test_a_claim_of_another_form_is_refused(said: Any) -> None:
     made = json.loads(copy(report(TIDES.card_members())).document)
     made["capabilities"]["extensions"][-1]["params"]["upstream"] = said
     with pytest.raises(CardRefused) as refused:
-        read_upstream(made)
+        read_via(made)
     assert refused.value.code == "gateway.upstream"
     made.pop("signatures")
     with pytest.raises(CardRefused, match=r"gateway\.upstream"):

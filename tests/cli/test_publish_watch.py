@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,6 @@ import pytest
 from cardsign.publish.generation import load_current
 from tests.cli.conftest import Cardsign
 from tests.cli.test_project_cards import ISSUER, run
-from tests.cli.test_resign_command import wait_until
 from tests.support import PORTABLE
 
 PUBLIC = Path("public")
@@ -33,6 +34,15 @@ build = ["agent.json", "skills"]
 signed = "signed.json"
 legacy = "0.3"
 """
+
+
+def wait_until(is_done: Callable[[], object]) -> None:
+    """Wait for an event, generously."""
+    for _ in range(600):
+        if is_done():
+            return
+        time.sleep(0.2)
+    raise AssertionError("it did not happen")
 
 
 def write(description: str) -> None:
