@@ -16,10 +16,10 @@ from cardsign.keys.log import Event, signed_cards, unsigned_cards
 from cardsign.keys.model import ENDED, KeyRecord, PublishedCard, Role, StoreState
 from cardsign.times import second, stamp
 
-Action = Literal["prepublish", "activate", "retire", "destroy", "generate"]
+Action = Literal["activate", "retire", "destroy", "generate"]
 
 #: One rotation ends before the next begins.
-_URGENCY: Final = ("retire", "activate", "prepublish", "generate", "destroy")
+_URGENCY: Final = ("retire", "activate", "generate", "destroy")
 _SHOWN: Final = 5  # cards that a sentence lists before "and N more"
 _ALWAYS: Final = datetime.min.replace(tzinfo=UTC)
 
@@ -123,10 +123,6 @@ def _steps(state: StoreState, settings: TimelineSettings) -> Iterator[Step]:
     for key in state.keys:
         if key.state == "retiring":
             yield _step(state, "retire", key, settings)
-        elif key.state == "generated" and (keyset := state.keyset):
-            # The statement that lists it lets the JWK Set hold it; no step of ours does.
-            role, why = key.rotating_role, f"keyset {keyset.label} does not list it"
-            yield Step("prepublish", role, key.alg, key, why, None)
         elif key.state == "active" and key.rotates and not key.is_stolen:
             yield from _succession(state, key, settings)
         elif key.state in ENDED and key.private == "held":

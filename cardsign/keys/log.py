@@ -63,6 +63,8 @@ _MEMBERS: Final[Mapping[str, str]] = {
 }
 _COUNTS: Final = frozenset({"generation", "max_age", "epoch", "version", "seq"})
 _DIGESTS: Final = frozenset({"blob", "digest", "payload_sha256"})
+_TEXTS: Final = frozenset({"name", "url", "holder", "custody", "series", "to"})  # or null
+_LISTS: Final = frozenset({"kids", "roles", "without"})
 _TIME_OF: Final = {"active": "activated", "retiring": "stops_signing"}  # else the state's own name
 
 
@@ -111,7 +113,7 @@ def read_line(state: StoreState, untrusted_line: bytes, where: str) -> tuple[Sto
         hint = _IN_CONFLICT if untrusted_line.startswith((b"<<<<<<<", b"=======")) else ""
         what = f"line {number} of the log is not strict JSON: {exc.message}"
         raise StoreFault("keystore.corrupt", what, path=where, hint=hint) from exc
-    except (KeyRefused, StoreFault, ValueError, KeyError, TypeError) as exc:
+    except (KeyRefused, StoreFault, ValueError, KeyError, TypeError, AttributeError) as exc:
         code = exc.code if isinstance(exc, StoreFault) else "keystore.corrupt"
         what = f"line {number} of the log: {getattr(exc, 'message', exc)}"
         raise StoreFault(code, what, path=where) from exc
@@ -164,6 +166,11 @@ def _check_values(members: Mapping[str, Any]) -> None:
             raise ValueError(f"`{name}`: {value!r:.40} is not a count")
         if name in _DIGESTS and not (isinstance(value, str) and _DIGEST.fullmatch(value)):
             raise ValueError(f"`{name}`: {value!r:.40} is not a SHA-256 in lower-case hex")
+        texts = value if name in _LISTS else [value] if name in _TEXTS else []
+        if not isinstance(texts, list | tuple) or not all(
+            isinstance(text, str | None) for text in texts
+        ):
+            raise ValueError(f"`{name}`: {value!r:.40} is not a text, or a list of them")
 
 
 def _enter(state: StoreState, event: Event, at: datetime) -> StoreState:

@@ -149,18 +149,16 @@ def test_the_next_step_of_a_lone_key_is_its_successor() -> None:
 
 
 def test_no_second_successor_is_made_while_the_first_waits_for_the_roots() -> None:
-    """It has no date, so nothing is due; once listed it takes its turn."""
+    """Nothing is due; once listed it takes its turn."""
     rooted = list_keys(enter(EMPTY, public("one"), now=NOON), 1, "one")
     state = enter(rooted, public("two"), now=after(1))
 
-    (step,) = steps(state, QUICK, after(10**6))
-
-    assert (step.action, step.due, "does not list it" in step.why) == ("prepublish", None, True)
+    assert steps(state, QUICK, after(10**6)) == ()
     listed = list_keys(state, 2, "one", "two", at=3)
     assert [step.action for step in steps(listed, QUICK, after(10))] == ["activate"]
     elsewhere = enter(rooted, public("away"), now=after(1), custody=PROGRAM)
     actions = {step.action for step in steps(elsewhere, QUICK, after(10**6))}
-    assert actions == {"prepublish", "generate"}
+    assert actions == {"generate"}
 
 
 def test_a_key_and_its_successor_are_made_in_the_place_of_a_stolen_one() -> None:

@@ -21,6 +21,11 @@ from tests.keys.states import BLOB, NOON, QUICK, after, public, published
 
 STRANGE = "0" * 64
 MOVED = {"event": "moved", "key": "nobody", "to": "retired"}
+CARD = {"name": "agent-card.json", "payload_sha256": BLOB, "kids": [], "url": None}
+PUBLISHED = {
+    **{"event": "published", "generation": 1, "max_age": 60, "kids": [], "cards": [CARD]},
+    "at": "2026-11-21T12:00:00Z",
+}
 RELEASE = {"event": "release", "seq": 1, "digest": BLOB, "blob": BLOB}
 
 
@@ -104,6 +109,10 @@ def test_an_edit_of_any_bit_is_refused_but_in_the_line_that_nothing_follows(
         ),
         ({"events": [{**RELEASE, "digest": "x"}]}, "keystore.corrupt"),
         ({"events": [{**RELEASE, "seq": -1}]}, "keystore.corrupt"),
+        ({"events": [{"event": "left", "to": ["x"]}]}, "keystore.corrupt"),
+        ({"events": [{**PUBLISHED, "cards": [7]}]}, "keystore.corrupt"),
+        ({"events": [{**PUBLISHED, "kids": "one"}]}, "keystore.corrupt"),
+        ({"events": [{**PUBLISHED, "cards": [{**CARD, "url": 7}]}]}, "keystore.corrupt"),
     ],
     ids=repr,
 )
@@ -113,6 +122,8 @@ def test_a_line_is_read_strictly(change: dict[str, Any], code: str) -> None:
     events = lifecycle.enter(StoreState(), public("one"), now=NOON, **entered)
     line = json.loads(write_line(StoreState(), events, NOON, "ann@host"))
     assert read_line(StoreState(), json.dumps(line).encode(), "log")[0].find("one")
+    honest = json.dumps({**line, "events": [PUBLISHED, RELEASE]}).encode()
+    assert read_line(StoreState(), honest, "log")[0].publications
     with pytest.raises(StoreFault) as caught:
         read_line(StoreState(), json.dumps({**line, **change}).encode(), "log")
     assert caught.value.code == code
