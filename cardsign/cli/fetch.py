@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import math
 import re
 import secrets
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,7 +35,7 @@ SCHEMA: Final = "cardsign.call/1"
 MAX_TEXT: Final = 1024 * 1024  # characters of a message
 # An id goes into a path (HTTP+JSON), and into a command that a user may copy.
 _ID: Final = re.compile(r"(?!-|\.\.?\Z)[A-Za-z0-9._~:@=+-]{1,256}")
-DEFAULT_TIMEOUT: Final = 60.0  # seconds; agents think
+DEFAULT_TIMEOUT: Final = 60  # seconds; agents think
 
 
 @click.command(cls=Command, example="cardsign fetch https://agents.example.com -o card.json")
@@ -149,7 +148,7 @@ class TaskOptions:
 @click.option(
     "--timeout",
     metavar="SECONDS",
-    type=click.FloatRange(0.1, 3600),
+    type=click.IntRange(1, 3600),
     default=DEFAULT_TIMEOUT,
     show_default=True,
     help="The time limit for the whole answer, streamed events included.",
@@ -158,7 +157,7 @@ class TaskOptions:
 def call(
     url: str,
     text: str | None,
-    timeout: float,
+    timeout: int,
     **options: Any,
 ) -> int:
     """Send TEXT ('-': standard input) to the agent at URL, and print what it answers.
@@ -176,10 +175,6 @@ def call(
     about.check(text)
     calling = _calling()
     message = "" if text is None else _message(text)
-    if text is not None and (not message.strip() or len(message) > MAX_TEXT):
-        raise UsageFault("usage.invalid", f"TEXT has 1 to {MAX_TEXT} characters")
-    if math.isnan(timeout):
-        raise UsageFault("usage.invalid", "--timeout is no number of seconds")
     visited = named.visit(url)
     public = visited[1]
     report = public.report
@@ -190,13 +185,18 @@ def call(
     show(Answer(_as_json(public, endpoint, reply), lines))
     if reply.unshown:
         say(f"{reply.unshown} parts that are no text are not shown")
-    canceled = about.cancel and reply.state.endswith("_CANCELED")
-    if reply.is_refusal and not canceled:
+    if reply.is_refusal and not (about.cancel and reply.state.endswith("_CANCELED")):
         failure = CallFailed("call.task_failed", f"the agent's task ended as {reply.state}")
         if not is_json():
             raise failure
         print_error(failure)  # the object above says the state
         return failure.exit_status
+    _say_next_step(url, reply, about)
+    return report.exit_status
+
+
+def _say_next_step(url: str, reply: Reply, about: TaskOptions) -> None:
+    """Say in which state a task is that goes on, and what continues it."""
     if reply.state and not reply.state.endswith("_COMPLETED"):
         step = ""
         if reply.state.endswith("_INPUT_REQUIRED"):
@@ -208,7 +208,6 @@ def call(
             "the answer ended before the task did: "
             f"cardsign call {safe(url)} --task {_id(reply.task)} --get"
         )
-    return report.exit_status
 
 
 def _id(untrusted_id: str) -> str:
@@ -217,12 +216,14 @@ def _id(untrusted_id: str) -> str:
 
 
 def _message(text: str) -> str:
-    """What is sent."""
+    """Return what is sent."""
     try:
         message = sys.stdin.read(MAX_TEXT + 1) if text == STDIO else text
         message.encode()
     except UnicodeError as exc:
         raise UsageFault("usage.invalid", "TEXT is not UTF-8") from exc
+    if not message.strip() or len(message) > MAX_TEXT:
+        raise UsageFault("usage.invalid", f"TEXT has 1 to {MAX_TEXT} characters")
     return message
 
 
@@ -247,7 +248,7 @@ def _called(
     visited: tuple[Batch, Discovery, Credential | None],
     about: TaskOptions,
     message: str,
-    timeout: float,
+    timeout: int,
 ) -> tuple[Endpoint, Reply]:
     """Make the call, at an endpoint of the verified card."""
     import asyncio
@@ -261,7 +262,7 @@ def _called(
     places = CredentialPlaces(public.url, policy, issuer)
     endpoint, header = calling.call_destination(payload, places, credential, settings)
     there = payload, endpoint, header
-    how = {"settings": settings, "total_timeout": timeout}
+    how = {"settings": replace(settings, total_timeout=timeout)}
     if about.get or about.cancel:
         work = calling.ask_task(*there, about.task, cancel=about.cancel, **how)
     else:

@@ -49,7 +49,6 @@ from cardsign.net.extended import (
     strict_object,
 )
 from cardsign.net.fetch import (
-    DEFAULT_SETTINGS,
     FetchSettings,
     OtherStatus,
     json_type,
@@ -102,6 +101,9 @@ MAX_TEXT_BYTES: Final = 4 * 1024 * 1024  # of text to be read by a person
 MAX_TEXT_DEPTH: Final = 100  # levels; the SDK's own reader stops there too
 METHOD_NOT_FOUND: Final = -32601  # JSON-RPC 2.0 5.1
 MAX_EVENTS: Final = 10_000  # of one stream; each makes the SDK build objects
+
+#: Agents think.
+PATIENT: Final = FetchSettings(total_timeout=ANSWER_SECONDS)
 
 _PREFIX: Final = "TASK_STATE_"
 _ONGOING: Final = ("UNSPECIFIED", "SUBMITTED", "WORKING")
@@ -201,7 +203,9 @@ async def trusted_client(
     endpoint, header = await in_thread(
         lambda: call_destination(document, places, credential, there)
     )
-    transport = _AtEndpoint(endpoint, there, ANSWER_SECONDS, streams_last_longer=True)
+    transport = _AtEndpoint(
+        endpoint, replace(there, total_timeout=ANSWER_SECONDS), streams_last_longer=True
+    )
     guard = _Guard(card, clock)
     async with _http(transport, header) as client:
         yield _sdk_client(client, document, endpoint, guard)
@@ -249,8 +253,7 @@ async def send_text(
     *,
     task: str = "",
     context: str = "",
-    settings: FetchSettings = DEFAULT_SETTINGS,
-    total_timeout: float = ANSWER_SECONDS,
+    settings: FetchSettings = PATIENT,
 ) -> Reply:
     """Send a text to one endpoint of a verified card and wait for the answer.
 
@@ -261,8 +264,7 @@ async def send_text(
         text: Of one message of the user's.
         task: The task that the message continues; empty for a new one.
         context: The conversation that it belongs to; empty for a new one.
-        settings: How it is reached.
-        total_timeout: Seconds for all of it, a whole stream of events included.
+        settings: How it is reached; its `total_timeout` is for a whole stream of events.
 
     Returns:
         The answer; where it repeats the credential as it was sent, that is masked.
@@ -281,7 +283,7 @@ async def send_text(
         async with aclosing(client.send_message(SendMessageRequest(message=message))) as events:
             return await _gathered(events)
 
-    return await _called(payload, endpoint, header, send, settings, total_timeout)
+    return await _called(payload, endpoint, header, send, settings)
 
 
 async def ask_task(
@@ -291,8 +293,7 @@ async def ask_task(
     task: str,
     *,
     cancel: bool = False,
-    settings: FetchSettings = DEFAULT_SETTINGS,
-    total_timeout: float = ANSWER_SECONDS,
+    settings: FetchSettings = PATIENT,
 ) -> Reply:
     """Ask for the present state of a task, or cancel it.
 
@@ -312,7 +313,7 @@ async def ask_task(
         said = list(found.status.message.parts) if found.status.HasField("message") else []
         return _reply(artifacts, said, TaskState.Name(found.status.state), task, found.context_id)
 
-    return await _called(payload, endpoint, header, ask, settings, total_timeout)
+    return await _called(payload, endpoint, header, ask, settings)
 
 
 async def _called(
@@ -321,10 +322,10 @@ async def _called(
     header: Header | None,
     work: Callable[[Client], Awaitable[Reply]],
     settings: FetchSettings,
-    total_timeout: float,
 ) -> Reply:
     """Make one call by a client of its own, within a time."""
-    async with _http(_AtEndpoint(endpoint, settings, total_timeout), header) as client:
+    total_timeout = settings.total_timeout
+    async with _http(_AtEndpoint(endpoint, settings), header) as client:
         try:
             with unlogged():
                 async with asyncio.timeout(total_timeout):
@@ -421,10 +422,10 @@ class _AtEndpoint(AsyncGuardedTransport):
         self,
         endpoint: Endpoint,
         settings: FetchSettings,
-        total_timeout: float,
         *,
         streams_last_longer: bool = False,
     ) -> None:
+        total_timeout = settings.total_timeout
         super().__init__(
             settings,
             origins={endpoint.url.origin},

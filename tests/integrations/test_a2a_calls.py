@@ -55,9 +55,8 @@ def call(network: Network, card: dict[str, Any] = CARD, timeout: float = PATIENC
 
     header = Header.of(parse_origin(HOST), BEARER, TOKEN)
     endpoint = endpoints_of(card)[0]
-    work = send_text(
-        card, endpoint, header, "when?", settings=network.settings(), total_timeout=timeout
-    )
+    settings = replace(network.settings(), total_timeout=timeout)
+    work = send_text(card, endpoint, header, "when?", settings=settings)
     return asyncio.run(work)
 
 
