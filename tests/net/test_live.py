@@ -295,7 +295,7 @@ def test_a_failure_takes_nothing_away_and_grows_nothing() -> None:
     assert good.release is not None
     ask.answers = dict.fromkeys(ask.answers, "503")
     for nth in range(1, 5):
-        now = NOW + timedelta(seconds=nth * 40)
+        now = NOW + timedelta(seconds=nth * 61)
         verifier.clock = lambda now=now: now
         failed = refresh(verifier, issuer, HOME)
         assert {reason.code for reason in failed.reasons} == {"refresh.no_answer"}
