@@ -50,9 +50,12 @@ from cardsign.issuer.release import (
 )
 from cardsign.issuer.signers import CardSigners, NotOpened, card_signers
 from cardsign.issuer.work import NEEDS_A_PERSON, UNLISTED, Gap, Work, key_holder
+from cardsign.jose.jwks import JwkSet
 from cardsign.keys.drafts import card_digest
 from cardsign.keys.history import kept_keyset
 from cardsign.keys.lifecycle import cards_to_sign
+from cardsign.keys.model import PUBLISHED
+from cardsign.publish.publication import published_card
 from cardsign.sign.signing import SignedCard, SigningOptions, self_check, sign_with_notes
 from cardsign.times import utc
 from cardsign.urls import LEGACY_CARD_PATH
@@ -290,12 +293,20 @@ def _marker(
         return None
     check_audience(card.audience)
     end = expiry(card.expires, work.now)
-    held = find_marker(Card.from_bytes(before).document) if before else None
+    held = _find_own_marker(work, before) if before else None
     if before and held and held.audience == card.audience and _says_the_same(source, before, held):
         left, whole = held.exp - work.now.timestamp(), end - work.now.timestamp()
         if held.exp == end or (_SPAN.fullmatch(card.expires) and whole / 2 < left <= whole):
             return held
     return ExtendedMarker(card.audience, max(1, work.store.load().release_seq), end)
+
+
+def _find_own_marker(work: Work, untrusted_card: bytes) -> ExtendedMarker | None:
+    """Return the marker of a card that was signed here; else anybody may have written it."""
+    keys = JwkSet.of([key.public for key in work.store.load().keys if key.state in PUBLISHED])
+    if not published_card("", untrusted_card, keys).kids:
+        return None
+    return find_marker(Card.from_bytes(untrusted_card).document)
 
 
 def _says_the_same(source: bytes, signed: bytes, marker: ExtendedMarker | None) -> bool:

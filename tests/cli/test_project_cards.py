@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from cardsign.card.convert import convert_card
-from cardsign.card.extensions import FIELDS_URI
+from cardsign.card.document import Card
+from cardsign.card.extensions import FIELDS_URI, find_marker
 from cardsign.keys.opening import open_store
 from cardsign.publish.generation import load_current
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended, revoke_in_log
@@ -344,3 +345,22 @@ def test_O24_a_skill_that_the_source_has_not_is_refused(issuer: Cardsign) -> Non
     assert (refused.status, "'tied', which is no skill of this card" in refused.err) == (2, True)
     assert PUBLIC["skills"][0]["id"] in refused.err
     assert (Path("signed.json").read_bytes() if before else None) == before
+
+
+def test_a_number_that_somebody_wrote_into_a_signed_card_is_not_signed(issuer: Cardsign) -> None:
+    """What is read back counts if a key of ours has signed it, and then it stays."""
+    publish(issuer)
+    file = Path("more.signed.json")
+    mine = file.read_bytes()
+    marker = find_marker(Card.from_bytes(mine).document)
+    assert marker is not None
+    file.write_bytes(mine.replace(b'"seq": %d' % marker.seq, b'"seq": 9999'))
+    assert file.read_bytes() != mine
+
+    run(issuer("sign"))
+
+    again = find_marker(Card.from_bytes(file.read_bytes()).document)
+    assert again is not None
+    assert again.seq < 9999
+    run(issuer("sign"))
+    assert find_marker(Card.from_bytes(file.read_bytes()).document) == again
