@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,11 @@ from cardsign.cli.streams import STDIO
 from cardsign.config import CONFIG_FILE, config_schema
 from cardsign.errors import FileMissing, PassphraseFault, UsageFault
 from cardsign.files import leads_outside
-from cardsign.issuer.init import IssuerPassphrases, NewIssuer, check_new_folder, init_issuer
+from cardsign.issuer.init import IssuerPassphrases, IssuerPlan, NewIssuer, init_issuer
 from cardsign.keys.address import DatabaseUrl
 from cardsign.keys.folder import DEFAULT_DIRECTORY
 from cardsign.keys.folder import VARIABLE as KEYSTORE_VARIABLE
-from cardsign.keys.opening import StorePlace
+from cardsign.keys.opening import StorePlace, create_store
 from cardsign.keys.signers.access import new_passphrase, user_policy
 
 
@@ -96,22 +97,15 @@ def init(origin: str | None, agent: str | None, recovery_out: str, **options: An
     if agent is not None:
         _new_agent(agent)
         return
-    check_new_folder(Path(), origin)
     if origin is None:
         hint = "Name its origin: cardsign init --issuer https://HOST"
         raise UsageFault("usage.conflict", "no issuer is named", hint=hint)
     place = keystore.place or read_place(os.environ.get(KEYSTORE_VARIABLE) or DEFAULT_DIRECTORY)
-    made = init_issuer(
-        Path(),
-        place,
-        lambda: _ask_passphrases(keystore),
-        origin=origin,
-        now=moment(),
-        recovery_out=None if recovery_out == STDIO else Path(recovery_out),
-        actor=actor(),
-        heads=user_heads(),
-        **options,
-    )
+    out = None if recovery_out == STDIO else Path(recovery_out)
+    plan = IssuerPlan(Path(), place, origin, recovery_out=out, **options)
+    plan.check()
+    create = partial(create_store, actor=actor(), heads=user_heads())
+    made = init_issuer(plan, _ask_passphrases(keystore), now=moment(), create=create)
     text = "" if made.recovery_text is None else made.recovery_text.decode()
     value = {"config": CONFIG_FILE, "keystore": str(place), "alg": options["alg"]}
     value |= {"kid": made.kids["card"], "keys": made.kids}

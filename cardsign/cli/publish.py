@@ -35,6 +35,7 @@ from cardsign.files import read_bytes
 from cardsign.issuer.cards import prepare_cards
 from cardsign.issuer.publishing import (
     Published,
+    SignedCards,
     needed_publication,
     publish_by_keys,
     publish_cards,
@@ -72,13 +73,7 @@ class _Named:
 
     def publish(self, keystore: UnlockOptions, config: ProjectConfig) -> Published:
         """Publish the card, or the cards of the project."""
-        along: dict[str, Any] = {
-            "extended": dict(_extended(option) for option in self.extended),
-            "legacy_card": None if self.legacy_card is None else read_input(self.legacy_card),
-            "max_age": self.max_age,
-            "drops_others": self.drop_others,
-            "writes": not is_dry_run(),
-        }
+        how: dict[str, Any] = {"max_age": self.max_age, "writes": not is_dry_run()}
         if self.has_keys:
             if self.card is None or (self.jwks is not None and (self.uris or self.kid)):
                 raise UsageFault("usage.conflict", "name CARD, and its keys by --jwks or by --key")
@@ -86,17 +81,26 @@ class _Named:
                 keys = read_jwks(self.jwks)
             else:
                 keys = JwkSet.of(keystore.list_keys(self.uris, self.kid))
-            return publish_by_keys(read_input(self.card), keys, config, now=moment(), **along)
+            cards = self.read_cards(read_input(self.card))
+            return publish_by_keys(cards, keys, config, now=moment(), **how)
         if self.card is not None:  # nothing is signed, so nothing of a signer is looked at
             work = Work(keystore.open(), moment(), config)
-            return publish_cards(work, read_input(self.card), **along)
+            return publish_cards(work, self.read_cards(read_input(self.card)), **how)
         check_cards(config)
         work = keystore.work(config)
-        public, others, older = prepare_cards(work)
+        made = prepare_cards(work)
         _say_lint(work.config)
-        along["extended"] = others | along["extended"]
-        along["legacy_card"] = along["legacy_card"] or older
-        return publish_cards(work, public, **along)
+        named = self.read_cards(made.card)
+        extended = {**made.extended, **named.extended}
+        older = named.legacy_card or made.legacy_card
+        cards = SignedCards(made.card, extended, older, self.drop_others)
+        return publish_cards(work, cards, **how)
+
+    def read_cards(self, card: bytes) -> SignedCards:
+        """Return a public card with those that are named beside it."""
+        extended = dict(_extended(option) for option in self.extended)
+        older = None if self.legacy_card is None else read_input(self.legacy_card)
+        return SignedCards(card, extended, older, self.drop_others)
 
 
 @click.command(cls=Command, example="cardsign publish signed.json -o public")

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
-from typing import Final, TypeAlias, cast
+from typing import Final, cast
 
 from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
@@ -37,6 +37,7 @@ from cardsign.errors import (
 from cardsign.files import read_bytes, write_atomic
 from cardsign.issuer.publishing import (
     Published,
+    SignedCards,
     find_update_gap,
     is_unrecorded,
     newest_generation,
@@ -115,15 +116,12 @@ def sign_sources(work: Work, chosen: CardSigners) -> list[tuple[ProjectCard, Sig
     return signed
 
 
-def prepare_cards(work: Work) -> tuple[bytes, dict[str, bytes], bytes | None]:
+def prepare_cards(work: Work) -> SignedCards:
     """Do all that the cards of a project need before they are published: build, sign, list them.
 
     What is signed and listed already stays as it is, and asks for no passphrase. A key store
     without a card key signs nothing, and one without a release key lists nothing: then the cards
     are those that were signed elsewhere.
-
-    Returns:
-        The public card, the extended ones by audience, and the one for older clients.
 
     Raises:
         FileFault, BuildRefused, SigningRefused, SignerFault, PassphraseFault, StoreFault,
@@ -241,13 +239,12 @@ def to_list(cards: Sequence[ProjectCard]) -> tuple[tuple[str | None, bytes], ...
     )
 
 
-def to_publish(
-    cards: Sequence[tuple[ProjectCard, bytes]],
-) -> tuple[bytes, dict[str, bytes], bytes | None]:
-    """Of signed cards: the public one, the extended ones, and the one for older clients."""
+def to_publish(cards: Sequence[tuple[ProjectCard, bytes]]) -> SignedCards:
+    """Return the signed cards of a project, of which the first is the public one."""
     (_, public), *others = cards
     older = next((data for one, data in others if one.legacy), None)
-    return public, {one.audience: data for one, data in others if one.audience}, older
+    extended = {one.audience: data for one, data in others if one.audience}
+    return SignedCards(public, extended, older)
 
 
 def expiry(text: str, now: datetime) -> int:
@@ -333,7 +330,6 @@ def _unsigned(document: Mapping[str, Json]) -> str:
 
 # What is written or built is no card now: what is published stays, and so does its release.
 _BROKEN_SOURCE: Final = (BuildRefused, CardRefused, JsonRefused, FileFault)
-_Cards: TypeAlias = tuple[bytes, dict[str, bytes], bytes | None]
 
 
 def find_card_gaps(work: Work, *, is_astray: bool = False) -> Iterator[Gap]:
@@ -345,7 +341,7 @@ def find_card_gaps(work: Work, *, is_astray: bool = False) -> Iterator[Gap]:
     store, config = work.store, work.config
     ends = [key.times.stops_signing for key in store.load().keys if key.state == "retiring"]
     until = min((end for end in ends if end is not None), default=None)
-    signed: _Cards | None = None
+    signed: SignedCards | None = None
     try:
         signed = _find_signed(work)
     except _BROKEN_SOURCE as fault:
@@ -358,19 +354,23 @@ def find_card_gaps(work: Work, *, is_astray: bool = False) -> Iterator[Gap]:
         yield Gap("sign the cards", key_holder("card"), until=until, close=close)
     else:
         is_here = signed is not None and config.publish is not None
-        is_done = is_here or is_astray or is_card_withdrawn(store)
-        # Cards that were published from another place than the project names.
-        if cards := () if is_done else cards_to_sign(store.load(), work.now):
-            names = ", ".join(card.url or card.name for card in cards)
-            what = f"sign these published cards again, and publish them: {names}"
-            command = "cardsign sign CARD -o SIGNED; cardsign publish SIGNED"
-            command += "" if config.publish else " -o DIR"
-            yield Gap(what, key_holder("card"), command, until)
+        if not (is_here or is_astray or is_card_withdrawn(store)):
+            yield from _find_cards_elsewhere(work, until)
     yield from find_release_gap(work, to_list(config.cards) if signed else ())
     if signed is not None and config.publish is not None and not is_card_withdrawn(store):
         yield from _find_publication_gap(work, signed)
     else:
         yield from find_update_gap(work)
+
+
+def _find_cards_elsewhere(work: Work, until: datetime | None) -> Iterator[Gap]:
+    """Yield cards that were published from another place than the project names."""
+    if cards := cards_to_sign(work.store.load(), work.now):
+        names = ", ".join(card.url or card.name for card in cards)
+        what = f"sign these published cards again, and publish them: {names}"
+        command = "cardsign sign CARD -o SIGNED; cardsign publish SIGNED"
+        command += "" if work.config.publish else " -o DIR"
+        yield Gap(what, key_holder("card"), command, until)
 
 
 def find_ending_cards(work: Work, notice: timedelta) -> Iterator[Gap]:
@@ -399,7 +399,7 @@ def find_ending_cards(work: Work, notice: timedelta) -> Iterator[Gap]:
         yield Gap(what, command="cardsign sign; cardsign publish", until=end)
 
 
-def _find_publication_gap(work: Work, signed: _Cards) -> Iterator[Gap]:
+def _find_publication_gap(work: Work, signed: SignedCards) -> Iterator[Gap]:
     try:
         published = _publish(work, signed, writes=False)
     except NotOpened:
@@ -413,11 +413,8 @@ def _find_publication_gap(work: Work, signed: _Cards) -> Iterator[Gap]:
             yield Gap("publish the cards", close=partial(_publish_now, work))
 
 
-def _publish(work: Work, signed: _Cards, *, writes: bool = True) -> Published:
-    card, extended, older = signed
-    return publish_cards(
-        work, card, extended=extended, legacy_card=older, signs_legacy=True, writes=writes
-    )
+def _publish(work: Work, signed: SignedCards, *, writes: bool = True) -> Published:
+    return publish_cards(work, signed, signs_legacy=True, writes=writes)
 
 
 def _publish_now(work: Work) -> list[str]:
@@ -427,7 +424,7 @@ def _publish_now(work: Work) -> list[str]:
     return [f"published generation {published.generation.number}"] if published and made else []
 
 
-def _find_signed(work: Work) -> _Cards | None:
+def _find_signed(work: Work) -> SignedCards | None:
     """Return the cards that are to be published; None where none is.
 
     Raises:
@@ -447,7 +444,7 @@ def _find_signed(work: Work) -> _Cards | None:
     signers = card_signers(store, None, now=work.now)
     cards = [newest.card, *newest.extended.values()]
     signed = [signers.sign(card) for card in cards]
-    return signed[0], dict(zip(newest.extended, signed[1:], strict=True)), None
+    return SignedCards(signed[0], dict(zip(newest.extended, signed[1:], strict=True)))
 
 
 def _sign_again(work: Work) -> list[str]:
@@ -463,7 +460,7 @@ def _sign_again(work: Work) -> list[str]:
         return []
     signers = card_signers(work.store, work.access, now=work.now)
     extended = {name: signers.sign(card) for name, card in newest.extended.items()}
-    published = _publish(work, (signers.sign(newest.card), extended, None))
+    published = _publish(work, SignedCards(signers.sign(newest.card), extended))
     done = ["updated the signatures of the published cards"]
     if published.generation.created:
         done.append(f"published generation {published.generation.number}")

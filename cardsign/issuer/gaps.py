@@ -217,24 +217,30 @@ def _find_untold_revocations(work: Work, *, is_recovering: bool) -> Iterator[Gap
     state = work.store.load()
     revoked = [key for key in state.keys if key.state == "revoked"]
     trusted = still_trusted(work, revoked)
-    what, command = explain_trust(work, trusted) if trusted else ("", "")
-    gaps: list[Gap] = []
-    if trusted and not is_recovering:
-        gaps += find_release_gap(work)
-    newest = newest_generation(work.config.publish)
-    is_published = newest and not {key.kid for key in revoked}.isdisjoint(newest.kids)
-    if (trusted or is_published) and not is_recovering:
-        gaps += find_update_gap(work)
-    for gap in gaps:
-        yield gap._replace(why=what, until=work.now)
+    why, command = explain_trust(work, trusted) if trusted else ("", "")
+    gaps = [] if is_recovering else _tell_verifiers(work, revoked, trusted)
+    for gap in gaps[:1]:  # it tells the verifiers
+        yield gap._replace(why=why or gap.why, until=work.now)
+    yield from gaps[1:]
     if trusted and not any(gap.close for gap in gaps):
-        yield Gap(what, command=command, until=work.now)
+        yield Gap(why, command=command, until=work.now)
+    told = [key.thumbprint for key in revoked if key not in trusted]
     if is_recovering:
         return
-    told = [key.thumbprint for key in revoked if key not in trusted]
-    if ended := lifecycle.end_told_releases(work.store.state, told, now=work.now):
-        names = ", ".join(work.store.state.find(str(each["key"])).named for each in ended)
+    if ended := lifecycle.end_told_releases(state, told, now=work.now):
+        names = ", ".join(state.find(str(each["key"])).named for each in ended)
         yield Gap(f"revoke {names}", close=partial(_end_releases, work, told, names))
+
+
+def _tell_verifiers(
+    work: Work, revoked: Sequence[KeyRecord], trusted: Sequence[KeyRecord]
+) -> list[Gap]:
+    """Return the release and the key set that are missing."""
+    gaps = [*find_release_gap(work)] if trusted else []
+    newest = newest_generation(work.config.publish)
+    if trusted or (newest and not {key.kid for key in revoked}.isdisjoint(newest.kids)):
+        gaps += find_update_gap(work)
+    return gaps
 
 
 def _end_releases(work: Work, told: Sequence[str], names: str) -> list[str]:
@@ -248,29 +254,27 @@ def _find_endangered(work: Work) -> Iterator[Gap]:
     if has_ended(state, keyset):
         return
     others, only = stolen_with(state, keyset)
-    stolen = ", ".join(
-        short_kid(key.kid) for key in state.keys if key.revoked_because == "compromised"
-    )
-    releases = [key for key in others if "release" in key.roles]
-    if releases:
-        names = ", ".join(key.named for key in releases)
+    if names := ", ".join(key.named for key in others if "release" in key.roles):
         what = f"revoke {names}: not done, since it has to sign the release that revokes the others"
         yield Gap(what, key_holder("release"), work.again)
-    if roots := [key for key in others if not key.rotates]:
-        names = ", ".join(key.named for key in roots)
+    if names := ", ".join(key.named for key in others if not key.rotates):
         what = f"{names} may be stolen too: sign the next keyset with other root keys"
         yield Gap(what, command=work.again)
     if keyset and only and not unlisted_roots(state, keyset):  # else a recovery waits already
-        names = ", ".join(key.named for key in only)
-        beside = f", stored with {stolen}" if stolen else ""
-        what = f"{names}{beside}, may be stolen too; without it no keyset can be signed"
-        if keyset.recovery:
-            who, command = "the holder of the recovery key", RECOVER
-            what += ", so the recovery key has to open a new epoch"
-        else:
-            who, command = "you", ADD_ROOT
-            what += ", and there is no recovery key: list another root, then revoke this one"
-        yield Gap(what, who, command)
+        yield _replace_roots(state, keyset, only)
+
+
+def _replace_roots(state: StoreState, keyset: KeysetStatement, roots: Sequence[KeyRecord]) -> Gap:
+    """Return the gap of roots that may be stolen, and without which nothing can be signed."""
+    stolen = [short_kid(key.kid) for key in state.keys if key.revoked_because == "compromised"]
+    beside = f", stored with {', '.join(stolen)}" if stolen else ""
+    what = f"{', '.join(key.named for key in roots)}{beside}, may be stolen too; "
+    what += "without it no keyset can be signed"
+    if keyset.recovery:
+        what += ", so the recovery key has to open a new epoch"
+        return Gap(what, "the holder of the recovery key", RECOVER)
+    what += ", and there is no recovery key: list another root, then revoke this one"
+    return Gap(what, command=ADD_ROOT)
 
 
 # Keys.
@@ -425,16 +429,11 @@ def _find_keyset_gaps(work: Work) -> Iterator[Gap]:
         return
     statement, is_new = found
     draft = KeysetDraft(statement, newest)
-    what = f"sign keyset {draft.label}, digest {statement.digest}"
-    # What a root holder types, whose key store is DIR.
-    sign = f"cardsign keyset sign {file} --digest {statement.digest} --keystore DIR; "
-    sign += f"then {work.again}"
     if is_new:
         what = f"draft keyset {draft.label}, and sign it with the root keys"
         close = partial(_write_draft, file, draft)
         yield Gap(what, until=until, close=close, awaits_roots=True)
-        return
-    if additions := says_more(state, newest, statement, now=now):
+    elif additions := says_more(state, newest, statement, now=now):
         what = (
             f"ask who drafted keyset {draft.label} in {file}, and sign it by the digest that "
             "they tell you; remove the file if nobody did. It says what nobody here has "
@@ -442,12 +441,22 @@ def _find_keyset_gaps(work: Work) -> Iterator[Gap]:
         )
         show = f"cardsign keyset show {file}"
         yield Gap(what, "each root holder", show, until, awaits_roots=True)
-        return
-    if now.timestamp() >= newest.exp:
+    else:
+        yield from _find_missing_signatures(work, draft, newest)
+
+
+def _find_missing_signatures(
+    work: Work, draft: KeysetDraft, newest: KeysetStatement
+) -> Iterator[Gap]:
+    digest, until = draft.statement.digest, work.keyset_ends
+    what = f"sign keyset {draft.label}, digest {digest}"
+    # What a root holder types, whose key store is DIR.
+    sign = f"cardsign keyset sign {work.draft} --digest {digest} --keystore DIR; then {work.again}"
+    if work.now.timestamp() >= newest.exp:
         # Nobody renewed it, or this clock is ahead. A keyset of a wrong, later time would
         # be refused by all, and neither a keyset nor a recovery could follow it until then.
         what += (
-            f", if it is {day(now)}: keyset {newest.label} has "
+            f", if it is {day(work.now)}: keyset {newest.label} has "
             "ended by this machine's clock, which may be ahead"
         )
         yield Gap(what, "each root holder", sign, awaits_roots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -23,7 +23,6 @@ from cardsign.keys.drafts import (
     draft_next,
     write_draft,
 )
-from cardsign.keys.heads import SeenHead
 from cardsign.keys.history import keep_keyset, keep_release
 from cardsign.keys.model import Role
 from cardsign.keys.opening import StorePlace, create_store, is_taken
@@ -37,8 +36,6 @@ from cardsign.urls import parse_origin
 
 #: Origins of a trial on one machine, which has no certificate.
 _LOOPBACK: Final = ("http://127.0.0.1:", "http://[::1]:", "http://localhost:")
-
-_MADE: Final[tuple[Role, ...]] = ("root", "card", "release")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,116 +73,136 @@ class NewIssuer:
     shared: tuple[str, ...] = ()
 
 
-def check_new_folder(folder: Path, origin: str | None) -> str | None:
-    """Check that a folder can be set up for an issuer, and return its origin in normal form.
+@dataclass(frozen=True, slots=True)
+class IssuerPlan:
+    """A new issuer, as it is to be set up.
 
-    Raises:
-        UsageFault: ``usage.invalid``: no https origin, nor http on this machine.
-        FileFault: ``file.exists``: the folder is set up already.
-    """
-    with of_the_user("the issuer"):
-        parsed = str(parse_origin(origin)) if origin is not None else None
-    if parsed is not None and not parsed.startswith(("https://", *_LOOPBACK)):
-        raise UsageFault("usage.invalid", f"the issuer is an https origin, not {parsed}")
-    if os.path.lexists(folder / CONFIG_FILE):  # a link that leads nowhere too
-        raise FileFault("file.exists", "this folder is set up already", path=CONFIG_FILE)
-    return parsed
-
-
-def init_issuer(
-    folder: Path,
-    keystore: StorePlace,
-    passphrases: Callable[[], IssuerPassphrases],
-    *,
-    origin: str,
-    now: datetime,
-    publish: str = "public",
-    card: str | None = None,
-    alg: SigningAlg = "ES256",
-    holder: str = "owner",
-    root_keystore: StorePlace | None = None,
-    recovery_out: Path | None = None,
-    actor: str = "",
-    heads: SeenHead | None = None,
-) -> NewIssuer:
-    """Set up a folder with root, card, release and recovery keys and the first statements.
-
-    Args:
+    Attributes:
         folder: Gets the settings.
         keystore: Where the key store will be.
-        passphrases: Gives the passphrases; asked once all else is checked.
         origin: The https origin of the cards.
-        now: The time, with its zone, in whole seconds.
         publish: The publication directory, relative to the folder.
         card: The public card's file, relative to the folder; None: the settings name no card.
         alg: Of the card key.
         holder: Who holds the keys.
-        root_keystore: Where the root key will be [default: in `keystore`].
-        recovery_out: A new file for the recovery key [default: it is returned].
-        actor: Who the log says it was.
-        heads: What the user saw of the logs of key stores before.
+        root_keystore: Where the root key will be; None: with the others.
+        recovery_out: A new file for the recovery key; None: it is returned.
+    """
+
+    folder: Path
+    keystore: StorePlace
+    origin: str
+    publish: str = "public"
+    card: str | None = None
+    alg: SigningAlg = "ES256"
+    holder: str = "owner"
+    root_keystore: StorePlace | None = None
+    recovery_out: Path | None = None
+
+    def check(self) -> None:
+        """Check that it can be set up, before anybody is asked for a passphrase.
+
+        Raises:
+            UsageFault: ``usage.invalid``: no https origin, nor http on this machine;
+                ``usage.conflict``: a holder cannot be called so.
+            FileFault: ``file.exists``: the folder is set up already, or there is a key store.
+        """
+        with of_the_user("the issuer"):
+            origin = str(parse_origin(self.origin))
+        if not origin.startswith(("https://", *_LOOPBACK)):
+            raise UsageFault("usage.invalid", f"the issuer is an https origin, not {origin}")
+        if os.path.lexists(self.folder / CONFIG_FILE):  # a link that leads nowhere too
+            raise FileFault("file.exists", "this folder is set up already", path=CONFIG_FILE)
+        if not HOLDER.fullmatch(self.holder):
+            what = f"a holder is [a-z0-9][a-z0-9._@-]*, not {self.holder!r}"
+            raise UsageFault("usage.conflict", what)
+        for place in {self.keystore, self.root_keystore or self.keystore}:
+            if is_taken(place):
+                raise FileFault("file.exists", "a key store is here already", path=str(place))
+
+    @property
+    def has_root_apart(self) -> bool:
+        """Whether the root key has a key store of its own."""
+        return self.root_keystore not in (None, self.keystore)
+
+    def list_shared(self, passphrases: IssuerPassphrases) -> tuple[str, ...]:
+        """Return the roles whose keys are stolen with the card key."""
+        is_shared = {
+            "root": passphrases.root == passphrases.card and not self.has_root_apart,
+            "release": passphrases.release == passphrases.card,
+            "recovery": passphrases.recovery is None,
+        }
+        return tuple(role for role, shared in is_shared.items() if shared)
+
+
+def init_issuer(
+    plan: IssuerPlan,
+    passphrases: IssuerPassphrases,
+    *,
+    now: datetime,
+    create: Callable[[StorePlace], KeyStore] = create_store,
+) -> NewIssuer:
+    """Set up a folder with root, card, release and recovery keys and the first statements.
+
+    Args:
+        plan: What is set up.
+        passphrases: Of the keys.
+        now: The time, with its zone, in whole seconds.
+        create: Makes an empty key store at a place.
 
     Raises:
-        UsageFault, FileFault: As :func:`check_new_folder`.
+        UsageFault, FileFault: As :meth:`IssuerPlan.check`.
         StoreFault: As a key store's operations.
         PassphraseFault: ``passphrase.unfit``: the recovery key has that of another key.
     """
-    checked = str(check_new_folder(folder, origin))
-    if not HOLDER.fullmatch(holder):
-        raise UsageFault("usage.conflict", f"a holder is [a-z0-9][a-z0-9._@-]*, not {holder!r}")
-    for place in {keystore, root_keystore or keystore}:
-        if is_taken(place):
-            raise FileFault("file.exists", "a key store is here already", path=str(place))
-    secrets = passphrases()
-    if secrets.recovery in (secrets.card, secrets.root, secrets.release):
+    plan.check()
+    if passphrases.recovery in (passphrases.card, passphrases.root, passphrases.release):
         raise PassphraseFault(
             "passphrase.unfit",
             "the recovery key must have a passphrase of its own",
             hint="Choose another one for the recovery key, so that a thief of one has not both.",
         )
-    recovery, text = make_recovery_key(secrets.recovery or secrets.card)
-    if recovery_out is not None:
-        create_private(recovery_out, text)
-    private = {role: PrivateKey.generate(alg if role == "card" else "ES256") for role in _MADE}
-    store = create_store(keystore, actor=actor, heads=heads)
-    apart = None if root_keystore == keystore else root_keystore
-    roots = create_store(apart, actor=actor, heads=heads) if apart else store
+    recovery, text = make_recovery_key(passphrases.recovery or passphrases.card)
+    if plan.recovery_out is not None:
+        create_private(plan.recovery_out, text)
+    algs: dict[Role, SigningAlg] = {"root": "ES256", "card": plan.alg, "release": "ES256"}
+    private = {role: PrivateKey.generate(alg) for role, alg in algs.items()}
+    stores = [create(plan.keystore)]
+    if plan.root_keystore is not None and plan.has_root_apart:
+        stores.append(create(plan.root_keystore))
     for role, key in private.items():
-        where, secret = roots if role == "root" else store, getattr(secrets, role)
-        where.add_key(key, secret, now=now, roles=(role,), holder=holder)
-    plan = KeysetPlan(
-        checked.partition("://")[2],
-        (checked,),
-        Quorum(1, (RootKey(private["root"].public, holder),)),
-        Quorum(1, (RootKey(recovery.public, holder),)),
-    )
-    keyset = _sign_first(plan, (store, roots) if apart else (store,), private, now)
+        store, secret = stores[-1 if role == "root" else 0], getattr(passphrases, role)
+        store.add_key(key, secret, now=now, roles=(role,), holder=plan.holder)
+    keyset = _sign_first(plan, stores, private, recovery, now)
+    origin, keystore = keyset.origins[0], plan.keystore
     named = str(keystore) if isinstance(keystore, Path) else keystore.to_file()
-    config = render_config(issuer=checked, keystore=named, publish=publish, card=card)
-    write_atomic(folder / CONFIG_FILE, config, plain=True)
-    shared = ["root"] if secrets.root == secrets.card and not apart else []
-    shared += ["release"] if secrets.release == secrets.card else []
-    shared += ["recovery"] if secrets.recovery is None else []
+    config = render_config(issuer=origin, keystore=named, publish=plan.publish, card=plan.card)
+    write_atomic(plan.folder / CONFIG_FILE, config, plain=True)
     kids: dict[str, str] = {role: key.public.kid for role, key in private.items()}
-    return NewIssuer(kids, keyset, None if recovery_out else text, tuple(shared))
+    shown = None if plan.recovery_out else text
+    return NewIssuer(kids, keyset, shown, plan.list_shared(passphrases))
 
 
 def _sign_first(
-    plan: KeysetPlan,
-    stores: tuple[KeyStore, ...],
+    plan: IssuerPlan,
+    stores: Sequence[KeyStore],
     private: dict[Role, PrivateKey],
+    recovery: PrivateKey,
     now: datetime,
 ) -> KeysetStatement:
     """Sign keyset 1.1 and release 1, and keep them; the first store is that of the online keys."""
-    store = stores[0]
-    plan = plan.following(store.load(), now=now, until=now + KEYSET_LIFETIME)
-    payload = draft_next(plan, None, now=now).envelope.payload
+    store, origin = stores[0], str(parse_origin(plan.origin))
+    root, spare = (
+        Quorum(1, (RootKey(key.public, plan.holder),)) for key in (private["root"], recovery)
+    )
+    says = KeysetPlan(origin.partition("://")[2], (origin,), root, spare)
+    says = says.following(store.load(), now=now, until=now + KEYSET_LIFETIME)
+    payload = draft_next(says, None, now=now).envelope.payload
     keyset = read_keyset(sign_statement(payload, [private["root"]], TYP_KEYSET))
-    for one in stores:
-        keep_keyset(one, keyset, write_draft(keyset), now=now)
+    for each in stores:
+        keep_keyset(each, keyset, write_draft(keyset), now=now)
     head = store.load().head
     draft = draft_following(ReleasePlan(audit_head=head), keyset, None, seq=1, now=now)
     data = sign_statement(draft.envelope.payload, [private["release"]], TYP_RELEASE)
-    signed = read_release(data)
-    keep_release(store, signed, data, now=now)
+    keep_release(store, read_release(data), data, now=now)
     return keyset

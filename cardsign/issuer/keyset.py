@@ -236,45 +236,48 @@ def find_public(store: KeyStore, name: str) -> PublicKey | None:
 def _changed(work: Work, plan: KeysetPlan, changes: KeysetChanges) -> KeysetPlan:
     """The plan with the changes."""
     roots = [key for key in plan.root.keys if key.holder not in changes.remove_roots]
+    roots += changes.add_roots
     if not changes.origins and not any(plan.origins):
         hint = "Name it: cardsign keyset draft --origin https://HOST"
         raise UsageFault("usage.conflict", "no origin of the issuer is known", hint=hint)
-    if not roots and not changes.add_roots:
+    if not roots:
         hint = "Make one: cardsign keys generate --role root"
         raise UsageFault("usage.conflict", "there is no root key to sign a keyset", hint=hint)
     with of_the_user("the origin"):
         origins = tuple(str(parse_origin(one)) for one in changes.origins or plan.origins)
-    # A key of the key store is dropped by its lifecycle alone, which waits for publications.
-    alive = [key for key in work.store.state.keys if key.state not in ENDED]
-    dropped = set[str]()
-    for name in changes.drop:
-        if any(name in key.names for key in alive):
+    now, end = int(work.now.timestamp()), int((work.now + KEY_LIFETIME).timestamp())
+    dropped = _find_dropped(work.store, plan, changes.drop)
+    kept = [key for key in plan.keys if key.public.thumbprint not in dropped]
+    kept += [IssuerKey(key.public, (role,), key.holder, now, end) for role, key in changes.add_keys]
+    changed = replace(
+        plan,
+        issuer=plan.issuer or origins[0].partition("://")[2],
+        origins=origins,
+        root=Quorum(changes.threshold or plan.root.threshold, tuple(roots)),
+        recovery=Quorum(1, changes.recovery) if changes.recovery else plan.recovery,
+        keys=tuple(kept),
+    )
+    return changed.revoking(key.thumbprint for key in changes.revoke)
+
+
+def _find_dropped(store: KeyStore, plan: KeysetPlan, names: Sequence[str]) -> set[str]:
+    """Return the thumbprints of listed keys that are to be left out.
+
+    A key of the key store is dropped by its lifecycle alone, which waits for publications.
+    """
+    ours = {name for key in store.state.keys if key.state not in ENDED for name in key.names}
+    listed = {key.public.kid: key.public.thumbprint for key in plan.keys}
+    listed |= {thumbprint: thumbprint for thumbprint in listed.values()}
+    for name in names:
+        if name in ours:
             raise UsageFault(
                 "usage.conflict",
                 f"{name!r} is a key of this key store, and is dropped once retired or revoked",
                 hint="Use cardsign keys rotate --now, or cardsign keys revoke.",
             )
-        listed = (one.public for one in plan.keys)
-        found = next((key for key in listed if name in (key.kid, key.thumbprint)), None)
-        if found is None:
+        if name not in listed:
             raise UsageFault("usage.conflict", f"the keyset lists no key {name!r} to be dropped")
-        dropped.add(found.thumbprint)
-    end = int((work.now + KEY_LIFETIME).timestamp())
-    added = (
-        IssuerKey(key.public, (role,), key.holder, int(work.now.timestamp()), end)
-        for role, key in changes.add_keys
-    )
-    kept = (key for key in plan.keys if key.public.thumbprint not in dropped)
-    recovery = Quorum(1, changes.recovery)
-    changed = replace(
-        plan,
-        issuer=plan.issuer or origins[0].partition("://")[2],
-        origins=origins,
-        root=Quorum(changes.threshold or plan.root.threshold, (*roots, *changes.add_roots)),
-        recovery=recovery if changes.recovery else plan.recovery,
-        keys=(*kept, *added),
-    )
-    return changed.revoking(key.thumbprint for key in changes.revoke)
+    return {listed[name] for name in names}
 
 
 # Signing.

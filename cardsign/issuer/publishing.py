@@ -5,9 +5,9 @@ The key store notes every publication, because all waits of a key rotation run f
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -99,14 +99,47 @@ def _list_changes(generation: Generation, before: Generation | None) -> dict[str
     return changes | {name: "gone" for name in old if name not in new}
 
 
+@dataclass(frozen=True, slots=True)
+class SignedCards:
+    """Signed cards that are to be published together.
+
+    Attributes:
+        card: The public card.
+        extended: The extended cards by audience.
+        legacy_card: The same agent as a card of A2A 0.3; None for the one that is published.
+        drops_others: Publish no longer what is published and not named here.
+    """
+
+    card: bytes
+    extended: Mapping[str, bytes] = field(default_factory=dict)
+    legacy_card: bytes | None = None
+    drops_others: bool = False
+
+    def complete(self, newest: Generation | None) -> SignedCards:
+        """Return them with what stays of the newest generation.
+
+        Raises:
+            PublishRefused: ``publish.extended``: an extended card would go silently, while the
+                public card declares one.
+        """
+        if newest is None or self.drops_others:
+            return self
+        missing = [audience for audience in newest.extended if audience not in self.extended]
+        if missing and declares_extended_card(Card.from_bytes(self.card).document):
+            raise PublishRefused(
+                "publish.extended",
+                f"the extended card of audience {missing[0]} is published, and is not named now",
+                hint="Name it with --extended NAME=FILE or in cardsign.toml, or drop what is not "
+                "named: --drop-others.",
+            )
+        return replace(self, legacy_card=self.legacy_card or newest.legacy_card)
+
+
 def publish_cards(
     work: Work,
-    card: bytes,
+    cards: SignedCards,
     *,
-    extended: Mapping[str, bytes] | None = None,
     max_age: int | None = None,
-    legacy_card: bytes | None = None,
-    drops_others: bool = False,
     signs_legacy: bool = False,
     writes: bool = True,
 ) -> Published:
@@ -115,69 +148,57 @@ def publish_cards(
     Args:
         work: Whose keys and statements go along, and where to. A directory of another issuer is
             refused, and one that is absent is made.
-        card: The signed public card.
-        extended: The signed extended cards by audience.
+        cards: What is published.
         max_age: Seconds for which caches may keep what is served [default: 300, or less where
             rotation assumes less].
-        legacy_card: The same agent as a signed card of A2A 0.3; None for the one that is published.
-        drops_others: Publish no longer what is published and not named here.
-        signs_legacy: Sign the one that is published again, with the card keys that sign now.
+        signs_legacy: If the published card of A2A 0.3 stays, sign it with the keys of now.
         writes: False to compare alone; nothing is written, and no key is opened.
 
     Raises:
-        PublishRefused: ``publish.extended``: an audience of the newest generation is missing.
+        PublishRefused: As :meth:`SignedCards.complete`.
         PublishRefused, UsageFault, KeyRefused, FileFault, ServeFault: As
             :func:`cardsign.publish.publication.publish_generation`; nothing is published.
         UsageFault: As :func:`needed_publication`.
         LocalFault: As :func:`record_publication`.
     """
-    store, now, config = work.store, work.now, work.config
-    directory = needed_publication(config)
+    store, directory = work.store, needed_publication(work.config)
     newest = newest_generation(directory)
-    _check_extended(card, extended or {}, newest, drops_others)
-    if legacy_card is None and newest and newest.legacy_card and not drops_others:
-        legacy_card = newest.legacy_card
-        if signs_legacy:
-            access = work.access if writes else None
-            legacy_card = card_signers(store, access, now=now).sign(legacy_card)
+    complete = cards.complete(newest)
+    if signs_legacy and complete.legacy_card is not None and cards.legacy_card is None:
+        signers = card_signers(store, work.access if writes else None, now=work.now)
+        complete = replace(complete, legacy_card=signers.sign(complete.legacy_card))
     documents = Documents(
-        card,
+        complete.card,
         store.state.jwks(),
-        extended or {},
-        legacy_card,
+        complete.extended,
+        complete.legacy_card,
         issued=_statements_of(store),
-        max_age=min(DEFAULT_MAX_AGE, config.timeline.max_age) if max_age is None else max_age,
-        publisher=_publisher_of(store, config.issuer),
+        max_age=_usual_age(work.config) if max_age is None else max_age,
+        publisher=_publisher_of(store, work.config.issuer),
     )
-    generation = publish_generation(documents, directory, now=now, writes=writes)
+    generation = publish_generation(documents, directory, now=work.now, writes=writes)
     if writes:
         record_publication(work, generation, newest)
     return Published.of(store, generation, newest)
 
 
 def publish_by_keys(
-    card: bytes,
+    cards: SignedCards,
     jwks: JwkSet,
     config: ProjectConfig,
     *,
     now: datetime,
-    extended: Mapping[str, bytes],
     max_age: int | None = None,
-    legacy_card: bytes | None = None,
-    drops_others: bool = False,
     writes: bool = True,
 ) -> Published:
     """Publish signed cards with these keys, by whom no key store is kept.
 
     Args:
-        card: The signed public card.
+        cards: What is published.
         jwks: The keys to publish; after a change of keys, the old ones for as long as caches need.
         config: Names the publication directory. One of a key store is refused.
         now: The time, with its zone.
-        extended: As for :func:`publish_cards`, like what follows.
-        max_age: Likewise.
-        legacy_card: Likewise.
-        drops_others: Likewise.
+        max_age: As for :func:`publish_cards`.
         writes: Likewise.
 
     Raises:
@@ -185,28 +206,15 @@ def publish_by_keys(
     """
     directory = needed_publication(config)
     newest = newest_generation(directory)
-    _check_extended(card, extended, newest, drops_others)
-    if legacy_card is None and newest and not drops_others:
-        legacy_card = newest.legacy_card
-    most = min(DEFAULT_MAX_AGE, config.timeline.max_age) if max_age is None else max_age
-    documents = Documents(card, jwks, extended, legacy_card, max_age=most)
+    cards = cards.complete(newest)
+    age = _usual_age(config) if max_age is None else max_age
+    documents = Documents(cards.card, jwks, cards.extended, cards.legacy_card, max_age=age)
     generation = publish_generation(documents, directory, now=now, writes=writes)
     return Published(generation, "", (), (), _list_changes(generation, newest))
 
 
-def _check_extended(
-    card: bytes, named: Collection[str], newest: Generation | None, drops_others: bool
-) -> None:
-    """Refuse to drop an extended card silently, while the public card declares one."""
-    published = newest.extended if newest and not drops_others else {}
-    missing = [audience for audience in published if audience not in named]
-    if missing and declares_extended_card(Card.from_bytes(card).document):
-        raise PublishRefused(
-            "publish.extended",
-            f"the extended card of audience {missing[0]} is published, and is not named now",
-            hint="Name it with --extended NAME=FILE or in cardsign.toml, or drop what is not "
-            "named: --drop-others.",
-        )
+def _usual_age(config: ProjectConfig) -> int:
+    return min(DEFAULT_MAX_AGE, config.timeline.max_age)
 
 
 def update_publication(work: Work, *, writes: bool = True) -> Published | None:

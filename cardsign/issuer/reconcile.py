@@ -114,25 +114,23 @@ def _for_people(
     told: dict[_Name, Gap] = {}
     for gap in left:
         fault = faults.get(gap.name)
-        if gap.close is not None and fault is None:
-            continue  # another process keeps opening it
-        if fault is not None and fault.code in UNLISTED and waits_for_roots:
-            continue
-        names = name_keys_elsewhere(work.store) if fault and fault.code in UNLISTED else ""
-        if names:
-            what = (
-                f"{gap.what} with the other copy of this key store: {names}, which this one lacks"
-            )
-            other = Gap(what, command="cardsign keys rotate --keystore DIR", until=gap.until)
-            told.setdefault(other.name, other)
-            continue
-        what = gap.text if fault is None else f"{gap.text}: {fault.message}"
-        if fault is not None and fault.code == "keystore.same_custody":
-            what += f". {fault.finding.fix}"
-        command = gap.command or work.again
-        shown = gap._replace(what=what, command=command, close=None, why="")
-        told.setdefault(gap.name, shown)
-    return tuple(told.values())
+        # Without a fault another process keeps opening it.
+        is_told = gap.close is None or fault is not None
+        if is_told and not (waits_for_roots and fault is not None and fault.code in UNLISTED):
+            told.setdefault(gap.name, _explain(work, gap, fault))
+    return tuple({gap.name: gap for gap in told.values()}.values())
+
+
+def _explain(work: Work, gap: Gap, fault: CardsignError | None) -> Gap:
+    """Return a gap for a person, with what hinders it and the command that goes on."""
+    names = name_keys_elsewhere(work.store) if fault and fault.code in UNLISTED else ""
+    if names:
+        what = f"{gap.what} with the other copy of this key store: {names}, which this one lacks"
+        return Gap(what, command="cardsign keys rotate --keystore DIR", until=gap.until)
+    what = gap.text if fault is None else f"{gap.text}: {fault.message}"
+    if fault is not None and fault.code == "keystore.same_custody":
+        what += f". {fault.finding.fix}"
+    return gap._replace(what=what, command=gap.command or work.again, close=None, why="")
 
 
 # The commands that write a line first, and what they would do.

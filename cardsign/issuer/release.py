@@ -192,21 +192,9 @@ def draft_release(
     store, now = work.store, work.now
     previous = kept_release(store)
     check_in_force(keyset, "the newest keyset statement", now, "sign a newer keyset")
-    listed: list[tuple[str, str]] = []
-    for path, card in changes.cards:
-        url = path or CARD_PATH
-        url = keyset.origins[0] + url if url.startswith("/") else url
-        with of_the_user(f"the card at {url}"):
-            digest = card_digest(card)
-        # Cron has the project's cards at hand; it must not undo what a person has decided.
-        if changes.by_name or previous is None or not previous.is_withdrawn(url):
-            listed.append((url, digest))
-    known = {card.url for card in previous.cards}.union(previous.floor) if previous else set()
-    if unlisted := [url for url in changes.withdrawn if url not in known]:
-        raise UsageFault("usage.conflict", f"no card is listed at {unlisted[0]!r} to be withdrawn")
+    _check_changes(changes, keyset, previous)
+    listed = _list_digests(changes, keyset, previous)
     kids = {key.public.kid: key.public.thumbprint for key in keyset.keys}
-    if unknown := [kid for kid in changes.revoked if kid not in {*kids, *kids.values()}]:
-        raise UsageFault("usage.conflict", f"the keyset lists no key {unknown[0]!r} to be revoked")
     state = store.load()
     revoked = {key.thumbprint for key in state.keys if key.state == "revoked"}
     settled = settled_cards(previous.cards if previous else (), state, work.config.timeline, now)
@@ -222,6 +210,36 @@ def draft_release(
     with of_the_user("the release"):
         draft = draft_following(plan, keyset, previous, seq=seq, now=now, lifetime=changes.lifetime)
     return draft, previous
+
+
+def _check_changes(
+    changes: ReleaseChanges, keyset: KeysetStatement, previous: ReleaseStatement | None
+) -> None:
+    """Refuse a URL or a key that is not there."""
+    known = {card.url for card in previous.cards}.union(previous.floor) if previous else set()
+    if unlisted := [url for url in changes.withdrawn if url not in known]:
+        raise UsageFault("usage.conflict", f"no card is listed at {unlisted[0]!r} to be withdrawn")
+    names = {name for key in keyset.keys for name in (key.public.kid, key.public.thumbprint)}
+    if unknown := [kid for kid in changes.revoked if kid not in names]:
+        raise UsageFault("usage.conflict", f"the keyset lists no key {unknown[0]!r} to be revoked")
+
+
+def _list_digests(
+    changes: ReleaseChanges, keyset: KeysetStatement, previous: ReleaseStatement | None
+) -> list[tuple[str, str]]:
+    """Return URL and digest of the cards to list.
+
+    Cron has the project's cards at hand; it must not undo what a person has decided.
+    """
+    listed = []
+    for path, card in changes.cards:
+        url = path or CARD_PATH
+        url = keyset.origins[0] + url if url.startswith("/") else url
+        with of_the_user(f"the card at {url}"):
+            digest = card_digest(card)
+        if changes.by_name or previous is None or not previous.is_withdrawn(url):
+            listed.append((url, digest))
+    return listed
 
 
 def check_in_force(statement: KeysetStatement, name: str, now: datetime, todo: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cardsign.config import ProjectCard, ProjectConfig
 from cardsign.errors import PassphraseFault
-from cardsign.issuer.init import IssuerPassphrases, init_issuer
+from cardsign.issuer.init import IssuerPassphrases, IssuerPlan, init_issuer
 from cardsign.issuer.reconcile import reconcile, revoke_keys
 from cardsign.issuer.work import Progress, Work
 from cardsign.keys.folder import FolderStore
@@ -144,15 +144,15 @@ def begun(folder: Path, *, usb: bool, secrets: Mapping[str, bytes] | None = None
     usual = SECRETS if usb else dict.fromkeys(SECRETS, SECRETS["card"])
     secrets = dict(secrets or usual)
     (folder / "card.json").write_text(json.dumps(PORTABLE))
-    init_issuer(
+    plan = IssuerPlan(
         folder,
         folder / "keys",
-        lambda: IssuerPassphrases(secrets["card"], secrets["root"], secrets["release"], RECOVERY),
-        origin=ORIGIN,
-        now=NOW,
+        ORIGIN,
         root_keystore=folder / "usb" if usb else None,
         recovery_out=folder / "recovery.key",
     )
+    passphrases = IssuerPassphrases(secrets["card"], secrets["root"], secrets["release"], RECOVERY)
+    init_issuer(plan, passphrases, now=NOW)
     made = Site(folder, secrets=secrets)
     made.now += timedelta(minutes=1)
     told = made.rotate("card", "release", "root", root=usb)

@@ -15,7 +15,7 @@ from cardsign import sign_card
 from cardsign.config import ProjectConfig
 from cardsign.errors import CardsignError
 from cardsign.issuer.gaps import make_successor
-from cardsign.issuer.init import IssuerPassphrases, init_issuer
+from cardsign.issuer.init import IssuerPassphrases, IssuerPlan, init_issuer
 from cardsign.issuer.keyset import (
     KeysetChanges,
     draft_keyset,
@@ -24,7 +24,7 @@ from cardsign.issuer.keyset import (
     show_keyset,
     sign_keyset,
 )
-from cardsign.issuer.publishing import publish_cards
+from cardsign.issuer.publishing import SignedCards, publish_cards
 from cardsign.issuer.recovery import open_recovery_key, recover
 from cardsign.issuer.release import ReleaseChanges, is_release_due, needed_keyset, renew_release
 from cardsign.issuer.signers import card_signers
@@ -78,10 +78,6 @@ class Made:
         return {str(path): path.read_bytes() for path in found if path.name != ".lock"}
 
 
-def secrets() -> IssuerPassphrases:
-    return IssuerPassphrases(SECRET, SECRET, SECRET, OTHER)
-
-
 def never(*_: object) -> Any:
     raise AssertionError("nobody is to be asked")
 
@@ -89,14 +85,8 @@ def never(*_: object) -> Any:
 @pytest.fixture
 def made(tmp_path: Path) -> Made:
     """Root, card, release and recovery keys, keyset 1.1, release 1."""
-    new = init_issuer(
-        tmp_path,
-        tmp_path / "keys",
-        secrets,
-        origin=ORIGIN,
-        now=NOW,
-        recovery_out=tmp_path / "recovery.key",
-    )
+    plan = IssuerPlan(tmp_path, tmp_path / "keys", ORIGIN, recovery_out=tmp_path / "recovery.key")
+    new = init_issuer(plan, IssuerPassphrases(SECRET, SECRET, SECRET, OTHER), now=NOW)
     assert new.shared == ("root", "release")
     return Made(tmp_path, new.kids)
 
@@ -106,7 +96,7 @@ def publish(made: Made, now: datetime) -> bytes:
     signed = sign_card(CARD, card_signers(made.store, SECRET, now=now).signers)
     listed = ReleaseChanges(cards=((None, signed),))
     renew_release(made.work(now, publishes=True), listed)
-    publish_cards(made.work(now, publishes=True), signed)
+    publish_cards(made.work(now, publishes=True), SignedCards(signed))
     return signed
 
 
@@ -121,20 +111,19 @@ def code(refused: Callable[[], object]) -> str:
 
 
 def test_a_folder_is_set_up_once(made: Made) -> None:
-    """And nobody is asked for a passphrase where it cannot be."""
+    """With a key store that is not there yet."""
     assert set(made.kids) == {"root", "card", "release"}
     before = made.tree()
     keys, elsewhere = made.folder / "keys", made.folder / "more"
-    again: dict[str, Any] = {"origin": ORIGIN, "now": NOW}
-    assert code(lambda: init_issuer(made.folder, elsewhere, never, **again)) == "file.exists"
-    assert code(lambda: init_issuer(made.folder / "x", keys, never, **again)) == "file.exists"
+    assert code(IssuerPlan(made.folder, elsewhere, ORIGIN).check) == "file.exists"
+    assert code(IssuerPlan(made.folder / "x", keys, ORIGIN).check) == "file.exists"
     assert made.tree() == before
 
 
 def test_which_keys_share_a_passphrase_is_told(tmp_path: Path) -> None:
     """The root key has one of its own here, so the others are named."""
     own = IssuerPassphrases(card=SECRET, root=OTHER, release=SECRET, recovery=None)
-    new = init_issuer(tmp_path, tmp_path / "keys", lambda: own, origin=ORIGIN, now=NOW)
+    new = init_issuer(IssuerPlan(tmp_path, tmp_path / "keys", ORIGIN), own, now=NOW)
     assert new.shared == ("release", "recovery")
 
 
@@ -149,19 +138,17 @@ def test_which_keys_share_a_passphrase_is_told(tmp_path: Path) -> None:
 def test_what_no_issuer_can_be_is_refused_first(
     tmp_path: Path, changes: dict[str, Any], expected: str
 ) -> None:
-    """Before anybody is asked, and nothing is made."""
-    how: dict[str, Any] = {"origin": ORIGIN, "now": NOW, **changes}
-    refused = code(lambda: init_issuer(tmp_path, tmp_path / "keys", never, **how))
-    assert refused == expected
+    """Before anything is made."""
+    how: dict[str, Any] = {"origin": ORIGIN, **changes}
+    assert code(IssuerPlan(tmp_path, tmp_path / "keys", **how).check) == expected
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_recovery_key_has_a_passphrase_of_its_own(tmp_path: Path) -> None:
     """Else its theft comes with the others'."""
+    plan = IssuerPlan(tmp_path, tmp_path / "keys", ORIGIN)
     same = IssuerPassphrases(SECRET, OTHER, SECRET, OTHER)
-    how: dict[str, Any] = {"origin": ORIGIN, "now": NOW}
-    refused = code(lambda: init_issuer(tmp_path, tmp_path / "keys", lambda: same, **how))
-    assert refused == "passphrase.unfit"
+    assert code(lambda: init_issuer(plan, same, now=NOW)) == "passphrase.unfit"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -298,7 +285,7 @@ def test_a_publication_names_what_is_withheld_and_left_out(made: Made) -> None:
     draft = draft_keyset(made.work(now))
     ready = sign_keyset(made.work(), draft, digest=draft.statement.digest)
     publish_keyset(made.work(now), ready.statement)
-    published = publish_cards(made.work(now, publishes=True), signed)
+    published = publish_cards(made.work(now, publishes=True), SignedCards(signed))
     assert published.withheld == "1.2"
     renewed = renew_release(made.work(now, publishes=True))
     assert renewed.published is not None
@@ -313,9 +300,11 @@ def test_a_publication_directory_has_one_key_store(made: Made, tmp_path: Path) -
     other.add_key(key, SECRET, now=NOW)
     signed, before = sign_card(CARD, [key]), made.tree()
     theirs = Work(other, NOW, ProjectConfig(publish=made.public))
-    assert code(lambda: publish_cards(theirs, signed)) == "publish.other_publisher"
+    assert code(lambda: publish_cards(theirs, SignedCards(signed))) == "publish.other_publisher"
     assert made.tree() == before
-    mine = publish_cards(replace(theirs, config=ProjectConfig(publish=tmp_path / "mine")), signed)
+    mine = publish_cards(
+        replace(theirs, config=ProjectConfig(publish=tmp_path / "mine")), SignedCards(signed)
+    )
     assert mine.generation.number == 1
 
 
