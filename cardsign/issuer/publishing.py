@@ -287,7 +287,10 @@ def _refuse(refusal: PublishRefused) -> list[str]:
 
 def find_removal_gap(work: Work) -> Iterator[Gap]:
     """Yield that a revoked key is published; whatever else is wrong there, it can be taken out."""
-    newest = newest_generation(work.config.publish)
+    try:
+        newest = newest_generation(work.config.publish)
+    except (ServeFault, FileFault):  # which the steps that publish tell
+        return
     ended = _ended_kids(work)
     owner = newest.publisher if newest else None
     is_ours = owner is not None and owner.keystore == _publisher_of(work.store).keystore

@@ -193,13 +193,17 @@ def test_a_damaged_publication_lets_no_older_copy_sign_a_number_twice(
     file = Path("public") / name.replace("NEWEST", generation.folder)
     file.write_bytes(file.read_bytes()[:20])
 
+    cron = {"CARDSIGN_RELEASE_PASSPHRASE": CRON}
     older = ("release", "renew", "--force", "--keystore", "old")
-    run(issuer(*older, CARDSIGN_RELEASE_PASSPHRASE=CRON))
+    assert issuer(*older, **cron).status == 1
+    issuer("keys", "rotate", "--adopt", "--keystore", "old", **cron)
+    run(issuer(*older, **cron))
 
     log = issuer("keys", "log", "--keystore", "old", "--json").json
     events = [event for line in log for event in line["events"]]
     numbers = [event["seq"] for event in events if event["event"] == "release"]
-    assert numbers[-2:] == [newest, newest + 1]
+    assert numbers == sorted(set(numbers))
+    assert newest in numbers
 
 
 def _lead_nowhere(path: Path) -> None:
