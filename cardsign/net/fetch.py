@@ -257,10 +257,7 @@ class Exchange(httpcore.NetworkBackend):
             extensions={"timeout": timeouts or {}},
         )
         context, proxy = self._settings.trust(), self._proxy
-        by = None
-        if proxy is not None:
-            tls = context if proxy.scheme == "https" else None
-            by = httpcore.Proxy(_httpcore_url(proxy), ssl_context=tls)
+        by = None if proxy is None else httpcore.Proxy(_httpcore_url(proxy))
         pool = httpcore.ConnectionPool(context, proxy=by, network_backend=self)
         self._answer = self._open.enter_context(pool).handle_request(request)
         self._open.callback(self._answer.close)

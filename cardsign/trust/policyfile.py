@@ -145,11 +145,14 @@ def _network(text: str) -> Network:
 
 
 def _proxy(text: str) -> Origin:
+    """Read where a proxy is; TLS goes through it to the peer, and none to the proxy itself."""
     try:
-        return parse_origin(text)
-    except CardRefused as exc:
-        message = f"{text!r} is no proxy"
-        raise CardRefused(exc.code, message, hint="Write it as http://host:port.") from exc
+        if (origin := parse_origin(text)).scheme == "http":
+            return origin
+    except CardRefused:
+        pass
+    hint = "Write it as http://host:port."
+    raise CardRefused("policy.malformed", f"{text!r} is no proxy", hint=hint)
 
 
 def check_jwks_url(url: str) -> str:

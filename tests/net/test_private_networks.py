@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -453,23 +452,3 @@ def test_a_silent_proxy(office: Network) -> None:
         found = verdict(settings, issuer(proxy=silent))
         done.set()
     assert found == ("indeterminate", ["fetch.timeout"])
-
-
-def test_a_proxy_over_tls(office: Network, authority: Authority) -> None:
-    """Its certificate is checked as any other."""
-    tls = authority.server("localhost")
-    asked: list[bytes] = []
-
-    def speak(connection: socket.socket) -> None:
-        with tls.wrap_socket(connection, server_side=True) as secured:
-            asked.append(read_head(secured))
-            secured.sendall(b"HTTP/1.1 407 No\r\n\r\n")
-
-    with speaking(speak) as port:
-        by = parse_origin(f"https://localhost:{port}")
-        settings = replace(outside(office), resolver=lambda host: [ip_address("127.0.0.1")])
-        assert verdict(settings, issuer(proxy=by))[1] == ["fetch.failed"]
-        assert asked[0].startswith(b"CONNECT tides.example:443 ")
-        stranger = replace(settings, ssl_context=ssl.create_default_context())
-        assert verdict(stranger, issuer(proxy=by))[1] == ["fetch.tls"]
-    assert len(asked) == 1

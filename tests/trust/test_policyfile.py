@@ -268,6 +268,7 @@ REFUSED: dict[str, tuple[str, int, str]] = {
         "expected at most 16",
     ),
     "a proxy with a password": (policy_text('proxy = "http://a:b@proxy:3128"'), 5, "host:port"),
+    "a proxy that speaks TLS": (policy_text('proxy = "https://proxy:3128"'), 5, "is no proxy"),
     "a proxy with a path": (policy_text('proxy = "http://proxy:3128/x"'), 5, "is no proxy"),
     "a proxy and networks": (
         policy_text('networks = ["10.0.0.0/8"]', 'proxy = "http://proxy:3128"'),
