@@ -139,8 +139,8 @@ def _at_gateway(document: dict[str, Json], url: str) -> tuple[dict[str, Json], f
         if theirs == own or (below is not None and below.holds(theirs)):
             raise CardRefused("gateway.loop", f"the card is of {own} already", path=one.pointer)
         if theirs.query and PATH in url:
-            what = f"{PATH} would lose its query"
-            raise CardRefused("card.interface_url", what, path=one.pointer)
+            message = f"{PATH} would lose its query"
+            raise CardRefused("card.interface_url", message, path=one.pointer)
         place: Any = moved
         for token in one.tokens[:-1]:
             place = place[int(token)] if isinstance(place, list) else place[token]

@@ -195,8 +195,8 @@ def _started(program: Program) -> Iterator[subprocess.Popen[bytes]]:
             bufsize=0,
         )
     except OSError as exc:
-        what = f"cannot be started: {exc.strerror}"
-        raise ProgramError(what, was_started=False) from exc
+        message = f"cannot be started: {exc.strerror}"
+        raise ProgramError(message, was_started=False) from exc
     with process, ExitStack() as unfinished:
         unfinished.callback(_kill_group, process.pid)  # not yet waited for: the id is still its own
         yield process

@@ -253,8 +253,8 @@ class _Comparison:
             else:
                 yield from self.compare(rest, after[name], place)
         for name in sorted(is_needed - was_needed):
-            what = "is required now" if name in before else "is new and required"
-            yield "narrower", append(there, name), f"{name!r} {what}"
+            message = "is required now" if name in before else "is new and required"
+            yield "narrower", append(there, name), f"{name!r} {message}"
         removed = before.keys() - after.keys()
         for name in sorted(was_needed - is_needed - removed):
             yield "wider", append(there, name), f"{name!r} is optional now"

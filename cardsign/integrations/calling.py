@@ -307,8 +307,8 @@ async def ask_task(
         else:
             found = await client.get_task(GetTaskRequest(id=task))
         if found.id != task:
-            what = "the agent answered about another task than it was asked"
-            raise CallFailed("call.error", what)
+            message = "the agent answered about another task than it was asked"
+            raise CallFailed("call.error", message)
         artifacts = [list(one.parts) for one in found.artifacts]
         said = list(found.status.message.parts) if found.status.HasField("message") else []
         return _reply(artifacts, said, TaskState.Name(found.status.state), task, found.context_id)

@@ -121,8 +121,8 @@ def header_form_of(payload: Mapping[str, Json]) -> HeaderForm:
         if scheme is not None and scheme.carrier in _FORMS:
             return _FORMS[scheme.carrier]
     demanded = ", or ".join([" and ".join(one) for one in alternatives] or declared) or "nothing"
-    what = f"of what the card demands ({demanded}) nothing is one credential in a header"
-    raise CredentialFault("credential.scheme", what)
+    message = f"of what the card demands ({demanded}) nothing is one credential in a header"
+    raise CredentialFault("credential.scheme", message)
 
 
 def _readable_requirements(payload: Mapping[str, Json]) -> Iterator[Requirement]:
@@ -132,8 +132,8 @@ def _readable_requirements(payload: Mapping[str, Json]) -> Iterator[Requirement]
         CredentialFault: ``credential.scheme``: no credential is sent on a guess.
     """
     for problem in security_problems(payload):
-        what = f"the card's requirements cannot be read: {problem.message}"
-        raise CredentialFault("credential.scheme", what, path=problem.path)
+        message = f"the card's requirements cannot be read: {problem.message}"
+        raise CredentialFault("credential.scheme", message, path=problem.path)
     yield from requirements_of(payload, schemes_of(payload))
 
 

@@ -102,9 +102,11 @@ def endpoints_of(
     found = tuple(one for one in readable if one.a2a_version in spoken)
     if not found:
         older = ", ".join(sorted({one.a2a_version for one in readable}))
-        what = f"the agent speaks A2A {older}" if older else "no endpoint of the card can be called"
+        message = (
+            f"the agent speaks A2A {older}" if older else "no endpoint of the card can be called"
+        )
         wanted = f"A2A {', '.join(spoken)} over {' or '.join(BINDINGS)}"
-        raise CallFailed("call.no_interface", f"{what}; {wanted} is needed here")
+        raise CallFailed("call.no_interface", f"{message}; {wanted} is needed here")
     return found
 
 

@@ -192,10 +192,10 @@ def ask_for_extended_card(
         error = exc
     # Outside, so that no context holds words of a peer who may repeat the credential.
     words = header.quotable(error.untrusted_words) if header else quotable(error.untrusted_words)
-    what = f"answered error {error.rpc_code}: {words}"
+    message = f"answered error {error.rpc_code}: {words}"
     if error.rpc_code in _NO_CARD:
-        raise _no_card(url, what)
-    raise CallFailed(error.code, f"{url} {what}")
+        raise _no_card(url, message)
+    raise CallFailed(error.code, f"{url} {message}")
 
 
 def _request_to(endpoint: Endpoint, call_id: str) -> tuple[list[tuple[str, str]], bytes | None]:
@@ -289,11 +289,11 @@ def look_up_extended(
         raise VerificationError.of(public.report)
     until = public.report.valid_until
     if until is not None and until <= verifier.clock():
-        what = f"the verdict on {public.url} held until {second(until)}"
-        raise CallFailed("call.verdict_over", f"{what}; nothing was sent")
+        message = f"the verdict on {public.url} held until {second(until)}"
+        raise CallFailed("call.verdict_over", f"{message}; nothing was sent")
     if not declares_extended_card(payload, any_spelling=True):
-        what = f"the card at {public.url} declares no extended card"
-        raise CallFailed("call.no_extended", what)
+        message = f"the card at {public.url} declares no extended card"
+        raise CallFailed("call.no_extended", message)
     places = CredentialPlaces(public.url, policy, issuer)
     endpoint = places.choose(endpoints_of(payload), extended_url)
     url, there = extended_url(endpoint), verifier.fetcher.settings.for_issuer(issuer)

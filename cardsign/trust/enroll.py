@@ -153,8 +153,8 @@ def _nothing_published(origin: Origin, why: str, cause: Finding | None) -> Fetch
     if cause is not None and cause.code == "refresh.no_answer":
         hint = "Check the URL and the network. A server on this machine needs "
         hint += "--insecure-loopback-http."
-    said = f"nothing that {origin} publishes could be pinned" + (why and f": {why}")
-    return FetchFailed("trust.no_keys", said, hint=hint)
+    message = f"nothing that {origin} publishes could be pinned" + (why and f": {why}")
+    return FetchFailed("trust.no_keys", message, hint=hint)
 
 
 def propose_keys(jwks: JwkSet, holders: Mapping[str, str]) -> Proposal:
