@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
-from cardsign.keys.lifecycle import TimelineSettings, find_heirs, find_standby, move
+from cardsign.keys.lifecycle import TimelineSettings, move
 from cardsign.keys.log import Event, signed_cards, unsigned_cards
 from cardsign.keys.model import ENDED, KeyRecord, PublishedCard, Role, StoreState
 from cardsign.times import second, stamp
@@ -137,7 +137,7 @@ def _succession(state: StoreState, key: KeyRecord, settings: TimelineSettings) -
     It is the oldest waiting one of its custody: one of another is kept for the day on which this
     custody is lost.
     """
-    beside = [other for other in find_heirs(state, key) if other.group == key.group]
+    beside = [other for other in _find_heirs(state, key) if other.group == key.group]
     successor = min(beside, key=lambda other: other.state == "generated", default=None)
     begun = key.times.activated or key.created
     if successor is None:
@@ -155,10 +155,17 @@ def _replacement(state: StoreState, key: KeyRecord, settings: TimelineSettings) 
 
     The one after it is made with it, since the roots would have to list a later one by themselves.
     """
-    if (standby := find_standby(state, key)) is not None:
-        yield _step(state, "activate", standby, settings)
-    elif key.revoked_because != "ceased" and len(find_heirs(state, key)) < 2:
+    heirs = _find_heirs(state, key)
+    if standbys := [heir for heir in heirs if heir.state == "prepublished"]:
+        yield _step(state, "activate", standbys[0], settings)
+    elif key.revoked_because != "ceased" and len(heirs) < 2:
         yield _generate(key, f"key {key.kid!r} was revoked", key.times.revoked)
+
+
+def _find_heirs(state: StoreState, key: KeyRecord) -> list[KeyRecord]:
+    """Return the keys that can come to sign in the place of `key`, oldest first."""
+    waiting = [other for other in state.keys if other.state in ("generated", "prepublished")]
+    return [other for other in waiting if other.succeeds(key) and not other.is_stolen]
 
 
 def _generate(key: KeyRecord, why: str, due: datetime | None) -> Step:

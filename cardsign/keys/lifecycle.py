@@ -6,7 +6,7 @@ another state is checked once, where the events are folded (:mod:`cardsign.keys.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -16,7 +16,6 @@ from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.log import (
     Event,
-    fold_all,
     published_cards,
     unsigned_cards,
     was_given_out,
@@ -167,12 +166,12 @@ def keep_keyset(
         for key in state.keys
         if key.state == "generated" and key.thumbprint in listed
     ]
-    over = [key for key in state.keys if key.thumbprint in revoked and key.state not in ENDED]
-    return events + _revoke_all(fold_all(state, events, now), over, "superseded", now)
+    over = (key for key in state.keys if key.thumbprint in revoked and key.state not in ENDED)
+    return events + [move(key, "revoked", reason="superseded") for key in over]
 
 
 def revoke(state: StoreState, name: str, *, reason: RevocationReason, now: datetime) -> list[Event]:
-    """Revoke a key, in whatever state it is; its standby is activated at once.
+    """Revoke a key, in whatever state it is.
 
     One that is revoked already is passed over. With a compromised key all of its custody may be
     stolen: all card keys of it are revoked, standbys included. A release key of it goes on as long
@@ -184,24 +183,25 @@ def revoke(state: StoreState, name: str, *, reason: RevocationReason, now: datet
     """
     key = state.find(name)
     if reason != "compromised":
-        return _revoke_all(state, [] if key.state == "revoked" else [key], reason, now)
-    theft: list[Event] = []
-    if not key.is_stolen and key.state != "revoked":
-        theft = [{"event": "stolen", "custody": key.group}]
-    after = fold_all(state, theft, now)
-    alive = [each for each in after.keys if each.group == key.group and each.is_stolen]
-    alive = [each for each in alive if each.state not in ENDED]
+        return [] if key.state == "revoked" else [move(key, "revoked", reason=reason)]
+    is_new = not key.is_stolen and key.state != "revoked"
+    lost = [
+        each
+        for each in state.keys
+        if each.group == key.group and each.state not in ENDED and (is_new or each.is_stolen)
+    ]
     if key.state == "retired":
-        alive.append(after.find(name))
-    cards = [each for each in alive if "card" in each.roles]
-    ended = cards or [each for each in alive if "release" in each.roles]
-    return theft + _revoke_all(after, ended, reason, now)
+        lost.append(key)
+    cards = [each for each in lost if "card" in each.roles]
+    ended = cards or [each for each in lost if "release" in each.roles]
+    theft: list[Event] = [{"event": "stolen", "custody": key.group}] if is_new else []
+    return theft + [move(each, "revoked", reason=reason) for each in ended]
 
 
 def end_told_releases(state: StoreState, told: Collection[str], *, now: datetime) -> list[Event]:
     """End stolen release keys once `told` has all revoked card keys of their custody."""
-    ended = [
-        key
+    return [
+        move(key, "revoked", reason="compromised")
         for key in state.keys
         if key.is_stolen
         and key.state not in ENDED
@@ -212,33 +212,6 @@ def end_told_releases(state: StoreState, told: Collection[str], *, now: datetime
             if each.group == key.group and each.revoked_because == "compromised"
         )
     ]
-    return _revoke_all(state, ended, "compromised", now)
-
-
-def _revoke_all(
-    state: StoreState, keys: Iterable[KeyRecord], reason: RevocationReason, now: datetime
-) -> list[Event]:
-    """Revoke keys, and let a standby take the place of each that was active."""
-    events: list[Event] = [move(key, "revoked", reason=reason) for key in keys]
-    after = fold_all(state, events, now)
-    for key in keys:
-        standby = find_standby(after, key)
-        if key.state == "active" and key.rotates and standby is not None:
-            events.append(move(standby, "active"))
-            after = fold_all(after, events[-1:], now)
-    return events
-
-
-def find_standby(state: StoreState, key: KeyRecord) -> KeyRecord | None:
-    """Return the key to activate when `key` is lost: the oldest that waits and is not stolen."""
-    waiting = (other for other in find_heirs(state, key) if other.state == "prepublished")
-    return next(waiting, None)
-
-
-def find_heirs(state: StoreState, key: KeyRecord) -> list[KeyRecord]:
-    """Return the keys that can come to sign in the place of `key`, oldest first."""
-    waiting = [other for other in state.keys if other.state in ("generated", "prepublished")]
-    return [other for other in waiting if other.succeeds(key) and not other.is_stolen]
 
 
 def replace_key(state: StoreState, names: Collection[str], *, now: datetime) -> list[Event]:

@@ -135,6 +135,7 @@ def test_a_verifier_follows_an_issuer_through_rotation_and_revocation(issuer: Ca
     run(issuer("release", "renew"))
     assert judged(issuer).json["verdict"] == "trusted"
     revoke_in_log(card_key, "superseded")
+    open_store(Path("keys")).tick(now=datetime.now(UTC))
     publish(issuer)
     verdict = judged(issuer).json
     assert verdict["verdict"] == "trusted"
@@ -518,6 +519,7 @@ def _signed_too_early(cardsign: Cardsign) -> None:
     kept = cardsign("keyset", "publish", "keyset-1.2.json", CARDSIGN_PASSPHRASE=None)
     assert "keyset 1.2 is not published until a release names it" in run(kept).err
     revoke_in_log(key_of("card"), "superseded")
+    open_store(Path("keys")).tick(now=datetime.now(UTC))
     _signed_card(cardsign)
 
 

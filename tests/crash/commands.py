@@ -105,7 +105,7 @@ def retiring(root: Path) -> None:
 
 
 def revoking(root: Path) -> None:
-    """And the second takes over."""
+    """The second takes over at the next tick."""
     store = open_store(root / "keys")
     store.apply(lifecycle.revoke, "one", reason="superseded", now=after(220))
 

@@ -20,6 +20,7 @@ from tests.keys.states import (
     SERIES,
     after,
     change,
+    due,
     enter,
     list_keys,
     public,
@@ -105,9 +106,10 @@ def test_a_key_that_the_keyset_revokes_is_revoked_here() -> None:
     events = lifecycle.keep_keyset(state, held, [], now=after(7), revoked=gone)
     state = fold_all(state, events, after(7))
 
-    assert [event["event"] for event in events] == ["keyset", "moved", "moved"]
+    assert [event["event"] for event in events] == ["keyset", "moved"]
     one, two = state.keys
-    assert (one.state, one.revoked_because, two.state) == ("revoked", "superseded", "active")
+    assert (one.state, one.revoked_because) == ("revoked", "superseded")
+    assert due(state, "activate", two.kid, 7)
     assert lifecycle.keep_keyset(state, held, [], now=after(8), revoked=gone) == []
 
 
@@ -144,7 +146,8 @@ def test_the_card_keys_of_a_stolen_custody_end_and_a_standby_elsewhere_takes_ove
     state = enter(first_two(), public("away"), now=NOON, custody=PROGRAM)
     state = revoke(state, "one", "compromised")
 
-    assert [key.state for key in state.keys] == ["revoked", "revoked", "active"]
+    assert [key.state for key in state.keys] == ["revoked", "revoked", "prepublished"]
+    assert due(state, "activate", "away", 1)
     assert {key.revoked_because for key in state.keys} == {"compromised", None}
     assert revoke(state, "one", "compromised", 2) == state
 
@@ -202,8 +205,7 @@ def test_a_stolen_release_key_ends_once_it_has_told_of_the_others() -> None:
 @pytest.mark.parametrize("reason", ["superseded", "ceased"])
 def test_without_a_theft_any_standby_takes_over(reason: Any) -> None:
     """Its custody is as good as it was. A standby that is revoked changes nothing else."""
-    states = [key.state for key in revoke(first_two(), "one", reason).keys]
-    assert states == ["revoked", "active"]
+    assert due(revoke(first_two(), "one", reason), "activate", "two", 1)
     states = [key.state for key in revoke(first_two(), "two", reason).keys]
     assert states == ["active", "revoked"]
 

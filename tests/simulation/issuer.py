@@ -301,6 +301,8 @@ class Issuer:
         """At 3 a.m.: the key is revoked, the card signed anew and published."""
         now = self.clock(t, 0)
         self.store.apply(lifecycle.revoke, kid, reason="compromised", now=now)
+        while self.store.tick(now=now, settings=self.setting.timeline):
+            pass
         self.revoked[kid] = t
         active = " ".join(key.kid for key in self.store.state.active_keys())
         self.world.note(f"issuer revokes {kid}; active: {active}")

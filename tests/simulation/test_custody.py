@@ -195,7 +195,9 @@ class World:
         """Take the command at its word: what it does not say is left is done."""
         self._show()
         stolen = [key.public.kid[:8] for key in self.stolen.get("card", ())]
-        trusted = [gap.what for gap in progress.left if "still trust" in gap.what]
+        # What they still trust stands before the colon; what follows may name other keys.
+        told = (gap.what.partition("still trust")[2] for gap in progress.left)
+        trusted = [keys.partition(": ")[0] for keys in told]
         is_left = any(kid in what for kid in stolen for what in trusted)
         if not is_left and self.told_since is None:
             self.told_since = self.site.now
