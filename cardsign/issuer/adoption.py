@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from cardsign.errors import PublishRefused
 from cardsign.issuer.publishing import check_ours, published_statements
@@ -25,7 +25,7 @@ from cardsign.statements.release import ReleaseStatement
 
 #: Numbers that a published release may leave out: a thief who signs the last number of all must
 #: leave some for the issuer.
-MAX_LEAP = 1_000_000
+MAX_LEAP: Final = 1_000_000
 
 
 class Adoptable(NamedTuple):
