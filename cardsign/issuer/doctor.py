@@ -89,8 +89,8 @@ def _find_advice(work: Work, state: StoreState) -> Iterator[Finding]:
     yield from _find_settings(settings)
     yield from _find_missing_standbys(state)
     if state.release is None:
-        message = "no release names the newest line of the log: who takes it away is noticed only "
-        message += "by users who have seen it"
+        message = "no release names the newest line of the log yet: only a user who has seen that "
+        message += "line would notice that it was taken away"
         yield Finding("doctor.unwitnessed", message, Place(work.store.place), severity="note")
     if work.config.publish is not None and work.config.live is None:
         message = "`live` is not set, so a publication counts once it is in its folder"

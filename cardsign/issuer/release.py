@@ -118,7 +118,7 @@ def find_release_gap(work: Work, cards: Sequence[tuple[str | None, bytes]] = ())
     is_due = previous is None or is_release_due(previous, keyset, now=work.now)
     until, why = end_of(previous) if is_due else None, ""
     if is_unwitnessed(work.store, previous):
-        until, why = work.now, "no release names a line of the log as the newest that revokes a key"
+        until, why = work.now, "no release names the newest revocation in the log yet"
     else:
         with suppress(UsageFault):  # which closing the gap meets again
             draft, _ = draft_release(work, keyset, changes)
