@@ -269,15 +269,15 @@ def _read(descriptor: int, path: Path | str, max_bytes: int, *, is_cut: bool = F
 
 
 def _refuse_shared(status: os.stat_result, path: Path) -> None:
-    what = hint = ""
+    message = hint = ""
     if status.st_mode & _SHARED_BITS:
         mode = stat.S_IMODE(status.st_mode)
-        what = f"group or others can access this file (mode {mode:04o})"
+        message = f"group or others can access this file (mode {mode:04o})"
         hint = f"Run: chmod 600 {shlex.quote(str(path))}"
     elif hasattr(os, "geteuid") and status.st_uid not in (0, os.geteuid()):
-        what = "this file belongs to another user"
-    if what:
-        raise FileFault("file.permissions", what, path=str(path), hint=hint)
+        message = "this file belongs to another user"
+    if message:
+        raise FileFault("file.permissions", message, path=str(path), hint=hint)
 
 
 def _only_plain(path: Path | str) -> int:

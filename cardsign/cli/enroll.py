@@ -94,7 +94,9 @@ class AnchorOptions:
             with of_the_user("--release "):
                 release = newest_release(releases, keyset, now=now, skew=skew)
             proposal = propose_keyset(keyset, release, roots=self.roots, now=now)
-            return replace(proposal, earlier=frozenset(one.digest for one in statements))
+            return replace(
+                proposal, earlier=frozenset(statement.digest for statement in statements)
+            )
         if self.jwks is not None:
             keys = _read_keys(self.jwks)
             split = (pair.rpartition("=") for pair in self.holders)
@@ -141,8 +143,10 @@ class EntryOptions:
 
     def members(self) -> dict[str, Any]:
         """The members that are named; the others keep their defaults."""
-        given = {one.name: getattr(self, one.name) for one in fields(self)}
-        named = {name: list(one) if isinstance(one, tuple) else one for name, one in given.items()}
+        members = {one.name: getattr(self, one.name) for one in fields(self)}
+        named = {
+            name: list(one) if isinstance(one, tuple) else one for name, one in members.items()
+        }
         return {name: one for name, one in named.items() if one}
 
 
@@ -405,8 +409,8 @@ def import_(listing: Path, yes: bool, **options: Any) -> None:
     network = take(NetworkOptions, options)
     trust = take(TrustOptions, options)
     file = trust.extensible()
-    known = {one.name for one in file.policy.issuers}
-    agents = [one for one in read_agents(listing) if one["name"] not in known]
+    names = {issuer.name for issuer in file.policy.issuers}
+    agents = [issuer for issuer in read_agents(listing) if issuer["name"] not in names]
     now = datetime.now(UTC)
     fetch, limits = network.fetcher(lambda: now).fetch, file.policy.limits
     added = []

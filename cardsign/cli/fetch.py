@@ -84,9 +84,9 @@ def fetch(
         from cardsign.net.extended import look_up_extended
 
         if credential is None:
-            what = f"there is no credential for {safe(report.issuer or '')}; nothing was sent"
-            raise CredentialFault("credential.none", what)
-        found = look_up_extended(
+            message = f"there is no credential for {safe(report.issuer or '')}; nothing was sent"
+            raise CredentialFault("credential.none", message)
+        answer = look_up_extended(
             batch.verifier,
             public,
             credential,
@@ -94,7 +94,7 @@ def fetch(
             call_id=secrets.token_hex(8),
             subject=batch.subject,
         )
-        name, report = found.url, found.report
+        name, report = answer.url, answer.report
     if report.card is not None:
         write_output(output, jcs(report.card), is_exact=True)
     if report.card is None:
@@ -170,9 +170,9 @@ def call(
     Exit status: 0 answered, 1 not trusted, 2 a fault of this machine, 3 no verdict or no answer.
     It is also 3 if the agent failed, rejected or canceled the task.
     """
-    about = take(TaskOptions, options)
+    task = take(TaskOptions, options)
     named = VerifierOptions.take(options)
-    about.check(text)
+    task.check(text)
     calling = _calling()
     message = "" if text is None else _message(text)
     visited = named.visit(url)
@@ -180,18 +180,18 @@ def call(
     report = public.report
     if report.card is None:
         return show_refusal(public.url, report)
-    endpoint, reply = _called(calling, named, visited, about, message, timeout)
-    lines = reply.text.split("\n") if reply.text or not (about.get or about.cancel) else []
+    endpoint, reply = _called(calling, named, visited, task, message, timeout)
+    lines = reply.text.split("\n") if reply.text or not (task.get or task.cancel) else []
     show(Answer(_as_json(public, endpoint, reply), lines))
     if reply.unshown:
         say(f"{reply.unshown} parts that are no text are not shown")
-    if reply.is_refusal and not (about.cancel and reply.state.endswith("_CANCELED")):
+    if reply.is_refusal and not (task.cancel and reply.state.endswith("_CANCELED")):
         failure = CallFailed("call.task_failed", f"the agent's task ended as {reply.state}")
         if not is_json():
             raise failure
         print_error(failure)  # the object above says the state
         return failure.exit_status
-    _say_next_step(url, reply, about)
+    _say_next_step(url, reply, task)
     return report.exit_status
 
 

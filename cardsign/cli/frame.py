@@ -112,8 +112,10 @@ class Command(click.Command):
         except click.UsageError as error:
             error.ctx = error.ctx or ctx  # which click leaves out where a value is missing
             if isinstance(error, click.NoSuchOption) and error.option_name in _instead(ctx):
-                what = f"No such option '{error.option_name}'. {_instead(ctx)[error.option_name]}"
-                raise click.UsageError(what, ctx) from error
+                message = (
+                    f"No such option '{error.option_name}'. {_instead(ctx)[error.option_name]}"
+                )
+                raise click.UsageError(message, ctx) from error
             raise
         for param in params if not ctx.resilient_parsing else ():
             if not isinstance(param, click.Option) or param.multiple or params.count(param) == 1:
@@ -283,8 +285,8 @@ def run(command: Callable[[], object], *, form: str = "text") -> int:
             return _end_unwritten(crash)
         if os.environ.get(_DEBUG):
             raise
-        what = f"{type(crash).__name__}: {safe(str(crash), limit=200)}"
-        return _fail(LocalFault("internal.bug", what), form)
+        problem = f"{type(crash).__name__}: {safe(str(crash), limit=200)}"
+        return _fail(LocalFault("internal.bug", problem), form)
 
 
 def _fail(error: CardsignError, form: str) -> int:

@@ -105,15 +105,15 @@ def init(origin: str | None, agent: str | None, recovery_out: str, **options: An
     plan = IssuerPlan(Path(), place, origin, recovery_out=out, **options)
     plan.check()
     create = partial(create_store, actor=actor(), heads=user_heads())
-    made = init_issuer(plan, _ask_passphrases(keystore), now=moment(), create=create)
-    text = "" if made.recovery_text is None else made.recovery_text.decode()
+    issuer = init_issuer(plan, _ask_passphrases(keystore), now=moment(), create=create)
+    text = "" if issuer.recovery_text is None else issuer.recovery_text.decode()
     value = {"config": CONFIG_FILE, "keystore": str(place), "alg": options["alg"]}
-    value |= {"kid": made.kids["card"], "keys": made.kids}
-    value |= {"keyset": {"epoch": 1, "version": 1, "digest": made.keyset.digest}}
+    value |= {"kid": issuer.kids["card"], "keys": issuer.kids}
+    value |= {"keyset": {"epoch": 1, "version": 1, "digest": issuer.keyset.digest}}
     notes = [
-        *_custody_lines(made, place, options["root_keystore"], recovery_out),
+        *_custody_lines(issuer, place, options["root_keystore"], recovery_out),
         *_permission_lines(place, Path(options["publish"])),
-        *_next_lines(made, place, options["card"], options["root_keystore"]),
+        *_next_lines(issuer, place, options["card"], options["root_keystore"]),
     ]
     show(Answer(value | ({"recovery": text} if text else {}), text.splitlines(), notes))
 
@@ -140,16 +140,16 @@ def _new_agent(name: str) -> None:
     """Write the files of an agent, and say which."""
     from cardsign.contract import CONTRACT_LINT, init_agent
 
-    made = [str(path) for path in init_agent(Path(), name)]
-    notes = [*(f"wrote {path}" for path in made), f"next: write its skills, then {CONTRACT_LINT}"]
-    show(Answer({"agent": name, "files": made}, notes=notes))
+    paths = [str(path) for path in init_agent(Path(), name)]
+    notes = [*(f"wrote {path}" for path in paths), f"next: write its skills, then {CONTRACT_LINT}"]
+    show(Answer({"agent": name, "files": paths}, notes=notes))
 
 
 def _custody_lines(
-    made: NewIssuer, place: StorePlace, roots: StorePlace | None, recovery_out: str
+    issuer: NewIssuer, place: StorePlace, roots: StorePlace | None, recovery_out: str
 ) -> Iterator[str]:
     """Yield which keys can be stolen together, and what verifiers have to be told."""
-    if online := [role for role in made.shared if role != "recovery"]:
+    if online := [role for role in issuer.shared if role != "recovery"]:
         roles = f"{', '.join(['card', *online[:-1]])} and {online[-1]}"
         yield f"the {roles} keys are in {place} under one passphrase: who steals one has them all"
         yield "  a passphrase in CARDSIGN_RELEASE_PASSPHRASE keeps cron from signing cards"
@@ -158,11 +158,11 @@ def _custody_lines(
     where = "above" if recovery_out == STDIO else f"in {recovery_out}"
     yield f"the recovery key is {where}, encrypted; no copy is kept here"
     yield "  print it, or keep it apart from the other keys: you need it if they are stolen"
-    if "recovery" in made.shared:
+    if "recovery" in issuer.shared:
         yield "  it has the passphrase of the card key, as no other was given; keep it well apart"
         yield f"  {RECOVERY_VARIABLE} gives it one that a thief of the keys lacks"
     yield "tell your verifiers the digest of keyset 1.1 over a channel that they trust:"
-    yield f"  {made.keyset.digest}"
+    yield f"  {issuer.keyset.digest}"
 
 
 def _permission_lines(place: StorePlace, publish: Path) -> Iterator[str]:
@@ -181,11 +181,11 @@ def _permission_lines(place: StorePlace, publish: Path) -> Iterator[str]:
 
 
 def _next_lines(
-    made: NewIssuer, place: StorePlace, card: str | None, roots: StorePlace | None
+    issuer: NewIssuer, place: StorePlace, card: str | None, roots: StorePlace | None
 ) -> Iterator[str]:
     """Yield what is there now, and what comes next."""
     yield f"wrote {CONFIG_FILE} and the key store {place} with the card key"
-    yield f"  {made.kids['card']}"
+    yield f"  {issuer.kids['card']}"
     rotate = "cardsign keys rotate" + (f" --root-keystore {roots}" if roots else "")
     if card is None:
         yield "  next: cardsign sign card.json -o signed.json"

@@ -199,7 +199,7 @@ def json_text(value: Any, *, indent: int | None = 2) -> str:
 
     value = _without_secrets(value)
     text = json.dumps(value, ensure_ascii=False)
-    shown = re.sub(_SURROGATE, lambda one: f"\\\\u{{{ord(one[0]):x}}}", text)
+    shown = re.sub(_SURROGATE, lambda match: f"\\\\u{{{ord(match[0]):x}}}", text)
     if shown != text:
         value = json.loads(shown)
     return escape_json(json.dumps(value, indent=indent))

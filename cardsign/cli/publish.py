@@ -206,12 +206,12 @@ def _watch(watching: WatchOptions, output: Path | None, keystore: UnlockOptions)
     """Follow the project, its settings too; what is left for a person is said once at a time."""
     context = click.get_current_context()
     allowed = {"watch", "every", "output", "place", "passphrase_file", "passphrase_fd"}
-    for one in context.command.params:
-        source = context.get_parameter_source(one.name or "")
-        if source is ParameterSource.COMMANDLINE and one.name not in allowed:
-            raise UsageFault("usage.conflict", f"--watch goes without {one.opts[0]}")
+    for param in context.command.params:
+        source = context.get_parameter_source(param.name or "")
+        if source is ParameterSource.COMMANDLINE and param.name not in allowed:
+            raise UsageFault("usage.conflict", f"--watch goes without {param.opts[0]}")
     access = keystore.access()
-    left: list[tuple[Gap, ...]] = [()]
+    gaps_left: list[tuple[Gap, ...]] = [()]
 
     def look() -> int:
         config = project_config(output)
@@ -219,9 +219,9 @@ def _watch(watching: WatchOptions, output: Path | None, keystore: UnlockOptions)
         check_cards(config)
         work = keystore.work(config, access=access)
         progress = reconcile(work, only_cards=True)
-        if progress.done or progress.left != left[0]:
+        if progress.done or progress.left != gaps_left[0]:
             say_progress(progress._replace(ahead=(), renewal=None), work.now)
-        left[0] = progress.left
+        gaps_left[0] = progress.left
         return EXIT_NOT_TRUSTED if progress.left else EXIT_OK
 
     return watching.repeat(look)
@@ -245,14 +245,16 @@ def _tell(published: Published, directory: Path, export_to: Path | None) -> None
 
 def _say_lint(config: ProjectConfig) -> None:
     """What lint calls an error is said; it stops nothing, since a peer may not mind."""
-    for one in config.cards:
-        data = read_bytes(one.signed, max_bytes=MAX_CARD_BYTES)
-        found = lint_card(data, config.lint, name=str(one.signed)).findings
-        errors = [finding for finding in found if finding.severity == "error"]
+    for card in config.cards:
+        data = read_bytes(card.signed, max_bytes=MAX_CARD_BYTES)
+        findings = lint_card(data, config.lint, name=str(card.signed)).findings
+        errors = [finding for finding in findings if finding.severity == "error"]
         if errors:
             first = safe(f"{errors[0].code}: {errors[0].message}", limit=200)
-            say(f"lint finds {len(errors)} errors in {safe(one.signed.name)}, the first is {first}")
-            say(f"  next: cardsign lint {safe(one.source.name)}")
+            say(
+                f"lint finds {len(errors)} errors in {safe(card.signed.name)}, the first is {first}"
+            )
+            say(f"  next: cardsign lint {safe(card.source.name)}")
 
 
 def _extended(option: str) -> tuple[str, bytes]:

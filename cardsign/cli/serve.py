@@ -95,13 +95,13 @@ def serve(
     host, colon, port = bind.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise UsageFault("usage.conflict", f"--bind takes HOST:PORT, not {bind!r}")
-    given = {
+    named = {
         "token_file": token_file,
         "legacy": legacy,
         "sunset": sunset and sunset.date(),
         "workers": workers,
     }
-    options = {name: value for name, value in given.items() if value is not None}
+    options = {name: value for name, value in named.items() if value is not None}
     read = partial(_read_settings, settings_file, options)
     serve_publication(published, read, host.strip("[]"), int(port), as_json=is_json())
 
@@ -150,8 +150,8 @@ def create(
     if expires and end and end <= moment():
         raise UsageFault("usage.invalid", f"a token until {day(expires)} would open nothing")
     token, line = create_token(audience, end)
-    held = edit_tokens(token_file) if token_file else nullcontext(list[str]())
-    with held as lines:
+    file = edit_tokens(token_file) if token_file else nullcontext(list[str]())
+    with file as lines:
         lines.append(f"{line}\n")
         if output is not None:
             write_secret(output, f"{token}\n".encode())

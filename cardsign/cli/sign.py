@@ -198,8 +198,8 @@ def sign(
         check_cards(config)
         work = keystore.work(config)
         signers = card_signers(work.store, work.access, now=work.now)
-        made = sign_sources(work, signers) if work.is_dry_run else sign_cards(work)
-        signed = [(str(one.source), signing) for one, signing in made]
+        cards = sign_sources(work, signers) if work.is_dry_run else sign_cards(work)
+        signed = [(str(one.source), signing) for one, signing in cards]
     else:
         refuse_two_documents(output)
         now = datetime.now(UTC)
@@ -247,9 +247,9 @@ def _lines(
     count = len(signing.payloads)
     keys = " and ".join(f"{safe(one.public.kid, limit=_KID)} ({one.public.alg})" for one in signers)
     if signing.changed:
-        each = " each" if len(signers) > 1 else ""
+        apiece = " each" if len(signers) > 1 else ""
         plural = "" if count == 1 else "s"
-        yield f"signed {safe(name)} with {keys}: {count} signature{plural}{each}"
+        yield f"signed {safe(name)} with {keys}: {count} signature{plural}{apiece}"
     else:
         yield f"{safe(name)} is fully signed by {keys} already; nothing changed"
     for one in signing.payloads:

@@ -370,20 +370,22 @@ def publish(file: str, publication: Path | None, **options: Any) -> int:
     work = keystore.work(replace(config, cards=()))
     if is_dry_run():
         return show_progress(preview_keyset(work, read_statement(file), name=file), work.now)
-    told = publish_keyset(work, read_statement(file), name=file)
-    number = told.statement.label
+    published = publish_keyset(work, read_statement(file), name=file)
+    number = published.statement.label
     say(
-        f"keyset {number} is the newest now" if told.is_new else f"keyset {number} was kept already"
+        f"keyset {number} is the newest now"
+        if published.is_new
+        else f"keyset {number} was kept already"
     )
-    if told.release is not None:
-        say(f"release {told.release.seq} names it")
-    if told.is_only_kept:
+    if published.release is not None:
+        say(f"release {published.release.seq} names it")
+    if published.is_only_kept:
         say("this key store has no release and no release key, so it is kept and not published")
         say(f"  next: cardsign keyset publish {file}, with the key store that has them")
     else:
-        say_updated(told.published, config.publish)
-    view = {"created": told.is_new, "published": told.is_published}
-    return show(Answer({**view, **keyset_json(told.statement)}))
+        say_updated(published.published, config.publish)
+    view = {"created": published.is_new, "published": published.is_published}
+    return show(Answer({**view, **keyset_json(published.statement)}))
 
 
 # ``cardsign keyset show``.

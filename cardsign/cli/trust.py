@@ -131,10 +131,10 @@ def update(names: tuple[str, ...], statements: tuple[Path, ...], **options: Any)
     chosen = [loaded.issuer(name) for name in dict.fromkeys(names)] or loaded.policy.issuers
     issuers = [issuer for issuer in chosen if isinstance(issuer.anchor, KeysetAnchor)]
     verifier = Verifier(loaded.policy, net=network.settings())
-    given = supplied_statements(statements) if statements else None
+    supplied = supplied_statements(statements) if statements else None
 
     def ask(issuer: TrustedIssuer) -> tuple[Finding, ...]:
-        return _update(verifier, issuer, given)
+        return _update(verifier, issuer, supplied)
 
     problems: dict[str, tuple[Finding, ...]] = {}
     for issuer, result in in_threads(ask, issuers, CONCURRENCY):
@@ -155,9 +155,9 @@ def update(names: tuple[str, ...], statements: tuple[Path, ...], **options: Any)
         "lock": str(loaded.lock),
         "raised": list(raised),
         "problems": {
-            name: [finding.to_json() for finding in found]
-            for name, found in sorted(problems.items())
-            if found
+            name: [finding.to_json() for finding in problem]
+            for name, problem in sorted(problems.items())
+            if problem
         },
     }
     status = EXIT_NO_VERDICT if any(problems.values()) else EXIT_OK
@@ -165,12 +165,12 @@ def update(names: tuple[str, ...], statements: tuple[Path, ...], **options: Any)
 
 
 def _update(
-    verifier: Verifier, issuer: TrustedIssuer, given: SuppliedStatements | None
+    verifier: Verifier, issuer: TrustedIssuer, supplied: SuppliedStatements | None
 ) -> tuple[Finding, ...]:
     """Verify the newest statements of an issuer; return what keeps them from being accepted."""
     session, now = verifier.session(issuer), verifier.clock()
     reasons: tuple[Finding, ...] = ()
-    statements = given
+    statements = supplied
     if statements is None:
         from cardsign.net.discovery import home_of, refresh
 

@@ -389,7 +389,7 @@ def _listed(name: str) -> list[str]:
         raise UsageFault("usage.invalid", f"a list has {MAX_LIST_BYTES:,} bytes at most", path=name)
     lines = (line.strip() for line in os.fsdecode(data).splitlines())
     names = [line for line in lines if line and not line.startswith("#")]
-    near = [one for one in names if is_far and not is_url(one) and not is_object(one)]
+    near = [entry for entry in names if is_far and not is_url(entry) and not is_object(entry)]
     if near:
         why = f"a list from a store names objects and URLs, not {near[0][:80]!r}"
         hint = "Copy the list to this machine first, and read it there."

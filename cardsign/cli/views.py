@@ -35,16 +35,16 @@ def whole(text: str) -> str:
 
 def members(value: object, names: str) -> dict[str, Any]:
     """The named members of a value for programs: times as ISO 8601, and sets in order."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name in names.split():
-        one = found[name] = getattr(value, name)
-        if isinstance(one, datetime):
-            found[name] = one.isoformat()
-        elif isinstance(one, Mapping):
-            found[name] = dict(one)
-        elif isinstance(one, frozenset | tuple):
-            found[name] = sorted(one) if isinstance(one, frozenset) else list(one)
-    return found
+        member = values[name] = getattr(value, name)
+        if isinstance(member, datetime):
+            values[name] = member.isoformat()
+        elif isinstance(member, Mapping):
+            values[name] = dict(member)
+        elif isinstance(member, frozenset | tuple):
+            values[name] = sorted(member) if isinstance(member, frozenset) else list(member)
+    return values
 
 
 # Keys.
@@ -68,7 +68,7 @@ def progress_json(progress: Progress) -> dict[str, Any]:
     return {
         "done": list(progress.done),
         "planned": list(progress.planned),
-        "left": [members(one, "who what command until") for one in progress.left],
+        "left": [members(gap, "who what command until") for gap in progress.left],
         **ahead_json(progress),
     }
 
@@ -97,7 +97,7 @@ def say_progress(progress: Progress, now: datetime) -> None:
     first = progress.left[0].command if progress.left else ""
     # The same with the root keys does more: a person types one command.
     first = max(
-        (one.command for one in progress.left if one.command.startswith(first)), key=len, default=""
+        (gap.command for gap in progress.left if gap.command.startswith(first)), key=len, default=""
     )
     if first:
         say(f"not finished. Do this: {whole(first)}", asked=True)
@@ -107,12 +107,12 @@ def say_progress(progress: Progress, now: datetime) -> None:
         say(f"would {safe(line, limit=400)}")
     if not (progress.done or progress.planned or first):
         say("nothing was due")
-    for one in progress.left:
-        until = "" if one.until is None else f", until {second(one.until, now)}"
-        say(f"left for {safe(one.who)}{until}:", asked=True)
-        say(f"  {safe(one.what, limit=600)}", asked=True)
-        if not first.startswith(one.command):
-            say(f"  next: {whole(one.command)}", asked=True)
+    for gap in progress.left:
+        until = "" if gap.until is None else f", until {second(gap.until, now)}"
+        say(f"left for {safe(gap.who)}{until}:", asked=True)
+        say(f"  {safe(gap.what, limit=600)}", asked=True)
+        if not first.startswith(gap.command):
+            say(f"  next: {whole(gap.command)}", asked=True)
     if first or progress.planned:
         return  # what comes by itself may wait
     for line in ahead_lines(progress, now):
@@ -176,11 +176,11 @@ def say_differences(changes: Iterable[str]) -> None:
 def signing_lines(draft: KeysetDraft) -> list[str]:
     """Who has signed a statement, and how many are missing."""
     lines = []
-    for one in draft.signings:
-        signed = ", ".join(sorted(one.signed)) or "nobody"
-        wanting = f"; {one.missing} missing" if one.missing else ""
-        threshold = one.quorum.threshold
-        lines.append(f"{one.whose}: {len(one.signed)} of {threshold} ({signed}){wanting}")
+    for signing in draft.signings:
+        signed = ", ".join(sorted(signing.signed)) or "nobody"
+        wanting = f"; {signing.missing} missing" if signing.missing else ""
+        threshold = signing.quorum.threshold
+        lines.append(f"{signing.whose}: {len(signing.signed)} of {threshold} ({signed}){wanting}")
     return lines
 
 

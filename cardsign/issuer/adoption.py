@@ -69,7 +69,7 @@ def find_adoptable(work: Work) -> Adoptable:
                 newest = keyset
         release = None
         if published.release is not None and published.release_bytes is not None:
-            history = (*kept_keysets(work.store), *(one for one, _ in keysets))
+            history = (*kept_keysets(work.store), *(keyset_read for keyset_read, _ in keysets))
             if _is_further(work.store, published.release, history):
                 release = published.release, published.release_bytes
     except StatementRefused:
@@ -94,9 +94,9 @@ def _is_further(
 def find_adoption_gap(work: Work) -> Iterator[Gap]:
     """Yield that the log lacks what is published; a person says whether it shall be added."""
     if lines := [*find_adoptable(work).describe()]:
-        what = "find out who published what this key store lacks, and adopt it if it was "
-        what += f"another copy of it: {'; '.join(lines)}"
-        yield Gap(what, command=f"{work.again} --adopt", until=work.now)
+        message = "find out who published what this key store lacks, and adopt it if it was "
+        message += f"another copy of it: {'; '.join(lines)}"
+        yield Gap(message, command=f"{work.again} --adopt", until=work.now)
 
 
 def check_complete(work: Work) -> None:

@@ -110,8 +110,8 @@ def sign_sources(work: Work, chosen: CardSigners) -> list[tuple[ProjectCard, Sig
             options = SigningOptions(
                 own_kids=chosen.own_kids, extended=marker, file=str(card.source)
             )
-            given = before if before and _says_the_same(source, before, marker) else source
-            signing = sign_with_notes(given, chosen.signers, options)
+            document = before if before and _says_the_same(source, before, marker) else source
+            signing = sign_with_notes(document, chosen.signers, options)
         signed.append((card, signing))
     return signed
 
@@ -167,23 +167,25 @@ def _selected(document: Mapping[str, Json], card: ProjectCard) -> dict[str, Json
         UsageFault: ``config.malformed``: a selected skill is not in it.
     """
     listed = document.get("skills")
-    skills = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    known = [str(one.get("id")) for one in skills]
-    if unknown := [one for one in card.skills if one not in known]:
+    skills = (
+        [skill for skill in listed if isinstance(skill, dict)] if isinstance(listed, list) else []
+    )
+    ids = [str(skill.get("id")) for skill in skills]
+    if unknown := [skill for skill in card.skills if skill not in ids]:
         raise UsageFault(
             "config.malformed",
             f"'skills' of a [[card]] names {unknown[0]!r}, which is no skill of this card",
             path=str(card.source),
-            hint=f"Its skills are {', '.join(known[:20])}.",
+            hint=f"Its skills are {', '.join(ids[:20])}.",
         )
-    shown: list[Json] = [one for one in skills if one.get("id") in card.skills]
+    shown: list[Json] = [skill for skill in skills if skill.get("id") in card.skills]
     chosen: dict[str, Json] = {**document, "skills": shown}
     chosen.pop("signatures", None)  # they are of the whole card
     capabilities = document.get("capabilities")
     extensions = capabilities.get("extensions") if isinstance(capabilities, dict) else None
     if isinstance(capabilities, dict) and isinstance(extensions, list):
-        kept = [_kept(one, card.skills) for one in extensions]
-        chosen["capabilities"] = {**capabilities, "extensions": [one for one in kept if one]}
+        kept = [_kept(skill, card.skills) for skill in extensions]
+        chosen["capabilities"] = {**capabilities, "extensions": [skill for skill in kept if skill]}
     return chosen
 
 
@@ -197,7 +199,7 @@ def _kept(extension: Json, skills: Collection[str]) -> Json:
         return extension
     kept = {name: value for name, value in of_skills.items() if name in skills}
     params = {**params, "skills": kept}
-    params = params if kept else {name: one for name, one in params.items() if name != "skills"}
+    params = params if kept else {name: param for name, param in params.items() if name != "skills"}
     return {**extension, "params": params} if params else None
 
 
@@ -233,7 +235,7 @@ def read_signed(card: ProjectCard) -> bytes | None:
 
 def to_list(cards: Sequence[ProjectCard]) -> tuple[tuple[str | None, bytes], ...]:
     """What a release lists of a project's cards: the public ones, once they are signed."""
-    signed = [(one.legacy, read_signed(one)) for one in cards if one.audience is None]
+    signed = [(card.legacy, read_signed(card)) for card in cards if card.audience is None]
     return tuple(
         (LEGACY_CARD_PATH if older else None, data) for older, data in signed if data is not None
     )
@@ -242,8 +244,8 @@ def to_list(cards: Sequence[ProjectCard]) -> tuple[tuple[str | None, bytes], ...
 def to_publish(cards: Sequence[tuple[ProjectCard, bytes]]) -> SignedCards:
     """Return the signed cards of a project, of which the first is the public one."""
     (_, public), *others = cards
-    older = next((data for one, data in others if one.legacy), None)
-    extended = {one.audience: data for one, data in others if one.audience}
+    older = next((data for card, data in others if card.legacy), None)
+    extended = {card.audience: data for card, data in others if card.audience}
     return SignedCards(public, extended, older)
 
 
@@ -290,11 +292,11 @@ def _marker(
         return None
     check_audience(card.audience)
     end = expiry(card.expires, work.now)
-    held = _find_own_marker(work, before) if before else None
-    if before and held and held.audience == card.audience and _says_the_same(source, before, held):
-        left, whole = held.exp - work.now.timestamp(), end - work.now.timestamp()
-        if held.exp == end or (_SPAN.fullmatch(card.expires) and whole / 2 < left <= whole):
-            return held
+    own = _find_own_marker(work, before) if before else None
+    if before and own and own.audience == card.audience and _says_the_same(source, before, own):
+        remaining, whole = own.exp - work.now.timestamp(), end - work.now.timestamp()
+        if own.exp == end or (_SPAN.fullmatch(card.expires) and whole / 2 < remaining <= whole):
+            return own
     return ExtendedMarker(card.audience, max(1, work.store.load().release_seq), end)
 
 
@@ -314,10 +316,11 @@ def _says_the_same(source: bytes, signed: bytes, marker: ExtendedMarker | None) 
         new = new if marker is None else with_marker(new, marker)
     except InputRefused:
         return False
-    kept, given = old.get("signatures"), new.get("signatures")
-    held = kept if isinstance(kept, list) else []
+    kept, wanted_signatures = old.get("signatures"), new.get("signatures")
+    signatures = kept if isinstance(kept, list) else []
     return _unsigned(old) == _unsigned(new) and all(
-        one in held for one in (given if isinstance(given, list) else [])
+        signature in signatures
+        for signature in (wanted_signatures if isinstance(wanted_signatures, list) else [])
     )
 
 
@@ -345,8 +348,8 @@ def find_card_gaps(work: Work, *, is_astray: bool = False) -> Iterator[Gap]:
     try:
         signed = _find_signed(work)
     except _BROKEN_SOURCE as fault:
-        what = f"repair {fault.path or 'the cards'}; what is published stays: {fault.message}"
-        yield Gap(what, until=until)
+        message = f"repair {fault.path or 'the cards'}; what is published stays: {fault.message}"
+        yield Gap(message, until=until)
     except (*NEEDS_A_PERSON, StoreFault) as fault:
         if isinstance(fault, StoreFault) and fault.code not in UNLISTED:
             raise
@@ -367,19 +370,19 @@ def _find_cards_elsewhere(work: Work, until: datetime | None) -> Iterator[Gap]:
     """Yield cards that were published from another place than the project names."""
     if cards := cards_to_sign(work.store.load(), work.now):
         names = ", ".join(card.url or card.name for card in cards)
-        what = f"sign these published cards again, and publish them: {names}"
+        message = f"sign these published cards again, and publish them: {names}"
         command = "cardsign sign CARD -o SIGNED; cardsign publish SIGNED"
         command += "" if work.config.publish else " -o DIR"
-        yield Gap(what, key_holder("card"), command, until)
+        yield Gap(message, key_holder("card"), command, until)
 
 
 def find_ending_cards(work: Work, notice: timedelta) -> Iterator[Gap]:
     """Yield extended cards that end within a time, at most a quarter of theirs, or have ended."""
     state = work.store.load()
     first = {
-        card.payload_sha256: card.since or each.at
-        for each in state.publications
-        for card in each.cards
+        card.payload_sha256: card.since or publication.at
+        for publication in state.publications
+        for card in publication.cards
     }
     newest = newest_generation(work.config.publish)
     cards = [read_signed(card) for card in work.config.cards if card.audience is not None]
@@ -395,8 +398,8 @@ def find_ending_cards(work: Work, notice: timedelta) -> Iterator[Gap]:
             if end <= work.now + (min(notice, (end - at) / 4) if at else timedelta()):
                 ends[marker.audience] = min(end, ends.get(marker.audience, end))
     for audience, end in ends.items():
-        what = f"sign the extended card of audience {audience} again, with a later `expires`"
-        yield Gap(what, command="cardsign sign; cardsign publish", until=end)
+        message = f"sign the extended card of audience {audience} again, with a later `expires`"
+        yield Gap(message, command="cardsign sign; cardsign publish", until=end)
 
 
 def _find_publication_gap(work: Work, signed: SignedCards) -> Iterator[Gap]:
@@ -420,8 +423,8 @@ def _publish(work: Work, signed: SignedCards, *, writes: bool = True) -> Publish
 def _publish_now(work: Work) -> list[str]:
     signed = _find_signed(work)
     published = None if signed is None else _publish(work, signed)
-    made = published is not None and published.generation.created
-    return [f"published generation {published.generation.number}"] if published and made else []
+    is_new = published is not None and published.generation.created
+    return [f"published generation {published.generation.number}"] if published and is_new else []
 
 
 def _find_signed(work: Work) -> SignedCards | None:
@@ -435,10 +438,10 @@ def _find_signed(work: Work) -> SignedCards | None:
     if not has_key or is_card_withdrawn(store):
         return None
     if config.cards:
-        made = sign_sources(work, card_signers(store, None, now=work.now))
-        if any(signing.document != read_signed(card) for card, signing in made):
+        signed_cards = sign_sources(work, card_signers(store, None, now=work.now))
+        if any(signing.document != read_signed(card) for card, signing in signed_cards):
             raise NotOpened("passphrase.none", "a card is not written yet")
-        return to_publish([(card, signing.document) for card, signing in made])
+        return to_publish([(card, signing.document) for card, signing in signed_cards])
     if (newest := newest_generation(config.publish)) is None:
         return None
     signers = card_signers(store, None, now=work.now)
@@ -450,10 +453,10 @@ def _find_signed(work: Work) -> SignedCards | None:
 def _sign_again(work: Work) -> list[str]:
     """Sign the cards of the project, or those that are published, which go out signed at once."""
     if work.config.cards:
-        made = sign_cards(work)
+        signed_cards = sign_cards(work)
         return [
             f"updated the signatures of {card.source.name}"
-            for card, signing in made
+            for card, signing in signed_cards
             if signing.changed
         ]
     if (newest := newest_generation(work.config.publish)) is None:

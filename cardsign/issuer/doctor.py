@@ -40,7 +40,9 @@ def examine_issuer(
             findings += _find_damage(work)
             findings += _list_gaps(work, within)
     except StoreFault as fault:
-        if fault.code != "keystore.moved" and fault.code not in {one.code for one in findings}:
+        if fault.code != "keystore.moved" and fault.code not in {
+            finding.code for finding in findings
+        }:
             findings.append(_alarm(fault))
     except CardsignError as fault:
         findings.append(_alarm(fault))
@@ -135,5 +137,5 @@ def _find_missing_standbys(state: StoreState) -> Iterator[Finding]:
             why = "each standby is in the same custody" if standbys else "there is no standby"
             alone.setdefault(why, []).append(key.named)
     for why, keys in alone.items():
-        what = f"after a theft of {' or '.join(keys)}, no key can take over"
-        yield Finding("doctor.no_standby", f"{what}: {why}", severity="note")
+        message = f"after a theft of {' or '.join(keys)}, no key can take over"
+        yield Finding("doctor.no_standby", f"{message}: {why}", severity="note")

@@ -147,11 +147,11 @@ def _find_stranger(work: Work) -> tuple[Gap, bool] | None:
         check_ours(work)
     except (UsageFault, ServeFault, FileFault) as fault:
         move = f"mv {shlex.quote(str(folder))} ELSEWHERE; then {work.again}"
-        what = "find out who wrote what is published, and move it away if nobody here did"
-        return Gap(f"{what}: {fault.message}", command=move), False
+        message = "find out who wrote what is published, and move it away if nobody here did"
+        return Gap(f"{message}: {fault.message}", command=move), False
     except PublishRefused as fault:
-        what = f"go on with the key store that has published: {fault.message}"
-        return Gap(what, command="cardsign keys rotate --keystore DIR"), True
+        message = f"go on with the key store that has published: {fault.message}"
+        return Gap(message, command="cardsign keys rotate --keystore DIR"), True
     return None
 
 
@@ -161,19 +161,19 @@ def _find_complete_drafts(work: Work) -> Iterator[Gap]:
     It is no draft any more, whatever became of the keys since. Somebody may hold it, so another one
     of its number would be a fork. The one after it says what has changed.
     """
-    found: list[KeysetStatement] = []
+    statements: list[KeysetStatement] = []
     # What is wrong with the file is said once a draft is due, which would go there.
     with suppress(FileFault, UsageFault):
         untrusted_draft = read_draft_file(work.draft)
-        found += [] if untrusted_draft is None else [read_draft(untrusted_draft)]
+        statements += [] if untrusted_draft is None else [read_draft(untrusted_draft)]
     if work.roots is not None:
-        found += kept_keysets(work.roots.store)
-    for statement in found:
+        statements += kept_keysets(work.roots.store)
+    for statement in statements:
         with suppress(StatementRefused):
             check_step(statement, kept_keyset(work.store))
-            what = f"sign the release that goes with keyset {statement.label}"
+            message = f"sign the release that goes with keyset {statement.label}"
             close = partial(_publish_keyset, work, statement)
-            yield Gap(what, key_holder("release"), until=work.keyset_ends, close=close)
+            yield Gap(message, key_holder("release"), until=work.keyset_ends, close=close)
 
 
 def _publish_keyset(work: Work, statement: KeysetStatement) -> list[str]:
@@ -204,9 +204,9 @@ def _follow(work: Work) -> list[str]:
 def _find_unlisted_roots(state: StoreState, keyset: KeysetStatement) -> Iterator[Gap]:
     """Yield that a recovery was begun and is not published: until then the old roots count."""
     for root in unlisted_roots(state, keyset):
-        what = f"publish the keyset that lists {root.named}, or draft one with --add-root; "
-        what += "revoke the key if nobody wants it"
-        yield Gap(what, command="cardsign keyset publish FILE")
+        message = f"publish the keyset that lists {root.named}, or draft one with --add-root; "
+        message += "revoke the key if nobody wants it"
+        yield Gap(message, command="cardsign keyset publish FILE")
 
 
 # Revocations come before everything else: told by a release, and by a key set without the keys.
@@ -224,12 +224,12 @@ def _find_untold_revocations(work: Work, *, is_recovering: bool) -> Iterator[Gap
     yield from gaps[1:]
     if trusted and not any(gap.close for gap in gaps):
         yield Gap(why, command=command, until=work.now)
-    told = [key.thumbprint for key in revoked if key not in trusted]
+    thumbprints = [key.thumbprint for key in revoked if key not in trusted]
     if is_recovering:
         return
-    if ended := lifecycle.end_told_releases(state, told, now=work.now):
-        names = ", ".join(state.find(str(each["key"])).named for each in ended)
-        yield Gap(f"revoke {names}", close=partial(_end_releases, work, told, names))
+    if ended := lifecycle.end_told_releases(state, thumbprints, now=work.now):
+        names = ", ".join(state.find(str(event["key"])).named for event in ended)
+        yield Gap(f"revoke {names}", close=partial(_end_releases, work, thumbprints, names))
 
 
 def _tell_verifiers(
@@ -243,8 +243,8 @@ def _tell_verifiers(
     return gaps
 
 
-def _end_releases(work: Work, told: Sequence[str], names: str) -> list[str]:
-    work.store.apply(lifecycle.end_told_releases, told, now=work.now)
+def _end_releases(work: Work, thumbprints: Sequence[str], names: str) -> list[str]:
+    work.store.apply(lifecycle.end_told_releases, thumbprints, now=work.now)
     return [f"revoked {names}"]
 
 
@@ -255,11 +255,13 @@ def _find_endangered(work: Work) -> Iterator[Gap]:
         return
     others, only = stolen_with(state, keyset)
     if names := ", ".join(key.named for key in others if "release" in key.roles):
-        what = f"revoke {names}: not done, since it has to sign the release that revokes the others"
-        yield Gap(what, key_holder("release"), work.again)
+        message = (
+            f"revoke {names}: not done, since it has to sign the release that revokes the others"
+        )
+        yield Gap(message, key_holder("release"), work.again)
     if names := ", ".join(key.named for key in others if not key.rotates):
-        what = f"{names} may be stolen too: sign the next keyset with other root keys"
-        yield Gap(what, command=work.again)
+        message = f"{names} may be stolen too: sign the next keyset with other root keys"
+        yield Gap(message, command=work.again)
     if keyset and only and not unlisted_roots(state, keyset):  # else a recovery waits already
         yield _replace_roots(state, keyset, only)
 
@@ -268,13 +270,13 @@ def _replace_roots(state: StoreState, keyset: KeysetStatement, roots: Sequence[K
     """Return the gap of roots that may be stolen, and without which nothing can be signed."""
     stolen = [short_kid(key.kid) for key in state.keys if key.revoked_because == "compromised"]
     beside = f", stored with {', '.join(stolen)}" if stolen else ""
-    what = f"{', '.join(key.named for key in roots)}{beside}, may be stolen too; "
-    what += "without it no keyset can be signed"
+    message = f"{', '.join(key.named for key in roots)}{beside}, may be stolen too; "
+    message += "without it no keyset can be signed"
     if keyset.recovery:
-        what += ", so the recovery key has to open a new epoch"
-        return Gap(what, "the holder of the recovery key", RECOVER)
-    what += ", and there is no recovery key: list another root, then revoke this one"
-    return Gap(what, command=ADD_ROOT)
+        message += ", so the recovery key has to open a new epoch"
+        return Gap(message, "the holder of the recovery key", RECOVER)
+    message += ", and there is no recovery key: list another root, then revoke this one"
+    return Gap(message, command=ADD_ROOT)
 
 
 # Keys.
@@ -291,17 +293,17 @@ def _find_key_gaps(work: Work) -> Iterator[Gap]:
             continue
         if _has_turned(_line_of(state, step), now):
             continue  # with waits of zero this would go on for ever
-        what = f"make the next {step.alg} {step.role} key"
+        message = f"make the next {step.alg} {step.role} key"
         is_lost = not any(key.alg == step.alg for key in state.active_keys(step.role))
         if is_lost and name_keys_elsewhere(work.store):
             continue  # another copy of this key store has made it
         if is_made_here(state, step):
             close = partial(_make_key, work, step)
             until = now if is_lost else None
-            yield Gap(what, key_holder(step.role), until=until, close=close)
+            yield Gap(message, key_holder(step.role), until=until, close=close)
         else:
             command = "cardsign keys import --custody URI"
-            yield Gap(f"{what} where the active one is", command=command)
+            yield Gap(f"{message} where the active one is", command=command)
 
 
 def is_replacing(state: StoreState, ahead: Sequence[Step]) -> bool:
@@ -348,11 +350,11 @@ def _take_step(work: Work, key: KeyRecord) -> list[str]:
 
 def _make_key(work: Work, step: Step) -> list[str]:
     try:
-        made = make_successor(work, step)
+        key = make_successor(work, step)
     except PassphraseFault as fault:
-        what = f"{fault.message}; set CARDSIGN_{step.role.upper()}_PASSPHRASE"
-        raise PassphraseFault(fault.code, what) from fault
-    return [] if made is None else [f"made {made.named}, the next {step.alg} {step.role} key"]
+        message = f"{fault.message}; set CARDSIGN_{step.role.upper()}_PASSPHRASE"
+        raise PassphraseFault(fault.code, message) from fault
+    return [] if key is None else [f"made {key.named}, the next {step.alg} {step.role} key"]
 
 
 def make_successor(
@@ -386,10 +388,10 @@ def _check_opens(store: KeyStore, key: KeyRecord, passphrase: bytes) -> None:
         return
     except PassphraseFault as fault:
         role = " and ".join(key.roles)
-        what = (
+        message = (
             f"this is not the passphrase of {key.named}, which the next {role} key is to have too"
         )
-        raise PassphraseFault(fault.code, what) from fault
+        raise PassphraseFault(fault.code, message) from fault
 
 
 # The keyset statement.
@@ -403,9 +405,9 @@ def _find_ending_keys(
         return
     for key in keyset.keys:
         if key.exp < keyset.exp and utc(key.exp) <= work.now + notice:
-            what = f"list {key.named} anew, which keyset statements name until {day(key.exp)}"
+            message = f"list {key.named} anew, which keyset statements name until {day(key.exp)}"
             command = "cardsign keyset draft -o DRAFT; then cardsign keyset sign DRAFT"
-            yield Gap(what, key.holder, command, utc(key.exp))
+            yield Gap(message, key.holder, command, utc(key.exp))
 
 
 def _find_keyset_gaps(work: Work) -> Iterator[Gap]:
@@ -418,29 +420,29 @@ def _find_keyset_gaps(work: Work) -> Iterator[Gap]:
     until, file = work.keyset_ends, work.draft
     try:
         with of_the_user("the draft"):
-            found = draft_if_due(state, newest, read_draft_file(file), now=now)
+            drafted = draft_if_due(state, newest, read_draft_file(file), now=now)
     except UsageFault as fault:
         if not fault.code.startswith("statement."):
             raise
-        what = f"open a new epoch, since no keyset can follow this one: {fault.message}"
-        yield Gap(what, "the holder of the recovery key", RECOVER, until, awaits_roots=True)
+        message = f"open a new epoch, since no keyset can follow this one: {fault.message}"
+        yield Gap(message, "the holder of the recovery key", RECOVER, until, awaits_roots=True)
         return
-    if found is None:
+    if drafted is None:
         return
-    statement, is_new = found
+    statement, is_new = drafted
     draft = KeysetDraft(statement, newest)
     if is_new:
-        what = f"draft keyset {draft.label}, and sign it with the root keys"
+        message = f"draft keyset {draft.label}, and sign it with the root keys"
         close = partial(_write_draft, file, draft)
-        yield Gap(what, until=until, close=close, awaits_roots=True)
+        yield Gap(message, until=until, close=close, awaits_roots=True)
     elif additions := says_more(state, newest, statement, now=now):
-        what = (
+        message = (
             f"ask who drafted keyset {draft.label} in {file}, and sign it by the digest that "
             "they tell you; remove the file if nobody did. It says what nobody here has "
             "drafted: " + "; ".join(additions)
         )
         show = f"cardsign keyset show {file}"
-        yield Gap(what, "each root holder", show, until, awaits_roots=True)
+        yield Gap(message, "each root holder", show, until, awaits_roots=True)
     else:
         yield from _find_missing_signatures(work, draft, newest)
 
@@ -449,17 +451,17 @@ def _find_missing_signatures(
     work: Work, draft: KeysetDraft, newest: KeysetStatement
 ) -> Iterator[Gap]:
     digest, until = draft.statement.digest, work.keyset_ends
-    what = f"sign keyset {draft.label}, digest {digest}"
+    message = f"sign keyset {draft.label}, digest {digest}"
     # What a root holder types, whose key store is DIR.
     sign = f"cardsign keyset sign {work.draft} --digest {digest} --keystore DIR; then {work.again}"
     if work.now.timestamp() >= newest.exp:
         # Nobody renewed it, or this clock is ahead. A keyset of a wrong, later time would
         # be refused by all, and neither a keyset nor a recovery could follow it until then.
-        what += (
+        message += (
             f", if it is {day(work.now)}: keyset {newest.label} has "
             "ended by this machine's clock, which may be ahead"
         )
-        yield Gap(what, "each root holder", sign, awaits_roots=True)
+        yield Gap(message, "each root holder", sign, awaits_roots=True)
         return
     asked: set[str] = set()
     for holder in (work, work.roots):
@@ -467,8 +469,8 @@ def _find_missing_signatures(
             who = here[0].holder or "who holds the root key"
             asked.add(who)
             close = partial(_sign_draft, work, holder, draft, here[0])
-            yield Gap(what, who, until=until, close=close, awaits_roots=True)
-    yield from _ask_roots(work, draft, what, sign, asked)
+            yield Gap(message, who, until=until, close=close, awaits_roots=True)
+    yield from _ask_roots(work, draft, message, sign, asked)
 
 
 def _write_draft(file: Path, draft: KeysetDraft) -> list[str]:
@@ -479,9 +481,9 @@ def _write_draft(file: Path, draft: KeysetDraft) -> list[str]:
 def _roots_here(holder: Work, draft: KeysetDraft) -> list[KeyRecord]:
     """Return the root keys of a holder that have yet to sign a draft."""
     signed = {signature.kid for signature in draft.statement.envelope.signatures}
-    wanted = {key.public.thumbprint for each in draft.signings for key in each.quorum.keys}
+    able = {key.public.thumbprint for signing in draft.signings for key in signing.quorum.keys}
     keys = holder.store.load().keys
-    return [key for key in keys if key.thumbprint in wanted - signed and key.state == "active"]
+    return [key for key in keys if key.thumbprint in able - signed and key.state == "active"]
 
 
 def _sign_draft(work: Work, holder: Work, draft: KeysetDraft, root: KeyRecord) -> list[str]:
@@ -489,8 +491,8 @@ def _sign_draft(work: Work, holder: Work, draft: KeysetDraft, root: KeyRecord) -
     try:
         signed = sign_keyset(holder, review_keyset(holder, draft.statement), digest=digest)
     except PassphraseFault as fault:
-        what = f"{fault.message}; set CARDSIGN_ROOT_PASSPHRASE"
-        raise PassphraseFault(fault.code, what) from fault
+        message = f"{fault.message}; set CARDSIGN_ROOT_PASSPHRASE"
+        raise PassphraseFault(fault.code, message) from fault
     write_atomic(work.draft, signed.data, plain=True)
     return [f"signed keyset {draft.label} with {root.named}"]
 
@@ -501,12 +503,12 @@ def _ask_roots(
     """Yield which root holders have to sign; who works here brings the root key."""
     until = work.keyset_ends
     absent = set() if work.roots else {key.holder for key in work.store.state.keys}
-    for each in draft.signings:
-        holders = sorted({key.holder for key in each.quorum.keys} - each.signed - asked)
-        if not each.missing or not holders:
+    for signing in draft.signings:
+        holders = sorted({key.holder for key in signing.quorum.keys} - signing.signed - asked)
+        if not signing.missing or not holders:
             continue
-        if each.missing < len(holders):
-            who = f"{each.missing} of these root holders: {', '.join(holders)}"
+        if signing.missing < len(holders):
+            who = f"{signing.missing} of these root holders: {', '.join(holders)}"
             yield Gap(what, who, sign, until, awaits_roots=True)
             continue
         if ours := [name for name in holders if name in absent]:

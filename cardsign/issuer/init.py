@@ -114,8 +114,8 @@ class IssuerPlan:
         if os.path.lexists(self.folder / CONFIG_FILE):  # a link that leads nowhere too
             raise FileFault("file.exists", "this folder is set up already", path=CONFIG_FILE)
         if not HOLDER.fullmatch(self.holder):
-            what = f"a holder is [a-z0-9][a-z0-9._@-]*, not {self.holder!r}"
-            raise UsageFault("usage.conflict", what)
+            message = f"a holder is [a-z0-9][a-z0-9._@-]*, not {self.holder!r}"
+            raise UsageFault("usage.conflict", message)
         for place in {self.keystore, self.root_keystore or self.keystore}:
             if is_taken(place):
                 raise FileFault("file.exists", "a key store is here already", path=str(place))

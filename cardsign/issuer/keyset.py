@@ -135,7 +135,7 @@ class KeysetDraft:
     @property
     def is_complete(self) -> bool:
         """Whether enough have signed it."""
-        return not any(one.missing for one in self.signings)
+        return not any(signing.missing for signing in self.signings)
 
     @property
     def label(self) -> str:
@@ -200,8 +200,8 @@ def draft_keyset(
             tuple(RootKey(key.public, key.holder or "owner") for key in state.active_keys(role))
             for role in ("root", "recovery")
         )
-        held = Quorum(1, recovery) if recovery else None
-        plan = KeysetPlan("", (work.config.issuer or "",), Quorum(1, root), held)
+        quorum = Quorum(1, recovery) if recovery else None
+        plan = KeysetPlan("", (work.config.issuer or "",), Quorum(1, root), quorum)
     plan = plan.following(store.state, now=now, until=now + lifetime)
     plan = _changed(work, plan, changes or KeysetChanges())
     with of_the_user("the draft"):
@@ -244,7 +244,7 @@ def _changed(work: Work, plan: KeysetPlan, changes: KeysetChanges) -> KeysetPlan
         hint = "Make one: cardsign keys generate --role root"
         raise UsageFault("usage.conflict", "there is no root key to sign a keyset", hint=hint)
     with of_the_user("the origin"):
-        origins = tuple(str(parse_origin(one)) for one in changes.origins or plan.origins)
+        origins = tuple(str(parse_origin(origin)) for origin in changes.origins or plan.origins)
     now, end = int(work.now.timestamp()), int((work.now + KEY_LIFETIME).timestamp())
     dropped = _find_dropped(work.store, plan, changes.drop)
     kept = [key for key in plan.keys if key.public.thumbprint not in dropped]
@@ -362,13 +362,13 @@ def sign_keyset(
     """
     if "".join(digest.split()).lower() != draft.statement.digest:
         raise UsageFault("statement.digest", "this draft has another digest")
-    wanted = {key.public.thumbprint for one in draft.signings for key in one.quorum.keys}
+    able = {key.public.thumbprint for one in draft.signings for key in one.quorum.keys}
     signers: Sequence[Signer]
     if recovery is None:
-        signers = open_signers(work, ("root", "recovery"), wanted)
+        signers = open_signers(work, ("root", "recovery"), able)
     else:
         signers = [recovery()[0]]
-    if not signers or any(one.public.thumbprint not in wanted for one in signers):
+    if not signers or any(one.public.thumbprint not in able for one in signers):
         raise SigningRefused(
             "sign.no_key",
             "no key that is here has to sign this statement",
@@ -434,7 +434,7 @@ def check_keyset(
 ) -> None:
     """Check a statement that is to be kept and published; raises as :func:`publish_keyset`."""
     store, keysets = work.store, kept_keysets(work.store)
-    if statement.digest in {one.digest for one in keysets}:
+    if statement.digest in {keyset.digest for keyset in keysets}:
         return
     with _fork_told(store, statement, name, _NOT_TO_PUBLISH):
         check_step(statement, keysets[-1] if keysets else None)
@@ -469,5 +469,5 @@ def show_keyset(store: KeyStore, statement: KeysetStatement | None = None) -> Ke
         StoreFault: ``keystore.no_keyset``, or as :func:`.kept_keysets`.
     """
     statement = statement or needed_keyset(store)
-    earlier = [one for one in kept_keysets(store) if one.id < statement.id]
+    earlier = [keyset for keyset in kept_keysets(store) if keyset.id < statement.id]
     return KeysetDraft(statement, earlier[-1] if earlier else None)

@@ -250,7 +250,11 @@ def update_publication(work: Work, *, writes: bool = True) -> Published | None:
     if generation is None:
         return None
     series = publication_of(generation).series
-    noted = {one.generation for one in work.store.load().publications if one.series == series}
+    noted = {
+        publication.generation
+        for publication in work.store.load().publications
+        if publication.series == series
+    }
     if writes and noted & {before.number, generation.number - 1}:
         record_publication(work, generation)
     return _with_fate(Published.of(work.store, generation, before), work.now)
@@ -277,8 +281,8 @@ def find_update_gap(work: Work) -> Iterator[Gap]:
 
 def _update(work: Work) -> list[str]:
     published = update_publication(work)
-    made = published is not None and published.generation.created
-    return [f"published generation {published.generation.number}"] if published and made else []
+    is_new = published is not None and published.generation.created
+    return [f"published generation {published.generation.number}"] if published and is_new else []
 
 
 def _refuse(refusal: PublishRefused) -> list[str]:
@@ -315,9 +319,15 @@ def is_unrecorded(work: Work, generation: Generation, *, of_same_number: bool = 
     if work.config.live is not None:
         return False  # see :func:`find_live_gap`
     publication, state = publication_of(generation), work.store.load()
-    noted = [each for each in state.publications if each.series == publication.series]
+    noted = [
+        publication_noted
+        for publication_noted in state.publications
+        if publication_noted.series == publication.series
+    ]
     same = {generation.number - 1, generation.number}
-    if of_same_number and same.isdisjoint(each.generation for each in noted):
+    if of_same_number and same.isdisjoint(
+        publication_noted.generation for publication_noted in noted
+    ):
         return False
     return bool(record_publication_events(state, publication))
 
@@ -372,11 +382,11 @@ def find_live_gap(work: Work) -> Iterator[Gap]:
     try:
         check_live(work, generation)
     except PublishRefused as refusal:
-        what = f"deploy generation {generation.number} to {work.config.live}"
-        yield Gap(what, why=refusal.message, command=f"then {work.again}")
+        message = f"deploy generation {generation.number} to {work.config.live}"
+        yield Gap(message, why=refusal.message, command=f"then {work.again}")
     else:
-        what = f"record that {work.config.live} serves generation {generation.number}"
-        yield Gap(what, close=partial(_record_live, work, generation))
+        message = f"record that {work.config.live} serves generation {generation.number}"
+        yield Gap(message, close=partial(_record_live, work, generation))
 
 
 def _record_live(work: Work, generation: Generation) -> list[str]:
@@ -401,8 +411,8 @@ def check_live(work: Work, generation: Generation) -> None:
         except FetchFailed as fault:
             is_live, why = False, fault.message
         if not is_live:
-            what = f"{path} of generation {generation.number} is not live yet: {why}"
-            raise PublishRefused("publish.not_live", what, path=live or "")
+            message = f"{path} of generation {generation.number} is not live yet: {why}"
+            raise PublishRefused("publish.not_live", message, path=live or "")
 
 
 # What is published, beside what is kept.
@@ -474,32 +484,32 @@ def check_ours(work: Work) -> None:
             one number.
     """
     directory = work.config.publish
-    kept = {one.number: one for one in kept_keysets(work.store)}
+    kept = {keyset.number: keyset for keyset in kept_keysets(work.store)}
     if not kept or directory is None:
         return
     path = str(directory)
-    what = f"{path} is not what this key store has published"
+    message = f"{path} is not what this key store has published"
     try:
         published = published_statements(directory)
     except PublishRefused as refusal:
-        why = f"{what}: {refusal.message}"
+        why = f"{message}: {refusal.message}"
         raise UsageFault("publish.other_publisher", why, path=path, hint=_MOVE_IT) from refusal
     keysets = published.keysets if published else ()
     # However far one of both is behind, they have a keyset in common.
-    if keysets and all(one.number not in kept for one in keysets):
-        why = f"{what}: no keyset of it is kept here"
+    if keysets and all(keyset.number not in kept for keyset in keysets):
+        why = f"{message}: no keyset of it is kept here"
         raise UsageFault("publish.other_publisher", why, path=path, hint=_MOVE_IT)
-    for one in keysets:
-        ours = kept.get(one.number, one)
-        if ours.digest == one.digest:
+    for keyset in keysets:
+        ours = kept.get(keyset.number, keyset)
+        if ours.digest == keyset.digest:
             continue
-        if one.number == min(kept):
-            why = f"{what}: keyset {one.label} is another"
+        if keyset.number == min(kept):
+            why = f"{message}: keyset {keyset.label} is another"
             raise UsageFault("publish.other_publisher", why, path=path, hint=_MOVE_IT)
         raise PublishRefused(
             "publish.statements",
-            f"the roots have signed two keysets {one.label}: {path} has {one.digest}, and this "
-            f"key store keeps {ours.digest}",
+            f"the roots have signed two keysets {keyset.label}: {path} has {keyset.digest}, and "
+            f"this key store keeps {ours.digest}",
             path=path,
             hint="Verifiers may have the published one: go on with the key store that published "
             "it, as cardsign keys rotate --keystore DIR does.",
@@ -537,8 +547,8 @@ def check_publishable(
 def still_trusted(work: Work, records: Sequence[KeyRecord]) -> list[KeyRecord]:
     """The keys that are revoked in the store, but in nothing that verifiers are given."""
     state = work.store.load()
-    found = [state.find(record.thumbprint) for record in records]
-    revoked = [key for key in found if key.state == "revoked"]
+    keys = [state.find(record.thumbprint) for record in records]
+    revoked = [key for key in keys if key.state == "revoked"]
     try:
         published = published_statements(work.config.publish)
     except PublishRefused:  # no history, as the steps that publish have said

@@ -111,14 +111,14 @@ def _for_people(
 ) -> tuple[Gap, ...]:
     """Say of each gap what hinders it; what waits for the roots alone is told as theirs."""
     waits_for_roots = any(gap.awaits_roots and gap.close is None for gap in left)
-    told: dict[_Name, Gap] = {}
+    gaps: dict[_Name, Gap] = {}
     for gap in left:
         fault = faults.get(gap.name)
         # Without a fault another process keeps opening it.
         is_told = gap.close is None or fault is not None
         if is_told and not (waits_for_roots and fault is not None and fault.code in UNLISTED):
-            told.setdefault(gap.name, _explain(work, gap, fault))
-    return tuple({gap.name: gap for gap in told.values()}.values())
+            gaps.setdefault(gap.name, _explain(work, gap, fault))
+    return tuple({gap.name: gap for gap in gaps.values()}.values())
 
 
 def _explain(work: Work, gap: Gap, fault: CardsignError | None) -> Gap:

@@ -115,7 +115,7 @@ def recover(
 
 
 def _check_recovery_key(draft: KeysetDraft) -> None:
-    if not any(one.signed for one in draft.signings if one.whose != "its own root"):
+    if not any(signing.signed for signing in draft.signings if signing.whose != "its own root"):
         raise SigningRefused(
             "sign.no_key",
             "this is no recovery key of the newest statement",
@@ -141,9 +141,9 @@ def _replace_online(
     for role in _ONLINE:
         if not any(role in key.roles for key in store.state.keys):
             holder = next((key.holder for key in previous.keys if role in key.roles), None)
-            made = PrivateKey.generate("ES256")
+            private = PrivateKey.generate("ES256")
             secret = passphrase(role)
-            store.add_key(made, secret, now=now, roles=(role,), holder=holder)
+            store.add_key(private, secret, now=now, roles=(role,), holder=holder)
     ours = {key.thumbprint for key in store.state.keys}
     listed = (key.public.thumbprint for key in previous.keys)
     return tuple(thumbprint for thumbprint in listed if thumbprint not in ours)
@@ -153,11 +153,11 @@ def _recovering(
     previous: KeysetStatement, root: RootKey, renewed: PrivateKey | None, lost: Sequence[str]
 ) -> KeysetPlan:
     """The plan of a new epoch: one new root, and an empty list of revoked keys."""
-    held = previous.recovery
-    if renewed is not None and held is not None:
-        held = Quorum(1, (RootKey(renewed.public, held.keys[0].holder),))
+    recovery = previous.recovery
+    if renewed is not None and recovery is not None:
+        recovery = Quorum(1, (RootKey(renewed.public, recovery.keys[0].holder),))
     old = frozenset(key.public.thumbprint for key in previous.root.keys)
     plan = replace(
-        KeysetPlan.of(previous), root=Quorum(1, (root,)), recovery=held, revoked=frozenset()
+        KeysetPlan.of(previous), root=Quorum(1, (root,)), recovery=recovery, revoked=frozenset()
     )
     return plan.revoking(old.union(lost))

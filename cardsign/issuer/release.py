@@ -216,8 +216,8 @@ def _check_changes(
     changes: ReleaseChanges, keyset: KeysetStatement, previous: ReleaseStatement | None
 ) -> None:
     """Refuse a URL or a key that is not there."""
-    known = {card.url for card in previous.cards}.union(previous.floor) if previous else set()
-    if unlisted := [url for url in changes.withdrawn if url not in known]:
+    urls = {card.url for card in previous.cards}.union(previous.floor) if previous else set()
+    if unlisted := [url for url in changes.withdrawn if url not in urls]:
         raise UsageFault("usage.conflict", f"no card is listed at {unlisted[0]!r} to be withdrawn")
     names = {name for key in keyset.keys for name in (key.public.kid, key.public.thumbprint)}
     if unknown := [kid for kid in changes.revoked if kid not in names]:

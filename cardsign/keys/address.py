@@ -108,8 +108,8 @@ def parse_database_url(text: str) -> DatabaseUrl:
         raise StoreFault("keystore.url", f"the URL of the key store is not of the form {FORM}")
     query = dict(parse_qsl(match["query"] or "", keep_blank_values=True))
     if not query.keys() <= PARAMETERS.keys():
-        known = ", ".join(sorted(PARAMETERS))
-        raise StoreFault("keystore.url", f"a parameter of the URL is none of {known}")
+        names = ", ".join(sorted(PARAMETERS))
+        raise StoreFault("keystore.url", f"a parameter of the URL is none of {names}")
     port = f":{match['port']}" if match["port"] else ""
     username, password = (unquote(match[part]) if match[part] else None for part in _LOGIN)
     return DatabaseUrl(

@@ -45,8 +45,8 @@ class Step:
     @property
     def what(self) -> str:
         """What is to be done, in words: ``retire card key K``."""
-        whose = f"the next {self.alg} {self.role} key"
-        return f"{self.action} {f'{self.role} key {self.key.kid}' if self.key else whose}"
+        following = f"the next {self.alg} {self.role} key"
+        return f"{self.action} {f'{self.role} key {self.key.kid}' if self.key else following}"
 
     def is_due(self, now: datetime) -> bool:
         """Whether it can and should be done at `now`."""
@@ -82,7 +82,7 @@ def find_wait(
     state: StoreState, key: KeyRecord, action: Action, settings: TimelineSettings
 ) -> tuple[str, datetime | None]:
     """Return what a step waits for, in words, and until when; None if nobody can know that yet."""
-    times, told, is_card = key.times, settings.as_published(state), "card" in key.roles
+    times, settled, is_card = key.times, settings.as_published(state), "card" in key.roles
     # A key signs as long as its successor needs, and stays in the JWK Set as long as caches may
     # hold a card that it has signed: some verifiers give up at the first key they cannot find.
     match action:
@@ -91,22 +91,24 @@ def find_wait(
         ):  # where none is active, nobody could verify anything
             if times.seen is None:
                 return "it is not published yet: cardsign publish SIGNED -o DIR", None
-            return "caches may not have it yet", times.seen + told.propagation
+            return "caches may not have it yet", times.seen + settled.propagation
         case "retire" if not is_card:
             return "it still signs", times.stops_signing
         case "retire" if cards := unsigned_cards(state, key):
             return f"its successor has not signed the published cards {_named(cards)}", None
         case "retire" if (cards := signed_cards(state, key)) and times.stops_signing:
-            what = f"it signs until {second(times.stops_signing)}; from then on sign the published "
-            return f"{what}cards {_named(cards)} again, so that they no longer need it", None
+            message = (
+                f"it signs until {second(times.stops_signing)}; from then on sign the published "
+            )
+            return f"{message}cards {_named(cards)} again, so that they no longer need it", None
         case "retire" if times.relieved and times.stops_signing:
-            until = max(times.stops_signing, times.relieved + told.turnover)
+            until = max(times.stops_signing, times.relieved + settled.turnover)
             return "caches may hold cards that need it", until
         case "retire":
             return "no publication is recorded", None
         case "destroy" if is_card and times.prepublished is not None:
             if times.dropped is not None:
-                return "caches may still hold it", times.dropped + told.propagation
+                return "caches may still hold it", times.dropped + settled.propagation
             if state.publications:
                 return "a newest publication still holds it", None
             return "no key set without it has been written: run cardsign keys jwks -o FILE", None
@@ -143,10 +145,10 @@ def _succession(state: StoreState, key: KeyRecord, settings: TimelineSettings) -
     if successor is None:
         yield _generate(key, f"key {key.kid!r} has no successor", begun)
     elif successor.state == "prepublished":
-        wanted = key.times.replaced or begun + timedelta(seconds=settings.rotate_every)
+        due = key.times.replaced or begun + timedelta(seconds=settings.rotate_every)
         step = _step(state, "activate", successor, settings)
-        if step.due is not None and step.due < wanted:
-            step = replace(step, why="the active key signs until then", due=wanted)
+        if step.due is not None and step.due < due:
+            step = replace(step, why="the active key signs until then", due=due)
         yield step
 
 

@@ -62,21 +62,21 @@ def examine_store(store: KeyStore, *, fix: bool = False) -> tuple[Finding, ...]:
         StoreFault: ``file.busy``.
         FileFault: The directory cannot be read, or what was to be fixed not be written.
     """
-    found: list[_Found] = []
+    findings: list[_Found] = []
     with store.alone() if isinstance(store, FolderStore) else nullcontext():
         private = store.list_blobs()  # first: what is there is named by then, or is a leftover
         try:
             state = store.load(moved=True)
         except (StoreFault, FileFault) as fault:
-            found.append((_alarm(fault.code, fault.message, fault.path), None))
+            findings.append((_alarm(fault.code, fault.message, fault.path), None))
         else:
             if state.moved_to is not None:
-                found.append((_moved(store, state.moved_to), None))
+                findings.append((_moved(store, state.moved_to), None))
             else:
-                found += _private_keys(store, state, private)
+                findings += _private_keys(store, state, private)
         if isinstance(store, FolderStore):
-            found = [*_leftovers(store), *found, *_modes(store)]
-        return tuple(_repair(finding, repair if fix else None) for finding, repair in found)
+            findings = [*_leftovers(store), *findings, *_modes(store)]
+        return tuple(_repair(finding, repair if fix else None) for finding, repair in findings)
 
 
 def _repair(finding: Finding, repair: Callable[[], None] | None) -> Finding:

@@ -72,13 +72,13 @@ def differences(before: KeysetStatement | None, after: KeysetStatement) -> Itera
     Each line begins with ``+`` added, ``-`` removed, ``~`` changed, or ``=`` only to be known.
     `before` is the signer's own; where they have none, all is new.
     """
-    what = f"keyset {after.label} of {after.issuer}"
+    message = f"keyset {after.label} of {after.issuer}"
     if before is None:
-        yield f"+ {what}: nothing is held here to compare it with"
+        yield f"+ {message}: nothing is held here to compare it with"
     elif after.epoch != before.epoch:
-        yield f"~ {what} opens a new epoch and ends everything after {before.label}"
+        yield f"~ {message} opens a new epoch and ends everything after {before.label}"
     else:
-        yield f"= {what} follows {before.label}, held here"
+        yield f"= {message} follows {before.label}, held here"
     old = _sentences(before) if before else [[]] * 5
     for gone, come in zip(old, _sentences(after), strict=True):
         yield from (f"- {line}" for line in gone if line not in come)
@@ -390,8 +390,8 @@ def _kids(keys: Sequence[KeyRecord]) -> str:
 def _last_change(key: KeyRecord) -> datetime:
     """When a key came into the state in which it is."""
     times = key.times
-    known = (times.prepublished, times.activated, times.retired, times.revoked)
-    return max([key.created, *(time for time in known if time is not None)])
+    moments = (times.prepublished, times.activated, times.retired, times.revoked)
+    return max([key.created, *(time for time in moments if time is not None)])
 
 
 def draft_if_due(
@@ -412,8 +412,8 @@ def draft_if_due(
     Raises:
         StatementRefused: As :func:`draft_next`.
     """
-    told = keyset_due(state, previous, now=now)
-    if not told.is_due(now):
+    following = keyset_due(state, previous, now=now)
+    if not following.is_due(now):
         return None
     with suppress(StatementRefused):
         draft = read_draft(untrusted_draft or b"")
@@ -421,7 +421,7 @@ def draft_if_due(
         if not keyset_due(state, draft, now=now).is_due(now):
             return draft, False
     # The draft says when it came to be due, unless that was too long ago.
-    since = max(told.due, utc(previous.iat)).replace(microsecond=0)
+    since = max(following.due, utc(previous.iat)).replace(microsecond=0)
     issued = now if since > now or now >= since + KEYSET_LIFETIME / 3 else since
     return _draft_at(state, previous, issued), True
 
@@ -451,10 +451,10 @@ def says_more(
     except StatementRefused:  # such as too few roots: only a person can fix that
         ours = previous
     *content, times = differences(ours, draft)
-    said = [change for change in content if not change.startswith("=")]
+    additions = [change for change in content if not change.startswith("=")]
     if draft.exp > ours.exp or issued > now:
-        said.append(times)
-    return tuple(said)
+        additions.append(times)
+    return tuple(additions)
 
 
 # Releases.

@@ -78,8 +78,8 @@ class SeenHead:
         match members:
             case {"format": 1, "store": self.store, "seq": int(seq), "digest": str(digest)}:
                 return seq, digest
-        what = "it is not what cardsign writes about this key store"
-        raise StoreFault("keystore.corrupt", what, path=str(self.file), hint="Remove the file.")
+        message = "it is not what cardsign writes about this key store"
+        raise StoreFault("keystore.corrupt", message, path=str(self.file), hint="Remove the file.")
 
     def note(self, head: Head) -> None:
         """Remember a line, which the log now has.
@@ -101,5 +101,5 @@ class SeenHead:
             self._tell(fault)
 
     def _tell(self, fault: FileFault) -> None:
-        what = "the newest line of a key store's log cannot be remembered"
-        self.warn(f"{fault.code}: {what} ({self.file}: {fault.message})")
+        message = "the newest line of a key store's log cannot be remembered"
+        self.warn(f"{fault.code}: {message} ({self.file}: {fault.message})")

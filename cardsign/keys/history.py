@@ -50,16 +50,16 @@ def kept_keysets(store: KeyStore) -> tuple[KeysetStatement, ...]:
 
 
 def _read_keysets(store: KeyStore) -> tuple[KeysetStatement, ...]:
-    known, found = store.keysets, list[KeysetStatement]()
+    cached, keysets = store.keysets, list[KeysetStatement]()
     for held in store.state.keysets:
-        if held.blob not in known:
+        if held.blob not in cached:
             with _checking(store, held):
                 statement = read_keyset(_read(store, held))
                 _check_named(held, statement.number, statement.digest)
-                check_step(statement, found[-1] if found else None)
-                known[held.blob] = statement
-        found.append(known[held.blob])
-    return tuple(found)
+                check_step(statement, keysets[-1] if keysets else None)
+                cached[held.blob] = statement
+        keysets.append(cached[held.blob])
+    return tuple(keysets)
 
 
 def kept_keyset(store: KeyStore) -> KeysetStatement | None:
@@ -106,8 +106,8 @@ def _checking(store: KeyStore, held: HeldStatement) -> Iterator[None]:
         yield
     except (StatementRefused, FileMissing) as fault:
         where = store.place_of(statement_blob(held.blob))
-        what = f"statement {held.label}: {fault.code}: {fault.message}"
-        raise StoreFault("keystore.audit_broken", what, path=where) from fault
+        message = f"statement {held.label}: {fault.code}: {fault.message}"
+        raise StoreFault("keystore.audit_broken", message, path=where) from fault
 
 
 def _check_named(held: HeldStatement, number: tuple[int, ...], digest: str) -> None:
@@ -126,8 +126,8 @@ def check_listed(store: KeyStore, keys: Iterable[PublicKey], role: OnlineRole) -
     keyset = kept_keyset(store)
     for key in keys:
         if keyset is not None and not keyset.lists(key.thumbprint, role):
-            what = f"keyset {keyset.label} lists no {role} key {key.kid!r}"
-            raise StoreFault("keystore.not_listed", what)
+            message = f"keyset {keyset.label} lists no {role} key {key.kid!r}"
+            raise StoreFault("keystore.not_listed", message)
 
 
 def find_listed(
@@ -139,10 +139,10 @@ def find_listed(
         StoreFault: ``keystore.not_listed``: there are keys, and none is listed.
     """
     asked, keyset = tuple(keys), kept_keyset(store)
-    found = [key for key in asked if keyset is None or keyset.lists(key.thumbprint, role)]
-    if not found:
+    listed = [key for key in asked if keyset is None or keyset.lists(key.thumbprint, role)]
+    if not listed:
         check_listed(store, (key.public for key in asked), role)
-    return tuple(found)
+    return tuple(listed)
 
 
 def check_signed(release: ReleaseStatement, history: Sequence[KeysetStatement]) -> frozenset[str]:
@@ -226,8 +226,8 @@ def check_witnessed(store: KeyStore, release: ReleaseStatement | None) -> None:
     """
     head = release.audit_head if release else None
     if release and head and head not in map(digest_of, store.read_lines(0)):
-        what = f"the line that release {release.seq} names as the newest of its time is gone"
-        raise StoreFault("keystore.audit_broken", f"the log is broken: {what}", path=store.place)
+        message = f"the line that release {release.seq} names as the newest of its time is gone"
+        raise StoreFault("keystore.audit_broken", f"the log is broken: {message}", path=store.place)
 
 
 # What a key store and its newest keyset statement say together.

@@ -98,8 +98,8 @@ def _import_pkcs12(data: bytes, password: bytes | None, kid: str | None) -> Priv
             raise _refused(_NEITHER, _NOT_PEM) from exc
         # The library does not tell a wrong passphrase from a damaged file.
         code = "passphrase.none" if password is None else "passphrase.wrong"
-        what = "the passphrase does not open the PKCS #12 file, or it is damaged"
-        raise PassphraseFault(code, what) from exc
+        message = "the passphrase does not open the PKCS #12 file, or it is damaged"
+        raise PassphraseFault(code, message) from exc
     except UnsupportedAlgorithm as exc:
         raise KeyRefused("key.unsupported", "the file's encryption is unknown here") from exc
     if native is None:
@@ -118,15 +118,17 @@ def _import_jwk(data: bytes, kid: str | None) -> PrivateKey:
         keys = document.get("keys")
         jwk = _choose(keys, kid) if isinstance(keys, list) else document
         if jwk.get("kty") == "oct":
-            what = "this is a symmetric (HMAC) key: everyone who can verify with it can also sign"
-            raise KeyRefused("key.unsupported", what, path="/kty", hint=_MAKE)
+            message = (
+                "this is a symmetric (HMAC) key: everyone who can verify with it can also sign"
+            )
+            raise KeyRefused("key.unsupported", message, path="/kty", hint=_MAKE)
         if jwk.get("kty") in ("EC", "OKP", "RSA") and "d" not in jwk:
             raise _refused("this JWK is a public key, expected the private key", _MAKE)
         return PrivateKey.from_jwk(jwk, kid=kid)
     # The scanner's message and pointer repeat parts of the text, and here that is a private key.
     # Raised outside the handler, so that no traceback shows them as the cause.
-    what = "this JWK is not strict JSON (what is there is not shown: it is part of a key)"
-    raise JsonRefused(code, what, line=place.line, column=place.column)
+    message = "this JWK is not strict JSON (what is there is not shown: it is part of a key)"
+    raise JsonRefused(code, message, line=place.line, column=place.column)
 
 
 def _choose(jwks: list[Any], kid: str | None) -> Mapping[str, Json]:

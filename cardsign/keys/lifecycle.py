@@ -70,11 +70,11 @@ class TimelineSettings:
 
     def as_published(self, state: StoreState) -> TimelineSettings:
         """Return settings that wait at least as long as recorded publications told caches."""
-        told = max((publication.told for publication in state.publications), default=0)
+        longest = max((publication.told for publication in state.publications), default=0)
         return replace(
             self,
-            max_age=max(self.max_age, told),
-            card_max_age=max(self.card_max_age, told),
+            max_age=max(self.max_age, longest),
+            card_max_age=max(self.card_max_age, longest),
         )
 
 
@@ -159,8 +159,8 @@ def keep_keyset(
     events: list[Event] = []
     if not state.keysets or keyset.number != state.keysets[-1].number:
         epoch, version = keyset.number
-        about = {"epoch": epoch, "version": version, "digest": keyset.digest, "blob": keyset.blob}
-        events.append({"event": "keyset", **about})
+        members = {"epoch": epoch, "version": version, "digest": keyset.digest, "blob": keyset.blob}
+        events.append({"event": "keyset", **members})
     events += [
         move(key, "prepublished")
         for key in state.keys
@@ -186,16 +186,16 @@ def revoke(state: StoreState, name: str, *, reason: RevocationReason, now: datet
         return [] if key.state == "revoked" else [move(key, "revoked", reason=reason)]
     is_new = not key.is_stolen and key.state != "revoked"
     lost = [
-        each
-        for each in state.keys
-        if each.group == key.group and each.state not in ENDED and (is_new or each.is_stolen)
+        other
+        for other in state.keys
+        if other.group == key.group and other.state not in ENDED and (is_new or other.is_stolen)
     ]
     if key.state == "retired":
         lost.append(key)
-    cards = [each for each in lost if "card" in each.roles]
-    ended = cards or [each for each in lost if "release" in each.roles]
+    cards = [other for other in lost if "card" in other.roles]
+    ended = cards or [other for other in lost if "release" in other.roles]
     theft: list[Event] = [{"event": "stolen", "custody": key.group}] if is_new else []
-    return theft + [move(each, "revoked", reason=reason) for each in ended]
+    return theft + [move(other, "revoked", reason=reason) for other in ended]
 
 
 def end_told_releases(state: StoreState, told: Collection[str], *, now: datetime) -> list[Event]:
@@ -223,8 +223,8 @@ def replace_key(state: StoreState, names: Collection[str], *, now: datetime) -> 
     keys = [state.find(name) for name in names]
     for key in keys:
         if key.state != "active" or not key.rotates:
-            what = f"a {key.roles[0]} key that is {key.state} is not rotated"
-            raise StoreFault("keystore.illegal_transition", what)
+            message = f"a {key.roles[0]} key that is {key.state} is not rotated"
+            raise StoreFault("keystore.illegal_transition", message)
     chosen = keys or [key for key in state.keys if key.state == "active" and key.rotates]
     return [
         {"event": "replaced", "key": key.thumbprint} for key in chosen if key.times.replaced is None
@@ -244,18 +244,18 @@ def record_publication(
     has `replaced` the newest of another series, because the endpoint of the card has changed,
     nothing waits for that series any more.
     """
-    newest = {each.series: each for each in state.publications}
+    newest = {noted.series: noted for noted in state.publications}
     before = newest.get(publication.series)
     if before is not None and (before == publication or publication.at < before.at):
         return []
     events: list[Event] = []
     if replaced and replaced.series != publication.series and replaced in state.publications:
         events.append({"event": "withdrawn", "series": replaced.series})
-    about = {name: getattr(publication, name) for name in ("generation", "max_age", "kids")}
+    members = {name: getattr(publication, name) for name in ("generation", "max_age", "kids")}
     shown = ("name", "payload_sha256", "kids", "url")
     cards = [{name: getattr(card, name) for name in shown} for card in publication.cards]
     at = stamp(publication.at)
-    return [*events, {"event": "published", "at": at, "cards": cards, **about}]
+    return [*events, {"event": "published", "at": at, "cards": cards, **members}]
 
 
 def record_key_set(state: StoreState, *, now: datetime) -> list[Event]:

@@ -101,7 +101,7 @@ def read_line(state: StoreState, untrusted_line: bytes, where: str) -> tuple[Sto
     number = state.seq + 1
     try:
         members = parse_object(untrusted_line, max_bytes=MAX_LINE_BYTES)
-        if members.keys() - {each.name for each in fields(Line)}:
+        if members.keys() - {member.name for member in fields(Line)}:
             raise _newer("it has members that are unknown here")
         line = Line(**members)  # type: ignore[arg-type]
         if (type(line.seq), line.seq, line.prev) != (int, number, state.head):
@@ -111,12 +111,12 @@ def read_line(state: StoreState, untrusted_line: bytes, where: str) -> tuple[Sto
         after = fold_all(state, line.events, read_stamp(line.time))
     except JsonRefused as exc:
         hint = _IN_CONFLICT if untrusted_line.startswith((b"<<<<<<<", b"=======")) else ""
-        what = f"line {number} of the log is not strict JSON: {exc.message}"
-        raise StoreFault("keystore.corrupt", what, path=where, hint=hint) from exc
+        message = f"line {number} of the log is not strict JSON: {exc.message}"
+        raise StoreFault("keystore.corrupt", message, path=where, hint=hint) from exc
     except (KeyRefused, StoreFault, ValueError, KeyError, TypeError, AttributeError) as exc:
         code = exc.code if isinstance(exc, StoreFault) else "keystore.corrupt"
-        what = f"line {number} of the log: {getattr(exc, 'message', exc)}"
-        raise StoreFault(code, what, path=where) from exc
+        message = f"line {number} of the log: {getattr(exc, 'message', exc)}"
+        raise StoreFault(code, message, path=where) from exc
     return replace(after, seq=number, head=hashlib.sha256(untrusted_line).hexdigest()), line
 
 
@@ -151,10 +151,12 @@ def fold(state: StoreState, event: Event, at: datetime) -> StoreState:
     name = event["event"]
     if name not in _MEMBERS:
         raise _newer(f"the event {str(name)[:40]!r} is unknown here")
-    known = _MEMBERS[name].split()
-    if unknown := event.keys() - {"event", *(member.rstrip("?") for member in known)}:
+    members = _MEMBERS[name].split()
+    if unknown := event.keys() - {"event", *(member.rstrip("?") for member in members)}:
         raise _newer(f"`{min(unknown)[:40]}` of the event {name!r} is unknown here")
-    if missing := [member for member in known if not member.endswith("?") and member not in event]:
+    if missing := [
+        member for member in members if not member.endswith("?") and member not in event
+    ]:
         raise ValueError(f"the event {name!r} has no `{missing[0]}`")
     _check_values(event)
     return _FOLDS[name](state, event, at)
@@ -190,8 +192,8 @@ def _enter(state: StoreState, event: Event, at: datetime) -> StoreState:
         key = key.at(activated=at)
     for other in state.keys:
         if key.names & other.names:
-            what = f"the store has a key of this kid or thumbprint already, {other.kid!r}"
-            raise StoreFault("keystore.duplicate_key", what)
+            message = f"the store has a key of this kid or thumbprint already, {other.kid!r}"
+            raise StoreFault("keystore.duplicate_key", message)
     return _with_keys(replace(state, keys=(*state.keys, key)), at)
 
 
@@ -200,8 +202,8 @@ def _move(state: StoreState, event: Event, at: datetime) -> StoreState:
     ways = TRANSITIONS[key.state]
     if to not in ways:
         legal = f", only {' or '.join(ways)}" if ways else ": its state is final"
-        what = f"a key that is {key.state} cannot become {str(to)[:20]}{legal}"
-        raise StoreFault("keystore.illegal_transition", what)
+        message = f"a key that is {key.state} cannot become {str(to)[:20]}{legal}"
+        raise StoreFault("keystore.illegal_transition", message)
     time = read_stamp(event["stops"]) if to == "retiring" else at
     times: dict[str, datetime | None] = {_TIME_OF.get(to, str(to)): time}
     moved = key.at(to, **times)
@@ -224,8 +226,10 @@ def _with_keys(state: StoreState, at: datetime) -> StoreState:
 def _note_time(state: StoreState, event: Event, at: datetime) -> StoreState:
     key, name = state.find(event["key"]), str(event["event"])
     if name == "destroyed" and (key.state not in ENDED or key.private != "held"):
-        what = f"the private key of one that is {key.state} and {key.private} cannot be destroyed"
-        raise StoreFault("keystore.illegal_transition", what)
+        message = (
+            f"the private key of one that is {key.state} and {key.private} cannot be destroyed"
+        )
+        raise StoreFault("keystore.illegal_transition", message)
     times: dict[str, datetime | None] = {name: at}
     return state.replacing([key.at(None, **times)])
 
@@ -251,22 +255,24 @@ def _publish(state: StoreState, event: Event, at: datetime) -> StoreState:
         PublishedCard(card["name"], card["payload_sha256"], tuple(card["kids"]), card["url"])
         for card in event["cards"]
     )
-    about = event["generation"], read_stamp(event["at"]), event["max_age"], tuple(event["kids"])
-    publication = Publication(*about, cards)
-    before = {each.series: each for each in state.publications}.get(publication.series)
+    arguments = event["generation"], read_stamp(event["at"]), event["max_age"], tuple(event["kids"])
+    publication = Publication(*arguments, cards)
+    before = {other.series: other for other in state.publications}.get(publication.series)
     if before is not None:
         publication = _after(before, publication)
-    others = (each for each in state.publications if each is not before)
+    others = (other for other in state.publications if other is not before)
     after = replace(state, publications=(*others, publication))
     # As another series may have been published later, it is then that the newest had been.
-    return _marked(after, max(each.at for each in after.publications))
+    return _marked(after, max(other.at for other in after.publications))
 
 
 def _after(before: Publication, publication: Publication) -> Publication:
     """Return a publication that follows another one of its series, with what caches know of it."""
-    known = {(card.url, card.payload_sha256): card.since or before.at for card in before.cards}
+    shown_since = {
+        (card.url, card.payload_sha256): card.since or before.at for card in before.cards
+    }
     cards = [
-        replace(card, since=known.get((card.url, card.payload_sha256), publication.at))
+        replace(card, since=shown_since.get((card.url, card.payload_sha256), publication.at))
         for card in publication.cards
     ]
     earlier = before.max_age, publication.at + timedelta(seconds=before.max_age)
@@ -276,7 +282,9 @@ def _after(before: Publication, publication: Publication) -> Publication:
 
 
 def _withdraw(state: StoreState, event: Event, at: datetime) -> StoreState:
-    kept = tuple(each for each in state.publications if each.series != event["series"])
+    kept = tuple(
+        publication for publication in state.publications if publication.series != event["series"]
+    )
     return _marked(replace(state, publications=kept), at)
 
 
@@ -298,8 +306,8 @@ def _keep_release(state: StoreState, event: Event, at: datetime) -> StoreState:
 
 def _check_follows(held: HeldStatement, newest: HeldStatement | None) -> None:
     if newest is not None and held.number <= newest.number:
-        what = f"statement {newest.label} is kept by now, so {held.label} is not the next"
-        raise StoreFault("keystore.changed", what)
+        message = f"statement {newest.label} is kept by now, so {held.label} is not the next"
+        raise StoreFault("keystore.changed", message)
 
 
 def _leave(state: StoreState, event: Event, at: datetime) -> StoreState:
@@ -332,14 +340,14 @@ def _marked(state: StoreState, at: datetime) -> StoreState:
     newest = state.publications
     changed = list[KeyRecord]()
     for key in state.keys:
-        held = [key.kid in each.kids for each in newest]
+        is_in = [key.kid in publication.kids for publication in newest]
         if key.state in ENDED:  # its other marks stay as they were
-            if not was_given_out(state, key) and any(held) is (key.times.dropped is not None):
-                changed.append(key.at(dropped=None if any(held) else at))
+            if not was_given_out(state, key) and any(is_in) is (key.times.dropped is not None):
+                changed.append(key.at(dropped=None if any(is_in) else at))
             continue
         drains = bool(newest) and key.state == "retiring" and "card" in key.roles
         relieved = drains and not (unsigned_cards(state, key) or signed_cards(state, key))
-        seen = _since(key.times.seen, bool(newest) and all(held), at)
+        seen = _since(key.times.seen, bool(newest) and all(is_in), at)
         since = _since(key.times.relieved, relieved, at)
         if (seen, since) != (key.times.seen, key.times.relieved):
             changed.append(key.at(seen=seen, relieved=since))
@@ -376,4 +384,4 @@ def signed_cards(state: StoreState, key: KeyRecord) -> tuple[PublishedCard, ...]
 
 def published_cards(state: StoreState) -> tuple[PublishedCard, ...]:
     """Return the cards of the newest publication of each series."""
-    return tuple(card for each in state.publications for card in each.cards)
+    return tuple(card for publication in state.publications for card in publication.cards)

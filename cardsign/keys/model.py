@@ -285,13 +285,15 @@ class StoreState:
 
     def private_blobs(self) -> frozenset[str]:
         """Return the names of the sealed private keys that the store must hold."""
-        held = (key.blob for key in self.keys if key.private == "held" and key.blob)
-        return frozenset(map(private_blob, held))
+        blobs = (key.blob for key in self.keys if key.private == "held" and key.blob)
+        return frozenset(map(private_blob, blobs))
 
     def blobs(self) -> frozenset[str]:
         """Return the names of all that the store must hold beside its log."""
         statements = (*self.keysets, *([self.release] if self.release else ()))
-        return self.private_blobs().union(statement_blob(each.blob) for each in statements)
+        return self.private_blobs().union(
+            statement_blob(statement.blob) for statement in statements
+        )
 
     def active_keys(self, role: Role = "card") -> tuple[KeyRecord, ...]:
         """Return the active keys of a role, oldest first."""

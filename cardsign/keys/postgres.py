@@ -57,8 +57,8 @@ class PostgresStore(KeyStore):
     def read_lines(self, after: int) -> list[bytes]:
         try:
             with self._transaction() as connection:
-                found = connection.scalars(_LINES, {"seq": max(1, after)})
-                lines = [line.encode() for line in found]
+                rows = connection.scalars(_LINES, {"seq": max(1, after)})
+                lines = [line.encode() for line in rows]
         except StoreFault as fault:
             if fault.code != "keystore.missing":
                 raise
@@ -114,10 +114,10 @@ def _fault(exc: SQLAlchemyError, url: DatabaseUrl) -> StoreFault:
     state: str = getattr(driver, "sqlstate", None) or ""
     code = _CODES.get(state) or _CODES.get(state[:2], "keystore.unreachable")
     words = str(driver or type(exc).__name__).strip().partition("\n")[0]
-    what = f"the database says: {url.without_password(words)}"
+    message = f"the database says: {url.without_password(words)}"
     if code == "keystore.missing":
-        what = "there is no key store here"
-    return StoreFault(code, what, path=url.shown)
+        message = "there is no key store here"
+    return StoreFault(code, message, path=url.shown)
 
 
 def _engine(url: DatabaseUrl) -> sa.Engine:

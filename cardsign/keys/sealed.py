@@ -131,8 +131,8 @@ def open_envelope(untrusted_bytes: bytes, passphrase: bytes) -> tuple[bytes, dic
         cipher = AESGCM(_derive(passphrase, salt, cost))
         pkcs8 = cipher.decrypt(nonce, ciphertext, _canonical(members))
     except InvalidTag as exc:
-        what = f"the passphrase does not open key `{members['kid']}`, or its file was changed"
-        raise PassphraseFault("passphrase.wrong", what) from exc
+        message = f"the passphrase does not open key `{members['kid']}`, or its file was changed"
+        raise PassphraseFault("passphrase.wrong", message) from exc
     return pkcs8, {name: members[name] for name in _LABEL}
 
 
@@ -149,11 +149,11 @@ def open_sealed(
     try:
         private = PrivateKey.from_pkcs8_der(pkcs8, kid=public.kid)
     except KeyRefused as exc:
-        what = f"the key file holds no acceptable private key: {exc.message}"
-        raise SignerFault("signer.wrong_key", what, path=where) from exc
+        message = f"the key file holds no acceptable private key: {exc.message}"
+        raise SignerFault("signer.wrong_key", message, path=where) from exc
     if label != label_of(public) or private.public != public:
-        what = f"the key file holds key {label['kid']!r}, not the private key of {public.kid!r}"
-        raise SignerFault("signer.wrong_key", what, path=where)
+        message = f"the key file holds key {label['kid']!r}, not the private key of {public.kid!r}"
+        raise SignerFault("signer.wrong_key", message, path=where)
     return private
 
 

@@ -51,9 +51,9 @@ def exists_already(place: str) -> StoreFault:
 
 def moved_away(to: str, place: str) -> StoreFault:
     """Return the fault of a store that has moved, which names the new place."""
-    what = f"this key store moved to {to}; nothing is signed or changed here"
+    message = f"this key store moved to {to}; nothing is signed or changed here"
     hint = f"Use the new one: --keystore {to}."
-    return StoreFault("keystore.moved", what, path=place, hint=hint)
+    return StoreFault("keystore.moved", message, path=place, hint=hint)
 
 
 class KeyStore(ABC):
@@ -158,8 +158,8 @@ class KeyStore(ABC):
             head: Its digest now; None if it is gone.
         """
         if after and head != self.state.head:
-            what = f"the log does not continue from line {after}, which was read before"
-            raise StoreFault("keystore.audit_broken", what, path=self.place)
+            message = f"the log does not continue from line {after}, which was read before"
+            raise StoreFault("keystore.audit_broken", message, path=self.place)
 
     def apply(
         self, decide: Callable[..., list[Event]], *arguments: Any, now: datetime, **named: Any
@@ -218,11 +218,11 @@ class KeyStore(ABC):
             data = self.read_blob(name)
         except FileMissing as exc:
             hint = "Restore it from a backup, or go on at the machine that holds it."
-            what = "a private key or statement that the log names is not here"
-            raise FileMissing(exc.code, what, path=self.place_of(name), hint=hint) from exc
+            message = "a private key or statement that the log names is not here"
+            raise FileMissing(exc.code, message, path=self.place_of(name), hint=hint) from exc
         if digest_of(data) != name.partition("/")[2].partition(".")[0]:
-            what = "this file is not the one that the log names: its digest is another"
-            raise StoreFault("keystore.corrupt", what, path=self.place_of(name))
+            message = "this file is not the one that the log names: its digest is another"
+            raise StoreFault("keystore.corrupt", message, path=self.place_of(name))
         return data
 
     # Private keys.
@@ -286,8 +286,8 @@ class KeyStore(ABC):
 
         def decide(state: StoreState) -> list[Event]:
             if expect_seq not in (None, state.seq):
-                what = f"the store is at line {state.seq}, not {expect_seq}"
-                raise StoreFault("keystore.changed", what)
+                message = f"the store is at line {state.seq}, not {expect_seq}"
+                raise StoreFault("keystore.changed", message)
             return lifecycle.enter(
                 state, public, now=now, roles=roles, holder=holder, custody=custody, blob=blob
             )

@@ -209,10 +209,10 @@ class Deadline:
         Raises:
             TimeoutError: None are left.
         """
-        left = self._end - self._clock()
-        if left <= 0 or self._is_over:
+        seconds = self._end - self._clock()
+        if seconds <= 0 or self._is_over:
             raise TimeoutError
-        return min(left, self._idle, math.inf if at_most is None else at_most)
+        return min(seconds, self._idle, math.inf if at_most is None else at_most)
 
     def prolong(self, seconds: float, *, idle: float) -> None:
         """Let it go on for so many seconds from now, if no single step takes more than `idle`."""

@@ -112,15 +112,22 @@ def header_form_of(payload: Mapping[str, Json]) -> HeaderForm:
         CredentialFault: ``credential.scheme``: no such scheme; nothing may be guessed.
     """
     declared = schemes_of(payload)
-    alternatives = [tuple(one.schemes) for one in _readable_requirements(payload) if one.schemes]
-    wanted = [names[0] for names in alternatives if len(names) == 1]
-    for name in wanted if alternatives else declared:
+    alternatives = [
+        tuple(alternative.schemes)
+        for alternative in _readable_requirements(payload)
+        if alternative.schemes
+    ]
+    names_alone = [names[0] for names in alternatives if len(names) == 1]
+    for name in names_alone if alternatives else declared:
         scheme = declared.get(name)
         if scheme is not None and scheme.header is not None and _may_hold_keys(scheme.header):
             return HeaderForm(scheme.header)
         if scheme is not None and scheme.carrier in _FORMS:
             return _FORMS[scheme.carrier]
-    demanded = ", or ".join([" and ".join(one) for one in alternatives] or declared) or "nothing"
+    demanded = (
+        ", or ".join([" and ".join(alternative) for alternative in alternatives] or declared)
+        or "nothing"
+    )
     message = f"of what the card demands ({demanded}) nothing is one credential in a header"
     raise CredentialFault("credential.scheme", message)
 
@@ -275,23 +282,23 @@ class Header:
 
         NOT seen: a credential that is repeated in an encoding.
         """
-        if any(one in untrusted_words for one in self._tellings()):
+        if any(word in untrusted_words for word in self._tellings()):
             return "(it repeats the credential)"
         return quotable(untrusted_words)
 
     def masked(self, untrusted_text: str) -> str:
         """A peer's answer without the credential, where it repeats it as it was sent."""
-        for one in self._tellings():
-            untrusted_text = untrusted_text.replace(one, "(the credential)")
+        for word in self._tellings():
+            untrusted_text = untrusted_text.replace(word, "(the credential)")
         return untrusted_text
 
     def _tellings(self) -> list[str]:
         """What tells the credential, the longest first: it, as it was sent, Basic's password."""
-        found = {self._secret, self.value.rpartition(" ")[2]}
+        words = {self._secret, self.value.rpartition(" ")[2]}
         if self.value.startswith("Basic "):
             password = self._secret.partition(":")[2]
-            found |= {password} if len(password) >= MIN_PASSWORD else set()
-        return sorted(found, key=len, reverse=True)
+            words |= {password} if len(password) >= MIN_PASSWORD else set()
+        return sorted(words, key=len, reverse=True)
 
 
 @contextmanager
@@ -334,9 +341,15 @@ def find_token_url(
         FetchFailed: ``fetch.url``: its token URL is none, or none of https.
     """
     declared = schemes_of(payload)
-    alternatives = [one.schemes for one in _readable_requirements(payload) if one.schemes]
-    wanted = [next(iter(one.items())) for one in alternatives if len(one) == 1]
-    for name, scopes in wanted if alternatives else ((name, ()) for name in declared):
+    alternatives = [
+        alternative.schemes
+        for alternative in _readable_requirements(payload)
+        if alternative.schemes
+    ]
+    single = [
+        next(iter(alternative.items())) for alternative in alternatives if len(alternative) == 1
+    ]
+    for name, scopes in single if alternatives else ((name, ()) for name in declared):
         text = _token_url(declared.get(name))
         if text is None:
             continue

@@ -98,22 +98,22 @@ def endpoints_of(
         CallFailed: ``call.no_interface``: none is left.
     """
     interfaces = current_interfaces(cast(Mapping[str, Json], payload))
-    readable = [one for one in map(_readable, interfaces) if one is not None]
-    found = tuple(one for one in readable if one.a2a_version in spoken)
-    if not found:
-        older = ", ".join(sorted({one.a2a_version for one in readable}))
+    readable = [endpoint for endpoint in map(_readable, interfaces) if endpoint is not None]
+    fitting = tuple(endpoint for endpoint in readable if endpoint.a2a_version in spoken)
+    if not fitting:
+        older = ", ".join(sorted({endpoint.a2a_version for endpoint in readable}))
         message = (
             f"the agent speaks A2A {older}" if older else "no endpoint of the card can be called"
         )
-        wanted = f"A2A {', '.join(spoken)} over {' or '.join(BINDINGS)}"
-        raise CallFailed("call.no_interface", f"{message}; {wanted} is needed here")
-    return found
+        spoken_here = f"A2A {', '.join(spoken)} over {' or '.join(BINDINGS)}"
+        raise CallFailed("call.no_interface", f"{message}; {spoken_here} is needed here")
+    return fitting
 
 
-def _readable(one: Interface) -> Endpoint | None:
+def _readable(interface: Interface) -> Endpoint | None:
     """An interface as an endpoint; None where it is none that we can speak to."""
-    silent = "1.0" if one.written_in == "1.0" else "0.3.0"
-    match (one.url, one.binding, one.version or silent, one.tenant or ""):
+    silent = "1.0" if interface.written_in == "1.0" else "0.3.0"
+    match (interface.url, interface.binding, interface.version or silent, interface.tenant or ""):
         case (str(url), str(binding), str(version), str(tenant)):
             spoken = _VERSION.fullmatch(version)
             is_plain = tenant.isprintable() and _TENANT.fullmatch(tenant)

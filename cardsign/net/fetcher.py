@@ -129,8 +129,8 @@ class _Page:
         if answer.outcome == "found" or values(answer.headers, "cache-control"):
             self.freshness = freshness(answer.headers, ceiling)
         self.stored_at, self.age = now, _age(answer.headers)
-        left = self.seconds_left(now)
-        return FetchResult(answer.url, "found", self.body or b"", left, headers=answer.headers)
+        seconds = self.seconds_left(now)
+        return FetchResult(answer.url, "found", self.body or b"", seconds, headers=answer.headers)
 
 
 class DocumentFetcher:
@@ -185,9 +185,9 @@ class DocumentFetcher:
             if page.last is not None and page.ended > came and page.was_fresh >= fresh:
                 return page.last  # it was asked while we waited
             fresh = fresh and self._hurry(str(asked))
-            left = page.seconds_left(self._now())
-            if left and not fresh:
-                return FetchResult(str(asked), "found", page.body or b"", left)
+            seconds = page.seconds_left(self._now())
+            if seconds and not fresh:
+                return FetchResult(str(asked), "found", page.body or b"", seconds)
             page.last = self._request(key, page, fresh=fresh)
             page.ended, page.was_fresh = self.settings.clock(), fresh
             self._make_room(key, page)

@@ -147,8 +147,8 @@ def _require_trusted(report: Report, file: str, *, by_statements: bool = False) 
 
 
 def _not_trusted(file: str, code: str, message: str, path: str, hint: str = "") -> PublishRefused:
-    what = f"{_name_card(file)} would not be trusted: {code}: {message}"
-    return PublishRefused("publish.not_verifying", what, path=path, hint=hint)
+    problem = f"{_name_card(file)} would not be trusted: {code}: {message}"
+    return PublishRefused("publish.not_verifying", problem, path=path, hint=hint)
 
 
 def _unfit(what: str) -> PublishRefused:
@@ -188,20 +188,20 @@ class Issued:
             PublishRefused: ``publish.statements``: they are no history, or the release does not
                 speak of its end.
         """
-        known = before.release.digest if before and before.release else None
+        digest_before = before.release.digest if before and before.release else None
         try:
             read = {read_keyset(data): data for data in self.keysets}
             history = tuple(sorted(read, key=attrgetter("number")))
             newest_keyset(history, now=now or utc(history[-1].iat), skew=SKEW)
             release = None if self.release is None else read_release(self.release)
             if release is not None:
-                at = utc(release.iat) if now is None or release.digest == known else now
+                at = utc(release.iat) if now is None or release.digest == digest_before else now
                 # By the statement that it names, which may be the one before the newest.
-                named = [one for one in history if one.digest == release.keyset.digest]
+                named = [keyset for keyset in history if keyset.digest == release.keyset.digest]
                 newest_release([release], (named or history)[-1], now=at, skew=SKEW)
         except StatementRefused as refusal:
             raise _unfit(f"{refusal.code}: {refusal.message}") from refusal
-        return CheckedIssued({one: read[one] for one in history}, release, self.release)
+        return CheckedIssued({keyset: read[keyset] for keyset in history}, release, self.release)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,8 +255,8 @@ class CheckedIssued:
                 raise _unfit(f"keyset {keyset.label} was published as {keyset.digest}")
         last = before.release
         if last is not None and (self.release is None or self.release.order < last.order):
-            what = "if nobody here has signed it, revoke the release key"
-            raise _unfit(f"release {last.seq} was published already; {what}")
+            message = "if nobody here has signed it, revoke the release key"
+            raise _unfit(f"release {last.seq} was published already; {message}")
 
     def list_keys(self, jwks: JwkSet) -> JwkSet:
         """Return those of some keys that the roots list for cards and that are not revoked.
@@ -269,8 +269,8 @@ class CheckedIssued:
             named = (
                 f"release {release.seq} names an older one" if release else "no release names it"
             )
-            what = f"keyset {newest.label} is the newest, and {named}"
-            raise PublishRefused("publish.release_behind", what)
+            message = f"keyset {newest.label} is the newest, and {named}"
+            raise PublishRefused("publish.release_behind", message)
         listed = (key for key in jwks.keys if newest.lists(key.thumbprint, "card"))
         return JwkSet.of([key for key in listed if key.thumbprint not in release.revoked])
 

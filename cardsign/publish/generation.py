@@ -283,14 +283,14 @@ def _read_manifest(directory: Path) -> _Manifest:
             )
         return _Manifest.model_validate(members)
     except FileMissing as exc:
-        what = "the directory holds no publication"
-        raise ServeFault("serve.no_generation", what, path=str(directory)) from exc
+        message = "the directory holds no publication"
+        raise ServeFault("serve.no_generation", message, path=str(directory)) from exc
     except JsonRefused as exc:
         raise _corrupt(path, f"it is not strict JSON: {exc.message}") from exc
     except ValidationError as exc:
         member = ".".join(map(str, exc.errors()[0]["loc"]))
-        what = f"its member {member!r} is missing or not as cardsign writes it"
-        raise _corrupt(path, what) from exc
+        message = f"its member {member!r} is missing or not as cardsign writes it"
+        raise _corrupt(path, message) from exc
 
 
 def _corrupt(path: Path, message: str) -> ServeFault:

@@ -178,8 +178,8 @@ def publish_statements(
         keys = JwkSet.from_bytes(newest.jwks).keys
         if any(key.kid in ended for key in keys):
             files[JWKS_FILE] = JwkSet.of([key for key in keys if key.kid not in ended]).to_bytes()
-        whose = newest.publisher or publisher
-        generation = Generation(0, now, newest.max_age, files, publisher=whose)
+        owner = newest.publisher or publisher
+        generation = Generation(0, now, newest.max_age, files, publisher=owner)
         return _commit(directory, generation, newest, writes=writes)
 
 
@@ -205,13 +205,13 @@ def _check_publisher(
     A project folder may come from a stranger, and name another publisher's directory.
     """
     owner = newest.publisher if newest else None
-    what = ""
+    message = ""
     if owner and (publisher is None or publisher.keystore != owner.keystore):
-        what = "this directory holds the publications of another key store"
+        message = "this directory holds the publications of another key store"
     elif owner and publisher and len({owner.issuer, publisher.issuer} - {None}) > 1:
-        what = f"this directory holds the publications of {owner.issuer}, not {publisher.issuer}"
-    if what:
-        raise UsageFault("publish.other_publisher", what, path=str(directory))
+        message = f"this directory holds the publications of {owner.issuer}, not {publisher.issuer}"
+    if message:
+        raise UsageFault("publish.other_publisher", message, path=str(directory))
 
 
 def _published(newest: Generation | None) -> CheckedIssued | None:
@@ -354,10 +354,10 @@ def published_card(name: str, card: bytes, jwks: JwkSet) -> PublishedCard:
             key = jwks.find(entry.header.kid)
             if key is not None and matching_payload(entry, key, payloads):
                 kids[key.kid] = None
-    endpoints = (one.url for one in current_interfaces(read.document))
+    endpoints = (interface.url for interface in current_interfaces(read.document))
     return PublishedCard(
         name=name,
-        url=next((one for one in endpoints if isinstance(one, str)), None),
+        url=next((interface for interface in endpoints if isinstance(interface, str)), None),
         payload_sha256=canonicalize(read.document, "served-as-is").sha256,
         kids=tuple(kids),
     )

@@ -476,16 +476,16 @@ def _check_newer(current: KeysetStatement, following: KeysetStatement) -> None:
     """Of the same issuer, and of a higher number."""
     if following.issuer != current.issuer:
         raise StatementRefused("statement.issuer", f"expected {current.issuer!r}", path="/issuer")
-    held, offered = current.number, following.number
-    if offered == held and following.digest != current.digest:
+    newest, offered = current.number, following.number
+    if offered == newest and following.digest != current.digest:
         raise StatementRefused(
             "statement.fork",
-            f"there are two keysets {held[0]}.{held[1]}: {current.digest}, which was already seen, "
-            f"and {following.digest}",
+            f"there are two keysets {newest[0]}.{newest[1]}: {current.digest}, which was already "
+            f"seen, and {following.digest}",
         )
-    if offered <= held:
-        seen = f"is older than keyset {held[0]}.{held[1]}, which was already seen"
-        what = "is not a newer one: it was already seen" if offered == held else seen
+    if offered <= newest:
+        seen = f"is older than keyset {newest[0]}.{newest[1]}, which was already seen"
+        what = "is not a newer one: it was already seen" if offered == newest else seen
         raise StatementRefused(
             "statement.rollback", f"keyset {offered[0]}.{offered[1]} {what}", path="/version"
         )

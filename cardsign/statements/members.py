@@ -133,13 +133,13 @@ def lifetime(members: Mapping[str, Json], most: int) -> tuple[int, int]:
 
 def revoked(value: Json) -> frozenset[str]:
     """The thumbprints of revoked keys, in ascending order, so that one set has one spelling."""
-    found = [
+    thumbprints = [
         text(item, THUMBPRINT, at, "an RFC 7638 thumbprint")
         for item, at in items(value, "/revoked")
     ]
-    if any(left >= right for left, right in itertools.pairwise(found)):
+    if any(first >= right for first, right in itertools.pairwise(thumbprints)):
         raise refused("/revoked", "thumbprints in ascending order, each once")
-    return frozenset(found)
+    return frozenset(thumbprints)
 
 
 def public_key(

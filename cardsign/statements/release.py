@@ -216,7 +216,10 @@ def _check_order(release: ReleaseStatement, previous: ReleaseStatement) -> None:
         raise StatementRefused("statement.issuer", f"expected {previous.issuer!r}", path="/issuer")
     if release.order < previous.order:
         # The keyset's epoch and version come first in the order.
-        numbers = (f"{one.seq} under keyset {one.keyset.label}" for one in (release, previous))
+        numbers = (
+            f"{statement.seq} under keyset {statement.keyset.label}"
+            for statement in (release, previous)
+        )
         raise StatementRefused(
             "statement.rollback",
             f"release {' is older than '.join(numbers)}, which was already seen",
@@ -249,7 +252,7 @@ def check_kept(
 
 
 def _cards(value: Json, seq: int) -> tuple[ListedCard, ...]:
-    found = dict[tuple[str, str], ListedCard]()
+    cards = dict[tuple[str, str], ListedCard]()
     entries = read.items(value, "/cards")
     for entry, path in entries:
         members = exact_object(entry, ("url", "kind", "payload_sha256", "seq"), path)
@@ -258,10 +261,10 @@ def _cards(value: Json, seq: int) -> tuple[ListedCard, ...]:
         url = read.url(members["url"], f"{path}/url", "the url of a card")
         digest = read.digest(members["payload_sha256"], f"{path}/payload_sha256")
         first = read.integer(members["seq"], f"{path}/seq", most=seq)
-        found[url, digest] = ListedCard(url, KIND_PUBLIC, digest, first)
-    if len(found) < len(entries):
+        cards[url, digest] = ListedCard(url, KIND_PUBLIC, digest, first)
+    if len(cards) < len(entries):
         raise read.refused("/cards", "each payload once for its url")
-    return tuple(found.values())
+    return tuple(cards.values())
 
 
 def _floor(value: Json, seq: int) -> Mapping[str, int]:

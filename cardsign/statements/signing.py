@@ -64,7 +64,7 @@ def _signed(envelope: Envelope, signers: tuple[Signer, ...]) -> bytes:
             )
     new = {signer.public.thumbprint for signer in signers}
     entries: list[Mapping[str, object]] = [
-        one.to_json() for one in envelope.signatures if one.kid not in new
+        signature.to_json() for signature in envelope.signatures if signature.kid not in new
     ]
     entries += [
         sign_payload(payload, signer, typ=typ, kid=signer.public.thumbprint) for signer in signers

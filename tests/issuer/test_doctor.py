@@ -81,7 +81,7 @@ def test_a_revocation_that_no_release_witnesses_is_an_alarm(site: Site) -> None:
     site.store.add_key(spare, site.secrets["card"], now=site.now)
     site.now += timedelta(minutes=1)
     site.store.apply(lifecycle.revoke, spare.public.kid, reason="ceased", now=site.now)
-    assert any("as the newest that revokes a key" in message for message in alarms(site))
+    assert any("names the newest revocation" in message for message in alarms(site))
     site.rotate("card", "release", root=True)
     assert alarms(site) == []
 

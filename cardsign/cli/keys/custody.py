@@ -142,8 +142,8 @@ def import_(
         raise UsageFault("usage.conflict", "name FILE, or --custody with or without --public")
     path = keystore.located(create=True)
     if custody is not None and custody.startswith("file:"):
-        what = "a file is imported into the key store: cardsign keys import FILE"
-        raise UsageFault("usage.conflict", what)
+        message = "a file is imported into the key store: cardsign keys import FILE"
+        raise UsageFault("usage.conflict", message)
     if custody is not None:
         access = keystore.access(custody)
         if public is None:
@@ -238,12 +238,12 @@ def passwd(role: Role, new_passphrase_file: Path | None, **options: Any) -> None
     file = user_policy(os.environ).passphrase_files.get(role)
     where = f"{file} (the user's settings)" if file else f"`{role}` of [passphrase_files]"
     where += f", or {ROLE_VARIABLES[role]}" if role in ROLE_VARIABLES else ""
-    told = {"role": role, "changed": [key.kid for key in changed], "also_in": where}
+    report = {"role": role, "changed": [key.kid for key in changed], "also_in": where}
     notes = [
         f"changed the passphrase of {len(changed)} of {len(records)} {role} keys",
         f"  next: change it where programs such as cron read it: {where}",
     ]
-    show(Answer(told, notes=notes))
+    show(Answer(report, notes=notes))
 
 
 # ``cardsign keys export``.

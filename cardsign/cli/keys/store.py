@@ -60,8 +60,8 @@ def list_(ahead: bool, **options: Any) -> int:
     for record in records:
         gone = "  (private key destroyed)" if record.private == "destroyed" else ""
         roles = f"{', '.join(record.roles)}{gone}"
-        made = day(record.created)
-        rows.append((record.kid, record.alg, record.state, made, roles))
+        created = day(record.created)
+        rows.append((record.kid, record.alg, record.state, created, roles))
     columns = {"kid": 0, "algorithm": 0, "state": 12, "made": 0, "roles": 0}
     return show(Answer([key_json(record) for record in records], table_lines(columns, rows)))
 
@@ -136,8 +136,8 @@ def doctor(
     keystore = take(KeystoreOptions, options)
     span = read_span(expires_within) if expires_within else 0
     if span is None or len(expires_within or "") > 6:  # 99999d, which no calendar goes beyond
-        told = f"--expires-within takes 14d, 12h or 30m, not {expires_within!r}"
-        raise UsageFault("usage.invalid", told)
+        message = f"--expires-within takes 14d, 12h or 30m, not {expires_within!r}"
+        raise UsageFault("usage.invalid", message)
     within = timedelta(seconds=span)
     store = locate_store(keystore.located(), actor=actor(), heads=user_heads())
     work = Work(store, moment(), project_config())
@@ -163,15 +163,17 @@ def log(**options: Any) -> int:
     kids = {key.thumbprint: key.named for key in store.state.keys}
     value = [{**members(line, "seq time actor"), "events": line.events} for line in lines]
     return show(
-        Answer(value, (_log_line(line, each, kids) for line in lines for each in line.events))
+        Answer(value, (_log_line(line, event, kids) for line in lines for event in line.events))
     )
 
 
 def _log_line(line: Line, event: Event, kids: Mapping[str, str]) -> str:
-    about = {name: value for name, value in event.items() if name not in ("event", "key", "public")}
+    members_shown = {
+        name: value for name, value in event.items() if name not in ("event", "key", "public")
+    }
     key = event.get("key", "")
     if "public" in event:
         key = PublicKey.from_jwk(event["public"]).thumbprint
-    details = safe(json.dumps(about)) if about else ""
+    details = safe(json.dumps(members_shown)) if members_shown else ""
     who = safe(f"{line.actor}  {kids.get(key, '')}")
     return f"{line.seq:>5}  {line.time}  {event['event']}  {who}  {details}".rstrip()

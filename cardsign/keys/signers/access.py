@@ -227,14 +227,14 @@ def user_secrets(source: PassphraseSource) -> Secrets:
 
     One passphrase is for all files; a PIN or a token is of what it is asked for.
     """
-    known: dict[tuple[SecretKind, str], bytes] = {}
+    secrets: dict[tuple[SecretKind, str], bytes] = {}
 
     def secret(kind: SecretKind, of: str) -> bytes:
         if kind == "passphrase":
             of = ""
-        if (kind, of) not in known:
-            known[kind, of] = read_passphrase(source) if kind == "passphrase" else other(kind, of)
-        return known[kind, of]
+        if (kind, of) not in secrets:
+            secrets[kind, of] = read_passphrase(source) if kind == "passphrase" else other(kind, of)
+        return secrets[kind, of]
 
     def other(kind: SecretKind, of: str) -> bytes:
         variables, hint = _OTHERS[kind]

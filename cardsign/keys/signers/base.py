@@ -181,8 +181,8 @@ def fetch_public(key: RemoteKey, access: Access, *, kid: str | None) -> PublicKe
         else:
             native = load_der_public_key(shown_key)
     except (ValueError, UnsupportedAlgorithm) as exc:
-        what = "the answer is no public key for ES256 or RS256"
-        raise SignerFault("signer.no_public", what, path=key.custody) from exc
+        message = "the answer is no public key for ES256 or RS256"
+        raise SignerFault("signer.no_public", message, path=key.custody) from exc
     return PublicKey.from_cryptography(native, kid=kid, algorithms=STATEMENT_ALGORITHMS)
 
 
@@ -207,8 +207,8 @@ class BoundSigner:
             try:
                 answer = raw_from_der(answer, size=self.public.signature_bytes // 2)
             except ValueError as exc:
-                what = f"the answer: {exc}"
-                raise SignerFault("signer.failed", what, path=self.key.uri) from exc
+                message = f"the answer: {exc}"
+                raise SignerFault("signer.failed", message, path=self.key.uri) from exc
         # A wrong key, version, padding or form is found here, and not by a peer.
         check_answer(self.public, signing_input, answer)
         return answer

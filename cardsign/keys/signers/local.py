@@ -148,10 +148,10 @@ def _read_variable(uri: str, name: str, environment: Mapping[str, str]) -> bytes
         raise SignerFault("signer.uri", "expected env: and the name of an environment variable")
     value = environment.get(name, "").strip()
     if not value:
-        what = "is empty" if name in environment else "is not set"
+        message = "is empty" if name in environment else "is not set"
         raise SignerFault(
             "signer.no_key",
-            f"the environment variable {name} {what}",
+            f"the environment variable {name} {message}",
             path=uri,
             hint=f'Set it: export {name}="$(cat key.pem)". In CI the job must name the secret, '
             "and a pull request from a fork gets none.",
@@ -195,8 +195,8 @@ class ProgramKey(RemoteKey):
 
     def show_public(self, access: Access) -> bytes:
         """Refuse: a program only signs."""
-        what = "a program cannot be asked for its public key"
-        raise SignerFault("signer.no_public", what, path=self.uri)
+        message = "a program cannot be asked for its public key"
+        raise SignerFault("signer.no_public", message, path=self.uri)
 
     def sign(self, signing_input: bytes, public: PublicKey, access: Access) -> bytes:
         """Run the program, once for each signature."""

@@ -131,9 +131,9 @@ class TokenKey(RemoteKey):
             if self.token.items() <= attributes.items():
                 fitting.append(token)
         if not fitting:
-            what = "no token of this description is present"
+            message = "no token of this description is present"
             hint = "Insert it, or see what is there: pkcs11-tool --module LIBRARY --list-slots."
-            raise SignerFault("signer.unreachable", what, path=self.custody, hint=hint)
+            raise SignerFault("signer.unreachable", message, path=self.custody, hint=hint)
         if len(fitting) > 1:
             raise self._no_key(f"{len(fitting)} tokens fit; add their serial to the URI")
         return fitting[0]
@@ -148,25 +148,25 @@ class TokenKey(RemoteKey):
         try:
             return pin.decode()
         except UnicodeDecodeError as exc:
-            what = "the PIN is no UTF-8"
-            raise SignerFault("signer.credentials", what, path=self.custody) from exc
+            message = "the PIN is no UTF-8"
+            raise SignerFault("signer.credentials", message, path=self.custody) from exc
 
     def _find(self, library: Any, session: Any, kind: str, alg: str | None = None) -> Any:
         """The only key that fits."""
         attribute = library.Attribute
-        wanted = {
+        attributes = {
             attribute.CLASS: library.ObjectClass[kind],
             attribute.KEY_TYPE: alg and library.KeyType[_KEY_TYPES[alg]],
             attribute.LABEL: self.label,
             attribute.ID: self.id,
         }
-        wanted = {name: value for name, value in wanted.items() if value is not None}
-        keys = list(session.get_objects(wanted))
+        attributes = {name: value for name, value in attributes.items() if value is not None}
+        keys = list(session.get_objects(attributes))
         if len(keys) > 1:
             raise self._no_key(f"{len(keys)} keys on the token fit; name both object and id")
         if not keys and alg is None:
-            what = "the token shows no public key there"
-            raise SignerFault("signer.no_public", what, path=self.custody)
+            message = "the token shows no public key there"
+            raise SignerFault("signer.no_public", message, path=self.custody)
         if not keys:
             raise self._no_key(f"the token has no private key for {alg} there")
         return keys[0]
@@ -177,8 +177,10 @@ class TokenKey(RemoteKey):
     def _fault(self, exc: Exception, module: Path) -> SignerFault:
         name = type(exc).__name__
         if "Pin" in name:
-            what = f"the token refuses the PIN ({name}), and after a few wrong ones it locks itself"
-            return SignerFault("signer.credentials", what, path=self.custody)
+            message = (
+                f"the token refuses the PIN ({name}), and after a few wrong ones it locks itself"
+            )
+            return SignerFault("signer.credentials", message, path=self.custody)
         if name == "PKCS11Error":  # the only one of this very class: dlopen has failed
             text = f"the PKCS#11 library cannot be loaded: {exc}"
             return SignerFault("signer.unreachable", text, path=str(module))

@@ -83,8 +83,8 @@ def open_signer(
     if is_local(uri):
         private = read_private_key(uri, access, kid=public.kid if public else kid, base=base)
         if public is not None and private.public != public:
-            what = f"there is another private key, not that of {public.kid!r}"
-            raise SignerFault("signer.wrong_key", what, path=uri)
+            message = f"there is another private key, not that of {public.kid!r}"
+            raise SignerFault("signer.wrong_key", message, path=uri)
         return private
     key = _allowed_key(uri, access)
     if public is None:
@@ -96,11 +96,11 @@ def open_signer(
             "--public jwks.json.",
         )
     if public.alg not in STATEMENT_ALGORITHMS:
-        what = (
+        message = (
             f"a signer of this kind signs with ES256 or RS256, and this is a key for {public.alg}"
         )
         hint = "Use env: or file:, or a key of one of these two."
-        raise SignerFault("signer.uri", what, path=uri, hint=hint)
+        raise SignerFault("signer.uri", message, path=uri, hint=hint)
     return BoundSigner(public, key, access)
 
 
@@ -130,8 +130,8 @@ def choose_public(uri: str, keys: Sequence[PublicKey], access: Access) -> Public
     for key in keys:
         if key.thumbprint == shown.thumbprint:
             return key
-    what = f"it shows the key {shown.thumbprint}, which is none of the {len(keys)} known ones"
-    raise SignerFault("signer.wrong_key", what, path=uri)
+    message = f"it shows the key {shown.thumbprint}, which is none of the {len(keys)} known ones"
+    raise SignerFault("signer.wrong_key", message, path=uri)
 
 
 def list_public_keys(

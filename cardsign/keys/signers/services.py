@@ -59,11 +59,11 @@ def _converted(uri: str, service: str, faults: Mapping[type[Exception], str]) ->
         code = next((code for code, names in _REFUSALS.items() if names.search(name)), otherwise)
         words = "; ".join(str(error) for error in getattr(exc, "errors", None) or ())
         words = " ".join("".join(c if c.isprintable() else " " for c in words).split())
-        what = f"{service} cannot be used: {name}" + (f": {words[:_MAX_WORDS]}" if words else "")
-        raise SignerFault(code, what, path=uri) from exc
+        message = f"{service} cannot be used: {name}" + (f": {words[:_MAX_WORDS]}" if words else "")
+        raise SignerFault(code, message, path=uri) from exc
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
-        what = f"the answer is not one of {service}"
-        raise SignerFault("signer.failed", what, path=uri) from exc
+        message = f"the answer is not one of {service}"
+        raise SignerFault("signer.failed", message, path=uri) from exc
 
 
 def _name_refusal(exc: Any) -> str:
@@ -231,8 +231,8 @@ class VaultKey(RemoteKey):
         with self._engine(access) as (engine, place):
             version = engine.read_key(**place)["data"]["keys"].get(self.parts["version"])
             if version is None:
-                what = f"the key there has no version {self.parts['version']}"
-                raise SignerFault("signer.no_key", what, path=self.uri)
+                message = f"the key there has no version {self.parts['version']}"
+                raise SignerFault("signer.no_key", message, path=self.uri)
             shown = version.get("public_key", "") if isinstance(version, dict) else ""
             return str(shown).encode()
 
@@ -278,9 +278,11 @@ class VaultKey(RemoteKey):
         except ValueError:
             host, parts = None, urlsplit("")
         if not host or parts.username is not None or parts.scheme not in ("http", "https"):
-            what = "no server is named" if not address else "the server's address is no https URL"
+            message = (
+                "no server is named" if not address else "the server's address is no https URL"
+            )
             hint = "Set VAULT_ADDR or BAO_ADDR to its https URL."
-            raise SignerFault("signer.uri", what, path=self.uri, hint=hint)
+            raise SignerFault("signer.uri", message, path=self.uri, hint=hint)
         is_allowed = access.policy.insecure_loopback_http and host in _LOOPBACK
         if parts.scheme == "http" and not is_allowed:
             raise SignerFault(
