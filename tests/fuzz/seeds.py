@@ -95,7 +95,7 @@ def key_sets() -> list[bytes]:
     """JWK Sets; one with keys for other purposes."""
     okp = {"kty": "OKP", "crv": "Ed25519", "x": "A" * 43, "kid": "okp"}
     several: dict[str, Any] = {"keys": [key("card").public.jwk(), okp, {"kty": "AKP"}]}
-    return [public_keys("card", "card2").to_bytes(sequence=3), dump(several)]
+    return [public_keys("card", "card2").to_bytes(), dump(several)]
 
 
 def keysets() -> list[bytes]:
