@@ -88,8 +88,6 @@ def run_mcp(command: str, *, seconds: float = SECONDS) -> Ask:
     """
 
     def ask() -> SourceDocument:
-        from mcp.client.stdio import StdioServerParameters, stdio_client
-
         try:
             name, *arguments = shlex.split(command)
         except ValueError as exc:  # no word at all, or a quote that is never closed
@@ -99,6 +97,8 @@ def run_mcp(command: str, *, seconds: float = SECONDS) -> Ask:
         if path is None:
             hint = "Install it, or give its whole path."
             raise refusal("build.unsupported", f"there is no program {name!r}", place, hint=hint)
+        from mcp.client.stdio import StdioServerParameters, stdio_client
+
         with open(os.devnull, "w") as nowhere:
             server = stdio_client(StdioServerParameters(command=path, args=arguments), nowhere)
             return _listed(server, place, seconds=seconds)

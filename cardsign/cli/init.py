@@ -24,7 +24,7 @@ from cardsign.cli.options import RECOVERY_VARIABLE, alg_option, passphrase_optio
 from cardsign.cli.printer import Answer, counted, print_json, safe, show
 from cardsign.cli.streams import STDIO
 from cardsign.config import CONFIG_FILE, config_schema
-from cardsign.errors import FileMissing, PassphraseFault, UsageFault
+from cardsign.errors import FileMissing, PassphraseFault
 from cardsign.files import leads_outside
 from cardsign.issuer.init import IssuerPassphrases, IssuerPlan, NewIssuer, init_issuer
 from cardsign.keys.address import DatabaseUrl
@@ -97,12 +97,9 @@ def init(origin: str | None, agent: str | None, recovery_out: str, **options: An
     if agent is not None:
         _new_agent(agent)
         return
-    if origin is None:
-        hint = "Name its origin: cardsign init --issuer https://HOST"
-        raise UsageFault("usage.conflict", "no issuer is named", hint=hint)
     place = keystore.place or read_place(os.environ.get(KEYSTORE_VARIABLE) or DEFAULT_DIRECTORY)
     out = None if recovery_out == STDIO else Path(recovery_out)
-    plan = IssuerPlan(Path(), place, origin, recovery_out=out, **options)
+    plan = IssuerPlan(Path(), place, origin or "", recovery_out=out, **options)
     plan.check()
     create = partial(create_store, actor=actor(), heads=user_heads())
     issuer = init_issuer(plan, _ask_passphrases(keystore), now=moment(), create=create)

@@ -103,16 +103,19 @@ class IssuerPlan:
         """Check that it can be set up, before anybody is asked for a passphrase.
 
         Raises:
-            UsageFault: ``usage.invalid``: no https origin, nor http on this machine;
-                ``usage.conflict``: a holder cannot be called so.
             FileFault: ``file.exists``: the folder is set up already, or there is a key store.
+            UsageFault: ``usage.conflict``: no issuer is named, or a holder cannot be called so;
+                ``usage.invalid``: no https origin, nor http on this machine.
         """
+        if os.path.lexists(self.folder / CONFIG_FILE):  # a link that leads nowhere too
+            raise FileFault("file.exists", "this folder is set up already", path=CONFIG_FILE)
+        if not self.origin:
+            hint = "Name its origin: cardsign init --issuer https://HOST"
+            raise UsageFault("usage.conflict", "no issuer is named", hint=hint)
         with of_the_user("the issuer"):
             origin = str(parse_origin(self.origin))
         if not origin.startswith(("https://", *_LOOPBACK)):
             raise UsageFault("usage.invalid", f"the issuer is an https origin, not {origin}")
-        if os.path.lexists(self.folder / CONFIG_FILE):  # a link that leads nowhere too
-            raise FileFault("file.exists", "this folder is set up already", path=CONFIG_FILE)
         if not HOLDER.fullmatch(self.holder):
             message = f"a holder is [a-z0-9][a-z0-9._@-]*, not {self.holder!r}"
             raise UsageFault("usage.conflict", message)
