@@ -212,7 +212,7 @@ def locked(path: Path, *, patience: float, busy: LocalFault) -> Iterator[None]:
     """
     from filelock import SoftFileLock, Timeout, lock_descriptor  # most commands lock nothing
 
-    flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT | _NO_FOLLOW
+    flags = os.O_RDONLY if os.path.isdir(path) else os.O_RDWR | os.O_CREAT | _NO_FOLLOW
     deadline = time.monotonic() + patience
     with contextlib.ExitStack() as held:
         with file_faults(path, "file.unwritable"):

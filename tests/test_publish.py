@@ -454,6 +454,14 @@ def test_a_directory_with_anything_else_in_it_is_left_alone(
     assert sorted(os.listdir(directory)) == before
 
 
+def test_a_stray_file_in_a_publication_hinders_nothing(directory: Path, key: PrivateKey) -> None:
+    """Such as a file browser leaves; else it would hinder a revocation."""
+    publish_cards(directory, key)
+    (directory / ".DS_Store").write_bytes(b"x")
+    assert publish_cards(directory, PrivateKey.generate("ES256")).number == 2
+    assert (directory / ".DS_Store").exists()
+
+
 @pytest.mark.parametrize("made", [True, False], ids=["it is empty", "it does not exist"])
 def test_a_directory_of_its_own_is_taken(directory: Path, key: PrivateKey, made: bool) -> None:
     """The twin: nothing in the way."""

@@ -109,6 +109,7 @@ def say_progress(progress: Progress, now: datetime) -> None:
         say("nothing was due")
     for gap in progress.left:
         until = "" if gap.until is None else f", until {second(gap.until, now)}"
+        until = ", now" if gap.until is not None and gap.until <= now else until
         say(f"left for {safe(gap.who)}{until}:", asked=True)
         say(f"  {safe(gap.what, limit=600)}", asked=True)
         if not first.startswith(gap.command):

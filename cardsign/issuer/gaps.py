@@ -173,7 +173,7 @@ def _find_complete_drafts(work: Work) -> Iterator[Gap]:
             check_step(statement, kept_keyset(work.store))
             message = f"sign the release that goes with keyset {statement.label}"
             close = partial(_publish_keyset, work, statement)
-            yield Gap(message, key_holder("release"), until=work.keyset_ends, close=close)
+            yield Gap(message, key_holder("release"), until=work.keyset_wanted_by, close=close)
 
 
 def _publish_keyset(work: Work, statement: KeysetStatement) -> list[str]:
@@ -417,7 +417,7 @@ def _find_keyset_gaps(work: Work) -> Iterator[Gap]:
         return
     if is_replacing(state, steps(state, work.config.timeline, now)):
         return  # the roots sign once, when the keys that take the places of revoked ones are made
-    until, file = work.keyset_ends, work.draft
+    until, file = work.keyset_wanted_by, work.draft
     try:
         with of_the_user("the draft"):
             drafted = draft_if_due(state, newest, read_draft_file(file), now=now)
@@ -450,7 +450,7 @@ def _find_keyset_gaps(work: Work) -> Iterator[Gap]:
 def _find_missing_signatures(
     work: Work, draft: KeysetDraft, newest: KeysetStatement
 ) -> Iterator[Gap]:
-    digest, until = draft.statement.digest, work.keyset_ends
+    digest, until = draft.statement.digest, work.keyset_wanted_by
     message = f"sign keyset {draft.label}, digest {digest}"
     # What a root holder types, whose key store is DIR.
     sign = f"cardsign keyset sign {work.draft} --digest {digest} --keystore DIR; then {work.again}"
@@ -501,7 +501,7 @@ def _ask_roots(
     work: Work, draft: KeysetDraft, what: str, sign: str, asked: set[str]
 ) -> Iterator[Gap]:
     """Yield which root holders have to sign; who works here brings the root key."""
-    until = work.keyset_ends
+    until = work.keyset_wanted_by
     absent = set() if work.roots else {key.holder for key in work.store.state.keys}
     for signing in draft.signings:
         holders = sorted({key.holder for key in signing.quorum.keys} - signing.signed - asked)

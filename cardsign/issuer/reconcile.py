@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Final, TypeAlias
 
 from cardsign.errors import (
     CardsignError,
+    FileFault,
     PassphraseFault,
     SignerFault,
     StoreFault,
@@ -25,13 +27,14 @@ from cardsign.issuer.adoption import (
 )
 from cardsign.issuer.gaps import ADD_ROOT, find_gaps, foresee
 from cardsign.issuer.keyset import check_keyset
-from cardsign.issuer.publishing import find_update_gap
+from cardsign.issuer.publishing import find_update_gap, newest_generation
 from cardsign.issuer.recovery import RECOVER
 from cardsign.issuer.release import (
     ReleaseChanges,
     draft_release,
     is_unwitnessed,
     needed_keyset,
+    sign_next_release,
 )
 from cardsign.issuer.work import NEEDS_A_PERSON, UNLISTED, Gap, Progress, Work
 from cardsign.keys import lifecycle
@@ -48,7 +51,7 @@ _Name: TypeAlias = tuple[str, str]
 _PERSONS: Final = (*UNLISTED, "keystore.same_custody")
 
 
-def reconcile(work: Work, *, only_cards: bool = False) -> Progress:
+def reconcile(work: Work, *, only_cards: bool = False, done: Sequence[str] = ()) -> Progress:
     """Close every gap that can be closed now, and say what needs a person.
 
     A dry run closes none, and says which it would close first; nothing is opened for that.
@@ -56,13 +59,38 @@ def reconcile(work: Work, *, only_cards: bool = False) -> Progress:
     Args:
         work: What it may use.
         only_cards: Leave the keys as they are: build, sign, list and publish the cards.
+        done: What the command has done before.
 
     Raises:
-        StoreFault, FileFault, UsageFault: As the single steps; what was done stays done.
+        StoreFault, FileFault, UsageFault: As the single steps, where nothing was done before. Else
+            the fault is left for a person, beside what was done.
     """
     if work.is_dry_run:
         return list_gaps(work, find_gaps(work, only_cards=only_cards))
-    done: list[str] = []
+    before, lines = _published_number(work), list(done)
+    try:
+        left = _close_gaps(work, lines, only_cards=only_cards)
+    except (StoreFault, FileFault, UsageFault) as fault:
+        if not lines:
+            raise
+        path = f" ({fault.path})" if fault.path else ""
+        left = (Gap(f"{fault.message}{path}", command=work.again),)
+    number = _published_number(work)
+    if number > before and not any("published generation" in line for line in lines):
+        lines.append(f"published generation {number}")
+    return foresee(work)._replace(done=tuple(lines), left=left)
+
+
+def _published_number(work: Work) -> int:
+    """Return the number of what is published; 0 for nothing that can be read."""
+    with suppress(CardsignError):
+        generation = newest_generation(work.config.publish)
+        return generation.number if generation else 0
+    return 0
+
+
+def _close_gaps(work: Work, done: list[str], *, only_cards: bool) -> tuple[Gap, ...]:
+    """Close gaps as long as one can be closed, add what was done to `done`, return the others."""
     faults: dict[_Name, CardsignError] = {}
     closed: Counter[_Name] = Counter()
     while True:
@@ -88,7 +116,7 @@ def reconcile(work: Work, *, only_cards: bool = False) -> Progress:
                 faults = {each: fault for each, fault in faults.items() if _stays(fault)}
                 break
         else:
-            return foresee(work)._replace(done=tuple(done), left=_for_people(work, left, faults))
+            return _for_people(work, left, faults)
 
 
 def list_gaps(work: Work, gaps: Iterable[Gap]) -> Progress:
@@ -157,11 +185,16 @@ def adopt(work: Work) -> Progress:
     """Add to the log what another copy of the key store has published, and close the gaps."""
     lines = [*find_adoptable(work).describe()]
     adopted = adopt_published(work)
-    progress = reconcile(work)
     if work.is_dry_run:
+        progress = reconcile(work)
         planned = (f"adopt {line}" for line in lines)
         return progress._replace(planned=(*planned, *progress.planned))
-    return progress._replace(done=(*adopted, *progress.done))
+    if adopted:
+        # The adopted release names a line of the other copy's log; the next one names ours.
+        with suppress(*NEEDS_A_PERSON, UsageFault):
+            release, _ = sign_next_release(work, ReleaseChanges(), force=True)
+            adopted.append(f"signed release {release.seq}")
+    return reconcile(work, done=adopted)
 
 
 def rotate_now(work: Work, kids: Sequence[str]) -> Progress:
@@ -191,11 +224,11 @@ def revoke_keys(work: Work, kids: Sequence[str], *, reason: RevocationReason) ->
         if reason != "compromised":
             _check_not_needed(work, record)
     ended = [key.named for key in _report_revocation(work, records, reason)]
-    progress = reconcile(work)
     if work.is_dry_run:
+        progress = reconcile(work)
         planned = (f"revoke {name}" for name in ended)
         return progress._replace(planned=(*planned, *progress.planned))
-    return progress._replace(done=(*(f"revoked {name}" for name in ended), *progress.done))
+    return reconcile(work, done=[f"revoked {name}" for name in ended])
 
 
 def _report_revocation(

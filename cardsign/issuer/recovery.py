@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -78,7 +78,7 @@ def recover(
             lost key.
         recovery: Opens a recovery key of the newest statement; gives it with its passphrase, which
             encrypts a new one too.
-        passphrase: Gives the passphrase of a role's new key; asked once all else is checked.
+        passphrase: Gives the passphrase of a role's new key; asked before anything is written.
         new_recovery_out: Make a new recovery key too, into this new file.
 
     Returns:
@@ -91,13 +91,18 @@ def recover(
         FileFault: ``file.exists``: something is at `new_recovery_out`.
     """
     store, now = work.store, work.now
-    if is_new := kept_keyset(store) is None:
-        _take_up_history(work)
-    previous = needed_keyset(store)
+    published = None if kept_keyset(store) else published_statements(work.config.publish)
+    previous = published.newest if published else needed_keyset(store)
     check_begun(previous, now)
     holder = previous.root.keys[0].holder
     old, secret = recovery()
-    lost = _replace_online(work, previous, passphrase) if is_new else ()
+    _check_recovery_key(old, previous)
+    missing = [role for role in _ONLINE if not any(role in key.roles for key in store.state.keys)]
+    # Everything is asked before anything is written, so that a slip leaves nothing half made.
+    secrets = {role: passphrase(role) for role in (*missing, "root")}
+    for statement, data in published.keysets.items() if published else ():
+        keep_keyset(store, statement, data, now=now)
+    lost = _replace_online(work, previous, missing, secrets) if missing else ()
     root, renewed, envelope = PrivateKey.generate("ES256"), None, b""
     if new_recovery_out is not None:
         renewed, envelope = make_recovery_key(secret)
@@ -106,16 +111,15 @@ def recover(
         plan = plan.following(store.state, now=now, until=now + KEYSET_LIFETIME)
         statement = draft_next(plan, previous, now=now, recovery=True)
     draft = KeysetDraft(with_signatures(statement, [old, root]), previous)
-    _check_recovery_key(draft)
-    new_secret = passphrase("root")
     if new_recovery_out is not None:
         create_private(new_recovery_out, envelope)
-    record = store.add_key(root, new_secret, now=now, roles=("root",), holder=holder)
+    record = store.add_key(root, secrets["root"], now=now, roles=("root",), holder=holder)
     return draft, record
 
 
-def _check_recovery_key(draft: KeysetDraft) -> None:
-    if not any(signing.signed for signing in draft.signings if signing.whose != "its own root"):
+def _check_recovery_key(key: PrivateKey, previous: KeysetStatement) -> None:
+    listed = previous.recovery.keys if previous.recovery else ()
+    if key.public.thumbprint not in {other.public.thumbprint for other in listed}:
         raise SigningRefused(
             "sign.no_key",
             "this is no recovery key of the newest statement",
@@ -123,27 +127,18 @@ def _check_recovery_key(draft: KeysetDraft) -> None:
         )
 
 
-def _take_up_history(work: Work) -> None:
-    """Keep the published keysets in a new store; the recovery key proves that they are its."""
-    if (published := published_statements(work.config.publish)) is None:
-        return
-    for statement, data in published.keysets.items():
-        keep_keyset(work.store, statement, data, now=work.now)
-
-
 def _replace_online(
     work: Work,
     previous: KeysetStatement,
-    passphrase: Callable[[str], bytes],
+    missing: Sequence[OnlineRole],
+    secrets: Mapping[str, bytes],
 ) -> tuple[str, ...]:
-    """Make a card and a release key in a new store; returns the listed keys that are lost."""
+    """Make the card and release key that a store lacks; returns the listed keys that are lost."""
     store, now = work.store, work.now
-    for role in _ONLINE:
-        if not any(role in key.roles for key in store.state.keys):
-            holder = next((key.holder for key in previous.keys if role in key.roles), None)
-            private = PrivateKey.generate("ES256")
-            secret = passphrase(role)
-            store.add_key(private, secret, now=now, roles=(role,), holder=holder)
+    for role in missing:
+        holder = next((key.holder for key in previous.keys if role in key.roles), None)
+        private = PrivateKey.generate("ES256")
+        store.add_key(private, secrets[role], now=now, roles=(role,), holder=holder)
     ours = {key.thumbprint for key in store.state.keys}
     listed = (key.public.thumbprint for key in previous.keys)
     return tuple(thumbprint for thumbprint in listed if thumbprint not in ours)

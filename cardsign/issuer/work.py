@@ -69,9 +69,14 @@ class Work:
         return f"cardsign keys rotate {self.options}".rstrip()
 
     @property
-    def keyset_ends(self) -> datetime | None:
-        """When the newest keyset ends."""
-        return end_of(kept_keyset(self.store))
+    def keyset_wanted_by(self) -> datetime | None:
+        """When the next keyset is wanted: as the newest ends; now, if no key of it signs cards."""
+        keyset, keys = kept_keyset(self.store), self.store.load().keys
+        cards = [key for key in keys if "card" in key.roles]
+        signing = [key for key in cards if key.state == "active"]
+        if keyset and cards and not any(keyset.lists(key.thumbprint, "card") for key in signing):
+            return self.now
+        return end_of(keyset)
 
 
 class Gap(NamedTuple):

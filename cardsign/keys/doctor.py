@@ -121,9 +121,10 @@ def _private_keys(store: KeyStore, state: StoreState, blobs: frozenset[str]) -> 
     """Private keys that nothing names, and names without one; an ended key needs none."""
     private = {name for name in blobs if name.startswith(PRIVATE_FOLDER)}
     for name in sorted(private - state.private_blobs()):
-        message = "this private key belongs to no key of the store"
-        repair = partial(store.drop_blobs, [name])
-        yield _alarm("doctor.leftover", message, store.place_of(name)), repair
+        # An older log may have been put back, whose later lines name it: nothing is removed here.
+        message = "this private key belongs to no key in the log"
+        fix = "If the log is the newest one, delete the file. If not, put back the newest log."
+        yield replace(_alarm("doctor.leftover", message, store.place_of(name)), fix=fix), None
     for key in state.keys:
         name = private_blob(key.blob or "")
         if key.private == "held" and key.state not in ENDED and name not in private:

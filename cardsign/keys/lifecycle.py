@@ -131,7 +131,8 @@ def enter(
         raise StoreFault(
             "keystore.same_custody",
             f"this custody was stolen ({custody_group(custody)}), so no key is made in it",
-            hint=f"Choose another passphrase for the {roles[0]} keys, or another signer.",
+            hint=f"Set CARDSIGN_{roles[0].upper()}_PASSPHRASE to a new passphrase of the "
+            f"{roles[0]} keys, or name another signer.",
         )
     event = {
         "event": "entered",

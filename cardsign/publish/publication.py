@@ -286,9 +286,15 @@ def _newest(directory: Path) -> Generation | None:
 
 
 def _refuse_foreign_entries(directory: Path) -> None:
-    for name in list_names(directory):
+    """Refuse a directory of somebody's files, and links in the places that are written.
+
+    In a publication directory a file of another name does no harm, and hinders no revocation.
+    """
+    names = list_names(directory)
+    for name in names:
         is_ours = name in (CURRENT_FILE, _LOCK, _STAGING) or FOLDER.fullmatch(name)
-        if not is_ours or (directory / name).is_symlink():
+        is_refused = (directory / name).is_symlink() if is_ours else CURRENT_FILE not in names
+        if is_refused:
             raise FileFault(
                 "publish.other_publisher",
                 f"the publication directory holds {name!r}, which cardsign did not write",

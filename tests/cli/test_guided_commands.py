@@ -377,6 +377,20 @@ def test_three_commands_recover_from_the_loss_of_everything_else(issuer: Cardsig
     assert lost not in load_current(Path("public")).kids
 
 
+def test_a_slip_in_a_recovery_leaves_nothing_half_made(issuer: Cardsign) -> None:
+    """A passphrase that is not there ends it before anything is written; then it goes as ever."""
+    shutil.rmtree("keys")
+    options = ("--recovery-file", "recovery.key", "-o", "next.json", "--yes")
+    slip = issuer("keyset", "recover", *options, **RECOVERY, CARDSIGN_PASSPHRASE=None)
+    assert (slip.status, "passphrase.none" in slip.err, Path("keys").exists()) == (2, True, False)
+    run(issuer("keyset", "recover", *options, **RECOVERY))
+    run(issuer("keyset", "publish", "next.json"))
+    run(issuer(*ALL_DUE))
+    assert {
+        role for key in run(issuer("keys", "list", "--json")).json for role in key["roles"]
+    } == {*("root", "card", "release")}
+
+
 def test_a_recovery_that_was_not_published_is_not_forgotten(issuer: Cardsign) -> None:
     """Until then a thief of the old root is believed: doctor and cron say so, and then no more."""
     before = issuer("keys", "doctor")

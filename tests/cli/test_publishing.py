@@ -305,12 +305,11 @@ def test_a_restored_key_store_adopts_what_is_published_if_asked(
     for words in (("rotate", "--dry-run"), ("doctor",)):
         told = issuer("keys", *words)
         assert (told.status, f"the number of release {newest.seq}" in told.err) == (1, True)
-    issuer("keys", "rotate", "--adopt", CARDSIGN_PASSPHRASE=None)
-    assert state().release_seq == newest.seq
-    run(issuer("release", "renew", "--force"))
-    assert (release().seq, release().cards) == (newest.seq + 1, newest.cards)
-    held = state()
-    assert (held.release_seq, held.keyset and held.keyset.version) == (newest.seq + 1, 2)
+    told = run(issuer("keys", "rotate", "--adopt"))
+    assert f"signed release {newest.seq + 1}" in told.err
+    assert release().seq == state().release_seq > newest.seq
+    assert release().cards == newest.cards
+    assert "keystore.audit_broken" not in issuer("keys", "doctor").err
     run(issuer("publish", "signed.json", "--max-age", "60"))
     run(issuer("release", "renew", "--force"))
 
