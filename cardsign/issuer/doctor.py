@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from cardsign.errors import CardsignError, FileFault, ServeFault, StoreFault
 from cardsign.findings import Finding, Place, Severity
+from cardsign.issuer.adoption import find_adoptable
 from cardsign.issuer.gaps import find_due, find_gaps
 from cardsign.issuer.work import NOTICE, Gap, Work
 from cardsign.keys.doctor import examine_store
@@ -32,7 +33,7 @@ def examine_issuer(
         StoreFault: ``file.busy``.
         FileFault: As :func:`cardsign.keys.doctor.examine_store`.
     """
-    findings = [*examine_store(work.store, fix=fix)]
+    findings = [*examine_store(work.store, fix=fix, is_behind=_is_behind(work))]
     try:
         state = work.store.load()
         if state.seq:
@@ -47,6 +48,15 @@ def examine_issuer(
     except CardsignError as fault:
         findings.append(_alarm(fault))
     return findings
+
+
+def _is_behind(work: Work) -> bool:
+    """Say whether the log lacks what is published, or may: an older one may have been put back."""
+    try:
+        adoptable = find_adoptable(work)
+    except CardsignError:
+        return True
+    return bool(adoptable.keysets or adoptable.release)
 
 
 def _alarm(fault: CardsignError) -> Finding:

@@ -52,8 +52,12 @@ _WRITABLE_BITS: Final = 0o022
 _OURS: Final = frozenset({LOG_FILE, LOCK_FILE, PRIVATE_FOLDER, STATEMENTS_FOLDER})
 
 
-def examine_store(store: KeyStore, *, fix: bool = False) -> tuple[Finding, ...]:
+def examine_store(
+    store: KeyStore, *, fix: bool = False, is_behind: bool = False
+) -> tuple[Finding, ...]:
     """Look at the log and at the files, and fix what is safe to fix if asked.
+
+    Where the log `is_behind` what is published, a private key that it does not name is no leftover.
 
     A store in files is held alone meanwhile, so nothing that is under way is taken for a
     leftover. A database holds nothing that is half done.
@@ -73,7 +77,7 @@ def examine_store(store: KeyStore, *, fix: bool = False) -> tuple[Finding, ...]:
             if state.moved_to is not None:
                 findings.append((_moved(store, state.moved_to), None))
             else:
-                findings += _private_keys(store, state, private)
+                findings += _private_keys(store, state, private, is_behind)
         if isinstance(store, FolderStore):
             findings = [*_leftovers(store), *findings, *_modes(store)]
         return tuple(_repair(finding, repair if fix else None) for finding, repair in findings)
@@ -117,14 +121,19 @@ def _leftovers(store: FolderStore) -> Iterator[_Found]:
                 yield _note("doctor.stranger", message, str(entry)), None
 
 
-def _private_keys(store: KeyStore, state: StoreState, blobs: frozenset[str]) -> Iterator[_Found]:
+def _private_keys(
+    store: KeyStore, state: StoreState, blobs: frozenset[str], is_behind: bool
+) -> Iterator[_Found]:
     """Private keys that nothing names, and names without one; an ended key needs none."""
     private = {name for name in blobs if name.startswith(PRIVATE_FOLDER)}
     for name in sorted(private - state.private_blobs()):
-        # An older log may have been put back, whose later lines name it: nothing is removed here.
-        message = "this private key belongs to no key in the log"
-        fix = "If the log is the newest one, delete the file. If not, put back the newest log."
-        yield replace(_alarm("doctor.leftover", message, store.place_of(name)), fix=fix), None
+        message = "no key in the log has this private key"
+        finding = _alarm("doctor.leftover", message, store.place_of(name))
+        if is_behind:
+            fix = "Put back the newest log, which names it: more is published than this one says."
+            yield replace(finding, fix=fix), None
+        else:
+            yield finding, partial(store.drop_blobs, [name])
     for key in state.keys:
         name = private_blob(key.blob or "")
         if key.private == "held" and key.state not in ENDED and name not in private:

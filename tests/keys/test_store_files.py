@@ -62,6 +62,7 @@ def open_folder(store: FolderStore) -> Path:
     ("spoil", "code"),
     [
         (leftover, "doctor.leftover"),
+        (orphan, "doctor.leftover"),
         (open_key, "doctor.permissions"),
         (open_log, "doctor.permissions"),
         (open_folder, "doctor.permissions"),
@@ -80,7 +81,7 @@ def test_what_is_safe_to_fix_is_fixed(
     (told,) = examine(store)
     (fixed,) = examine(store, fix=True)
 
-    level = "error" if spoil is writable_log else "note"
+    level = "error" if spoil in (orphan, writable_log) else "note"
     assert (told.code, told.severity, told.path) == (code, level, str(path))
     assert (fixed.code, fixed.severity) == (code, "note")
     assert fixed.message == f"fixed: {told.message}"
@@ -88,14 +89,14 @@ def test_what_is_safe_to_fix_is_fixed(
     assert store.signer(record, b"correct horse battery staple").sign(b"x")
 
 
-def test_no_private_key_is_removed_for_want_of_a_line(store, es256) -> None:
+def test_behind_what_is_published_no_private_key_is_a_leftover(store, es256) -> None:
     """An older log may have been put back; the newest one names the key."""
     store.add(es256)
     path = orphan(store)
     for fix in (True, False):
-        (told,) = examine(store, fix=fix)
+        (told,) = examine_store(locate_store(store.path), fix=fix, is_behind=True)
         assert (told.code, told.severity, told.path) == ("doctor.leftover", "error", str(path))
-        assert "put back the newest log" in told.hint
+        assert "Put back the newest log" in told.hint
     assert path.exists()
 
 

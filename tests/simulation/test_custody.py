@@ -218,9 +218,12 @@ def test_no_forged_card_is_trusted_once_nothing_is_left(
     run_world(tmp_path, CUSTODIES[kept], role, seed)
 
 
-def revoke_one_key(state: StoreState, name: str, *, now: datetime) -> list[Event]:
+_revoke: Final = lifecycle.revoke
+
+
+def revoke_one_key(state: StoreState, name: str, *, reason: str, now: datetime) -> list[Event]:
     """Forget what lies beside a stolen key."""
-    return lifecycle.revoke(state, name, reason="compromised", now=now)
+    return _revoke(state, name, reason="superseded", now=now)
 
 
 def draft_without_revocations(plan: ReleasePlan, *statements: Any, **how: Any) -> ReleaseStatement:
@@ -229,7 +232,7 @@ def draft_without_revocations(plan: ReleasePlan, *statements: Any, **how: Any) -
 
 
 WRONG: Final = {
-    "only the key that was named": (lifecycle, "revoke_custody", revoke_one_key),
+    "only the key that was named": (lifecycle, "revoke", revoke_one_key),
     "a release that tells nobody": (release, "draft_following", draft_without_revocations),
 }
 
