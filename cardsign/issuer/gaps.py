@@ -146,7 +146,7 @@ def _find_stranger(work: Work) -> tuple[Gap, bool] | None:
     try:
         check_ours(work)
     except (UsageFault, ServeFault, FileFault) as fault:
-        move = f"mv {shlex.quote(str(folder))} ELSEWHERE; then {work.again}"
+        move = f"mv {shlex.quote(str(folder))} ELSEWHERE && {work.again}"
         message = "find out who wrote what is published, and move it away if nobody here did"
         return Gap(f"{message}: {fault.message}", command=move), False
     except PublishRefused as fault:
@@ -406,7 +406,7 @@ def _find_ending_keys(
     for key in keyset.keys:
         if key.exp < keyset.exp and utc(key.exp) <= work.now + notice:
             message = f"list {key.named} anew, which keyset statements name until {day(key.exp)}"
-            command = "cardsign keyset draft -o DRAFT; then cardsign keyset sign DRAFT"
+            command = "cardsign keyset draft -o DRAFT && cardsign keyset sign DRAFT"
             yield Gap(message, key.holder, command, utc(key.exp))
 
 
@@ -453,7 +453,7 @@ def _find_missing_signatures(
     digest, until = draft.statement.digest, work.keyset_wanted_by
     message = f"sign keyset {draft.label}, digest {digest}"
     # What a root holder types, whose key store is DIR.
-    sign = f"cardsign keyset sign {work.draft} --digest {digest} --keystore DIR; then {work.again}"
+    sign = f"cardsign keyset sign {work.draft} --digest {digest} --keystore DIR && {work.again}"
     if work.now.timestamp() >= newest.exp:
         # Nobody renewed it, or this clock is ahead. A keyset of a wrong, later time would
         # be refused by all, and neither a keyset nor a recovery could follow it until then.

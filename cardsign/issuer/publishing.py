@@ -319,15 +319,10 @@ def is_unrecorded(work: Work, generation: Generation, *, of_same_number: bool = 
     if work.config.live is not None:
         return False  # see :func:`find_live_gap`
     publication, state = publication_of(generation), work.store.load()
-    noted = [
-        publication_noted
-        for publication_noted in state.publications
-        if publication_noted.series == publication.series
-    ]
-    same = {generation.number - 1, generation.number}
-    if of_same_number and same.isdisjoint(
-        publication_noted.generation for publication_noted in noted
-    ):
+    numbers = {
+        noted.generation for noted in state.publications if noted.series == publication.series
+    }
+    if of_same_number and numbers.isdisjoint({generation.number - 1, generation.number}):
         return False
     return bool(record_publication_events(state, publication))
 
@@ -383,7 +378,7 @@ def find_live_gap(work: Work) -> Iterator[Gap]:
         check_live(work, generation)
     except PublishRefused as refusal:
         message = f"deploy generation {generation.number} to {work.config.live}"
-        yield Gap(message, why=refusal.message, command=f"then {work.again}")
+        yield Gap(message, why=refusal.message, command=work.again)
     else:
         message = f"record that {work.config.live} serves generation {generation.number}"
         yield Gap(message, close=partial(_record_live, work, generation))
@@ -518,7 +513,7 @@ def check_ours(work: Work) -> None:
 
 #: What helps where a stranger has written what is published.
 _MOVE_IT: Final = (
-    "Find out who wrote it. Move it to another place; then cardsign keys rotate publishes anew."
+    "Find out who wrote it. Move it to another place. Then publish anew: cardsign keys rotate"
 )
 
 
@@ -589,8 +584,9 @@ def explain_trust(work: Work, keys: Sequence[KeyRecord]) -> tuple[str, str]:
         return why, work.again
     published = _published_keys(work.config.publish)
     if not state.publications and all(key.public not in published for key in keys):
-        why = f"verifiers may still trust {names}: key sets that were handed out still contain it"
-        return why, "cardsign keys jwks -o jwks.json; then give that file to all who have the old"
+        why = f"verifiers may still trust {names}: key sets that were handed out still contain it; "
+        why += "write another, and give it to all who have the old one"
+        return why, "cardsign keys jwks -o jwks.json"
     why = f"verifiers still trust {names}: the published key set still contains it"
     if work.config.publish is None:
         return why, "cardsign publish SIGNED -o DIR"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from cardsign.keys.model import StoreState
-from tests.keys.states import EMPTY, NOON, after, do, enter, public, published, record
+from tests.keys.states import BLOB, EMPTY, NOON, after, do, enter, public, published, record
 
+ELSEWHERE = {"custody": "file:two", "blob": BLOB}
 PROGRAM = "exec:/usr/local/bin/sign"
 
 

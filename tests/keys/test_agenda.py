@@ -11,7 +11,6 @@ from cardsign.keys.agenda import Step, find_wait, steps, take
 from cardsign.keys.log import fold_all
 from cardsign.keys.model import StoreState
 from tests.keys.states import (
-    BLOB,
     EMPTY,
     NOON,
     QUICK,
@@ -27,9 +26,17 @@ from tests.keys.states import (
     record,
     revoke,
 )
-from tests.keys.stories import PROGRAM, activated, first_two, relieved, resigned, retired, seen
+from tests.keys.stories import (
+    ELSEWHERE,
+    PROGRAM,
+    activated,
+    first_two,
+    relieved,
+    resigned,
+    retired,
+    seen,
+)
 
-ELSEWHERE = {"custody": "file:two", "blob": BLOB}
 OTHER = "https://b/"
 LONG = record(first_two(), published(NOON, ["one", "two"], max_age=1000))
 SHORT = record(LONG, published(after(1), ["one", "two"]))  # while caches hold the one before

@@ -28,9 +28,16 @@ from tests.keys.states import (
     record,
     revoke,
 )
-from tests.keys.stories import PROGRAM, activated, first_two, relieved, resigned, retired, seen
-
-ELSEWHERE = {"custody": "file:two", "blob": BLOB}
+from tests.keys.stories import (
+    ELSEWHERE,
+    PROGRAM,
+    activated,
+    first_two,
+    relieved,
+    resigned,
+    retired,
+    seen,
+)
 
 
 def code_of(decide: Callable[[], object]) -> str:
