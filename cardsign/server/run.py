@@ -42,6 +42,7 @@ SHUTDOWN_SECONDS: Final = 3
 #: Connections, idle ones too, beyond which granian accepts none.
 BACKPRESSURE: Final = 8192
 _RESPAWN_SECONDS: Final = 0.5
+_SIGNAL_SECONDS: Final = 0.1
 SETTLE_TRIES: Final = 10  # a worker starts in any case
 _LOOPBACK: Final = ("127.0.0.0/8", "::1/128")
 
@@ -91,6 +92,7 @@ def serve(
         is_loaded = multiprocessing.Event()
         worker = partial(Worker, location, read_settings, reloads, is_loaded)
         server = make_server(settings, address)
+        server.main_loop_interrupt = SignalFlag()
 
         def reload(*_: object) -> None:
             try:
@@ -168,6 +170,31 @@ def make_server(settings: ServerSettings, address: tuple[str, int]) -> Any:
             "handlers": {"console": stderr, "access": {**stderr, "formatter": "access"}},
         },
     )
+
+
+class SignalFlag:
+    """What the parent waits for: a signal, or the end of a worker.
+
+    granian has a `threading.Event` here, which its signal handler sets. A handler that runs
+    while the event holds its lock waits for itself, and a signal that another thread receives
+    does not wake the main thread. Either way the server would never stop.
+    """
+
+    def __init__(self) -> None:
+        self._is_set = False
+
+    def set(self) -> None:
+        """End the wait."""
+        self._is_set = True
+
+    def clear(self) -> None:
+        """Let the next wait last until `set` is called again."""
+        self._is_set = False
+
+    def wait(self) -> None:
+        """Wait until the flag is set."""
+        while not self._is_set:
+            time.sleep(_SIGNAL_SECONDS)
 
 
 class Worker:

@@ -80,7 +80,11 @@ class Server:
     def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
         """Send a signal; the exit status and what else was said on both streams."""
         self.process.send_signal(how)
-        out, err = self.process.communicate(timeout=PATIENCE)
+        try:
+            out, err = self.process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGABRT)  # each process says where it is
+            pytest.fail("the server does not stop:\n" + "".join(self.process.communicate()))
         return self.process.returncode, out + err
 
 
@@ -98,7 +102,17 @@ def _publish(base: Path, key: PrivateKey) -> Published:
 
 def _spawn(published: Published, host: str = "127.0.0.1", port: int = 0) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, published.directory, published.token_file, host, str(port)],
+        [
+            sys.executable,
+            "-X",
+            "faulthandler",
+            "-c",
+            PROGRAM,
+            published.directory,
+            published.token_file,
+            host,
+            str(port),
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
