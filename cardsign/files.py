@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from cardsign.errors import FileFault, FileMissing, LocalFault, UsageFault, closest
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel, ValidationError
+    from pydantic import BaseModel
 
 _Model = TypeVar("_Model", bound="BaseModel")
 
@@ -373,7 +373,9 @@ def read_settings(untrusted_bytes: bytes, path: Path, form: type[_Model]) -> _Mo
     try:
         return form.model_validate(read_toml(untrusted_bytes))
     except ValidationError as refused:
-        raise bad_settings(path, *_explain(refused, form)) from refused
+        errors = refused.errors(include_url=False)
+        error = min(errors, key=lambda error: error["type"] != "extra_forbidden")
+        raise bad_settings(path, *explain_error(error, form)) from refused
     except ValueError as exc:
         what = "the file must be UTF-8" if isinstance(exc, UnicodeDecodeError) else str(exc)
         what = f"this is not TOML: {what[:1].lower()}{what[1:]}"
@@ -383,10 +385,8 @@ def read_settings(untrusted_bytes: bytes, path: Path, form: type[_Model]) -> _Mo
 MAX_SHOWN: Final = 80  # characters of a wrong value
 
 
-def _explain(refused: ValidationError, form: type[BaseModel]) -> tuple[str, str]:
-    """The first thing that is wrong, in words, and the member that is: a misspelt one above all."""
-    errors = refused.errors(include_url=False)
-    error = min(errors, key=lambda error: error["type"] != "extra_forbidden")
+def explain_error(error: Any, form: type[BaseModel]) -> tuple[str, str]:
+    """Return what pydantic finds wrong in a table, in words, and the member that is."""
     name, member = ".".join(map(str, error["loc"])), str(error["loc"][-1])
     if error["type"] == "extra_forbidden":
         schema: dict[str, Any] = form.model_json_schema()

@@ -18,7 +18,7 @@ from cardsign.card.values import Json
 from cardsign.errors import BuildRefused, CardRefused, JsonRefused
 from cardsign.files import read_bytes, read_toml
 from cardsign.findings import describe_code
-from cardsign.trust.policytext import Lines
+from cardsign.trust.policytext import find_lines
 
 #: Bytes of one source; the largest manifest of the corpus has 24 KiB.
 MAX_SOURCE_BYTES: Final = 1024 * 1024
@@ -239,7 +239,7 @@ def read_toml_source(data: bytes, file: str) -> tuple[SourceDocument, ...]:
     text = _decoded(data, file)
     try:
         value = read_toml(data)
-        lines = Lines.of(text).places
+        lines = find_lines(text)
     except (ValueError, RecursionError) as exc:
         match = re.search(r"at line (\d+)", str(exc))
         line = int(match[1]) if match else 0

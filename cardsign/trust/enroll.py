@@ -35,7 +35,7 @@ from cardsign.trust.policy import (
     TrustedIssuer,
 )
 from cardsign.trust.policyfile import check_jwks_url, parse_policy
-from cardsign.trust.policytext import with_anchor, with_issuer, without_issuer
+from cardsign.trust.policytext import with_issuer, with_pin, without_issuer
 from cardsign.trust.refresh import Fetcher, find_keyset, no_answer, refresh_issuer
 from cardsign.trust.session import IssuerTrust, Session, cache_name
 from cardsign.trust.supplied import SuppliedStatements
@@ -405,15 +405,15 @@ def move_pin(file: PolicyFile, name: str, *, dry_run: bool = False) -> tuple[Key
         raise UsageFault("lock.missing", message, path=str(file.lock))
     if floor.keyset.number <= anchor.pin.number:
         return anchor.pin, False
-    moved = KeysetAnchor(floor.keyset, anchor.issuer)
+    pin, moved = floor.keyset, KeysetAnchor(floor.keyset, anchor.issuer)
     if not dry_run:
         file.edit(
-            lambda text: with_anchor(text, name, moved),
+            lambda text: with_pin(text, name, pin),
             lambda before: (
                 replace(other, anchor=moved) if other == issuer else other for other in before
             ),
         )
-    return floor.keyset, True
+    return pin, True
 
 
 def remove_issuer(file: PolicyFile, name: str, *, dry_run: bool = False) -> bool:

@@ -1,34 +1,33 @@
-"""`trust.toml` -> :class:`~cardsign.trust.policy.Policy`; docs/reference/formats.md specifies it.
+"""`trust.toml` as pydantic tables; docs/reference/formats.md specifies it.
 
-Every refusal says the line, what was expected there and what to do, for the file is written by
-hand and a policy that is misread does not protect.
+Every refusal names the line and the member, for the file is written by hand and a policy that is
+misread does not protect.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, replace
-from datetime import date, time
 from inspect import cleandoc
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, Self, TypeAlias
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
-    PlainValidator,
     ValidationError,
     WithJsonSchema,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
 from cardsign.card.document import MAX_SIGNATURES
 from cardsign.card.strictjson import MAX_INTEGER
-from cardsign.errors import CardRefused, InputRefused, KeyRefused, UsageFault, closest
-from cardsign.files import read_toml
+from cardsign.errors import CardRefused, CardsignError, KeyRefused, UsageFault, closest
+from cardsign.files import explain_error, read_toml
 from cardsign.jose.algorithms import ALGORITHMS, VerifyAlg
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
@@ -55,18 +54,8 @@ from cardsign.trust.policy import (
     TrustedIssuer,
     parse_network,
 )
-from cardsign.trust.policytext import FORMAT, Lines, Location
-from cardsign.urls import (
-    Origin,
-    Place,
-    is_this_machine,
-    parse_origin,
-    parse_place,
-    parse_url,
-)
-
-# The tables of `trust.toml` as pydantic models: names, types and forms of members.
-
+from cardsign.trust.policytext import FORMAT, Location, find_lines, line_of
+from cardsign.urls import Origin, is_this_machine, parse_origin, parse_place, parse_url
 
 #: Entries of a file; a sound one has at least 70 bytes, so 1 MiB holds no more.
 MAX_ISSUERS: Final = 16 * 1024
@@ -74,62 +63,44 @@ MAX_ISSUERS: Final = 16 * 1024
 MAX_LISTED: Final = 1024
 #: Networks of one issuer; each address that is asked is held against all of them.
 MAX_NETWORKS: Final = 16
+#: Problems of one file that are told.
+MAX_TOLD: Final = 20
+#: What only the operator's own policy may say. A policy that was only found may come from
+#: elsewhere, and would open the operator's network (E6, E13).
+OPERATOR_MEMBERS: Final = ("networks", "proxy")
 
 
-def _whole(form: re.Pattern[str]) -> str:
-    return f"^(?:{form.pattern})$"
+class Table(BaseModel):
+    """A table of the file: no member unknown, no type guessed."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-#: What the forms above are called where a text does not have them.
-FORMS: Final = {
-    _whole(ISSUER_NAME): "1 to 64 of a-z, 0-9, '.', '_' and '-', a letter or digit first",
-    _whole(HOLDER): "a holder's name, of a-z, 0-9, '.', '_', '@' and '-'",
-    _whole(ISSUER): "1 to 256 visible ASCII characters",
-    _whole(DIGEST): "a SHA-256 digest in lower-case hex",
-    _whole(THUMBPRINT): "an RFC 7638 thumbprint",
-}
+def _refused(message: str, hint: str = "", *at: str | int) -> PydanticCustomError:
+    """The error about a member, or about what stands at a place within it."""
+    return PydanticCustomError("refused", "{text}", {"text": message, "hint": hint, "at": at})
+
+
+def _by(read: Callable[[Any], object]) -> AfterValidator:
+    """The value is what `read` makes of the member; what it refuses is told in its own words."""
+
+    def convert(value: object) -> object:
+        try:
+            return read(value)
+        except CardsignError as refusal:
+            member = f"{refusal.path.lstrip('/')}: " if refusal.path else ""
+            code = f" ({refusal.code})" if isinstance(refusal, KeyRefused) else ""
+            raise _refused(f"{member}{refusal.message}{code}", refusal.finding.fix) from refusal
+
+    return AfterValidator(convert)
 
 
 def _seconds(value: object) -> object:
     if not isinstance(value, str):
         return value
     if (seconds := read_span(value)) is None:
-        raise ValueError('expected seconds, or a time such as "90s", "5m", "12h" or "7d"')
+        raise _refused('expected seconds, or a time such as "90s", "5m", "12h" or "7d"')
     return seconds
-
-
-def _by(read: Callable[[Any], object], kind: type = str) -> PlainValidator:
-    """The value is what `read` makes of the member; what it refuses is told in its own words."""
-
-    def made(value: object) -> object:
-        if not isinstance(value, kind):
-            raise PydanticCustomError("string_type" if kind is str else "dict_type", "")
-        try:
-            return read(value)
-        except InputRefused as refusal:
-            said, hint = _said(refusal)
-            raise PydanticCustomError("refused", "", {"said": said, "hint": hint}) from refusal
-
-    return PlainValidator(made)
-
-
-def _said(refusal: InputRefused) -> tuple[str, str]:
-    """What the reader of a key or a URL says, and what to do."""
-    member = f"{refusal.path.lstrip('/')}: " if refusal.path else ""
-    code = f" ({refusal.code})" if isinstance(refusal, KeyRefused) else ""
-    return f"{member}{refusal.message}{code}", refusal.finding.fix
-
-
-_DURATION_SCHEMA: Final = {
-    "anyOf": [{"type": "integer"}, {"type": "string", "pattern": f"^{SPAN.pattern}$"}]
-}
-Seconds: TypeAlias = Annotated[int, BeforeValidator(_seconds), WithJsonSchema(_DURATION_SCHEMA)]
-Positive: TypeAlias = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
-IssuerName: TypeAlias = Annotated[str, Field(pattern=_whole(ISSUER_NAME))]
-Holder: TypeAlias = Annotated[str, Field(pattern=_whole(HOLDER))]
-StatementIssuer: TypeAlias = Annotated[str, Field(pattern=_whole(ISSUER))]
-Digest: TypeAlias = Annotated[str, Field(pattern=_whole(DIGEST))]
-Thumbprint: TypeAlias = Annotated[str, Field(pattern=_whole(THUMBPRINT))]
 
 
 def _network(text: str) -> Network:
@@ -137,22 +108,16 @@ def _network(text: str) -> Network:
         return parse_network(text)
     except ValueError as exc:
         private = ", ".join(map(str, PRIVATE_NETWORKS))
-        raise CardRefused(
-            "policy.malformed",
-            f"{text!r} is no private network",
-            hint=f"Write a part of {private}, such as 10.1.0.0/16.",
-        ) from exc
+        hint = f"Write a part of {private}, such as 10.1.0.0/16."
+        raise _refused(f"{text!r} is no private network", hint) from exc
 
 
 def _proxy(text: str) -> Origin:
     """Read where a proxy is; TLS goes through it to the peer, and none to the proxy itself."""
-    try:
-        if (origin := parse_origin(text)).scheme == "http":
-            return origin
-    except CardRefused:
-        pass
-    hint = "Write it as http://host:port."
-    raise CardRefused("policy.malformed", f"{text!r} is no proxy", hint=hint)
+    origin = parse_origin(text)
+    if origin.scheme != "http":
+        raise _refused(f"{text!r} is no proxy", "Write it as http://host:port.")
+    return origin
 
 
 def check_jwks_url(url: str) -> str:
@@ -170,37 +135,31 @@ def check_jwks_url(url: str) -> str:
     return url
 
 
-_TEXT: Final = WithJsonSchema({"type": "string"})
-PlaceText: TypeAlias = Annotated[Place, _by(parse_place), _TEXT]
-NetworkText: TypeAlias = Annotated[Network, _by(_network), _TEXT]
-ProxyText: TypeAlias = Annotated[Origin, _by(_proxy), _TEXT]
-JwksUrl: TypeAlias = Annotated[str, _by(check_jwks_url), _TEXT]
-PublicJwk: TypeAlias = Annotated[
-    PublicKey,
-    _by(lambda jwk: PublicKey.from_jwk(jwk, algorithms=tuple(ALGORITHMS)), dict),
-    WithJsonSchema({"additionalProperties": True, "type": "object"}),
-]
+def _matching(form: re.Pattern[str]) -> Any:
+    return Field(pattern=f"^(?:{form.pattern})$")
 
 
-#: What only the operator's own policy may say. A policy that was only found may come from
-#: elsewhere, and would open the operator's network (E6, E13).
-OPERATOR_MEMBERS: Final = ("networks", "proxy")
+_DURATION: Final = {
+    "anyOf": [{"type": "integer"}, {"type": "string", "pattern": f"^{SPAN.pattern}$"}]
+}
+Seconds: TypeAlias = Annotated[int, BeforeValidator(_seconds), WithJsonSchema(_DURATION)]
+Positive: TypeAlias = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
+Holder: TypeAlias = Annotated[str, _matching(HOLDER)]
+StatementIssuer: TypeAlias = Annotated[str, _matching(ISSUER)]
 
 
-class Table(BaseModel):
-    """A table of the file: no member unknown, no type guessed."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+def _read_key(jwk: dict[str, Any]) -> PublicKey:
+    return PublicKey.from_jwk(jwk, algorithms=tuple(ALGORITHMS))
 
 
 def _as_in(record: Any, name: str, **bounds: Any) -> Any:
     """A member that a record of the policy has too: its default, and what its docstring says."""
     default = record.__dataclass_fields__[name].default
-    found = re.search(rf"(?ms)^    {name}: (.*?)(?=^    \w|^$|\Z)", cleandoc(record.__doc__ or ""))
-    said = " ".join(found[1].replace("``", "`").split()) if found else ""
+    match = re.search(rf"(?ms)^    {name}: (.*?)(?=^    \w|^$|\Z)", cleandoc(record.__doc__ or ""))
+    about = " ".join(match[1].replace("``", "`").split()) if match else ""
     if name in OPERATOR_MEMBERS:
-        said += " Only in a policy that is named."
-    return Field(default=... if default is MISSING else default, description=said, **bounds)
+        about += " Only in a policy that is named."
+    return Field(default=... if default is MISSING else default, description=about, **bounds)
 
 
 def _limit(name: str) -> Any:
@@ -223,7 +182,7 @@ class KeysetPin(Table):
 
     epoch: Positive
     version: Positive
-    digest: Digest = Field(description="SHA-256 of its payload.")
+    digest: Annotated[str, _matching(DIGEST)] = Field(description="SHA-256 of its payload.")
     issuer: StatementIssuer | None = Field(
         default=None,
         description="What the statements must call their issuer.",
@@ -233,7 +192,7 @@ class KeysetPin(Table):
 class RootHolder(Table):
     """One key of a root set."""
 
-    thumbprint: Thumbprint
+    thumbprint: Annotated[str, _matching(THUMBPRINT)]
     holder: Holder
 
 
@@ -244,11 +203,21 @@ class RootSet(Table):
     threshold: int = Field(ge=1, le=MAX_HOLDERS)
     keys: list[RootHolder] = Field(min_length=1, max_length=MAX_LISTED)
 
+    @model_validator(mode="after")
+    def _can_sign(self) -> Self:
+        _check_once("keys", [key.thumbprint for key in self.keys])
+        holders = len({key.holder for key in self.keys})
+        if self.threshold > holders:
+            message = f"{self.threshold} of {holders} holders can never sign"
+            hint = "A holder counts once, however many keys they have."
+            raise _refused(message, hint, "threshold")
+        return self
+
 
 class PinnedKey(Table):
     """One key, and who holds it."""
 
-    public: PublicJwk = Field(description="A public JWK.")
+    public: Annotated[dict[str, Any], _by(_read_key)] = Field(description="A public JWK.")
     holder: Holder | None = Field(
         default=None, description="Who holds it; without a holder it counts for none of `require`."
     )
@@ -262,21 +231,39 @@ class AnchorTable(Table):
     keyset: KeysetPin | None = None
     roots: RootSet | None = None
     keys: Annotated[list[PinnedKey], Field(min_length=1, max_length=MAX_LISTED)] | None = None
-    jwks: JwksUrl | None = Field(
+    jwks: Annotated[str, _by(check_jwks_url)] | None = Field(
         default=None, description="The URL of a JWK Set: who controls it is the issuer."
     )
+
+
+def _anchor(table: AnchorTable) -> Anchor:
+    named = sorted(table.model_fields_set)
+    if len(named) != 1:
+        message = f"an issuer has one anchor, found {' and '.join(named) or 'none'}"
+        raise _refused(message, f"Name exactly one of {', '.join(AnchorTable.model_fields)}.")
+    if table.keyset is not None:
+        pin = KeysetId(table.keyset.epoch, table.keyset.version, table.keyset.digest)
+        return KeysetAnchor(pin, table.keyset.issuer)
+    if table.roots is not None:
+        pairs = frozenset((key.thumbprint, key.holder) for key in table.roots.keys)
+        return KeysetAnchor(RootAnchor(table.roots.threshold, pairs), table.roots.issuer)
+    if table.keys is None:
+        return JwksAnchor(table.jwks or "")
+    pinned: list[tuple[Any, str | None]] = [(key.public, key.holder) for key in table.keys]
+    holders = {key.kid: holder for key, holder in pinned if holder is not None}
+    return KeysAnchor(JwkSet.of(key for key, _ in pinned), holders)
 
 
 class IssuerTable(Table):
     """What you say of one issuer."""
 
-    name: IssuerName = _as_in(TrustedIssuer, "name")
-    origins: list[PlaceText] = Field(
+    name: Annotated[str, _matching(ISSUER_NAME)] = _as_in(TrustedIssuer, "name")
+    origins: list[Annotated[str, _by(parse_place)]] = Field(
         min_length=1,
         max_length=MAX_LISTED,
         description="Where its cards and interfaces may stand: origins, or path prefixes.",
     )
-    anchor: AnchorTable
+    anchor: Annotated[AnchorTable, _by(_anchor)]
     accept: Accept = _as_in(TrustedIssuer, "accept")
     algorithms: list[VerifyAlg] = _as_in(
         TrustedIssuer, "algorithms", min_length=1, max_length=len(ALGORITHMS)
@@ -285,8 +272,52 @@ class IssuerTable(Table):
     freshness: Freshness = _as_in(TrustedIssuer, "freshness")
     cards: list[str] = _as_in(TrustedIssuer, "cards", max_length=MAX_CARDS)
     peer: Peer = _as_in(TrustedIssuer, "peer")
-    networks: list[NetworkText] = _as_in(TrustedIssuer, "networks", max_length=MAX_NETWORKS)
-    proxy: ProxyText | None = _as_in(TrustedIssuer, "proxy")
+    networks: list[Annotated[str, _by(_network)]] = _as_in(
+        TrustedIssuer, "networks", max_length=MAX_NETWORKS
+    )
+    proxy: Annotated[str, _by(_proxy)] | None = _as_in(TrustedIssuer, "proxy")
+
+    @model_validator(mode="after")
+    def _is_sound(self) -> Self:
+        _check_once("require", self.require)
+        _check_once("cards", self.cards)
+        anchor: Any = self.anchor
+        if isinstance(anchor, KeysAnchor):
+            self._check_keys(anchor)
+        if self.proxy is not None and self.networks:
+            hint = "A proxy looks up the names of hosts itself, so leave `networks` out."
+            raise _refused("`proxy` and `networks` exclude one another", hint, "proxy")
+        return self
+
+    def _check_keys(self, anchor: KeysAnchor) -> None:
+        for key in anchor.keys.keys:
+            if key.alg not in self.algorithms:
+                allowed = ", ".join(self.algorithms)
+                message = f"the key {key.kid!r} is for {key.alg}, and `algorithms` is {allowed}"
+                hint = f'Write algorithms = ["{key.alg}"] in this [[issuer]] if its cards may be '
+                raise _refused(message, f"{hint}signed so, or remove the key.", "anchor", "keys")
+        holders = sorted(set(anchor.holders.values()))
+        hint = f"Holders are {', '.join(holders)}." if holders else "Give each key a `holder`."
+        for holder in self.require:
+            if holder not in holders:
+                message = f"no pinned key is held by {holder!r}{closest(holder, holders)}"
+                raise _refused(message, hint, "require")
+
+    def issuer(self) -> TrustedIssuer:
+        """Return what a policy says of an issuer; the members were read when they were checked."""
+        members: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in vars(self).items()
+        }
+        return TrustedIssuer(places=members.pop("origins"), **members)
+
+
+def _check_once(member: str, listed: list[str]) -> None:
+    seen = set[str]()
+    for index, text in enumerate(listed):
+        if text in seen:
+            raise _refused(f"{text!r} stands here twice", "", member, index)
+        seen.add(text)
 
 
 class TrustFile(Table):
@@ -299,97 +330,16 @@ class TrustFile(Table):
     issuer: list[IssuerTable] = Field(default=[], max_length=MAX_ISSUERS)
 
 
-# The table that stands at each place, indices left out.
-_TABLES: Final[dict[tuple[str, ...], type[Table]]] = {
-    (): TrustFile,
-    ("limits",): LimitsTable,
-    ("issuer",): IssuerTable,
-    ("issuer", "anchor"): AnchorTable,
-    ("issuer", "anchor", "keyset"): KeysetPin,
-    ("issuer", "anchor", "roots"): RootSet,
-    ("issuer", "anchor", "roots", "keys"): RootHolder,
-    ("issuer", "anchor", "keys"): PinnedKey,
-}
-_EXPECTED: Final = {
-    "string_type": "a string",
-    "int_type": "a whole number",
-    "list_type": "a list",
-    "dict_type": "a table",
-    "model_type": "a table",
-    "too_short": "at least one",
-    "too_long": "at most {max_length}",
-    "greater_than_equal": "at least {ge}",
-    "less_than_equal": "at most {le}",
-    "literal_error": "{expected}",
-}
-_SHOWN: Final = 60  # characters of a value that is shown again
-
-
-def _words_of(error: Mapping[str, Any]) -> tuple[str, str]:
-    """What is wrong, in words for people, and what to do."""
-    kind, at, context = error["type"], error["loc"], error.get("ctx", {})
-    table = tuple(part for part in at[:-1] if isinstance(part, str))
-    if kind == "extra_forbidden":
-        return _unknown(str(at[-1]), table)
-    if kind == "missing":
-        return f"{_named(table)} lacks {at[-1]!r}", ""
-    if kind == "refused":
-        return context["said"], context["hint"]
-    names = list[str]()
-    if kind == "string_pattern_mismatch":
-        expected = f"expected {FORMS[context['pattern']]}"
-    elif kind in _EXPECTED:
-        expected = f"expected {_EXPECTED[kind].format(**context)}"
-        expected = expected.replace("True", "true")  # as TOML writes it
-        names = re.findall(r"'([^']*)'", expected) if kind == "literal_error" else []
-    else:
-        expected = str(context.get("error", error["msg"]))
-    value = error["input"]
-    if isinstance(value, date | time):
-        shown = str(value)
-    else:
-        value = value[:_SHOWN] if isinstance(value, list | str) else value
-        shown = json.dumps(value, default=str)
-    shown = shown if len(shown) <= _SHOWN else shown[: _SHOWN - 3] + "..."
-    member = next((part for part in reversed(at) if isinstance(part, str)), "this")
-    hint = "Upgrade cardsign, if a newer one wrote the file." if at == ("format",) else ""
-    return f"{member} is {shown}, {expected}{closest(error['input'], names)}", hint
-
-
-#: Members that went, and what to do instead.
-_INSTEAD: Final = {
-    "enforce": "Remove it. Until a partner signs, log what cardsign.examine_card says.",
-    "unsigned": "Remove it: an unsigned card is untrusted, and its first reason is sig.none.",
-    "tofu": "Add the issuer by what it publishes now: cardsign trust add URL",
-}
-
-
-def _unknown(name: str, table: tuple[str, ...]) -> tuple[str, str]:
-    members = _TABLES[table].model_fields if table in _TABLES else {}
-    if name in _INSTEAD:
-        return f"{name!r} is no member of {_named(table)}", _INSTEAD[name]
-    message = f"{name!r} is no member of {_named(table)}{closest(name, members)}"
-    elsewhere = [_named(other) for other, model in _TABLES.items() if name in model.model_fields]
-    if elsewhere:  # in TOML everything below a header belongs to that header
-        return message, f"It belongs to {elsewhere[0]}: move it up there."
-    return message, f"Members are {', '.join(members)}." if members else ""
-
-
-def _named(table: tuple[str, ...]) -> str:
-    if not table:
-        return "the file"
-    return "[[issuer]]" if table == ("issuer",) else f"[{'.'.join(table)}]"
-
-
-#: Problems of one file that are told.
-MAX_TOLD: Final = 20
+Problem: TypeAlias = tuple[Location, str, str, str]
+"""Where something is wrong, the code, what it is, and what to do."""
 
 
 def parse_policy(text: str, *, source: str = POLICY_FILE, is_own: bool = True) -> Policy:
     """Read the text of a policy; its trusted issuers stand in the order of the text.
 
     Args:
-        source: What errors call the text.
+        text: The text.
+        source: What errors call it.
         is_own: The operator named the policy. One that was merely found in the working directory
             may come from elsewhere; it may say none of :data:`OPERATOR_MEMBERS`.
 
@@ -400,211 +350,98 @@ def parse_policy(text: str, *, source: str = POLICY_FILE, is_own: bool = True) -
     try:
         members = read_toml(text.encode("utf-8", "surrogatepass"))
     except ValueError as exc:
-        problem = str(exc)
-        place = re.search(r" \(at line ([0-9]+), column [0-9]+\)$", problem)
+        place = re.search(r" \(at line ([0-9]+), column [0-9]+\)$", str(exc))
         line = int(place[1]) if place else text.rstrip().count("\n") + 1
-        problem = problem[: place.start()] if place else problem
-        message = f"this is not TOML: {problem[:1].lower()}{problem[1:]}"
+        why = str(exc)[: place.start() if place else None]
+        message = f"this is not TOML: {why[:1].lower()}{why[1:]}"
         raise UsageFault("policy.malformed", message, path=source, line=line) from exc
-    reading = _Reading(is_own)
-    policy = reading.policy(members)
-    if reading.problems:
-        raise reading.fault(text, source)
+    try:
+        file = TrustFile.model_validate(members)
+    except ValidationError as refused:
+        errors = refused.errors(include_url=False)
+        problems = [_explain(error) for error in errors[:MAX_TOLD]]
+        raise _fault(problems, len(errors), text, source) from refused
+    issuers = tuple(table.issuer() for table in file.issuer)
+    policy = Policy(issuers, Limits(**vars(file.limits)))
+    problems = [*_check_named(file, is_own), *_check_apart(policy), *_check_cards(policy)]
+    if problems:
+        raise _fault(problems[:MAX_TOLD], len(problems), text, source)
     return policy
 
 
-class _Reading:
-    """A file being read. What is wrong with it is gathered, so that all of it is told at once."""
+#: Members that went, and what to do instead.
+_INSTEAD: Final = {
+    "enforce": "Remove it. Until a partner signs, log what cardsign.examine_card says.",
+    "unsigned": "Remove it: an unsigned card is untrusted, and its first reason is sig.none.",
+    "tofu": "Add the issuer by what it publishes now: cardsign trust add URL",
+}
 
-    def __init__(self, is_own: bool) -> None:
-        self.forbidden = () if is_own else OPERATOR_MEMBERS
-        #: As pydantic has them; few of many are ever put into words.
-        self.problems: list[Any] = []
 
-    def policy(self, members: dict[str, Any]) -> Policy:
-        """The policy; where there are problems, of what is sound in it."""
-        limits, tables = self._tables(members)
-        issuers = {at: self._issuer(table, ("issuer", at)) for at, table in tables.items()}
-        self._check_alone(issuers)
-        policy = Policy(tuple(issuers.values()), limits)
-        for index, issuer in issuers.items():
-            self._check_cards(policy, issuer, ("issuer", index, "cards"))
-        return policy
+def _explain(error: Any) -> Problem:
+    at, context = error["loc"], error.get("ctx", {})
+    if error["type"] == "refused":
+        at = (*at, *context["at"])
+        message = f"{'.'.join(map(str, at))}: {context['text']}"
+        return at, "policy.malformed", message, context["hint"]
+    message, member = explain_error(error, TrustFile)
+    hint = _INSTEAD.get(member, "") if error["type"] == "extra_forbidden" else ""
+    if "anchor" in at and member in IssuerTable.model_fields:
+        hint = "It belongs to [[issuer]]: move it above [issuer.anchor]."
+    if at == ("format",):
+        hint = "Upgrade cardsign, if a newer one wrote the file."
+    return at, "policy.malformed", message, hint
 
-    def _wrong(
-        self, at: Location, message: str, hint: str = "", code: str = "policy.malformed"
-    ) -> None:
-        said = {"said": message, "hint": hint, "code": code}
-        self.problems.append({"type": "refused", "loc": at, "ctx": said})
 
-    def _tables(self, members: dict[str, Any]) -> tuple[Limits, dict[int, IssuerTable]]:
-        """The limits, and the sound tables of issuers by index."""
-        try:
-            file = TrustFile.model_validate(members)
-            return Limits(**file.limits.model_dump()), dict(enumerate(file.issuer))
-        except ValidationError as exc:
-            errors: list[Any] = exc.errors(include_url=False)
-        unknown = {error["loc"][:-1] for error in errors if error["type"] == "extra_forbidden"}
-        # A member that is missing is probably there, misspelt, if its table has an unknown one.
-        self.problems += [
-            error
-            for error in errors
-            if error["type"] != "missing" or error["loc"][:-1] not in unknown
-        ]
-        places = {error["loc"][:2] for error in self.problems}
-        listed = members.get("issuer")
-        if ("issuer",) in places or not isinstance(listed, list):
-            return Limits(), {}
-        return Limits(), {
-            index: IssuerTable.model_validate(error)
-            for index, error in enumerate(listed)
-            if ("issuer", index) not in places
-        }
+def _check_named(file: TrustFile, is_own: bool) -> Iterator[Problem]:
+    """What only a policy that is named may say."""
+    for index, table in enumerate(file.issuer if not is_own else ()):
+        for member in sorted(table.model_fields_set.intersection(OPERATOR_MEMBERS)):
+            message = f"`{member}` of {table.name!r} may stand only in a policy that you name, "
+            message += "and this one was found in the working directory"
+            hint = f"If the policy is yours, name it: --trust {POLICY_FILE}."
+            yield ("issuer", index, member), "config.not_allowed", message, hint
 
-    def _check_alone(self, issuers: Mapping[int, TrustedIssuer]) -> None:
-        """No two issuers have one name or one place."""
-        named = set[str]()
-        placed: dict[Place, str] = {}
-        for index, issuer in issuers.items():
-            at = ("issuer", index)
-            if issuer.name in named:
-                self._wrong((*at, "name"), f"two issuers have the name {issuer.name!r}")
-            named.add(issuer.name)
-            for nth, place in enumerate(issuer.places or ()):
-                if (owner := placed.setdefault(place, issuer.name)) != issuer.name:
-                    self._wrong(
-                        (*at, "origins", nth),
-                        f"{place} belongs to {owner!r} already",
-                        "Keep issuers of one origin apart by path prefixes, such as "
-                        '"https://host/agents/name/".',
-                    )
 
-    def _check_cards(self, policy: Policy, issuer: TrustedIssuer, at: Location) -> None:
-        """Each card is this issuer's, so that looking at it says something about it."""
-        self._check_once(issuer.cards, at)
-        for index, url in enumerate(issuer.cards):
+def _check_apart(policy: Policy) -> Iterator[Problem]:
+    """No two issuers have one name or one place."""
+    owners: dict[object, str] = {}
+    for index, issuer in enumerate(policy.issuers):
+        if issuer.name in owners:
+            message = f"two issuers have the name {issuer.name!r}"
+            yield ("issuer", index, "name"), "policy.malformed", message, ""
+        owners[issuer.name] = issuer.name
+        for nth, place in enumerate(issuer.places or ()):
+            if (owner := owners.setdefault(place, issuer.name)) != issuer.name:
+                message = f"{place} belongs to {owner!r} already"
+                hint = "Keep issuers of one origin apart by path prefixes, such as "
+                hint += '"https://host/agents/name/".'
+                yield ("issuer", index, "origins", nth), "policy.malformed", message, hint
+
+
+def _check_cards(policy: Policy) -> Iterator[Problem]:
+    """Each card is its issuer's own, so that looking at it says something about it."""
+    for index, issuer in enumerate(policy.issuers):
+        for nth, url in enumerate(issuer.cards):
             try:
                 owner = policy.find(Subject(url=url))
+                why = f"{owner.name!r} holds it" if owner else "no issuer's `origins` hold it"
             except CardRefused as refusal:
-                self._wrong((*at, index), *_said(refusal))
-                continue
+                owner, why = None, refusal.message
             if owner is not issuer:
-                where = f"{owner.name!r} holds it" if owner else "no issuer's `origins` hold it"
-                self._wrong((*at, index), f"{url!r} is no card of {issuer.name!r}: {where}")
+                message = f"{url!r} is no card of {issuer.name!r}: {why}"
+                yield ("issuer", index, "cards", nth), "policy.malformed", message, ""
 
-    def _check_once(self, listed: Iterable[str], at: Location) -> None:
-        seen = set[str]()
-        for index, text in enumerate(listed):
-            if text in seen:
-                self._wrong((*at, index), f"{text!r} stands here twice")
-            seen.add(text)
 
-    def _issuer(self, table: IssuerTable, at: Location) -> TrustedIssuer:
-        for member in self.forbidden:
-            if member in table.model_fields_set:
-                message = f"`{member}` of {table.name!r} may stand only in a policy that you name, "
-                message += "and this one was found in the working directory"
-                hint = f"If the policy is yours, name it: --trust {POLICY_FILE}."
-                self._wrong((*at, member), message, hint, "config.not_allowed")
-        anchor = self._anchor(table, at)
-        self._check_once(table.require, (*at, "require"))
-        if isinstance(anchor, KeysAnchor):
-            holders = sorted(set(anchor.holders.values()))
-            hint = f"Holders are {', '.join(holders)}." if holders else "Give each key a `holder`."
-            for index, holder in enumerate(table.require):
-                if holder not in holders:
-                    self._wrong(
-                        (*at, "require", index),
-                        f"no pinned key is held by {holder!r}{closest(holder, holders)}",
-                        hint,
-                    )
-        if table.proxy is not None and table.networks:
-            self._wrong(
-                (*at, "proxy"),
-                "`proxy` and `networks` exclude one another",
-                "A proxy looks up the names of hosts itself, so leave `networks` out.",
-            )
-        members: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in vars(table).items()
-            if name not in ("anchor", "origins")
-        }
-        return TrustedIssuer(anchor=anchor, places=tuple(table.origins), **members)
-
-    def _anchor(self, table: IssuerTable, at: Location) -> Anchor:
-        anchor, at = table.anchor, (*at, "anchor")
-        named = sorted(anchor.model_fields_set)
-        if len(named) != 1:
-            kinds = ", ".join(AnchorTable.model_fields)
-            kinds_named = " and ".join(named) if named else "none"
-            hint = f"Name exactly one of {kinds}."
-            self._wrong(at, f"an issuer has one anchor, found {kinds_named}", hint)
-        elif anchor.keyset is not None:
-            pin = KeysetId(anchor.keyset.epoch, anchor.keyset.version, anchor.keyset.digest)
-            return KeysetAnchor(pin, anchor.keyset.issuer)
-        elif anchor.roots is not None:
-            pinned = self._roots(anchor.roots, (*at, "roots"))
-            return KeysetAnchor(pinned, anchor.roots.issuer)
-        elif anchor.keys is not None:
-            return self._keys(anchor.keys, table.algorithms, (*at, "keys"))
-        return JwksAnchor(anchor.jwks or "")
-
-    def _roots(self, table: RootSet, at: Location) -> RootAnchor:
-        self._check_once((key.thumbprint for key in table.keys), (*at, "keys"))
-        holders = len({key.holder for key in table.keys})
-        if table.threshold > holders:
-            self._wrong(
-                (*at, "threshold"),
-                f"{table.threshold} of {holders} holders can never sign",
-                "A holder counts once, however many keys they have.",
-            )
-        pairs = frozenset((key.thumbprint, key.holder) for key in table.keys)
-        return RootAnchor(table.threshold, pairs)
-
-    def _keys(self, tables: list[PinnedKey], allowed: list[VerifyAlg], at: Location) -> KeysAnchor:
-        holders = dict[str, str]()
-        first_holder = dict[
-            str, str | None
-        ]()  # the holder that a key was first given, by thumbprint
-        problems_before = len(self.problems)
-        for index, table in enumerate(tables):
-            key = table.public
-            if key.alg not in allowed:
-                self._wrong(
-                    (*at, index, "public"),
-                    f"this is a key for {key.alg}, and `algorithms` is {', '.join(allowed)}",
-                    f'Write algorithms = ["{key.alg}"] in this [[issuer]] if its cards may be '
-                    "signed so, or remove the key.",
-                )
-            if first_holder.setdefault(key.thumbprint, table.holder) != table.holder:
-                self._wrong(
-                    (*at, index, "public"),
-                    f"the key {key.thumbprint} stands here twice, with two holders",
-                    "One key is one holder's, under whatever kids: name one of the two.",
-                )
-            if table.holder is not None:
-                holders[key.kid] = table.holder
-        try:
-            keys = JwkSet.of(table.public for table in tables)
-        except KeyRefused as refusal:
-            self._wrong(at, *_said(refusal))
-            return KeysAnchor(JwkSet.of([]))
-        return KeysAnchor(keys, holders if len(self.problems) == problems_before else {})
-
-    def fault(self, text: str, source: str) -> UsageFault:
-        """All problems as one fault, in the order of their lines."""
-        lines = Lines.of(text)
-        placed = sorted(
-            (lines.line_of(problem_at["loc"]), nth) for nth, problem_at in enumerate(self.problems)
-        )
-        faults = []
-        for line, nth in placed[:MAX_TOLD]:
-            problem = self.problems[nth]
-            message, hint = _words_of(problem)
-            code = problem.get("ctx", {}).get("code", "policy.malformed")
-            faults.append(UsageFault(code, message, path=source, line=line, hint=hint))
-        if len(placed) > len(faults):
-            more = f"{faults[-1].message} (and {len(placed) - len(faults)} more)"
-            faults[-1].finding = replace(faults[-1].finding, message=more)
-        faults[0].more = tuple(faults[1:])
-        return faults[0]
+def _fault(problems: Iterable[Problem], count: int, text: str, source: str) -> UsageFault:
+    """Return problems as one fault, in the order of their lines."""
+    lines = find_lines(text)
+    faults = [
+        UsageFault(code, message, path=source, line=line_of(lines, at), hint=hint)
+        for at, code, message, hint in problems
+    ]
+    faults.sort(key=lambda fault: fault.finding.place.line or 0)
+    if count > len(faults):
+        more = f"{faults[-1].message} (and {count - len(faults)} more)"
+        faults[-1].finding = replace(faults[-1].finding, message=more)
+    faults[0].more = tuple(faults[1:])
+    return faults[0]

@@ -7,132 +7,76 @@ No TOML reader tells lines. Comments and the order of things stay in an edit;
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any, Final, TypeAlias
 
 from cardsign.files import read_toml
 from cardsign.statements.keyset import KeysetId
 from cardsign.trust.policy import Anchor, JwksAnchor, KeysAnchor, KeysetAnchor
 
-# Lines. `tomllib` has read the text before, so nothing is refused here. What has no place of its
-# own is given the line of what encloses it.
-
-
 #: Names of members and indices of lists, such as ``("issuer", 0, "origins", 1)``.
 Location: TypeAlias = tuple[str | int, ...]
 
-_NAME: Final = re.compile(r"""[^\s\[\]{}=,."'#]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'""")
-_NAMES: Final = rf"(?:{_NAME.pattern})(?:[ \t]*\.[ \t]*(?:{_NAME.pattern}))*"
-_HEADER: Final = re.compile(rf"[ \t]*\[(?P<repeated>\[)?[ \t]*(?P<names>{_NAMES})")
-_MEMBER: Final = re.compile(rf"[ \t]*(?P<names>{_NAMES})[ \t]*=[ \t]*")
-_BLANK: Final = re.compile(r"[ \t\r\n]*(?:#[^\n]*[ \t\r\n]*)*")
-_SCALAR: Final = re.compile(
-    r"""\"{3}(?:[^\\]|\\.)*?\"{3,5}|'{3}.*?'{3,5}|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[^,\]}\n\#]*""",
+_TOKEN: Final = re.compile(
+    r"""[ \t\r]+|\#[^\n]*|(?P<text>\"{3}(?:[^\\]|\\.)*?\"{3,5}|'{3}.*?'{3,5})"""
+    r"""|(?P<name>"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[^\s\[\]{}=,."'#]+)|(?P<sign>[^.])|\.""",
     re.DOTALL,
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
-    """The lines of a text, and where its members stand.
-
-    Attributes:
-        text: The lines, without their ends.
-        places: The line of each member, element and table, counted from 1.
-    """
-
-    text: tuple[str, ...]
-    places: dict[Location, int]
-
-    @classmethod
-    def of(cls, text: str) -> Lines:
-        """Place everything in a text that `tomllib` has read, in time linear in its length."""
-        lines = tuple(text.split("\n"))
-        ends = list(accumulate(len(line) + 1 for line in lines))
-        offsets = _offsets(text)
-        return cls(lines, {at: bisect_left(ends, pos + 1) + 1 for at, pos in offsets.items()})
-
-    def line_of(self, location: Location) -> int:
-        """The line of a member, or of the nearest table around it; 1 for the whole text."""
-        while location and location not in self.places:
-            location = location[:-1]
-        return self.places.get(location, 1)
-
-
-def _offsets(text: str) -> dict[Location, int]:
-    """Where in the text each member, element and table begins."""
-    offsets: dict[Location, int] = {}
-    last: dict[Location, int] = {}  # the index of the last table of each array of tables
+def find_lines(text: str) -> dict[Location, int]:
+    """Return the line of each member, element and table of a text that `tomllib` has read."""
+    lines: dict[Location, int] = {(): 1}
+    counts: dict[Location, int] = {}  # the index of the last table of each array of tables
+    brackets: list[tuple[Location, int]] = []  # of values; -1 for a table, else which element
+    place: Location = ()
     table: Location = ()
-    pos = _after(text, 0)
-    while pos < len(text):
-        if text[pos] == "[":
-            table, pos = _header(text, pos, offsets, last)
-        else:
-            pos = _member(text, pos, table, offsets)
-        end = text.find("\n", pos)  # what is left of the line is blank, a comment or brackets
-        pos = _after(text, end) if end >= 0 else len(text)
-    return offsets
+    line, expected = 1, "names"  # or what stands in a header, or a value
+    for token in _TOKEN.finditer(text):
+        part, kind = token[0], token.lastgroup
+        if part == "\n" and not brackets:
+            place, expected = table, "names"
+        elif expected == "value" and part not in "\n,]}" and kind:
+            place = _begin_value(part, place, brackets)
+            expected = "names" if part == "{" else "value"
+        elif kind == "name":
+            place = (*place, counts[place]) if place in counts else place
+            place = (*place, part.strip("\"'"))
+        elif part == "[":
+            place, expected = (), "header"
+        elif part == "=":
+            expected = "value"
+        elif part == "]" and expected == "header":
+            if text.startswith("]", token.end()):
+                counts[place] = counts.get(place, -1) + 1
+                place = (*place, counts[place])
+            table = place
+        elif part in ("]", "}"):
+            brackets.pop()
+            expected = "value"
+        elif part == "," and brackets:
+            place, index = brackets.pop()
+            brackets.append((place, index + (index >= 0)))
+            expected = "value" if index >= 0 else "names"
+        lines.setdefault(place, line)
+        line += part.count("\n")
+    return lines
 
 
-def _after(text: str, pos: int) -> int:
-    """The next place that is neither blank nor a comment."""
-    match = _BLANK.match(text, pos)
-    return match.end() if match else pos
+def _begin_value(part: str, place: Location, brackets: list[tuple[Location, int]]) -> Location:
+    """Return the place of a value, which is an element within a list; open its brackets."""
+    if brackets and brackets[-1][1] >= 0:
+        place = (*brackets[-1][0], brackets[-1][1])
+    if part in ("[", "{"):
+        brackets.append((place, 0 if part == "[" else -1))
+    return place
 
 
-def _header(
-    text: str, pos: int, offsets: dict[Location, int], last: dict[Location, int]
-) -> tuple[Location, int]:
-    header = _HEADER.match(text, pos)
-    if header is None:
-        return (), pos
-    table: Location = ()
-    for name in _NAME.finditer(header["names"]):
-        table = _place((*table, name[0].strip("\"'")), pos, offsets)
-        if header["repeated"] and name.end() == len(header["names"]):
-            last[table] = last.get(table, -1) + 1
-        if table in last:
-            table = _place((*table, last[table]), pos, offsets)
-    return table, header.end()
-
-
-def _member(text: str, pos: int, table: Location, offsets: dict[Location, int]) -> int:
-    member = _MEMBER.match(text, pos)
-    if member is None:
-        return pos
-    for name in _NAME.finditer(member["names"]):
-        table = _place((*table, name[0].strip("\"'")), pos, offsets)
-    return _value(text, member.end(), table, offsets)
-
-
-def _value(text: str, pos: int, at: Location, offsets: dict[Location, int]) -> int:
-    """Place what a value holds; where the value ends."""
-    opening = text[pos]
-    if opening not in "[{":
-        scalar = _SCALAR.match(text, pos)
-        return scalar.end() if scalar else pos
-    index, pos = 0, _after(text, pos + 1)
-    while text[pos] not in "]}":
-        if opening == "[":
-            pos = _value(text, pos, _place((*at, index), pos, offsets), offsets)
-        else:
-            pos = _member(text, pos, at, offsets)
-        index, pos = index + 1, _after(text, pos)
-        if text[pos] == ",":
-            pos = _after(text, pos + 1)
-    return pos + 1
-
-
-def _place(location: Location, pos: int, offsets: dict[Location, int]) -> Location:
-    offsets.setdefault(location, pos)
-    return location
-
-
-# Edits.
+def line_of(lines: Mapping[Location, int], location: Location) -> int:
+    """Return the line of a member, or of the nearest table around it."""
+    while location not in lines:
+        location = location[:-1]
+    return lines[location]
 
 
 #: The format of the file.
@@ -193,36 +137,24 @@ def with_issuer(text: str, members: Members, anchor: Anchor) -> str:
 
 def without_issuer(text: str, name: str) -> str:
     """The text without an issuer's tables; comments around them stay."""
-    index = _index(text, name)
-    lines = Lines.of(text)
-    start = lines.line_of(("issuer", index))
-    others = [
-        line
-        for place, line in lines.places.items()
-        if line > start and place[:2] != ("issuer", index)
-    ]
-    end = min(others, default=len(lines.text) + 1)
-    while end - 1 > start and re.fullmatch(r"\s*(#.*)?", lines.text[end - 2]):
+    index, lines, places = _index(text, name), text.split("\n"), find_lines(text)
+    start = line_of(places, ("issuer", index))
+    end = len(lines) + 1
+    for place, line in places.items():
+        if line > start and place[:2] != ("issuer", index):
+            end = min(end, line)
+    while end - 1 > start and re.fullmatch(r"\s*(#.*)?", lines[end - 2]):
         end -= 1
-    kept = [*lines.text[: start - 1], *lines.text[end - 1 :]]
-    return "\n".join(kept)
+    return "\n".join([*lines[: start - 1], *lines[end - 1 :]])
 
 
-def with_anchor(text: str, name: str, anchor: Anchor) -> str:
-    """The text with an issuer's anchor replaced, the members of the table itself in place."""
+def with_pin(text: str, name: str, pin: KeysetId) -> str:
+    """The text with the keyset statement that an issuer's anchor pins replaced."""
     import tomlkit  # which no verdict needs
 
     document = tomlkit.parse(text)
     issuers: Any = document["issuer"]
-    table = issuers[_index(text, name)]["anchor"]
-    for kind, value in anchor_members(anchor).items():
-        for other in [one for one in table if one != kind]:
-            del table[other]
-        if isinstance(value, Mapping) and kind in table:
-            for member, one in value.items():
-                table[kind][member] = tomlkit.value(_text(one))
-        else:
-            table[kind] = tomlkit.value(_text(value))
+    issuers[_index(text, name)]["anchor"]["keyset"].update(pin.to_json())
     return tomlkit.dumps(document)
 
 
