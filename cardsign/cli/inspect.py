@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +25,6 @@ from cardsign.urls import is_url
 @click.argument("card")
 @click.option("--jwks", metavar="FILE", help="The keys to check a file's signatures by.")
 @click.option(
-    "--other-hosts",
-    is_flag=True,
-    help="Also ask the card's interfaces on other hosts for the extended card.",
-)
-@click.option(
     "--html",
     "page",
     metavar="OUT",
@@ -38,17 +32,12 @@ from cardsign.urls import is_url
 )
 @format_option("json", "sarif", text="; sarif: for code scanning")
 @network_option
-def inspect(
-    card: str, jwks: str | None, other_hosts: bool, page: str | None, **options: Any
-) -> int:
+def inspect(card: str, jwks: str | None, page: str | None, **options: Any) -> int:
     """Show what CARD is, what its signatures cover, and why one does not fit.
 
     CARD is a file, a URL, or '-' for stdin. Of a URL, its own origin alone is asked, without
     credentials: for the card, its key set, and whether the extended card is given to anyone. What
     SDKs would say is predicted. It gives no verdict: for that, use verify.
-
-    With --html, CARD may also be a publication directory, with its issuer's statements. The
-    page shows the verdict of a verifier that trusts the newest of these statements.
 
     Exit status 1: the card cannot be read, a signature is malformed or fits nothing, or the
     service has an error.
@@ -62,35 +51,26 @@ def inspect(
             keys = JwkSet.from_bytes(read_bytes(Path(jwks), max_bytes=MAX_JWKS_BYTES))
     if page is not None:
         return _write_page(page, card, keys, network)
-    if not is_url(card):
-        return show(inspect_card(read_input(card), jwks=keys, name=card))
-    from cardsign.inspect.service import inspect_url
+    if is_url(card):
+        from cardsign.inspect.service import inspect_url
 
-    fetch = network.settings()
-    return show(inspect_url(card, fetch=fetch, now=moment(), other_hosts=other_hosts))
+        return show(inspect_url(card, fetch=network.settings(), now=moment()))
+    return show(inspect_card(read_input(card), jwks=keys, name=card))
 
 
 def _write_page(page: str, card: str, jwks: JwkSet | None, network: NetworkOptions) -> int:
-    from cardsign.inspect.page import Published, card_page
-    from cardsign.publish.generation import load_current
+    from cardsign.inspect.page import card_page
 
     if asked_form() != "text":
         raise UsageFault("usage.conflict", f"--html and --format {asked_form()} are two formats")
-    keysets: tuple[bytes, ...] = ()
-    release = None
-    if card != STDIO and os.path.isdir(card):
-        generation = load_current(Path(card))
-        untrusted_bytes, release = generation.card, generation.release
-        keysets = tuple(generation.keysets.values())
-        jwks = JwkSet.from_bytes(generation.jwks) if jwks is None else jwks
-    elif is_url(card):
+    if is_url(card):
         from cardsign.inspect.service import fetch_with_keys
 
-        untrusted_bytes, jwks = fetch_with_keys(card, network.settings(), now=moment())
+        answer, keys = fetch_with_keys(card, network.settings(), now=moment())
+        untrusted_bytes, jwks = answer.untrusted_body, keys if isinstance(keys, JwkSet) else None
     else:
         untrusted_bytes = read_input(card)
-    published = Published(keysets, release, None if jwks is None else jwks.to_bytes())
-    write_output(page, card_page(untrusted_bytes, published, now=moment())[0].encode())
+    write_output(page, card_page(untrusted_bytes, jwks=jwks, now=moment())[0].encode())
     if page != STDIO:
         say(f"wrote {page}")
     return inspect_card(untrusted_bytes, jwks=jwks).exit_status

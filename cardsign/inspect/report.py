@@ -1,50 +1,31 @@
-"""What is seen of a card without trusting it, as data."""
+"""What is seen of a card without trusting it, as data and as lines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import Any, Final, Literal
 
-from cardsign.card.canonical import ProfileName
+from cardsign.card.canonical import DEFAULT_PROFILES, Payload, ProfileName
 from cardsign.card.document import A2aVersion
 from cardsign.card.values import Json
-from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK
-from cardsign.findings import Finding, ScanResult, cap_findings
-from cardsign.verify.report import SignatureVerdict
+from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, CanonicalizationError
+from cardsign.findings import Finding, ScanResult, cap_findings, cut, list_findings
+from cardsign.inspect.description import description_lines
+from cardsign.verify.report import SignatureReport, some_of
 
 SCHEMA: Final = "cardsign.inspection/1"
+_MAX_MEMBERS: Final = 8  # of a header, in a line
+_MAX_SENTENCE: Final = 300  # characters of a message
 
-PredictedOutcome = Literal["accepted", "refused", "cannot-parse", "unknown"]
+PredictedOutcome = Literal["accepted", "refused", "unknown"]
 
 
-@dataclass(frozen=True, slots=True)
-class ProfilePayload:
-    """The card's payload under one profile.
-
-    Attributes:
-        profile: The profile's name.
-        size: Bytes of the payload; None where there is none.
-        sha256: Hex digest of the payload, likewise.
-        same_as: The first profile with the very same bytes, if that is another one.
-        uncovered: JSON pointers of what the payload leaves open and nothing excuses: at most
-            100, their tokens cut to 64 characters (:func:`cardsign.card.tree.listed`).
-        uncovered_count: How many there are.
-        refusal: Why there is no payload.
-    """
-
-    profile: ProfileName
-    size: int | None = None
-    sha256: str | None = None
-    same_as: str | None = None
-    uncovered: tuple[str, ...] = ()
-    uncovered_count: int = 0
-    refusal: Finding | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the element of the report's `profiles` member."""
-        refusal = None if self.refusal is None else self.refusal.to_json()
-        return {**_members(self), "refusal": refusal}
+def _finding_lines(finding: Finding, indent: str, path: str = "") -> Iterator[str]:
+    where = f" at {cut(path, 120)}" if path else ""
+    yield f"{indent}{finding.code}: {cut(finding.worded, _MAX_SENTENCE)}{where}"
+    yield f"{indent}    {finding.hint}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,30 +33,34 @@ class InspectedSignature:
     """One entry of `signatures`.
 
     Attributes:
-        index: Its place, from 0.
-        header: The protected header, or None where it cannot be read; not verified.
-        verdict: As `cardsign verify` gives it to the holder of the keys named.
-        profiles: The profiles that verify it, js-instance included; `ProfilePayload.uncovered`
-            says what each leaves open.
-        reasons: Why, but for coverage.
-        spelling: The name of the spelling of this card that it was made over, if it fits no
-            payload and that is a known one (:mod:`cardsign.inspect.spellings`); or empty.
-        advice: What its signer should change, where there is a spelling.
-        spellings_tried: How many known spellings it fits none of; 0 where none was tried.
+        report: What `cardsign verify` says of it to the holder of the keys named. Where it fits
+            nothing, its reasons say which spelling of the card it was made over, if that is known.
+        header: The protected header, not verified; None where it cannot be read.
+        profiles: The profiles that verify it.
     """
 
-    index: int
+    report: SignatureReport
     header: Mapping[str, Json] | None
-    verdict: SignatureVerdict
     profiles: tuple[ProfileName, ...]
-    reasons: tuple[Finding, ...]
-    spelling: str = ""
-    advice: str = ""
-    spellings_tried: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the element of the report's `signatures` member."""
-        return {**_members(self), "reasons": [reason.to_json() for reason in self.reasons]}
+        header = None if self.header is None else dict(self.header)
+        return {**self.report.to_json(), "header": header, "profiles": [*self.profiles]}
+
+    def lines(self) -> Iterator[str]:
+        """Yield what it is, what it fits, and why it does not count."""
+        shown = "no header that can be read"
+        if self.header is not None:
+            members = islice(self.header.items(), _MAX_MEMBERS)
+            shown = ", ".join(f"{cut(name, 40)} {cut(str(value), 64)}" for name, value in members)
+        yield f"  signature {self.report.index}: {shown}"
+        if self.profiles:
+            places = some_of(self.report.uncovered, self.report.uncovered_count)
+            without = f"; not signed: {places}" if places else ""
+            yield f"    fits {', '.join(self.profiles)}{without}"
+        for reason in self.report.reasons:
+            yield from _finding_lines(reason, "    ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,44 +85,40 @@ class Inspection:
     """Everything that can be seen of a card. Nothing of it is a verdict.
 
     Attributes:
-        a2a_version: ``1.0``, ``0.3``, ``mixed`` or ``none``; None where the card is unreadable
-            or ambiguous.
-        read_on: The card is refused, and what follows is what a lenient reader makes of it.
-        portable: Whether the default profiles all give one payload; None without a document.
-        problems: Why `cardsign verify` would refuse the card before any signature.
-        context: A few lines of the text around the place of the first of them; the one at fault
-            begins with ``>``.
-        agent: The card's own words (:func:`cardsign.inspect.description.describe_card`); empty
-            where it cannot be read in one way.
-        profiles: One for each profile; empty without a document.
+        name: The file or URL.
+        problems: Why `cardsign verify` would refuse the card before any signature. Where it
+            cannot be read in one way, that is all there is.
+        a2a_version: ``1.0``, ``0.3``, ``mixed`` or ``none``; None where the card is unreadable.
+        agent: The card's own words (:func:`cardsign.inspect.description.describe_card`).
+        payloads: Under each profile, or why there is none.
         signatures: One for each entry.
-        signatures_left_out: How many more entries there are.
         predictions: One for each verifier; empty where no keys were named.
         service: Of a URL: what is wrong with how it is served.
         asked: Of a URL: every URL that was asked, in order.
-        name: The file or URL.
     """
 
-    a2a_version: A2aVersion | None
-    read_on: bool
-    portable: bool | None
+    name: str
     problems: tuple[Finding, ...]
-    context: tuple[str, ...] = ()
+    a2a_version: A2aVersion | None = None
     agent: Mapping[str, Any] = field(default_factory=dict)
-    profiles: tuple[ProfilePayload, ...] = ()
+    payloads: Mapping[ProfileName, Payload | CanonicalizationError] = field(default_factory=dict)
     signatures: tuple[InspectedSignature, ...] = ()
-    signatures_left_out: int = 0
     predictions: tuple[Prediction, ...] = ()
     service: tuple[Finding, ...] = ()
     asked: tuple[str, ...] = ()
-    name: str = ""
+
+    @property
+    def is_portable(self) -> bool:
+        """Whether the profiles that may count all make one payload."""
+        made = [self.payloads.get(name) for name in DEFAULT_PROFILES]
+        return len({one.data if isinstance(one, Payload) else None for one in made} - {None}) == 1
 
     @property
     def exit_status(self) -> int:
         """1 if the card or a signature is refused, one by a known key fits nothing, or the service
         gives away what it must not.
         """
-        bad = any(signature.verdict in ("invalid", "refused") for signature in self.signatures)
+        bad = any(one.report.verdict in ("invalid", "refused") for one in self.signatures)
         has_error = any(finding.severity == "error" for finding in self.service)
         return EXIT_NOT_TRUSTED if self.problems or bad or has_error else EXIT_OK
 
@@ -147,30 +128,60 @@ class Inspection:
             "schema": SCHEMA,
             "name": self.name,
             "a2a_version": self.a2a_version,
-            "read_on": self.read_on,
-            "portable": self.portable,
+            "portable": self.is_portable,
             "problems": [problem.to_json() for problem in self.problems],
-            "context": list(self.context),
             "agent": dict(self.agent),
-            "profiles": [profile.to_json() for profile in self.profiles],
+            "payloads": {
+                name: {"size": len(payload.data), "sha256": payload.sha256}
+                if isinstance(payload, Payload)
+                else {"refusal": payload.finding.to_json()}
+                for name, payload in self.payloads.items()
+            },
             "signatures": [signature.to_json() for signature in self.signatures],
-            "signatures_left_out": self.signatures_left_out,
             "predictions": [asdict(prediction) for prediction in self.predictions],
             "service": [finding.to_json() for finding in self.service],
             "asked": list(self.asked),
         }
 
-    def lines(self) -> Iterator[str]:
-        """Yield the report for a person."""
-        from cardsign.inspect.text import inspection_lines
-
-        return inspection_lines(self)
-
     def scan_results(self) -> Iterator[ScanResult]:
         """Yield the report for code scanning."""
-        reasons = (reason for signature in self.signatures for reason in signature.reasons)
+        reasons = (reason for one in self.signatures for reason in one.report.reasons)
         yield ScanResult(self.name, cap_findings((*self.problems, *reasons, *self.service)))
 
+    def lines(self) -> Iterator[str]:
+        """Yield the report for a person."""
+        yield f"{cut(self.name)}: {self._summary()}"
+        for client in self.predictions:
+            yield f"    {client.outcome:<12} {client.verifier}: {cut(client.because, 160)}"
+        for problem in self.problems:
+            yield from _finding_lines(problem, "  ", problem.path)
+        if self.agent:
+            yield "  the card's own words, of which nothing is verified:"
+            yield from description_lines(self.agent)
+        for signature in self.signatures:
+            yield from signature.lines()
+        if self.payloads:
+            yield "  payloads"
+        for name, payload in self.payloads.items():
+            made = (
+                cut(payload.message, _MAX_SENTENCE)
+                if isinstance(payload, Exception)
+                else (f"{len(payload.data)} bytes, sha256 {payload.sha256}")
+            )
+            yield f"    {name:<22} {made}"
+        yield from list_findings(self.service, "the service")
 
-def _members(value: ProfilePayload | InspectedSignature) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in value.__slots__}
+    def _summary(self) -> str:
+        """Say what the card is, and how many of its signatures fit."""
+        if self.a2a_version is None:
+            return "not a card that can be read"
+        portable = "portable" if self.is_portable else "not portable"
+        kind = f"A2A version {self.a2a_version}, {portable}"
+        if not self.signatures:
+            return f"{kind}, not signed"
+        keys = "the keys that its own origin publishes" if self.asked else "the keys given"
+        fitting = sum(bool(signature.profiles) for signature in self.signatures)
+        fit = f"{fitting} of {len(self.signatures)} signatures fit this card by {keys}"
+        if not self.predictions:
+            return f"{kind}, signatures not checked for want of keys (--jwks FILE)"
+        return f"{kind}, {fit}; predicted of clients:"

@@ -6,7 +6,8 @@ import math
 from typing import Final
 
 from cardsign import html
-from cardsign.inspect.page import Published, card_page
+from cardsign.inspect.page import card_page
+from cardsign.jose.jwks import JwkSet
 from cardsign.publish.generation import MAX_STATEMENT_AGE, Generation, PublicFile
 from cardsign.server.documents import Document, public_document
 from cardsign.times import utc
@@ -35,9 +36,15 @@ class Page:
 
 def _make_page(generation: Generation, now: float) -> tuple[Document, float]:
     """Return the page, and when its verdict ends."""
-    keysets = tuple(generation.keysets.values())
-    published = Published(keysets, generation.release, generation.jwks)
-    text, until = card_page(generation.card, published, now=utc(now))
+    keysets = generation.keysets
+    newest = max(keysets, key=lambda label: [*map(int, label.split("."))], default="")
+    text, until = card_page(
+        generation.card,
+        keyset=keysets.get(newest),
+        release=generation.release,
+        jwks=JwkSet.from_bytes(generation.jwks),
+        now=utc(now),
+    )
     ends = until.timestamp() if until and until > utc(now) else math.inf
     age = min(generation.max_age, MAX_STATEMENT_AGE, max(0, int(min(ends - now, 1e6))))
     file = PublicFile(text.encode(), "text/html; charset=utf-8", age, HEADERS)

@@ -14,7 +14,7 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 import pytest
 
 from cardsign.html import POLICY
-from cardsign.inspect.page import Published, card_page
+from cardsign.inspect.page import card_page
 from cardsign.testing import FakeIssuer
 from tests.support import NOW
 
@@ -73,7 +73,7 @@ def test_nothing_is_wrong_in_chromium(hostile: bool, root: Path) -> None:
     card = issuer.signed_card(members)
     keyset = issuer.keyset()
     release = issuer.release(keyset, **issuer.listing(json.loads(card), seq=4))
-    page, _ = card_page(card, Published((keyset,), release), now=NOW)
+    page, _ = card_page(card, keyset=keyset, release=release, now=NOW)
     rows = looked_at(page, root)
     assert [(one["theme"], one["size"]) for one in rows] == [
         ("light", "desktop"),

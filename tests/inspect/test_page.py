@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 
-from cardsign.inspect.page import Published, card_page
+from cardsign.inspect.page import card_page
+from cardsign.jose.jwks import JwkSet
 from cardsign.testing import FakeIssuer
 from cardsign.testing.fake_issuer import DAY, digest_of
 from tests.support import NOW
@@ -38,29 +40,29 @@ def issuer() -> FakeIssuer:
     return FakeIssuer(NOW)
 
 
-def published(issuer: FakeIssuer, card: bytes) -> tuple[Published, bytes]:
-    """Two keysets, the second of which revokes the first card key; and a release."""
+def published(issuer: FakeIssuer, card: bytes) -> dict[str, Any]:
+    """A keyset that revokes the first card key, and a release."""
     first = issuer.keyset(iat=issuer.t0 - 20 * DAY)
     keys = [issuer.entry("card2", "card"), issuer.entry("rel", "release")]
     changes = {"keys": keys, "revoked": [issuer.thumbprint("card")], "iat": issuer.t0 - DAY}
     second = issuer.keyset_after(first, **changes)
     release = issuer.release(second, **issuer.listing(json.loads(card), seq=4))
-    return Published((second, first), release, issuer.jwks("card2").to_bytes()), second
+    return {"keyset": second, "release": release, "jwks": issuer.jwks("card2")}
 
 
 def test_it_shows_the_verdict_the_keys_and_how_to_trust(issuer: FakeIssuer) -> None:
     """Of a card that is trusted by the newest keyset."""
     card = issuer.signed_card(issuer.card_members(), "card2")
-    beside, newest = published(issuer, card)
-    page, until = card_page(card, beside, now=NOW)
+    beside = published(issuer, card)
+    page, until = card_page(card, **beside, now=NOW)
     text = Read(page).text
     assert "✓ trusted" in text
     assert until is not None
     assert f"{until:%Y-%m-%d %H:%M}" in text
     assert "The whole card" in text
     assert "Says when the tide is high." in text
-    assert "Capabilitiesstreaming Callers shownothing: no scheme is declared" in text
-    assert f"cardsign trust add {issuer.origin} --digest {digest_of(newest)}" in text
+    assert "Capabilitiesstreaming Callers show nothing: no scheme is declared" in text
+    assert f"cardsign trust add {issuer.origin} --digest {digest_of(beside['keyset'])}" in text
     assert "Keyset 1.2 lists these keys until" in text
     assert "ann, bob have signed; 2 of 3 are needed. Release 4 says" in text
     assert re.search("card key, ES256valid .*release key, ES256valid .*Revoked before", text)
@@ -83,7 +85,7 @@ def test_it_shows_the_verdict_the_keys_and_how_to_trust(issuer: FakeIssuer) -> N
 def test_a_bad_card_has_a_page_that_says_so(issuer: FakeIssuer, spoil, verdict: str) -> None:
     """Nothing raises, and nothing says trusted."""
     card = issuer.signed_card(issuer.card_members(), "card2")
-    page, until = card_page(spoil(card), published(issuer, card)[0], now=NOW)
+    page, until = card_page(spoil(card), **published(issuer, card), now=NOW)
     assert verdict in Read(page).text
     assert "✓ trusted" not in page
     assert until is None
@@ -92,34 +94,22 @@ def test_a_bad_card_has_a_page_that_says_so(issuer: FakeIssuer, spoil, verdict: 
 def test_a_revoked_key_is_no_key(issuer: FakeIssuer) -> None:
     """The twin of the first test: the same card by the key that the keyset revokes."""
     card = issuer.signed_card(issuer.card_members(), "card")
-    page, _ = card_page(card, published(issuer, card)[0], now=NOW)
+    page, _ = card_page(card, **published(issuer, card), now=NOW)
     assert "✗ untrusted" in Read(page).text
     assert "✓ trusted" not in page
-
-
-def test_statements_that_follow_no_law_are_refused_on_the_page(issuer: FakeIssuer) -> None:
-    """The card is then judged by the key set alone."""
-    card = issuer.signed_card(issuer.card_members(), "card2")
-    beside, _ = published(issuer, card)
-    forged = issuer.keyset_after(beside.keysets[1], "mallory")
-    page, _ = card_page(card, Published((forged, *beside.keysets[1:]), None, beside.jwks), now=NOW)
-    text = Read(page).text
-    assert "The statements published with it are refused" in text
-    assert "cardsign trust add" not in text
 
 
 def test_a_card_without_keys_is_trusted_by_nobody(issuer: FakeIssuer) -> None:
     """With a key set it is, and the page says what that does not show."""
     card = issuer.signed_card(issuer.card_members(skills=[{"id": "high"}]))
-    for keys in (None, b'{"keys": []}'):
-        text = Read(card_page(card, Published(jwks=keys), now=NOW)[0]).text
+    for keys in (None, JwkSet(())):
+        text = Read(card_page(card, jwks=keys, now=NOW)[0]).text
         assert "trusted" not in text.replace("untrusted", "")
         assert "A verifier that has no key of this card" in text
         assert "No key is published with this card." in text
         assert "its cards cannot be verified" in text
         assert "cardsign verify" not in text
-    keys = issuer.jwks().to_bytes()
-    text = Read(card_page(card, Published(jwks=keys), now=NOW)[0]).text
+    text = Read(card_page(card, jwks=issuer.jwks(), now=NOW)[0]).text
     assert "✓ trusted" in text
     assert "neither revocation nor rollback can be seen" in text
     assert "cardsign verify agent-card.json --jwks jwks.json" in text
@@ -140,9 +130,9 @@ def test_hostile_text_is_shown_and_not_obeyed(issuer: FakeIssuer) -> None:
         capabilities={"extensions": [{"uri": bad}]},
     )
     card["signatures"] = [{"protected": "e30", "signature": bad}]
-    page, _ = card_page(json.dumps(card).encode(), published(issuer, b"{}")[0], now=NOW)
+    page, _ = card_page(json.dumps(card).encode(), **published(issuer, b"{}"), now=NOW)
     honest = issuer.signed_card(issuer.card_members(), "card2")
-    plain, _ = card_page(honest, published(issuer, honest)[0], now=NOW)
+    plain, _ = card_page(honest, **published(issuer, honest), now=NOW)
     read = Read(page)
     assert "<script>alert(1)" in read.text
     assert not read.tags & {"script", "img", "a", "form", "iframe", "link", "object"}

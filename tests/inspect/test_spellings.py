@@ -13,6 +13,7 @@ import pytest
 from inspecting import inspected, only, over
 
 from cardsign.card.canonical import canonicalize
+from cardsign.inspect.report import InspectedSignature
 from cardsign.inspect.spellings import SPELLINGS
 from cardsign.jose.jws import sign_payload
 from cardsign.jose.keys import PrivateKey
@@ -24,10 +25,9 @@ COMPACT = (",", ":")
 ODD: dict[str, Any] = put(
     {**LAX, "description": "Ebbe & Flut / für <alle>"},
     "/capabilities/extensions",
-    [{"uri": "x", "params": {"\uffff": 1, "\U0001d11e": 1e-7, "a": 2.0}}],
+    [{"uri": "x", "params": {"\uffff": 1, "\U0001d11e": 0.5, "a": 2}}],
 )
 SORTED = json.dumps(ODD, sort_keys=True, separators=COMPACT, ensure_ascii=False)
-SORTED = SORTED.replace("1e-07", "1e-7").replace("2.0", "2", 1)
 
 #: A card of A2A 0.3, and how Python's models name its members; keys of maps are no names.
 CREW = OLD | {
@@ -53,6 +53,12 @@ def snake(text: str) -> str:
     for name, snake_name in SNAKE.items():
         text = text.replace(f'"{name}": ', f'"{snake_name}": ')
     return json.dumps(json.loads(text), sort_keys=True, separators=COMPACT)
+
+
+def spelled(signature: InspectedSignature) -> list[str]:
+    """What is said of spellings of the card."""
+    messages = (reason.message for reason in signature.report.reasons)
+    return [message for message in messages if "as written with" in message]
 
 
 #: The card, what was signed of it, and the name of the spelling.
@@ -86,10 +92,11 @@ def test_a_known_spelling_is_named(
 ) -> None:
     """With what its signer should change; the signature fits nothing all the same."""
     signature = only(inspected(over(card, text.encode(), alice), alice))
-    assert (signature.verdict, signature.profiles) == ("invalid", ())
-    assert signature.spelling == name
-    assert signature.advice in {one.advice for one in SPELLINGS}
-    assert signature.spellings_tried == 0
+    assert (signature.report.verdict, signature.profiles) == ("invalid", ())
+    (reason,) = signature.report.reasons
+    assert (reason.code, reason.path) == ("sig.bad", "/signatures/0")
+    assert reason.message.endswith(f"as written with {name}")
+    assert (name, reason.hint) in {spelling[:2] for spelling in SPELLINGS}
 
 
 @pytest.mark.parametrize(("card", "text", "_name"), SPELT.values(), ids=SPELT)
@@ -99,13 +106,13 @@ def test_a_card_that_was_changed_since_fits_none(
     """The twin, of the same signer: one value is another one."""
     signed = over(card, text.encode(), alice)
     signature = only(inspected({**signed, "version": "9"}, alice))
-    assert (signature.verdict, signature.spelling, signature.advice) == ("invalid", "", "")
-    assert signature.spellings_tried == len(SPELLINGS) == 5
+    assert signature.report.verdict == "invalid"
+    assert not spelled(signature)
 
 
 def test_every_spelling_has_a_case() -> None:
     """One that is added needs a signature made that way."""
-    assert {name for _, _, name in SPELT.values()} == {one.name for one in SPELLINGS}
+    assert {name for _, _, name in SPELT.values()} == {name for name, _, _ in SPELLINGS}
 
 
 @pytest.mark.parametrize("name", ["crewAI", "json.dumps, sorted and compact"])
@@ -118,10 +125,10 @@ def test_a_signature_that_is_refused_for_its_header_is_searched_for(
     entry = {**sign_payload(text.encode(), alice, typ=typ), "header": {"kid": "alice"}}
     signature = only(inspected({**card, "signatures": [entry]}, alice))
     code = "sig.typ_forbidden" if typ == "JWS" else "sig.header_overlap"
-    assert (signature.verdict, signature.reasons[0].code) == ("refused", code)
-    assert signature.spelling == spelling
+    assert (signature.report.verdict, signature.report.reasons[0].code) == ("refused", code)
+    assert spelled(signature) == [f"the signature fits this card as written with {spelling}"]
     changed = only(inspected({**card, "version": "9", "signatures": [entry]}, alice))
-    assert (changed.verdict, changed.spelling, changed.spellings_tried) == ("refused", "", 0)
+    assert (changed.report.verdict, spelled(changed)) == ("refused", [])
 
 
 def test_a_signature_that_fits_is_not_searched_for(alice: PrivateKey, bob: PrivateKey) -> None:
@@ -129,9 +136,9 @@ def test_a_signature_that_fits_is_not_searched_for(alice: PrivateKey, bob: Priva
     good = only(
         inspected(over(PORTABLE, canonicalize(PORTABLE, "served-as-is").data, alice), alice)
     )
-    assert (good.verdict, good.spelling, good.spellings_tried) == ("valid", "", 0)
+    assert (good.report.verdict, spelled(good)) == ("valid", [])
     foreign = only(inspected(over(ODD, json.dumps(ODD).encode(), bob), alice))
-    assert (foreign.verdict, foreign.spelling, foreign.spellings_tried) == ("unknown-key", "", 0)
+    assert (foreign.report.verdict, spelled(foreign)) == ("unknown-key", [])
 
 
 def test_a_signature_of_a_wrong_length_is_not_searched_for(alice: PrivateKey) -> None:
@@ -139,5 +146,5 @@ def test_a_signature_of_a_wrong_length_is_not_searched_for(alice: PrivateKey) ->
     card = over(LAX, b"x", alice)
     card["signatures"][0]["signature"] += "AAAA"
     signature = only(inspected(card, alice))
-    assert (signature.spelling, signature.spellings_tried) == ("", 0)
-    assert "67 bytes, expected 64" in signature.reasons[0].message
+    (reason,) = signature.report.reasons
+    assert "67 bytes, expected 64" in reason.message

@@ -73,7 +73,12 @@ def witness(request: pytest.FixtureRequest, alice: PrivateKey) -> Iterator[Witne
     name, asked, keys = request.param, ASKED[request.param], JwkSet.of([alice.public])
     (profile,) = [one.profile for one in VERIFIERS if one.name == name]
     with asked.start() as judge:
-        yield Witness(name, profile, lambda card: judge.verify(card, keys, path=asked.path).outcome)
+
+        def say(card: bytes) -> str:
+            outcome = judge.verify(card, keys, path=asked.path).outcome
+            return "refused" if outcome == "cannot-parse" else outcome
+
+        yield Witness(name, profile, say)
 
 
 def predict(card: bytes, key: PrivateKey) -> dict[str, str]:
@@ -199,7 +204,6 @@ LISTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "an empty object before it": lambda good: [{}, good],
     "a bad one before it": lambda good: [{**good, "signature": "AAAA"}, good],
     "an undecodable one before it": lambda good: [{**good, "protected": "!"}, good],
-    "seventeen of them": lambda good: [good] * 17,
     "padding": lambda good: [{**good, "signature": good["signature"] + "=="}],
     "an unprotected header": lambda good: [{**good, "header": {"x": 1}}],
     "an empty unprotected header": lambda good: [{**good, "header": {}}],
