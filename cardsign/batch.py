@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from ipaddress import ip_address
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -35,9 +34,7 @@ from cardsign.errors import (
 from cardsign.files import MAX_INPUT_BYTES
 from cardsign.findings import Finding, ScanResult
 from cardsign.inputs import Inputs, read_object
-from cardsign.trust.cache import Statements
-from cardsign.trust.disk import PolicyFile
-from cardsign.trust.lock import Memory
+from cardsign.trust.lock import Floor, Memory
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import is_url
@@ -52,9 +49,9 @@ if TYPE_CHECKING:  # processes and an HTTP client, which a single card in hand d
 #: Several cards, one exit status: the last of these that any of them has.
 _WEIGHT: Final = (EXIT_OK, EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_LOCAL_FAULT)
 
-#: Chunks of tasks that are begun for each worker before the first is done; it bounds what is held.
+#: Chunks that are begun for each worker before the first is done; it bounds what is held.
 _AHEAD: Final = 4
-#: Tasks of a chunk at most.
+#: Tasks of a chunk at most: a message for each would cost half as much as a verification.
 CHUNK: Final = 32
 
 _Task = TypeVar("_Task")
@@ -124,7 +121,6 @@ class Batch:
             interface; see :func:`subject_by_origin`.
         statements: Statements that came along.
         at: A time of the caller's choice, by which nothing is trusted.
-        file: Where the policy is from, if from a file.
     """
 
     verifier: Verifier
@@ -132,7 +128,21 @@ class Batch:
     by_origin: bool = False
     statements: SuppliedStatements = NO_STATEMENTS
     at: datetime | None = None
-    file: PolicyFile | None = None
+
+    def __reduce__(self) -> tuple[Callable[..., Batch], tuple[Any, ...]]:
+        """Return the batch as data, with the statements that lead to each issuer's newest keyset.
+
+        It is what a worker of a cluster is sent, which reads no policy, lock or cache of its own.
+        """
+        verifier, statements = self.verifier, self.statements
+        for issuer in verifier.policy.issuers:
+            if isinstance(issuer.anchor, KeysetAnchor):
+                session = verifier.session(issuer)
+                session.resolve(NO_STATEMENTS, verifier.clock())
+                statements = session.seen.joined(statements)
+        policy, floors = replace(verifier.policy), dict(verifier.lock.floors)
+        how = (self.subject, self.by_origin, statements, self.at)
+        return _unpack, (policy, floors, verifier.insecure_loopback_http, *how)
 
     def examine(self, name: str, untrusted_bytes: bytes | None = None) -> Outcome:
         """Return the verdict on a card in hand, or at a URL.
@@ -214,8 +224,8 @@ class Batch:
 
     def _explained(self, report: Report) -> Report:
         """Without a policy, say first that this is what is missing."""
-        is_policy = self.verifier.policy.issuers or self.file is not None
-        if is_policy or report.verdict != "indeterminate":
+        policy = self.verifier.policy
+        if policy.issuers or policy.path is not None or report.verdict != "indeterminate":
             return report
         missing = Finding("trust.no_anchor", "there is no policy, so no issuer is trusted")
         others = (reason for reason in report.reasons if reason.code != missing.code)
@@ -244,31 +254,42 @@ def verify_many(
     view: Callable[[Outcome], _Result],
     read: Read = _READ,
     jobs: int = 1,
+    cluster: str | None = None,
 ) -> Iterator[_Result]:
     """Verify cards, and yield a view of what came of each, in the order given.
 
+    What a lost worker had begun is done again, one by one. A card that ends every worker which it
+    is given to has the fault ``internal.ended``.
+
     Args:
-        names: Files, URLs, and objects of stores.
+        names: Files, which are read here; objects and URLs, which a worker reads.
         batch: By what they are judged.
-        view: What is wanted of an outcome. A worker process makes it and sends nothing else.
+        view: What is wanted of an outcome. A worker makes it and sends nothing else, so for a
+            cluster it is of a module that the worker has.
         read: Reads a card of this machine; :meth:`cardsign.inputs.Inputs.read`.
         jobs: Worker processes; 1 verifies in this process.
+        cluster: The scheduler of a Dask cluster: ``tls://host:8786``, with the certificates of
+            Dask's own settings; or ``tcp://`` and a loopback address.
+
+    Raises:
+        UsageFault: ``usage.invalid``: plain TCP to another machine, or TLS without certificates;
+            ``usage.not_installed``.
+        LocalFault: ``cluster.unreachable``: no scheduler, no worker, or none of this version.
     """
-    see = partial(_see, view, batch, read)
-    for name, result in zip(names, in_processes(see, names, jobs), strict=True):
-        yield _shown(view, name, result)
+    if cluster is None:
+        results = in_processes(partial(_see, view, batch, read), names, jobs)
+    else:
+        results = _on_cluster(names, cluster, batch, view, read)
+    for name, result in zip(names, results, strict=True):
+        if isinstance(result, LocalFault):  # it ended the task that should have made the view
+            result.finding = result.finding.at(result.path or name)
+            yield view(Outcome(name, result))
+        else:
+            yield result
 
 
 def _see(view: Callable[[Outcome], _Result], batch: Batch, read: Read, name: str) -> _Result:
     return view(batch.examine(name, read(name)))
-
-
-def _shown(view: Callable[[Outcome], _Result], name: str, result: _Result | LocalFault) -> _Result:
-    """The view of one card, also where a fault ended the task that should have made it."""
-    if isinstance(result, LocalFault):
-        result.finding = result.finding.at(result.path or name)
-        return view(Outcome(name, result))
-    return result
 
 
 def attempt(work: Callable[[_Task], _Result], task: _Task) -> _Result | LocalFault:
@@ -305,39 +326,47 @@ def in_processes(
         return
     from concurrent.futures.process import BrokenProcessPool
 
-    # A message for each task would cost half as much as a verification.
-    size = max(1, min(CHUNK, len(tasks) // (_AHEAD * jobs)))
+    count = min(jobs, len(tasks))
+    pool = _pool(work, count)
+
+    def submit(chunk: Sequence[_Task]) -> Future[list[Any]]:
+        nonlocal pool
+        try:
+            return pool.submit(_serve, chunk)
+        except BrokenProcessPool:
+            pool = _pool(work, count)
+            return pool.submit(_serve, chunk)
+
+    try:
+        size = max(1, min(CHUNK, len(tasks) // (_AHEAD * count)))
+        yield from _in_chunks(tasks, size, count, submit, BrokenProcessPool)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _in_chunks(
+    tasks: Sequence[_Task],
+    size: int,
+    workers: int,
+    submit: Callable[[Sequence[_Task]], Any],
+    lost: type[Exception],
+) -> Iterator[_Result | LocalFault]:
+    """Do tasks in chunks; `lost` is what is raised for a chunk that ended its worker."""
     waiting = deque(tasks[at : at + size] for at in range(0, len(tasks), size))
-    while waiting:
-        pool = _pool(work, min(jobs, len(waiting)))
-        begun: deque[tuple[Sequence[_Task], Future[list[_Result | LocalFault]]]] = deque()
-        try:
-            while waiting or begun:
-                while waiting and len(begun) < _AHEAD * jobs:
-                    begun.append((waiting[0], pool.submit(_serve, waiting[0])))
-                    waiting.popleft()
-                results = begun[0][1].result()
-                begun.popleft()
-                yield from results
-        except BrokenProcessPool:
-            pass  # a worker died: which task ended it, the rest of this loop finds out
-        finally:
-            pool.shutdown(cancel_futures=True)
-        for some, future in begun:
-            is_done = future.done() and not future.cancelled() and future.exception() is None
-            yield from future.result() if is_done else (_alone(work, task) for task in some)
-
-
-def _alone(work: Callable[[_Task], _Result], task: _Task) -> _Result | LocalFault:
-    """Do one task in a process of its own, which no other can end."""
-    from concurrent.futures.process import BrokenProcessPool
-
-    with _pool(work, 1) as pool:
-        try:
-            result: _Result | LocalFault = pool.submit(_serve, [task]).result()[0]
-        except BrokenProcessPool:
-            return LocalFault("internal.ended", "its process was ended")
-    return result
+    begun: deque[tuple[Sequence[_Task], Any]] = deque()
+    while waiting or begun:
+        while waiting and len(begun) < _AHEAD * workers:
+            chunk = waiting.popleft()
+            begun.append((chunk, submit(chunk)))
+        chunk, future = begun.popleft()
+        with suppress(lost):
+            yield from future.result()
+            continue
+        for task in chunk:  # which of them ended the worker, each shows alone
+            try:
+                yield submit([task]).result()[0]
+            except lost:
+                yield LocalFault("internal.ended", "its worker was ended")
 
 
 def _pool(work: Callable[[Any], Any], size: int) -> ProcessPoolExecutor:
@@ -399,66 +428,41 @@ def in_threads(
                 waiting.get_nowait()
 
 
-# On the workers of a Dask cluster. They are sent policy, lock, cached statements, time and cards as
-# data, and read none of their own; they read from object stores and ask URLs. What one learns of
-# an issuer is forgotten with its chunk. Who can reach a scheduler runs programs on every worker and
-# here, so the way is TLS or loopback.
+# On the workers of a Dask cluster, which are sent policy, lock, statements, time and cards as data.
+# They read from object stores and ask URLs. What one learns of an issuer is forgotten with its
+# chunk. Who can reach a scheduler runs programs on every worker and here, so the way is TLS or
+# loopback.
 
 
-#: Seconds to wait for the scheduler, and between two looks whether it still has a worker.
+#: Seconds to wait for the scheduler, and for its first worker.
 PATIENCE: Final = 20
 _TLS: Final = "DASK_DISTRIBUTED__COMM__TLS__CA_FILE, __CLIENT__CERT and __CLIENT__KEY"
-_ENDED: Final = (LocalFault("internal.ended", "its worker was ended"),)
-
-_Card = tuple[str, bytes | LocalFault | None]
 
 
-def verify_on_cluster(
+def _on_cluster(
     names: Sequence[str],
-    batch: Batch,
-    *,
     cluster: str,
+    batch: Batch,
     view: Callable[[Outcome], _Result],
-    read: Read = _READ,
-) -> Iterator[_Result]:
-    """Verify cards as :func:`verify_many` does, on the workers of a cluster.
-
-    The chunk of a worker that is lost is done again by another. A card that ends every worker
-    which it is given to has the fault ``internal.ended``.
-
-    Args:
-        names: Files, which are read here; objects and URLs, which a worker reads.
-        batch: By what they are judged. What the lock and the cache hold is sent along.
-        cluster: The scheduler: ``tls://host:8786``, with the certificates of Dask's own settings;
-            or ``tcp://`` and a loopback address.
-        view: What is wanted of an outcome; a worker makes it, so it is of a module it has.
-        read: As for :func:`verify_many`.
-
-    Raises:
-        UsageFault: ``usage.invalid``: plain TCP to another machine, or TLS without certificates;
-            ``usage.not_installed``.
-        LocalFault: ``cluster.unreachable``: no scheduler, no worker, or none of this version.
-    """
+    read: Read,
+) -> Iterator[_Result | LocalFault]:
     import pickle
+    from concurrent.futures import CancelledError
 
     _check_address(cluster)
-    sent = pickle.dumps((view, _Sent.of(batch)))
-    waiting = deque(names[at : at + CHUNK] for at in range(0, len(names), CHUNK))
-    begun: deque[tuple[list[_Card], datetime, Any]] = deque()
+    sent = pickle.dumps((view, batch))
     with closing(_connected(cluster)) as client:
-        ahead = _AHEAD * _check_workers(client, cluster)
-        while waiting or begun:
-            while waiting and len(begun) < ahead:
-                cards = [(one, attempt(read, one)) for one in waiting.popleft()]
-                at = batch.at or batch.verifier.clock()
-                begun.append((cards, at, client.submit(_judge, sent, at, cards, pure=False)))
-            cards, at, future = begun.popleft()
-            results = _results(client, future)
-            if results is None:  # one of the chunk ended its workers: which, each shows alone
-                alone = (client.submit(_judge, sent, at, [one], pure=False) for one in cards)
-                results = [(_results(client, one) or _ENDED)[0] for one in alone]
-            for (name, _), result in zip(cards, results, strict=True):
-                yield _shown(view, name, result)
+        from distributed import KilledWorker
+
+        def submit(chunk: Sequence[str]) -> Any:
+            cards = [(name, attempt(read, name)) for name in chunk]
+            return client.submit(_judge, sent, batch.verifier.clock(), cards, pure=False)
+
+        workers = _check_workers(client, cluster)
+        try:
+            yield from _in_chunks(names, CHUNK, workers, submit, KilledWorker)
+        except (OSError, CancelledError) as exc:
+            raise _unreachable(cluster, f"it was lost: {exc}") from exc
 
 
 def _check_address(cluster: str) -> None:
@@ -506,7 +510,7 @@ def _check_workers(client: Any, cluster: str) -> int:
         client.wait_for_workers(1, timeout=PATIENCE)
     except TimeoutError as exc:
         raise _unreachable(cluster, "it has no worker") from exc
-    workers = _workers(client)
+    workers = client.scheduler_info(n_workers=-1)["workers"]
     for worker in workers:
         _check_address(worker)
     try:
@@ -522,28 +526,6 @@ def _unreachable(cluster: str, why: str) -> LocalFault:
     return LocalFault("cluster.unreachable", why[:200], path=cluster)
 
 
-def _workers(client: Any) -> list[str]:
-    return list(client.scheduler_info(n_workers=-1)["workers"])
-
-
-def _results(client: Any, future: Any) -> list[Any] | None:
-    """What came of a chunk; None where every worker that tried it was ended."""
-    from distributed import KilledWorker
-
-    while True:
-        try:
-            results: list[Any] = future.result(timeout=PATIENCE)
-            return results
-        except KilledWorker:
-            return None
-        except TimeoutError as exc:
-            if not _workers(client):
-                where = client.scheduler.addr
-                raise _unreachable(where, "it has no worker any more") from exc
-        except OSError as exc:
-            raise _unreachable(client.scheduler.addr, f"it was lost: {exc}") from exc
-
-
 # On a worker.
 
 
@@ -553,81 +535,23 @@ def _version() -> str:
     return version("cardsign")
 
 
-class _Kept(dict[str, tuple[bytes, ...]]):
-    """Cached statements in memory; with a cache behind it, those that were taken from there."""
+def _unpack(policy: Policy, floors: dict[str, Floor], is_loopback: bool, *how: Any) -> Batch:
+    from cardsign.net.fetch import FetchSettings
 
-    def __init__(self, behind: Statements | None = None) -> None:
-        super().__init__()
-        self.behind = behind
-
-    def get(self, digest: str) -> tuple[bytes, ...]:  # type: ignore[override]
-        """Return the statements kept under a keyset digest."""
-        if self.behind is not None and digest not in self:
-            self[digest] = self.behind.get(digest)
-        return super().get(digest, ())
-
-    def put(self, digest: str, statements: Iterable[bytes]) -> None:
-        """Keep statements under a keyset digest."""
-        self[digest] = tuple(statements)
+    net = FetchSettings(insecure_loopback_http=is_loopback)
+    return Batch(Verifier(policy, lock=Memory(floors), cache=Memory(), net=net), *how)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    """A batch as it is sent to a worker: data alone."""
-
-    policy: Policy
-    memory: Memory
-    cached: dict[str, tuple[bytes, ...]]
-    subject: Subject
-    by_origin: bool
-    statements: SuppliedStatements
-    is_historic: bool
-    has_file: bool
-    insecure_loopback_http: bool
-
-    @classmethod
-    def of(cls, batch: Batch) -> _Sent:
-        """Return what is sent, with the cached statements of every issuer."""
-        verifier = batch.verifier
-        cached = _Kept(verifier.cache)
-        memory = Memory(verifier.lock.floors)
-        reader = Verifier(verifier.policy, lock=memory, cache=cached, clock=verifier.clock)
-        for issuer in verifier.policy.issuers:
-            if isinstance(issuer.anchor, KeysetAnchor):
-                reader.session(issuer).resolve(NO_STATEMENTS, verifier.clock())
-        return cls(
-            replace(verifier.policy),
-            memory,
-            dict(cached),
-            batch.subject,
-            batch.by_origin,
-            batch.statements,
-            batch.at is not None,
-            batch.file is not None,
-            verifier.insecure_loopback_http,
-        )
-
-    def batch(self, at: datetime) -> Batch:
-        """Return the batch on the worker."""
-        from cardsign.net.fetch import FetchSettings
-
-        cached = _Kept()
-        cached.update(self.cached)
-        net = FetchSettings(insecure_loopback_http=self.insecure_loopback_http)
-        verifier = Verifier(self.policy, lock=self.memory, cache=cached, net=net, clock=lambda: at)
-        file = PolicyFile(self.policy, Path(), "") if self.has_file else None
-        historic = at if self.is_historic else None
-        return Batch(verifier, self.subject, self.by_origin, self.statements, historic, file)
-
-
-def _judge(sent: bytes, at: datetime, cards: Sequence[_Card]) -> list[Any]:
+def _judge(
+    sent: bytes, now: datetime, cards: Sequence[tuple[str, bytes | LocalFault | None]]
+) -> list[Any]:
     """Return the views of a chunk, or the fault that took the place of one."""
     import pickle
 
-    view, packed = pickle.loads(sent)  # noqa: S301  by our own client
-    batch = packed.batch(at)
+    view, batch = pickle.loads(sent)  # noqa: S301  by our own client
+    batch.verifier.clock = lambda: now
 
-    def see(card: _Card) -> Any:
+    def see(card: tuple[str, bytes | LocalFault | None]) -> Any:
         name, data = card
         if isinstance(data, LocalFault):
             raise data

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,7 +18,6 @@ from cardsign.batch import Batch, in_processes, in_threads, subject_by_origin, v
 from cardsign.errors import FileFault, LocalFault, UsageFault
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
-from cardsign.trust.disk import PolicyFile
 from cardsign.trust.policy import KeysAnchor, Policy, Subject, TrustedIssuer
 from cardsign.urls import parse_place
 from cardsign.verify.report import Report
@@ -129,11 +129,10 @@ def test_a_missing_policy_is_told(
     names: Iterable[str], has_file: bool, card: str, is_told: bool, cards: list[Path]
 ) -> None:
     """First of all, where there is none and it is what a verdict lacks."""
-    policy = policy_of(names)
-    file = PolicyFile(policy, Path("trust.toml"), "") if has_file else None
+    policy = replace(policy_of(names), path=Path("trust.toml") if has_file else None)
     data = cards[0].with_name(card).read_bytes()
     verifier = Verifier(policy, clock=lambda: NOW)
-    found = Batch(verifier, Subject(issuer="north"), file=file).examine(card, data)
+    found = Batch(verifier, Subject(issuer="north")).examine(card, data)
     assert found.reasons[0].message.startswith("there is no policy") is is_told
 
 

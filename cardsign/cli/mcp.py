@@ -122,7 +122,8 @@ class _Tools:
             outcome = batch.examine(card)
         else:
             outcome = batch.examine("(text)", self._bytes(card))
-        policy = str(batch.file.path) if batch.file is not None else None
+        path = batch.verifier.policy.path
+        policy = None if path is None else str(path)
         return {**outcome.to_json(), "policy": policy}
 
     def lint(self, card: CardText) -> dict[str, Any]:

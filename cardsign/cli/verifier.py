@@ -135,7 +135,7 @@ class VerifierOptions:
             statements = _with_keys(meant, keys, statements)
         if self.accept or self.profiles:
             policy = self._narrowed(policy, meant)
-        return Batch(self._verifier(policy), subject, by_origin, statements, self.at, file)
+        return Batch(self._verifier(policy), subject, by_origin, statements, self.at)
 
     def _verifier(self, policy: Policy) -> Verifier:
         # Settings load the HTTP client, which a card in hand does not need.

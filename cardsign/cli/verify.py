@@ -14,7 +14,7 @@ from typing import IO, Any, Final, NamedTuple
 
 import click
 
-from cardsign.batch import Batch, Outcome, heaviest, verify_many, verify_on_cluster
+from cardsign.batch import Batch, Outcome, heaviest, verify_many
 from cardsign.card.canonical import DEFAULT_PROFILES
 from cardsign.card.values import jcs
 from cardsign.cli.frame import Command
@@ -96,12 +96,6 @@ class ManyOptions:
         if self.cluster is not None and self.jobs > 1:
             why = "-j is for processes here, and --cluster for workers elsewhere"
             raise UsageFault("usage.conflict", why, hint="Leave one of the two out.")
-
-    def judge(self, names: Sequence[str], **how: Any) -> Iterator[Any]:
-        """Verify them here, or on the cluster, and yield a view of each."""
-        if self.cluster is None:
-            return verify_many(names, **how, jobs=self.jobs)
-        return verify_on_cluster(names, **how, cluster=self.cluster)
 
 
 @click.command(
@@ -234,21 +228,22 @@ def verify(
     batch = named.batch(by_origin=len(names) > 1, audience=audience)
     if STDIO in names:
         inputs.given[STDIO] = read_input(STDIO, max_bytes=MAX_INPUT_BYTES)
-    policy = "" if batch.file is None else batch.file.unnamed
+    how: Any = {"read": inputs.read, "jobs": many.jobs, "cluster": many.cluster}
+    policy = batch.verifier.policy.unnamed
     if form != "text" and policy:
         say(f"judged {policy}")
     style = _Style(form, policy, named.jwks, verbose, is_quiet())
     if many.results is not None:
         names, style = [*dict.fromkeys(names)], style._replace(form="file")
     if len(names) > 1 or many.results is not None:
-        verdicts = many.judge(names, batch=batch, read=inputs.read, view=style.of_many)
+        verdicts = verify_many(names, batch, view=style.of_many, **how)
         statuses = _show_each(
             verdicts, style, len(names), file=many.results, now=batch.verifier.clock
         )
         say(summary(statuses))
         return heaviest(statuses)
     if extended is None or audience is None:
-        outcomes = list(many.judge(names, batch=batch, read=inputs.read, view=_whole))
+        outcomes = list(verify_many(names, batch, view=_whole, **how))
     else:
         outcomes = _beside(batch, names[0], inputs.given, extended)
     for outcome in outcomes:  # two locks that disagree are no fault of the card

@@ -139,11 +139,6 @@ class PolicyFile:
         return cls(Policy(path=path, is_own=is_own), path, EMPTY_POLICY)
 
     @property
-    def unnamed(self) -> str:
-        """What a verdict says first of a policy that was not named; else empty."""
-        return "" if self.policy.is_own else f"by ./{POLICY_FILE}, found in this folder"
-
-    @property
     def lock(self) -> Path:
         """The lock beside it."""
         return lock_of(self.path)

@@ -361,6 +361,11 @@ class Policy:
                 "Policy.from_jwks_url(url, origin=...) or Policy.load(path)"
             )
 
+    @property
+    def unnamed(self) -> str:
+        """What a verdict says first of a policy that was not named; else empty."""
+        return "" if self.is_own else f"by ./{POLICY_FILE}, found in this folder"
+
     def issuer(self, name: str) -> TrustedIssuer:
         """Return the issuer of that name.
 

@@ -163,6 +163,7 @@ class Session:
         floor: What the lock says of it, raised by what this session has verified.
         keyset: The newest keyset statement so far.
         release: The newest release statement so far.
+        passed: The keyset statements from the anchor to the newest, in order.
         verdicts: The last trusted verdict on each subject, for :mod:`cardsign.verify.verifier`.
         rounds: The last refresh by origin, for :mod:`cardsign.net.discovery`.
         cards: URLs at which a trusted card was seen; it may not vanish from there.
@@ -184,6 +185,7 @@ class Session:
         self.keyset: KeysetStatement | None = None
         self.release: ReleaseStatement | None = None
         self.jwks: JwkSet | None = None
+        self.passed: list[KeysetStatement] = []
         self.verdicts: dict[Any, Any] = {}
         self.rounds: dict[str, Any] = {}
         self.cards: set[str] = set()
@@ -197,6 +199,15 @@ class Session:
             self.locked
             if self.keyset is None
             else self.locked.with_statements(self.keyset, self.release)
+        )
+
+    @property
+    def seen(self) -> SuppliedStatements:
+        """The statements from the anchor to the newest keyset, and the newest release."""
+        releases = (self.release,) if self.release is not None else ()
+        return SuppliedStatements(
+            tuple(keyset.envelope.to_bytes() for keyset in self.passed),
+            tuple(release.envelope.to_bytes() for release in releases),
         )
 
     def resolve(
@@ -226,6 +237,7 @@ class Session:
     ) -> None:
         keyset, release = resolution.keyset, resolution.release
         changed = keyset is not self.keyset or release is not self.release
+        self.passed += resolution.passed[0 if self.keyset is None else 1 :]
         self.keyset, self.release, self.jwks = keyset, release, resolution.jwks
         for statement in (keyset, release):
             if statement is not None:

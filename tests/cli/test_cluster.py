@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from cardsign import batch
-from cardsign.batch import Batch, Outcome, verify_many, verify_on_cluster
+from cardsign.batch import Batch, Outcome, verify_many
 from cardsign.errors import FileFault, LocalFault, UsageFault
 from cardsign.jose.jwks import JwkSet
 from cardsign.verify.verifier import Verifier
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.needs_dask
 def test_plain_tcp_to_another_machine_is_refused(address: str) -> None:
     """Before anything is sent; the message says why, and what to give instead."""
     with pytest.raises(UsageFault, match="decides its verdicts") as caught:
-        list(verify_on_cluster(["a"], verifier(), cluster=address, view=repr))
+        list(verify_many(["a"], verifier(), cluster=address, view=repr))
 
     assert "tls://HOST:8786" in caught.value.hint
 
@@ -189,7 +189,7 @@ def test_a_worker_that_is_killed_loses_no_card(
     killer.start()
 
     view = partial(waiting, str(flag), "150.json")
-    found = list(verify_on_cluster(cards, verifier(), cluster=cluster.address, view=view))
+    found = list(verify_many(cards, verifier(), cluster=cluster.address, view=view))
 
     killer.join()
     assert sum(one.poll() is not None for one in cluster.processes[1:]) == 1
@@ -211,7 +211,7 @@ def test_a_card_that_ends_its_workers_is_the_only_one_without_a_verdict(
     nanny.start()
     try:
         view = partial(deadly, "003.json")
-        found = list(verify_on_cluster(cards[:40], verifier(), cluster=cluster.address, view=view))
+        found = list(verify_many(cards[:40], verifier(), cluster=cluster.address, view=view))
     finally:
         done.set()
         nanny.join()
@@ -229,7 +229,7 @@ def test_workers_read_objects_and_no_policy_or_state(
     absent = "s3://cards/cluster/absent.json"
     names = [cards[0], far, absent, str(tmp_path / "none.json"), cards[2]]
 
-    found = list(verify_on_cluster(names, verifier(), cluster=cluster.address, view=whole))
+    found = list(verify_many(names, verifier(), cluster=cluster.address, view=whole))
 
     assert [one.verdict for one in found] == ["trusted", "trusted", "fault", "fault", "untrusted"]
     for one in found[2:4]:
@@ -245,7 +245,7 @@ def test_a_scheduler_without_workers_is_a_fault(
     made = Cluster(tmp_path)
     try:
         with pytest.raises(LocalFault) as caught:
-            list(verify_on_cluster(cards, verifier(), cluster=made.address, view=spoken))
+            list(verify_many(cards, verifier(), cluster=made.address, view=spoken))
     finally:
         made.stop()
 
