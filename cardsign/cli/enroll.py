@@ -31,7 +31,6 @@ from cardsign.statements.envelope import MAX_STATEMENT_BYTES
 from cardsign.statements.keyset import KeysetStatement, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release
 from cardsign.trust.cache import StatementCache
-from cardsign.trust.disk import PolicyFile
 from cardsign.trust.enroll import (
     Proposal,
     add_issuers,
@@ -46,7 +45,7 @@ from cardsign.trust.enroll import (
     read_agents,
     read_digest,
 )
-from cardsign.trust.policy import Accept, KeysAnchor, Limits
+from cardsign.trust.policy import Accept, KeysAnchor, Limits, Policy
 from cardsign.trust.walk import newest_keyset, newest_release
 from cardsign.urls import Url, is_url, parse_place, parse_url
 
@@ -310,14 +309,14 @@ def add(
     source = replace(take(AnchorOptions, options), network=network)
     known = take(Comparison, options)
     trust = take(TrustOptions, options)
-    file = trust.extensible()
+    policy = trust.extensible()
     url, members = _members(who, name, entry)
     if "origins" not in members:
         raise _no_origin(who)
-    check_new_name(file, members["name"])
+    check_new_name(policy, members["name"])
     if cards := members.get("cards") or _cards_at(members["origins"]):
         members["cards"] = cards
-    proposal = source.propose(url, known.digest, file.policy.limits, datetime.now(UTC))
+    proposal = source.propose(url, known.digest, policy.limits, datetime.now(UTC))
     warnings = [*proposal.warnings]
     if "freshness" not in members and not proposal.shows_freshness:
         members = _with_freshness(members, proposal)
@@ -325,14 +324,14 @@ def add(
             "freshness is waived: revocation and rollback cannot be seen with this anchor"
         )
     add_issuers(
-        file,
+        policy,
         [(members, proposal)],
         compare=lambda: known.compare(proposal),
         cache=StatementCache.of_user(),
         dry_run=is_dry_run(),
     )
     _say_all(warnings)
-    _tell(file, members, proposal, known)
+    _tell(policy, members, proposal, known)
 
 
 def _no_origin(who: str) -> UsageFault:
@@ -376,11 +375,15 @@ def _cards_at(places: list[str]) -> list[str]:
     return [f"{place}/" for place in parsed if place.is_whole_origin]
 
 
-def _tell(file: PolicyFile, members: dict[str, Any], proposal: Proposal, known: Comparison) -> None:
+def _tell(policy: Policy, members: dict[str, Any], proposal: Proposal, known: Comparison) -> None:
     say_if_old(proposal.keyset, datetime.now(UTC))
-    added = {"name": members["name"], "policy": str(file.path), "anchor": kind_of(proposal.anchor)}
+    added = {
+        "name": members["name"],
+        "policy": str(policy.path),
+        "anchor": kind_of(proposal.anchor),
+    }
     text: Iterable[str] = ()
-    notes = [f"{done('added', 'add')} {members['name']} to {file.path}"]
+    notes = [f"{done('added', 'add')} {members['name']} to {policy.path}"]
     if proposal.keyset is not None:
         text = keyset_lines(proposal.keyset)
         if known.yes and known.digest is None:
@@ -408,11 +411,11 @@ def import_(listing: Path, yes: bool, **options: Any) -> None:
     """
     network = take(NetworkOptions, options)
     trust = take(TrustOptions, options)
-    file = trust.extensible()
-    names = {issuer.name for issuer in file.policy.issuers}
+    policy = trust.extensible()
+    names = {issuer.name for issuer in policy.issuers}
     agents = [issuer for issuer in read_agents(listing) if issuer["name"] not in names]
     now = datetime.now(UTC)
-    fetch, limits = network.fetcher(lambda: now).fetch, file.policy.limits
+    fetch, limits = network.fetcher(lambda: now).fetch, policy.limits
     added = []
     for members in agents:
         origin = parse_url(members["cards"][0]).origin
@@ -420,15 +423,15 @@ def import_(listing: Path, yes: bool, **options: Any) -> None:
         added.append((_with_freshness(members, proposal), proposal))
     texts = [entry_text(members, proposal) for members, proposal in added]
     lines = [line for text in texts for line in text.split("\n")]
-    show(Answer({"policy": str(file.path), "entries": texts}, lines))
+    show(Answer({"policy": str(policy.path), "entries": texts}, lines))
     if not added:
-        say(f"{file.path} has all of these agents")
+        say(f"{policy.path} has all of these agents")
         return
     if not yes and not is_dry_run():
         for _, proposal in added:
             _say_all(proposal.warnings)
-        confirm(yes, f"{len(added)} issuers go into {file.path}, by what they publish now")
-    add_issuers(file, added, cache=StatementCache.of_user(), dry_run=is_dry_run())
+        confirm(yes, f"{len(added)} issuers go into {policy.path}, by what they publish now")
+    add_issuers(policy, added, cache=StatementCache.of_user(), dry_run=is_dry_run())
     verb = "would add" if is_dry_run() else "added"
     for entry, _ in added:
-        say(f"{verb} {entry['name']} to {file.path}")
+        say(f"{verb} {entry['name']} to {policy.path}")

@@ -33,8 +33,7 @@ from cardsign.errors import (
 )
 from cardsign.findings import Finding
 from cardsign.times import minute
-from cardsign.trust.disk import PolicyFile
-from cardsign.trust.policy import TrustedIssuer
+from cardsign.trust.policy import Policy, TrustedIssuer
 from cardsign.trust.session import look_ahead
 from cardsign.verify.verifier import Verifier
 
@@ -65,9 +64,9 @@ def status(names: tuple[str, ...], **options: Any) -> int:
     Exit status: 0 no required peer needs action; 1 something needs action now or soon; 2 a fault
     of this machine. Optional peers do not change it.
     """
-    loaded = take(TrustOptions, options).needed()
-    chosen = [loaded.issuer(name) for name in dict.fromkeys(names)] or loaded.policy.issuers
-    verifier = Verifier(loaded.policy)
+    policy = take(TrustOptions, options).needed()
+    chosen = [policy.issuer(name) for name in dict.fromkeys(names)] or policy.issuers
+    verifier = Verifier(policy)
     shown, lines, status = [], list[str](), EXIT_OK
     for issuer in chosen:
         state = _known(verifier, issuer)
@@ -75,7 +74,7 @@ def status(names: tuple[str, ...], **options: Any) -> int:
         lines += _known_lines(state)
         if state["alarms"] and issuer.peer == "required":
             status = EXIT_NOT_TRUSTED
-    notes = () if shown else [f"{loaded.path} trusts no issuer"]
+    notes = () if shown else [f"{policy.path} trusts no issuer"]
     return show(Answer(shown, lines, notes, status))
 
 
@@ -165,9 +164,9 @@ def verify(
     """
     network = take(NetworkOptions, options)
     trust = take(TrustOptions, options)
-    loaded = trust.needed()
-    checks = _checks(loaded, names)
-    verifier = Verifier(loaded.policy, net=network.settings())
+    policy = trust.needed()
+    checks = _checks(policy, names)
+    verifier = Verifier(policy, net=network.settings())
 
     def check(task: _Check) -> Outcome:
         found = verifier.look_up(task[1])
@@ -189,7 +188,7 @@ def verify(
                 elif alarms or one.verdict != "trusted" or not is_quiet():
                     write_line(_checked_line(issuer, one, alarms))
     for name in verifier.raise_lock() if update else ():
-        say(f"{loaded.lock} has newer statements of {name} now; commit it")
+        say(f"{policy.lock} has newer statements of {name} now; commit it")
     issuers = len({issuer.name for issuer, _ in checks})
     line = summary([status for _, status in statuses], f" of {counted(issuers, 'issuer')}")
     say(f"{line}, {len(alarmed)} with an alarm" if alarmed else line)
@@ -233,17 +232,17 @@ def _checked_line(issuer: TrustedIssuer, outcome: Outcome, alarms: Sequence[Find
     return f"{begin}  {'; '.join(why)}".rstrip()
 
 
-def _checks(loaded: PolicyFile, names: tuple[str, ...]) -> list[_Check]:
+def _checks(policy: Policy, names: tuple[str, ...]) -> list[_Check]:
     """The cards to check; none at all would be a check that cannot fail."""
-    chosen = [loaded.issuer(name) for name in dict.fromkeys(names)]
-    issuers = chosen or list(loaded.policy.issuers)
+    chosen = [policy.issuer(name) for name in dict.fromkeys(names)]
+    issuers = chosen or list(policy.issuers)
     checks = [(issuer, url) for issuer in issuers for url in issuer.cards]
     without = [issuer.name for issuer in issuers if not issuer.cards]
     if not checks or (chosen and without):
         raise UsageFault(
             "policy.no_cards",
             f"trust.toml lists no card of {', '.join(without) or 'any issuer'}",
-            path=str(loaded.path),
+            path=str(policy.path),
         )
     if without:
         say(f"trust.toml lists no card of {', '.join(without)}")

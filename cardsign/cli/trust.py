@@ -33,10 +33,9 @@ from cardsign.cli.views import (
 )
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_OK, LocalFault
 from cardsign.findings import Finding
-from cardsign.trust.disk import PolicyFile
 from cardsign.trust.enroll import forget_issuer, move_pin, remove_issuer
 from cardsign.trust.lock import read_lock
-from cardsign.trust.policy import KeysetAnchor, TrustedIssuer
+from cardsign.trust.policy import KeysetAnchor, Policy, TrustedIssuer
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.verify.verifier import Verifier
 
@@ -61,12 +60,12 @@ trust_commands.add_command(import_)
 @policy_option
 def list_(**options: Any) -> None:
     """List the issuers: name, anchor, freshness and origins."""
-    loaded = take(TrustOptions, options).load()
-    if loaded is None:
+    policy = take(TrustOptions, options).load()
+    if policy is None:
         show(Answer([]))
         say("no policy, so no issuer is trusted. To trust one: cardsign trust add URL")
         return
-    issuers = loaded.policy.issuers
+    issuers = policy.issuers
     rows = (
         (
             issuer.name,
@@ -79,9 +78,9 @@ def list_(**options: Any) -> None:
     columns = {"issuer": 16, "anchor": 6, "freshness": 8, "origins": 0}
     show(Answer([issuer_json(issuer) for issuer in issuers], table_lines(columns, rows)))
     if not issuers:
-        say(f"{loaded.path} trusts no issuer")
-    for name in sorted(set(read_lock(loaded.lock)) - {issuer.name for issuer in issuers}):
-        say(f"{loaded.lock} has an entry for {name}, which the policy does not trust; it means")
+        say(f"{policy.path} trusts no issuer")
+    for name in sorted(set(read_lock(policy.lock)) - {issuer.name for issuer in issuers}):
+        say(f"{policy.lock} has an entry for {name}, which the policy does not trust; it means")
         say(f"  nothing. To remove it: cardsign trust forget {name}")
 
 
@@ -92,12 +91,12 @@ def list_(**options: Any) -> None:
 @policy_option
 def show_issuer(name: str, **options: Any) -> None:
     """Show what the policy says about NAME, its entry in trust.lock, and the newest statements."""
-    loaded = take(TrustOptions, options).needed()
-    issuer = loaded.issuer(name)
-    floor = read_lock(loaded.lock).get(name)
+    policy = take(TrustOptions, options).needed()
+    issuer = policy.issuer(name)
+    floor = read_lock(policy.lock).get(name)
     lines = [*issuer_lines(issuer)]
     lines.append(f"lock        {'no entry' if floor is None else floor_text(floor)}")
-    session = Verifier(loaded.policy).session(issuer)
+    session = Verifier(policy).session(issuer)
     session.resolve(NO_STATEMENTS, datetime.now(UTC))
     if isinstance(issuer.anchor, KeysetAnchor):
         say_if_old(session.keyset, datetime.now(UTC))
@@ -127,10 +126,10 @@ def update(names: tuple[str, ...], statements: tuple[Path, ...], **options: Any)
     the statements; 3 an issuer could not be asked, or its statements were not accepted.
     """
     network = take(NetworkOptions, options)
-    loaded = take(TrustOptions, options).needed()
-    chosen = [loaded.issuer(name) for name in dict.fromkeys(names)] or loaded.policy.issuers
+    policy = take(TrustOptions, options).needed()
+    chosen = [policy.issuer(name) for name in dict.fromkeys(names)] or policy.issuers
     issuers = [issuer for issuer in chosen if isinstance(issuer.anchor, KeysetAnchor)]
-    verifier = Verifier(loaded.policy, net=network.settings())
+    verifier = Verifier(policy, net=network.settings())
     supplied = supplied_statements(statements) if statements else None
 
     def ask(issuer: TrustedIssuer) -> tuple[Finding, ...]:
@@ -142,17 +141,17 @@ def update(names: tuple[str, ...], statements: tuple[Path, ...], **options: Any)
             (result.finding,) if isinstance(result, LocalFault) else tuple(result)
         )
     raised = () if is_dry_run() else verifier.raise_lock()
-    notes = [_raised_note(loaded, verifier, issuer) for issuer in issuers if issuer.name in raised]
+    notes = [_raised_note(policy, verifier, issuer) for issuer in issuers if issuer.name in raised]
     if not issuers:
         notes = ["no issuer has a keyset or roots as its anchor, so there is nothing to record"]
     elif not raised and not any(problems.values()):
-        notes = [f"{loaded.lock} is up to date"]
+        notes = [f"{policy.lock} is up to date"]
     for name in sorted(problems):
         for finding in problems[name]:
             say(f"{name}: {finding.code}: {safe(finding.message, limit=300)}")
             say(f"  {safe(finding.hint, limit=300)}")
     view = {
-        "lock": str(loaded.lock),
+        "lock": str(policy.lock),
         "raised": list(raised),
         "problems": {
             name: [finding.to_json() for finding in problem]
@@ -180,10 +179,10 @@ def _update(
     return tuple(dict.fromkeys((*trust.blocks, *reasons)))
 
 
-def _raised_note(loaded: PolicyFile, verifier: Verifier, issuer: TrustedIssuer) -> str:
+def _raised_note(policy: Policy, verifier: Verifier, issuer: TrustedIssuer) -> str:
     keyset = verifier.session(issuer).keyset
     label = keyset.label if keyset is not None else ""
-    return f"{loaded.lock} has keyset {label} of {issuer.name} now; commit it"
+    return f"{policy.lock} has keyset {label} of {issuer.name} now; commit it"
 
 
 @trust_commands.command(
@@ -198,11 +197,11 @@ def remove(name: str, **options: Any) -> None:
     Its entry in trust.lock stays. If you add the issuer again, older statements of it are still
     refused. `cardsign trust forget NAME` removes the entry too.
     """
-    loaded = take(TrustOptions, options).needed()
-    is_locked = remove_issuer(loaded, name, dry_run=is_dry_run())
-    notes = [f"{done('removed', 'remove')} {name} from {loaded.path}"]
+    policy = take(TrustOptions, options).needed()
+    is_locked = remove_issuer(policy, name, dry_run=is_dry_run())
+    notes = [f"{done('removed', 'remove')} {name} from {policy.path}"]
     if is_locked:
-        notes.append(f"{loaded.lock} keeps its entry; to remove it: cardsign trust forget {name}")
+        notes.append(f"{policy.lock} keeps its entry; to remove it: cardsign trust forget {name}")
     show(Answer({"removed": name, "locked": is_locked}, notes=notes))
 
 
@@ -219,11 +218,11 @@ def forget(name: str, yes: bool, **options: Any) -> None:
 
     An issuer whose anchor is a keyset needs its entry: remove the issuer first.
     """
-    loaded = take(TrustOptions, options).needed()
-    forget_issuer(loaded, name, dry_run=True)
+    policy = take(TrustOptions, options).needed()
+    forget_issuer(policy, name, dry_run=True)
     confirm(yes, f"older cards and statements of {name} may then be accepted again")
-    forget_issuer(loaded, name, dry_run=is_dry_run())
-    note = f"{done('removed', 'remove')} the entry of {name} from {loaded.lock}"
+    forget_issuer(policy, name, dry_run=is_dry_run())
+    note = f"{done('removed', 'remove')} the entry of {name} from {policy.lock}"
     show(Answer({"forgotten": name}, notes=[note]))
 
 
@@ -240,8 +239,8 @@ def pin(name: str, **options: Any) -> None:
     Roots that were retired before it can then begin no other history. `cardsign trust update`
     brings the lock up to date.
     """
-    loaded = take(TrustOptions, options).needed()
-    keyset, changed = move_pin(loaded, name, dry_run=is_dry_run())
+    policy = take(TrustOptions, options).needed()
+    keyset, changed = move_pin(policy, name, dry_run=is_dry_run())
     lines = [f"keyset      {keyset.label}", f"digest      {keyset.digest}"]
     verb = done("moved", "move")
     note = (

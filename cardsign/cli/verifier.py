@@ -24,7 +24,7 @@ from cardsign.errors import (
 )
 from cardsign.files import read_bytes
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
-from cardsign.trust.disk import PolicyFile, find_policy, user_folder
+from cardsign.trust.disk import find_policy, load_policy, user_folder
 from cardsign.trust.policy import (
     ACCEPTED,
     POLICY_FILE,
@@ -55,11 +55,11 @@ class TrustOptions:
     trust_file: Path | None = None
     here: bool = True
 
-    def load(self) -> PolicyFile | None:
+    def load(self) -> Policy | None:
         """Read the policy; None where none is named and none is found."""
-        return PolicyFile.find(self.trust_file, here=self.here)
+        return load_policy(self.trust_file, here=self.here)
 
-    def needed(self) -> PolicyFile:
+    def needed(self) -> Policy:
         """Read the policy of a command that is about one."""
         loaded = self.load()
         if loaded is None:
@@ -70,12 +70,11 @@ class TrustOptions:
             )
         return loaded
 
-    def extensible(self) -> PolicyFile:
+    def extensible(self) -> Policy:
         """Read the policy of a command that adds to one; where there is none yet, an empty one."""
         path = find_policy(self.trust_file, here=self.here)
         if path is None or not os.path.lexists(path):
-            is_named = path is not None
-            return PolicyFile.begin(path or Path(POLICY_FILE), is_own=is_named)
+            return Policy(path=path or Path(POLICY_FILE), is_own=path is not None)
         return self.needed()
 
 
@@ -123,11 +122,11 @@ class VerifierOptions:
             subject = Subject(is_holder=True, audience=audience)
             return Batch(self._verifier(policy), subject, by_origin, at=self.at)
         keys = None if self.jwks is None else self._keys(self.jwks)
-        file = self.trust.load()
-        if file is not None and self.issuer is not None:
-            file.issuer(self.issuer)
+        named = self.trust.load()
+        if named is not None and self.issuer is not None:
+            named.issuer(self.issuer)
         statements = supplied_statements(self.statements)
-        policy = file.policy if file is not None else Policy()
+        policy = Policy() if named is None else named
         # Whose card it may be. A URL or the card itself may name any issuer of the policy.
         issuer = policy.find(subject)
         meant = [other for other in policy.issuers if subject.is_nobody or other is issuer]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -59,8 +59,8 @@ def user_folder(kind: str, environ: Mapping[str, str] = os.environ) -> Path:
         ) from exc
 
 
-def read_policy(path: Path, *, is_own: bool = True) -> tuple[Policy, str]:
-    """Read a policy file: the policy, and the text where it stands.
+def read_policy(path: Path, *, is_own: bool = True) -> Policy:
+    """Read a policy file.
 
     Raises:
         UsageFault: ``policy.malformed``, ``config.not_allowed``.
@@ -68,118 +68,81 @@ def read_policy(path: Path, *, is_own: bool = True) -> tuple[Policy, str]:
     """
     from cardsign.trust.policyfile import parse_policy  # pydantic, which --jwks needs not
 
+    policy = parse_policy(_read_text(path), source=str(path), is_own=is_own)
+    return replace(policy, path=path, is_own=is_own)
+
+
+def _read_text(path: Path) -> str:
     data = read_bytes(path, max_bytes=MAX_POLICY_BYTES, plain=True)
     try:
-        text = data.decode()
+        return data.decode()
     except UnicodeDecodeError as exc:
         line = data.count(b"\n", 0, exc.start) + 1
         message = "this is not UTF-8"
         raise UsageFault("policy.malformed", message, path=str(path), line=line) from exc
-    policy = parse_policy(text, source=str(path), is_own=is_own)
-    return replace(policy, path=path, is_own=is_own), text
 
 
-def lock_of(policy: Path) -> Path:
-    """Return where the lock of a policy file is: beside it, ``trust.lock`` for ``trust.toml``."""
-    return policy.with_suffix(".lock")
+def load_policy(
+    named: Path | None = None, environ: Mapping[str, str] = os.environ, *, here: bool = True
+) -> Policy | None:
+    """Read the policy that is named or found (:func:`find_policy`); None where there is none.
 
+    Args:
+        named: The file that the user names.
+        environ: The environment.
+        here: Look for it in the working directory too.
 
-@dataclass(frozen=True, slots=True)
-class PolicyFile:
-    """A policy, and where it stands.
-
-    Attributes:
-        policy: What it says.
-        path: The file.
-        text: The file's text.
+    Raises:
+        UsageFault: ``file.not_found``: the one that is named; ``policy.malformed``;
+            ``config.not_allowed``: it was only found, and says what only a policy that is named
+            may say.
+        FileFault: It is a link, or cannot be read.
     """
+    path = find_policy(named, environ, here=here)
+    if path is None:
+        return None
+    is_named = named is not None or bool(environ.get(POLICY_VARIABLE))
+    try:
+        return read_policy(path, is_own=is_named or path != Path(POLICY_FILE))
+    except FileMissing as fault:
+        missing = "there is no such policy file"
+        hint = "Check the path. A new one is begun by: cardsign trust add URL"
+        raise UsageFault("file.not_found", missing, path=str(path), hint=hint) from fault
 
-    policy: Policy
-    path: Path
-    text: str
 
-    @classmethod
-    def find(
-        cls,
-        named: Path | None = None,
-        environ: Mapping[str, str] = os.environ,
-        *,
-        here: bool = True,
-    ) -> PolicyFile | None:
-        """Read the policy that is named or found (:func:`find_policy`); None where there is none.
+def edit_policy(
+    path: Path,
+    change: Callable[[str], str],
+    expected: Callable[[tuple[TrustedIssuer, ...]], Iterable[TrustedIssuer]],
+    *,
+    is_own: bool = True,
+    dry_run: bool = False,
+) -> None:
+    """Change a policy file, alone among processes; on any error it stays as it was.
 
-        Args:
-            named: The file that the user names.
-            environ: The environment.
-            here: Look for it in the working directory too.
+    Where there is none yet, one is begun. The new text is read before it replaces the file, and
+    must then say what is expected.
 
-        Raises:
-            UsageFault: ``file.not_found``: the one that is named; ``policy.malformed``;
-                ``config.not_allowed``: it was only found, and says what only a policy that is
-                named may say.
-            FileFault: It is a link, or cannot be read.
-        """
-        path = find_policy(named, environ, here=here)
-        if path is None:
-            return None
-        is_named = named is not None or bool(environ.get(POLICY_VARIABLE))
-        try:
-            policy, text = read_policy(path, is_own=is_named or path != Path(POLICY_FILE))
-        except FileMissing as fault:
-            missing = "there is no such policy file"
-            hint = "Check the path. A new one is begun by: cardsign trust add URL"
-            raise UsageFault("file.not_found", missing, path=str(path), hint=hint) from fault
-        return cls(policy, path, text)
+    Raises:
+        UsageFault: ``policy.malformed``: no such change can be made to this text;
+            ``config.not_allowed``.
+        FileFault: It cannot be read or written.
+    """
+    from cardsign.trust.policyfile import parse_policy
+    from cardsign.trust.policytext import EMPTY_POLICY
 
-    @classmethod
-    def begin(cls, path: Path, *, is_own: bool) -> PolicyFile:
-        """Return a policy that is not there yet; nothing is written."""
-        from cardsign.trust.policytext import EMPTY_POLICY
-
-        return cls(Policy(path=path, is_own=is_own), path, EMPTY_POLICY)
-
-    @property
-    def lock(self) -> Path:
-        """The lock beside it."""
-        return lock_of(self.path)
-
-    def issuer(self, name: str) -> TrustedIssuer:
-        """Return the trusted issuer of that name.
-
-        Raises:
-            UsageFault: ``policy.unknown_issuer``.
-        """
-        try:
-            return self.policy.issuer(name)
-        except UsageFault as fault:
-            fault.finding = fault.finding.at(str(self.path))
-            raise
-
-    def edit(
-        self,
-        change: Callable[[str], str],
-        expected: Callable[[tuple[TrustedIssuer, ...]], Iterable[TrustedIssuer]],
-    ) -> None:
-        """Change the text of the file, alone among processes; on any error it stays as it was.
-
-        The new text is read before it replaces the file, and must then say what is expected.
-
-        Raises:
-            UsageFault: ``policy.malformed``: no such change can be made to this text.
-            FileFault: It cannot be read or written.
-        """
-        from cardsign.trust.policyfile import parse_policy
-
-        busy = FileFault("file.busy", "another process edits the policy", path=str(self.path))
-        with locked(self.path.parent, patience=PATIENCE, busy=busy):
-            policy, text = read_policy(self.path)
-            changed = change(text)
-            after = parse_policy(changed, source=str(self.path))
-            if (after.issuers, after.limits) != (tuple(expected(policy.issuers)), policy.limits):
-                raise UsageFault(
-                    "policy.malformed",
-                    "the file is laid out in a way that cannot be edited for you",
-                    path=str(self.path),
-                    hint="Nothing was changed; make the change by hand.",
-                )
-            write_atomic(self.path, changed.encode(), plain=True)
+    busy = FileFault("file.busy", "another process edits the policy", path=str(path))
+    with locked(path.parent, patience=PATIENCE, busy=busy):
+        text = _read_text(path) if os.path.lexists(path) else EMPTY_POLICY
+        policy = parse_policy(text, source=str(path))
+        changed = change(text)
+        after = parse_policy(changed, source=f"{path} with the new entry", is_own=is_own)
+        if (after.issuers, after.limits) != (tuple(expected(policy.issuers)), policy.limits):
+            raise UsageFault(
+                "policy.malformed",
+                "the file is laid out in a way that cannot be edited for you",
+                path=str(path),
+                hint="Nothing was changed; make the change by hand.",
+            )
+        if not dry_run:
+            write_atomic(path, changed.encode(), plain=True)

@@ -11,11 +11,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from cardsign.errors import CardRefused, FetchFailed, KeyRefused, UsageFault, closest
-from cardsign.files import read_bytes, read_toml, write_atomic
+from cardsign.files import read_bytes, read_toml
 from cardsign.findings import Finding
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.statements.envelope import StatementRefused
@@ -23,7 +24,7 @@ from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, re
 from cardsign.statements.members import DIGEST, HOLDER
 from cardsign.statements.release import ReleaseStatement
 from cardsign.trust.cache import StatementCache, Statements
-from cardsign.trust.disk import PolicyFile
+from cardsign.trust.disk import edit_policy
 from cardsign.trust.lock import Floor, forget_entry, raise_lock, read_lock
 from cardsign.trust.policy import (
     ISSUER_NAME,
@@ -32,6 +33,7 @@ from cardsign.trust.policy import (
     KeysAnchor,
     KeysetAnchor,
     Limits,
+    Policy,
     TrustedIssuer,
 )
 from cardsign.trust.policyfile import check_jwks_url, parse_policy
@@ -271,7 +273,7 @@ def check_told(proposal: Proposal, digest: str) -> None:
         )
 
 
-def check_new_name(file: PolicyFile, name: str) -> None:
+def check_new_name(policy: Policy, name: str) -> None:
     """Refuse a name that no new issuer can have."""
     if not ISSUER_NAME.fullmatch(name):
         raise UsageFault(
@@ -279,11 +281,11 @@ def check_new_name(file: PolicyFile, name: str) -> None:
             f"{name!r} is no name for an issuer; expected 1 to 64 of a-z, 0-9, '.', '_' and '-', "
             "a letter or digit first",
         )
-    if any(one.name == name for one in file.policy.issuers):
+    if any(one.name == name for one in policy.issuers):
         raise UsageFault(
             "usage.conflict",
             f"the policy has an issuer {name!r} already",
-            path=str(file.path),
+            path=str(policy.path),
             hint=f"See its anchor: cardsign trust show {name}. To give it another one, first: "
             f"cardsign trust remove {name}",
         )
@@ -295,7 +297,7 @@ def entry_text(members: Mapping[str, Any], proposal: Proposal) -> str:
 
 
 def add_issuers(
-    file: PolicyFile,
+    policy: Policy,
     entries: Sequence[tuple[Mapping[str, Any], Proposal]],
     *,
     compare: Callable[[], None] = lambda: None,
@@ -308,7 +310,7 @@ def add_issuers(
     yet, one is begun.
 
     Args:
-        file: The policy.
+        policy: The policy.
         entries: The members of each new ``[[issuer]]`` without its anchor, and its anchor.
         compare: Raises where a person does not agree; nothing was written before.
         cache: Where the statements are kept; None for nowhere.
@@ -327,26 +329,29 @@ def add_issuers(
         return text
 
     for members, _ in entries:
-        check_new_name(file, str(members["name"]))
+        check_new_name(policy, str(members["name"]))
     new = parse_policy(with_all("format = 1\n"), source="the new entry")
-    parse_policy(
-        with_all(file.text), source=f"{file.path} with the new entry", is_own=file.policy.is_own
+    edit = partial(
+        edit_policy,
+        policy.file,
+        with_all,
+        lambda before: (*before, *new.issuers),
+        is_own=policy.is_own,
     )
-    locked = read_lock(file.lock)
+    edit(dry_run=True)
+    locked = read_lock(policy.lock)
     floors: dict[str, Floor] = {}
     for issuer, (_, proposal) in zip(new.issuers, entries, strict=True):
         known = locked.get(issuer.name)
-        _check_known(file, issuer, known, proposal)
+        _check_known(policy, issuer, known, proposal)
         if proposal.keyset is not None and isinstance(issuer.anchor, KeysetAnchor):
             floors[issuer.name] = Floor().with_statements(proposal.keyset, proposal.release)
             (known or floors[issuer.name]).raised_to(floors[issuer.name], issuer.name)
     compare()
     if dry_run:
         return
-    raise_lock(file.lock, floors)
-    if not file.path.exists():
-        write_atomic(file.path, file.text.encode(), plain=True)
-    file.edit(with_all, lambda before: (*before, *new.issuers))
+    raise_lock(policy.lock, floors)
+    edit()
     for _, proposal in entries if cache is not None else ():
         _keep(cache, proposal)
 
@@ -364,13 +369,13 @@ def _keep(cache: Statements | None, proposal: Proposal) -> None:
 
 
 def _check_known(
-    file: PolicyFile, issuer: TrustedIssuer, known: Floor | None, proposal: Proposal
+    policy: Policy, issuer: TrustedIssuer, known: Floor | None, proposal: Proposal
 ) -> None:
     """Refuse an anchor that goes against what the lock has of an issuer of that name."""
     if known is None:
         return
     hint = f"If it is another issuer now: cardsign trust forget {issuer.name}"
-    path = str(file.lock)
+    path = str(policy.lock)
     if not isinstance(issuer.anchor, KeysetAnchor):
         message = f"the lock has an entry for {issuer.name!r}, and this anchor is no keyset"
         raise UsageFault("lock.other_anchor", message, path=path, hint=hint)
@@ -380,7 +385,7 @@ def _check_known(
         raise UsageFault("statement.rollback", message + keyset.label, path=path, hint=hint)
 
 
-def move_pin(file: PolicyFile, name: str, *, dry_run: bool = False) -> tuple[KeysetId, bool]:
+def move_pin(policy: Policy, name: str, *, dry_run: bool = False) -> tuple[KeysetId, bool]:
     """Move an issuer's pin forward to the keyset statement that the lock records.
 
     Returns:
@@ -390,24 +395,25 @@ def move_pin(file: PolicyFile, name: str, *, dry_run: bool = False) -> tuple[Key
         UsageFault: ``usage.conflict``: the anchor is no single statement; ``lock.missing``.
         FileFault: Lock or policy cannot be read or written.
     """
-    issuer = file.issuer(name)
+    issuer = policy.issuer(name)
     anchor = issuer.anchor
     if not isinstance(anchor, KeysetAnchor) or isinstance(anchor.pin, RootAnchor):
         raise UsageFault(
             "usage.conflict",
             f"the anchor of {name!r} is no single keyset statement, so there is no pin to move",
-            path=str(file.path),
+            path=str(policy.path),
             hint=f"Anchor it anew: cardsign trust remove {name}, then cardsign trust add URL",
         )
-    floor = read_lock(file.lock).get(name)
+    floor = read_lock(policy.lock).get(name)
     if floor is None or floor.keyset is None:
         message = f"the lock has no keyset statement of {name!r}"
-        raise UsageFault("lock.missing", message, path=str(file.lock))
+        raise UsageFault("lock.missing", message, path=str(policy.lock))
     if floor.keyset.number <= anchor.pin.number:
         return anchor.pin, False
     pin, moved = floor.keyset, KeysetAnchor(floor.keyset, anchor.issuer)
     if not dry_run:
-        file.edit(
+        edit_policy(
+            policy.file,
             lambda text: with_pin(text, name, pin),
             lambda before: (
                 replace(other, anchor=moved) if other == issuer else other for other in before
@@ -416,7 +422,7 @@ def move_pin(file: PolicyFile, name: str, *, dry_run: bool = False) -> tuple[Key
     return pin, True
 
 
-def remove_issuer(file: PolicyFile, name: str, *, dry_run: bool = False) -> bool:
+def remove_issuer(policy: Policy, name: str, *, dry_run: bool = False) -> bool:
     """Remove an issuer from a policy; its entry in the lock stays.
 
     Returns:
@@ -426,17 +432,18 @@ def remove_issuer(file: PolicyFile, name: str, *, dry_run: bool = False) -> bool
         UsageFault: ``policy.unknown_issuer``, ``policy.malformed``; ``lock.malformed``.
         FileFault: Policy or lock cannot be read or written.
     """
-    file.issuer(name)
-    is_locked = name in read_lock(file.lock)
+    policy.issuer(name)
+    is_locked = name in read_lock(policy.lock)
     if not dry_run:
-        file.edit(
+        edit_policy(
+            policy.file,
             lambda text: without_issuer(text, name),
             lambda before: (other for other in before if other.name != name),
         )
     return is_locked
 
 
-def forget_issuer(file: PolicyFile, name: str, *, dry_run: bool = False) -> None:
+def forget_issuer(policy: Policy, name: str, *, dry_run: bool = False) -> None:
     """Remove what the lock has of an issuer, which may be in the policy no more.
 
     Raises:
@@ -444,20 +451,20 @@ def forget_issuer(file: PolicyFile, name: str, *, dry_run: bool = False) -> None
             ``policy.unknown_issuer``: the lock has no such entry.
         FileFault: Policy or lock cannot be read or written.
     """
-    anchors = {issuer.name: issuer.anchor for issuer in file.policy.issuers}
+    anchors = {issuer.name: issuer.anchor for issuer in policy.issuers}
     if isinstance(anchors.get(name), KeysetAnchor):
         raise UsageFault(
             "usage.conflict",
             f"{name!r} is trusted by its keyset, which needs the entry",
-            path=str(file.lock),
+            path=str(policy.lock),
             hint=f"Remove the issuer first: cardsign trust remove {name}",
         )
-    entries = read_lock(file.lock)
+    entries = read_lock(policy.lock)
     if name not in entries:
         message = f"the lock has no entry for {name!r}{closest(name, entries)}"
-        raise UsageFault("policy.unknown_issuer", message, path=str(file.lock))
+        raise UsageFault("policy.unknown_issuer", message, path=str(policy.lock))
     if not dry_run:
-        forget_entry(file.lock, name)
+        forget_entry(policy.lock, name)
 
 
 # A list of agents. What is proposed is shown to a person, and adds no issuer by itself.

@@ -348,7 +348,7 @@ class Policy:
         if not isinstance(given, str | Path):
             named = type(given).__name__
             raise TypeError(f"Policy.load takes a path, not {named}: Policy.load('trust.toml')")
-        return read_policy(Path(path), is_own=is_own)[0]
+        return read_policy(Path(path), is_own=is_own)
 
     def __post_init__(self) -> None:
         issuers: object = self.issuers
@@ -360,6 +360,18 @@ class Policy:
                 "Policy takes a tuple of TrustedIssuer; for one issuer use Policy.from_jwks(keys), "
                 "Policy.from_jwks_url(url, origin=...) or Policy.load(path)"
             )
+
+    @property
+    def file(self) -> Path:
+        """The file that says so; raises `TypeError` for a policy that was made in code."""
+        if self.path is None:
+            raise TypeError("a policy that was made in code has no file")
+        return self.path
+
+    @property
+    def lock(self) -> Path:
+        """The lock beside the file: ``trust.lock`` for ``trust.toml``."""
+        return self.file.with_suffix(".lock")
 
     @property
     def unnamed(self) -> str:
@@ -376,7 +388,7 @@ class Policy:
         if issuer is None:
             similar = closest(name, self._by_name)
             message = f"the policy has no issuer {name!r}{similar}"
-            raise UsageFault("policy.unknown_issuer", message)
+            raise UsageFault("policy.unknown_issuer", message, path=str(self.path or ""))
         return issuer
 
     def find(self, subject: Subject) -> TrustedIssuer | None:

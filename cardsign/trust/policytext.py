@@ -1,7 +1,7 @@
 """`trust.toml` as text: on which line a member stands, and edits as a careful person makes them.
 
 No TOML reader tells lines. Comments and the order of things stay in an edit;
-:meth:`cardsign.trust.disk.PolicyFile.edit` reads what came of it before it replaces the file.
+:func:`cardsign.trust.disk.edit_policy` reads what came of it before it replaces the file.
 """
 
 from __future__ import annotations

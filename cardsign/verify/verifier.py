@@ -418,7 +418,7 @@ def _open_lock(policy: Policy, lock: LockPaths | Memory | None) -> Lock | Memory
     if isinstance(lock, Memory):
         return lock
     if lock is None and policy.path is not None:
-        lock = policy.path.with_suffix(".lock")
+        lock = policy.lock
     if lock is None:
         if any(isinstance(issuer.anchor, KeysetAnchor) for issuer in policy.issuers):
             raise TypeError(

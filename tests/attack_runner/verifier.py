@@ -81,7 +81,7 @@ def _policy(data: bytes) -> Policy:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "trust.toml"
         path.write_bytes(data)
-        return replace(read_policy(path)[0], path=None)
+        return replace(read_policy(path), path=None)
 
 
 def _verifier(case: Case, folder: Path) -> Verifier:

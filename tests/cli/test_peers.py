@@ -67,7 +67,7 @@ def test_a_new_user_verifies_a_live_peer_in_two_commands(
     assert added.status == 0
     assert read_keyset(tides).digest in added.text
     assert "compare the lines above with the issuer over another channel" in added.err
-    (enrolled,) = read_policy(Path("trust.toml"))[0].issuers
+    (enrolled,) = read_policy(Path("trust.toml")).issuers
     assert (enrolled.name, enrolled.cards) == ("tides.example", (HOME + "/",))
     ended = cardsign("verify", HOME + "/", "--json")
     assert (ended.status, ended.json["verdict"]) == (0, "trusted")

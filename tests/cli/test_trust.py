@@ -172,7 +172,7 @@ def test_what_is_compared_over_another_channel(enrolled: Ended, peer: Path) -> N
 
 def test_what_enrolling_writes(cardsign: Cardsign, enrolled: Ended, home: Path, peer: Path) -> None:
     """The pin in the policy, and floors in the lock."""
-    one = read_policy(TRUST)[0].issuers[0]
+    one = read_policy(TRUST).issuers[0]
     keyset = read_keyset((peer / "k1.json").read_bytes())
     shown = cardsign("trust", "show", "tides", "--json").json
 
@@ -216,9 +216,9 @@ def test_comments_stay(cardsign: Cardsign, peer: Path) -> None:
 
     cardsign("trust", "remove", "tides")
     assert [one for one in comments if one not in TRUST.read_text()] == []
-    assert [one.name for one in read_policy(TRUST)[0].issuers] == ["lamps"]
+    assert [one.name for one in read_policy(TRUST).issuers] == ["lamps"]
     cardsign("trust", "remove", "lamps")
-    assert read_policy(TRUST)[0].issuers == ()
+    assert read_policy(TRUST).issuers == ()
     assert "[[issuer]]" not in TRUST.read_text()
 
 
@@ -317,7 +317,7 @@ def test_several_people_enrol_at_once(cardsign: Cardsign, tmp_path: Path) -> Non
         for name in names
     ]
     assert [one.wait() for one in adding] == [0, 0, 0, 0]
-    assert sorted(one.name for one in read_policy(TRUST)[0].issuers) == names
+    assert sorted(one.name for one in read_policy(TRUST).issuers) == names
 
 
 # ------------------------------------------------------- show, remove, pin, forget

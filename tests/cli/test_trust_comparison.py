@@ -173,7 +173,7 @@ def test_a_person_is_shown_the_digest_and_asked(
     if status:
         assert nothing_is_written(tmp_path)
     else:
-        policy, _ = read_policy(tmp_path / "trust.toml")
+        policy = read_policy(tmp_path / "trust.toml")
         assert [one.name for one in policy.issuers] == ["tides"]
 
 
@@ -356,7 +356,7 @@ def history() -> tuple[bytes, ...]:
 
 def pinned() -> str:
     """The number of the keyset that the policy pins."""
-    anchor = read_policy(Path("trust.toml"))[0].issuers[0].anchor
+    anchor = read_policy(Path("trust.toml")).issuers[0].anchor
     assert isinstance(anchor, KeysetAnchor)
     assert isinstance(anchor.pin, KeysetId)
     return anchor.pin.label

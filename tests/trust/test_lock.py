@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from cardsign.errors import FileFault, UsageFault
 from cardsign.files import locked
 from cardsign.statements.keyset import KeysetId
-from cardsign.trust.disk import lock_of
 from cardsign.trust.lock import Floor, LockedRelease, forget_entry, raise_lock, read_lock
+from cardsign.trust.policy import Policy
 
 D0, D1 = "0" * 64, "1" * 64
 
@@ -33,7 +33,7 @@ def release(*order: int, digest: str = D0) -> Floor:
 @pytest.fixture
 def lock(tmp_path: Path) -> Path:
     """Where the lock of a policy would lie."""
-    path = lock_of(tmp_path / "trust.toml")
+    path = Policy(path=tmp_path / "trust.toml").lock
     assert path.name == "trust.lock"
     return path
 

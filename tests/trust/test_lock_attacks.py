@@ -19,7 +19,7 @@ from cardsign.statements.keyset import KeysetId, read_keyset
 from cardsign.statements.release import read_release
 from cardsign.testing import FakeIssuer
 from cardsign.testing.fake_issuer import digest_of
-from cardsign.trust.disk import PolicyFile
+from cardsign.trust.disk import read_policy
 from cardsign.trust.enroll import add_issuers, move_pin, propose_keyset
 from cardsign.trust.lock import Floor, Memory, raise_lock, read_lock
 from cardsign.trust.policy import KeysetAnchor, Policy, TrustedIssuer
@@ -52,16 +52,9 @@ def policy(tmp_path: Path) -> Path:
 
 def enrol(path: Path, statement: bytes) -> None:
     """Add the issuer as `trust add` does."""
-    file = policy_file(path)
+    file = read_policy(path)
     proposal = propose_keyset(read_keyset(statement), None, roots=False, now=NOW)
     add_issuers(file, [({"name": "tides", "origins": [TIDES.origin]}, proposal)])
-
-
-def policy_file(path: Path) -> PolicyFile:
-    """The policy as commands have it."""
-    file = PolicyFile.find(path)
-    assert file is not None
-    return file
 
 
 def verifier(policy: Path, **options: Any) -> Verifier:
@@ -258,7 +251,7 @@ def test_lock_behind_is_said_and_pin_moves_the_anchor(policy: Path) -> None:
     report = verdict(policy, [FIRST, second], [release(second, seq=5)])
     assert (report.verdict, codes(report)) == ("trusted", ["lock.behind"])
     update(policy, [FIRST, second], [])
-    assert move_pin(policy_file(policy), "tides")[1]
+    assert move_pin(read_policy(policy), "tides")[1]
     report = verdict(policy, [second], [release(second, seq=5)], cache=Memory())
     assert (report.verdict, codes(report)) == ("trusted", [])
     assert "# whom we trust" in policy.read_text()
