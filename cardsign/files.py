@@ -97,19 +97,6 @@ def read_secret(
         return content
 
 
-def read_descriptor(descriptor: int, *, max_bytes: int) -> bytes:
-    """Return what can still be read from an open file descriptor, which stays open.
-
-    It is not opened anew: who opened it may have had more rights.
-
-    Raises:
-        FileFault: ``file.unreadable``.
-    """
-    path = Path(f"/dev/fd/{descriptor}")
-    with file_faults(path, "file.unreadable"):
-        return _read(descriptor, path, max_bytes)
-
-
 def write_atomic(path: Path, data: bytes, *, mode: int = PUBLIC_MODE, plain: bool = False) -> None:
     """Write `data` so that a reader of `path` sees the old file or the new one, never a mixture.
 

@@ -150,26 +150,6 @@ def test_a_secret_may_come_through_a_link_or_pipe(tmp_path):
     writer.join()
 
 
-def test_a_descriptor_is_read_and_left_open(tmp_path):
-    """It is the caller's to close, and is not opened anew: its name may be gone, or its rights."""
-    path = tmp_path / "file"
-    path.write_bytes(b"secret")
-    descriptor = os.open(path, os.O_RDONLY)
-    os.unlink(path)
-
-    assert files.read_descriptor(descriptor, max_bytes=10) == b"secret"
-    os.close(descriptor)
-
-
-@pytest.mark.parametrize("descriptor", [-1, 9999, 2**40])
-def test_a_descriptor_that_is_not_open_is_unreadable(descriptor):
-    """Including a number that no descriptor can have."""
-    with pytest.raises(FileFault) as caught:
-        files.read_descriptor(descriptor, max_bytes=10)
-
-    assert caught.value.code == "file.unreadable"
-
-
 def test_a_new_file_has_the_mode_asked_for(tmp_path):
     """Less whatever the umask forbids."""
     before = os.umask(0o027)

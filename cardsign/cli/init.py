@@ -20,7 +20,7 @@ from cardsign.cli.keystore import (
     recovery_source,
     user_heads,
 )
-from cardsign.cli.options import RECOVERY_VARIABLE, alg_option, passphrase_options, read_place, take
+from cardsign.cli.options import RECOVERY_VARIABLE, alg_option, passphrase_option, read_place, take
 from cardsign.cli.printer import Answer, counted, print_json, safe, show
 from cardsign.cli.streams import STDIO
 from cardsign.config import CONFIG_FILE, config_schema
@@ -82,7 +82,7 @@ from cardsign.keys.signers.access import new_passphrase, user_policy
     help="The folder for the keys, or the URL of a database "
     f"[default: {KEYSTORE_VARIABLE}, then keys].",
 )
-@passphrase_options
+@passphrase_option
 def init(origin: str | None, agent: str | None, recovery_out: str, **options: Any) -> None:
     """Set up this folder: cardsign.toml, a key store, and the first signed statements.
 

@@ -29,7 +29,6 @@ from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
 from cardsign.keys.model import ROLES
 from cardsign.keys.opening import StorePlace, open_store
 from cardsign.keys.signers.access import (
-    MODULE_VARIABLE,
     PASSPHRASE_VARIABLE,
     Access,
     PassphraseSource,
@@ -90,7 +89,6 @@ class UnlockOptions(KeystoreOptions):
     """Which key store a command is about, and where the passphrase of its keys comes from."""
 
     passphrase_file: Path | None = None
-    passphrase_fd: int | None = None
 
     def source(self, role: str = "") -> PassphraseSource:
         """Where the passphrase of a role's keys comes from.
@@ -100,11 +98,11 @@ class UnlockOptions(KeystoreOptions):
         """
         variable = ROLE_VARIABLES.get(role, "")
         file = self.passphrase_file
-        if role and file is None and self.passphrase_fd is None:
+        if role and file is None:
             if variable in os.environ:
                 return PassphraseSource(environment=os.environ, variable=variable)
             file = user_policy(os.environ).passphrase_files.get(role)
-        return PassphraseSource(file, self.passphrase_fd, os.environ, terminal_prompt())
+        return PassphraseSource(file, os.environ, terminal_prompt())
 
     def new_passphrase(self, role: str = "") -> bytes:
         """The passphrase of a new key."""
@@ -117,12 +115,7 @@ class UnlockOptions(KeystoreOptions):
             uris: Signers that were named on the command line.
         """
         policy = user_policy(os.environ)
-        module = policy.pkcs11_module
-        if named := os.environ.get(MODULE_VARIABLE):
-            if not Path(named).is_absolute():
-                raise UsageFault("usage.invalid", f"{MODULE_VARIABLE} is no absolute path")
-            module = Path(named)
-        policy = replace(policy, allow=policy.allow | set(uris), pkcs11_module=module)
+        policy = policy.model_copy(update={"allow": policy.allow | set(uris)})
         usual = self.source()
         secrets, sources = user_secrets(usual), {str(role): self.source(role) for role in ROLES}
         own = {
@@ -168,7 +161,7 @@ def recovery_source() -> PassphraseSource:
     """Where the recovery key's passphrase comes from; never from where the others do."""
     named = os.environ.get(RECOVERY_VARIABLE)
     environment = {} if named is None else {PASSPHRASE_VARIABLE: named}
-    return PassphraseSource(None, None, environment, terminal_prompt())
+    return PassphraseSource(None, environment, terminal_prompt())
 
 
 def unlock_recovery(file: Path) -> tuple[PrivateKey, bytes]:
@@ -181,7 +174,7 @@ def unlock_recovery(file: Path) -> tuple[PrivateKey, bytes]:
 
 def own_passphrase(option: str, file: Path | None, question: str) -> bytes:
     """A new passphrase that only an option of its own and a terminal can give."""
-    source = PassphraseSource(file, None, {}, terminal_prompt())
+    source = PassphraseSource(file, {}, terminal_prompt())
     try:
         return new_passphrase(source, question=question)
     except PassphraseFault as fault:

@@ -83,6 +83,7 @@ _INSTEAD: Final = {
     "--no-state": "Leave it out: a verdict reads trust.lock and writes nothing beside it.",
     "--not-live": "Set live = ORIGIN in cardsign.toml: what it serves counts, and nothing else.",
     "--paranoid": "Leave it out: rfc8785 makes every payload.",
+    "--passphrase-fd": "Use --passphrase-file /dev/fd/N",
     "--recovery-passphrase-file": "Set CARDSIGN_RECOVERY_PASSPHRASE, or type it.",
     "--release-passphrase-file": "Set CARDSIGN_RELEASE_PASSPHRASE, or `release` of "
     "[passphrase_files] in the user's settings.",

@@ -141,18 +141,12 @@ keystore_option: Final = click.option(
     help="The key store, or the URL of its database "
     "[default: CARDSIGN_KEYSTORE, then cardsign.toml, then ./keys].",
 )
-_passphrase_file_option: Final = click.option(
+passphrase_option: Final = click.option(
     "--passphrase-file",
     type=PATH,
     metavar="FILE",
     help="Read the passphrase from a file of mode 0600 [default: "
     "CARDSIGN_PASSPHRASE, then a prompt on a terminal].",
-)
-_passphrase_fd_option: Final = click.option(
-    "--passphrase-fd",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Read the passphrase from an open descriptor.",
 )
 root_keystore_option: Final = click.option(
     "--root-keystore",
@@ -162,14 +156,9 @@ root_keystore_option: Final = click.option(
 )
 
 
-def passphrase_options(command: _Function) -> _Function:
-    """Add ``--passphrase-file`` and ``--passphrase-fd``."""
-    return _passphrase_file_option(_passphrase_fd_option(command))
-
-
 def unlock_options(command: _Function) -> _Function:
-    """Add ``--keystore``, ``--passphrase-file`` and ``--passphrase-fd``: an `UnlockOptions`."""
-    return keystore_option(passphrase_options(command))
+    """Add ``--keystore`` and ``--passphrase-file``: an `UnlockOptions`."""
+    return keystore_option(passphrase_option(command))
 
 
 # The verifier's side.

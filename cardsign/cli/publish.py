@@ -205,7 +205,7 @@ def publish(output: Path | None, export_to: Path | None, **options: Any) -> int:
 def _watch(watching: WatchOptions, output: Path | None, keystore: UnlockOptions) -> int:
     """Follow the project, its settings too; what is left for a person is said once at a time."""
     context = click.get_current_context()
-    allowed = {"watch", "every", "output", "place", "passphrase_file", "passphrase_fd"}
+    allowed = {"watch", "every", "output", "place", "passphrase_file"}
     for param in context.command.params:
         source = context.get_parameter_source(param.name or "")
         if source is ParameterSource.COMMANDLINE and param.name not in allowed:

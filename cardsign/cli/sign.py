@@ -117,7 +117,7 @@ class CardOptions:
     cls=Command,
     advanced=(
         *("--strict", "--force", "--known-keys", "--drop-foreign", "--public", "--kid"),
-        *("--extended", "--seq", "--expires", "--passphrase-fd"),
+        *("--extended", "--seq", "--expires"),
     ),
     example="cardsign sign card.json -o signed.json",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
@@ -13,8 +13,7 @@ from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.history import check_listed, find_listed
 from cardsign.keys.signers.access import Access
-from cardsign.keys.signers.local import is_local
-from cardsign.keys.signers.registry import custody_of, open_signer
+from cardsign.keys.signers.registry import find_remote_key, open_signer
 from cardsign.keys.store import KeyStore
 from cardsign.sign.signing import SigningOptions, sign_document
 
@@ -123,13 +122,13 @@ def named_signers(
     for uri in uris:
         record = None
         if store is not None and public is None:
-            able, custody = store.state.signing_keys(now), custody_of(uri)
-            record = next((one for one in able if one.custody == custody), None)
+            able = store.state.signing_keys(now)
+            record = next((one for one in able if one.custody == uri), None)
         if store is not None and record is not None:
             if kid not in (None, record.kid):
                 raise UsageFault("usage.conflict", f"the key store calls this key {record.kid!r}")
-            signers.append(store.signer(replace(record, custody=uri), access))
-        elif store is not None and public is None and not is_local(uri):
+            signers.append(store.signer(record, access))
+        elif store is not None and public is None and find_remote_key(uri, access):
             raise StoreFault(
                 "keystore.unknown_key",
                 "the key store has no active key that lies there",

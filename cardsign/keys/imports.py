@@ -24,7 +24,8 @@ from cardsign.jose.pem import PRIVATE_LABELS, pem_labels, pss_refusal, refuse_ps
 
 MAX_KEY_FILE_BYTES: Final = 64 * 1024  # bytes; a key with its certificates has some 10 KiB
 
-_ENCRYPTED: Final = (b"BEGIN ENCRYPTED PRIVATE", b"Proc-Type: 4,ENCRYPTED")
+#: What a PEM says that no one reads without its passphrase.
+ENCRYPTED: Final = (b"BEGIN ENCRYPTED PRIVATE", b"Proc-Type: 4,ENCRYPTED")
 _MAKE: Final = (
     "If you have none, make one: "
     "openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out card-key.pem."
@@ -143,19 +144,6 @@ def _choose(jwks: list[Any], kid: str | None) -> Mapping[str, Json]:
         f"this is a JWK Set of {len(jwks)} keys, expected one",
         f"Name one of them: --kid {kids[0]}." if kids else _MAKE,
     )
-
-
-def is_encrypted(data: bytes) -> bool:
-    """Say whether a key file shows no private key to those who can read it."""
-    if b"-----BEGIN " in data:
-        return any(mark in data for mark in _ENCRYPTED)
-    try:
-        _import_pkcs12(data, None, None)
-    except PassphraseFault:
-        return True
-    except KeyRefused:
-        pass
-    return False
 
 
 def import_public_key(data: bytes, *, kid: str | None = None) -> PublicKey:

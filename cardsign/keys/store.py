@@ -303,8 +303,7 @@ class KeyStore(ABC):
         Not checked: that a signer there holds the key; see
         :func:`cardsign.keys.signers.registry.check_possession`.
 
-        `custody` is the URI that :func:`cardsign.keys.signers.registry.custody_of` gives; the
-        other arguments are as for :meth:`add_key`.
+        `custody` is the URI of the signer; the other arguments are as for :meth:`add_key`.
 
         Raises:
             StoreFault: ``keystore.duplicate_key``.

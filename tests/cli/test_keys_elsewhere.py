@@ -226,11 +226,3 @@ def test_what_names_no_key(
     done = cardsign("sign", elsewhere.card, "-o", "signed.json", *options)
     assert (done.status, code in done.err) == (2, True), done.err
     assert not elsewhere.ran.exists()
-
-
-def test_a_library_that_is_not_absolute(cardsign: Cardsign, elsewhere: Elsewhere) -> None:
-    """A relative one would be the repository's."""
-    elsewhere.enrolled(cardsign)
-    done = cardsign("sign", elsewhere.card, CARDSIGN_PKCS11_MODULE="lib.so")
-    assert done.status == 2
-    assert "CARDSIGN_PKCS11_MODULE" in done.err

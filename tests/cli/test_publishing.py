@@ -101,13 +101,6 @@ def test_a_keyset_and_the_release_that_speaks_of_it_are_published_at_once(
     assert "nothing changed" in run(issuer("release", "renew")).err
 
 
-def test_a_card_that_was_signed_is_published_without_a_word_about_signers(issuer: Cardsign) -> None:
-    """The twin: to sign one, the same setting is refused."""
-    setting = {"CARDSIGN_PKCS11_MODULE": "lib.so"}
-    assert issuer("sign", "card.json", **setting).status == 2
-    run(issuer("publish", "signed.json", **setting))
-
-
 def test_a_keyset_waits_where_the_release_key_cannot_be_opened(issuer: Cardsign) -> None:
     """Kept, and withheld until cron renews the release; cards are published meanwhile."""
     before = published()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.errors import CardsignError, FileFault, PassphraseFault, UsageFault
+from cardsign.errors import CardsignError, FileFault, PassphraseFault
 from cardsign.keys.signers.access import (
     MAX_FILE_BYTES,
     PassphraseSource,
@@ -66,13 +66,13 @@ def test_the_first_line_of_a_file_counts(read, content, expected, secret_file):
     assert read(source) == expected
 
 
-def test_a_descriptor_is_read_like_a_file():
-    """As `--passphrase-fd 3 3< <(pass show cards)` gives it."""
+def test_a_pipe_is_read_like_a_file():
+    """As `--passphrase-file <(pass show cards)` gives it."""
     reading, writing = os.pipe()
     os.write(writing, b"from a pipe\n")
     os.close(writing)
 
-    source = PassphraseSource(descriptor=reading, environment=ENVIRONMENT, prompt=nobody)
+    source = PassphraseSource(Path(f"/dev/fd/{reading}"), environment=ENVIRONMENT, prompt=nobody)
 
     assert read_passphrase(source) == b"from a pipe"
     os.close(reading)
@@ -186,14 +186,6 @@ def test_a_large_file_was_not_meant(secret_file):
         read_passphrase(PassphraseSource(file=secret_file(b"x" * (MAX_FILE_BYTES + 1))))
 
     assert caught.value.code == "file.unreadable"
-
-
-def test_two_places_at_once_contradict_one_another(secret_file):
-    """Which of them was meant is not guessed."""
-    with pytest.raises(UsageFault) as caught:
-        read_passphrase(PassphraseSource(file=secret_file(b"passphrase"), descriptor=0))
-
-    assert caught.value.code == "usage.conflict"
 
 
 def test_eight_are_enough_and_seven_are_not():

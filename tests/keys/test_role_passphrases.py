@@ -10,7 +10,7 @@ import pytest
 from cardsign.errors import PassphraseFault, UsageFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.model import private_blob
-from cardsign.keys.signers.access import Access, read_signer_policy
+from cardsign.keys.signers.access import Access, user_policy
 from tests.keys.conftest import in_each_store
 from tests.keys.states import after
 
@@ -89,11 +89,14 @@ def test_the_users_own_file_names_a_file_for_each_role(
     tmp_path: Path, table: str, is_read: bool
 ) -> None:
     """Roles by name, files by absolute path; anything else is an error."""
-    file = tmp_path / "signers.toml"
+    file = tmp_path / "cardsign/signers.toml"
+    file.parent.mkdir()
     file.write_text(f"format = 1\npassphrase_files = {table}\n")
     file.chmod(0o600)
     if is_read:
-        assert read_signer_policy(file).passphrase_files["card"] == Path("/run/card")
+        assert user_policy({"XDG_CONFIG_HOME": str(tmp_path)}).passphrase_files["card"] == Path(
+            "/run/card"
+        )
     else:
         with pytest.raises(UsageFault):
-            read_signer_policy(file)
+            user_policy({"XDG_CONFIG_HOME": str(tmp_path)})

@@ -14,7 +14,7 @@ from cardsign.jose.jws import sign_payload
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.signers import services
 from cardsign.keys.signers.access import Access
-from cardsign.keys.signers.registry import check_possession, fetch_public, open_signer
+from cardsign.keys.signers.registry import check_possession, list_public_keys, open_signer
 from tests.keys import aws
 
 pytestmark = pytest.mark.needs_boto3
@@ -68,7 +68,7 @@ def test_kms_signs(alg: str, by_arn: bool, kms: aws.Kms, natives: dict[str, Any]
     uri = kms.make(natives[alg])
     if by_arn:
         uri = uri.replace("awskms:///", f"awskms:///{aws.ACCOUNT}")
-    public = fetch_public(uri, ACCESS, kid="cards-1")
+    public = list_public_keys(uri, ACCESS, kid="cards-1")[0]
     assert (public.kid, public.alg) == ("cards-1", alg)
 
     sign(uri, public, LARGE)
@@ -96,7 +96,7 @@ def test_pss_is_not_given_out(
     monkeypatch.setattr(services, "_AWS_ALGORITHMS", {"RS256": "RSASSA_PSS_SHA_256"})
     uri = kms.make(natives["RS256"])
     with pytest.raises(SignerFault, match="PSS") as caught:
-        sign(uri, fetch_public(uri, ACCESS))
+        sign(uri, list_public_keys(uri, ACCESS)[0])
     assert caught.value.code == "signer.wrong_key"
 
 
@@ -153,10 +153,10 @@ def test_each_fault_has_its_own_code(
 def test_a_key_for_another_purpose_is_not_enrolled(kms: aws.Kms, natives: dict[str, Any]) -> None:
     """Another curve shows in the public key; a key that encrypts refuses to sign."""
     with pytest.raises(CardsignError) as caught:
-        fetch_public(kms.make(natives["P-384"]), ACCESS)
+        list_public_keys(kms.make(natives["P-384"]), ACCESS)[0]
     assert caught.value.code == "key.unsupported"
     uri = kms.make(natives["RS256"])
     kms.states[uri.rpartition("/")[2]] = "ENCRYPT_DECRYPT"
     with pytest.raises(SignerFault) as refused:
-        check_possession(open_signer(uri, fetch_public(uri, ACCESS), ACCESS))
+        check_possession(open_signer(uri, list_public_keys(uri, ACCESS)[0], ACCESS))
     assert refused.value.code == "signer.no_key"

@@ -21,7 +21,7 @@ from cardsign.errors import CardsignError, SignerFault
 from cardsign.jose.jws import sign_payload
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.signers.access import Access
-from cardsign.keys.signers.registry import check_possession, fetch_public, open_signer
+from cardsign.keys.signers.registry import check_possession, list_public_keys, open_signer
 
 pytestmark = pytest.mark.needs_azure
 
@@ -198,7 +198,7 @@ def sign(uri: str, public: PublicKey, payload: bytes = b"{}") -> None:
 def test_the_vault_signs(alg: str, secretive: bool, vault: Vault, natives: dict[str, Any]) -> None:
     """A digest is sent; to sign takes no right to read the key."""
     uri = vault.make(natives[alg])
-    public = fetch_public(uri, ACCESS, kid="cards-1")
+    public = list_public_keys(uri, ACCESS, kid="cards-1")[0]
     assert (public.kid, public.alg) == ("cards-1", alg)
 
     vault.secretive = secretive
@@ -213,7 +213,7 @@ def test_pss_is_not_given_out(
     from azure.keyvault.keys import crypto
 
     uri = vault.make(natives["RS256"])
-    public = fetch_public(uri, ACCESS)
+    public = list_public_keys(uri, ACCESS)[0]
     monkeypatch.setattr(crypto, "SignatureAlgorithm", lambda alg: "PS256")
     with pytest.raises(SignerFault, match="PSS") as caught:
         sign(uri, public)
@@ -257,8 +257,8 @@ def test_a_public_half_that_cannot_be_enrolled(
 ) -> None:
     """Of another kind, or not there."""
     with pytest.raises(CardsignError) as caught:
-        fetch_public(vault.make(natives[alg]), ACCESS)
+        list_public_keys(vault.make(natives[alg]), ACCESS)[0]
     assert caught.value.code == code
     with pytest.raises(CardsignError) as caught:
-        fetch_public(f"azurekms://cards/none/{'0' * 32}", ACCESS)
+        list_public_keys(f"azurekms://cards/none/{'0' * 32}", ACCESS)[0]
     assert caught.value.code == "signer.no_key"

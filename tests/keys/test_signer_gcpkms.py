@@ -15,7 +15,7 @@ from cardsign.errors import CardsignError, SignerFault
 from cardsign.jose.jws import sign_payload
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.signers.access import Access
-from cardsign.keys.signers.registry import check_possession, fetch_public, open_signer
+from cardsign.keys.signers.registry import check_possession, list_public_keys, open_signer
 
 pytestmark = pytest.mark.needs_gcp
 
@@ -138,7 +138,7 @@ def sign(uri: str, public: PublicKey, payload: bytes = b"{}") -> None:
 def test_kms_signs(alg: str, service: Kms, natives: dict[str, Any]) -> None:
     """A digest is sent, whatever the size; the signature comes back in the form of JWS."""
     uri = service.make(natives[alg], ALGORITHMS[alg])
-    public = fetch_public(uri, ACCESS, kid="cards-1")
+    public = list_public_keys(uri, ACCESS, kid="cards-1")[0]
     assert (public.kid, public.alg) == ("cards-1", alg)
 
     sign(uri, public, LARGE)
@@ -148,7 +148,7 @@ def test_kms_signs(alg: str, service: Kms, natives: dict[str, Any]) -> None:
 def test_a_key_for_pss_signs_nothing(service: Kms, natives: dict[str, Any]) -> None:
     """Google binds the padding to the key."""
     uri = service.make(natives["RS256"], "RSA_SIGN_PSS_3072_SHA256")
-    public = fetch_public(uri, ACCESS)
+    public = list_public_keys(uri, ACCESS)[0]
     with pytest.raises(SignerFault, match="PSS") as caught:
         sign(uri, public)
     assert caught.value.code == "signer.wrong_key"
@@ -174,7 +174,7 @@ def test_a_version_that_is_disabled_or_absent(
         with pytest.raises(CardsignError) as signing:
             sign(place, es256.public)
         with pytest.raises(CardsignError) as enrolling:
-            fetch_public(place, ACCESS)
+            list_public_keys(place, ACCESS)[0]
         assert [signing.value.code, enrolling.value.code] == [code, code]
 
 

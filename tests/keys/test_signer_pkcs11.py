@@ -11,8 +11,8 @@ import pytest
 from cardsign.errors import CardsignError, SignerFault
 from cardsign.jose.jws import sign_payload
 from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.keys.signers.access import Access, SignerPolicy
-from cardsign.keys.signers.registry import check_possession, custody_of, fetch_public, open_signer
+from cardsign.keys.signers.access import Access
+from cardsign.keys.signers.registry import check_possession, list_public_keys, open_signer
 from tests.keys.softhsm import PIN, SoftHsm
 from tests.net.authorities import Authority
 
@@ -21,8 +21,13 @@ pytestmark = pytest.mark.needs_softhsm
 LARGE = b'{"name":"' + b"x" * 20_000 + b'"}'
 
 
+def using(library: Path, pin: str) -> Access:
+    environment = {"CARDSIGN_PKCS11_MODULE": str(library)}
+    return Access(lambda kind, of: pin.encode(), environment=environment)
+
+
 def access(softhsm: SoftHsm, pin: str = PIN) -> Access:
-    return Access(lambda kind, of: pin.encode(), SignerPolicy(pkcs11_module=softhsm.library))
+    return using(softhsm.library, pin)
 
 
 def sign(uri: str, public: PublicKey, access: Access, payload: bytes = b"{}") -> None:
@@ -46,7 +51,7 @@ def sign(uri: str, public: PublicKey, access: Access, payload: bytes = b"{}") ->
 )
 def test_the_token_signs(uri: str, alg: str, softhsm: SoftHsm) -> None:
     """The public key is read once; the signatures verify, also of more than a token takes."""
-    public = fetch_public(uri, access(softhsm), kid="cards-1")
+    public = list_public_keys(uri, access(softhsm), kid="cards-1")[0]
     assert (public.kid, public.alg) == ("cards-1", alg)
 
     sign(uri, public, access(softhsm), LARGE)
@@ -59,7 +64,7 @@ def test_a_label_of_two_kinds_of_keys_means_the_one_of_the_algorithm(
 ) -> None:
     """The algorithm is the stored key's."""
     uri = "pkcs11:token=cards;object=both"
-    public = fetch_public(f"{uri};id=%{number}", access(softhsm))
+    public = list_public_keys(f"{uri};id=%{number}", access(softhsm))[0]
 
     assert public.alg == alg
     sign(uri, public, access(softhsm))
@@ -87,7 +92,7 @@ def test_each_fault_has_its_own_message(
     uri: str, pin: str, code: str, words: str, softhsm: SoftHsm
 ) -> None:
     """A stable code, what was expected, and never the PIN."""
-    public = fetch_public("pkcs11:token=cards;object=es256-a", access(softhsm))
+    public = list_public_keys("pkcs11:token=cards;object=es256-a", access(softhsm))[0]
 
     with pytest.raises(SignerFault, match=words) as caught:
         sign(uri, public, access(softhsm, pin))
@@ -99,7 +104,7 @@ def test_each_fault_has_its_own_message(
 def test_after_a_wrong_pin_the_right_one_still_signs(softhsm: SoftHsm) -> None:
     """No session is left behind by a failure."""
     uri = "pkcs11:token=cards;object=es256-a"
-    public = fetch_public(uri, access(softhsm))
+    public = list_public_keys(uri, access(softhsm))[0]
     with pytest.raises(SignerFault):
         sign(uri, public, access(softhsm, "9999-x"))
 
@@ -117,7 +122,7 @@ def test_after_a_wrong_pin_the_right_one_still_signs(softhsm: SoftHsm) -> None:
 def test_a_public_half_that_cannot_be_enrolled(uri: str, code: str, softhsm: SoftHsm) -> None:
     """The user then names it in a file, or another key."""
     with pytest.raises(CardsignError) as caught:
-        fetch_public(uri, access(softhsm))
+        list_public_keys(uri, access(softhsm))[0]
     assert caught.value.code == code
 
 
@@ -128,42 +133,20 @@ def test_a_key_without_public_object_signs(softhsm: SoftHsm, es256: PrivateKey) 
     assert caught.value.code == "signer.wrong_key"
 
 
-def test_a_pin_from_a_file_and_a_library_from_the_uri(softhsm: SoftHsm, tmp_path: Path) -> None:
-    """Both need the user's leave, and neither is stored with the key."""
-    file = tmp_path / "pin"
-    file.write_text(f"{PIN}\n")
-    file.chmod(0o600)
-    place = "pkcs11:token=cards;object=es256-a"
-    uri = f"{place}?module-path={softhsm.library}&pin-source=file:{file}"
-    policy = SignerPolicy(allow=frozenset({uri}))
-
-    def unasked(kind: str, of: str) -> bytes:
-        pytest.fail("asked for a PIN")
-
-    public = fetch_public(uri, Access(unasked, policy))
-    sign(uri, public, Access(unasked, policy))
-    assert custody_of(uri) == place
-    with pytest.raises(SignerFault) as caught:
-        sign(uri, public, Access(unasked))
-    assert caught.value.code == "config.not_allowed"
-
-
 def test_a_library_that_is_none(softhsm: SoftHsm, tmp_path: Path, es256: PrivateKey) -> None:
     """What cannot be loaded is named by its path."""
     file = tmp_path / "none.so"
     file.write_bytes(b"no library")
-    policy = SignerPolicy(pkcs11_module=file)
     with pytest.raises(SignerFault, match="cannot be loaded") as caught:
-        sign("pkcs11:token=cards;id=%01", es256.public, Access(lambda kind, of: b"", policy))
+        sign("pkcs11:token=cards;id=%01", es256.public, using(file, PIN))
     assert (caught.value.code, caught.value.path) == ("signer.unreachable", str(file))
 
 
 #: A TLS connection is open while the same thread signs; then nothing has come over it yet.
 BESIDE_TLS = """
 import ssl, sys
-from pathlib import Path
-from cardsign.keys.signers.registry import fetch_public
-from cardsign.keys.signers.access import Access, SignerPolicy
+from cardsign.keys.signers.registry import list_public_keys
+from cardsign.keys.signers.access import Access
 
 module, pin, certificate = sys.argv[1:]
 here, there = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -178,8 +161,8 @@ for end in ends * 3:
         end.do_handshake()
     except ssl.SSLWantReadError:
         pass
-access = Access(lambda kind, of: pin.encode(), SignerPolicy(pkcs11_module=Path(module)))
-print(fetch_public("pkcs11:token=cards;object=es256-a", access).alg)
+access = Access(lambda *_: pin.encode(), environment={"CARDSIGN_PKCS11_MODULE": module})
+print(list_public_keys("pkcs11:token=cards;object=es256-a", access)[0].alg)
 try:
     ends[1].read()
 except ssl.SSLWantReadError:

@@ -15,12 +15,17 @@ from cardsign.keys.signers.access import (
     Access,
     PassphraseSource,
     SignerPolicy,
-    read_signer_policy,
     user_file,
+    user_policy,
     user_secrets,
 )
-from cardsign.keys.signers.base import BoundSigner, RemoteKey
-from cardsign.keys.signers.registry import check_possession, custody_of, fetch_public, open_signer
+from cardsign.keys.signers.base import RemoteKey
+from cardsign.keys.signers.registry import (
+    check_possession,
+    find_remote_key,
+    list_public_keys,
+    open_signer,
+)
 
 PASSPHRASE = b"correct horse battery staple"
 ROOT = Path("/")
@@ -63,27 +68,20 @@ def test_another_custody_is_named_and_not_tried(uri, fault, es256):
     """Nobody is asked for a PIN, and nothing is run."""
     for attempt in (
         lambda: open_signer(uri, es256.public, SHUT, base=ROOT),
-        lambda: fetch_public(uri, SHUT),
-        lambda: custody_of(uri),
+        lambda: list_public_keys(uri, SHUT)[0],
+        lambda: find_remote_key(uri, SHUT),
     ):
         with pytest.raises(SignerFault, match=fault) as caught:
             attempt()
         assert (caught.value.code, caught.value.exit_status) == ("signer.uri", 2)
 
 
-@pytest.mark.parametrize(
-    "uri",
-    [
-        "exec:/bin/true",
-        "pkcs11:token=cards;object=k?module-path=/lib.so",
-        "pkcs11:token=cards;object=k?pin-source=/etc/passwd",
-    ],
-)
-def test_what_runs_loads_or_reads_needs_leave(uri, es256):
+def test_what_runs_a_program_needs_leave(es256):
     """The word of a key store is not enough for it."""
+    uri = "exec:/bin/true"
     for attempt in (
         lambda: open_signer(uri, es256.public, SHUT, base=ROOT),
-        lambda: fetch_public(uri, SHUT),
+        lambda: list_public_keys(uri, SHUT)[0],
     ):
         with pytest.raises(SignerFault) as caught:
             attempt()
@@ -91,10 +89,13 @@ def test_what_runs_loads_or_reads_needs_leave(uri, es256):
 
 
 def test_a_token_without_a_library_of_the_user_is_not_reached(es256):
-    """No library is guessed."""
-    with pytest.raises(SignerFault, match="no PKCS#11 library") as caught:
-        open_signer("pkcs11:token=cards;object=k", es256.public, SHUT, base=ROOT).sign(b"input")
-    assert caught.value.code == "config.not_allowed"
+    """No library is guessed, and a relative one would be the repository's."""
+    for named in ({}, {"CARDSIGN_PKCS11_MODULE": "lib.so"}):
+        access = Access(unasked, environment=named)
+        signer = open_signer("pkcs11:token=cards;object=k", es256.public, access, base=ROOT)
+        with pytest.raises(SignerFault, match="no PKCS#11 library") as caught:
+            signer.sign(b"input")
+        assert caught.value.code == "config.not_allowed"
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,7 @@ def test_a_token_without_a_library_of_the_user_is_not_reached(es256):
 def test_a_missing_library_is_one_helpful_line(module, extra, uri, es256, monkeypatch):
     """It says what to install."""
     monkeypatch.setitem(sys.modules, module, None)
-    access = Access(unasked, SignerPolicy(pkcs11_module=Path("/lib.so")))
+    access = Access(unasked, environment={"CARDSIGN_PKCS11_MODULE": "/lib.so"})
     with pytest.raises(SignerFault, match=module) as caught:
         open_signer(uri, es256.public, access, base=ROOT).sign(b"input")
     assert caught.value.code == "usage.not_installed"
@@ -144,7 +145,7 @@ def test_a_key_in_the_place_of_its_uri_is_not_repeated(text, before, es256):
     for attempt in (
         lambda: open_signer(before + text, access=SHUT),
         lambda: open_signer(before + text, es256.public, SHUT, base=ROOT),
-        lambda: fetch_public(before + text, SHUT),
+        lambda: list_public_keys(before + text, SHUT)[0],
     ):
         with pytest.raises(CardsignError) as caught:
             attempt()
@@ -181,7 +182,7 @@ KEPT = " The keys of a key store sign without --key."
 def test_a_variable_without_its_scheme_is_recognised(uri, proposal):
     """And nothing else is proposed: it may be a key."""
     with pytest.raises(SignerFault) as caught:
-        custody_of(uri)
+        find_remote_key(uri, SHUT)
     form = "--key takes env:NAME, file:PATH or the URI of a key service."
     assert caught.value.hint == form + proposal
 
@@ -224,8 +225,8 @@ MALFORMED = {
     "an unknown attribute of a token": "pkcs11:token=cards;object=k;slot-id=1",
     "the same attribute twice": "pkcs11:token=cards;token=other;object=k",
     "two ids": "pkcs11:token=cards;id=%01;id=%02",
-    "a relative library": "pkcs11:token=cards;object=k?module-path=lib.so",
-    "a PIN that a program gives": "pkcs11:token=cards;object=k?pin-source=%7Cprogram",
+    "a library": "pkcs11:token=cards;object=k?module-path=/lib.so",
+    "a file with the PIN": "pkcs11:token=cards;object=k?pin-source=/pin",
     "an attribute of a token without a value": "pkcs11:token;object=k",
     "a token's name with a space": "pkcs11:token=my cards;object=k",
 }
@@ -235,30 +236,16 @@ MALFORMED = {
 def test_a_malformed_uri_is_refused(uri):
     """Nothing in it is passed over; it never gets as far as a store."""
     with pytest.raises(SignerFault) as caught:
-        custody_of(uri)
+        find_remote_key(uri, SHUT)
     assert caught.value.code == "signer.uri"
 
 
 def test_a_pin_in_a_uri_is_refused_and_not_repeated():
     """Every user of the machine can read a command line."""
     with pytest.raises(SignerFault) as caught:
-        custody_of("pkcs11:token=cards;object=k?pin-value=4711")
+        find_remote_key("pkcs11:token=cards;object=k?pin-value=4711", SHUT)
     assert caught.value.code == "signer.uri"
     assert "4711" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("uri", "stored"),
-    [
-        ("exec:/bin/my%20sign?arg=a%20b&env=SLOT", "exec:/bin/my%20sign?arg=a%20b&env=SLOT"),
-        ("hashivault://a/b/key?version=12", "hashivault://a/b/key?version=12"),
-        ("pkcs11:serial=1f;id=%0A%ff?module-path=/l.so", "pkcs11:serial=1f;id=%0A%ff"),
-        ("file:private/k.key", "file:private/k.key"),
-    ],
-)
-def test_a_store_keeps_what_holds_on_every_machine(uri, stored):
-    """A library and a PIN's file are this machine's."""
-    assert custody_of(uri) == stored
 
 
 class Answering(RemoteKey):
@@ -267,14 +254,14 @@ class Answering(RemoteKey):
     FORM = re.compile("answering:")
     EXPECTED = "answering:"
 
-    def __init__(self, answer) -> None:
-        super().__init__("answering:")
-        self.answer = answer
+    def __init__(self, public, answer) -> None:
+        super().__init__("answering:", SHUT)
+        self.public, self.answer = public, answer
 
-    def show_public(self, access) -> bytes:
+    def request_public(self) -> bytes:
         return b""
 
-    def sign(self, signing_input, public, access) -> bytes:
+    def request_signature(self, signing_input, alg) -> bytes:
         return self.answer(signing_input)
 
 
@@ -289,13 +276,11 @@ DEVIATIONS = {
 @pytest.mark.parametrize("answer", DEVIATIONS.values(), ids=DEVIATIONS)
 def test_a_wrong_answer_is_not_given_out(answer, es256, another_es256):
     """Not even to who asks the signer directly."""
-    access = Access(unasked)
-    honest = BoundSigner(es256.public, Answering(es256.sign), access)
+    honest = Answering(es256.public, es256.sign)
     assert sign_payload(b"{}", honest, typ="JOSE") == sign_payload(b"{}", es256, typ="JOSE")
     check_possession(honest)
 
-    lying = Answering(lambda data: answer(es256, another_es256, data))
-    wrong = BoundSigner(es256.public, lying, access)
+    wrong = Answering(es256.public, lambda data: answer(es256, another_es256, data))
     for attempt in (lambda: wrong.sign(b"input"), lambda: check_possession(wrong)):
         with pytest.raises(SignerFault) as caught:
             attempt()
@@ -305,28 +290,31 @@ def test_a_wrong_answer_is_not_given_out(answer, es256, another_es256):
 FILE = """
 format = 1
 allow = ["exec:/bin/sign?arg=2"]
-pkcs11_module = "/usr/lib/p11.so"
 insecure_loopback_http = true
 databases = ["db.example:5432", ":5432", "[::1]:5433"]
 """
 
 
-def written(path: Path, text: str, mode: int = 0o600) -> Path:
-    path.write_text(text)
-    path.chmod(mode)
-    return path
+def read_policy(home: Path, text: str, mode: int = 0o600) -> SignerPolicy:
+    """Write the user's own file, and read it."""
+    file = home / ".config/cardsign/signers.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    file.chmod(mode)
+    return user_policy({"HOME": str(home)})
 
 
 def test_the_users_own_file_gives_leave(tmp_path):
     """Exactly what it lists."""
-    assert read_signer_policy(written(tmp_path / "signers.toml", FILE)) == SignerPolicy(
-        frozenset({"exec:/bin/sign?arg=2"}),
-        Path("/usr/lib/p11.so"),
-        True,
-        frozenset({"db.example:5432", ":5432", "[::1]:5433"}),
+    assert read_policy(tmp_path, FILE) == SignerPolicy(
+        format=1,
+        allow=frozenset({"exec:/bin/sign?arg=2"}),
+        insecure_loopback_http=True,
+        databases=frozenset({"db.example:5432", ":5432", "[::1]:5433"}),
     )
-    assert read_signer_policy(written(tmp_path / "signers.toml", "format = 1")) == SignerPolicy()
-    assert read_signer_policy(tmp_path / "absent") == SignerPolicy()
+    assert read_policy(tmp_path, "format = 1") == SignerPolicy(format=1)
+    assert user_policy({"HOME": str(tmp_path / "absent")}) == SignerPolicy(format=1)
+    assert user_policy({}) == SignerPolicy(format=1)
 
 
 @pytest.mark.parametrize(
@@ -347,14 +335,14 @@ def test_the_users_own_file_gives_leave(tmp_path):
             'format = 1\ndatabases = ["DB.example:5432"]', 0o600, "config.malformed", id="capitals"
         ),
         pytest.param(
-            'format = 1\npkcs11_module = "p11.so"', 0o600, "config.malformed", id="no path"
+            'format = 1\nfolders = ["cards"]', 0o600, "config.malformed", id="no absolute path"
         ),
     ],
 )
 def test_a_file_that_gives_no_leave(text, mode, code, tmp_path):
     """What is not understood allows nothing."""
     with pytest.raises(CardsignError) as caught:
-        read_signer_policy(written(tmp_path / "signers.toml", text, mode))
+        read_policy(tmp_path, text, mode)
     assert caught.value.code == code
 
 

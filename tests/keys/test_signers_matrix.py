@@ -109,10 +109,9 @@ def test_a_token(alg: str, softhsm: SoftHsm, tmp_path: Path) -> None:
     user.runs("sign", "card.json", "-o", "again.json")
     del user.environment["CARDSIGN_PKCS11_MODULE"]
     assert "config.not_allowed" in user.runs("sign", "card.json", status=2)
-    with_library = f"{uri}?module-path={softhsm.library}"
-    user.runs("sign", "card.json", "--key", with_library, "-o", "again.json")
+    user.environment["CARDSIGN_PKCS11_MODULE"] = str(softhsm.library)
     user.environment["CARDSIGN_PIN"] = "not the PIN"
-    said = user.runs("sign", "card.json", "--key", with_library, "-o", "never.json", status=2)
+    said = user.runs("sign", "card.json", "--key", uri, "-o", "never.json", status=2)
     assert "signer.credentials" in said
     assert "not the PIN" not in said
     assert not (tmp_path / "never.json").exists()

@@ -45,7 +45,7 @@ from cardsign.keys.imports import (
 from cardsign.keys.model import ROLES, KeyRecord, Role
 from cardsign.keys.opening import StorePlace, create_store, move_store, open_store
 from cardsign.keys.signers.access import PassphraseSource, read_passphrase, user_policy
-from cardsign.keys.signers.registry import check_possession, custody_of, fetch_public, open_signer
+from cardsign.keys.signers.registry import check_possession, list_public_keys, open_signer
 from cardsign.keys.store import KeyStore
 
 _DOES: Final = {
@@ -147,13 +147,13 @@ def import_(
     if custody is not None:
         access = keystore.access(custody)
         if public is None:
-            key = fetch_public(custody, access, kid=kid)
+            key = list_public_keys(custody, access, kid=kid, base=Path.cwd())[0]
         else:
             key = read_public(public, kid=kid)
         check_possession(open_signer(custody, key, access, base=Path.cwd()))
         store = create_store(path, exist_ok=True, actor=actor(), heads=user_heads())
-        place, now = custody_of(custody), datetime.now(UTC)
-        _made(store.add_remote_key(key, place, now=now, roles=(role,)), store, path)
+        record = store.add_remote_key(key, custody, now=datetime.now(UTC), roles=(role,))
+        _made(record, store, path)
         return
     source = keystore.source(role)
     if import_passphrase_file is not None:

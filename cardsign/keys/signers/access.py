@@ -11,17 +11,17 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
-from cardsign.errors import FileMissing, PassphraseFault, SignerFault, UsageFault
-from cardsign.files import (
-    read_descriptor,
-    read_secret,
-    read_settings,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-# Where a passphrase comes from: a file, a descriptor, the environment, or a terminal. Never from
+from cardsign.errors import FileMissing, PassphraseFault, SignerFault
+from cardsign.files import read_secret, read_settings
+from cardsign.keys.model import ROLES
+
+# Where a passphrase comes from: a file, the environment, or a terminal. Never from
 # the command line, where every user of the machine could read it. The bytes are taken as they
 # come, without Unicode normalization: the UTF-8 that a terminal or an editor gives. A passphrase
 # that is typed on several machines is best in ASCII.
@@ -46,13 +46,11 @@ class PassphraseSource:
 
     Attributes:
         file: A file (or pipe) that only its owner can read; its first line counts.
-        descriptor: The number of an open file descriptor, read likewise and left open.
         environment: Where `variable` is looked up; nothing else of it is read.
         prompt: Asked last; None where there is no terminal.
     """
 
     file: Path | None = None
-    descriptor: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     prompt: Prompt | None = None
     variable: str = PASSPHRASE_VARIABLE
@@ -63,18 +61,13 @@ def read_passphrase(source: PassphraseSource, *, question: str = "Passphrase: ")
 
     Raises:
         PassphraseFault: ``passphrase.none``, or ``passphrase.unfit`` for an empty one.
-        FileFault: The file or descriptor cannot be read, or is open to others.
-        UsageFault: ``usage.conflict``: both a file and a descriptor are named.
+        FileFault: The file cannot be read, or is open to others.
     """
     passphrase = _unasked(source)
     if passphrase is None:
         passphrase = _asked(source.prompt, question)
     if not passphrase:
-        raise PassphraseFault(
-            "passphrase.unfit",
-            "the passphrase is empty",
-            hint=_ADVICE,
-        )
+        raise PassphraseFault("passphrase.unfit", "the passphrase is empty", hint=_ADVICE)
     return passphrase
 
 
@@ -83,7 +76,7 @@ def new_passphrase(source: PassphraseSource, *, question: str = "New passphrase:
 
     Raises:
         PassphraseFault: ``passphrase.unfit``: too short, or not the same twice.
-        PassphraseFault, FileFault, UsageFault: As :func:`read_passphrase`.
+        PassphraseFault, FileFault: As :func:`read_passphrase`.
     """
     passphrase = _unasked(source)
     if passphrase is not None:
@@ -113,19 +106,11 @@ def check_strength(passphrase: bytes) -> None:
 
 def _unasked(source: PassphraseSource) -> bytes | None:
     """The passphrase from wherever nobody need be asked; None if no such place is named."""
-    if source.file is not None and source.descriptor is not None:
-        raise UsageFault("usage.conflict", "a passphrase file and a descriptor are both named")
     if source.file is not None:
-        return first_line(read_secret(source.file, max_bytes=MAX_FILE_BYTES))
-    if source.descriptor is not None:
-        return first_line(read_descriptor(source.descriptor, max_bytes=MAX_FILE_BYTES))
+        content = read_secret(source.file, max_bytes=MAX_FILE_BYTES)
+        return content.partition(b"\n")[0].removesuffix(b"\r")
     value = source.environment.get(source.variable)
     return None if value is None else os.fsencode(value)
-
-
-def first_line(content: bytes) -> bytes:
-    """What counts of a file with a secret: its first line, without the end of the line."""
-    return content.partition(b"\n")[0].removesuffix(b"\r")
 
 
 def _asked(prompt: Prompt | None, question: str) -> bytes:
@@ -149,28 +134,40 @@ Secrets: TypeAlias = Callable[[SecretKind, str], bytes]
 :class:`PassphraseFault` where it has none."""
 
 
-@dataclass(frozen=True, slots=True)
-class SignerPolicy:
-    """What the user has allowed, on the command line or in their own file; else nothing.
+def _check_absolute(path: Path) -> Path:
+    if not path.is_absolute():
+        raise ValueError("is not an absolute path")
+    return path
+
+
+_AbsolutePath = Annotated[Path, Field(strict=False), AfterValidator(_check_absolute)]
+#: HOST:PORT, in lower case.
+_Server = Annotated[str, Field(pattern=r"^(?:[a-z0-9._-]*|\[[0-9a-f:.]+\]):[0-9]{1,5}$")]
+_Role = Annotated[str, Field(pattern=f"^(?:{'|'.join(ROLES)})$")]
+
+
+class SignerPolicy(BaseModel):
+    """What the user has allowed in their own file, ``signers.toml``, or on the command line.
 
     Attributes:
-        allow: Signers that run or load what their URI names; compared as they are spelt.
-        pkcs11_module: The library behind every ``pkcs11:`` URI that names none.
+        allow: Signers that run the program that their URI names; compared as they are spelt.
         insecure_loopback_http: A service on this machine may be asked without TLS.
         databases: Servers, ``HOST:PORT``, that a committed file may name as the key store's.
         folders: Folders outside a project that its committed file may name, with what is below.
         passphrase_files: The file with the passphrase of each role that has one of its own.
     """
 
-    allow: frozenset[str] = frozenset()
-    pkcs11_module: Path | None = None
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    format: int = Field(ge=1, le=1)
+    allow: Annotated[frozenset[str], Field(strict=False)] = frozenset()
     insecure_loopback_http: bool = False
-    databases: frozenset[str] = frozenset()
-    folders: frozenset[Path] = frozenset()
-    passphrase_files: Mapping[str, Path] = field(default_factory=dict)
+    databases: Annotated[frozenset[_Server], Field(strict=False)] = frozenset()
+    folders: Annotated[frozenset[_AbsolutePath], Field(strict=False)] = frozenset()
+    passphrase_files: dict[_Role, _AbsolutePath] = {}
 
 
-NOTHING_ALLOWED: Final = SignerPolicy()
+NOTHING_ALLOWED: Final = SignerPolicy(format=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,46 +213,41 @@ class Access:
 PIN_VARIABLE: Final = "CARDSIGN_PIN"
 TOKEN_VARIABLES: Final = ("BAO_TOKEN", "VAULT_TOKEN")
 
-_OTHERS: Final[dict[SecretKind, tuple[tuple[str, ...], str]]] = {
-    "pin": ((PIN_VARIABLE,), f"Set {PIN_VARIABLE}, or name a file: --key '...?pin-source=/FILE'."),
-    "token": (TOKEN_VARIABLES, f"Set {' or '.join(TOKEN_VARIABLES)}."),
+_OTHERS: Final[dict[SecretKind, tuple[str, ...]]] = {
+    "pin": (PIN_VARIABLE,),
+    "token": TOKEN_VARIABLES,
 }
 
 
 def user_secrets(source: PassphraseSource) -> Secrets:
     """Return what asks the environment, then a terminal; for passphrases `source` first.
 
-    One passphrase is for all files; a PIN or a token is of what it is asked for.
+    One passphrase is for all files; a PIN or a token is of what it is asked for. Each is asked for
+    once.
     """
-    secrets: dict[tuple[SecretKind, str], bytes] = {}
 
+    @cache
     def secret(kind: SecretKind, of: str) -> bytes:
         if kind == "passphrase":
-            of = ""
-        if (kind, of) not in secrets:
-            secrets[kind, of] = read_passphrase(source) if kind == "passphrase" else other(kind, of)
-        return secrets[kind, of]
-
-    def other(kind: SecretKind, of: str) -> bytes:
-        variables, hint = _OTHERS[kind]
-        for variable in variables:
-            if value := source.environment.get(variable):
-                return os.fsencode(value)
+            return read_passphrase(source)
+        variables = _OTHERS[kind]
+        value = next(filter(None, map(source.environment.get, variables)), None)
+        if value is not None:
+            return os.fsencode(value)
         name = "PIN" if kind == "pin" else kind
         try:
-            terminal = PassphraseSource(prompt=source.prompt)
-            return read_passphrase(terminal, question=f"{name} of {of}: ")
+            return _asked(source.prompt, f"{name} of {of}: ")
         except PassphraseFault as exc:
+            hint = f"Set {' or '.join(variables)}."
             raise PassphraseFault(exc.code, f"no {name} could be had for {of}", hint=hint) from exc
 
-    return secret
+    return lambda kind, of: secret(kind, "" if kind == "passphrase" else of)
 
 
 # ``signers.toml``: what this user allows signers on this machine, in any project.
 
 
 MAX_BYTES: Final = 64 * 1024  # some lines are usual
-MODULE_VARIABLE: Final = "CARDSIGN_PKCS11_MODULE"
 
 
 def user_file(environment: Mapping[str, str]) -> Path | None:
@@ -268,24 +260,18 @@ def user_file(environment: Mapping[str, str]) -> Path | None:
 
 
 def user_policy(environment: Mapping[str, str]) -> SignerPolicy:
-    """What the user's own file allows; nothing where there is none; see read_signer_policy."""
-    file = user_file(environment)
-    return NOTHING_ALLOWED if file is None else read_signer_policy(file)
-
-
-def read_signer_policy(path: Path) -> SignerPolicy:
-    """Read the file; one that is not there allows nothing.
+    """Read what the user's own file allows: nothing where there is none.
 
     Raises:
         UsageFault: ``config.malformed``.
         FileFault: ``file.permissions``: others have access to it;
             ``file.unreadable``.
     """
+    file = user_file(environment)
     try:
-        data = read_secret(path, max_bytes=MAX_BYTES)
+        data = read_secret(file, max_bytes=MAX_BYTES) if file else None
     except FileMissing:
+        data = None
+    if file is None or data is None:
         return NOTHING_ALLOWED
-    from cardsign.keys.signers.settings import SignersFile  # pydantic, for those who have the file
-
-    file = read_settings(data, path, SignersFile)
-    return SignerPolicy(**file.model_dump(exclude={"format"}))
+    return read_settings(data, file, SignerPolicy)

@@ -6,26 +6,33 @@ that is known beforehand, with which each of its answers is verified.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import os
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from cardsign.errors import SignerFault
+from cardsign.errors import KeyRefused, PassphraseFault, SignerFault, of_the_user
+from cardsign.files import read_secret
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
+from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Signer, sign_payload
-from cardsign.jose.keys import PublicKey
-from cardsign.keys.signers import base as remote
-from cardsign.keys.signers.access import Access, PassphraseSource, user_secrets
-from cardsign.keys.signers.base import BoundSigner, RemoteKey, scheme_of, shown
-from cardsign.keys.signers.local import (
-    ProgramKey,
-    is_local,
-    list_local_keys,
-    read_private_key,
+from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.jose.pem import PRIVATE_LABELS, pem_labels
+from cardsign.keys.imports import (
+    ENCRYPTED,
+    MAX_KEY_FILE_BYTES,
+    import_private_key,
+    import_public_key,
 )
+from cardsign.keys.sealed import is_envelope, open_envelope
+from cardsign.keys.signers.access import Access, PassphraseSource, user_secrets
+from cardsign.keys.signers.base import NOT_SHOWN, RemoteKey, is_shown, refuse_uri, scheme_of
 from cardsign.keys.signers.pkcs11 import TokenKey
+from cardsign.keys.signers.program import ProgramKey
 from cardsign.keys.signers.services import AwsKey, AzureKey, GoogleKey, VaultKey
 
 SCHEMES: Final[Mapping[str, type[RemoteKey]]] = {
@@ -42,6 +49,7 @@ CHALLENGE: Final = b"cardsign: does this signer hold this key?"
 
 #: What a user may have meant by env:NAME; a key has small letters too.
 _LIKELY_VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]{0,39}")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # POSIX, Base Definitions 8.1
 
 
 def open_signer(
@@ -80,13 +88,13 @@ def open_signer(
     if access is None:  # nobody is asked, and nothing more is allowed
         usual = user_secrets(PassphraseSource(environment=os.environ))
         access = Access(usual, environment=os.environ)
-    if is_local(uri):
-        private = read_private_key(uri, access, kid=public.kid if public else kid, base=base)
+    key = find_remote_key(uri, access)
+    if key is None:
+        private = _read_private_key(uri, access, kid=public.kid if public else kid, base=base)
         if public is not None and private.public != public:
             message = f"there is another private key, not that of {public.kid!r}"
             raise SignerFault("signer.wrong_key", message, path=uri)
         return private
-    key = _allowed_key(uri, access)
     if public is None:
         raise SignerFault(
             "signer.no_public",
@@ -101,19 +109,71 @@ def open_signer(
         )
         hint = "Use env: or file:, or a key of one of these two."
         raise SignerFault("signer.uri", message, path=uri, hint=hint)
-    return BoundSigner(public, key, access)
+    _check_leave(key)
+    key.public = public
+    return key
 
 
-def fetch_public(uri: str, access: Access, *, kid: str | None = None) -> PublicKey:
-    """Ask the signer that `uri` names for its public key, to enrol it; signing never does.
+def find_remote_key(uri: str, access: Access) -> RemoteKey | None:
+    """Return the key that `uri` names elsewhere, of which nothing is asked yet.
+
+    Returned is None for ``env:`` and ``file:``, of which this process reads the private key itself.
 
     Raises:
-        SignerFault: As :func:`open_signer`; ``signer.no_public``; what the signer raises.
-        KeyRefused: The key is weak, or for neither algorithm.
+        SignerFault: ``signer.uri``.
     """
-    if is_local(uri):
-        return read_private_key(uri, access, kid=kid).public
-    return remote.fetch_public(_allowed_key(uri, access), access, kid=kid)
+    if not isinstance(uri, str):
+        raise TypeError(
+            f"a signer is named by a str, not by {type(uri).__name__}: open_signer('file:key.pem')"
+        )
+    scheme = scheme_of(uri)
+    if scheme in SCHEMES:
+        return SCHEMES[scheme](uri, access)
+    if scheme in ("env", "file"):
+        return None
+    # Nothing but the scheme is repeated: the rest may be the key itself.
+    what = (
+        f"`{scheme}:` is no scheme of a signer"
+        if scheme
+        else f"a value without a scheme ({NOT_SHOWN})"
+    )
+    hint = "--key takes env:NAME, file:PATH or the URI of a key service."
+    if not scheme:
+        what = f"a value without a scheme ({NOT_SHOWN})"
+        hint += " The keys of a key store sign without --key."
+    if _LIKELY_VARIABLE.fullmatch(uri):
+        hint += f" Did you mean --key env:{uri}?"
+    raise SignerFault("signer.uri", what, hint=hint)
+
+
+def list_public_keys(
+    uri: str, access: Access, *, kid: str | None = None, base: Path = Path()
+) -> tuple[PublicKey, ...]:
+    """Return the public keys of what `uri` names, to publish or to enrol them.
+
+    A signer elsewhere is asked for its key, which never happens when it signs. ``env:`` and
+    ``file:`` may hold public keys as well.
+
+    Raises:
+        CardsignError: As :func:`open_signer`; ``signer.no_public``: the signer shows none.
+    """
+    key = find_remote_key(uri, access)
+    if key is not None:
+        _check_leave(key)
+        return (key.fetch_public(kid),)
+    data = _read_local(uri, access, base)
+    if not _is_public(data):
+        return (_read_private_key(uri, access, kid=kid, base=base).public,)
+    with of_the_user(uri):
+        if kid is not None:
+            return (import_public_key(data, kid=kid),)
+        jwks = JwkSet.from_bytes(data)
+        for skipped in jwks.skipped:
+            hint = "Of Azure's EC-HSM and RSA-HSM write the kty as EC and RSA."
+            raise KeyRefused(skipped.code, f"key {skipped.kid!r}: {skipped.message}", hint=hint)
+        if not jwks.keys:
+            raise KeyRefused("key.unsupported", "there is no key here")
+        return jwks.keys
 
 
 def choose_public(uri: str, keys: Sequence[PublicKey], access: Access) -> PublicKey:
@@ -123,33 +183,14 @@ def choose_public(uri: str, keys: Sequence[PublicKey], access: Access) -> Public
     none.
 
     Raises:
-        SignerFault: ``signer.wrong_key``: it shows another key; as :func:`fetch_public`.
-        KeyRefused: As :func:`fetch_public`.
+        SignerFault: ``signer.wrong_key``: it shows another key; as :func:`list_public_keys`.
     """
-    shown = fetch_public(uri, access)
+    shown = list_public_keys(uri, access)[0].thumbprint
     for key in keys:
-        if key.thumbprint == shown.thumbprint:
+        if key.thumbprint == shown:
             return key
-    message = f"it shows the key {shown.thumbprint}, which is none of the {len(keys)} known ones"
+    message = f"it shows the key {shown}, which is none of the {len(keys)} known ones"
     raise SignerFault("signer.wrong_key", message, path=uri)
-
-
-def list_public_keys(
-    uri: str, access: Access, *, kid: str | None = None, base: Path = Path()
-) -> tuple[PublicKey, ...]:
-    """Return the public keys of what `uri` names, to publish them.
-
-    A signer elsewhere is asked for its key, and must sign with it. ``env:`` and ``file:`` may hold
-    public keys as well.
-
-    Raises:
-        CardsignError: As :func:`open_signer` and :func:`fetch_public`.
-    """
-    if is_local(uri):
-        return list_local_keys(uri, access, kid=kid, base=base)
-    key = fetch_public(uri, access, kid=kid)
-    check_possession(open_signer(uri, key, access))
-    return (key,)
 
 
 def check_possession(signer: Signer) -> None:
@@ -161,36 +202,92 @@ def check_possession(signer: Signer) -> None:
     sign_payload(CHALLENGE, signer, typ="cardsign-challenge")
 
 
-def custody_of(uri: str) -> str:
-    """Return what a store keeps of `uri`: without what belongs to this machine and user.
-
-    Raises:
-        SignerFault: ``signer.uri``.
-    """
-    return uri if is_local(uri) else _parse(uri).custody
-
-
-def _allowed_key(uri: str, access: Access) -> RemoteKey:
-    key = _parse(uri)
-    if key.needs_leave and uri not in access.policy.allow:
+def _check_leave(key: RemoteKey) -> None:
+    """Refuse to run a program by the word of a key store alone."""
+    if isinstance(key, ProgramKey) and key.uri not in key.access.policy.allow:
         raise SignerFault(
             "config.not_allowed",
-            "the user has not allowed what this signer would run, load or read",
-            path=uri,
+            "the user has not allowed the program that this signer would run",
+            path=key.uri,
             hint="Give the URI as --key, or allow it in your own signers.toml.",
         )
-    return key
 
 
-def _parse(uri: str) -> RemoteKey:
-    scheme = scheme_of(uri)
-    if scheme in SCHEMES:
-        return SCHEMES[scheme](uri)
-    # Nothing but the scheme is repeated: the rest may be the key itself.
-    what = f"`{scheme}:` is no scheme of a signer" if scheme else shown(uri)
-    hint = "--key takes env:NAME, file:PATH or the URI of a key service."
-    if not scheme:
-        hint += " The keys of a key store sign without --key."
-    if _LIKELY_VARIABLE.fullmatch(uri):
-        hint += f" Did you mean --key env:{uri}?"
-    raise SignerFault("signer.uri", what, hint=hint)
+def _read_private_key(uri: str, access: Access, *, kid: str | None, base: Path) -> PrivateKey:
+    """Read the private key that ``env:NAME`` or ``file:PATH`` names.
+
+    It is PEM, PKCS #12, a JWK, or a JWK Set of which `kid` names one; a file may be one of a key
+    store. A variable may hold the base64 of any of these, as some CI systems mask only values of
+    one line.
+    """
+    data = _read_local(uri, access, base)
+    name = uri.removeprefix("env:")
+    with of_the_user(uri):
+        try:
+            if is_envelope(data):
+                pkcs8, label = open_envelope(data, access.secrets("passphrase", uri))
+                return PrivateKey.from_pkcs8_der(pkcs8, kid=kid or label["kid"])
+            password = partial(access.secrets, "passphrase", uri)
+            return import_private_key(data, kid=kid, password=password)
+        except PassphraseFault as fault:
+            raise PassphraseFault(fault.code, fault.message, path=uri) from fault
+        except KeyRefused as refusal:
+            if name != uri and b"-----BEGIN" in data and b"\n" not in data.strip():
+                raise KeyRefused(
+                    "key.malformed",
+                    "this PEM has lost its line breaks",
+                    hint=f'Keep them by quotes: export {name}="$(cat key.pem)"; or give one line '
+                    f'of base64: export {name}="$(base64 -w 0 key.pem)".',
+                ) from refusal
+            raise
+
+
+def _is_public(data: bytes) -> bool:
+    """Say whether a key file is meant as public; what is read as such is refused if it is not."""
+    if data.lstrip().startswith(b"{"):
+        return not is_envelope(data) and b'"d"' not in data
+    labels = pem_labels(data)
+    return any("PUBLIC" in label for label in labels) and PRIVATE_LABELS.isdisjoint(labels)
+
+
+def _read_local(uri: str, access: Access, base: Path) -> bytes:
+    scheme, _, name = uri.partition(":")
+    if scheme == "env":
+        return _read_variable(uri, name, access.environment)
+    return _read_file(uri, base)
+
+
+def _read_file(uri: str, base: Path) -> bytes:
+    path = base / uri.removeprefix("file:")
+    if uri == "file:" or not (is_shown(uri) or os.path.exists(path)):
+        hint = "file: takes the path of a key file; a key that is in a variable: env:NAME."
+        refuse_uri(uri, "expected file:PATH, such as file:card-key.pem", hint)
+    return read_secret(
+        path,
+        max_bytes=MAX_KEY_FILE_BYTES,
+        is_encrypted=lambda data: (
+            is_envelope(data) or _is_public(data) or any(mark in data for mark in ENCRYPTED)
+        ),
+    )
+
+
+def _read_variable(uri: str, name: str, environment: Mapping[str, str]) -> bytes:
+    if not _VARIABLE.fullmatch(name) or (name not in environment and not is_shown(uri)):
+        # Not repeated: someone may have written the key itself where its variable's name goes.
+        raise SignerFault("signer.uri", "expected env: and the name of an environment variable")
+    value = environment.get(name, "").strip()
+    if not value:
+        message = "is empty" if name in environment else "is not set"
+        raise SignerFault(
+            "signer.no_key",
+            f"the environment variable {name} {message}",
+            path=uri,
+            hint=f'Set it: export {name}="$(cat key.pem)". In CI the job must name the secret, '
+            "and a pull request from a fork gets none.",
+        )
+    data = os.fsencode(value)
+    try:
+        decoded = base64.b64decode(data, validate=True)
+    except binascii.Error:
+        return data
+    return decoded if decoded.lstrip().startswith((b"-----BEGIN", b"{", b"\x30")) else data

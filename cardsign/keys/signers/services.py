@@ -17,8 +17,6 @@ from urllib.parse import urlsplit
 
 from cardsign.errors import SignerFault
 from cardsign.jose.base64url import encode
-from cardsign.jose.keys import PublicKey
-from cardsign.keys.signers.access import Access
 from cardsign.keys.signers.base import RemoteKey, require
 
 MAX_SECONDS: Final = 30  # for one request, of which boto3 makes up to three
@@ -92,17 +90,17 @@ class AwsKey(RemoteKey):
     GIVES_DER = True
     EXPECTED = "awskms:/// and the id or ARN of a key, no alias, which may move to another key"
 
-    def show_public(self, access: Access) -> bytes:
+    def request_public(self) -> bytes:
         with self._client() as client:
             return bytes(client.get_public_key(KeyId=self.parts["id"])["PublicKey"])
 
-    def sign(self, signing_input: bytes, public: PublicKey, access: Access) -> bytes:
+    def request_signature(self, signing_input: bytes, alg: str) -> bytes:
         with self._client() as client:
             answer = client.sign(
                 KeyId=self.parts["id"],
                 Message=hashlib.sha256(signing_input).digest(),
                 MessageType="DIGEST",
-                SigningAlgorithm=_AWS_ALGORITHMS[public.alg],
+                SigningAlgorithm=_AWS_ALGORITHMS[alg],
             )
             return bytes(answer["Signature"])
 
@@ -136,7 +134,7 @@ class AzureKey(RemoteKey):
     )
     EXPECTED = "azurekms://VAULT/KEY/VERSION, the version of 32 hex digits"
 
-    def show_public(self, access: Access) -> bytes:
+    def request_public(self) -> bytes:
         keys = require("azure.keyvault.keys", extra="azure")
         with self._options() as (vault, options), keys.KeyClient(vault, **options) as client:
             key = client.get_key(self.parts["name"], self.parts["version"]).key
@@ -145,13 +143,13 @@ class AzureKey(RemoteKey):
             jwk["kty"] = key.kty.removesuffix("-HSM")
             return json.dumps(jwk if key.crv is None else {**jwk, "crv": key.crv}).encode()
 
-    def sign(self, signing_input: bytes, public: PublicKey, access: Access) -> bytes:
+    def request_signature(self, signing_input: bytes, alg: str) -> bytes:
         crypto = require("azure.keyvault.keys.crypto", extra="azure")
         digest = hashlib.sha256(signing_input).digest()
         with self._options() as (vault, options):
             place = f"{vault}/keys/{self.parts['name']}/{self.parts['version']}"
             with crypto.CryptographyClient(place, **options) as client:
-                algorithm = crypto.SignatureAlgorithm(public.alg)
+                algorithm = crypto.SignatureAlgorithm(alg)
                 return bytes(client.sign(algorithm, digest).signature)
 
     @contextmanager
@@ -183,12 +181,12 @@ class GoogleKey(RemoteKey):
     GIVES_DER = True
     EXPECTED = "gcpkms://projects/P/locations/L/keyRings/R/cryptoKeys/K/cryptoKeyVersions/N"
 
-    def show_public(self, access: Access) -> bytes:
+    def request_public(self) -> bytes:
         with self._client() as client:
             answer = client.get_public_key(request=self.parts, timeout=MAX_SECONDS)
             return str(answer.pem).encode()
 
-    def sign(self, signing_input: bytes, public: PublicKey, access: Access) -> bytes:
+    def request_signature(self, signing_input: bytes, alg: str) -> bytes:
         digest = {"sha256": hashlib.sha256(signing_input).digest()}
         with self._client() as client:
             request = {**self.parts, "digest": digest}
@@ -227,8 +225,8 @@ class VaultKey(RemoteKey):
     )
     EXPECTED = "hashivault://MOUNT/KEY?version=N, a number from 1 on"
 
-    def show_public(self, access: Access) -> bytes:
-        with self._engine(access) as (engine, place):
+    def request_public(self) -> bytes:
+        with self._engine() as (engine, place):
             version = engine.read_key(**place)["data"]["keys"].get(self.parts["version"])
             if version is None:
                 message = f"the key there has no version {self.parts['version']}"
@@ -236,15 +234,15 @@ class VaultKey(RemoteKey):
             shown = version.get("public_key", "") if isinstance(version, dict) else ""
             return str(shown).encode()
 
-    def sign(self, signing_input: bytes, public: PublicKey, access: Access) -> bytes:
+    def request_signature(self, signing_input: bytes, alg: str) -> bytes:
         digest = base64.b64encode(hashlib.sha256(signing_input).digest()).decode()
-        with self._engine(access) as (engine, place):
+        with self._engine() as (engine, place):
             answer = engine.sign_data(
                 hash_input=digest,
                 hash_algorithm="sha2-256",
                 prehashed=True,
                 key_version=int(self.parts["version"]),
-                **_VAULT_FORMS[public.alg],
+                **_VAULT_FORMS[alg],
                 **place,
             )
             encoded = str(answer["data"]["signature"]).rpartition(":")[2]  # vault:v1:...
@@ -252,16 +250,16 @@ class VaultKey(RemoteKey):
             return base64.b64decode(standard, validate=True)  # the JWS form is base64url
 
     @contextmanager
-    def _engine(self, access: Access) -> Iterator[tuple[Any, dict[str, str]]]:
+    def _engine(self) -> Iterator[tuple[Any, dict[str, str]]]:
         """The engine, and which key of it."""
         hvac = require("hvac", extra="vault")
-        address = self._address(access)
+        address = self._address()
         faults = {hvac.exceptions.VaultError: "signer.failed", OSError: "signer.unreachable"}
         client = hvac.Client(
             url=address,
-            token=access.secrets("token", address).decode("latin-1"),  # as headers are
-            namespace=access.variable("BAO_NAMESPACE", "VAULT_NAMESPACE"),
-            verify=access.variable("BAO_CACERT", "VAULT_CACERT", "BAO_CAPATH", "VAULT_CAPATH")
+            token=self.access.secrets("token", address).decode("latin-1"),  # as headers are
+            namespace=self.access.variable("BAO_NAMESPACE", "VAULT_NAMESPACE"),
+            verify=self.access.variable("BAO_CACERT", "VAULT_CACERT", "BAO_CAPATH", "VAULT_CAPATH")
             or True,
             timeout=MAX_SECONDS,
             allow_redirects=False,  # the token must not travel on
@@ -270,8 +268,8 @@ class VaultKey(RemoteKey):
             place = {"name": self.parts["name"], "mount_point": self.parts["mount"]}
             yield client.secrets.transit, place
 
-    def _address(self, access: Access) -> str:
-        address = access.variable("BAO_ADDR", "VAULT_ADDR") or ""
+    def _address(self) -> str:
+        address = self.access.variable("BAO_ADDR", "VAULT_ADDR") or ""
         try:
             parts = urlsplit(address)
             host, _ = parts.hostname, parts.port
@@ -283,7 +281,7 @@ class VaultKey(RemoteKey):
             )
             hint = "Set VAULT_ADDR or BAO_ADDR to its https URL."
             raise SignerFault("signer.uri", message, path=self.uri, hint=hint)
-        is_allowed = access.policy.insecure_loopback_http and host in _LOOPBACK
+        is_allowed = self.access.policy.insecure_loopback_http and host in _LOOPBACK
         if parts.scheme == "http" and not is_allowed:
             raise SignerFault(
                 "config.not_allowed",
