@@ -33,16 +33,23 @@ class ProgramError(Exception):
         was_started: Whether it ran at all.
     """
 
-    def __init__(self, what: str, complaint: str = "", *, was_started: bool = True) -> None:
+    def __init__(
+        self, what: str, stderr: bytes | bytearray = b"", *, was_started: bool = True
+    ) -> None:
         super().__init__(what)
         self.what = what
-        self.complaint = complaint
         self.was_started = was_started
+        lines = stderr.decode(errors="replace").split("\n")
+        last = [line.strip()[:MAX_COMPLAINT_CHARS] for line in lines if line.strip()]
+        text = " / ".join(last[-MAX_COMPLAINT_LINES:])
+        self.complaint = "".join(char if char.isprintable() else "?" for char in text)
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
     """What is run, and within which bounds.
+
+    It runs in the root folder, where no relative import or .env of a repository is the program's.
 
     Attributes:
         path: Absolute; nothing is searched for.
@@ -50,8 +57,6 @@ class Program:
         environment: All of the program's environment.
         max_seconds: From its start to its end.
         max_answer: Bytes on stdout.
-        folder: Where it runs. In the root folder no relative import or .env of a repository is
-            the program's.
     """
 
     path: str
@@ -59,7 +64,6 @@ class Program:
     environment: Mapping[str, str] = field(repr=False)
     max_seconds: float
     max_answer: int
-    folder: str = "/"
 
 
 def inherited(environment: Mapping[str, str], *names: str) -> dict[str, str]:
@@ -75,109 +79,55 @@ def run(program: Program, untrusted_input: bytes = b"") -> bytes:
     Raises:
         ProgramError: It could not be started, took too long, said too much, or failed.
     """
-    with _started(program) as process:
-        talk = Conversation(program, process)
-        talk.send(untrusted_input, last=True)
-        answer = b"".join(iter(talk.receive, b""))
-        talk.check_end()
-    return answer
-
-
-class Conversation:
-    """What goes to and comes from a program that runs."""
-
-    def __init__(self, program: Program, process: subprocess.Popen[bytes]) -> None:
-        if not (process.stdin and process.stdout and process.stderr):
-            raise RuntimeError("the program was started without pipes")
-        self._program, self._process = program, process
-        self._deadline = time.monotonic() + program.max_seconds
-        self._stdin, self._stdout, self._stderr = process.stdin, process.stdout, process.stderr
-        self._unsent = b""
-        self._is_last = False
-        self._received = 0
-        self._complaint = b""
-        self._open = {self._stdout, self._stderr}
-        os.set_blocking(self._stdin.fileno(), False)
-
-    def send(self, data: bytes, *, last: bool = False) -> None:
-        """Send this while :meth:`receive` waits; after the `last` its input is closed."""
-        self._unsent += data
-        self._is_last = last
-        self._close_if_done()
-
-    def receive(self) -> bytes:
-        """What it wrote to stdout next; empty when stdout and stderr are closed.
-
-        Raises:
-            ProgramError: It took too long, or said too much.
-        """
-        while self._open:
-            with selectors.DefaultSelector() as selector:
-                for stream in self._open:
-                    selector.register(stream, selectors.EVENT_READ)
-                if self._unsent:
-                    selector.register(self._stdin, selectors.EVENT_WRITE)
-                ready = [key.fileobj for key, _ in selector.select(self.seconds_left())]
+    deadline = time.monotonic() + program.max_seconds
+    answer, stderr = bytearray(), bytearray()
+    with _started(program) as process, selectors.DefaultSelector() as selector:
+        selector.register(_piped(process.stdout), selectors.EVENT_READ, answer)
+        selector.register(_piped(process.stderr), selectors.EVENT_READ, stderr)
+        selector.register(_piped(process.stdin), selectors.EVENT_WRITE)
+        while any(key.data is not None for key in selector.get_map().values()):
+            ready = selector.select(max(0.0, deadline - time.monotonic()))
             if not ready:
-                limit = self._program.max_seconds
-                raise self.failed(f"did not answer within {limit:.0f} seconds")
-            if self._stdin in ready:
-                self._write()
-            if self._stderr in ready:
-                complaint = self._read(self._stderr)
-                self._complaint = (self._complaint + complaint)[-MAX_COMPLAINT_BYTES:]
-            if self._stdout in ready and (chunk := self._read(self._stdout)):
-                self._received += len(chunk)
-                if self._received > self._program.max_answer:
-                    raise self.failed(f"answered more than {self._program.max_answer} bytes")
-                return chunk
-        return b""
-
-    def check_end(self) -> None:
-        """Wait for its end, once its output is closed.
-
-        Raises:
-            ProgramError: It did not end in time, or failed.
-        """
+                limit = f"{program.max_seconds:.0f} seconds"
+                raise ProgramError(f"did not answer within {limit}", stderr)
+            for key, _ in ready:
+                if key.data is None:
+                    untrusted_input = untrusted_input[_write(key.fd, untrusted_input) :]
+                    if not untrusted_input:
+                        selector.unregister(key.fileobj)
+                        _piped(process.stdin).close()
+                elif chunk := os.read(key.fd, _CHUNK):
+                    key.data.extend(chunk)
+                else:
+                    selector.unregister(key.fileobj)
+            del stderr[:-MAX_COMPLAINT_BYTES]
+            if len(answer) > program.max_answer:
+                raise ProgramError(f"answered more than {program.max_answer} bytes", stderr)
         try:
-            status = self._process.wait(self.seconds_left())
+            status = process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            limit = self._program.max_seconds
-            raise self.failed(f"did not end within {limit:.0f} seconds") from None
-        if status != 0:
-            signalled = f"was ended by signal {-status}"
-            raise self.failed(signalled if status < 0 else f"exited with status {status}")
+            limit = f"{program.max_seconds:.0f} seconds"
+            raise ProgramError(f"did not end within {limit}", stderr) from None
+    if status != 0:
+        signalled = f"was ended by signal {-status}"
+        raise ProgramError(signalled if status < 0 else f"exited with status {status}", stderr)
+    return bytes(answer)
 
-    def seconds_left(self) -> float:
-        """Until the program must have ended."""
-        return max(0.0, self._deadline - time.monotonic())
 
-    def failed(self, what: str) -> ProgramError:
-        """The error, with the last lines of what the program complained about."""
-        lines = self._complaint.decode(errors="replace").split("\n")
-        last = [one.strip()[:MAX_COMPLAINT_CHARS] for one in lines if one.strip()]
-        text = " / ".join(last[-MAX_COMPLAINT_LINES:])
-        return ProgramError(what, "".join(char if char.isprintable() else "?" for char in text))
+def _piped(pipe: IO[bytes] | None) -> IO[bytes]:
+    if pipe is None:
+        raise RuntimeError("the program was started without pipes")
+    os.set_blocking(pipe.fileno(), False)
+    return pipe
 
-    def _read(self, stream: IO[bytes]) -> bytes:
-        chunk = os.read(stream.fileno(), _CHUNK)
-        if not chunk:
-            self._open.discard(stream)
-        return chunk
 
-    def _write(self) -> None:
-        try:
-            sent = os.write(self._stdin.fileno(), self._unsent[:_CHUNK])
-        except BlockingIOError:
-            return
-        except BrokenPipeError:  # it answers without having read all: the answer will tell
-            sent = len(self._unsent)
-        self._unsent = self._unsent[sent:]
-        self._close_if_done()
-
-    def _close_if_done(self) -> None:
-        if self._is_last and not self._unsent:
-            self._stdin.close()
+def _write(descriptor: int, unsent: bytes) -> int:
+    try:
+        return os.write(descriptor, unsent[:_CHUNK])
+    except BlockingIOError:
+        return 0
+    except BrokenPipeError:  # it answers without having read all: the answer will tell
+        return len(unsent)
 
 
 @contextmanager
@@ -189,7 +139,7 @@ def _started(program: Program) -> Iterator[subprocess.Popen[bytes]]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            cwd=program.folder,
+            cwd="/",
             env=dict(program.environment),
             start_new_session=True,
             bufsize=0,
