@@ -15,21 +15,20 @@ from typing import Final
 from cardsign.card.convert import form_of
 from cardsign.card.document import Card
 from cardsign.card.extensions import (
-    ExtendedMarker,
     check_audience,
     declares_extended_card,
     find_marker,
     with_marker,
 )
 from cardsign.card.values import Json, jcs
-from cardsign.errors import CardRefused, InputRefused, PublishRefused
+from cardsign.errors import CardRefused, PublishRefused
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys.drafts import SKEW
 from cardsign.publish.generation import CARD_FILE, LEGACY_FILE, RELEASE_FILE, Generation
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release
-from cardsign.times import second, utc
+from cardsign.times import utc
 from cardsign.trust.lock import Memory
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject, TrustedIssuer
 from cardsign.trust.supplied import SuppliedStatements
@@ -49,30 +48,27 @@ def check_cards(cards: Mapping[str, bytes], jwks: JwkSet, now: datetime) -> None
     """Check cards, by their files in a generation, as one who has nothing but the key set.
 
     Raises:
-        PublishRefused: ``publish.not_verifying`` (also for a card that cannot be read),
+        PublishRefused: ``publish.not_verifying`` (also for a card that cannot be read, and for an
+            extended card without marker, of another audience, or in the place of the public one),
             ``publish.extended``, ``publish.legacy``.
         UsageFault: ``publish.audience_name``.
         KeyRefused: The key set is larger than others would read.
     """
     policy = Policy.from_jwks(JwkSet.from_bytes(jwks.to_bytes()), name="the published key set")
     verifier = Verifier(policy, clock=lambda: now)
-    public, _ = _read(cards, CARD_FILE)
+    documents = dict[str, Mapping[str, Json]]()
     for file, data in cards.items():
-        card, marker = _read(cards, file)
         audience = _audience_of(file)
         if audience is not None:
             check_audience(audience)
-            _check_extended(card, marker, public, audience, now)
-        elif marker is not None:
-            raise PublishRefused(
-                "publish.extended",
-                f"{_NAMES[file]} is marked as the extended card of audience {marker.audience}",
-                path="/capabilities/extensions",
-                hint="Publish it with --extended, beside a public card that has no marker.",
-            )
-        elif file == LEGACY_FILE:
-            _check_legacy(card, public)
         _require_trusted(verifier.judge(data, Subject(is_holder=True, audience=audience)), file)
+        documents[file] = Card.from_bytes(data).document
+    public = documents.pop(CARD_FILE)
+    for file, document in documents.items():
+        if file == LEGACY_FILE:
+            _check_legacy(document, public)
+        else:
+            _check_extended(document, public, file)
 
 
 def _audience_of(file: str) -> str | None:
@@ -84,48 +80,32 @@ def _name_card(file: str) -> str:
     return _NAMES.get(file) or f"the extended card of audience {_audience_of(file)}"
 
 
-def _read(cards: Mapping[str, bytes], file: str) -> tuple[Card, ExtendedMarker | None]:
-    try:
-        card = Card.from_bytes(cards[file])
-        return card, find_marker(card.document)
-    except InputRefused as refusal:
-        raise _not_trusted(file, refusal.code, refusal.message, refusal.path) from refusal
-
-
-def _check_legacy(older: Card, public: Card) -> None:
+def _check_legacy(older: Mapping[str, Json], public: Mapping[str, Json]) -> None:
     """Check that older clients are told of the same agent as all others."""
-    problem = "its form is that of A2A 1.0" if form_of(older.document) == "1.0" else ""
+    problem = "its form is that of A2A 1.0" if form_of(older) == "1.0" else ""
     for name in ("name", "version"):
-        if not problem and older.document.get(name) != public.document.get(name):
+        if not problem and older.get(name) != public.get(name):
             problem = f"its {name} is not that of the public card"
     if problem:
         raise PublishRefused("publish.legacy", f"{_NAMES[LEGACY_FILE]}: {problem}")
 
 
-def _check_extended(
-    card: Card, marker: ExtendedMarker | None, public: Card, audience: str, now: datetime
-) -> None:
-    """Check that a card may be served now to this audience, and tells it more than the public."""
-    path, problem = "", f"the extended card of audience {audience} "
-    if not declares_extended_card(public.document):
-        path = "/capabilities/extendedAgentCard"
-        problem = "there is an extended card, but the public card does not declare one"
-        hint = "Set capabilities.extendedAgentCard to true and sign again."
-    elif marker is None:
-        problem += "has no extended-card marker"
-        hint = "Sign it with cardsign sign CARD --extended AUDIENCE --seq N --expires DATE."
-    elif marker.audience != audience:
-        problem += f"is marked for audience {marker.audience}"
-        hint = "Publish it under the audience that it names, or sign it for this one."
-    elif marker.exp <= now.timestamp():
-        problem += f"expired at {second(marker.exp)}"
-        hint = "Sign it again with a later --expires."
-    elif _content(with_marker(public.document, marker)) == _content(card.document):
-        problem += "says what the public card says"
-        hint = "Give the extended card what only authenticated callers may see."
-    else:
-        return
-    raise PublishRefused("publish.extended", problem, path=path, hint=hint)
+def _check_extended(extended: Mapping[str, Json], public: Mapping[str, Json], file: str) -> None:
+    """Check that the public card declares an extended one, which tells more than itself."""
+    if not declares_extended_card(public):
+        raise PublishRefused(
+            "publish.extended",
+            "there is an extended card, but the public card does not declare one",
+            path="/capabilities/extendedAgentCard",
+            hint="Set capabilities.extendedAgentCard to true and sign again.",
+        )
+    marker = find_marker(extended)
+    if marker and _content(with_marker(public, marker)) == _content(extended):
+        raise PublishRefused(
+            "publish.extended",
+            f"{_name_card(file)} says what the public card says",
+            hint="Give the extended card what only authenticated callers may see.",
+        )
 
 
 def _content(document: Mapping[str, Json]) -> bytes:
@@ -143,12 +123,11 @@ def _require_trusted(report: Report, file: str, *, by_statements: bool = False) 
     if reason.code in ("statement.expired", "key.expired"):
         hint = "Check this machine's clock. If it is right, renew the statement: "
         hint += "cardsign keys rotate"
-    raise _not_trusted(file, reason.code, reason.message, reason.path, hint)
-
-
-def _not_trusted(file: str, code: str, message: str, path: str, hint: str = "") -> PublishRefused:
-    problem = f"{_name_card(file)} would not be trusted: {code}: {message}"
-    return PublishRefused("publish.not_verifying", problem, path=path, hint=hint)
+    elif reason.code.startswith("extended."):
+        hint = "Sign it for its audience: "
+        hint += "cardsign sign CARD --extended AUDIENCE --seq N --expires DATE"
+    problem = f"{_name_card(file)} would not be trusted: {reason.code}: {reason.message}"
+    raise PublishRefused("publish.not_verifying", problem, path=reason.path, hint=hint)
 
 
 def _unfit(what: str) -> PublishRefused:

@@ -32,21 +32,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    ValidationError,
-)
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from cardsign.card.extensions import AUDIENCE
 from cardsign.card.strictjson import MAX_CARD_BYTES, parse_object
 from cardsign.errors import FileFault, FileMissing, JsonRefused, ServeFault, UsageFault
 from cardsign.files import list_names, make_directory, read_bytes, write_atomic
 from cardsign.jose.jwks import JwkSet
-from cardsign.times import read_stamp, stamp
 from cardsign.urls import CARD_PATH, JWKS_PATH, LEGACY_CARD_PATH, STATEMENTS_PATH, Headers
 
 CARD_FILE: Final = "agent-card.json"
@@ -71,10 +63,6 @@ _FILE: Final = re.compile(
 _STATEMENT_MEDIA_TYPE: Final = "application/jose+json"  # RFC 7515 9.2.2
 
 
-def _parse_stamp(value: object) -> datetime:
-    return value if isinstance(value, datetime) else read_stamp(str(value))
-
-
 class Publisher(BaseModel):
     """Whose publications a directory holds: another publisher is refused.
 
@@ -96,7 +84,7 @@ class _Manifest(BaseModel):
 
     format: Literal[1] = _FORMAT
     generation: Annotated[int, Field(ge=1, lt=10**16)]
-    published_at: Annotated[datetime, BeforeValidator(_parse_stamp), PlainSerializer(stamp)]
+    published_at: Annotated[AwareDatetime, Field(strict=False)]
     max_age: Annotated[int, Field(ge=0, le=MAX_MAX_AGE)]
     files: dict[str, str]
     publisher: Publisher | None = None
@@ -170,11 +158,6 @@ class Generation:
             name for name in self.files if name.startswith("keyset/") or name == RELEASE_FILE
         )
 
-    def says_the_same_as(self, other: Generation) -> bool:
-        """Whether nobody could tell the two apart but by number and time."""
-        mine = self.files, self.max_age, self.publisher
-        return mine == (other.files, other.max_age, other.publisher)
-
     def _files_of(self, group: str) -> dict[str, bytes]:
         names = ((_FILE.fullmatch(name), data) for name, data in self.files.items())
         return {match[group]: data for match, data in names if match and match[group]}
@@ -216,7 +199,7 @@ def load_current(directory: Path) -> Generation:
             )
     return Generation(
         number=manifest.generation,
-        published_at=manifest.published_at,
+        published_at=manifest.published_at.astimezone(UTC),
         max_age=manifest.max_age,
         files=files,
         publisher=manifest.publisher,

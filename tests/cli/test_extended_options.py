@@ -98,13 +98,14 @@ def test_what_is_marked_can_be_published_and_what_is_not_cannot(
     assert cardsign("sign", "public.json", "-o", "unmarked.json").status == 0
 
     for card, extended, code in (
-        ("public.json", "staff=unmarked.json", "publish.extended"),
-        ("public.json", "crew=more.json", "publish.extended"),
-        ("more.json", "staff=more.json", "publish.extended"),
+        ("public.json", "staff=unmarked.json", "extended.not_marked"),
+        ("public.json", "crew=more.json", "extended.audience_mismatch"),
+        ("more.json", "staff=more.json", "extended.served_as_public"),
     ):
         refused = cardsign("publish", card, "--extended", extended, "-o", "pub")
         assert refused.status == 1
-        assert refused.err.startswith(f"cardsign: {code}:")
+        assert refused.err.startswith("cardsign: publish.not_verifying:")
+        assert f" {code}: " in refused.err
         assert not Path("pub").exists()
     done = cardsign("publish", "public.json", "--extended", "staff=more.json", "-o", "pub")
     assert done.status == 0, done.err
