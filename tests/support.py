@@ -26,7 +26,6 @@ from cardsign.jose import base64url
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Signer, sign_payload
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.sealed import ScryptCost
 from cardsign.sign.signing import SigningOptions, sign_document
 from cardsign.trust.cache import Statements
 from cardsign.trust.lock import Floor, Memory
@@ -38,9 +37,6 @@ from cardsign.verify.verifier import Verifier
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 
-#: Of an envelope that nobody has to withstand.
-CHEAP = ScryptCost(n=2, r=1, p=1)
-
 
 def rsa_key(kid: str | None = None) -> PrivateKey:
     """An RSA key of the least size that is accepted: whoever reads it tests its primes anew."""
@@ -51,7 +47,7 @@ def rsa_key(kid: str | None = None) -> PrivateKey:
 
 def cheap_envelopes(patch: pytest.MonkeyPatch) -> None:
     """Let envelopes cost nothing to seal and to open: what they withstand is tested elsewhere."""
-    patch.setattr("cardsign.keys.sealed.DEFAULT_COST", CHEAP)
+    patch.setattr("cardsign.keys.sealed.SCRYPT_N", 2)
 
 
 #: The default profiles agree on its bytes.

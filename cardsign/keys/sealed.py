@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from cryptography.exceptions import InvalidTag
@@ -32,13 +31,13 @@ from cardsign.jose.keys import PrivateKey, PublicKey
 
 FORMAT: Final = 1
 CIPHER: Final = "AES-256-GCM"
-KDF: Final = "scrypt"
-
 MAX_ENVELOPE_BYTES: Final = 16 * 1024  # bytes; an RSA key of 8192 bits takes some 7 KiB
-MAX_N: Final = 2**20
-MAX_R: Final = 16
-MAX_P: Final = 4
-MAX_KDF_MEMORY: Final = 2**30  # bytes, 128*n*r; a file must not be able to ask for more
+
+#: What one guess at a passphrase costs (RFC 7914), by OWASP's guidance: some 0.7 s and 128 MiB.
+SCRYPT_N: Final = 2**17
+_SCRYPT: Final = ("scrypt", 8, 1)  # its name, r and p
+#: What a file may ask for: no more memory than ours take.
+_COSTS: Final = frozenset(2**power for power in range(1, 18))
 
 _KEY_BYTES: Final = 32
 _SALT_BYTES: Final = 16
@@ -53,36 +52,6 @@ _FORM: Final = {
 _KDF_FORM: Final = {"name": str, "n": int, "r": int, "p": int, "salt": str}
 
 
-@dataclass(frozen=True, slots=True)
-class ScryptCost:
-    """What one guess at a passphrase costs (RFC 7914); by default some 0.7 s and 128 MiB.
-
-    Raises:
-        StoreFault: ``keystore.corrupt`` for a cost out of the bounds above, before a byte of
-            memory is allocated.
-    """
-
-    n: int = 2**17
-    r: int = 8
-    p: int = 1
-
-    def __post_init__(self) -> None:
-        is_power_of_two = self.n > 0 and self.n & (self.n - 1) == 0
-        is_bounded = 2 <= self.n <= MAX_N and 1 <= self.r <= MAX_R and 1 <= self.p <= MAX_P
-        if not (is_power_of_two and is_bounded):
-            raise _malformed(f"no scrypt here has n={self.n}, r={self.r}, p={self.p}")
-        if self.memory > MAX_KDF_MEMORY:
-            raise _malformed(f"scrypt would take {self.memory // 2**20} MiB of memory")
-
-    @property
-    def memory(self) -> int:
-        """The bytes that one guess takes (RFC 7914 2)."""
-        return 128 * self.n * self.r
-
-
-DEFAULT_COST: Final = ScryptCost()
-
-
 def label_of(public: PublicKey) -> dict[str, str]:
     """Return the members of an envelope that say which key it holds."""
     return {"kid": public.kid, "alg": public.alg, "thumbprint": public.thumbprint}
@@ -94,13 +63,14 @@ def seal(pkcs8: bytes, passphrase: bytes, public: PublicKey) -> bytes:
     The label of `public` is bound to the key, and readable without the passphrase. Not checked:
     that the passphrase is long enough.
     """
-    cost, salt, nonce = DEFAULT_COST, os.urandom(_SALT_BYTES), os.urandom(_NONCE_BYTES)
-    kdf = {"name": KDF, "n": cost.n, "r": cost.r, "p": cost.p, "salt": base64url.encode(salt)}
+    salt, nonce = os.urandom(_SALT_BYTES), os.urandom(_NONCE_BYTES)
+    name, r, p = _SCRYPT
+    kdf = {"name": name, "n": SCRYPT_N, "r": r, "p": p, "salt": base64url.encode(salt)}
     members: dict[str, Any] = {
         **{"format": FORMAT, **label_of(public), "kdf": kdf},
         **{"cipher": CIPHER, "nonce": base64url.encode(nonce)},
     }
-    cipher = AESGCM(_derive(passphrase, salt, cost))
+    cipher = AESGCM(_derive(passphrase, salt, SCRYPT_N))
     ciphertext = cipher.encrypt(nonce, pkcs8, _canonical(members))
     members["ciphertext"] = base64url.encode(ciphertext)
     return (json.dumps(members, indent=2) + "\n").encode("ascii")
@@ -119,16 +89,16 @@ def open_envelope(untrusted_bytes: bytes, passphrase: bytes) -> tuple[bytes, dic
     """
     members = _read_members(untrusted_bytes)
     kdf = members["kdf"]
-    cost = ScryptCost(kdf["n"], kdf["r"], kdf["p"])
     try:
         salt, nonce = base64url.decode(kdf["salt"]), base64url.decode(members["nonce"])
         ciphertext = base64url.decode(members.pop("ciphertext"))
     except base64url.Base64urlError as exc:
         raise _malformed("salt, nonce or ciphertext is not base64url") from exc
-    if kdf["name"] != KDF or members["cipher"] != CIPHER or len(nonce) != _NONCE_BYTES:
-        raise _malformed(f"expected {KDF}, {CIPHER} and its nonce")
+    is_known = (kdf["name"], kdf["r"], kdf["p"]) == _SCRYPT and kdf["n"] in _COSTS
+    if not is_known or members["cipher"] != CIPHER or len(nonce) != _NONCE_BYTES:
+        raise _malformed(f"expected scrypt at most at our cost, {CIPHER} and its nonce")
     try:
-        cipher = AESGCM(_derive(passphrase, salt, cost))
+        cipher = AESGCM(_derive(passphrase, salt, kdf["n"]))
         pkcs8 = cipher.decrypt(nonce, ciphertext, _canonical(members))
     except InvalidTag as exc:
         message = f"the passphrase does not open key `{members['kid']}`, or its file was changed"
@@ -177,7 +147,7 @@ def _read_members(untrusted_bytes: bytes) -> dict[str, Any]:
     if {name: type(value) for name, value in members.items()} != _FORM or version != FORMAT:
         raise _malformed(f"its members are not those of format {FORMAT}")
     if {name: type(value) for name, value in members["kdf"].items()} != _KDF_FORM:
-        raise _malformed(f"`kdf` is not an object of {KDF} and its parameters")
+        raise _malformed("`kdf` is not an object of scrypt and its parameters")
     return members
 
 
@@ -188,12 +158,12 @@ def _canonical(members: Mapping[str, Json]) -> bytes:
     return json.dumps(members, sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
-def _derive(passphrase: bytes, salt: bytes, cost: ScryptCost) -> bytes:
-    kdf = Scrypt(salt=salt, length=_KEY_BYTES, n=cost.n, r=cost.r, p=cost.p)
+def _derive(passphrase: bytes, salt: bytes, n: int) -> bytes:
+    _, r, p = _SCRYPT
     try:
-        return kdf.derive(passphrase)
+        return Scrypt(salt=salt, length=_KEY_BYTES, n=n, r=r, p=p).derive(passphrase)
     except MemoryError as exc:
-        needed = cost.memory // 2**20
+        needed = 128 * n * r // 2**20
         raise _malformed(f"opening it takes {needed} MiB of memory, which cannot be had") from exc
 
 
