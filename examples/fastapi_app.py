@@ -19,7 +19,9 @@ from fastapi import FastAPI, HTTPException, Request, Response
 
 from cardsign import VerificationError, Verifier
 from cardsign.errors import CallFailed
-from cardsign.net import AsyncGuardedTransport, FetchSettings, endpoints_of
+from cardsign.net.endpoints import endpoints_of
+from cardsign.net.fetch import FetchSettings
+from cardsign.net.guarded import AsyncGuardedTransport
 
 CARD_PATH = "/.well-known/agent-card.json"
 

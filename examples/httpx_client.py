@@ -18,7 +18,9 @@ import httpx
 
 from cardsign import Policy, discover
 from cardsign.errors import CallFailed
-from cardsign.net import FetchSettings, GuardedTransport, endpoints_of
+from cardsign.net.endpoints import endpoints_of
+from cardsign.net.fetch import FetchSettings
+from cardsign.net.guarded import GuardedTransport
 
 
 def ask(url: str, jwks: bytes, text: str, settings: FetchSettings | None = None) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Signer, sign_payload
 from cardsign.jose.keys import PrivateKey
 from cardsign.sign.signing import SigningOptions, sign_document
-from cardsign.trust.cache import Statements
+from cardsign.trust.cache import StatementCache
 from cardsign.trust.lock import Floor, Memory
 from cardsign.trust.policy import Accept, Policy, Subject, TrustedIssuer
 from cardsign.trust.session import Session
@@ -217,7 +217,7 @@ class Remembering:
     """
 
     def __init__(
-        self, floors: Mapping[str, Floor] | None = None, cache: Statements | None = None
+        self, floors: Mapping[str, Floor] | None = None, cache: StatementCache | None = None
     ) -> None:
         self.floors, self.cache = floors, cache
         self.now = NOW

@@ -243,7 +243,7 @@ def test_misuse_is_told_with_the_right_call(call: Callable[[], object], right: s
     assert right in str(caught.value)
 
 
-ROOMS = ("", ".net", ".server", ".testing", ".trust")
+ROOMS = ("", ".server", ".testing")
 
 
 @pytest.mark.parametrize("room", ROOMS)

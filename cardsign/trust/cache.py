@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from cardsign.errors import CardsignError, UsageFault
 from cardsign.files import read_bytes, write_atomic
@@ -26,18 +26,6 @@ MAX_FILE_BYTES: Final = 4 * MAX_STATEMENT_BYTES
 #: Keysets that are followed back from the locked one.
 MAX_STEPS_BACK: Final = 4096
 MAX_STATEMENTS: Final = 4  # the keyset, its successor, a recovery, the release
-
-
-class Statements(Protocol):
-    """A cache of signed statements, by the digest of a keyset that a walk has reached."""
-
-    def get(self, digest: str) -> tuple[bytes, ...]:
-        """Return the statements kept under a keyset digest."""
-        ...
-
-    def put(self, digest: str, statements: Iterable[bytes]) -> None:
-        """Keep statements under a keyset digest."""
-        ...
 
 
 class StatementCache:
@@ -94,7 +82,7 @@ class CachedStatements:
         found: What was read, by keyset digest.
     """
 
-    def __init__(self, cache: Statements) -> None:
+    def __init__(self, cache: StatementCache) -> None:
         self.cache = cache
         self.found: dict[str, tuple[bytes, ...]] = {}
         self.releases: list[ReleaseStatement] = []

@@ -23,7 +23,7 @@ from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, read_keyset
 from cardsign.statements.members import DIGEST, HOLDER
 from cardsign.statements.release import ReleaseStatement
-from cardsign.trust.cache import StatementCache, Statements
+from cardsign.trust.cache import StatementCache
 from cardsign.trust.disk import edit_policy
 from cardsign.trust.lock import Floor, forget_entry, raise_lock, read_lock
 from cardsign.trust.policy import (
@@ -301,7 +301,7 @@ def add_issuers(
     entries: Sequence[tuple[Mapping[str, Any], Proposal]],
     *,
     compare: Callable[[], None] = lambda: None,
-    cache: Statements | None = None,
+    cache: StatementCache | None = None,
     dry_run: bool = False,
 ) -> None:
     """Add issuers to a policy and its lock, all of them or none: check, compare, then write.
@@ -356,7 +356,7 @@ def add_issuers(
         _keep(cache, proposal)
 
 
-def _keep(cache: Statements | None, proposal: Proposal) -> None:
+def _keep(cache: StatementCache | None, proposal: Proposal) -> None:
     """Keep the statements of a new issuer, so that its first verdict needs no network."""
     keyset, anchor = proposal.keyset, proposal.anchor
     if cache is None or keyset is None or not isinstance(anchor, KeysetAnchor):

@@ -326,8 +326,9 @@ class Policy:
         Raises:
             CardRefused: `url` or `origin` is outside the strict grammar.
         """
-        anchor = JwksAnchor(str(parse_url(url)))
-        return cls((_issuer_at(origin, anchor, name, accept, "waived"),))
+        anchor, place = JwksAnchor(str(parse_url(url))), Place(parse_origin(origin))
+        named = name or re.sub("[^a-z0-9._-]+", "-", place.origin.host).strip("-")
+        return cls((TrustedIssuer(named, anchor, (place,), accept, "waived"),))
 
     @classmethod
     def load(cls, path: Path | str, *, is_own: bool = True) -> Policy:
@@ -456,19 +457,6 @@ class Policy:
 
     def _placed(self) -> Iterator[tuple[Place, TrustedIssuer]]:
         return ((place, issuer) for issuer in self.issuers for place in issuer.places or ())
-
-
-def _issuer_at(
-    origin: str,
-    anchor: Anchor,
-    name: str | None,
-    accept: Accept,
-    freshness: Freshness,
-) -> TrustedIssuer:
-    """One issuer that has an origin to itself."""
-    place = Place(parse_origin(origin))
-    named = name or re.sub("[^a-z0-9._-]+", "-", place.origin.host).strip("-")
-    return TrustedIssuer(named, anchor, (place,), accept, freshness)
 
 
 def _check_names(member: str, named: tuple[str, ...], allowed: tuple[str, ...]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -11,7 +12,7 @@ from functools import cached_property
 from math import inf
 from typing import Any, Final, Literal
 
-from cardsign.errors import CardRefused, KeyRefused
+from cardsign.errors import CardRefused, InputRefused, KeyRefused
 from cardsign.findings import Finding
 from cardsign.jose.jwks import JwkSet
 from cardsign.statements.envelope import StatementRefused, check_times
@@ -29,7 +30,7 @@ from cardsign.statements.release import (
     read_release,
 )
 from cardsign.times import minute
-from cardsign.trust.cache import CachedStatements, StatementCache, Statements
+from cardsign.trust.cache import CachedStatements, StatementCache
 from cardsign.trust.lock import Floor
 from cardsign.trust.policy import (
     JwksAnchor,
@@ -49,9 +50,8 @@ from cardsign.trust.walk import (
 )
 from cardsign.urls import Origin, Place, Url, may_stand_at, parse_origin
 
-#: ``blocks``: nothing is trusted, whatever is waived. ``hinders``: it is unknown whether a card is
-#: current. ``notes``: decides nothing.
-Weight = Literal["blocks", "hinders", "notes"]
+#: What a reason is for: see the attributes of :class:`IssuerTrust`.
+Weight = Literal["blocks", "hindrances", "notes"]
 #: Reasons that another time takes away or words differently.
 _TIMED: Final = {"statement.not_yet", "statement.expired", "time.clock_behind", "time.historic"}
 
@@ -72,7 +72,9 @@ class IssuerTrust:
         keyset: The newest keyset statement.
         release: The newest release statement, if it is in force.
         release_ends: When the last key ends that signed the release.
-        reasons: Everything that was found, each with its weight.
+        blocks: Why nothing can be trusted, whatever is waived.
+        hindrances: Why it is unknown whether a card is current.
+        notes: What else was found; it decides nothing.
         reserved: The places of other issuers.
     """
 
@@ -87,27 +89,10 @@ class IssuerTrust:
     keyset: KeysetStatement | None = None
     release: ReleaseStatement | None = None
     release_ends: int | None = None
-    reasons: tuple[tuple[Weight, Finding], ...] = ()
+    blocks: tuple[Finding, ...] = ()
+    hindrances: tuple[Finding, ...] = ()
+    notes: tuple[Finding, ...] = ()
     reserved: tuple[Place, ...] = ()
-
-    def of_weight(self, weight: Weight) -> tuple[Finding, ...]:
-        """Return the reasons of one weight."""
-        return tuple(reason for reason_weight, reason in self.reasons if reason_weight == weight)
-
-    @cached_property
-    def blocks(self) -> tuple[Finding, ...]:
-        """Why nothing can be trusted."""
-        return self.of_weight("blocks")
-
-    @cached_property
-    def hindrances(self) -> tuple[Finding, ...]:
-        """Why it is unknown whether a card is current."""
-        return self.of_weight("hinders")
-
-    @cached_property
-    def notes(self) -> tuple[Finding, ...]:
-        """What else was found."""
-        return self.of_weight("notes")
 
     @cached_property
     def keys_by_kid(self) -> Mapping[str, IssuerKey]:
@@ -177,7 +162,7 @@ class Session:
         locked: Floor,
         *,
         update_hint: str | None = None,
-        cache: Statements,
+        cache: StatementCache,
     ) -> None:
         self.issuer, self.limits, self.reserved = issuer, limits, reserved
         self.locked, self.update_hint, self.cache = locked, update_hint, cache
@@ -244,7 +229,8 @@ class Session:
                 self.newest_iat = max(self.newest_iat, statement.iat)
         if changed:
             resolution.fill_cache()
-        is_timed = any(reason.code in _TIMED for _, reason in trust.reasons)
+        reasons = (*trust.blocks, *trust.hindrances, *trust.notes)
+        is_timed = any(reason.code in _TIMED for reason in reasons)
         until = seconds if is_timed else trust.next_change(seconds)
         self._resolved = (statements, trust, seconds, until)
 
@@ -264,7 +250,7 @@ class Resolution:
         )
         self.passed: list[KeysetStatement] = []
         self.first: KeysetStatement | None = None  # that the anchor means, if the walk began there
-        self.reasons: list[tuple[Weight, Finding]] = []
+        self.reasons: defaultdict[Weight, list[Finding]] = defaultdict(list)
 
     def trust(self) -> IssuerTrust:
         """Return the result, by the one source of keys that the anchor names."""
@@ -375,7 +361,7 @@ class Resolution:
             if start is not None:
                 walk.onward(start)
         except StatementRefused as refusal:
-            self._weigh("blocks", Finding(refusal.code, refusal.message, fix=refusal.finding.fix))
+            self._refuse("blocks", refusal)
         self._weigh("notes", *notes, *walk.reasons)
         self.passed = ([self.keyset] if self.keyset is not None else []) + walk.passed
         self.keyset = walk.passed[-1] if walk.passed else self.keyset
@@ -388,7 +374,7 @@ class Resolution:
         try:
             return effective_revoked(keyset, choice.release) | choice.revoked
         except StatementRefused as refusal:  # a release under a keyset that a recovery has ended
-            self._weigh("blocks", Finding(refusal.code, refusal.message, fix=refusal.finding.fix))
+            self._refuse("blocks", refusal)
             return keyset.revoked | choice.revoked
 
     def _release_ends(
@@ -397,24 +383,22 @@ class Resolution:
         """Return when the last signer of the release ends; None if it is not in force."""
         release, name = choice.release, "the newest release"
         if choice.contested is not None:
-            self._weigh("hinders", choice.contested)
+            self._weigh("hindrances", choice.contested)
         if release is None:
             message = "there is no release statement, so it is unknown which cards are current"
-            self._weigh("hinders", Finding("trust.freshness_unknown", message))
+            self._weigh("hindrances", Finding("trust.freshness_unknown", message))
             return None
         try:
             check_locked(release, self.session.locked.release)
         except StatementRefused as refusal:
-            message = f"{name}: {refusal.message}"
-            self._weigh("blocks", Finding(refusal.code, message, fix=refusal.finding.fix))
+            self._refuse("blocks", refusal, name)
             return None
         try:
             signers = check_signers(release, keyset, revoked, now=self.now, skew=self.skew)
         except StatementRefused as refusal:
-            message = f"{name}: {refusal.message}"
-            self._weigh("hinders", Finding(refusal.code, message, fix=refusal.finding.fix))
+            self._refuse("hindrances", refusal, name)
             return None
-        if not self._is_in_force(release, self.limits.release_age, "hinders", name):
+        if not self._is_in_force(release, self.limits.release_age, "hindrances", name):
             return None
         return max(key.exp for key in keyset.keys if key.public.thumbprint in signers)
 
@@ -429,7 +413,7 @@ class Resolution:
         try:
             check_times(statement.iat, end, now=self.now, skew=self.skew, what=name)
         except StatementRefused as refusal:
-            self._weigh(weight, Finding(refusal.code, refusal.message, fix=refusal.finding.fix))
+            self._refuse(weight, refusal)
             return False
         return True
 
@@ -450,8 +434,7 @@ class Resolution:
         """Note that the lock records less than was verified (L4)."""
         locked, keyset = self.session.locked, self.keyset
         hint = self.session.update_hint
-        is_blocked = any(weight == "blocks" for weight, _ in self.reasons)
-        if hint is None or keyset is None or is_blocked:
+        if hint is None or keyset is None or self.reasons["blocks"]:
             return
         if locked.with_statements(keyset, self.release) != locked:
             message = f"the lock records less than was verified, which is keyset {keyset.label}"
@@ -463,11 +446,15 @@ class Resolution:
         try:
             return JwkSet.from_bytes(self.statements.untrusted_jwks)
         except KeyRefused as refusal:
-            self._weigh("notes", Finding(refusal.code, refusal.message, fix=refusal.finding.fix))
+            self._refuse("notes", refusal)
             return None
 
     def _weigh(self, weight: Weight, *reasons: Finding) -> None:
-        self.reasons.extend((weight, reason) for reason in reasons)
+        self.reasons[weight].extend(reasons)
+
+    def _refuse(self, weight: Weight, refusal: InputRefused, what: str = "") -> None:
+        message = f"{what}: {refusal.message}" if what else refusal.message
+        self._weigh(weight, Finding(refusal.code, message, fix=refusal.finding.fix))
 
     def _without_source(self, code: str, message: str, hint: str = "") -> IssuerTrust:
         self._weigh("blocks", Finding(code, message, fix=hint))
@@ -478,7 +465,9 @@ class Resolution:
             self.issuer,
             self.limits,
             tuple(keys),
-            reasons=tuple(self.reasons),
+            blocks=tuple(self.reasons["blocks"]),
+            hindrances=tuple(self.reasons["hindrances"]),
+            notes=tuple(self.reasons["notes"]),
             reserved=self.session.reserved,
             **members,
         )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, Unpack
 
 from cardsign.errors import CardRefused, UsageFault
-from cardsign.trust.cache import StatementCache, Statements
+from cardsign.trust.cache import StatementCache
 from cardsign.trust.lock import Floor, Lock, Memory, raise_lock
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject, SubjectNames, TrustedIssuer
 from cardsign.trust.session import IssuerTrust, Session
@@ -72,7 +72,7 @@ class Verifier:
         policy: Policy | Path | str,
         *,
         lock: LockPaths | Memory | None = None,
-        cache: Path | str | Memory | Statements | None = None,
+        cache: Path | str | Memory | StatementCache | None = None,
         net: FetchSettings | DocumentFetcher | None = None,
         clock: Callable[[], datetime] = _now,
     ) -> None:
@@ -430,7 +430,9 @@ def _open_lock(policy: Policy, lock: LockPaths | Memory | None) -> Lock | Memory
     return Lock.load([Path(path) for path in paths])
 
 
-def _open_cache(policy: Policy, cache: Path | str | Memory | Statements | None) -> Statements:
+def _open_cache(
+    policy: Policy, cache: Path | str | Memory | StatementCache | None
+) -> StatementCache:
     if isinstance(cache, Memory) or (cache is None and policy.path is None):
         return StatementCache()
     if cache is None:

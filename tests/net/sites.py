@@ -24,7 +24,7 @@ from cardsign.net.connection import IPAddress
 from cardsign.net.fetch import FetchSettings
 from cardsign.net.fetcher import DocumentFetcher
 from cardsign.statements.keyset import read_keyset
-from cardsign.trust.cache import Statements
+from cardsign.trust.cache import StatementCache
 from cardsign.trust.lock import Floor, Memory
 from cardsign.trust.policy import Anchor, KeysetAnchor, Policy, Subject, TrustedIssuer
 from cardsign.trust.session import Session
@@ -184,7 +184,7 @@ class Verifier:
     """A verifier, with all that it was given."""
 
     judge: Judge
-    cache: Statements
+    cache: StatementCache
     issuer: TrustedIssuer
     clock: Clock
 
@@ -201,7 +201,7 @@ def verifier(
     served: Site,
     anchor: Anchor | None = None,
     *,
-    cache: Statements | None = None,
+    cache: StatementCache | None = None,
     clock: Clock | None = None,
     floor: Floor | None = None,
     **changes: Any,

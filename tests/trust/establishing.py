@@ -13,7 +13,7 @@ from cardsign.findings import Finding
 from cardsign.jose.jwks import JwkSet
 from cardsign.statements.keyset import KeysetId, KeysetStatement
 from cardsign.statements.release import ReleaseStatement
-from cardsign.trust.cache import StatementCache, Statements
+from cardsign.trust.cache import StatementCache
 from cardsign.trust.lock import Floor
 from cardsign.trust.policy import Anchor, KeysetAnchor, Limits, TrustedIssuer
 from cardsign.trust.session import IssuerTrust, Session
@@ -70,7 +70,7 @@ class Notebook:
     newest_iat: int = 0
     jwks: JwkSet | None = None
     floor: Floor = field(default_factory=Floor)
-    cache: Statements = field(default_factory=StatementCache)
+    cache: StatementCache = field(default_factory=StatementCache)
     session: Session | None = None
 
     def opened(self, issuer: TrustedIssuer, limits: Limits) -> Session:

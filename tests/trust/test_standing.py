@@ -35,10 +35,10 @@ def test_a_key_is_found_by_its_kid() -> None:
 def test_only_a_clock_behind_is_one() -> None:
     """Other blocks say nothing about the clock."""
     codes = ("time.historic", "time.clock_behind")
-    behind = tuple(("blocks", Finding(code, "x")) for code in codes)
+    behind = tuple(Finding(code, "x") for code in codes)
 
-    assert replace(PLAIN, reasons=behind).clock_is_behind
-    assert not replace(PLAIN, reasons=behind[:1]).clock_is_behind
+    assert replace(PLAIN, blocks=behind).clock_is_behind
+    assert not replace(PLAIN, blocks=behind[:1]).clock_is_behind
 
 
 @pytest.mark.parametrize(
