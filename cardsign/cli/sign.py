@@ -32,7 +32,7 @@ from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
 from cardsign.keys.signers.access import Access
-from cardsign.keys.signers.registry import choose_public
+from cardsign.keys.signers.registry import list_public_keys
 from cardsign.sign.plan import COMPAT
 from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
 
@@ -95,7 +95,9 @@ class CardOptions:
         with of_the_user(name):
             keys = JwkSet.from_bytes(data).keys
             if self.kid is None and len(keys) > 1:
-                return choose_public(self.uris[0], keys, access)
+                # Of another one nothing is signed: each answer is verified.
+                shown = list_public_keys(self.uris[0], access, base=Path.cwd())[0].thumbprint
+                return next((key for key in keys if key.thumbprint == shown), keys[0])
             return import_public_key(data, kid=self.kid)
 
     def signers(self, keystore: UnlockOptions, *, now: datetime) -> CardSigners:

@@ -127,11 +127,6 @@ def open_sealed(
     return private
 
 
-def is_envelope(data: bytes) -> bool:
-    """Say whether bytes are meant as an envelope, which :func:`open_envelope` reads strictly."""
-    return data.lstrip().startswith(b"{") and b'"ciphertext"' in data
-
-
 def _read_members(untrusted_bytes: bytes) -> dict[str, Any]:
     """Parse the file as a strict object of exactly our members, types and format."""
     try:

@@ -208,20 +208,6 @@ def test_a_jwk_brings_its_kid_and_a_pem_has_its_thumbprint(card: str, cardsign: 
         assert cardsign(*words, CARD_KEY=data.decode()).json["kids"] == [kid]
 
 
-def test_a_file_of_a_key_store_signs_elsewhere(card: str, cardsign: Cardsign) -> None:
-    """With the kid that it holds."""
-    assert cardsign("keys", "generate", "--kid", "card-1").text == "card-1\n"
-    (file,) = Path("keys/private").iterdir()
-    file.rename("card-1.key")
-    assert cardsign("keys", "jwks", "-o", "jwks.json").status == 0
-    for left in sorted(Path("keys").rglob("*"), reverse=True):
-        left.rmdir() if left.is_dir() else left.unlink()
-    Path("keys").rmdir()
-
-    assert cardsign("sign", card, "--key", "file:card-1.key", "-o", "signed.json").status == 0
-    assert verifies(cardsign)
-
-
 WRONG = {
     "not set": (None, "signer.no_key", "is not set"),
     "empty": ("", "signer.no_key", "is empty"),

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from cardsign.keys.signers.access import Access
 
 MAX_URI_CHARS: Final = 2048
-_PLAIN: Final = re.compile(r"(?:[!\"$&-~]|%[0-9A-Fa-f]{2})*")  # no space, no '#', no lone '%'
+#: A part of a URI in printable ASCII, without a space, '#', '?' or a lone '%'.
+ENCODED: Final = r"(?:[!\"$&->@-~]|%[0-9A-Fa-f]{2})*"
 
 # What a message shows of a value that may be the private key itself, given by mistake:
 # ``--key "$(cat key.pem)"``. Of keys only Ed25519 in base64 has fewer than 80 characters, 64; DER,
@@ -101,13 +102,9 @@ class RemoteKey(ABC):
     public: PublicKey
 
     def __init__(self, uri: str, access: Access) -> None:
-        if len(uri) > MAX_URI_CHARS:
-            refuse_uri(uri, f"a signer's URI has at most {MAX_URI_CHARS} characters")
-        if not _PLAIN.fullmatch(uri):
-            refuse_uri(uri, "expected printable ASCII without spaces, '#' or a lone '%'")
         match = self.FORM.fullmatch(uri)
-        if match is None:
-            refuse_uri(uri, f"expected {self.EXPECTED}")
+        if match is None or len(uri) > MAX_URI_CHARS:
+            refuse_uri(uri, f"expected {self.EXPECTED}, percent-encoded")
         self.uri, self.access, self.parts = uri, access, match.groupdict()
 
     def sign(self, signing_input: bytes) -> bytes:

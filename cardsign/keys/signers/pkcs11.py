@@ -14,7 +14,14 @@ from urllib.parse import unquote_to_bytes
 
 from cardsign.errors import SignerFault
 from cardsign.keys.signers.access import PIN_VARIABLE, Access
-from cardsign.keys.signers.base import RemoteKey, decode_part, read_attributes, refuse_uri, require
+from cardsign.keys.signers.base import (
+    ENCODED,
+    RemoteKey,
+    decode_part,
+    read_attributes,
+    refuse_uri,
+    require,
+)
 
 MODULE_VARIABLE: Final = "CARDSIGN_PKCS11_MODULE"
 
@@ -37,7 +44,7 @@ class TokenKey(RemoteKey):
         id: CKA_ID of the key, or None.
     """
 
-    FORM = re.compile(r"pkcs11:(?P<path>[^?]*)")
+    FORM = re.compile(rf"pkcs11:(?P<path>{ENCODED})")
     EXPECTED = "pkcs11:token=TOKEN;object=KEY"
 
     def __init__(self, uri: str, access: Access) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 from cardsign import programs
 from cardsign.errors import SignerFault
 from cardsign.keys.signers.access import Access
-from cardsign.keys.signers.base import RemoteKey, decode_part, read_attributes
+from cardsign.keys.signers.base import ENCODED, RemoteKey, decode_part, read_attributes
 
 
 class ProgramKey(RemoteKey):
@@ -23,7 +23,7 @@ class ProgramKey(RemoteKey):
     nothing else, without base64, newline or DER: r and s, 32 bytes each, or PKCS #1 v1.5.
     """
 
-    FORM = re.compile(r"exec:(?P<path>/(?!/)[^?]*)(?:\?(?P<query>.+))?")
+    FORM = re.compile(rf"exec:(?P<path>/(?!/){ENCODED})(?:\?(?P<query>{ENCODED}))?")
     EXPECTED = "exec: and the absolute path of a program"
     MAX_SECONDS: Final = 60.0  # a person may have to touch a device
     MAX_SIGNATURE_BYTES: Final = 1024  # the signature of an RSA key of 8192 bits

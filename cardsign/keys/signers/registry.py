@@ -10,7 +10,7 @@ import base64
 import binascii
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -28,7 +28,6 @@ from cardsign.keys.imports import (
     import_private_key,
     import_public_key,
 )
-from cardsign.keys.sealed import is_envelope, open_envelope
 from cardsign.keys.signers.access import Access, PassphraseSource, user_secrets
 from cardsign.keys.signers.base import NOT_SHOWN, RemoteKey, is_shown, refuse_uri, scheme_of
 from cardsign.keys.signers.pkcs11 import TokenKey
@@ -83,7 +82,6 @@ def open_signer(
         UsageFault: ``key.*`` or ``json.*``: what is there is no private key that can sign a card.
         PassphraseFault: ``passphrase.none``, ``passphrase.wrong``, or what the secrets raise.
         FileFault: Such as ``file.permissions``: others can read a key that is not encrypted.
-        StoreFault: ``keystore.corrupt``, ``keystore.newer_format``: a damaged file of a key store.
     """
     if access is None:  # nobody is asked, and nothing more is allowed
         usual = user_secrets(PassphraseSource(environment=os.environ))
@@ -176,23 +174,6 @@ def list_public_keys(
         return jwks.keys
 
 
-def choose_public(uri: str, keys: Sequence[PublicKey], access: Access) -> PublicKey:
-    """Return the one of several known keys that the signer at `uri` shows as its own.
-
-    While a key is rotated, two are published. What a signer shows chooses between them and adds
-    none.
-
-    Raises:
-        SignerFault: ``signer.wrong_key``: it shows another key; as :func:`list_public_keys`.
-    """
-    shown = list_public_keys(uri, access)[0].thumbprint
-    for key in keys:
-        if key.thumbprint == shown:
-            return key
-    message = f"it shows the key {shown}, which is none of the {len(keys)} known ones"
-    raise SignerFault("signer.wrong_key", message, path=uri)
-
-
 def check_possession(signer: Signer) -> None:
     """Let a signer sign :data:`CHALLENGE`, so that no key is enrolled that cannot sign.
 
@@ -216,17 +197,13 @@ def _check_leave(key: RemoteKey) -> None:
 def _read_private_key(uri: str, access: Access, *, kid: str | None, base: Path) -> PrivateKey:
     """Read the private key that ``env:NAME`` or ``file:PATH`` names.
 
-    It is PEM, PKCS #12, a JWK, or a JWK Set of which `kid` names one; a file may be one of a key
-    store. A variable may hold the base64 of any of these, as some CI systems mask only values of
-    one line.
+    It is PEM, PKCS #12, a JWK, or a JWK Set of which `kid` names one. A variable may hold the
+    base64 of any of these, as some CI systems mask only values of one line.
     """
     data = _read_local(uri, access, base)
     name = uri.removeprefix("env:")
     with of_the_user(uri):
         try:
-            if is_envelope(data):
-                pkcs8, label = open_envelope(data, access.secrets("passphrase", uri))
-                return PrivateKey.from_pkcs8_der(pkcs8, kid=kid or label["kid"])
             password = partial(access.secrets, "passphrase", uri)
             return import_private_key(data, kid=kid, password=password)
         except PassphraseFault as fault:
@@ -245,7 +222,7 @@ def _read_private_key(uri: str, access: Access, *, kid: str | None, base: Path) 
 def _is_public(data: bytes) -> bool:
     """Say whether a key file is meant as public; what is read as such is refused if it is not."""
     if data.lstrip().startswith(b"{"):
-        return not is_envelope(data) and b'"d"' not in data
+        return b'"d"' not in data
     labels = pem_labels(data)
     return any("PUBLIC" in label for label in labels) and PRIVATE_LABELS.isdisjoint(labels)
 
@@ -265,9 +242,7 @@ def _read_file(uri: str, base: Path) -> bytes:
     return read_secret(
         path,
         max_bytes=MAX_KEY_FILE_BYTES,
-        is_encrypted=lambda data: (
-            is_envelope(data) or _is_public(data) or any(mark in data for mark in ENCRYPTED)
-        ),
+        is_encrypted=lambda data: _is_public(data) or any(mark in data for mark in ENCRYPTED),
     )
 
 
