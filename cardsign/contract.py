@@ -19,7 +19,7 @@ from cardsign.card.extensions import skill_schemas
 from cardsign.card.strictjson import MAX_CARD_BYTES, parse_object
 from cardsign.card.values import Json, members_of, objects_in, pointer
 from cardsign.diff.cards import diff_cards
-from cardsign.diff.schemas import Work, compare_schemas
+from cardsign.diff.schemas import compare_schemas
 from cardsign.errors import (
     EXIT_NO_VERDICT,
     EXIT_NOT_TRUSTED,
@@ -290,7 +290,6 @@ def _of_tools(document: Mapping[str, Json], tools: list[Json]) -> Iterator[tuple
         if len(namesakes) > 1:  # which one is called, nobody can tell
             yield name, f"the manifest has {len(namesakes)} tools of this name"
     compared: set[str] = set()
-    work = Work()  # shared by all schemas: a stranger's manifest may be large
     for skill in skill_schemas(document):
         if skill.kind != "input_schema":
             continue
@@ -304,7 +303,7 @@ def _of_tools(document: Mapping[str, Json], tools: list[Json]) -> Iterator[tuple
         elif len(tools_by_name[name]) == 1:
             (tool,) = tools_by_name[name]
             schema = tool.get("inputSchema", tool.get("input_schema"))
-            for effect, where, message in compare_schemas(skill.schema, schema, "input", work=work):
+            for effect, where, message in compare_schemas(skill.schema, schema, "input"):
                 if effect != "wording":
                     yield f"{skill.skill}{where}", message
     for name in (name for name in tools_by_name if name not in compared):

@@ -73,7 +73,7 @@ COMMANDS: Final[Mapping[str, tuple[Sequence[str], Sequence[Sequence[str]]]]] = {
         (*TEXT_AND_JSON, ("--format", "sarif")),
     ),
     "verify, signed": (("verify", "signed.json", "--jwks", "jwks.json"), TEXT_AND_JSON),
-    "diff": (("diff", "honest.json", "card.json"), (*TEXT_AND_JSON, ("--github",))),
+    "diff": (("diff", "honest.json", "card.json"), TEXT_AND_JSON),
     "diff, from it": (("diff", "card.json", "honest.json"), TEXT_AND_JSON),
     "diff, of two": (("diff", "card.json", "other.json"), TEXT_AND_JSON),
     "diff --live": (("diff", "honest.json", "card.json", "--live"), TEXT_AND_JSON),

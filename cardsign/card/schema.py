@@ -357,24 +357,26 @@ def fold(name: str) -> str:
     return name.replace("_", "").casefold()
 
 
-def respelled(value: Any, *messages: Message) -> Any:
+def respelled(value: Any, *messages: Message, lenient: bool = True) -> Any:
     """Return a copy of a message's value in which its members have the names of the schema.
 
     Unknown members keep their names. Two spellings of one member are for the caller to refuse.
+    Not `lenient`, only the two spellings of proto3 JSON are read.
     """
     if not isinstance(value, dict):
         return value
     renamed = {}
     for name, child in value.items():
-        folded = fold(name)
-        fields = [message.folded[folded] for message in messages if folded in message.folded]
+        spelled = fold(name) if lenient else name
+        found = [(one.folded if lenient else one.spelled).get(spelled) for one in messages]
+        fields = [field for field in found if field is not None]
         below = [one.message for one in fields if one.message is not None]
         if below and fields[0].shape == "list" and isinstance(child, list):
-            child = [respelled(one, *below) for one in child]
+            child = [respelled(one, *below, lenient=lenient) for one in child]
         elif below and fields[0].shape == "map" and isinstance(child, dict):
-            child = {key: respelled(one, *below) for key, one in child.items()}
+            child = {key: respelled(one, *below, lenient=lenient) for key, one in child.items()}
         elif below:
-            child = respelled(child, *below)
+            child = respelled(child, *below, lenient=lenient)
         renamed[fields[0].name if fields else name] = child
     return renamed
 

@@ -9,7 +9,7 @@ import click
 
 from cardsign.cli.frame import Command
 from cardsign.cli.options import NetworkOptions, network_option, take
-from cardsign.cli.printer import Answer, show
+from cardsign.cli.printer import show
 from cardsign.cli.streams import read_input
 from cardsign.diff.cards import diff_cards
 from cardsign.errors import UsageFault
@@ -23,7 +23,6 @@ from cardsign.inputs import load_card
 )
 @click.argument("old")
 @click.argument("new", required=False)
-@click.option("--github", is_flag=True, help="Print Markdown, for a comment on a pull request.")
 @click.option("--live", is_flag=True, help="Say whether NEW is what was committed as OLD.")
 @click.option(
     "--tools",
@@ -31,9 +30,7 @@ from cardsign.inputs import load_card
     help="Compare the skills' schemas with a saved answer to tools/list, in place of NEW.",
 )
 @network_option
-def diff(
-    old: str, new: str | None, github: bool, live: bool, tools: str | None, **options: Any
-) -> int:
+def diff(old: str, new: str | None, live: bool, tools: str | None, **options: Any) -> int:
     """Say what changed from card OLD to NEW, and whether NEW's version says so.
 
     Each is a file, a URL, or REVISION:PATH in the git repository of this folder. Nothing is
@@ -47,8 +44,6 @@ def diff(
     network = take(NetworkOptions, options)
     if (new is None) == (tools is None):
         raise UsageFault("usage.conflict", "name either NEW or --tools FILE")
-    if github and (live or tools):
-        raise UsageFault("usage.conflict", "--github is for what changed between two versions")
     read = partial(load_card, open_fetcher=network.fetcher)
     if tools is not None:
         from cardsign.contract import MAX_MANIFEST_BYTES, tools_drift
@@ -60,8 +55,4 @@ def diff(
         from cardsign.contract import card_drift
 
         return show(card_drift(*cards))
-    comparison = diff_cards(*cards, names=(old, str(new)))
-    if github:
-        lines, status = comparison.markdown(), comparison.exit_status
-        return show(Answer(comparison.to_json(), lines, exit_status=status))
-    return show(comparison)
+    return show(diff_cards(*cards, names=(old, str(new))))

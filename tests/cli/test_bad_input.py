@@ -109,7 +109,7 @@ READERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "lint": (("lint", "card.json"), ("text", "json", "sarif", "github")),
     "verify": (("verify", "card.json", "--jwks", "jwks.json"), ("text", "json", "sarif")),
     "diff": (("diff", "honest.json", "card.json"), ("text", "json")),
-    "diff from it": (("diff", "card.json", "honest.json", "--github"), ("text",)),
+    "diff from it": (("diff", "card.json", "honest.json"), ("text",)),
     "diff --live": (("diff", "honest.json", "card.json", "--live"), ("text", "json")),
     "sign": (("sign", "card.json", "-o", "out.json", "--force", "--explain"), ("text", "json")),
 }
