@@ -128,8 +128,8 @@ class UnlockOptions(KeystoreOptions):
         """Return the public keys of the URIs of ``--key``."""
         if kid is not None and len(uris) != 1:
             raise UsageFault("usage.conflict", "--kid goes with one --key")
-        access, base = self.access(*uris).for_roles(("card",)), Path.cwd()
-        return [key for uri in uris for key in list_public_keys(uri, access, kid=kid, base=base)]
+        access = self.access(*uris).for_roles(("card",))
+        return [key for uri in uris for key in list_public_keys(uri, access, kid=kid)]
 
     def work(
         self,

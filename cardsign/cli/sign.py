@@ -96,7 +96,7 @@ class CardOptions:
             keys = JwkSet.from_bytes(data).keys
             if self.kid is None and len(keys) > 1:
                 # Of another one nothing is signed: each answer is verified.
-                shown = list_public_keys(self.uris[0], access, base=Path.cwd())[0].thumbprint
+                shown = list_public_keys(self.uris[0], access)[0].thumbprint
                 return next((key for key in keys if key.thumbprint == shown), keys[0])
             return import_public_key(data, kid=self.kid)
 
@@ -110,9 +110,7 @@ class CardOptions:
             return card_signers(keystore.open(), access, now=now)
         public = None if self.public is None else self.read_public(self.public, access)
         store = keystore.open_if_any()
-        return named_signers(
-            self.uris, access, now=now, store=store, public=public, kid=self.kid, base=Path.cwd()
-        )
+        return named_signers(self.uris, access, now=now, store=store, public=public, kid=self.kid)
 
 
 @click.command(

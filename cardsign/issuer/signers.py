@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, partial
-from pathlib import Path
 
 from cardsign.errors import PassphraseFault, SigningRefused, StoreFault, UsageFault
 from cardsign.jose.jws import Signer
@@ -96,7 +95,6 @@ def named_signers(
     store: KeyStore | None = None,
     public: PublicKey | None = None,
     kid: str | None = None,
-    base: Path = Path(),
 ) -> CardSigners:
     """Open the keys that some URIs name, in a key store or not.
 
@@ -109,7 +107,6 @@ def named_signers(
         public: The public key; needed for a key that is in no store, unless its URI is ``env:``
             or ``file:``.
         kid: The published kid of a key that is in no store.
-        base: What the path of a ``file:`` starts from.
 
     Raises:
         StoreFault: ``keystore.unknown_key``: the store has no active key at a URI;
@@ -137,7 +134,7 @@ def named_signers(
                 "--public FILE.",
             )
         else:
-            signers.append(open_signer(uri, public, access, kid=kid, base=base))
+            signers.append(open_signer(uri, public, access, kid=kid))
     own_kids = frozenset(signer.public.kid for signer in signers)
     if store is not None:
         check_listed(store, [one.public for one in signers], "card")

@@ -418,7 +418,7 @@ def test_python_does_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     (tmp_path / "key.pem").write_bytes(SEALED)
 
     by_variable = door.open_signer("env:CARD_KEY", kid=KID)
-    by_file = door.open_signer("file:key.pem", kid=KID, base=tmp_path)
+    by_file = door.open_signer(f"file:{tmp_path}/key.pem", kid=KID)
 
     assert by_variable.public == by_file.public == KEY.public
     assert json.loads(door.sign_card(json.dumps(PORTABLE).encode(), [by_variable]))["signatures"]

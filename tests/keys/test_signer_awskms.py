@@ -58,7 +58,7 @@ def natives() -> dict[str, Any]:
 
 def sign(uri: str, public: PublicKey, payload: bytes = b"{}") -> None:
     """Sign a payload as a card's is signed."""
-    sign_payload(payload, open_signer(uri, public, ACCESS, base=Path("/")), typ="JOSE")
+    sign_payload(payload, open_signer(uri, public, ACCESS), typ="JOSE")
 
 
 @pytest.mark.parametrize("alg", ["ES256", "RS256"])
@@ -72,7 +72,7 @@ def test_kms_signs(alg: str, by_arn: bool, kms: aws.Kms, natives: dict[str, Any]
     assert (public.kid, public.alg) == ("cards-1", alg)
 
     sign(uri, public, LARGE)
-    check_possession(open_signer(uri, public, ACCESS, base=Path("/")))
+    check_possession(open_signer(uri, public, ACCESS))
     signed = [request for request in kms.asked if request["Action"] == "Sign"]
     assert {request["MessageType"] for request in signed} == {"DIGEST"}
 

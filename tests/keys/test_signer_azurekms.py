@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import uuid4
@@ -190,7 +189,7 @@ ACCESS = Access(lambda kind, of: pytest.fail("asked for a secret"))
 
 def sign(uri: str, public: PublicKey, payload: bytes = b"{}") -> None:
     """Sign a payload as a card's is signed."""
-    sign_payload(payload, open_signer(uri, public, ACCESS, base=Path("/")), typ="JOSE")
+    sign_payload(payload, open_signer(uri, public, ACCESS), typ="JOSE")
 
 
 @pytest.mark.parametrize("alg", ["ES256", "RS256"])
@@ -203,7 +202,7 @@ def test_the_vault_signs(alg: str, secretive: bool, vault: Vault, natives: dict[
 
     vault.secretive = secretive
     sign(uri, public, LARGE)
-    check_possession(open_signer(uri, public, ACCESS, base=Path("/")))
+    check_possession(open_signer(uri, public, ACCESS))
 
 
 def test_pss_is_not_given_out(

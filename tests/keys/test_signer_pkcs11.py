@@ -31,7 +31,7 @@ def access(softhsm: SoftHsm, pin: str = PIN) -> Access:
 
 
 def sign(uri: str, public: PublicKey, access: Access, payload: bytes = b"{}") -> None:
-    sign_payload(payload, open_signer(uri, public, access, base=Path("/")), typ="JOSE")
+    sign_payload(payload, open_signer(uri, public, access), typ="JOSE")
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_the_token_signs(uri: str, alg: str, softhsm: SoftHsm) -> None:
     assert (public.kid, public.alg) == ("cards-1", alg)
 
     sign(uri, public, access(softhsm), LARGE)
-    check_possession(open_signer(uri, public, access(softhsm), base=Path("/")))
+    check_possession(open_signer(uri, public, access(softhsm)))
 
 
 @pytest.mark.parametrize(("number", "alg"), [("07", "ES256"), ("08", "RS256")])

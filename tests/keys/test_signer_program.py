@@ -55,7 +55,7 @@ def written(tmp_path: Path) -> Program:
 def opened(uri: str, key: PrivateKey, **environment: str) -> Signer:
     """The signer, with the user's leave."""
     access = Access(unasked, SignerPolicy(format=1, allow=frozenset({uri})), environment)
-    return open_signer(uri, key.public, access, base=Path("/"))
+    return open_signer(uri, key.public, access)
 
 
 @pytest.mark.parametrize("alg", ["es256", "rs256"])
@@ -209,11 +209,11 @@ def test_nothing_runs_without_leave(written: Program, es256: PrivateKey, tmp_pat
         (uri.partition("?")[0], allowed),
     ):
         with pytest.raises(SignerFault) as caught:
-            open_signer(other, es256.public, access, base=tmp_path)
+            open_signer(other, es256.public, access)
         assert (caught.value.code, caught.value.path) == ("config.not_allowed", other)
     assert not ran.exists()
     with pytest.raises(SignerFault):
-        open_signer(uri, es256.public, allowed, base=tmp_path).sign(b"input")
+        open_signer(uri, es256.public, allowed).sign(b"input")
     assert ran.exists()
 
 

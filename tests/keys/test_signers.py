@@ -28,7 +28,6 @@ from cardsign.keys.signers.registry import (
 )
 
 PASSPHRASE = b"correct horse battery staple"
-ROOT = Path("/")
 
 
 def unasked(kind: str, of: str) -> bytes:
@@ -67,7 +66,7 @@ def test_a_sealed_key_is_opened_by_the_store(store, es256):
 def test_another_custody_is_named_and_not_tried(uri, fault, es256):
     """Nobody is asked for a PIN, and nothing is run."""
     for attempt in (
-        lambda: open_signer(uri, es256.public, SHUT, base=ROOT),
+        lambda: open_signer(uri, es256.public, SHUT),
         lambda: list_public_keys(uri, SHUT)[0],
         lambda: find_remote_key(uri, SHUT),
     ):
@@ -80,7 +79,7 @@ def test_what_runs_a_program_needs_leave(es256):
     """The word of a key store is not enough for it."""
     uri = "exec:/bin/true"
     for attempt in (
-        lambda: open_signer(uri, es256.public, SHUT, base=ROOT),
+        lambda: open_signer(uri, es256.public, SHUT),
         lambda: list_public_keys(uri, SHUT)[0],
     ):
         with pytest.raises(SignerFault) as caught:
@@ -92,7 +91,7 @@ def test_a_token_without_a_library_of_the_user_is_not_reached(es256):
     """No library is guessed, and a relative one would be the repository's."""
     for named in ({}, {"CARDSIGN_PKCS11_MODULE": "lib.so"}):
         access = Access(unasked, environment=named)
-        signer = open_signer("pkcs11:token=cards;object=k", es256.public, access, base=ROOT)
+        signer = open_signer("pkcs11:token=cards;object=k", es256.public, access)
         with pytest.raises(SignerFault, match="no PKCS#11 library") as caught:
             signer.sign(b"input")
         assert caught.value.code == "config.not_allowed"
@@ -121,7 +120,7 @@ def test_a_missing_library_is_one_helpful_line(module, extra, uri, es256, monkey
     monkeypatch.setitem(sys.modules, module, None)
     access = Access(unasked, environment={"CARDSIGN_PKCS11_MODULE": "/lib.so"})
     with pytest.raises(SignerFault, match=module) as caught:
-        open_signer(uri, es256.public, access, base=ROOT).sign(b"input")
+        open_signer(uri, es256.public, access).sign(b"input")
     assert caught.value.code == "usage.not_installed"
     assert caught.value.hint == f"pip install 'cardsign[{extra}]'"
 
@@ -144,7 +143,7 @@ def test_a_key_in_the_place_of_its_uri_is_not_repeated(text, before, es256):
     """Neither in the error, nor in what a traceback shows."""
     for attempt in (
         lambda: open_signer(before + text, access=SHUT),
-        lambda: open_signer(before + text, es256.public, SHUT, base=ROOT),
+        lambda: open_signer(before + text, es256.public, SHUT),
         lambda: list_public_keys(before + text, SHUT)[0],
     ):
         with pytest.raises(CardsignError) as caught:

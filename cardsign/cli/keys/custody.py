@@ -147,10 +147,10 @@ def import_(
     if custody is not None:
         access = keystore.access(custody)
         if public is None:
-            key = list_public_keys(custody, access, kid=kid, base=Path.cwd())[0]
+            key = list_public_keys(custody, access, kid=kid)[0]
         else:
             key = read_public(public, kid=kid)
-        check_possession(open_signer(custody, key, access, base=Path.cwd()))
+        check_possession(open_signer(custody, key, access))
         store = create_store(path, exist_ok=True, actor=actor(), heads=user_heads())
         record = store.add_remote_key(key, custody, now=datetime.now(UTC), roles=(role,))
         _made(record, store, path)

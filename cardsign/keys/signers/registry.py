@@ -57,7 +57,6 @@ def open_signer(
     access: Access | None = None,
     *,
     kid: str | None = None,
-    base: Path = Path(),
 ) -> Signer:
     """Return the signer that `uri` names.
 
@@ -74,7 +73,6 @@ def open_signer(
         access: Where secrets come from; by default the environment, with the passphrase of
             ``CARDSIGN_PASSPHRASE``.
         kid: If `public` is left out [default: a JWK's own, else the thumbprint].
-        base: The directory to which the path of a ``file:`` is relative.
 
     Raises:
         SignerFault: ``signer.uri``, ``config.not_allowed``, ``usage.not_installed``,
@@ -88,7 +86,7 @@ def open_signer(
         access = Access(usual, environment=os.environ)
     key = find_remote_key(uri, access)
     if key is None:
-        private = _read_private_key(uri, access, kid=public.kid if public else kid, base=base)
+        private = _read_private_key(uri, access, kid=public.kid if public else kid)
         if public is not None and private.public != public:
             message = f"there is another private key, not that of {public.kid!r}"
             raise SignerFault("signer.wrong_key", message, path=uri)
@@ -130,11 +128,7 @@ def find_remote_key(uri: str, access: Access) -> RemoteKey | None:
     if scheme in ("env", "file"):
         return None
     # Nothing but the scheme is repeated: the rest may be the key itself.
-    what = (
-        f"`{scheme}:` is no scheme of a signer"
-        if scheme
-        else f"a value without a scheme ({NOT_SHOWN})"
-    )
+    what = f"`{scheme}:` is no scheme of a signer"
     hint = "--key takes env:NAME, file:PATH or the URI of a key service."
     if not scheme:
         what = f"a value without a scheme ({NOT_SHOWN})"
@@ -144,9 +138,7 @@ def find_remote_key(uri: str, access: Access) -> RemoteKey | None:
     raise SignerFault("signer.uri", what, hint=hint)
 
 
-def list_public_keys(
-    uri: str, access: Access, *, kid: str | None = None, base: Path = Path()
-) -> tuple[PublicKey, ...]:
+def list_public_keys(uri: str, access: Access, *, kid: str | None = None) -> tuple[PublicKey, ...]:
     """Return the public keys of what `uri` names, to publish or to enrol them.
 
     A signer elsewhere is asked for its key, which never happens when it signs. ``env:`` and
@@ -159,9 +151,9 @@ def list_public_keys(
     if key is not None:
         _check_leave(key)
         return (key.fetch_public(kid),)
-    data = _read_local(uri, access, base)
+    data = _read_local(uri, access)
     if not _is_public(data):
-        return (_read_private_key(uri, access, kid=kid, base=base).public,)
+        return (_read_private_key(uri, access, kid=kid).public,)
     with of_the_user(uri):
         if kid is not None:
             return (import_public_key(data, kid=kid),)
@@ -194,13 +186,13 @@ def _check_leave(key: RemoteKey) -> None:
         )
 
 
-def _read_private_key(uri: str, access: Access, *, kid: str | None, base: Path) -> PrivateKey:
+def _read_private_key(uri: str, access: Access, *, kid: str | None) -> PrivateKey:
     """Read the private key that ``env:NAME`` or ``file:PATH`` names.
 
     It is PEM, PKCS #12, a JWK, or a JWK Set of which `kid` names one. A variable may hold the
     base64 of any of these, as some CI systems mask only values of one line.
     """
-    data = _read_local(uri, access, base)
+    data = _read_local(uri, access)
     name = uri.removeprefix("env:")
     with of_the_user(uri):
         try:
@@ -227,15 +219,15 @@ def _is_public(data: bytes) -> bool:
     return any("PUBLIC" in label for label in labels) and PRIVATE_LABELS.isdisjoint(labels)
 
 
-def _read_local(uri: str, access: Access, base: Path) -> bytes:
+def _read_local(uri: str, access: Access) -> bytes:
     scheme, _, name = uri.partition(":")
     if scheme == "env":
         return _read_variable(uri, name, access.environment)
-    return _read_file(uri, base)
+    return _read_file(uri)
 
 
-def _read_file(uri: str, base: Path) -> bytes:
-    path = base / uri.removeprefix("file:")
+def _read_file(uri: str) -> bytes:
+    path = Path(uri.removeprefix("file:"))
     if uri == "file:" or not (is_shown(uri) or os.path.exists(path)):
         hint = "file: takes the path of a key file; a key that is in a variable: env:NAME."
         refuse_uri(uri, "expected file:PATH, such as file:card-key.pem", hint)
