@@ -21,7 +21,7 @@ from cardsign.cli.options import (
     yes_option,
 )
 from cardsign.cli.printer import Answer, safe, say, show, table_lines
-from cardsign.cli.verifier import TrustOptions, supplied_statements
+from cardsign.cli.verifier import TrustOptions
 from cardsign.cli.views import (
     floor_text,
     issuer_json,
@@ -36,7 +36,7 @@ from cardsign.findings import Finding
 from cardsign.trust.enroll import forget_issuer, move_pin, remove_issuer
 from cardsign.trust.lock import read_lock
 from cardsign.trust.policy import KeysetAnchor, Policy, TrustedIssuer
-from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
+from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements, load_statements
 from cardsign.verify.verifier import Verifier
 
 #: Issuers that are asked at a time.
@@ -130,7 +130,7 @@ def update(names: tuple[str, ...], statements: tuple[Path, ...], **options: Any)
     chosen = [policy.issuer(name) for name in dict.fromkeys(names)] or policy.issuers
     issuers = [issuer for issuer in chosen if isinstance(issuer.anchor, KeysetAnchor)]
     verifier = Verifier(policy, net=network.settings())
-    supplied = supplied_statements(statements) if statements else None
+    supplied = load_statements(statements) if statements else None
 
     def ask(issuer: TrustedIssuer) -> tuple[Finding, ...]:
         return _update(verifier, issuer, supplied)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -34,7 +34,7 @@ from cardsign.trust.policy import (
     Subject,
     TrustedIssuer,
 )
-from cardsign.trust.supplied import SuppliedStatements, read_statements
+from cardsign.trust.supplied import SuppliedStatements, load_statements
 from cardsign.urls import is_url, parse_origin, without_userinfo
 from cardsign.verify.verifier import Verifier
 
@@ -76,11 +76,6 @@ class TrustOptions:
         if path is None or not os.path.lexists(path):
             return Policy(path=path or Path(POLICY_FILE), is_own=path is not None)
         return self.needed()
-
-
-def supplied_statements(paths: Iterable[Path]) -> SuppliedStatements:
-    """Return what ``--statements`` name; of a folder it is said how much is no statement."""
-    return read_statements(paths, say)
 
 
 # The verifier that a command line names.
@@ -125,7 +120,7 @@ class VerifierOptions:
         named = self.trust.load()
         if named is not None and self.issuer is not None:
             named.issuer(self.issuer)
-        statements = supplied_statements(self.statements)
+        statements = load_statements(self.statements)
         policy = Policy() if named is None else named
         # Whose card it may be. A URL or the card itself may name any issuer of the policy.
         issuer = policy.find(subject)

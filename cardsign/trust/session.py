@@ -12,7 +12,7 @@ from functools import cached_property
 from math import inf
 from typing import Any, Final, Literal
 
-from cardsign.errors import CardRefused, InputRefused, KeyRefused
+from cardsign.errors import CardRefused, KeyRefused
 from cardsign.findings import Finding
 from cardsign.jose.jwks import JwkSet
 from cardsign.statements.envelope import StatementRefused, check_times
@@ -46,6 +46,7 @@ from cardsign.trust.walk import (
     check_locked,
     check_signers,
     choose_release,
+    explain_refusal,
     read_statements,
 )
 from cardsign.urls import Origin, Place, Url, may_stand_at, parse_origin
@@ -361,7 +362,7 @@ class Resolution:
             if start is not None:
                 walk.onward(start)
         except StatementRefused as refusal:
-            self._refuse("blocks", refusal)
+            self._weigh("blocks", explain_refusal(refusal))
         self._weigh("notes", *notes, *walk.reasons)
         self.passed = ([self.keyset] if self.keyset is not None else []) + walk.passed
         self.keyset = walk.passed[-1] if walk.passed else self.keyset
@@ -374,7 +375,7 @@ class Resolution:
         try:
             return effective_revoked(keyset, choice.release) | choice.revoked
         except StatementRefused as refusal:  # a release under a keyset that a recovery has ended
-            self._refuse("blocks", refusal)
+            self._weigh("blocks", explain_refusal(refusal))
             return keyset.revoked | choice.revoked
 
     def _release_ends(
@@ -391,12 +392,12 @@ class Resolution:
         try:
             check_locked(release, self.session.locked.release)
         except StatementRefused as refusal:
-            self._refuse("blocks", refusal, name)
+            self._weigh("blocks", explain_refusal(refusal, name))
             return None
         try:
             signers = check_signers(release, keyset, revoked, now=self.now, skew=self.skew)
         except StatementRefused as refusal:
-            self._refuse("hindrances", refusal, name)
+            self._weigh("hindrances", explain_refusal(refusal, name))
             return None
         if not self._is_in_force(release, self.limits.release_age, "hindrances", name):
             return None
@@ -413,7 +414,7 @@ class Resolution:
         try:
             check_times(statement.iat, end, now=self.now, skew=self.skew, what=name)
         except StatementRefused as refusal:
-            self._refuse(weight, refusal)
+            self._weigh(weight, explain_refusal(refusal))
             return False
         return True
 
@@ -446,15 +447,11 @@ class Resolution:
         try:
             return JwkSet.from_bytes(self.statements.untrusted_jwks)
         except KeyRefused as refusal:
-            self._refuse("notes", refusal)
+            self._weigh("notes", explain_refusal(refusal))
             return None
 
     def _weigh(self, weight: Weight, *reasons: Finding) -> None:
         self.reasons[weight].extend(reasons)
-
-    def _refuse(self, weight: Weight, refusal: InputRefused, what: str = "") -> None:
-        message = f"{what}: {refusal.message}" if what else refusal.message
-        self._weigh(weight, Finding(refusal.code, message, fix=refusal.finding.fix))
 
     def _without_source(self, code: str, message: str, hint: str = "") -> IssuerTrust:
         self._weigh("blocks", Finding(code, message, fix=hint))

@@ -5,7 +5,8 @@ Nothing of it has been checked, and none of it brings trust (threat 16).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -67,46 +68,39 @@ MAX_FILES: Final = 512
 # Statements from files, sorted by what they say they are; nothing is verified.
 
 
-def read_statements(paths: Iterable[Path], tell: Callable[[str], object]) -> SuppliedStatements:
+def load_statements(paths: Iterable[Path]) -> SuppliedStatements:
     """Read keyset and release statements from files, and from the folders among them.
 
     What else is in a folder, such as the card itself, is left out.
-
-    `tell` takes a line that says how much of a folder was left out.
 
     Raises:
         UsageFault: A file that was named is no statement, under its own ``statement.*`` code;
             ``usage.conflict``: a folder holds too many files, or no statement.
         FileFault: A file cannot be read.
     """
-    found = SuppliedStatements()
+    statements = NO_STATEMENTS
     for path in paths:
         if path.is_dir():
-            found = found.joined(_of_folder(path, tell))
+            statements = statements.joined(_of_folder(path))
         else:
             with of_the_user(str(path)):
-                found = found.joined(_of_file(path))
-    return found
+                statements = statements.joined(_of_file(path))
+    return statements
 
 
-def _of_folder(folder: Path, tell: Callable[[str], object]) -> SuppliedStatements:
-    files = sorted(folder.rglob("*.json"))
-    found, others = SuppliedStatements(), 0
-    for file in files[: MAX_FILES + 1]:
-        try:
-            found = found.joined(_of_file(file, found=True))
-        except InputRefused:
-            others += 1
-    if not others < len(files) <= MAX_FILES:
+def _of_folder(folder: Path) -> SuppliedStatements:
+    files, statements = sorted(folder.rglob("*.json")), NO_STATEMENTS
+    for file in files[:MAX_FILES]:
+        with suppress(InputRefused):
+            statements = statements.joined(_of_file(file, found=True))
+    if len(files) > MAX_FILES or statements == NO_STATEMENTS:
         raise UsageFault(
             "usage.conflict",
             f"expected 1 to {MAX_FILES} files (*.json) here, and statements among them; found "
-            f"{len(files)}, and {others} that are none",
+            f"{len(files)} files",
             path=str(folder),
         )
-    if others:
-        tell(f"{folder}: of {len(files)} files {others} are no statements, and left out")
-    return found
+    return statements
 
 
 def _of_file(path: Path, *, found: bool = False) -> SuppliedStatements:

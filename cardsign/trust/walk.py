@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Final, TypeVar
 
+from cardsign.errors import InputRefused
 from cardsign.findings import Finding
 from cardsign.statements.envelope import (
     MAX_STATEMENT_BYTES,
@@ -70,9 +71,14 @@ def read_statements(
         try:
             statements.append(read(data))
         except StatementRefused as refusal:
-            message = f"statement {index}: {refusal.message}"
-            notes.append(Finding(refusal.code, message, fix=refusal.finding.fix))
+            notes.append(explain_refusal(refusal, f"statement {index}"))
     return statements
+
+
+def explain_refusal(refusal: InputRefused, what: str = "") -> Finding:
+    """Return why something is left out, as a reason of a verdict."""
+    message = f"{what}: {refusal.message}" if what else refusal.message
+    return Finding(refusal.code, message, fix=refusal.finding.fix)
 
 
 def describe(statement: KeysetStatement | ReleaseStatement) -> str:
@@ -249,8 +255,7 @@ class Walk:
         return statement
 
     def _refuse(self, statement: KeysetStatement, refusal: StatementRefused) -> None:
-        message = f"{describe(statement)}: {refusal.message}"
-        self._refused[statement.digest] = Finding(refusal.code, message, fix=refusal.finding.fix)
+        self._refused[statement.digest] = explain_refusal(refusal, describe(statement))
 
     def _single(self, lawful: dict[str, KeysetStatement], description: str) -> KeysetStatement:
         if len(lawful) > 1:
@@ -357,7 +362,7 @@ def choose_release(
                 check_release(release, keyset, current, now=now, skew=skew)
                 check_locked(release, locked)
             except StatementRefused as refusal:
-                notes.append(_note(refusal, release))
+                notes.append(explain_refusal(refusal, describe(release)))
             else:
                 lawful[release.digest] = release
         if len(lawful) > 1:
@@ -405,7 +410,7 @@ def _speaking_by_right(
             check_past(release.iat, now, skew)
             signers = check_signers(release, keyset, revoked, now=now, skew=skew)
         except StatementRefused as refusal:
-            notes.append(_note(refusal, release))
+            notes.append(explain_refusal(refusal, describe(release)))
         else:
             by_signers[release] = signers
     return by_signers
@@ -429,10 +434,6 @@ def check_locked(release: ReleaseStatement, locked: LockedRelease | None) -> Non
     if release.order[:2] != locked.order[:2]:
         return
     check_kept(release, locked.revoked, locked.floor)
-
-
-def _note(refusal: StatementRefused, release: ReleaseStatement) -> Finding:
-    return Finding(refusal.code, f"{describe(release)}: {refusal.message}", fix=refusal.finding.fix)
 
 
 # Histories that were handed over on purpose: what does not fit is refused, not passed over.
