@@ -262,7 +262,7 @@ $(VENV)/sarif-2.1.0.json: $(VENV)/.dev
 	else echo "no npm on this machine: reports are not held against the schema of SARIF"; fi
 
 $(VENV)/.postgres: $(VENV)/.dev
-	@echo "installing SQLAlchemy and psycopg into $(VENV), once ..."
+	@echo "installing psycopg into $(VENV), once ..."
 	@$(BIN)/python -c '$(GROUP)' postgres > $(VENV)/postgres.txt
 	@$(BIN)/$(PIP) install -c constraints.txt -r $(VENV)/postgres.txt
 	@touch $@

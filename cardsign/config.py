@@ -13,11 +13,10 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from cardsign.card.extensions import AUDIENCE
-from cardsign.errors import FileMissing, InputRefused, StoreFault, UsageFault
+from cardsign.errors import FileMissing, InputRefused
 from cardsign.files import CONFIG_FILE as CONFIG_FILE
 from cardsign.files import bad_settings, leads_outside, outside, read_bytes, read_settings
 from cardsign.findings import Severity
-from cardsign.keys.address import PARAMETERS, DatabaseUrl, is_database_url, parse_database_url
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.lint.rules import LintSettings, Waiver
 from cardsign.urls import parse_origin
@@ -98,7 +97,7 @@ class TimelineTable(_Table):
 class ConfigFile(_Table):
     format: int = Field(ge=FORMAT, le=FORMAT)
     issuer: str | None = Field(default=None, description="the https origin of the cards")
-    keystore: str | None = Field(default=None, description="a folder, or a database's URL")
+    keystore: str | None = Field(default=None, description="a folder")
     publish: str | None = Field(default=None, description="the publication directory")
     live: str | None = Field(default=None, description="the origin to which it is deployed later")
     timeline: TimelineTable = TimelineTable()
@@ -138,9 +137,7 @@ class ProjectConfig:
 
     Attributes:
         issuer: The https origin of the project's cards.
-        keystore: The key store's directory, inside the folder or allowed by the user; or the URL
-            of its database, which is not used before the user has allowed that server
-            (``config.not_allowed``).
+        keystore: The key store's directory, inside the folder or allowed by the user.
         publish: The publication directory, inside the folder or allowed by the user.
         live: The origin to which publications are deployed; None: they are live once they are made.
         timeline: What key rotation assumes of caches, table ``[timeline]``, in seconds.
@@ -151,7 +148,7 @@ class ProjectConfig:
     """
 
     issuer: str | None = None
-    keystore: Path | DatabaseUrl | None = None
+    keystore: Path | None = None
     publish: Path | None = None
     live: str | None = None
     timeline: TimelineSettings = DEFAULT_SETTINGS
@@ -176,9 +173,8 @@ def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
 
     Raises:
         UsageFault: ``config.not_allowed``: a path leads out of the folder, symbolic links followed.
-        UsageFault: ``config.malformed``: no TOML, an unknown member, or a wrong type; a
-            parameter of the database that no committed file decides; cards that do not fit;
-            ``config.secret``: a password stands in it.
+        UsageFault: ``config.malformed``: no TOML, an unknown member, or a wrong type; a database
+            as the key store; cards that do not fit.
         FileFault: It is there but cannot be read.
     """
     try:
@@ -267,38 +263,23 @@ def _live(text: str, path: Path) -> str:
         raise bad_settings(path, f"'live': {refusal.message}") from refusal
 
 
-def _keystore(text: str, path: Path, allowed: Collection[Path]) -> Path | DatabaseUrl:
-    if not is_database_url(text):
-        return _inside(text, "keystore", path, allowed)
-    try:
-        url = parse_database_url(text)
-    except StoreFault as fault:
-        raise bad_settings(path, f"'keystore': {fault.message}") from fault
-    if url.password is not None:
-        raise UsageFault(
-            "config.secret",
-            "'keystore' holds a password, and this file is committed",
-            path=str(path),
-        )
-    if url.uncommitted:
-        refused = ", ".join(url.uncommitted)
-        allowed_here = {name: value for name, value in PARAMETERS.items() if value != ""}
-        known = ", ".join(
-            f"{name}={value}" if value else name for name, value in allowed_here.items()
-        )
-        raise bad_settings(path, f"'keystore' may not say {refused} here; it may say {known}")
-    return url
+def _keystore(text: str, path: Path, allowed: Collection[Path]) -> Path:
+    if "://" in text:  # a server would be told the user's password
+        what = "'keystore' is a folder; a database is named by CARDSIGN_KEYSTORE or --keystore"
+        raise bad_settings(path, what)
+    return _inside(text, "keystore", path, allowed)
 
 
 def render_config(
-    *, issuer: str | None, keystore: str, publish: str, card: str | None = None
+    *, issuer: str | None, keystore: str | None, publish: str, card: str | None = None
 ) -> bytes:
-    """The file that ``cardsign init`` writes, with `keystore` as given."""
+    """The file that ``cardsign init`` writes; it names no database."""
     lines = ["# Settings for every cardsign command run in this folder; options override them."]
     lines.append(f"format = {FORMAT}")
     if issuer is not None:
         lines.append(f"issuer = {json.dumps(issuer)}  # the https origin of the cards")
-    lines.append(f"keystore = {json.dumps(keystore)}")
+    if keystore is not None:
+        lines.append(f"keystore = {json.dumps(keystore)}")
     lines.append(f"publish = {json.dumps(publish)}")
     if card is not None:
         lines += ["", "[[card]]", f"source = {json.dumps(card)}", 'signed = "signed.json"']

@@ -281,8 +281,9 @@ def test_a_store_needs_its_passphrase(tmp_path: Path) -> None:
     from cardsign.keys.opening import create_store
 
     store, now = create_store(tmp_path / "keys"), datetime.now(UTC)
-    kept = store.add_remote_key(PrivateKey.generate("ES256").public, "exec:/x", now=now)
-    store.apply(lifecycle.revoke, kept.kid, reason="ceased", now=now)
+    key = PrivateKey.generate("ES256").public
+    store.apply(lifecycle.enter, key, custody="exec:/x", now=now)
+    store.apply(lifecycle.revoke, key.kid, reason="ceased", now=now)
     with pytest.raises(TypeError, match="needs its passphrase"):
         cardsign.sign_card(SIGNED, store)
     with pytest.raises(SigningRefused, match=r"sign\.no_key"):

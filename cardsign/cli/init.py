@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -12,13 +14,13 @@ import click
 
 from cardsign.cli.frame import Command, Group, moment
 from cardsign.cli.keystore import (
+    DEFAULT_KEYSTORE,
+    KEYSTORE_VARIABLE,
     KeystoreOptions,
     UnlockOptions,
-    actor,
-    leave,
+    local_user,
     project_config,
     recovery_source,
-    user_heads,
 )
 from cardsign.cli.options import RECOVERY_VARIABLE, alg_option, passphrase_option, read_place, take
 from cardsign.cli.printer import Answer, counted, print_json, safe, show
@@ -27,11 +29,8 @@ from cardsign.config import CONFIG_FILE, config_schema
 from cardsign.errors import FileMissing, PassphraseFault
 from cardsign.files import leads_outside
 from cardsign.issuer.init import IssuerPassphrases, IssuerPlan, NewIssuer, init_issuer
-from cardsign.keys.address import DatabaseUrl
-from cardsign.keys.folder import DEFAULT_DIRECTORY
-from cardsign.keys.folder import VARIABLE as KEYSTORE_VARIABLE
 from cardsign.keys.opening import StorePlace, create_store
-from cardsign.keys.signers.access import new_passphrase, user_policy
+from cardsign.keys.signers.access import new_passphrase, user_file, user_policy
 
 
 @click.command(cls=Command, example="cardsign init --issuer https://agents.example.com")
@@ -97,11 +96,11 @@ def init(origin: str | None, agent: str | None, recovery_out: str, **options: An
     if agent is not None:
         _new_agent(agent)
         return
-    place = keystore.place or read_place(os.environ.get(KEYSTORE_VARIABLE) or DEFAULT_DIRECTORY)
+    place = keystore.place or read_place(os.environ.get(KEYSTORE_VARIABLE) or DEFAULT_KEYSTORE)
     out = None if recovery_out == STDIO else Path(recovery_out)
     plan = IssuerPlan(Path(), place, origin or "", recovery_out=out, **options)
     plan.check()
-    create = partial(create_store, actor=actor(), heads=user_heads())
+    create = partial(create_store, user=local_user())
     issuer = init_issuer(plan, _ask_passphrases(keystore), now=moment(), create=create)
     text = "" if issuer.recovery_text is None else issuer.recovery_text.decode()
     value = {"config": CONFIG_FILE, "keystore": str(place), "alg": options["alg"]}
@@ -164,17 +163,15 @@ def _custody_lines(
 
 def _permission_lines(place: StorePlace, publish: Path) -> Iterator[str]:
     """Yield what a committed file leaves to the user's own settings."""
-    if isinstance(place, DatabaseUrl):
-        left_out = [*(["the password"] if place.password is not None else []), *place.uncommitted]
-        if left_out:
-            yield f"not in {CONFIG_FILE}, which is committed: {', '.join(left_out)}"
-            yield f"  keep a password in ~/.pgpass, or the whole URL in {KEYSTORE_VARIABLE}"
-        yield f"the database is used without {KEYSTORE_VARIABLE} once you allow its server:"
-        yield f"  {leave(place)}"
+    if not isinstance(place, Path):
+        yield f"{CONFIG_FILE}, which is committed, names no database:"
+        yield f"  export {KEYSTORE_VARIABLE}={shlex.quote(str(place))}, and the same for cron"
     for path in (place, publish):
         if isinstance(path, Path) and leads_outside(Path(), path, user_policy(os.environ).folders):
             yield f"{path} is outside this folder; {CONFIG_FILE} may name it once you allow that:"
-            yield f"  {leave(path)}"
+            folders = json.dumps([os.path.realpath(path)])
+            own = user_file(os.environ) or "signers.toml"
+            yield f"  folders = {folders} in {own} (mode 0600, format = 1) allows it"
 
 
 def _next_lines(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import json
 import os
 import platform
 import shlex
@@ -17,17 +16,13 @@ from cardsign.cli.frame import moment
 from cardsign.cli.options import RECOVERY_VARIABLE, read_place
 from cardsign.cli.printer import say
 from cardsign.cli.streams import read_input
-from cardsign.errors import PassphraseFault, StoreFault, UsageFault, of_the_user
+from cardsign.errors import PassphraseFault, UsageFault, of_the_user
 from cardsign.files import CONFIG_FILE, leads_outside, outside
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.keys.address import DatabaseUrl
-from cardsign.keys.folder import VARIABLE as KEYSTORE_VARIABLE
-from cardsign.keys.folder import holds_store, locate_keystore
-from cardsign.keys.heads import SeenHead
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
 from cardsign.keys.model import ROLES
-from cardsign.keys.opening import StorePlace, open_store
+from cardsign.keys.opening import StorePlace, is_taken, open_store
 from cardsign.keys.signers.access import (
     PASSPHRASE_VARIABLE,
     Access,
@@ -35,17 +30,18 @@ from cardsign.keys.signers.access import (
     new_passphrase,
     read_passphrase,
     terminal_prompt,
-    user_file,
     user_policy,
     user_secrets,
 )
 from cardsign.keys.signers.registry import list_public_keys
-from cardsign.keys.store import KeyStore
+from cardsign.keys.store import KeyStore, StoreUser
 
 if TYPE_CHECKING:
     from cardsign.config import ProjectConfig
     from cardsign.issuer.work import Work
 
+KEYSTORE_VARIABLE: Final = "CARDSIGN_KEYSTORE"
+DEFAULT_KEYSTORE: Final = "keys"
 ROLE_VARIABLES: Final = {
     "root": "CARDSIGN_ROOT_PASSPHRASE",
     "card": "CARDSIGN_CARD_PASSPHRASE",
@@ -59,29 +55,23 @@ class KeystoreOptions:
 
     place: StorePlace | None = None
 
-    def located(self, *, create: bool = False) -> StorePlace:
+    def located(self) -> StorePlace:
         """Where it is: option, environment, ``cardsign.toml``, ``./keys``."""
-        named = os.environ.get(KEYSTORE_VARIABLE)
-        if self.place is not None or named:
-            return self.place or read_place(named or "")
-        is_named = named != "" and os.path.lexists(CONFIG_FILE)  # else no settings are loaded
+        if self.place is not None:
+            return self.place
+        if named := os.environ.get(KEYSTORE_VARIABLE):
+            return read_place(named)
+        is_named = os.path.lexists(CONFIG_FILE)  # else no settings are loaded
         configured = project_config().keystore if is_named else None
-        return _allowed(configured or locate_keystore(Path.cwd(), create=create))
+        return _allowed(configured or Path.cwd() / DEFAULT_KEYSTORE)
 
     def open(self) -> KeyStore:
         """Open the key store, wherever it is."""
-        return open_store(self.located(), actor=actor(), heads=user_heads())
+        return open_store(self.located(), local_user())
 
     def open_if_any(self) -> KeyStore | None:
         """The key store if there is one; for commands that only profit from it."""
-        try:
-            place = self.located()
-        except StoreFault as fault:
-            if fault.code != "keystore.missing":
-                raise
-            return None
-        is_there = isinstance(place, DatabaseUrl) or holds_store(place)
-        return open_store(place, actor=actor(), heads=user_heads()) if is_there else None
+        return self.open() if is_taken(self.located()) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,52 +196,32 @@ def check_cards(config: ProjectConfig) -> None:
         )
 
 
-def _allowed(configured: StorePlace) -> StorePlace:
+def _allowed(folder: Path) -> Path:
     """What the project folder names, if the user has allowed it.
 
-    A database is told the user's password; a key store that is reached by a symbolic link may be
-    that of another project, whose keys would sign here.
+    A key store that is reached by a symbolic link may be that of another project, whose keys would
+    sign here.
     """
-    policy = user_policy(os.environ)
-    if isinstance(configured, Path):
-        if leads_outside(Path.cwd(), configured, policy.folders):
-            raise outside(configured, "the key store is a link to a place", configured)
-        for part in configured.rglob("*"):
-            if part.is_symlink() and leads_outside(Path.cwd(), part, policy.folders):
-                raise outside(part, "a part of the key store is a link to a place", part)
-        return configured
-    if configured.server in policy.databases:
-        return configured
-    raise StoreFault(
-        "config.not_allowed",
-        f"the database's server is none that you have allowed; {leave(configured)}",
-        path=CONFIG_FILE,
-        hint="If the server is yours, add the line named to your own file, or set "
-        "CARDSIGN_KEYSTORE.",
-    )
+    allowed = user_policy(os.environ).folders
+    if leads_outside(Path.cwd(), folder, allowed):
+        raise outside(folder, "the key store is a link to a place", folder)
+    for part in folder.rglob("*"):
+        if part.is_symlink() and leads_outside(Path.cwd(), part, allowed):
+            raise outside(part, "a part of the key store is a link to a place", part)
+    return folder
 
 
-def leave(place: StorePlace) -> str:
-    """How the user allows a committed file to name this database's server, or this folder."""
-    file = user_file(os.environ) or "signers.toml"
-    line = f"folders = [{json.dumps(os.path.realpath(place))}]" if isinstance(place, Path) else ""
-    if isinstance(place, DatabaseUrl):
-        line = f'databases = ["{place.server}"]'
-    return f"{line} in {file} (mode 0600, format = 1) allows it"
-
-
-def user_heads() -> SeenHead | None:
-    """What this user saw of the logs of key stores before."""
-    return SeenHead.find(os.environ, say)
-
-
-def actor() -> str:
-    """The actor for the audit log: the account and the machine."""
+def local_user() -> StoreUser:
+    """The account on this machine, for the log, and where it remembers what it saw of logs."""
     try:
         account = getpass.getuser()
     except (KeyError, OSError):  # a container's user has often no name
         account = f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown"
-    return f"{account}@{platform.node()}"
+    state = Path(os.environ.get("XDG_STATE_HOME", ""))
+    if not state.is_absolute():
+        state = Path(os.environ.get("HOME", "")) / ".local/state"
+    folder = state / "cardsign/keystores" if state.is_absolute() else None
+    return StoreUser(f"{account}@{platform.node()}", folder, say)
 
 
 def read_public(name: str, *, kid: str | None = None) -> PublicKey:

@@ -75,6 +75,7 @@ _INSTEAD: Final = {
     "trust known": "Run: cardsign trust list",
     "trust test": "Run: cardsign verify CARD --issuer NAME",
     "--against": "Run: cardsign diff SIGNED_CARD RECEIVED_CARD",
+    "--custody": "Name the URI itself: cardsign keys import URI",
     "--enforce": "Leave it out; log what cardsign.examine_card says until the partner signs.",
     "--explain": "Run: cardsign help RULE",
     "--for": "Run: cardsign lint CARD --group portable",

@@ -17,7 +17,7 @@ import click
 
 from cardsign.cli.frame import choose_form, moment
 from cardsign.cli.printer import safe, say
-from cardsign.errors import CardsignError, UsageFault
+from cardsign.errors import CardsignError
 
 if TYPE_CHECKING:  # the key stores' own libraries, which most commands do not need
     from cardsign.keys.opening import StorePlace
@@ -40,11 +40,9 @@ def take(kind: type[_Values], options: dict[str, Any]) -> _Values:
 
 def read_place(text: str) -> StorePlace:
     """Return a key store's place: a folder, or the URL of a database."""
-    from cardsign.keys.address import is_database_url, parse_database_url
+    from cardsign.keys import opening
 
-    if not text:
-        raise UsageFault("usage.invalid", "no key store has an empty name")
-    return parse_database_url(text) if is_database_url(text) else Path(text)
+    return opening.read_place(text)
 
 
 yes_option: Final = click.option("--yes", is_flag=True, help="Do not ask: this cannot be undone.")

@@ -16,11 +16,10 @@ from cardsign.cli.frame import Group, moment
 from cardsign.cli.keystore import (
     KeystoreOptions,
     UnlockOptions,
-    actor,
+    local_user,
     project_config,
     read_public,
     unlock_recovery,
-    user_heads,
 )
 from cardsign.cli.options import (
     PATH,
@@ -301,7 +300,7 @@ def recover(
     if recovery_file is None:
         raise UsageFault("usage.conflict", "name the recovery key: --recovery-file FILE")
     config = project_config(publication)
-    place = keystore.located(create=True)
+    place = keystore.located()
     unlock = cache(partial(unlock_recovery, recovery_file))
     if not is_taken(place):  # before a new store is made in a folder that is not the issuer's
         if published_statements(config.publish) is None:
@@ -313,7 +312,7 @@ def recover(
                 "--publication DIR.",
             )
         unlock()
-    store = create_store(place, exist_ok=True, actor=actor(), heads=user_heads())
+    store = create_store(place, local_user())
     confirm(yes, "every root key of this issuer ends, and a new epoch begins")
     signed, root = recover_issuer(
         Work(store, moment(), config),

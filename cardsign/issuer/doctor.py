@@ -8,8 +8,7 @@ from datetime import timedelta
 
 from cardsign.errors import CardsignError, FileFault, ServeFault, StoreFault
 from cardsign.findings import Finding, Place, Severity
-from cardsign.issuer.adoption import find_adoptable
-from cardsign.issuer.gaps import find_due, find_gaps
+from cardsign.issuer.gaps import find_gaps
 from cardsign.issuer.work import NOTICE, Gap, Work
 from cardsign.keys.doctor import examine_store
 from cardsign.keys.history import check_witnessed, kept_keyset, kept_release
@@ -19,27 +18,22 @@ from cardsign.publish.generation import load_current
 from cardsign.times import second, utc
 
 
-def examine_issuer(
-    work: Work, *, within: timedelta = timedelta(), fix: bool = False
-) -> list[Finding]:
+def examine_issuer(work: Work) -> list[Finding]:
     """Return what is wrong: an error is for a person, a note is advice or done by `keys rotate`.
 
-    Args:
-        work: Whose key store, cards and publication; no key is opened.
-        within: Look so far ahead: what a person has to do by then is an error today.
-        fix: Repair the files of the key store where that is safe.
+    No key is opened.
 
     Raises:
         StoreFault: ``file.busy``.
         FileFault: As :func:`cardsign.keys.doctor.examine_store`.
     """
-    findings = [*examine_store(work.store, fix=fix, is_behind=_is_behind(work))]
+    findings = [*examine_store(work.store)]
     try:
         state = work.store.load()
         if state.seq:
             findings += _find_advice(work, state)
             findings += _find_damage(work)
-            findings += _list_gaps(work, within)
+            findings += _list_gaps(work)
     except StoreFault as fault:
         if fault.code != "keystore.moved" and fault.code not in {
             finding.code for finding in findings
@@ -50,30 +44,17 @@ def examine_issuer(
     return findings
 
 
-def _is_behind(work: Work) -> bool:
-    """Say whether the log lacks what is published, or may: an older one may have been put back."""
-    try:
-        adoptable = find_adoptable(work)
-    except CardsignError:
-        return True
-    return bool(adoptable.keysets or adoptable.release)
-
-
 def _alarm(fault: CardsignError) -> Finding:
     return replace(fault.finding, severity="error")
 
 
-def _list_gaps(work: Work, within: timedelta) -> Iterator[Finding]:
+def _list_gaps(work: Work) -> Iterator[Finding]:
     gaps: dict[tuple[str, str], Gap] = {}
     for gap in find_gaps(work):
         gaps.setdefault(gap.name, gap)
     for gap in gaps.values():
         is_ending = gap.until is not None and gap.until <= work.now + NOTICE
         yield _gap_finding(work, gap, is_error=gap.is_for_people or is_ending)
-    later = replace(work, now=work.now + within)
-    for gap in {gap.name: gap for gap in find_due(later)}.values() if within else ():
-        if gap.name not in gaps:
-            yield _gap_finding(later, gap, is_error=gap.is_for_people)
 
 
 def _gap_finding(work: Work, gap: Gap, *, is_error: bool) -> Finding:

@@ -70,7 +70,6 @@ ADD_ROOT: Final = "cardsign keyset draft --add-root HOLDER=KEY"
 _PAST = {
     "activate": "activated",
     "retire": "retired",
-    "destroy": "destroyed the private key of",
 }
 
 
@@ -113,19 +112,6 @@ def find_gaps(work: Work, *, only_cards: bool = False) -> Iterator[Gap]:
         yield from find_ending_cards(work, NOTICE)
     yield from find_live_gap(work)
     yield from _find_endangered(work)
-
-
-def find_due(work: Work) -> Iterator[Gap]:
-    """Yield what is due by the time alone: steps of keys, the keyset, and what ends.
-
-    At a later moment this is what is ahead.
-    """
-    state, keyset = work.store.load(), kept_keyset(work.store)
-    if not has_ended(state, keyset) and not (keyset and awaits_recovery(state, keyset)):
-        yield from _find_key_gaps(work)
-        yield from _find_keyset_gaps(work)
-        yield from _find_ending_keys(work, keyset, timedelta())
-        yield from find_ending_cards(work, timedelta())
 
 
 def foresee(work: Work) -> Progress:
@@ -302,7 +288,7 @@ def _find_key_gaps(work: Work) -> Iterator[Gap]:
             until = now if is_lost else None
             yield Gap(message, key_holder(step.role), until=until, close=close)
         else:
-            command = "cardsign keys import --custody URI"
+            command = "cardsign keys import URI"
             yield Gap(f"{message} where the active one is", command=command)
 
 

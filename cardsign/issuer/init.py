@@ -178,7 +178,7 @@ def init_issuer(
         store.add_key(key, secret, now=now, roles=(role,), holder=plan.holder)
     keyset = _sign_first(plan, stores, private, recovery, now)
     origin, keystore = keyset.origins[0], plan.keystore
-    named = str(keystore) if isinstance(keystore, Path) else keystore.to_file()
+    named = str(keystore) if isinstance(keystore, Path) else None
     config = render_config(issuer=origin, keystore=named, publish=plan.publish, card=plan.card)
     write_atomic(plan.folder / CONFIG_FILE, config, plain=True)
     kids: dict[str, str] = {role: key.public.kid for role, key in private.items()}

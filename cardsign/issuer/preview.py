@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from cardsign.keys.store import KeyStore
+from cardsign.keys.store import KeyStore, StoreUser
 
 
 class PreviewStore(KeyStore):
     """What a dry run takes for the key store; the store itself is only read."""
 
     def __init__(self, store: KeyStore) -> None:
-        super().__init__(store.place, actor=store.actor)
-        self._store, self._lines = store, list(store.read_lines(0))
+        super().__init__(store.place, StoreUser(store.user.actor))
+        self._store, self._lines = store, store.read_lines()
         self._blobs: dict[str, bytes] = {}
         self.load()
 
-    def read_lines(self, after: int) -> list[bytes]:
-        return self._lines[after:]
+    def read_lines(self, start: int = 1) -> list[bytes]:
+        return self._lines[start - 1 :]
 
     def append(self, seq: int, lines: Sequence[bytes], blobs: Mapping[str, bytes]) -> bool:
         self._lines += lines

@@ -350,14 +350,14 @@ def record_publication(
     Where the settings name a live URL, it is noted once that serves it: :func:`find_live_gap`.
 
     Raises:
-        LocalFault: As :meth:`KeyStore.record_publication`, with what to do.
+        LocalFault: As :meth:`KeyStore.apply`, with what to do.
     """
     if work.config.live is not None:
         return
     try:
         replaced = publication_of(before) if before else None
         publication = publication_of(generation)
-        work.store.record_publication(publication, now=work.now, replaced=replaced)
+        work.store.apply(record_publication_events, publication, now=work.now, replaced=replaced)
     except LocalFault as fault:
         raise type(fault)(
             fault.code,
@@ -386,7 +386,7 @@ def find_live_gap(work: Work) -> Iterator[Gap]:
 
 def _record_live(work: Work, generation: Generation) -> list[str]:
     seen = replace(publication_of(generation), at=work.now)
-    work.store.record_publication(seen, now=work.now)
+    work.store.apply(record_publication_events, seen, now=work.now)
     return [f"saw generation {generation.number} at {work.config.live}"]
 
 
@@ -418,7 +418,7 @@ def _publisher_of(store: KeyStore, issuer: str | None = None) -> Publisher:
 
     The first line of the audit log outlives backups and moves, and no other key store has it.
     """
-    return Publisher(keystore=digest_of(store.read_lines(0)[0]), issuer=issuer)
+    return Publisher(keystore=digest_of(store.read_lines()[0]), issuer=issuer)
 
 
 def _statements_of(store: KeyStore) -> Issued | None:

@@ -135,7 +135,7 @@ def is_unwitnessed(store: KeyStore, release: ReleaseStatement | None) -> bool:
     """
     if release is None:
         return False
-    for line in reversed(store.read_lines(0)):
+    for line in reversed(store.read_lines()):
         if digest_of(line) == release.audit_head:
             return False
         for event in json.loads(line)["events"]:  # the store has checked its log
@@ -270,7 +270,6 @@ def open_signers(work: Work, roles: tuple[Role, ...], thumbprints: set[str]) -> 
         for record in work.store.state.keys
         if record.thumbprint in thumbprints
         and set(roles).intersection(record.roles)
-        and record.private != "destroyed"
         and record.state in ("active", "retiring")
     )
 

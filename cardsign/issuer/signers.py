@@ -130,7 +130,7 @@ def named_signers(
                 "keystore.unknown_key",
                 "the key store has no active key that lies there",
                 path=uri,
-                hint=f"Enrol it: cardsign keys import --custody '{uri}'; or name its public key: "
+                hint=f"Enrol it: cardsign keys import '{uri}'; or name its public key: "
                 "--public FILE.",
             )
         else:

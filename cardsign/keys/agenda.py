@@ -13,13 +13,13 @@ from typing import Final, Literal
 
 from cardsign.keys.lifecycle import TimelineSettings, move
 from cardsign.keys.log import Event, signed_cards, unsigned_cards
-from cardsign.keys.model import ENDED, KeyRecord, PublishedCard, Role, StoreState
+from cardsign.keys.model import KeyRecord, PublishedCard, Role, StoreState
 from cardsign.times import second, stamp
 
-Action = Literal["activate", "retire", "destroy", "generate"]
+Action = Literal["activate", "retire", "generate"]
 
 #: One rotation ends before the next begins.
-_URGENCY: Final = ("retire", "activate", "generate", "destroy")
+_URGENCY: Final = ("retire", "activate", "generate")
 _SHOWN: Final = 5  # cards that a sentence lists before "and N more"
 _ALWAYS: Final = datetime.min.replace(tzinfo=UTC)
 
@@ -69,8 +69,6 @@ def take(state: StoreState, step: Step, settings: TimelineSettings, now: datetim
     key = step.key
     if key is None or step.action == "generate":
         return []
-    if step.action == "destroy":
-        return [{"event": "destroyed", "key": key.thumbprint}]
     if step.action == "retire":
         return [move(key, "retired")]
     stops = stamp(now + settings.as_published(state).drain)
@@ -106,12 +104,6 @@ def find_wait(
             return "caches may hold cards that need it", until
         case "retire":
             return "no publication is recorded", None
-        case "destroy" if is_card and times.prepublished is not None:
-            if times.dropped is not None:
-                return "caches may still hold it", times.dropped + settled.propagation
-            if state.publications:
-                return "a newest publication still holds it", None
-            return "no key set without it has been written: run cardsign keys jwks -o FILE", None
     return "nothing", _ALWAYS
 
 
@@ -127,8 +119,6 @@ def _steps(state: StoreState, settings: TimelineSettings) -> Iterator[Step]:
             yield _step(state, "retire", key, settings)
         elif key.state == "active" and key.rotates and not key.is_stolen:
             yield from _succession(state, key, settings)
-        elif key.state in ENDED and key.private == "held":
-            yield _step(state, "destroy", key, settings)
         if _was_the_last(state, key):
             yield from _replacement(state, key, settings)
 

@@ -36,12 +36,9 @@ from cardsign.files import (
     remove,
     write_atomic,
 )
-from cardsign.keys.heads import SeenHead
 from cardsign.keys.log import MAX_LINE_BYTES
-from cardsign.keys.store import KeyStore, digest_of
+from cardsign.keys.store import KeyStore, StoreUser
 
-VARIABLE: Final = "CARDSIGN_KEYSTORE"
-DEFAULT_DIRECTORY: Final = "keys"
 LOG_FILE: Final = "log.jsonl"
 LOCK_FILE: Final = ".lock"
 PRIVATE_FOLDER: Final = "private"
@@ -57,22 +54,15 @@ _PATIENCE: Final = 5.0  # seconds; a commit takes milliseconds, as keys are seal
 class FolderStore(KeyStore):
     """A key store in a directory of a local file system."""
 
-    def __init__(self, path: Path, *, actor: str = "", seen: SeenHead | None = None) -> None:
-        super().__init__(str(path), actor=actor, seen=seen)
-        self.path = path
+    def __init__(self, path: Path, user: StoreUser | None = None) -> None:
+        super().__init__(str(path), user)
+        self.path, self.log = path, path / LOG_FILE
 
-    @property
-    def log(self) -> Path:
-        """The file of the log."""
-        return self.path / LOG_FILE
-
-    def read_lines(self, after: int) -> list[bytes]:
+    def read_lines(self, start: int = 1) -> list[bytes]:
         lines = self._read_log().split(b"\n")
         if not _is_whole(lines[-1]):
             lines.pop()  # it was never committed
-        head = digest_of(lines[after - 1]) if 0 < after <= len(lines) else None
-        self.check_continues(after, head)
-        return lines[after:]
+        return lines[start - 1 :]
 
     def _read_log(self) -> bytes:
         try:
@@ -83,7 +73,7 @@ class FolderStore(KeyStore):
     def append(self, seq: int, lines: Sequence[bytes], blobs: Mapping[str, bytes]) -> bool:
         make_directory(self.path)
         with self.alone():
-            if self.read_lines(seq - 1):
+            if self.read_lines(seq):
                 return False
             data = b"".join(line + b"\n" for line in lines)
             try:
@@ -96,7 +86,7 @@ class FolderStore(KeyStore):
             except FileFault:
                 # Nothing is left of a commit that failed, on a full disk say, as far as that goes.
                 with contextlib.suppress(FileFault, StoreFault):
-                    if not self.read_lines(seq - 1):  # else all that failed was to sync
+                    if not self.read_lines(seq):  # else all that failed was to sync
                         self.drop_blobs(blobs)
                 raise
         return True
@@ -156,37 +146,3 @@ def _is_whole(last: bytes) -> bool:
         return bool(last) and bool(parse_object(last, max_bytes=MAX_LINE_BYTES))
     except JsonRefused:
         return False
-
-
-def holds_store(path: Path) -> bool:
-    """Say whether a key store's log is in the directory `path`, readable or not."""
-    return os.path.lexists(path / LOG_FILE)
-
-
-def locate_keystore(cwd: Path, *, create: bool = False) -> Path:
-    """Return the directory to use where nothing is named: ``./keys``.
-
-    It is taken if it holds a key store. With `create` it is also taken if none is in it, whatever
-    else lies there, since many repositories keep other keys in a folder of that name.
-
-    Raises:
-        StoreFault: ``keystore.missing``: no store is here; or, with `create`, parts of one are,
-            without its log: a new store would take them for its own.
-    """
-    default = cwd / DEFAULT_DIRECTORY
-    if holds_store(default):
-        return default
-    if not create:
-        raise StoreFault(
-            "keystore.missing", "no key store is named, and none is here", path=str(default)
-        )
-    parts = FolderStore(default).list_blobs()
-    if parts:
-        raise StoreFault(
-            "keystore.missing",
-            f"this directory holds {min(parts)} of a key store, but no {LOG_FILE}",
-            path=str(default),
-            hint=f"Put {LOG_FILE} back, or make a key store in another directory: cardsign keys "
-            "generate --keystore DIR.",
-        )
-    return default

@@ -225,7 +225,7 @@ def check_witnessed(store: KeyStore, release: ReleaseStatement | None) -> None:
         StoreFault: ``keystore.audit_broken``.
     """
     head = release.audit_head if release else None
-    if release and head and head not in map(digest_of, store.read_lines(0)):
+    if release and head and head not in map(digest_of, store.read_lines()):
         message = f"the line that release {release.seq} names as the newest of its time is gone"
         raise StoreFault("keystore.audit_broken", f"the log is broken: {message}", path=store.place)
 

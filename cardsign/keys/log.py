@@ -17,7 +17,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import combinations
 from typing import Any, Final, TypeAlias
 
@@ -46,13 +46,12 @@ MAX_PLACE_CHARS: Final = 1024  # of a path or URL that a message shows
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _URI: Final = re.compile(r"[a-z][a-z0-9+.-]*:.*")  # RFC 3986 3.1, in lower case
 
-#: What each event has besides its name; what ends with a question mark may be left out.
+#: What each event may have besides its name.
 _MEMBERS: Final[Mapping[str, str]] = {
-    "entered": "public roles custody state holder? blob?",
-    "moved": "key to stops? reason?",
+    "entered": "public roles custody state holder blob",
+    "moved": "key to stops reason",
     "stolen": "custody",
     "replaced": "key",
-    "destroyed": "key",
     "resealed": "key custody blob",
     "published": "generation at max_age kids cards",
     "withdrawn": "series",
@@ -115,7 +114,8 @@ def read_line(state: StoreState, untrusted_line: bytes, where: str) -> tuple[Sto
         raise StoreFault("keystore.corrupt", message, path=where, hint=hint) from exc
     except (KeyRefused, StoreFault, ValueError, KeyError, TypeError, AttributeError) as exc:
         code = exc.code if isinstance(exc, StoreFault) else "keystore.corrupt"
-        message = f"line {number} of the log: {getattr(exc, 'message', exc)}"
+        what = f"it has no {exc}" if isinstance(exc, KeyError) else getattr(exc, "message", exc)
+        message = f"line {number} of the log: {what}"
         raise StoreFault(code, message, path=where) from exc
     return replace(after, seq=number, head=hashlib.sha256(untrusted_line).hexdigest()), line
 
@@ -151,13 +151,8 @@ def fold(state: StoreState, event: Event, at: datetime) -> StoreState:
     name = event["event"]
     if name not in _MEMBERS:
         raise _newer(f"the event {str(name)[:40]!r} is unknown here")
-    members = _MEMBERS[name].split()
-    if unknown := event.keys() - {"event", *(member.rstrip("?") for member in members)}:
+    if unknown := event.keys() - {"event", *_MEMBERS[name].split()}:
         raise _newer(f"`{min(unknown)[:40]}` of the event {name!r} is unknown here")
-    if missing := [
-        member for member in members if not member.endswith("?") and member not in event
-    ]:
-        raise ValueError(f"the event {name!r} has no `{missing[0]}`")
     _check_values(event)
     return _FOLDS[name](state, event, at)
 
@@ -223,15 +218,8 @@ def _with_keys(state: StoreState, at: datetime) -> StoreState:
     return _marked(state, at)
 
 
-def _note_time(state: StoreState, event: Event, at: datetime) -> StoreState:
-    key, name = state.find(event["key"]), str(event["event"])
-    if name == "destroyed" and (key.state not in ENDED or key.private != "held"):
-        message = (
-            f"the private key of one that is {key.state} and {key.private} cannot be destroyed"
-        )
-        raise StoreFault("keystore.illegal_transition", message)
-    times: dict[str, datetime | None] = {name: at}
-    return state.replacing([key.at(None, **times)])
+def _replace(state: StoreState, event: Event, at: datetime) -> StoreState:
+    return state.replacing([state.find(event["key"]).at(replaced=at)])
 
 
 def _reseal(state: StoreState, event: Event, at: datetime) -> StoreState:
@@ -256,7 +244,7 @@ def _publish(state: StoreState, event: Event, at: datetime) -> StoreState:
         for card in event["cards"]
     )
     arguments = event["generation"], read_stamp(event["at"]), event["max_age"], tuple(event["kids"])
-    publication = Publication(*arguments, cards)
+    publication = Publication(*arguments, cards, told=event["max_age"])
     before = {other.series: other for other in state.publications}.get(publication.series)
     if before is not None:
         publication = _after(before, publication)
@@ -275,10 +263,7 @@ def _after(before: Publication, publication: Publication) -> Publication:
         replace(card, since=shown_since.get((card.url, card.payload_sha256), publication.at))
         for card in publication.cards
     ]
-    earlier = before.max_age, publication.at + timedelta(seconds=before.max_age)
-    if before.earlier is not None and before.earlier[1] > publication.at:
-        earlier = max(earlier[0], before.earlier[0]), max(earlier[1], before.earlier[1])
-    return replace(publication, cards=tuple(cards), earlier=earlier)
+    return replace(publication, cards=tuple(cards), told=max(publication.told, before.told))
 
 
 def _withdraw(state: StoreState, event: Event, at: datetime) -> StoreState:
@@ -321,8 +306,7 @@ _FOLDS: Final[Mapping[str, Callable[[StoreState, Event, datetime], StoreState]]]
     "entered": _enter,
     "moved": _move,
     "stolen": _report_theft,
-    "replaced": _note_time,
-    "destroyed": _note_time,
+    "replaced": _replace,
     "resealed": _reseal,
     "published": _publish,
     "withdrawn": _withdraw,

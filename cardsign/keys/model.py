@@ -37,7 +37,7 @@ PUBLISHED: Final[frozenset[KeyState]] = frozenset({"prepublished", "active", "re
 """The states whose public keys stand in the JWK Set."""
 
 ENDED: Final[frozenset[KeyState]] = frozenset({"retired", "revoked"})
-"""The states in which the private key is not needed any more and may be destroyed."""
+"""The states in which the private key is not needed any more."""
 
 
 Role = Literal["root", "recovery", "card", "release"]
@@ -64,7 +64,6 @@ class KeyTimes:
         revoked: When it was revoked.
         dropped: Since when no newest publication holds it any more; of a stolen key without any on
             record, since when a key set without it has been written.
-        destroyed: When its private key was destroyed.
         replaced: Since when a person wants another key in its place.
     """
 
@@ -76,7 +75,6 @@ class KeyTimes:
     retired: datetime | None = None
     revoked: datetime | None = None
     dropped: datetime | None = None
-    destroyed: datetime | None = None
     replaced: datetime | None = None
 
 
@@ -112,10 +110,15 @@ class KeyRecord:
 
     @property
     def private(self) -> PrivateKeyState:
-        """Where the private key is."""
-        if self.times.destroyed is not None:
-            return "destroyed"
-        return "elsewhere" if self.blob is None else "held"
+        """Where the private key is.
+
+        That of a revoked online key stays, sealed: it tells a stolen or mistyped passphrase, so
+        that no key in its place is made under one.
+        """
+        if self.blob is None:
+            return "elsewhere"
+        is_over = self.state == "retired" or (self.state == "revoked" and not self.rotates)
+        return "destroyed" if is_over else "held"
 
     @property
     def kid(self) -> str:
@@ -195,7 +198,7 @@ class Publication:
         max_age: Seconds for which caches were allowed to keep it.
         kids: The keys of the published JWK Set.
         cards: The public one first.
-        earlier: The longest `max_age` of those before it, and until when caches may hold one.
+        told: The longest `max_age` of it and of those before it, which caches may have kept.
     """
 
     generation: int
@@ -203,12 +206,7 @@ class Publication:
     max_age: int
     kids: tuple[str, ...]
     cards: tuple[PublishedCard, ...]
-    earlier: tuple[int, datetime] | None = field(default=None, compare=False)
-
-    @property
-    def told(self) -> int:
-        """For how many seconds at most caches were allowed to keep what they may hold of it."""
-        return max(self.max_age, self.earlier[0] if self.earlier else 0)
+    told: int = field(default=0, compare=False)
 
     @property
     def series(self) -> str:

@@ -5,130 +5,134 @@ Private keys move as they are sealed. Of keys behind other signers only the publ
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
-from cardsign.errors import CardsignError, StoreFault
-from cardsign.keys.address import DatabaseUrl
+from cardsign.errors import StoreFault, UsageFault
 from cardsign.keys.folder import FolderStore
-from cardsign.keys.heads import SeenHead
-from cardsign.keys.log import Event
-from cardsign.keys.model import StoreState
-from cardsign.keys.store import KeyStore, exists_already, moved_away
+from cardsign.keys.log import Event, write_line
+from cardsign.keys.store import KeyStore, StoreUser, moved_away
+
+#: A character that means something in a URL has to be percent-encoded: what one reader takes for
+#: the end of a password, another would print as the name of a host.
+_URL: Final = re.compile(
+    r"postgresql://(?:(?P<user>[^:@/?#]*)(?::[^:@/?#]*)?@)?"
+    r"(?P<rest>(?:[A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?/[^:@/?#]+(?:\?[^@?#]*)?)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseUrl:
+    """Where a PostgreSQL database is, ``postgresql://USER:PASSWORD@HOST:PORT/DATABASE?...``.
+
+    Attributes:
+        text: As libpq takes it.
+        shown: The same without its password, for people.
+    """
+
+    text: str = field(repr=False)
+    shown: str
+
+    def __str__(self) -> str:
+        return self.shown
+
 
 StorePlace: TypeAlias = Path | DatabaseUrl
 
 
+def read_place(text: str) -> StorePlace:
+    """Return a key store's place: a folder, or the URL of a database.
+
+    Raises:
+        UsageFault: It is empty.
+        StoreFault: ``keystore.url``; the text is not repeated, since a password may stand in it.
+    """
+    if not text:
+        raise UsageFault("usage.invalid", "no key store has an empty name")
+    if "://" not in text:
+        return Path(text)
+    match = _URL.fullmatch(text)
+    if match and "password" not in match["rest"]:
+        user = "" if match["user"] is None else f"{match['user']}@"
+        return DatabaseUrl(text, f"postgresql://{user}{match['rest']}")
+    form = "postgresql://USER@HOST:PORT/DATABASE"
+    raise StoreFault("keystore.url", f"the URL of the key store is not of the form {form}")
+
+
 def open_store(
-    place: StorePlace, *, actor: str = "", heads: SeenHead | None = None, moved: bool = False
+    place: StorePlace, user: StoreUser | None = None, *, moved: bool = False
 ) -> KeyStore:
     """Open the key store at `place`; ``keystore.missing``, or as :meth:`KeyStore.load`."""
-    store = locate_store(place, actor=actor, heads=heads)
+    store = locate_store(place, user)
     if not store.load(moved=moved).seq:
         raise StoreFault("keystore.missing", "there is no key store here", path=store.place)
     return store
 
 
-def create_store(
-    place: StorePlace, *, exist_ok: bool = False, actor: str = "", heads: SeenHead | None = None
-) -> KeyStore:
-    """Return the key store at `place`, or an empty one, which begins with its first commit.
-
-    Raises:
-        StoreFault: ``keystore.exists``: there is one, and not `exist_ok`; or as
-            :meth:`KeyStore.load`.
-    """
-    store = locate_store(place, actor=actor, heads=heads)
-    if store.read_lines(0):
-        if not exist_ok:
-            raise exists_already(store.place)
+def create_store(place: StorePlace, user: StoreUser | None = None) -> KeyStore:
+    """Return the key store at `place`, or an empty one, which begins with its first commit."""
+    store = locate_store(place, user)
+    if store.read_lines():
         store.load()
-    elif store.seen is not None:
-        store.seen.forget()
+    else:
+        store.forget_seen()
     return store
 
 
-def locate_store(place: StorePlace, *, actor: str = "", heads: SeenHead | None = None) -> KeyStore:
+def locate_store(place: StorePlace, user: StoreUser | None = None) -> KeyStore:
     """Return the key store at `place`, of which nothing is read yet."""
     if isinstance(place, Path):
-        seen = heads and heads.of(str(place.resolve()))
-        return FolderStore(place, actor=actor, seen=seen)
-    seen = heads and heads.of(f"{place.server}/{place.database}?{place.query.get('options', '')}")
+        return FolderStore(place, user)
     try:
         from cardsign.keys.postgres import PostgresStore
-
-        return PostgresStore(place, actor=actor, seen=seen)
     except ImportError as exc:
-        what, hint = (
-            f"SQLAlchemy or psycopg cannot be loaded: {exc}",
-            "pip install 'cardsign[postgres]'",
-        )
+        what, hint = f"psycopg cannot be loaded: {exc}", "pip install 'cardsign[postgres]'"
         raise StoreFault("usage.not_installed", what, hint=hint) from exc
+    return PostgresStore(place.text, place.shown, user)
 
 
 def is_taken(place: StorePlace) -> bool:
     """Say whether a key store is at `place` already."""
-    return bool(locate_store(place).read_lines(0))
+    return bool(locate_store(place).read_lines())
 
 
-def move_store(
-    store: KeyStore, place: StorePlace, *, now: datetime, heads: SeenHead | None = None
-) -> KeyStore:
+def move_store(store: KeyStore, place: StorePlace, *, now: datetime) -> KeyStore:
     """Move a store to `place`, and return what is there: only that signs from now on.
 
-    The old one is marked first, so that at no time both sign; it stays, and says where the new one
-    is. Killed half-way, this can be called again with the same place. Where nothing can be put
-    there, the mark is taken away again.
+    A line that says so is put into both; the old one stays, and says where the new one is. What is
+    at the new place signs only after a line more, so that at no time both sign. Killed half-way,
+    this can be called again with the same place.
 
     Raises:
         StoreFault: ``keystore.exists``; ``keystore.moved``: to another place;
             ``usage.conflict``: into its own folder; as :meth:`KeyStore.checked_blob`.
     """
-    to = str(place.resolve()) if isinstance(place, Path) else place.to_file()
-    if isinstance(store, FolderStore) and str(store.path.resolve()) in map(str, Path(to).parents):
+    to = str(place.resolve() if isinstance(place, Path) else place)
+    if isinstance(store, FolderStore) and store.path.resolve() in Path(to).parents:
         # Who then deletes the old store, as they are told to, would delete the new one.
         what, hint = "a key store cannot move into its own folder", "Name a folder outside it."
         raise StoreFault("usage.conflict", what, path=to, hint=hint)
-    is_fresh = store.load(moved=True).moved_to is None
-    there = locate_store(place, actor=store.actor, heads=heads)
-    lines, held = store.read_lines(0), there.read_lines(0)
-    if held and (store.state.moved_to != to or held[: len(lines)] != lines):
-        raise exists_already(to)
-    if not held:
-        store.commit(lambda state: _leave(state, to, store.place), now=now, moved=True)
-        try:
-            _copy_into(there, store)
-        except CardsignError:
-            # Only what was marked just now: a store of an earlier call may be there, and be
-            # hidden, such as on a disk that is not mounted.
-            if is_fresh and not is_taken(place):
-                store.commit(_arrive, now=now, moved=True)
-            raise
-    there.commit(_arrive, now=now, moved=True)
+    state, there = store.load(moved=True), locate_store(place, store.user)
+    if state.moved_to not in (None, to):
+        raise moved_away(str(state.moved_to), store.place)
+    lines = store.read_lines()[: state.seq]
+    left = write_line(state, [{"event": "left", "to": to}], now, store.user.actor)
+    copied = there.read_lines()
+    if not copied:
+        blobs = {name: store.checked_blob(name) for name in sorted(state.blobs())}
+        copied = lines if state.moved_to else [*lines, left]
+        there.forget_seen()
+        there.append(1, copied, blobs)
+    is_same = copied[: len(lines)] == lines
+    if state.moved_to is None:
+        is_same = copied[:-1] == lines and store.append(state.seq + 1, copied[-1:], {})
+    if not is_same:
+        raise StoreFault("keystore.exists", "there is a key store here", path=to)
+    there.commit(lambda there: [_ARRIVED] if there.moved_to else [], now=now, moved=True)
     return there
 
 
-def _leave(state: StoreState, to: str, place: str) -> list[Event]:
-    if state.moved_to not in (None, to):
-        raise moved_away(str(state.moved_to), place)
-    return [] if state.moved_to else [{"event": "left", "to": to}]
-
-
-def _arrive(state: StoreState) -> list[Event]:
-    """Take the mark away, at the new place or because the store did not move after all."""
-    return [{"event": "left", "to": None}] if state.moved_to else []
-
-
-def _copy_into(there: KeyStore, store: KeyStore) -> None:
-    """Put what a store holds into one that holds nothing.
-
-    Raises:
-        StoreFault, FileFault: ``file.not_found``: a blob that the store should hold is gone;
-            ``keystore.corrupt``: it is another.
-    """
-    blobs = {name: store.checked_blob(name) for name in sorted(store.load(moved=True).blobs())}
-    if there.seen is not None:
-        there.seen.forget()
-    if not there.append(1, store.read_lines(0)[: store.state.seq], blobs):
-        raise exists_already(there.place)
+_ARRIVED: Final[Event] = {"event": "left", "to": None}

@@ -12,27 +12,19 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+import psycopg
 
 from cardsign.errors import FileMissing, StoreFault
-from cardsign.keys.address import CONNECT_PATIENCE, DatabaseUrl
-from cardsign.keys.heads import SeenHead
-from cardsign.keys.store import KeyStore, digest_of
+from cardsign.keys.store import KeyStore, StoreUser
 
-#: The first is held while the tables are made: ``IF NOT EXISTS`` alone does not survive a race.
-_MAKING: Final = (
-    f"SELECT pg_advisory_xact_lock({int.from_bytes(b'cardsign')})",
-    "CREATE TABLE IF NOT EXISTS cardsign_line (seq bigint PRIMARY KEY, line text NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS cardsign_blob (name text PRIMARY KEY, data bytea NOT NULL)",
-)
-_LINES: Final = sa.text("SELECT line FROM cardsign_line WHERE seq >= :seq ORDER BY seq")
-_ADD_LINE: Final = sa.text("INSERT INTO cardsign_line VALUES (:seq, :line)")
-_BLOB: Final = sa.text("SELECT data FROM cardsign_blob WHERE name = :name")
-_BLOBS: Final = sa.text("SELECT name FROM cardsign_blob")
-_ADD_BLOB: Final = sa.text("INSERT INTO cardsign_blob VALUES (:name, :data) ON CONFLICT DO NOTHING")
-_DROP_BLOBS: Final = sa.text("DELETE FROM cardsign_blob WHERE name = ANY(:names)")
+#: The lock is held while the tables are made: ``IF NOT EXISTS`` alone does not survive a race.
+_MAKE: Final = f"""
+SELECT pg_advisory_xact_lock({int.from_bytes(b"cardsign")});
+CREATE TABLE IF NOT EXISTS cardsign_line (seq bigint PRIMARY KEY, line text NOT NULL);
+CREATE TABLE IF NOT EXISTS cardsign_blob (name text PRIMARY KEY, data bytea NOT NULL)
+"""
 _PATIENCE: Final = "SET LOCAL lock_timeout = 5000; SET LOCAL statement_timeout = 30000"
+_CONNECT_PATIENCE: Final = 10  # seconds, unless the URL says otherwise
 
 #: SQLSTATEs, or their classes; whatever else there is keeps the database from being used.
 _CODES: Final = {
@@ -49,84 +41,70 @@ _CODES: Final = {
 class PostgresStore(KeyStore):
     """A key store in a schema of a PostgreSQL database, 12 or newer."""
 
-    def __init__(self, url: DatabaseUrl, *, actor: str = "", seen: SeenHead | None = None) -> None:
-        super().__init__(url.shown, actor=actor, seen=seen)
+    def __init__(self, url: str, shown: str, user: StoreUser | None = None) -> None:
+        super().__init__(shown, user)
         self.url, self.patience = url, _PATIENCE
-        self._engine = _engine(url)
 
-    def read_lines(self, after: int) -> list[bytes]:
+    def read_lines(self, start: int = 1) -> list[bytes]:
+        query = "SELECT line FROM cardsign_line WHERE seq >= %s ORDER BY seq"
         try:
             with self._transaction() as connection:
-                rows = connection.scalars(_LINES, {"seq": max(1, after)})
-                lines = [line.encode() for line in rows]
+                return [line.encode() for (line,) in connection.execute(query, [start])]
         except StoreFault as fault:
             if fault.code != "keystore.missing":
                 raise
-            lines = []
-        self.check_continues(after, digest_of(lines[0]) if lines else None)
-        return lines[1:] if after else lines
+            return []
 
     def append(self, seq: int, lines: Sequence[bytes], blobs: Mapping[str, bytes]) -> bool:
-        rows = [{"seq": at, "line": line.decode("ascii")} for at, line in enumerate(lines, seq)]
-        with self._transaction() as connection:
-            for statement in _MAKING if seq == 1 else ():
-                connection.exec_driver_sql(statement)
+        rows = [(number, line.decode("ascii")) for number, line in enumerate(lines, seq)]
+        with self._transaction() as connection, connection.cursor() as cursor:
+            if seq == 1:
+                cursor.execute(_MAKE)
             try:  # the second process waits here, and is refused
-                connection.execute(_ADD_LINE, rows)
-            except IntegrityError:
+                cursor.executemany("INSERT INTO cardsign_line VALUES (%s, %s)", rows)
+            except psycopg.errors.UniqueViolation:
                 connection.rollback()
                 return False
-            for name, data in blobs.items():
-                connection.execute(_ADD_BLOB, {"name": name, "data": data})
+            query = "INSERT INTO cardsign_blob VALUES (%s, %s) ON CONFLICT DO NOTHING"
+            cursor.executemany(query, list(blobs.items()))
         return True
 
     def read_blob(self, name: str) -> bytes:
         with self._transaction() as connection:
-            data = connection.scalar(_BLOB, {"name": name})
-        if data is None:
+            row = connection.execute(
+                "SELECT data FROM cardsign_blob WHERE name = %s", [name]
+            ).fetchone()
+        if row is None:
             raise FileMissing("file.not_found", "there is no such blob", path=self.place_of(name))
-        return bytes(data)
+        return bytes(row[0])
 
     def drop_blobs(self, names: Collection[str]) -> None:
         with self._transaction() as connection:
-            connection.execute(_DROP_BLOBS, {"names": list(names)})
+            connection.execute("DELETE FROM cardsign_blob WHERE name = ANY(%s)", [list(names)])
 
     def list_blobs(self) -> frozenset[str]:
         with self._transaction() as connection:
-            return frozenset(connection.scalars(_BLOBS))
+            rows = connection.execute("SELECT name FROM cardsign_blob")
+            return frozenset(name for (name,) in rows)
 
     def place_of(self, name: str) -> str:
         return f"{self.place}, table cardsign_blob, {name}"
 
     @contextmanager
-    def _transaction(self) -> Iterator[sa.Connection]:
+    def _transaction(self) -> Iterator[psycopg.Connection[Any]]:
         """A transaction of its own connection, committed unless something is raised."""
+        how: dict[str, Any] = {"connect_timeout": _CONNECT_PATIENCE}
+        how = {} if "connect_timeout=" in self.url else how
         try:
-            with self._engine.begin() as connection:
-                connection.exec_driver_sql(self.patience)
+            with psycopg.connect(self.url, **how) as connection:
+                connection.execute(self.patience)
                 yield connection
-        except SQLAlchemyError as exc:
-            raise _fault(exc, self.url) from None
-
-
-def _fault(exc: SQLAlchemyError, url: DatabaseUrl) -> StoreFault:
-    driver: Any = getattr(exc, "orig", None)
-    state: str = getattr(driver, "sqlstate", None) or ""
-    code = _CODES.get(state) or _CODES.get(state[:2], "keystore.unreachable")
-    words = str(driver or type(exc).__name__).strip().partition("\n")[0]
-    message = f"the database says: {url.without_password(words)}"
-    if code == "keystore.missing":
-        message = "there is no key store here"
-    return StoreFault(code, message, path=url.shown)
-
-
-def _engine(url: DatabaseUrl) -> sa.Engine:
-    patience = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_PATIENCE}
-    at = (url.username, url.password, url.host, url.port, url.database, dict(url.query))
-    # A command needs few connections, and a fork shares none.
-    return sa.create_engine(
-        sa.URL.create("postgresql+psycopg", *at),
-        connect_args=patience,
-        hide_parameters=True,
-        poolclass=sa.NullPool,
-    )
+        except psycopg.Error as exc:
+            state = exc.sqlstate or ""
+            code = _CODES.get(state) or _CODES.get(state[:2], "keystore.unreachable")
+            message = f"the database says: {str(exc).strip().partition(chr(10))[0]}"
+            if isinstance(exc, psycopg.ProgrammingError) and not state:
+                message = "libpq cannot read its URL"  # which is not repeated
+            if code == "keystore.missing":
+                message = "there is no key store here"
+            raise StoreFault(code, message, path=self.place) from None

@@ -8,23 +8,28 @@ commit: of two processes that decide on the same state one succeeds, and the oth
 from __future__ import annotations
 
 import hashlib
+import os
+import re
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final
 
-from cardsign.errors import FileMissing, PassphraseFault, StoreFault
+from cardsign.errors import FileFault, FileMissing, PassphraseFault, StoreFault
+from cardsign.files import PRIVATE_MODE, make_directory, read_bytes, remove, write_atomic
 from cardsign.jose.jws import Signer
-from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.jose.keys import PrivateKey
 from cardsign.keys import lifecycle
 from cardsign.keys.agenda import Step, steps, take
-from cardsign.keys.heads import SeenHead
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
-from cardsign.keys.log import Event, Line, fold_all, read_line, write_line
+from cardsign.keys.log import MAX_LINE_BYTES, Event, Line, fold_all, read_line, write_line
 from cardsign.keys.model import (
+    ENDED,
     KeyRecord,
-    Publication,
     Role,
     StoreState,
     file_custody,
@@ -37,16 +42,12 @@ from cardsign.keys.signers.registry import open_signer
 MAX_ATTEMPTS: Final = 100  # at one change; each that fails is one that another process made
 
 CARD_ROLE: Final[tuple[Role, ...]] = ("card",)
+_SEEN: Final = re.compile(rb"([0-9]{1,18}) ([0-9a-f]{64})\n")
 
 
 def digest_of(data: bytes) -> str:
     """Return the digest by which a blob is named."""
     return hashlib.sha256(data).hexdigest()
-
-
-def exists_already(place: str) -> StoreFault:
-    """Return the fault of a key store where one is to be made."""
-    return StoreFault("keystore.exists", "there is a key store here", path=place)
 
 
 def moved_away(to: str, place: str) -> StoreFault:
@@ -56,6 +57,25 @@ def moved_away(to: str, place: str) -> StoreFault:
     return StoreFault("keystore.moved", message, path=place, hint=hint)
 
 
+@dataclass(frozen=True, slots=True)
+class StoreUser:
+    """Who works with key stores.
+
+    Anyone who can edit a store can write its whole log anew. They cannot edit the user's own state
+    as well, where the newest line is remembered that was seen of each store: ``SEQ SHA-256``. Not
+    found out: what was done to a store before this user opened it on this machine.
+
+    Attributes:
+        actor: Who the log shall say made the changes.
+        folder: Where newest lines are remembered; None: nowhere.
+        warn: Told if one cannot be remembered; that keeps nobody from signing.
+    """
+
+    actor: str = ""
+    folder: Path | None = None
+    warn: Callable[[str], object] = warnings.warn
+
+
 class KeyStore(ABC):
     """A key store; a subclass says where it lies.
 
@@ -63,13 +83,12 @@ class KeyStore(ABC):
 
     Attributes:
         place: Where it is, for people.
-        actor: Who the log shall say made the changes.
-        seen: The newest line that this user saw before; None if that is not remembered.
+        user: Who works with it.
         keysets: Statements that were verified, by their blob; see :mod:`cardsign.keys.history`.
     """
 
-    def __init__(self, place: str, *, actor: str = "", seen: SeenHead | None = None) -> None:
-        self.place, self.actor, self.seen = place, actor, seen
+    def __init__(self, place: str, user: StoreUser | None = None) -> None:
+        self.place, self.user = place, user or StoreUser()
         self.state = StoreState()
         self.keysets: dict[str, Any] = {}
 
@@ -77,8 +96,8 @@ class KeyStore(ABC):
     # or what keeps a database from being used: StoreFault ``keystore.unreachable`` and others.
 
     @abstractmethod
-    def read_lines(self, after: int) -> list[bytes]:
-        """Return the lines after this number, without their ends."""
+    def read_lines(self, start: int = 1) -> list[bytes]:
+        """Return the lines from this number on, without their ends."""
 
     @abstractmethod
     def append(self, seq: int, lines: Sequence[bytes], blobs: Mapping[str, bytes]) -> bool:
@@ -104,6 +123,10 @@ class KeyStore(ABC):
     def place_of(self, name: str) -> str:
         """Return where a blob lies, for people."""
 
+    def alone(self) -> AbstractContextManager[object]:
+        """Hold the store alone, where a commit is not one transaction; raises ``file.busy``."""
+        return nullcontext()
+
     # What every store does with that.
 
     def load(self, *, moved: bool = False) -> StoreState:
@@ -128,38 +151,71 @@ class KeyStore(ABC):
 
     def _read_new_lines(self) -> list[Line]:
         """Read the lines after the state, and hold them against the line that was seen before."""
-        known = self.seen.read() if self.seen else None  # first: others may go further
+        known = self._read_seen()  # first: others may go further
         state, lines = self.state, list[Line]()
         heads = {state.seq: state.head}
-        for untrusted_line in self.read_lines(state.seq):
+        untrusted_lines = self.read_lines(max(1, state.seq))
+        if state.seq and (not untrusted_lines or digest_of(untrusted_lines[0]) != state.head):
+            message = f"the log does not continue from line {state.seq}, which was read before"
+            raise StoreFault("keystore.audit_broken", message, path=self.place)
+        for untrusted_line in untrusted_lines[1:] if state.seq else untrusted_lines:
             state, line = read_line(state, untrusted_line, self.place)
             heads[state.seq] = state.head
             lines.append(line)
-        if self.seen and known:
-            seq, head = known
-            if state.seq < seq or heads.get(seq, head) != head:
-                raise StoreFault(
-                    "keystore.other_history",
-                    f"the log does not continue from line {seq}, the newest that was seen here",
-                    path=self.place,
-                    hint="If you put an older or another store there yourself, remove "
-                    f"{self.seen.file}.",
-                )
+        seq, head = known or (0, None)
+        if state.seq < seq or heads.get(seq, head) != head:
+            raise StoreFault(
+                "keystore.other_history",
+                f"the log does not continue from line {seq}, the newest that was seen here",
+                path=self.place,
+                hint=f"If you put an older or another store there yourself, remove {self._seen}.",
+            )
         self.state = state
-        if self.seen and state.head is not None and known != (state.seq, state.head):
-            self.seen.note((state.seq, state.head))
+        if (seq, head) != (state.seq, state.head):
+            self._note_seen()
         return lines
 
-    def check_continues(self, after: int, head: str | None) -> None:
-        """Refuse (``keystore.audit_broken``) a log whose line `after` is not the one read before.
+    @property
+    def _seen(self) -> Path:
+        """The file with the newest line of this store that the user saw."""
+        where = os.path.realpath(self.place) if "://" not in self.place else self.place
+        return (self.user.folder or Path()) / digest_of(os.fsencode(where))[:32]
 
-        Args:
-            after: The number of the line; 0 for none.
-            head: Its digest now; None if it is gone.
-        """
-        if after and head != self.state.head:
-            message = f"the log does not continue from line {after}, which was read before"
-            raise StoreFault("keystore.audit_broken", message, path=self.place)
+    def _read_seen(self) -> tuple[int, str] | None:
+        data = b""
+        if self.user.folder is not None:
+            with self._telling():
+                data = read_bytes(self._seen, max_bytes=MAX_LINE_BYTES)
+        if not data:
+            return None
+        if match := _SEEN.fullmatch(data):
+            return int(match[1]), match[2].decode()
+        message = "it is not what cardsign writes about a key store"
+        raise StoreFault("keystore.corrupt", message, path=str(self._seen), hint="Remove the file.")
+
+    def _note_seen(self) -> None:
+        if self.user.folder is not None and self.state.seq:
+            with self._telling():
+                make_directory(self.user.folder, mode=0o700)
+                data = f"{self.state.seq} {self.state.head}\n".encode("ascii")
+                write_atomic(self._seen, data, mode=PRIVATE_MODE)
+
+    def forget_seen(self) -> None:
+        """Begin anew: the user is making the store at this place."""
+        if self.user.folder is not None:
+            with self._telling():
+                remove(self._seen)
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Warn that the newest line cannot be read or written, as in a container without a home."""
+        try:
+            yield
+        except FileMissing:
+            pass
+        except FileFault as fault:
+            message = "the newest line of a key store's log cannot be remembered"
+            self.user.warn(f"{fault.code}: {message} ({self._seen}: {fault.message})")
 
     def apply(
         self, decide: Callable[..., list[Event]], *arguments: Any, now: datetime, **named: Any
@@ -192,12 +248,11 @@ class KeyStore(ABC):
             if not (events := decide(before)):
                 return before
             fold_all(before, events, now)  # refuses in the words of the decision
-            line = write_line(before, events, now, self.actor)
+            line = write_line(before, events, now, self.user.actor)
             after, _line = read_line(before, line, self.place)  # what is written can be read
             if self.append(after.seq, [line], blobs or {}):
                 self.state = after
-                if self.seen:
-                    self.seen.note((after.seq, digest_of(line)))
+                self._note_seen()
                 if over := before.private_blobs() - after.private_blobs():
                     self.drop_blobs(over)
                 return after
@@ -295,22 +350,6 @@ class KeyStore(ABC):
         self.commit(decide, now=now, blobs={private_blob(blob): envelope})
         return self.state.find(public.thumbprint)
 
-    def add_remote_key(
-        self, public: PublicKey, custody: str, *, now: datetime, **how: Any
-    ) -> KeyRecord:
-        """Take a key in whose private key stays where it is, behind a signer.
-
-        Not checked: that a signer there holds the key; see
-        :func:`cardsign.keys.signers.registry.check_possession`.
-
-        `custody` is the URI of the signer; the other arguments are as for :meth:`add_key`.
-
-        Raises:
-            StoreFault: ``keystore.duplicate_key``.
-        """
-        self.apply(lifecycle.enter, public, now=now, custody=custody, **how)
-        return self.state.find(public.thumbprint)
-
     def change_passphrase(
         self, records: Sequence[KeyRecord], old: bytes, new: bytes, *, now: datetime
     ) -> tuple[KeyRecord, ...]:
@@ -325,7 +364,8 @@ class KeyStore(ABC):
         """
         check_strength(new)
         custodies = {key.custody: key for key in self._find_opened(new)}
-        for key in self.state.keys:
+        in_use = [key for key in self.state.keys if key.is_stolen or key.state not in ENDED]
+        for key in in_use:
             if key.private == "held" and key.custody in custodies and key not in records:
                 raise PassphraseFault(
                     "passphrase.unfit",
@@ -350,12 +390,6 @@ class KeyStore(ABC):
         blobs = {private_blob(digests[name]): sealed[name] for name in sealed}
         self.commit(decide, now=now, blobs=blobs)
         return tuple(record for record in records if record.thumbprint in sealed)
-
-    def record_publication(
-        self, publication: Publication, *, now: datetime, replaced: Publication | None = None
-    ) -> None:
-        """See :func:`.lifecycle.record_publication`; recording it again is no change."""
-        self.apply(lifecycle.record_publication, publication, now=now, replaced=replaced)
 
     def tick(self, *, now: datetime, settings: TimelineSettings = DEFAULT_SETTINGS) -> Step | None:
         """Take the next due step that changes a key, and return it, or None; idempotent.

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final
 from cardsign.card.extensions import AUDIENCE, check_audience
 from cardsign.errors import CardsignError, FileFault, FileMissing, ServeFault, UsageFault
 from cardsign.files import file_stamp, locked, read_bytes, write_atomic
-from cardsign.times import read_stamp, second, stamp
+from cardsign.times import read_stamp, stamp
 
 if TYPE_CHECKING:
-    from cardsign.findings import Finding
+    pass
 
 log = logging.getLogger(__name__)
 
@@ -202,23 +202,3 @@ def remove_token(lines: list[str], digest: str, path: str = "FILE") -> None:
             hint=f"See their digests: cardsign tokens list --token-file {path}",
         )
     del lines[matches[0].line - 1]
-
-
-def ending_tokens(file: Path, before: datetime) -> Iterator[Finding]:
-    """The tokens of a file that open nothing from some moment `before` then on.
-
-    Raises:
-        FileFault, ServeFault: As :func:`read_tokens`.
-    """
-    from cardsign.findings import Finding, Place
-
-    for token in read_tokens(file).values():
-        if token.expires is not None and token.expires <= before:
-            name = token.digest[:12]
-            message = (
-                f"token {name} opens the card of {token.audience} until "
-                f"{second(token.expires)}: cardsign tokens create --audience "
-                f"{token.audience} --token-file {file} makes another; then cardsign tokens revoke "
-                f"{name} --token-file {file}"
-            )
-            yield Finding("doctor.token_ends", message, Place(str(file)), severity="error")

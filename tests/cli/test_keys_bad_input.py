@@ -123,7 +123,7 @@ def a_log_of_somebody_else(store: Path) -> None:
     other = create_store(store.parent / "other")
     for _ in range(3):
         key = PrivateKey.generate("ES256").public
-        other.add_remote_key(key, "exec:/x", now=datetime.now(UTC))
+        other.apply(lifecycle.enter, key, custody="exec:/x", now=datetime.now(UTC))
     (store / "log.jsonl").write_bytes(other.log.read_bytes())
 
 
@@ -155,9 +155,7 @@ ROWS: dict[str, Bad] = {
     "a KDF cost that would eat the memory": Bad(a_hungry_kdf, SIGN, "keystore.corrupt"),
     "an edited line of the log": Bad(an_edited_line, "keys log", "keystore.audit_broken"),
     "a line cut out of the log": Bad(a_line_cut_out, "keys log", "keystore.audit_broken"),
-    "doctor and an edited line": Bad(
-        an_edited_line, "keys doctor --fix", "keystore.audit_broken", 1
-    ),
+    "doctor and an edited line": Bad(an_edited_line, "keys doctor", "keystore.audit_broken", 1),
     **{
         f"{name}: {words}": Bad(spoil, words, code)
         for words in CHANGES
@@ -238,7 +236,7 @@ def test_a_kms_that_answers_with_another_key_signs_nothing(
 ) -> None:
     """Whatever it says of itself: the public key was stored when the key was enrolled."""
     uri = kms.make(ec.generate_private_key(ec.SECP256R1()))
-    assert cardsign("keys", "import", "--custody", uri).status == 0
+    assert cardsign("keys", "import", uri).status == 0
     Path("card.json").write_text(json.dumps(PORTABLE))
     assert cardsign(*SIGN.split()).status == 0
     Path("signed.json").unlink()
@@ -251,7 +249,7 @@ def test_a_kms_that_answers_with_another_key_signs_nothing(
 
 
 @pytest.mark.needs_softhsm
-@pytest.mark.parametrize("words", [SIGN + " --key {uri}", "keys import --custody {uri}"])
+@pytest.mark.parametrize("words", [SIGN + " --key {uri}", "keys import {uri}"])
 def test_a_token_that_is_absent_signs_nothing(words: str, store: Path, cardsign: Cardsign) -> None:
     """In a process of its own, since the library reads its configuration once."""
     Path("tokens").mkdir()
@@ -259,7 +257,7 @@ def test_a_token_that_is_absent_signs_nothing(words: str, store: Path, cardsign:
     uri = "pkcs11:token=absent;object=cards"
     keys = open_store(store)
     ours, now = keys.state.keys, datetime.now(UTC)
-    keys.add_remote_key(PrivateKey.generate("ES256").public, uri, now=now)
+    keys.apply(lifecycle.enter, PrivateKey.generate("ES256").public, custody=uri, now=now)
     for key in ours:  # so that it takes their place
         keys.apply(lifecycle.revoke, key.kid, reason="superseded", now=now)
     keys.tick(now=now, settings=lifecycle.DEFAULT_SETTINGS)

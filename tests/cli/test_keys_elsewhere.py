@@ -1,4 +1,4 @@
-"""`keys import --custody` and `sign --key`: keys that lie elsewhere, on the command line."""
+"""`keys import URI` and `sign --key`: keys that lie elsewhere, on the command line."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Elsewhere:
 
     def enrolled(self, cardsign: Cardsign) -> None:
         """Take it into ./keys."""
-        done = cardsign("keys", "import", "--custody", self.uri, "--public", self.public)
+        done = cardsign("keys", "import", self.uri, "--public", self.public)
         assert done.status == 0, done.err
         self.ran.unlink()
 
@@ -67,7 +67,7 @@ def test_a_key_elsewhere_is_enrolled_by_its_public_half(
     cardsign: Cardsign, elsewhere: Elsewhere, tmp_path: Path
 ) -> None:
     """The store keeps no private key and asks for no passphrase; the signer has proved itself."""
-    done = cardsign("keys", "import", "--custody", elsewhere.uri, "--public", elsewhere.public)
+    done = cardsign("keys", "import", elsewhere.uri, "--public", elsewhere.public)
 
     assert (done.status, done.text) == (0, "cards-1\n")
     assert elsewhere.ran.read_text() == "ran "
@@ -81,22 +81,16 @@ def test_a_signer_that_does_not_hold_the_key_is_not_enrolled(
 ) -> None:
     """Nothing is written."""
     elsewhere.public.write_text(json.dumps(PrivateKey.generate("ES256").public.jwk()))
-    done = cardsign("keys", "import", "--custody", elsewhere.uri, "--public", elsewhere.public)
+    done = cardsign("keys", "import", elsewhere.uri, "--public", elsewhere.public)
     assert (done.status, done.text) == (2, "")
     assert "signer.wrong_key" in done.err
     assert not (tmp_path / "keys").exists()
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [(), ("file", "--custody", "exec:/bin/true"), ("file", "--public", "public.jwk")],
-    ids=["neither", "both", "the public key of a private one"],
-)
-def test_a_file_or_a_custody_is_imported(arguments: tuple[str, ...], cardsign: Cardsign) -> None:
-    """One of the two."""
-    done = cardsign("keys", "import", *arguments)
-    assert done.status == 2
-    assert "usage.conflict" in done.err
+def test_a_file_has_no_public_key_of_its_own(cardsign: Cardsign) -> None:
+    """It is computed."""
+    done = cardsign("keys", "import", "file", "--public", "public.jwk")
+    assert (done.status, "usage.conflict" in done.err) == (2, True)
 
 
 def test_sign_by_the_stored_public_half(cardsign: Cardsign, elsewhere: Elsewhere) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,9 @@ import pytest
 from cardsign.card.convert import convert_card
 from cardsign.card.document import Card
 from cardsign.card.extensions import FIELDS_URI, find_marker
+from cardsign.config import read_config
+from cardsign.issuer.doctor import examine_issuer
+from cardsign.issuer.work import Work
 from cardsign.keys.opening import open_store
 from cardsign.publish.generation import load_current
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended, revoke_in_log
@@ -80,61 +82,29 @@ def test_a_changed_source_is_signed_listed_and_published(issuer: Cardsign) -> No
     assert Path("more.signed.json").read_bytes() == before
 
 
-def test_doctor_foresees_the_end_of_an_extended_card(issuer: Cardsign) -> None:
-    """Of the cards that the settings name, where they are signed; one day earlier it does not."""
+CONFIG = Path("cardsign.toml")
 
-    def ends(span: str) -> list[str]:
-        told = issuer("keys", "doctor", "--json", "--expires-within", span).json
-        return [one["message"] for one in told if "sign the extended card" in one["message"]]
 
-    assert ends("91d") == []
+def foresee_ends(days: int) -> list[str]:
+    """What `keys doctor` will say of extended cards that end."""
+    now = datetime.now(UTC) + timedelta(days=days)
+    findings = examine_issuer(Work(open_store(Path("keys")), now, read_config(CONFIG)))
+    return [one.message for one in findings if "sign the extended card" in one.message]
+
+
+def test_doctor_tells_of_the_end_of_an_extended_card(issuer: Cardsign) -> None:
+    """Of the cards that the settings name, where they are signed; a day earlier it does not."""
+    assert foresee_ends(77) == []
     publish(issuer)
-    assert ends("89d") == []
-    assert ["audience partners" in one for one in ends("91d")] == [True]
+    assert foresee_ends(75) == []
+    assert ["audience partners" in message for message in foresee_ends(77)] == [True]
 
 
-def test_doctor_foresees_the_end_of_what_is_published(issuer: Cardsign) -> None:
+def test_doctor_tells_of_the_end_of_what_is_published(issuer: Cardsign) -> None:
     """Also where the settings name no card, or another one by now; each card is told once (P7)."""
     publish(issuer)
-    config = Path("cardsign.toml")
-    config.write_text(config.read_text().partition("[[card]]")[0])
-    told = issuer("keys", "doctor", "--json", "--expires-within", "91d").json
-    ends = [one for one in told if "sign the extended card" in one["message"]]
-    assert ["audience partners" in one["message"] for one in ends] == [True]
-
-
-def test_doctor_foresees_the_end_of_a_token(issuer: Cardsign) -> None:
-    """A token without an end and one of next year are left; both commands of the message work."""
-    publish(issuer)
-    file, today = ("--token-file", "tokens"), datetime.now(UTC)
-
-    def create(*words: str) -> None:
-        run(issuer("tokens", "create", "--audience", "partners", *file, *words))
-
-    def ends(*words: str) -> list[str]:
-        told = issuer("keys", "doctor", "--json", *file, *words).json
-        return [one["message"] for one in told if one["code"] == "doctor.token_ends"]
-
-    create()
-    create("--expires", f"{today + timedelta(days=300):%Y-%m-%d}")
-    assert ends() == []
-    assert len(ends("--expires-within", "301d")) == 1
-    create("--expires", f"{today + timedelta(days=10):%Y-%m-%d}")
-    assert issuer("keys", "doctor", *file).status == 1
-    (message,) = ends()
-    made, revoked = re.findall(
-        r"cardsign (tokens (?:create|revoke) .*? --token-file tokens)", message
-    )
-    run(issuer(*made.split()))
-    run(issuer(*revoked.split()))
-    assert ends() == []
-    soon, kept, past = (f"{today + timedelta(days=days):%Y-%m-%d}" for days in (20, 21, -2))
-    create("--expires", soon)  # with all of that day
-    assert ends() == []
-    assert kept in Path("tokens").read_text()
-    Path("tokens").write_text(Path("tokens").read_text().replace(kept, past))
-    assert len(ends()) == 1
-    assert issuer("keys", "doctor").status == 0, "without the option nothing is asked of tokens"
+    CONFIG.write_text(CONFIG.read_text().partition("[[card]]")[0])
+    assert ["audience partners" in message for message in foresee_ends(77)] == [True]
 
 
 def test_an_extended_card_is_not_dropped_silently(issuer: Cardsign) -> None:

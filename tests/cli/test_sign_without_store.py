@@ -380,8 +380,8 @@ def test_another_key_than_the_public_one_signs_nothing(card: str, cardsign: Card
 
 
 def test_a_store_may_keep_the_public_key_of_a_variable(card: str, cardsign: Cardsign) -> None:
-    """`keys import --custody env:NAME`: the repository has no private key, the pipeline one."""
-    words = ("keys", "import", "--custody", "env:CARD_KEY", "--kid", KID)
+    """`keys import env:NAME`: the repository has no private key, the pipeline one."""
+    words = ("keys", "import", "env:CARD_KEY", "--kid", KID)
     assert cardsign(*words, CARD_KEY=PLAIN.decode()).status == 0
     assert not Path("keys/private").exists()
     words = ("sign", card, "-o", "signed.json")

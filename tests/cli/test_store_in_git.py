@@ -74,7 +74,7 @@ def test_a_checkout_signs_and_rotates(
         run(cardsign("keys", command, **secrets))
     run(cardsign("keys", "jwks", "-o", "jwks.json"))
     run(cardsign("verify", "signed.json", "--jwks", "jwks.json"))
-    run(cardsign("keys", "doctor", "--fix"))
+    subprocess.run(["chmod", "-R", "go=", "keys"], check=True)
     run(cardsign("keys", "doctor"))
     git(second, "add", "-A")
     git(second, "commit", "-qm", "a rotation")

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.address import parse_database_url
-from cardsign.keys.lifecycle import TimelineSettings
-from cardsign.keys.opening import StorePlace, create_store, open_store
+from cardsign.keys.lifecycle import TimelineSettings, record_publication
+from cardsign.keys.opening import StorePlace, create_store, open_store, read_place
 from cardsign.keys.store import KeyStore
 from tests.keys import postgres as pg
 from tests.keys.states import after, published
@@ -56,7 +55,7 @@ def prepare(store: KeyStore, now: datetime) -> None:
         state = store.load()
         kids = [record.kid for record in state.published_keys()]
         signers = [record.kid for record in state.signing_keys(now)]
-        store.record_publication(published(now, kids, signers, max_age=0), now=now)
+        store.apply(record_publication, published(now, kids, signers, max_age=0), now=now)
         store.tick(now=now, settings=SETTINGS)
 
 
@@ -85,7 +84,7 @@ def places(request: pytest.FixtureRequest, tmp_path: Path) -> list[StorePlace]:
     if request.param == "files":
         return [tmp_path / str(number) for number in range(STORES)]
     server: pg.Server = request.getfixturevalue("postgres")
-    return [parse_database_url(server.new_url()) for _ in range(STORES)]
+    return [read_place(server.new_url()) for _ in range(STORES)]
 
 
 def test_of_eight_racers_one_takes_each_due_step(

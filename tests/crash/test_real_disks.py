@@ -23,14 +23,11 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 ROOMS = (0, 1, 2, 3, 5, 8)  # free pages
 
 
-#: What needs no room: it only removes files.
 #: Those that need no new page, since a line fits into the last one of the log, or is all there is.
 NO_ROOM = (
-    "doctor --fix",
     "activate",
     "rotate, activating",
     "rotate, retiring",
-    "rotate, destroying",
     "revoke",
     "revoke, guided",
 )

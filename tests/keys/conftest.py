@@ -10,10 +10,9 @@ from typing import Any, ClassVar
 import pytest
 
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.address import parse_database_url
 from cardsign.keys.folder import FolderStore
 from cardsign.keys.model import KeyRecord
-from cardsign.keys.opening import open_store
+from cardsign.keys.opening import DatabaseUrl, open_store, read_place
 from cardsign.keys.store import KeyStore
 from tests.keys import openbao as bao
 from tests.keys import postgres as pg
@@ -50,9 +49,11 @@ def quick_postgres_store(url: str) -> Any:
 
     class QuickPostgresStore(Quick, PostgresStore):
         def again(self) -> KeyStore:
-            return open_store(parse_database_url(url))
+            return open_store(read_place(url))
 
-    return QuickPostgresStore(parse_database_url(url))
+    place = read_place(url)
+    assert isinstance(place, DatabaseUrl)
+    return QuickPostgresStore(place.text, place.shown)
 
 
 #: For a test that holds wherever the store lies.

@@ -68,7 +68,7 @@ def programs() -> Path | None:
 
 def is_here() -> bool:
     """Whether server and libraries are installed."""
-    return bool(programs() and find_spec("psycopg") and find_spec("sqlalchemy"))
+    return bool(programs() and find_spec("psycopg"))
 
 
 @contextmanager

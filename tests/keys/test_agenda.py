@@ -17,7 +17,6 @@ from tests.keys.states import (
     SERIES,
     after,
     change,
-    do,
     due,
     enter,
     list_keys,
@@ -40,12 +39,10 @@ from tests.keys.stories import (
 OTHER = "https://b/"
 LONG = record(first_two(), published(NOON, ["one", "two"], max_age=1000))
 SHORT = record(LONG, published(after(1), ["one", "two"]))  # while caches hold the one before
-AGAIN = record(SHORT, published(after(1002), ["one", "two"]))
 LOST = record(seen(), published(after(100), ["one"]))
 FOUND = record(LOST, published(after(150), ["one", "two"]))
 SOON = record(activated(), published(after(220), ["one", "two"], ["two"]))
 LATE = record(activated(), published(after(1000), ["one", "two"], ["two"]))
-DROPPED = record(retired(), published(after(540), ["two"]))
 
 
 @pytest.mark.parametrize(
@@ -54,12 +51,10 @@ DROPPED = record(retired(), published(after(540), ["two"]))
         pytest.param(seen(), "activate", "two", 210, id="caches have the next key"),
         pytest.param(LONG, "activate", "two", 1010, id="as long as publications told caches"),
         pytest.param(SHORT, "activate", "two", 1010, id="also one before the newest"),
-        pytest.param(AGAIN, "activate", "two", 210, id="until none of it is left"),
         pytest.param(FOUND, "activate", "two", 360, id="from when it was found again"),
         pytest.param(relieved(), "retire", "one", 530, id="no cache holds what it signed"),
         pytest.param(SOON, "retire", "one", 470, id="it signs on until its time"),
         pytest.param(LATE, "retire", "one", 1060, id="cards were signed again late"),
-        pytest.param(DROPPED, "destroy", "one", 750, id="no cache holds its public key"),
     ],
 )
 def test_a_step_is_due_in_its_second_and_not_one_earlier(
@@ -86,7 +81,6 @@ IN_ONE_OF_TWO = record(seen(), published(NOON, ["one"], series=OTHER))
         pytest.param(resigned(), "retire", "one", "until 2026-11-21 12:07:50", id="and signs"),
         pytest.param(BESIDE, "retire", "one", OTHER, id="it stands on another card"),
         pytest.param(BACK, "retire", "one", SERIES, id="an old card came back"),
-        pytest.param(retired(), "destroy", "one", "still holds it", id="it is published"),
     ],
 )
 def test_what_has_no_date_is_waited_for_however_long_it_takes(
@@ -98,12 +92,12 @@ def test_what_has_no_date_is_waited_for_however_long_it_takes(
     assert (words in why, until) == (True, None)
 
 
-def test_no_other_key_is_activated_retired_or_destroyed() -> None:
+def test_no_other_key_is_activated_or_retired() -> None:
     """Each has one step at most, by its state."""
-    for state in (seen(), activated(), resigned(), relieved(), retired(), DROPPED):
+    for state in (seen(), activated(), resigned(), relieved(), retired()):
         for key in state.keys:
             ways = [step.action for step in steps(state, QUICK, NOON) if step.key == key]
-            lawful = {"prepublished": "activate", "retiring": "retire", "retired": "destroy"}
+            lawful = {"prepublished": "activate", "retiring": "retire"}
             assert ways == ([lawful[key.state]] if key.state in lawful else [])
 
 
@@ -125,14 +119,6 @@ def test_an_endpoint_that_a_card_has_left_is_waited_for_no_more() -> None:
 
     assert due(moved, "activate", "two", 320)
     assert not due(beside, "activate", "two", 320)
-
-
-def test_a_private_key_is_destroyed_once_and_its_record_stays() -> None:
-    """Whatever becomes of it then."""
-    state = do(DROPPED, "destroy", "one", 750)
-    assert (state.find("one").private, state.find("one").state) == ("destroyed", "retired")
-    assert due(state, "destroy", "one", 10**6) is None
-    assert revoke(state, "one", "compromised", 760).find("one").private == "destroyed"
 
 
 # What comes next.
@@ -214,14 +200,12 @@ def test_a_rotation_runs_through_by_ticks_alone() -> None:
         signers = [key.kid for key in state.signing_keys(now)]
         state = record(state, published(now, kids, signers))
 
-    assert done == ["activate", "generate", "retire", "destroy"] * 2
+    assert done == ["activate", "generate", "retire"] * 2
 
 
 def test_an_algorithm_that_was_given_up_does_not_come_back() -> None:
     """No active key, no standby: nothing to rotate. A root key is never rotated."""
     state = enter(EMPTY, public("one"), now=NOON)
-    assert {step.action for step in steps(revoke(state, "one", "ceased"), QUICK, after(10**6))} == {
-        "destroy"
-    }
+    assert steps(revoke(state, "one", "ceased"), QUICK, after(10**6)) == ()
     root = enter(EMPTY, public("one"), now=NOON, roles=("root",))
     assert next_step(root, 10**6, 0) is None

@@ -290,7 +290,6 @@ FILE = """
 format = 1
 allow = ["exec:/bin/sign?arg=2"]
 insecure_loopback_http = true
-databases = ["db.example:5432", ":5432", "[::1]:5433"]
 """
 
 
@@ -306,10 +305,7 @@ def read_policy(home: Path, text: str, mode: int = 0o600) -> SignerPolicy:
 def test_the_users_own_file_gives_leave(tmp_path):
     """Exactly what it lists."""
     assert read_policy(tmp_path, FILE) == SignerPolicy(
-        format=1,
-        allow=frozenset({"exec:/bin/sign?arg=2"}),
-        insecure_loopback_http=True,
-        databases=frozenset({"db.example:5432", ":5432", "[::1]:5433"}),
+        format=1, allow=frozenset({"exec:/bin/sign?arg=2"}), insecure_loopback_http=True
     )
     assert read_policy(tmp_path, "format = 1") == SignerPolicy(format=1)
     assert user_policy({"HOME": str(tmp_path / "absent")}) == SignerPolicy(format=1)
@@ -327,12 +323,6 @@ def test_the_users_own_file_gives_leave(tmp_path):
         pytest.param("format = 1\nalow = []", 0o600, "config.malformed", id="a misspelt member"),
         pytest.param('format = 1\nallow = "x"', 0o600, "config.malformed", id="no list"),
         pytest.param("format = 1\nallow = [1]", 0o600, "config.malformed", id="no URI"),
-        pytest.param(
-            'format = 1\ndatabases = ["db.example"]', 0o600, "config.malformed", id="no port"
-        ),
-        pytest.param(
-            'format = 1\ndatabases = ["DB.example:5432"]', 0o600, "config.malformed", id="capitals"
-        ),
         pytest.param(
             'format = 1\nfolders = ["cards"]', 0o600, "config.malformed", id="no absolute path"
         ),

@@ -51,7 +51,7 @@ class User:
 
     def enrols_and_signs(self, uri: str, alg: str, *public: str) -> None:
         """The whole way, by --key; and once more by the store, where that is allowed."""
-        self.runs("keys", "import", "--custody", uri, *public)
+        self.runs("keys", "import", uri, *public)
         assert json.loads(self.runs("keys", "list", "--json"))[0]["alg"] == alg
         self.runs("keys", "jwks", "-o", "jwks.json")
         self.runs("sign", "card.json", "--key", uri, "-o", "signed.json")

@@ -16,13 +16,13 @@ import pytest
 from cardsign.errors import CardsignError, FileFault, PassphraseFault, StoreFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import lifecycle
-from cardsign.keys.folder import FolderStore, locate_keystore
-from cardsign.keys.heads import SeenHead
+from cardsign.keys.folder import FolderStore
 from cardsign.keys.model import private_blob
 from cardsign.keys.opening import create_store, open_store
 from cardsign.keys.signers.registry import check_possession
+from cardsign.keys.store import StoreUser
 from tests.keys.conftest import QuickStore, in_each_store
-from tests.keys.states import NOON, QUICK, after, public
+from tests.keys.states import NOON, after, public
 
 PASSPHRASE = b"correct horse battery staple"
 NEXT = b"another one altogether"
@@ -97,11 +97,10 @@ def test_a_blob_that_is_missing_or_another_is_refused(store: Any, es256: Private
 
 
 @in_each_store
-def test_a_destroyed_private_key_is_gone(store: Any, es256: PrivateKey) -> None:
+def test_the_private_key_of_an_ended_key_is_gone(store: Any, es256: PrivateKey) -> None:
     """At once, and its record stays."""
     record = store.add(es256, roles=("root",))
     store.apply(lifecycle.revoke, record.kid, reason="ceased", now=after(1))
-    store.tick(now=after(2), settings=QUICK)
     assert store.state.find(record.kid).private == "destroyed"
     assert store.list_blobs() == frozenset()
     assert store.again().state.keys[0].kid == record.kid
@@ -121,11 +120,22 @@ def test_keys_of_one_passphrase_are_in_one_custody(
 
 
 @in_each_store
+def test_a_stolen_passphrase_is_known_again_whatever_ended(
+    store: Any, es256: PrivateKey, another_es256: PrivateKey
+) -> None:
+    """The sealed key is kept for that: nothing new is made under it."""
+    record = store.add(es256)
+    store.apply(lifecycle.revoke, record.kid, reason="compromised", now=after(1))
+    assert code_of(lambda: store.add(another_es256)) == "keystore.same_custody"
+    assert store.add(another_es256, passphrase=NEXT).state == "prepublished"
+
+
+@in_each_store
 def test_a_weak_passphrase_makes_nothing(store: Any, es256: PrivateKey) -> None:
     """No store either."""
     with pytest.raises(PassphraseFault):
         store.add(es256, passphrase=b"short")
-    assert (store.read_lines(0), store.load().seq) == ([], 0)
+    assert (store.read_lines(), store.load().seq) == ([], 0)
 
 
 def test_private_keys_are_closed_to_others_and_nothing_shows_them(
@@ -194,51 +204,37 @@ def test_where_no_store_is_it_is_missing(tmp_path: Path) -> None:
     assert code_of(lambda: open_store(tmp_path / "keys")) == "keystore.missing"
 
 
-def test_a_store_in_the_usual_place_needs_no_name(tmp_path: Path) -> None:
-    """Whatever else a repository keeps in a folder of that name, unless it is a part of a store."""
-    keys = tmp_path / "keys"
-    assert locate_keystore(tmp_path, create=True) == keys
-    assert code_of(lambda: locate_keystore(tmp_path)) == "keystore.missing"
-    (keys / "private").mkdir(parents=True)
-    (keys / "id_rsa").write_text("of something else")
-    assert locate_keystore(tmp_path, create=True) == keys
-    (keys / f"private/{'0' * 64}.key").write_text("{}")
-    assert code_of(lambda: locate_keystore(tmp_path, create=True)) == "keystore.missing"
-    (keys / "log.jsonl").write_text("damaged")
-    assert locate_keystore(tmp_path) == keys
-
-
 # --- what the user has seen before --------------------------------------------------------
 
 
 @pytest.fixture
-def heads(tmp_path: Path) -> SeenHead:
+def ann(tmp_path: Path) -> StoreUser:
     """The user's own folder of what was seen."""
-    return SeenHead(tmp_path / "state", pytest.fail)
+    return StoreUser("ann@host", tmp_path / "state", pytest.fail)
 
 
 @pytest.fixture
-def watched(tmp_path: Path, heads: SeenHead, es256: PrivateKey) -> Path:
+def watched(tmp_path: Path, ann: StoreUser, es256: PrivateKey) -> Path:
     """A store with three lines, which the user has seen."""
-    store = create_store(tmp_path / "keys", heads=heads)
+    store = create_store(tmp_path / "keys", ann)
     store.add_key(es256, PASSPHRASE, now=NOON)
     for name in ("two", "three"):
         store.apply(lifecycle.enter, public(name), now=after(1), custody="exec:/x")
     return tmp_path / "keys"
 
 
-def test_a_log_that_was_put_back_is_refused(watched: Path, heads: SeenHead) -> None:
+def test_a_log_that_was_put_back_is_refused(watched: Path, ann: StoreUser) -> None:
     """An older copy may lack a revocation; without a memory it looks whole."""
     log = watched / "log.jsonl"
     whole = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(b"".join(whole[:2]))
     with pytest.raises(StoreFault) as caught:
-        open_store(watched, heads=heads)
+        open_store(watched, ann)
     assert (caught.value.code, "line 3" in caught.value.message) == ("keystore.other_history", True)
     assert open_store(watched).state.seq == 2
 
 
-def test_a_log_that_was_written_anew_is_refused(watched: Path, heads: SeenHead) -> None:
+def test_a_log_that_was_written_anew_is_refused(watched: Path, ann: StoreUser) -> None:
     """Its chain is right; it is not the one that was seen."""
     log = watched / "log.jsonl"
     whole = log.read_bytes().splitlines(keepends=True)
@@ -246,59 +242,44 @@ def test_a_log_that_was_written_anew_is_refused(watched: Path, heads: SeenHead) 
     forger = open_store(watched)
     for name in ("mallory", "another", "third"):
         forger.apply(lifecycle.enter, public(name), now=after(1), custody="exec:/x")
-    assert code_of(lambda: open_store(watched, heads=heads)) == "keystore.other_history"
+    assert code_of(lambda: open_store(watched, ann)) == "keystore.other_history"
 
 
-def test_what_continues_the_log_that_was_seen_is_accepted(watched: Path, heads: SeenHead) -> None:
+def test_what_continues_the_log_that_was_seen_is_accepted(watched: Path, ann: StoreUser) -> None:
     """Another machine may have gone further; a new store may be made in an emptied place."""
     open_store(watched).apply(lifecycle.enter, public("four"), now=after(2), custody="exec:/x")
-    assert open_store(watched, heads=heads).state.seq == 4
+    assert open_store(watched, ann).state.seq == 4
     (watched / "log.jsonl").unlink()
-    assert code_of(lambda: open_store(watched, heads=heads)) == "keystore.other_history"
-    create_store(watched, heads=heads).apply(
+    assert code_of(lambda: open_store(watched, ann)) == "keystore.other_history"
+    create_store(watched, ann).apply(
         lifecycle.enter, public("five"), now=after(2), custody="exec:/x"
     )
-    assert open_store(watched, heads=heads).state.seq == 1
+    assert open_store(watched, ann).state.seq == 1
 
 
-def test_a_store_is_known_by_whatever_path_it_is_named(watched: Path, heads: SeenHead) -> None:
+def test_a_store_is_known_by_whatever_path_it_is_named(watched: Path, ann: StoreUser) -> None:
     """A link to it is it."""
     link = watched.parent / "link"
     link.symlink_to(watched)
     log = watched / "log.jsonl"
     log.write_bytes(log.read_bytes().splitlines(keepends=True)[0])
-    assert code_of(lambda: open_store(link, heads=heads)) == "keystore.other_history"
+    assert code_of(lambda: open_store(link, ann)) == "keystore.other_history"
 
 
 def test_a_home_that_takes_nothing_is_told_and_hinders_nobody(tmp_path: Path) -> None:
     """As in a container."""
     told: list[str] = []
     (tmp_path / "state").write_text("no folder")
-    heads = SeenHead(tmp_path / "state", told.append)
-    store = create_store(tmp_path / "keys", heads=heads)
+    ann = StoreUser("ann@host", tmp_path / "state", told.append)
+    store = create_store(tmp_path / "keys", ann)
     store.apply(lifecycle.enter, public("one"), now=NOON, custody="exec:/x")
-    assert open_store(tmp_path / "keys", heads=heads).state.seq == 1
+    assert open_store(tmp_path / "keys", ann).state.seq == 1
     assert any("cannot be remembered" in line for line in told)
 
 
-def test_a_memory_that_is_not_ours_is_refused(watched: Path, heads: SeenHead) -> None:
+def test_a_memory_that_is_not_ours_is_refused(watched: Path, ann: StoreUser) -> None:
     """Nobody knows what it would have said."""
-    (file,) = heads.folder.iterdir()
+    assert ann.folder
+    (file,) = ann.folder.iterdir()
     file.write_text('{"format": 1}')
-    assert code_of(lambda: open_store(watched, heads=heads)) == "keystore.corrupt"
-
-
-@pytest.mark.parametrize(
-    ("environment", "folder"),
-    [
-        ({"XDG_STATE_HOME": "/state", "HOME": "/ann"}, "/state/cardsign/keystores"),
-        ({"HOME": "/ann"}, "/ann/.local/state/cardsign/keystores"),
-        ({"XDG_STATE_HOME": "state"}, None),
-    ],
-)
-def test_the_memory_is_in_the_users_own_state_folder(
-    environment: dict[str, str], folder: str | None
-) -> None:
-    """Never in the project."""
-    found = SeenHead.find(environment, print)
-    assert (found and str(found.folder)) == folder
+    assert code_of(lambda: open_store(watched, ann)) == "keystore.corrupt"

@@ -169,7 +169,7 @@ class Issuer:
         kids = tuple(key.kid for key in jwks.keys)
         shown = PublishedCard("agent-card.json", digest, self.signers_of[card], URL)
         told = Publication(generation, when, self.setting.oldest_card, kids, (shown,))
-        self.store.record_publication(told, now=now)
+        self.store.apply(lifecycle.record_publication, told, now=now)
 
     # -------------------------------------------------------------- statements
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -11,14 +12,13 @@ import click
 
 from cardsign.cli.frame import Command, moment
 from cardsign.cli.keystore import (
+    KEYSTORE_VARIABLE,
     ROLE_VARIABLES,
     KeystoreOptions,
     UnlockOptions,
-    actor,
-    leave,
+    local_user,
     own_passphrase,
     read_public,
-    user_heads,
 )
 from cardsign.cli.options import (
     PATH,
@@ -35,17 +35,17 @@ from cardsign.cli.views import key_json
 from cardsign.errors import PassphraseFault, SignerFault, UsageFault, of_the_user
 from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.keys import KID_FORM, PrivateKey, short_kid
-from cardsign.keys.folder import VARIABLE as KEYSTORE_VARIABLE
+from cardsign.keys import lifecycle
 from cardsign.keys.imports import (
     MAX_KEY_FILE_BYTES,
     export_private,
     export_public,
     import_private_key,
 )
-from cardsign.keys.model import ROLES, KeyRecord, Role
+from cardsign.keys.model import ENDED, ROLES, KeyRecord, Role
 from cardsign.keys.opening import StorePlace, create_store, move_store, open_store
 from cardsign.keys.signers.access import PassphraseSource, read_passphrase, user_policy
-from cardsign.keys.signers.registry import check_possession, list_public_keys, open_signer
+from cardsign.keys.signers.registry import SCHEMES, check_possession, list_public_keys, open_signer
 from cardsign.keys.store import KeyStore
 
 _DOES: Final = {
@@ -90,7 +90,7 @@ def generate(alg: SigningAlg, kid: str | None, role: Role, **options: Any) -> No
     is used only after a statement lists it: cardsign keyset draft.
     """
     keystore = take(UnlockOptions, options)
-    path = keystore.located(create=True)
+    path = keystore.located()
     passphrase = keystore.new_passphrase(role)
     private = PrivateKey.generate(alg, kid=kid)
     _add(path, private, passphrase, role)
@@ -102,7 +102,7 @@ def generate(alg: SigningAlg, kid: str | None, role: Role, **options: Any) -> No
     short_help="Import a key from a PEM, PKCS #12 or JWK file, or by URI.",
     example="cardsign keys import key.pem --kid key-001",
 )
-@click.argument("file", metavar="[FILE]", required=False)
+@click.argument("source", metavar="FILE|URI")
 @click.option(
     "--kid",
     metavar="TEXT",
@@ -115,65 +115,56 @@ def generate(alg: SigningAlg, kid: str | None, role: Role, **options: Any) -> No
     type=PATH,
     help="The passphrase of FILE itself, if it is encrypted with another one.",
 )
-@click.option(
-    "--custody",
-    metavar="URI",
-    help="Instead of FILE: the URI of the private key in a signer, such as awskms:///ID.",
-)
 @public_option
 @role_option
 @unlock_options
 def import_(
-    file: str | None,
+    source: str,
     kid: str | None,
     import_passphrase_file: Path | None,
-    custody: str | None,
     public: str | None,
     role: Role,
     **options: Any,
 ) -> None:
     """Import a key from a PEM, PKCS #12 or JWK FILE ('-' for stdin), or from a signer.
 
-    Keep the kid that peers know already: they find the key by it. With --custody the key store
-    holds only the public key and the URI. The signer proves that it has the private key.
+    Keep the kid that peers know already: they find the key by it. Of a URI, such as awskms:///ID
+    or env:NAME, the key store holds only the public key and the URI. The signer proves that it has
+    the private key.
     """
     keystore = take(UnlockOptions, options)
-    if (file is None) == (custody is None) or (public is not None and custody is None):
-        raise UsageFault("usage.conflict", "name FILE, or --custody with or without --public")
-    path = keystore.located(create=True)
-    if custody is not None and custody.startswith("file:"):
-        message = "a file is imported into the key store: cardsign keys import FILE"
-        raise UsageFault("usage.conflict", message)
-    if custody is not None:
-        access = keystore.access(custody)
+    path = keystore.located()
+    if source.partition(":")[0] in ("env", *SCHEMES):
+        access = keystore.access(source)
         if public is None:
-            key = list_public_keys(custody, access, kid=kid)[0]
+            key = list_public_keys(source, access, kid=kid)[0]
         else:
             key = read_public(public, kid=kid)
-        check_possession(open_signer(custody, key, access))
-        store = create_store(path, exist_ok=True, actor=actor(), heads=user_heads())
-        record = store.add_remote_key(key, custody, now=datetime.now(UTC), roles=(role,))
-        _made(record, store, path)
+        check_possession(open_signer(source, key, access))
+        store = create_store(path, local_user())
+        store.apply(lifecycle.enter, key, custody=source, now=datetime.now(UTC), roles=(role,))
+        _made(store.state.find(key.thumbprint), store, path)
         return
-    source = keystore.source(role)
+    if public is not None:
+        raise UsageFault("usage.conflict", "--public goes with the URI of a signer")
+    opened_by = keystore.source(role)
     if import_passphrase_file is not None:
-        source = PassphraseSource(import_passphrase_file)
-    name = file or STDIO
-    with of_the_user(name):
-        data = read_input(name, max_bytes=MAX_KEY_FILE_BYTES)
+        opened_by = PassphraseSource(import_passphrase_file)
+    with of_the_user(source):
+        data = read_input(source, max_bytes=MAX_KEY_FILE_BYTES)
         try:
             question = "Passphrase of the imported file: "
             private = import_private_key(
-                data, kid=kid, password=lambda: read_passphrase(source, question=question)
+                data, kid=kid, password=lambda: read_passphrase(opened_by, question=question)
             )
         except PassphraseFault as fault:
             hint = "If the file has one of its own, name it: --import-passphrase-file FILE."
-            raise PassphraseFault(fault.code, fault.message, path=name, hint=hint) from fault
+            raise PassphraseFault(fault.code, fault.message, path=source, hint=hint) from fault
     _add(path, private, keystore.new_passphrase(role), role)
 
 
 def _add(path: StorePlace, private: PrivateKey, passphrase: bytes, role: Role) -> None:
-    store = create_store(path, exist_ok=True, actor=actor(), heads=user_heads())
+    store = create_store(path, local_user())
     record = store.add_key(private, passphrase, now=datetime.now(UTC), roles=(role,))
     _made(record, store, path)
 
@@ -186,9 +177,6 @@ def _made(record: KeyRecord, store: KeyStore, path: StorePlace) -> None:
     if record.state == "active" and (not record.rotates or state.keyset is not None):
         does = "it signs as soon as a keyset statement lists it: cardsign keyset draft"
     say(f"the {record.alg} key {short_kid(record.kid)} is in {path}; {does}")
-    active = [key for key in state.keys if key.state == "active" and key.succeeds(record)]
-    if record.state != "active" and any(record.group == key.group for key in active):
-        say("  it is in the same custody as the active key, so both may be stolen together")
 
 
 # ``cardsign keys passwd``.
@@ -222,7 +210,7 @@ def passwd(role: Role, new_passphrase_file: Path | None, **options: Any) -> None
     records = [
         key
         for key in store.state.keys
-        if role in key.roles and key.private == "held" and key.custody.startswith("file:")
+        if role in key.roles and key.private == "held" and key.state not in ENDED
     ]
     if not records:
         raise UsageFault(
@@ -331,18 +319,15 @@ def move(to: str, **options: Any) -> None:
     """
     keystore = take(KeystoreOptions, options)
     place = keystore.located()
-    store = open_store(place, actor=actor(), heads=user_heads(), moved=True)
-    target = KeystoreOptions(read_place(to)).located(create=True)
-    moved = move_store(store, target, now=moment(), heads=user_heads())
+    store = open_store(place, local_user(), moved=True)
+    target = read_place(to)
+    moved = move_store(store, target, now=moment())
     show(Answer({"from": str(place), "to": moved.place}))
     if is_json():
         return
-    named = moved.place if isinstance(target, Path) else target.to_file()
-    say(f"the key store is in {named} now, and {place} signs no more")
+    say(f"the key store is in {target} now, and {place} signs no more")
     if isinstance(target, Path):
         say(f"  next: change `keystore` in cardsign.toml, or set {KEYSTORE_VARIABLE}")
     else:
-        say(f"  next: export {KEYSTORE_VARIABLE}={named}")
-        say("  add the password if the database asks for one, and do the same for cron")
-        say(f"  to name it in cardsign.toml instead: {leave(target)}")
+        say(f"  next: export {KEYSTORE_VARIABLE}={shlex.quote(str(target))}, and the same for cron")
     say(f"  then destroy the old private keys: cardsign keys doctor --keystore {place} says how")

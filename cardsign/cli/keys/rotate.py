@@ -48,11 +48,11 @@ _ALL: Final = "*"
 def rotate(root_keystore: StorePlace | None, now: str | None, adopt: bool, **options: Any) -> int:
     """Do all that is due: keys, keyset, cards, release and publication; by hand or from cron.
 
-    A rotation makes a successor, activates it, retires the old key, and destroys the old private
-    key. Each step waits until the publication before it has reached every cache. The next keyset
-    is drafted, signed with the root keys that are here and published. The cards are signed again,
-    listed and published. The command may be stopped anywhere, and run at any time on any number
-    of hosts; each step is taken once.
+    A rotation makes a successor, activates it, and retires the old key, whose private key goes
+    with it. Each step waits until the publication before it has reached every cache. The next
+    keyset is drafted, signed with the root keys that are here and published. The cards are signed
+    again, listed and published. The command may be stopped anywhere, and run at any time on any
+    number of hosts; each step is taken once.
 
     A draft in next-keyset.json that is still right is left as it is.
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -14,12 +13,10 @@ from cardsign.cli.frame import Command, moment
 from cardsign.cli.keystore import (
     KeystoreOptions,
     UnlockOptions,
-    actor,
+    local_user,
     project_config,
-    user_heads,
 )
 from cardsign.cli.options import (
-    PATH,
     key_option,
     keystore_option,
     kid_option,
@@ -29,14 +26,14 @@ from cardsign.cli.options import (
 from cardsign.cli.printer import Answer, counted, is_json, safe, say, show, table_lines
 from cardsign.cli.streams import STDIO, write_output
 from cardsign.cli.views import ahead_json, ahead_lines, key_json, members, say_finding
-from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
+from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
 from cardsign.keys import lifecycle
 from cardsign.keys.history import find_listed
 from cardsign.keys.log import Event, Line
 from cardsign.keys.opening import locate_store
-from cardsign.times import day, read_span
+from cardsign.times import day
 
 
 @click.command("list", cls=Command, example="cardsign keys list --ahead")
@@ -99,51 +96,20 @@ def jwks(output: str, uris: tuple[str, ...], kid: str | None, **options: Any) ->
         say(f"wrote {counted(len(listed), 'public key')} to {output}")
 
 
-@click.command(cls=Command, example="cardsign keys doctor --expires-within 14d")
-@click.option(
-    "--fix", is_flag=True, help="Remove leftovers, and take access to the files from other users."
-)
-@click.option(
-    "--expires-within",
-    metavar="SPAN",
-    help="Count as an error what a person has to do by then, such as 14d, 12h or 30m.",
-)
-@click.option(
-    "--token-file",
-    "token_files",
-    metavar="FILE",
-    multiple=True,
-    type=PATH,
-    help="Check when a server's bearer tokens expire, too. May be repeated.",
-)
+@click.command(cls=Command, example="cardsign keys doctor")
 @keystore_option
-def doctor(
-    fix: bool,
-    expires_within: str | None,
-    token_files: tuple[Path, ...],
-    **options: Any,
-) -> int:
+def doctor(**options: Any) -> int:
     """Check the issuer. Exit status 1: an error, so someone must act. A note is only advice.
 
-    It lists what is missing, as cardsign keys rotate --dry-run does, and what ends. It checks the
-    files of the key store (leftovers, permissions, missing private keys), the log, the clock and
-    the settings of the timeline. It says which key could take over after a theft.
+    It lists what is missing, as cardsign keys rotate --dry-run does, and what ends within 14 days.
+    It checks the files of the key store (leftovers, permissions, missing private keys), the log,
+    the clock and the settings of the timeline. It says which key could take over after a theft.
     """
     from cardsign.issuer.doctor import examine_issuer
-    from cardsign.issuer.work import NOTICE, Work
-    from cardsign.server.tokens import ending_tokens
+    from cardsign.issuer.work import Work
 
-    keystore = take(KeystoreOptions, options)
-    span = read_span(expires_within) if expires_within else 0
-    if span is None or len(expires_within or "") > 6:  # 99999d, which no calendar goes beyond
-        message = f"--expires-within takes 14d, 12h or 30m, not {expires_within!r}"
-        raise UsageFault("usage.invalid", message)
-    within = timedelta(seconds=span)
-    store = locate_store(keystore.located(), actor=actor(), heads=user_heads())
-    work = Work(store, moment(), project_config())
-    findings = examine_issuer(work, within=within, fix=fix)
-    for file in token_files:
-        findings += ending_tokens(file, work.now + max(within, NOTICE))
+    store = locate_store(take(KeystoreOptions, options).located(), local_user())
+    findings = examine_issuer(Work(store, moment(), project_config()))
     is_healthy = all(finding.severity == "note" for finding in findings)
     if not is_json():
         if is_healthy:

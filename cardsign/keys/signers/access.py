@@ -141,8 +141,6 @@ def _check_absolute(path: Path) -> Path:
 
 
 _AbsolutePath = Annotated[Path, Field(strict=False), AfterValidator(_check_absolute)]
-#: HOST:PORT, in lower case.
-_Server = Annotated[str, Field(pattern=r"^(?:[a-z0-9._-]*|\[[0-9a-f:.]+\]):[0-9]{1,5}$")]
 _Role = Annotated[str, Field(pattern=f"^(?:{'|'.join(ROLES)})$")]
 
 
@@ -152,7 +150,6 @@ class SignerPolicy(BaseModel):
     Attributes:
         allow: Signers that run the program that their URI names; compared as they are spelt.
         insecure_loopback_http: A service on this machine may be asked without TLS.
-        databases: Servers, ``HOST:PORT``, that a committed file may name as the key store's.
         folders: Folders outside a project that its committed file may name, with what is below.
         passphrase_files: The file with the passphrase of each role that has one of its own.
     """
@@ -162,7 +159,6 @@ class SignerPolicy(BaseModel):
     format: int = Field(ge=1, le=1)
     allow: Annotated[frozenset[str], Field(strict=False)] = frozenset()
     insecure_loopback_http: bool = False
-    databases: Annotated[frozenset[_Server], Field(strict=False)] = frozenset()
     folders: Annotated[frozenset[_AbsolutePath], Field(strict=False)] = frozenset()
     passphrase_files: dict[_Role, _AbsolutePath] = {}
 

@@ -1,0 +1,157 @@
+"""What is wrong with the files of a key store, and what a person does about it."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardsign.errors import FileFault, StoreFault
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys import lifecycle
+from cardsign.keys.doctor import examine_store
+from cardsign.keys.folder import FolderStore
+from cardsign.keys.model import private_blob
+from cardsign.keys.opening import locate_store
+from tests.keys.states import after
+
+
+def examine(store: FolderStore) -> list[tuple[str, str, str]]:
+    """What is wrong with its files: code, severity and path."""
+    findings = examine_store(locate_store(store.path))
+    return [(finding.code, finding.severity, finding.path) for finding in findings]
+
+
+def private_key(store: FolderStore) -> Path:
+    """The file of its only private key."""
+    (path,) = (store.path / "private").glob("*.key")
+    return path
+
+
+def leftover(store: FolderStore) -> Path:
+    path = store.path / f".log.jsonl.{'0' * 16}.tmp"
+    path.write_bytes(b"{")
+    return path
+
+
+def orphan(store: FolderStore) -> Path:
+    path = store.path / "private" / f"{'0' * 64}.key"
+    path.touch(0o600)
+    return path
+
+
+def lost(store: FolderStore) -> Path:
+    path = private_key(store)
+    path.unlink()
+    return path
+
+
+def linked(store: FolderStore) -> Path:
+    path = private_key(store)
+    path.rename(store.path.parent / "elsewhere")
+    path.symlink_to(store.path.parent / "elsewhere")
+    return path
+
+
+def edited(store: FolderStore) -> Path:
+    store.log.write_bytes(store.log.read_bytes().replace(b'"card"', b'"root"') + b"{}\n")
+    return store.path
+
+
+@pytest.mark.parametrize(
+    ("spoil", "code", "severity"),
+    [
+        (leftover, "doctor.leftover", "note"),  # nothing refers to it
+        (orphan, "doctor.leftover", "error"),
+        (lost, "doctor.private_missing", "error"),
+        (linked, "doctor.symlink", "error"),
+        (edited, "keystore.corrupt", "error"),
+    ],
+)
+def test_what_is_wrong_is_told_and_left_to_a_person(
+    store: Any, es256: PrivateKey, spoil: Callable[[FolderStore], Path], code: str, severity: str
+) -> None:
+    """A store that is well has no finding, nor has one with a file of somebody else."""
+    store.add(es256)
+    (store.path / "README.md").write_text("mine")
+    assert examine(store) == []
+    path = spoil(store)
+    before = sorted(store.path.rglob("*"))
+
+    assert examine(store) == [(code, severity, str(path))]
+    assert sorted(store.path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "severity"),
+    [
+        ("private/*.key", 0o644, "note"),  # it is encrypted
+        ("log.jsonl", 0o640, "note"),
+        ("log.jsonl", 0o620, "error"),
+        ("private", 0o755, "note"),
+    ],
+)
+def test_what_others_can_reach_is_closed_by_the_command_that_is_told(
+    store: Any, es256: PrivateKey, name: str, mode: int, severity: str
+) -> None:
+    """The key still signs."""
+    record = store.add(es256)
+    (path,) = store.path.glob(name)
+    path.chmod(mode)
+
+    (finding,) = examine_store(store)
+
+    assert (finding.code, finding.severity) == ("doctor.permissions", severity)
+    assert finding.path == str(path)
+    subprocess.run(shlex.split(finding.fix.removeprefix("Run: ")), check=True)
+    assert examine(store) == []
+    assert store.signer(record, b"correct horse battery staple").sign(b"x")
+
+
+def test_a_store_that_is_being_changed_is_not_judged(
+    store: Any, es256: PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a living process writes is no leftover."""
+    store.add(es256)
+    monkeypatch.setattr("cardsign.keys.folder._PATIENCE", 0.05)
+    with store.alone(), pytest.raises(StoreFault) as caught:
+        examine(store)
+    assert caught.value.code == "file.busy"
+
+
+def test_an_ended_key_may_be_without_its_private_key(store: Any, es256: PrivateKey) -> None:
+    """Nobody needs it any more, also that of a thief."""
+    record = store.add(es256)
+    store.apply(lifecycle.revoke, record.kid, reason="compromised", now=after(1))
+    assert examine(store) == []
+    store.drop_blobs(store.list_blobs())
+    assert examine(store) == []
+
+
+def test_a_private_folder_that_is_a_link_is_neither_read_nor_written(
+    store: Any, es256: PrivateKey, another_es256: PrivateKey
+) -> None:
+    """What lies behind it stays as it is; as the folder itself it is used."""
+    record = store.add(es256)
+    folder, elsewhere = store.path / "private", store.path.parent / "elsewhere"
+    folder.rename(elsewhere)
+    folder.symlink_to(elsewhere)
+
+    for attempt in (
+        lambda: store.signer(record, b"correct horse battery staple"),
+        lambda: store.drop_blobs([private_blob(record.blob)]),
+        lambda: store.add(another_es256),
+    ):
+        with pytest.raises(FileFault) as caught:
+            attempt()
+        assert caught.value.code == "file.not_plain"
+    assert [path.name for path in elsewhere.iterdir()] == [f"{record.blob}.key"]
+    assert "doctor.symlink" in [code for code, _, _ in examine(store)]
+
+    folder.unlink()
+    elsewhere.rename(folder)
+    assert store.add(another_es256).private == "held"
