@@ -289,8 +289,6 @@ ANY_ORIGIN: Final = (
 #: Seconds; what says that a key is revoked must not be older than this in any cache.
 MAX_STATEMENT_AGE: Final = 300
 
-#: Since 2025-07-30, when A2A 0.3.0 moved the card (RFC 9745).
-_DEPRECATED: Final = "@1753833600"
 #: Its successor is in the same folder, wherever the agent is mounted.
 _SUCCESSOR: Final = ("Link", f'<{CARD_PATH.rpartition("/")[2]}>; rel="successor-version"')
 
@@ -329,6 +327,7 @@ def public_files(
     generation: Generation,
     *,
     legacy: bool = True,
+    deprecated: datetime | None = None,
     sunset: datetime | None = None,
 ) -> dict[str, PublicFile]:
     """The public files by their paths, in the order in which they may be replaced one by one.
@@ -337,6 +336,8 @@ def public_files(
         generation: Which.
         legacy: Whether the path of before A2A 0.3 has the document for older clients, or, where
             there is none, the same card.
+        deprecated: Since when that path is deprecated, which ``Deprecation`` says (RFC 9745);
+            without it the header says ``true``, as its drafts did; aware.
         sunset: When that path will no longer answer, if that is known; aware.
     """
     files, max_age = generation.files, generation.max_age
@@ -348,7 +349,7 @@ def public_files(
     public[JWKS_PATH] = PublicFile(generation.jwks, "application/jwk-set+json", max_age)
     public[CARD_PATH] = PublicFile(generation.card, "application/json", max_age)
     if legacy:
-        moved = [("Deprecation", _DEPRECATED)]
+        moved = [("Deprecation", f"@{int(deprecated.timestamp())}" if deprecated else "true")]
         if sunset:  # RFC 8594
             from email.utils import format_datetime  # which loading a generation needs not
 

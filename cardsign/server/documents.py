@@ -88,7 +88,12 @@ def public_documents(generation: Generation, settings: ServerSettings) -> dict[s
         JsonRefused: The public card is not strict JSON.
     """
     sunset = _midnight(settings.sunset) if settings.sunset else None
-    files = public_files(generation, legacy=settings.legacy, sunset=sunset)
+    files = public_files(
+        generation,
+        legacy=settings.legacy,
+        deprecated=_midnight(settings.deprecated) if settings.deprecated else None,
+        sunset=sunset,
+    )
     issuers = [provider.issuer for provider in settings.providers if provider.issuer]
     for path, body in resource_metadata(parse_object(generation.card), issuers).items():
         files[path] = PublicFile(body, "application/json", generation.max_age)

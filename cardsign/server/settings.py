@@ -137,6 +137,7 @@ class ServerSettings(_Table):
         token_file: Digests of bearer tokens, beside `providers`; None for none.
         providers: Who may have an extended card, and which; any one of them will do.
         legacy: Whether the path of before A2A 0.3 answers too.
+        deprecated: Since when that path is deprecated, as ``Deprecation`` says; else ``true``.
         sunset: The day from which that path answers 410.
         enabled: Whether the only agent is served at all.
         disabled: The names of agents that are not served, of several.
@@ -158,6 +159,7 @@ class ServerSettings(_Table):
     token_file: _File | None = None
     providers: Annotated[tuple[ProviderSettings, ...], Field(strict=False, alias="provider")] = ()
     legacy: bool = True
+    deprecated: date | None = None
     sunset: date | None = None
     enabled: bool = True
     disabled: Annotated[frozenset[AgentName], Field(strict=False)] = frozenset()

@@ -24,11 +24,11 @@ EXTENDED = "/extendedAgentCard"
 
 
 def test_F3_F4_the_legacy_path_answers_and_says_where_the_card_is_now(site: Site) -> None:
-    """Since A2A 0.3.0 (RFC 9745); no Sunset where none is known."""
+    """`Deprecation: true`, unless the settings have a date; no Sunset where none is known."""
     answer = site.client.get(LEGACY)
 
     assert answer.data == site.client.get(CARD).data
-    assert answer.headers["Deprecation"] == "@1753833600"
+    assert answer.headers["Deprecation"] == "true"
     assert answer.headers["Link"] == '<agent-card.json>; rel="successor-version"'
     assert "Sunset" not in answer.headers
     assert "Deprecation" not in site.client.get(CARD).headers
@@ -36,7 +36,7 @@ def test_F3_F4_the_legacy_path_answers_and_says_where_the_card_is_now(site: Site
 
 def test_F3_the_legacy_path_tells_when_it_ends(site: Site) -> None:
     """RFC 8594; on a 304 too, since caches keep its headers."""
-    settings = ServerSettings(sunset=date(2027, 1, 31))
+    settings = ServerSettings(sunset=date(2027, 1, 31), deprecated=date(2025, 7, 30))
     seconds = [NOW.timestamp()]
     client = serve(site.directory, settings, now=lambda: seconds[0])
     answer = client.get(LEGACY)

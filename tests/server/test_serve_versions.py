@@ -78,7 +78,7 @@ def test_F2_the_legacy_path_has_the_document_of_0_3(
     headers = {} if version is None else {"A2A-Version": version}
     answer = served(tmp_path / "pub").get(LEGACY, headers=headers)
     assert answer.data == generation.legacy_card
-    assert answer.headers["Deprecation"] == "@1753833600"
+    assert answer.headers["Deprecation"] == "true"
     assert answer.headers["Link"] == '<agent-card.json>; rel="successor-version"'
     assert "Vary" not in answer.headers
     assert served(tmp_path / "pub", legacy=False).get(LEGACY).status_code == 404
