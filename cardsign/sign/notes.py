@@ -13,17 +13,14 @@ from typing import Final
 from cardsign.card.canonical import (
     DEFAULT_PROFILES,
     FULL_PROFILES,
-    Compat,
     Payload,
     Payloads,
     ProfileName,
 )
 from cardsign.card.coverage import Excuse, Uncovered, uncovered_parts
-from cardsign.card.document import Card, render
-from cardsign.card.profiles.verifiers import RUST, RUST_ALG, RUST_PROFILE, VERIFIERS, SdkVerifier
+from cardsign.card.profiles.verifiers import RUST, RUST_ALG, RUST_PROFILE, VERIFIERS
 from cardsign.card.tree import Listed, listed
 from cardsign.findings import Finding
-from cardsign.sign.plan import payloads_to_sign
 
 _SHOWN: Final = 5  # pointers listed in one note before "and N more"
 
@@ -94,9 +91,7 @@ def _shown(payload: Payload) -> str:
     return ", ".join(listed(part.source for part in loses[:_SHOWN]).pointers) + more
 
 
-def who_refuses(
-    card: Card, payloads: Payloads, made: Sequence[Payload], compat: Compat, file: str
-) -> Iterator[Finding]:
+def who_refuses(payloads: Payloads, made: Sequence[Payload], file: str) -> Iterator[Finding]:
     """Each SDK that can use the card and will refuse it, with the ways out."""
     signed = {one.data for one in made}
     file = shlex.quote(file)
@@ -105,9 +100,7 @@ def who_refuses(
         if payload is None or payload.data in signed or not payload.names_an_endpoint:
             continue
         lint = ""
-        if _is_served_once_fixed(card, verifier, compat):
-            lint = f"`cardsign lint {file} --fix -o fixed.json` makes it acceptable. "
-        elif verifier.profile in DEFAULT_PROFILES:
+        if verifier.profile in DEFAULT_PROFILES:
             lint = f"`cardsign lint {file} --group portable` says why. "
         loses = _shown(payload)
         opens = f". It then does not notice a change of {loses}" if loses else ""
@@ -117,17 +110,3 @@ def who_refuses(
             f"{verifier.name}{pause} will refuse this card. {lint}To sign for it all the same: "
             f"`--compat all`{opens}",
         )
-
-
-def _is_served_once_fixed(card: Card, verifier: SdkVerifier, compat: Compat) -> bool:
-    """Whether `lint --fix` changes the card so that the SDK's payload is signed."""
-    from cardsign.lint.cards import fix
-
-    fixed = fix(render(card.document))
-    if not fixed.fixed:
-        return False
-    fixed_card = Card.from_bytes(fixed.document)
-    payloads = Payloads(fixed_card)
-    payload = payloads.of(verifier.profile)
-    plan = payloads_to_sign(fixed_card, payloads, compat, [])
-    return payload is not None and payload.data in {planned.data for planned in plan}

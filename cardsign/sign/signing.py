@@ -6,8 +6,8 @@ The plan is made and checked before anything is signed:
 (2) it is one that a verifier can accept                      :func:`_check_card`
 (3) which of the signatures already there stay                :func:`_foreign`
 (4) which payloads it has, and which signatures they need     :mod:`cardsign.sign.plan`
-(5) each is made, unless it is already there                  :func:`_reusable`, :func:`_new`
-(6) they are written into the card                            :func:`_written_and_read_as`
+(5) each is made, unless it is already there                  :func:`_reusable`
+(6) they are written into the card
 (7) what was signed is verified with the public keys alone    :func:`self_check`
 
 What each signature is for is told by :mod:`cardsign.sign.notes`, if somebody asks.
@@ -113,7 +113,6 @@ class _Signed:
     """A signed card, and what is known of it: its payloads, and those `made` that were signed."""
 
     document: bytes
-    card: Card
     payloads: Payloads
     made: tuple[Payload, ...]
     notes: tuple[Finding, ...]
@@ -146,16 +145,12 @@ def sign_document(document: bytes, signers: Sequence[Signer], options: SigningOp
 def sign_with_notes(
     document: bytes, signers: Sequence[Signer], options: SigningOptions
 ) -> SignedCard:
-    """Sign a card, and tell what each signature is for. All else is as for :func:`sign_document`.
-
-    To find out what `cardsign lint --fix` would change for an SDK takes longer than to sign.
-    """
+    """Sign a card as :func:`sign_document` does, and tell what each signature is for."""
     signed = _signed(document, signers, options)
     algs = frozenset(signer.public.alg for signer in signers)
     payloads = tuple(signed_payloads(signed.made, signed.payloads, algs))
     loses = what_they_lose(signed.made, payloads)
-    asked = options.compat, options.file
-    refusals = who_refuses(signed.card, signed.payloads, signed.made, *asked)
+    refusals = who_refuses(signed.payloads, signed.made, options.file)
     notes = (*signed.notes, *loses, *refusals)
     return SignedCard(signed.document, signed.document != document, payloads, notes)
 
@@ -172,14 +167,20 @@ def _signed(document: bytes, signers: Sequence[Signer], options: SigningOptions)
     kept = _foreign(card, payloads, signers, options, notes)
     plan = payloads_to_sign(card, payloads, options.compat, notes)
     chosen = within_the_limit(plan, signers, len(kept), notes)
-    entries = [_reusable(card, one, signer) or _new(one, signer) for signer, one in chosen]
+    entries: list[Json] = []
+    for signer, payload in chosen:
+        typ = _typ(payload)
+        is_checked = typ == TYP_JOSE  # by `self_check`; those of compat by no outsider, so here
+        new = _reusable(card, payload, signer)
+        new = new or {**sign_payload(payload.data, signer, typ=typ, will_verify=is_checked)}
+        entries.append(new)
     entries.extend(kept)
     source = document if card is card_given else None
     unchanged = source is not None and entries == list(card.signatures)
     signed = document if unchanged else with_signatures(card.document, entries, source)
     self_check(signed, signers, marker=marker, force=options.force)
     made = tuple(one for one in plan if any(payload is one for _, payload in chosen))
-    return _Signed(signed, card, payloads, made, tuple(notes))
+    return _Signed(signed, payloads, made, tuple(notes))
 
 
 def _marked(
@@ -310,14 +311,6 @@ def _typ(payload: Payload) -> str:
     return TYP_JOSE if payload.profile in FULL_PROFILES else TYP_COMPAT
 
 
-def _new(payload: Payload, signer: Signer) -> Json:
-    """A new signature. Full ones are verified later, those of compat here: no outsider does."""
-    typ = _typ(payload)
-    will_verify = typ == TYP_JOSE  # by `self_check`
-    new = sign_payload(payload.data, signer, typ=typ, will_verify=will_verify)
-    return {**new}
-
-
 # ------------------------------------------------------------------ the self-check
 
 
@@ -352,7 +345,7 @@ def self_check(
         code = first.code if report.verdict == "invalid" else "sign.self_check"
         message = again.format(report.verdict, first.message)
         raise SigningRefused(code, message, path=first.path)
-    # All of them, not only what made the verdict: `_new` relies on that for each full one.
+    # All of them, not only what made the verdict: no full one was verified before.
     signatures = report.signatures
     kids = {signer.public.kid for signer in signers}
     for signature in signatures:
