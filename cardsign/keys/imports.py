@@ -86,7 +86,7 @@ def _import_pem(data: bytes, password: bytes | None, kid: str | None) -> Private
         raise _refused(*(other or (_NEITHER, _NOT_PEM)))
     key = PrivateKey.from_pem(data, password, kid=kid)
     if key.public.alg == "RS256":
-        refuse_pss(data, password)
+        refuse_pss(data)
     return key
 
 

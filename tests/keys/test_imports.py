@@ -302,25 +302,21 @@ def test_a_key_whose_certificate_is_signed_by_pss_comes_in(rs256: PrivateKey) ->
         assert imported.public == rs256.public
 
 
-#: How OpenSSL encrypts a key, and whether it is then known what an RSA key is for.
+#: How OpenSSL encrypts a key, and whether that hides what an RSA key is for.
 ENCRYPTIONS = {
+    "PKCS #12": (("pkcs12", "-export"), False),
     "the usual one": (("pkey", "-aes256"), True),
-    "AES-128": (("pkey", "-aes128"), True),
-    "SHA-1": (("pkcs8", "-topk8", "-v2", "aes-192-cbc", "-v2prf", "hmacWithSHA1"), True),
-    "PKCS #12": (("pkcs12", "-export"), True),
-    "SHA-512": (("pkcs8", "-topk8", "-v2", "aes-256-cbc", "-v2prf", "hmacWithSHA512"), False),
-    "scrypt": (("pkcs8", "-topk8", "-scrypt"), False),
-    "Triple DES": (("pkcs8", "-topk8", "-v2", "des3"), False),
-    "PBES1": (("pkcs8", "-topk8", "-v1", "PBE-SHA1-3DES"), False),
+    "scrypt": (("pkcs8", "-topk8", "-scrypt"), True),
+    "Triple DES": (("pkcs8", "-topk8", "-v2", "des3"), True),
 }
 
 
-@pytest.mark.parametrize(("words", "is_known"), ENCRYPTIONS.values(), ids=ENCRYPTIONS)
+@pytest.mark.parametrize(("words", "is_hidden"), ENCRYPTIONS.values(), ids=ENCRYPTIONS)
 @pytest.mark.parametrize("kind", ["RSA-PSS", "RSA", "EC"])
-def test_encryption_does_not_hide_what_a_key_is_for(
-    kind: str, words: tuple[str, ...], is_known: bool, tmp_path: Path
+def test_an_encrypted_key_comes_in(
+    kind: str, words: tuple[str, ...], is_hidden: bool, tmp_path: Path
 ) -> None:
-    """An RSA key for PSS alone is refused, and another one where nobody can tell."""
+    """But one that is seen to be for PSS alone."""
     plain, file = tmp_path / "plain", tmp_path / "file"
     subject = ("-x509", "-key", plain, "-subj", "/CN=cards", "-out", tmp_path / "certificate")
     bundled = ("-inkey", plain) if words[0] == "pkcs12" else ()
@@ -332,14 +328,12 @@ def test_encryption_does_not_hide_what_a_key_is_for(
         (*words, *bundled, "-in", source, "-passout", f"pass:{PASSWORD.decode()}", "-out", file),
     ):
         subprocess.run(["openssl", *command], check=True, capture_output=True, timeout=60)
-    if kind == "EC" or (kind == "RSA" and is_known):
+    if kind != "RSA-PSS" or is_hidden:
         assert import_private_key(file.read_bytes(), password=lambda: PASSWORD).public.alg
         return
-    why = "for RSASSA-PSS alone" if is_known else "openssl pkey -in FILE -aes256"
-    with pytest.raises(KeyRefused) as caught:
+    with pytest.raises(KeyRefused, match="for RSASSA-PSS alone") as caught:
         import_private_key(file.read_bytes(), password=lambda: PASSWORD)
     assert caught.value.code == "key.unsupported"
-    assert why in f"{caught.value.message} {caught.value.hint}"
 
 
 @pytest.mark.parametrize(
