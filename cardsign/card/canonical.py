@@ -63,19 +63,14 @@ class Payloads:
 
     Args:
         card: The card, or its document as for :func:`canonicalize`.
-        refusal: Why it has no payload under any profile, where that is known.
 
     Attributes:
         members: The card's members but for `signatures`; they are the caller's values.
     """
 
-    def __init__(
-        self, card: Card | Mapping[str, Json], refusal: CanonicalizationError | None = None
-    ) -> None:
+    def __init__(self, card: Card | Mapping[str, Json]) -> None:
         self.members = unsigned(card.document if isinstance(card, Card) else card)
-        self._made: dict[str, Payload | CanonicalizationError] = (
-            {} if refusal is None else dict.fromkeys(PROFILES, refusal)
-        )
+        self._made: dict[str, Payload | CanonicalizationError] = {}
 
     def payload_or_refusal(self, profile: ProfileName) -> Payload | CanonicalizationError:
         """The payload under one of :data:`PROFILES`, or why there is none."""

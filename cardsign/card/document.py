@@ -55,11 +55,18 @@ class Card:
             max_signatures: Entries of `signatures` that are read at most.
 
         Raises:
-            JsonRefused: As for :func:`parse_card`.
+            JsonRefused: As :func:`~cardsign.card.strictjson.parse_object`, then
+                ``json.too_many_values``, without a place.
             CardRefused: ``card.two_spellings``, ``card.signatures_shape`` or
                 ``card.signatures_too_many``.
         """
-        card = cls.from_object(parse_card(untrusted_bytes, max_bytes=max_bytes))
+        document = parse_object(untrusted_bytes, max_bytes=max_bytes)
+        # Each value but the root takes a byte and the one that parts it: few need the count.
+        is_small = len(untrusted_bytes) <= 2 * MAX_CARD_VALUES
+        if not is_small and count_values(unsigned(document)) > MAX_CARD_VALUES:
+            message = f"the card is made of more than {MAX_CARD_VALUES} values"
+            raise JsonRefused("json.too_many_values", message)
+        card = cls.from_object(document)
         _check_count(card.signatures, max_signatures)
         return card
 
@@ -81,27 +88,6 @@ class Card:
         """Whether the document names interfaces (1.0) or a url (0.3) at all."""
         members = ("supportedInterfaces", "supported_interfaces", "url")
         return any(bool(self.document.get(name)) for name in members)
-
-
-def parse_card(untrusted_bytes: bytes, *, max_bytes: int = MAX_CARD_BYTES) -> dict[str, Json]:
-    """Read the JSON object of a card, of which payloads are to be made; nothing else is checked.
-
-    Raises:
-        JsonRefused: As :func:`~cardsign.card.strictjson.parse_object`, then
-            ``json.too_many_values``, without a place.
-    """
-    document = parse_object(untrusted_bytes, max_bytes=max_bytes)
-    # Each value but the root takes a byte and the one that parts it: few need the count.
-    if len(untrusted_bytes) > 2 * MAX_CARD_VALUES and has_too_many_values(document):
-        raise JsonRefused(
-            "json.too_many_values", f"the card is made of more than {MAX_CARD_VALUES} values"
-        )
-    return document
-
-
-def has_too_many_values(document: Mapping[str, Json]) -> bool:
-    """Whether a card is made of more than :data:`MAX_CARD_VALUES`."""
-    return count_values(unsigned(document)) > MAX_CARD_VALUES
 
 
 def check_is_agent_card(payload: Mapping[str, Json]) -> None:
