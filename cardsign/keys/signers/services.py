@@ -26,7 +26,7 @@ _MAX_WORDS: Final = 200  # characters of a server's own words in a message
 _REFUSALS: Final[Mapping[str, re.Pattern[str]]] = {
     "signer.credentials": re.compile(
         "AccessDenied|Expired|Incomplete|InvalidClientToken|InvalidSignature|Unrecognized"
-        "|Credentials|PermissionDenied|Forbidden|Unauth|ClientAuthentication"
+        "|Credentials|Refresh|PermissionDenied|Forbidden|Unauth|ClientAuthentication"
     ),
     "signer.no_key": re.compile(
         "NotFound|InvalidKeyUsage|Disabled|InvalidState|FailedPrecondition|InvalidPath"
@@ -34,31 +34,30 @@ _REFUSALS: Final[Mapping[str, re.Pattern[str]]] = {
     ),
     "signer.unreachable": re.compile(
         "DeadlineExceeded|Retry|Unavailable|Transport|ServiceRequest|ServiceResponse|VaultDown"
-        "|NotInitialized|BadGateway"
+        "|NotInitialized|BadGateway|Connect|Timeout|SSL|Proxy|Endpoint"
     ),
     "signer.uri": re.compile("Region"),
 }
 
 
 @contextmanager
-def _converted(uri: str, service: str, faults: Mapping[type[Exception], str]) -> Iterator[None]:
+def _converted(uri: str, service: str, *faults: type[Exception]) -> Iterator[None]:
     """Convert what a service's library raises.
 
     Args:
         uri: The key's.
         service: What the message calls the service.
-        faults: The library's exceptions, with the code where :data:`_REFUSALS` has none.
+        faults: The library's exceptions; ``signer.failed`` where :data:`_REFUSALS` has no code.
     """
     try:
         yield
-    except tuple(faults) as exc:
+    except faults as exc:
         name = _name_refusal(exc)
-        otherwise = next(code for kind, code in faults.items() if isinstance(exc, kind))
-        code = next((code for code, names in _REFUSALS.items() if names.search(name)), otherwise)
+        codes = (code for code, names in _REFUSALS.items() if names.search(name))
         words = "; ".join(str(error) for error in getattr(exc, "errors", None) or ())
         words = " ".join("".join(c if c.isprintable() else " " for c in words).split())
         message = f"{service} cannot be used: {name}" + (f": {words[:_MAX_WORDS]}" if words else "")
-        raise SignerFault(code, message, path=uri) from exc
+        raise SignerFault(next(codes, "signer.failed"), message, path=uri) from exc
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
         message = f"the answer is not one of {service}"
         raise SignerFault("signer.failed", message, path=uri) from exc
@@ -111,8 +110,7 @@ class AwsKey(RemoteKey):
             connect_timeout=MAX_SECONDS, read_timeout=MAX_SECONDS, retries={"total_max_attempts": 3}
         )
         raised = require("botocore.exceptions", extra="aws")
-        faults = {raised.ClientError: "signer.failed", raised.BotoCoreError: "signer.unreachable"}
-        with _converted(self.uri, "KMS", faults):
+        with _converted(self.uri, "KMS", raised.ClientError, raised.BotoCoreError):
             session = boto3.session.Session()
             client = session.client("kms", region_name=self.parts["region"], config=config)
             with closing(client):
@@ -160,7 +158,7 @@ class AzureKey(RemoteKey):
         vault = f"https://{self.parts['vault']}.{self.parts['host'] or 'vault.azure.net'}"
         patience = {"connection_timeout": MAX_SECONDS, "read_timeout": MAX_SECONDS}
         with (
-            _converted(self.uri, "Key Vault", {raised.AzureError: "signer.failed"}),
+            _converted(self.uri, "Key Vault", raised.AzureError),
             closing(identity.DefaultAzureCredential()) as credential,
         ):
             yield vault, {"credential": credential, **patience}
@@ -198,8 +196,10 @@ class GoogleKey(RemoteKey):
         kms = require("google.cloud.kms", extra="gcp")
         service = require("google.api_core.exceptions", extra="gcp").GoogleAPIError
         identity = require("google.auth.exceptions", extra="gcp").GoogleAuthError
-        faults = {service: "signer.failed", identity: "signer.credentials"}
-        with _converted(self.uri, "KMS", faults), kms.KeyManagementServiceClient() as client:
+        with (
+            _converted(self.uri, "KMS", service, identity),
+            kms.KeyManagementServiceClient() as client,
+        ):
             yield client
 
 
@@ -254,7 +254,7 @@ class VaultKey(RemoteKey):
         """The engine, and which key of it."""
         hvac = require("hvac", extra="vault")
         address = self._address()
-        faults = {hvac.exceptions.VaultError: "signer.failed", OSError: "signer.unreachable"}
+        faults = hvac.exceptions.VaultError, OSError
         client = hvac.Client(
             url=address,
             token=self.access.secrets("token", address).decode("latin-1"),  # as headers are
@@ -264,7 +264,7 @@ class VaultKey(RemoteKey):
             timeout=MAX_SECONDS,
             allow_redirects=False,  # the token must not travel on
         )
-        with closing(client.adapter), _converted(self.uri, address, faults):
+        with closing(client.adapter), _converted(self.uri, address, *faults):
             place = {"name": self.parts["name"], "mount_point": self.parts["mount"]}
             yield client.secrets.transit, place
 
