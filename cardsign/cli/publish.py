@@ -28,15 +28,15 @@ from cardsign.cli.options import (
 )
 from cardsign.cli.printer import Answer, safe, say, show
 from cardsign.cli.streams import read_input
-from cardsign.cli.views import members, say_progress, say_withheld, show_progress
+from cardsign.cli.views import members, say_progress, show_progress
 from cardsign.config import ProjectConfig
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.files import read_bytes
-from cardsign.issuer.cards import prepare_cards
 from cardsign.issuer.publishing import (
-    Published,
     SignedCards,
+    list_changes,
     needed_publication,
+    newest_generation,
     publish_by_keys,
     publish_cards,
 )
@@ -44,7 +44,7 @@ from cardsign.issuer.reconcile import reconcile
 from cardsign.issuer.work import Gap, Work
 from cardsign.jose.jwks import JwkSet
 from cardsign.lint.cards import lint_card
-from cardsign.publish.generation import MAX_MAX_AGE, export_files
+from cardsign.publish.generation import MAX_MAX_AGE, Generation, export_files
 from cardsign.publish.publication import DEFAULT_MAX_AGE
 
 
@@ -52,49 +52,38 @@ from cardsign.publish.publication import DEFAULT_MAX_AGE
 class _Named:
     """What the command line names in the place of the project's cards and the store's keys."""
 
-    card: str | None
-    extended: tuple[str, ...]
-    legacy_card: str | None
-    drop_others: bool
-    max_age: int | None
-    jwks: str | None
-    uris: tuple[str, ...]
-    kid: str | None
+    card: str | None = None
+    extended: tuple[str, ...] = ()
+    legacy_card: str | None = None
+    drop_others: bool = False
+    max_age: int | None = None
+    jwks: str | None = None
+    uris: tuple[str, ...] = ()
+    kid: str | None = None
 
     @property
     def has_keys(self) -> bool:
         """Whether keys are named, so that no key store is asked."""
         return self.jwks is not None or bool(self.uris) or self.kid is not None
 
-    @property
-    def is_project(self) -> bool:
-        """Whether nothing is named, but perhaps extended cards."""
-        return self.card is None and not self.has_keys
-
-    def publish(self, keystore: UnlockOptions, config: ProjectConfig) -> Published:
-        """Publish the card, or the cards of the project."""
-        how: dict[str, Any] = {"max_age": self.max_age, "writes": not is_dry_run()}
-        if self.has_keys:
-            if self.card is None or (self.jwks is not None and (self.uris or self.kid)):
-                raise UsageFault("usage.conflict", "name CARD, and its keys by --jwks or by --key")
-            if self.jwks is not None:
-                keys = read_jwks(self.jwks)
-            else:
-                keys = JwkSet.of(keystore.list_keys(self.uris, self.kid))
-            cards = self.read_cards(read_input(self.card))
-            return publish_by_keys(cards, keys, config, now=moment(), **how)
-        if self.card is not None:  # nothing is signed, so nothing of a signer is looked at
+    def publish(self, keystore: UnlockOptions, config: ProjectConfig) -> Generation:
+        """Publish CARD with the keys that are named, or with those of the key store."""
+        if self.card is None:
+            message = "name CARD: of these options only --drop-others, --export and --dry-run go "
+            raise UsageFault("usage.conflict", f"{message}with the cards of cardsign.toml")
+        if self.jwks is not None and (self.uris or self.kid):
+            raise UsageFault("usage.conflict", "name the keys by --jwks or by --key, not by both")
+        cards, writes = self.read_cards(read_input(self.card)), not is_dry_run()
+        if not self.has_keys:  # nothing is signed, so nothing of a signer is looked at
             work = Work(keystore.open(), moment(), config)
-            return publish_cards(work, self.read_cards(read_input(self.card)), **how)
-        check_cards(config)
-        work = keystore.work(config)
-        made = prepare_cards(work)
-        _say_lint(work.config)
-        named = self.read_cards(made.card)
-        extended = {**made.extended, **named.extended}
-        older = named.legacy_card or made.legacy_card
-        cards = SignedCards(made.card, extended, older, self.drop_others)
-        return publish_cards(work, cards, **how)
+            return publish_cards(work, cards, max_age=self.max_age, writes=writes)
+        if self.jwks is not None:
+            keys = read_jwks(self.jwks)
+        else:
+            keys = JwkSet.of(keystore.list_keys(self.uris, self.kid))
+        return publish_by_keys(
+            cards, keys, config, now=moment(), max_age=self.max_age, writes=writes
+        )
 
     def read_cards(self, card: bytes) -> SignedCards:
         """Return a public card with those that are named beside it."""
@@ -189,17 +178,42 @@ def publish(output: Path | None, export_to: Path | None, **options: Any) -> int:
     if watching.watch:
         return _watch(watching, output, keystore)
     named, config = take(_Named, options), project_config(output)
-    directory = needed_publication(config)
-    if named.is_project and is_dry_run():
-        check_cards(config)
-        work = keystore.work(config)
-        progress = reconcile(work, only_cards=True)
-        return show_progress(progress._replace(ahead=(), renewal=None), work.now)
-    published = named.publish(keystore, config)
-    if export_to is not None and not is_dry_run():
-        export_files(published.generation, export_to)
-    _tell(published, directory, export_to)
+    before = newest_generation(needed_publication(config))
+    if named == _Named(drop_others=named.drop_others):
+        return _publish_project(keystore, config, export_to, drop_others=named.drop_others)
+    generation = named.publish(keystore, config)
+    _tell(generation, before, config.publish)
+    _export(generation, export_to)
     return EXIT_OK
+
+
+def _publish_project(
+    keystore: UnlockOptions, config: ProjectConfig, export_to: Path | None, *, drop_others: bool
+) -> int:
+    """Build, sign, list and publish the cards of the project."""
+    check_cards(config)
+    before = newest_generation(config.publish)
+    work = keystore.work(config)
+    work.drops_others = drop_others
+    progress = reconcile(work, only_cards=True)
+    if not is_dry_run():
+        _say_lint(config)
+    generation = newest_generation(config.publish)
+    view = {} if generation is None else _generation_json(generation, before)
+    status = show_progress(progress, work.now, view)
+    if generation is not None:
+        for name, what in list_changes(generation, before).items():
+            say(f"  {what}: {name}")
+        _export(generation, export_to)
+    return status
+
+
+def _export(generation: Generation, export_to: Path | None) -> None:
+    if export_to is None:
+        return
+    if not is_dry_run():
+        export_files(generation, export_to)
+    say(f"{done('exported', 'export')} its public files to {export_to}")
 
 
 def _watch(watching: WatchOptions, output: Path | None, keystore: UnlockOptions) -> int:
@@ -220,27 +234,28 @@ def _watch(watching: WatchOptions, output: Path | None, keystore: UnlockOptions)
         work = keystore.work(config, access=access)
         progress = reconcile(work, only_cards=True)
         if progress.done or progress.left != gaps_left[0]:
-            say_progress(progress._replace(ahead=(), renewal=None), work.now)
+            say_progress(progress, work.now)
         gaps_left[0] = progress.left
         return EXIT_NOT_TRUSTED if progress.left else EXIT_OK
 
     return watching.repeat(look)
 
 
-def _tell(published: Published, directory: Path, export_to: Path | None) -> None:
-    generation = published.generation
-    view = {"generation": generation.number, **members(generation, "created published_at kids")}
+def _generation_json(generation: Generation, before: Generation | None) -> dict[str, Any]:
+    return {
+        "generation": generation.number,
+        **members(generation, "published_at kids"),
+        "created": before is None or generation.number > before.number,
+        "changes": list_changes(generation, before),
+    }
+
+
+def _tell(generation: Generation, before: Generation | None, directory: Path | None) -> None:
     notes = [f"generation {generation.number} in {directory} is the same; nothing changed"]
     if generation.created:
         notes = [f"{done('published', 'publish')} generation {generation.number} in {directory}"]
-        notes += (f"  {what}: {name}" for name, what in published.changes.items())
-    view |= {"left_out": list(published.left_out), "changes": published.changes}
-    show(Answer(view, notes=notes))
-    if export_to is not None:
-        say(f"{done('exported', 'export')} its public files to {export_to}")
-    for kid in published.left_out:
-        say(f"left out of the key set: {kid}, which no published keyset lists")
-    say_withheld(published)
+        notes += (f"  {what}: {name}" for name, what in list_changes(generation, before).items())
+    show(Answer(_generation_json(generation, before), notes=notes))
 
 
 def _say_lint(config: ProjectConfig) -> None:

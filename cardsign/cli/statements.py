@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from cardsign.cli.dry_run import confirm, dry_run_option, is_dry_run
+from cardsign.cli.dry_run import confirm, dry_run_option
 from cardsign.cli.frame import Group, moment
 from cardsign.cli.keystore import (
     KeystoreOptions,
@@ -30,13 +30,12 @@ from cardsign.cli.options import (
     unlock_options,
     yes_option,
 )
-from cardsign.cli.printer import Answer, counted, safe, say, show
+from cardsign.cli.printer import Answer, safe, say, show
 from cardsign.cli.streams import STDIO, read_input, refuse_two_documents, write_output
 from cardsign.cli.views import (
     keyset_json,
     release_json,
     say_differences,
-    say_updated,
     show_progress,
     signing_lines,
 )
@@ -45,17 +44,17 @@ from cardsign.issuer.cards import to_list
 from cardsign.issuer.keyset import (
     KeysetChanges,
     KeysetDraft,
+    accept_keyset,
     draft_keyset,
     find_public,
-    publish_keyset,
     review_keyset,
     show_keyset,
     sign_keyset,
 )
 from cardsign.issuer.publishing import published_statements
-from cardsign.issuer.reconcile import preview_keyset, preview_release
+from cardsign.issuer.reconcile import publish_keyset, renew_release
 from cardsign.issuer.recovery import recover as recover_issuer
-from cardsign.issuer.release import ReleaseChanges, is_release_due, needed_keyset, renew_release
+from cardsign.issuer.release import ReleaseChanges, is_release_due, needed_keyset
 from cardsign.issuer.work import Work
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.drafts import KEYSET_LIFETIME, RELEASE_LIFETIME, differences, read_draft
@@ -243,7 +242,7 @@ def sign(draft: str, digest: str | None, recovery_file: Path | None, **options: 
         elsewhere = ""
         if not any(key.rotates for key in work.store.state.keys):
             # Who signs the next statement is shown what it changes in this one.
-            publish_keyset(work, signed.statement, name=draft)
+            accept_keyset(work, signed.statement, name=draft)
             elsewhere = ", where the release key is: send the file back there"
         notes.append(f"  next: cardsign keyset publish {draft}{elsewhere}")
     show(Answer({"digest": signed.statement.digest, "signed_by": lines}, notes=notes))
@@ -359,32 +358,17 @@ def publish(file: str, publication: Path | None, **options: Any) -> int:
     """Keep STATEMENT as the newest keyset, if enough holders have signed it, and publish it.
 
     A release that names it is signed and published with it. That needs the passphrase of the
-    release key; without it, the next cardsign release renew publishes the statement. It is
-    kept without being published if this machine publishes nothing, or if the key store has
-    neither a release nor a release key. Each holder of a root key should keep every statement in
-    this way, to compare the next draft with it.
+    release key; without it, the next cardsign release renew publishes the statement. A key store
+    that has neither a release nor a release key keeps the statement alone. Each holder of a root
+    key should keep every statement in this way, to compare the next draft with it.
+
+    Exit status 1: something is left for a person.
     """
     keystore = take(UnlockOptions, options)
-    config = project_config(publication)
-    work = keystore.work(replace(config, cards=()))
-    if is_dry_run():
-        return show_progress(preview_keyset(work, read_statement(file), name=file), work.now)
-    published = publish_keyset(work, read_statement(file), name=file)
-    number = published.statement.label
-    say(
-        f"keyset {number} is the newest now"
-        if published.is_new
-        else f"keyset {number} was kept already"
-    )
-    if published.release is not None:
-        say(f"release {published.release.seq} names it")
-    if published.is_only_kept:
-        say("this key store has no release and no release key, so it is kept and not published")
-        say(f"  next: cardsign keyset publish {file}, with the key store that has them")
-    else:
-        say_updated(published.published, config.publish)
-    view = {"created": published.is_new, "published": published.is_published}
-    return show(Answer({**view, **keyset_json(published.statement)}))
+    work = keystore.work(project_config(publication))
+    statement = read_statement(file)
+    progress = publish_keyset(work, statement, name=file)
+    return show_progress(progress, work.now, keyset_json(statement))
 
 
 # ``cardsign keyset show``.
@@ -495,6 +479,8 @@ def renew(
     Listed cards stay listed. A card that was withdrawn stays so until --card names it. An older
     card is dropped once caches cannot have it any more.
     Keys that were revoked in the key store are revoked by this release too.
+
+    Exit status 1: something is left for a person.
     """
     changes = take(ReleaseChanges, options)
     keystore = take(UnlockOptions, options)
@@ -502,16 +488,9 @@ def renew(
     named = tuple(map(_card, listed)) or to_list(config.cards)
     changes = replace(changes, cards=named, by_name=bool(listed), lifetime=timedelta(days=days))
     work = keystore.work(config)
-    if is_dry_run():
-        return show_progress(preview_release(work, changes, force=force), work.now)
-    renewed = renew_release(work, changes, force=force)
-    say_updated(renewed.published, config.publish)
-    newest = renewed.release
-    note = f"release {newest.seq} says the same until {minute(newest.exp)}; nothing changed"
-    if renewed.is_new:
-        cards = counted(len(newest.cards), "card")
-        note = f"release {newest.seq} lists {cards} until {minute(newest.exp)}"
-    return show(Answer({"created": renewed.is_new, **release_json(newest)}, notes=[note]))
+    progress = renew_release(work, changes, force=force)
+    newest = kept_release(work.store)
+    return show_progress(progress, work.now, release_json(newest) if newest else {})
 
 
 @release.command("show", example="cardsign release show --json")

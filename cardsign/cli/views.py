@@ -7,7 +7,6 @@ from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from cardsign.cli.dry_run import done
 from cardsign.cli.printer import Answer, is_json, safe, say, show
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK
 from cardsign.times import minute, second
@@ -15,7 +14,6 @@ from cardsign.times import minute, second
 if TYPE_CHECKING:  # each command needs the modules of one side alone
     from cardsign.findings import Finding
     from cardsign.issuer.keyset import KeysetDraft
-    from cardsign.issuer.publishing import Published
     from cardsign.issuer.work import Progress
     from cardsign.keys.model import KeyRecord
     from cardsign.statements.keyset import KeysetStatement
@@ -69,6 +67,7 @@ def progress_json(progress: Progress) -> dict[str, Any]:
         "done": list(progress.done),
         "planned": list(progress.planned),
         "left": [members(gap, "who what command until") for gap in progress.left],
+        "notes": list(progress.notes),
         **ahead_json(progress),
     }
 
@@ -84,12 +83,15 @@ def ahead_json(progress: Progress) -> dict[str, Any]:
     }
 
 
-def show_progress(progress: Progress, now: datetime) -> int:
-    """Print what a task came to; the exit status says whether anything needs a person."""
+def show_progress(progress: Progress, now: datetime, view: Mapping[str, Any] | None = None) -> int:
+    """Print what a task came to; the exit status says whether anything needs a person.
+
+    `view` is what programs are given besides.
+    """
     if not is_json():
         say_progress(progress, now)
     status = EXIT_NOT_TRUSTED if progress.left else EXIT_OK
-    return show(Answer(progress_json(progress), exit_status=status))
+    return show(Answer({**(view or {}), **progress_json(progress)}, exit_status=status))
 
 
 def say_progress(progress: Progress, now: datetime) -> None:
@@ -107,6 +109,8 @@ def say_progress(progress: Progress, now: datetime) -> None:
         say(f"would {safe(line, limit=400)}")
     if not (progress.done or progress.planned or first):
         say("nothing was due")
+    for line in progress.notes:
+        say(safe(line, limit=400))
     for gap in progress.left:
         until = "" if gap.until is None else f", until {second(gap.until, now)}"
         until = ", now" if gap.until is not None and gap.until <= now else until
@@ -183,39 +187,6 @@ def signing_lines(draft: KeysetDraft) -> list[str]:
         threshold = signing.quorum.threshold
         lines.append(f"{signing.whose}: {len(signing.signed)} of {threshold} ({signed}){wanting}")
     return lines
-
-
-# Publications.
-
-
-def say_updated(published: Published | None, directory: object) -> None:
-    """What came of statements that were put into a publication directory, if there is one."""
-    if published is None:
-        if directory is not None:
-            say(f"no whole generation is in {directory}; the statements will go with the next card")
-        return
-    if published.generation.created:
-        number = published.generation.number
-        say(f"{done('published', 'publish')} generation {number} in {directory}")
-    say_withheld(published)
-    # The command that signs the card again publishes the key set too.
-    for kid in published.left_out if published.refusal is None else ():
-        say(f"the published key set lacks {kid}: cardsign publish")
-    for kid in published.ended:
-        say(f"the published key set still holds {kid}: cardsign publish")
-    if published.withdrawn:
-        say("the card is withdrawn, as you asked; keep serving this until the release has ended")
-    if published.refusal is not None:
-        message = safe(published.refusal.message, limit=400)
-        say(f"the published card is not trusted now: {message}")
-        say("  next: cardsign keys rotate")
-
-
-def say_withheld(published: Published) -> None:
-    """Which keyset statement is not published yet, and what it waits for."""
-    if published.withheld:
-        say(f"keyset {published.withheld} is not published until a release names it")
-        say("  next: cardsign release renew")
 
 
 # Trusted issuers, and what is known of them.

@@ -123,10 +123,7 @@ def adopt_published(work: Work) -> list[str]:
     if adoptable.release is not None:
         release, data = adoptable.release
         keep_release(work.store, release, data, now=work.now)
-    done = [f"adopted {line}" for line in adoptable.describe()]
-    if adoptable.keysets and (names := name_keys_elsewhere(work.store)):
-        done.append(f"{names}, which another copy of this key store has made")
-    return done
+    return [*adoptable.describe()]
 
 
 def name_keys_elsewhere(store: KeyStore) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
 from typing import Final, cast
@@ -30,32 +31,29 @@ from cardsign.errors import (
     FileMissing,
     InputRefused,
     JsonRefused,
+    PublishRefused,
     StoreFault,
     UsageFault,
     of_the_user,
 )
 from cardsign.files import read_bytes, write_atomic
 from cardsign.issuer.publishing import (
-    Published,
     SignedCards,
+    find_distrust,
     find_update_gap,
     is_unrecorded,
     newest_generation,
     publish_cards,
+    tell_published,
 )
-from cardsign.issuer.release import (
-    ReleaseChanges,
-    find_release_gap,
-    is_card_withdrawn,
-    renew_release,
-)
+from cardsign.issuer.release import find_release_gap, is_card_withdrawn
 from cardsign.issuer.signers import CardSigners, NotOpened, card_signers
 from cardsign.issuer.work import NEEDS_A_PERSON, UNLISTED, Gap, Work, key_holder
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys.drafts import card_digest
-from cardsign.keys.history import kept_keyset
 from cardsign.keys.lifecycle import cards_to_sign
 from cardsign.keys.model import PUBLISHED
+from cardsign.publish.generation import Generation
 from cardsign.publish.publication import published_card
 from cardsign.sign.signing import SignedCard, SigningOptions, self_check, sign_with_notes
 from cardsign.times import utc
@@ -114,27 +112,6 @@ def sign_sources(work: Work, chosen: CardSigners) -> list[tuple[ProjectCard, Sig
             signing = sign_with_notes(document, chosen.signers, options)
         signed.append((card, signing))
     return signed
-
-
-def prepare_cards(work: Work) -> SignedCards:
-    """Do all that the cards of a project need before they are published: build, sign, list them.
-
-    What is signed and listed already stays as it is, and asks for no passphrase. A key store
-    without a card key signs nothing, and one without a release key lists nothing: then the cards
-    are those that were signed elsewhere.
-
-    Raises:
-        FileFault, BuildRefused, SigningRefused, SignerFault, PassphraseFault, StoreFault,
-            InputRefused, UsageFault: As :func:`sign_cards`.
-        PublishRefused: As :func:`cardsign.issuer.release.renew_release`.
-    """
-    store, cards = work.store, work.config.cards
-    roles = {role for key in store.load().keys for role in key.roles}
-    if "card" in roles and not is_card_withdrawn(store):
-        sign_cards(work)
-    if "release" in roles and kept_keyset(store) is not None:
-        renew_release(work, ReleaseChanges(cards=to_list(cards), by_name=False))
-    return to_publish([(one, read_bytes(one.signed, max_bytes=MAX_CARD_BYTES)) for one in cards])
 
 
 def read_source(card: ProjectCard, build: BuildSettings) -> bytes:
@@ -363,7 +340,20 @@ def find_card_gaps(work: Work, *, is_astray: bool = False) -> Iterator[Gap]:
     if signed is not None and config.publish is not None and not is_card_withdrawn(store):
         yield from _find_publication_gap(work, signed)
     else:
-        yield from find_update_gap(work)
+        yield from _find_statement_gap(work)
+
+
+def _find_statement_gap(work: Work) -> Iterator[Gap]:
+    """Yield what is published lacks where no card is published with it."""
+    updates = [*find_update_gap(work)]
+    yield from updates
+    if not updates and (refusal := find_distrust(work)):
+        refuse = partial(_refuse, refusal)
+        yield Gap("sign the published card again", key_holder("card"), close=refuse)
+
+
+def _refuse(refusal: PublishRefused) -> list[str]:
+    raise refusal
 
 
 def _find_cards_elsewhere(work: Work, until: datetime | None) -> Iterator[Gap]:
@@ -404,27 +394,31 @@ def find_ending_cards(work: Work, notice: timedelta) -> Iterator[Gap]:
 
 def _find_publication_gap(work: Work, signed: SignedCards) -> Iterator[Gap]:
     try:
-        published = _publish(work, signed, writes=False)
+        generation = _publish(work, signed, writes=False)
     except NotOpened:
         yield Gap("publish the cards", key_holder("card"), close=partial(_publish_now, work))
     except (*NEEDS_A_PERSON, FileFault) as fault:
         why = f"{fault.code}: {fault.message}"
         yield Gap("publish the cards", command=fault.finding.fix, why=why)
-        yield from find_update_gap(work)
+        yield from _find_statement_gap(work)
     else:
-        if published.generation.created or is_unrecorded(work, published.generation):
+        if generation.created or is_unrecorded(work, generation):
             yield Gap("publish the cards", close=partial(_publish_now, work))
 
 
-def _publish(work: Work, signed: SignedCards, *, writes: bool = True) -> Published:
-    return publish_cards(work, signed, signs_legacy=True, writes=writes)
+def _publish(work: Work, signed: SignedCards, *, writes: bool = True) -> Generation:
+    """Publish cards; the card of A2A 0.3 that stays published is signed with the keys of now."""
+    newest = newest_generation(work.config.publish)
+    stays = newest is not None and signed.legacy_card is None and not signed.drops_others
+    if newest is not None and newest.legacy_card is not None and stays:
+        signers = card_signers(work.store, work.access if writes else None, now=work.now)
+        signed = replace(signed, legacy_card=signers.sign(newest.legacy_card))
+    return publish_cards(work, signed, writes=writes)
 
 
 def _publish_now(work: Work) -> list[str]:
     signed = _find_signed(work)
-    published = None if signed is None else _publish(work, signed)
-    is_new = published is not None and published.generation.created
-    return [f"published generation {published.generation.number}"] if published and is_new else []
+    return tell_published(None if signed is None else _publish(work, signed))
 
 
 def _find_signed(work: Work) -> SignedCards | None:
@@ -441,13 +435,16 @@ def _find_signed(work: Work) -> SignedCards | None:
         signed_cards = sign_sources(work, card_signers(store, None, now=work.now))
         if any(signing.document != read_signed(card) for card, signing in signed_cards):
             raise NotOpened("passphrase.none", "a card is not written yet")
-        return to_publish([(card, signing.document) for card, signing in signed_cards])
+        cards = to_publish([(card, signing.document) for card, signing in signed_cards])
+        return replace(cards, drops_others=work.drops_others)
     if (newest := newest_generation(config.publish)) is None:
         return None
-    signers = card_signers(store, None, now=work.now)
-    cards = [newest.card, *newest.extended.values()]
-    signed = [signers.sign(card) for card in cards]
-    return SignedCards(signed[0], dict(zip(newest.extended, signed[1:], strict=True)))
+    return _sign_published(newest, card_signers(store, None, now=work.now))
+
+
+def _sign_published(newest: Generation, signers: CardSigners) -> SignedCards:
+    extended = {name: signers.sign(card) for name, card in newest.extended.items()}
+    return SignedCards(signers.sign(newest.card), extended)
 
 
 def _sign_again(work: Work) -> list[str]:
@@ -462,9 +459,5 @@ def _sign_again(work: Work) -> list[str]:
     if (newest := newest_generation(work.config.publish)) is None:
         return []
     signers = card_signers(work.store, work.access, now=work.now)
-    extended = {name: signers.sign(card) for name, card in newest.extended.items()}
-    published = _publish(work, SignedCards(signers.sign(newest.card), extended))
-    done = ["updated the signatures of the published cards"]
-    if published.generation.created:
-        done.append(f"published generation {published.generation.number}")
-    return done
+    generation = _publish(work, _sign_published(newest, signers))
+    return ["updated the signatures of the published cards", *tell_published(generation)]

@@ -28,12 +28,7 @@ from cardsign.errors import (
 from cardsign.files import read_bytes, write_atomic
 from cardsign.issuer.adoption import find_adoption_gap, name_keys_elsewhere
 from cardsign.issuer.cards import find_card_gaps, find_ending_cards
-from cardsign.issuer.keyset import (
-    KeysetDraft,
-    publish_keyset,
-    review_keyset,
-    sign_keyset,
-)
+from cardsign.issuer.keyset import KeysetDraft, accept_keyset, review_keyset, sign_keyset
 from cardsign.issuer.publishing import (
     check_ours,
     explain_trust,
@@ -120,7 +115,7 @@ def foresee(work: Work) -> Progress:
     settings, renewal = work.config.timeline, None
     if keyset and not has_ended(state, keyset) and not awaits_recovery(state, keyset):
         renewal = keyset_due(state, keyset, now=work.now, settings=settings)
-    return Progress((), (), steps(state, settings, work.now), renewal)
+    return Progress(ahead=steps(state, settings, work.now), renewal=renewal)
 
 
 # What is published, and not by this key store, or further than it has come.
@@ -157,23 +152,16 @@ def _find_complete_drafts(work: Work) -> Iterator[Gap]:
     for statement in statements:
         with suppress(StatementRefused):
             check_step(statement, kept_keyset(work.store))
-            message = f"sign the release that goes with keyset {statement.label}"
-            close = partial(_publish_keyset, work, statement)
-            yield Gap(message, key_holder("release"), until=work.keyset_wanted_by, close=close)
+            close = partial(_accept_keyset, work, statement)
+            yield Gap(f"keep keyset {statement.label}, which enough have signed", close=close)
 
 
-def _publish_keyset(work: Work, statement: KeysetStatement) -> list[str]:
-    published = publish_keyset(work, statement, name=str(work.draft), is_overtaken=True)
+def _accept_keyset(work: Work, statement: KeysetStatement) -> list[str]:
     # Each holder keeps what the next draft is held against.
+    is_new = accept_keyset(work, statement, name=str(work.draft), is_overtaken=True)
     if work.roots is not None:
-        publish_keyset(work.roots, statement, is_overtaken=True)
-    done = []
-    if published.is_new:
-        verb = "published" if published.is_published else "kept"
-        done.append(f"{verb} keyset {statement.label}")
-    if published.release is not None:
-        done.append(f"signed release {published.release.seq}, which names it")
-    return done
+        accept_keyset(work.roots, statement, is_overtaken=True)
+    return [f"kept keyset {statement.label}"] if is_new else []
 
 
 def _find_followers(work: Work) -> Iterator[Gap]:

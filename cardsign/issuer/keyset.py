@@ -13,26 +13,18 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from cardsign.errors import (
-    PassphraseFault,
     SigningRefused,
     UsageFault,
     of_the_user,
 )
 from cardsign.issuer.publishing import (
-    Published,
     check_publishable,
-    newest_generation,
     published_statements,
-    update_publication,
 )
 from cardsign.issuer.release import (
-    ReleaseChanges,
     check_in_force,
-    draft_release,
     needed_keyset,
     open_signers,
-    release_signers,
-    sign_next_release,
 )
 from cardsign.issuer.work import Work
 from cardsign.jose.jws import Signer
@@ -64,7 +56,6 @@ from cardsign.statements.keyset import (
     check_step,
     read_keyset,
 )
-from cardsign.statements.release import ReleaseStatement
 from cardsign.statements.signing import add_signatures, sign_statement
 from cardsign.times import second, utc
 from cardsign.urls import parse_origin
@@ -141,32 +132,6 @@ class KeysetDraft:
     def label(self) -> str:
         """Its number, as people write it."""
         return self.statement.label
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedKeyset:
-    """What one call of :func:`publish_keyset` came to.
-
-    Attributes:
-        statement: The statement.
-        is_new: Whether this call kept it.
-        release: The release that names it, if one was signed.
-        is_only_kept: Nothing was published: the key store has neither a release nor a release
-            key, as that of a root's holder.
-        published: What is published now; None where nothing is published.
-    """
-
-    statement: KeysetStatement
-    is_new: bool
-    release: ReleaseStatement | None
-    is_only_kept: bool
-    published: Published | None
-
-    @property
-    def is_published(self) -> bool:
-        """Whether verifiers are given it."""
-        keysets = self.published.generation.keysets if self.published else ()
-        return self.statement.label in keysets
 
 
 # Drafting.
@@ -384,25 +349,23 @@ def with_signatures(statement: KeysetStatement, signers: Sequence[Signer]) -> Ke
     return read_keyset(add_signatures(write_draft(statement), signers, TYP_KEYSET))
 
 
-# Publishing.
+# Keeping.
 
 
-def publish_keyset(
+def accept_keyset(
     work: Work,
     statement: KeysetStatement,
     *,
     name: str = "the statement",
     is_overtaken: bool = False,
-) -> PublishedKeyset:
-    """Keep a statement as the newest, and publish it with a release that names it.
-
-    Without a passphrase for the release key it is withheld until :func:`renew_release`.
+) -> bool:
+    """Keep a statement as the newest, and say whether it is new; it is not published.
 
     Args:
         work: The key store, and where its statements are published.
         statement: Signed by enough.
         name: Where the statement came from, for messages.
-        is_overtaken: Publish it even if the key store has changed since, or it has ended. The next
+        is_overtaken: Keep it even if the key store has changed since, or it has ended. The next
             one has to say so; :func:`cardsign.issuer.reconcile.reconcile` drafts that.
 
     Raises:
@@ -410,47 +373,24 @@ def publish_keyset(
         UsageFault: ``statement.expired``, ``statement.not_yet``, ``rotate.draft``.
         PublishRefused: As :func:`cardsign.issuer.publishing.check_publishable`.
     """
-    is_only_kept = _is_root_holders(work)
-    check_keyset(work, statement, name, is_overtaken=is_overtaken)
-    signers: Sequence[Signer] = ()
-    if newest_generation(work.config.publish) is not None and not is_only_kept:
-        try:  # before anything is kept, so that a wrong passphrase changes nothing
-            draft, _ = draft_release(work, statement, ReleaseChanges())
-            signers = release_signers(work, statement, draft)
-        except PassphraseFault as fault:
-            if fault.code != "passphrase.none":
-                raise
-    is_new = keep_keyset(work.store, statement, write_draft(statement), now=work.now)
-    release = published = None
-    if signers:
-        release, _ = sign_next_release(work, ReleaseChanges(), signers=signers)
-    if not is_only_kept:
-        published = update_publication(work)
-    return PublishedKeyset(statement, is_new, release, is_only_kept, published)
-
-
-def check_keyset(
-    work: Work, statement: KeysetStatement, name: str, *, is_overtaken: bool = False
-) -> None:
-    """Check a statement that is to be kept and published; raises as :func:`publish_keyset`."""
     store, keysets = work.store, kept_keysets(work.store)
-    if statement.digest in {keyset.digest for keyset in keysets}:
-        return
-    with _fork_told(store, statement, name, _NOT_TO_PUBLISH):
-        check_step(statement, keysets[-1] if keysets else None)
-    if is_overtaken:
-        check_begun(statement, work.now + SKEW)
-    else:
-        both = f"Publish it with the keyset that says so: mv {name} {DRAFT_FILE}; "
-        both += "cardsign keys rotate"
-        _check_not_stale(store, statement, name, both)
-        check_in_force(statement, name, work.now, "draft it again")
-    if not _is_root_holders(work):
-        check_publishable(work, keyset=write_draft(statement))
+    if statement.digest not in {keyset.digest for keyset in keysets}:
+        with _fork_told(store, statement, name, _NOT_TO_PUBLISH):
+            check_step(statement, keysets[-1] if keysets else None)
+        if is_overtaken:
+            check_begun(statement, work.now + SKEW)
+        else:
+            both = f"Publish it with the keyset that says so: mv {name} {DRAFT_FILE}; "
+            both += "cardsign keys rotate"
+            _check_not_stale(store, statement, name, both)
+            check_in_force(statement, name, work.now, "draft it again")
+        if not is_root_holders(work):
+            check_publishable(work, keyset=write_draft(statement))
+    return keep_keyset(store, statement, write_draft(statement), now=work.now)
 
 
-def _is_root_holders(work: Work) -> bool:
-    """Whether what is published has a release, to which this store can say nothing."""
+def is_root_holders(work: Work) -> bool:
+    """Say whether what is published has a release, to which this store can say nothing."""
     if kept_release(work.store) is not None:
         return False
     if any("release" in key.roles for key in work.store.state.keys):

@@ -24,8 +24,7 @@ from cardsign.errors import (
     ServeFault,
     UsageFault,
 )
-from cardsign.issuer.signers import card_signers
-from cardsign.issuer.work import Gap, Work, key_holder
+from cardsign.issuer.work import Gap, Work
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.history import kept_keyset, kept_keysets, kept_release, statements_to_publish
@@ -53,46 +52,8 @@ from cardsign.publish.publication import (
 from cardsign.urls import CARD_PATH, JWKS_PATH
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
-    """What is published now, and what is left to do.
-
-    Attributes:
-        generation: The newest generation; its ``created`` says whether this call made it.
-        withheld: The number of the keyset that waits for a release, or an empty text.
-        left_out: Kids that the key store would publish, and the key set lacks.
-        ended: Kids that the key set holds, and the key store publishes no longer.
-        changes: For each file whose bytes are not those before: ``new``, ``changed`` or ``gone``.
-        refusal: Why a verifier does not trust the published card now; None if it does, or if
-            that was not looked at.
-        withdrawn: The newest release has withdrawn the published card, so nobody shall trust it.
-    """
-
-    generation: Generation
-    withheld: str
-    left_out: tuple[str, ...]
-    ended: tuple[str, ...]
-    changes: Mapping[str, str]
-    refusal: PublishRefused | None = None
-    withdrawn: bool = False
-
-    @classmethod
-    def of(cls, store: KeyStore, generation: Generation, before: Generation | None) -> Published:
-        """Compare a generation with the key store that it was made from, and the one before."""
-        keyset = kept_keyset(store)
-        number = keyset.label if keyset else ""
-        ours = [key.kid for key in store.state.published_keys()]
-        gone = {key.kid for key in store.state.keys}.difference(ours)
-        return cls(
-            generation=generation,
-            withheld="" if number in generation.keysets else number,
-            left_out=tuple(kid for kid in ours if kid not in generation.kids),
-            ended=tuple(sorted(gone.intersection(generation.kids))),
-            changes=_list_changes(generation, before),
-        )
-
-
-def _list_changes(generation: Generation, before: Generation | None) -> dict[str, str]:
+def list_changes(generation: Generation, before: Generation | None) -> dict[str, str]:
+    """Return for each file that is not as before whether it is ``new``, ``changed`` or ``gone``."""
     old, new = before.files if before else {}, generation.files
     changes = {name: "changed" if name in old else "new" for name in new}
     changes = {name: what for name, what in changes.items() if old.get(name) != new[name]}
@@ -136,13 +97,8 @@ class SignedCards:
 
 
 def publish_cards(
-    work: Work,
-    cards: SignedCards,
-    *,
-    max_age: int | None = None,
-    signs_legacy: bool = False,
-    writes: bool = True,
-) -> Published:
+    work: Work, cards: SignedCards, *, max_age: int | None = None, writes: bool = True
+) -> Generation:
     """Publish signed cards with the key set and the statements of a key store.
 
     Args:
@@ -151,8 +107,10 @@ def publish_cards(
         cards: What is published.
         max_age: Seconds for which caches may keep what is served [default: 300, or less where
             rotation assumes less].
-        signs_legacy: If the published card of A2A 0.3 stays, sign it with the keys of now.
-        writes: False to compare alone; nothing is written, and no key is opened.
+        writes: False to compare alone; nothing is written.
+
+    Returns:
+        The newest generation; its ``created`` says whether this call made it.
 
     Raises:
         PublishRefused: As :meth:`SignedCards.complete`.
@@ -164,9 +122,6 @@ def publish_cards(
     store, directory = work.store, needed_publication(work.config)
     newest = newest_generation(directory)
     complete = cards.complete(newest)
-    if signs_legacy and complete.legacy_card is not None and cards.legacy_card is None:
-        signers = card_signers(store, work.access if writes else None, now=work.now)
-        complete = replace(complete, legacy_card=signers.sign(complete.legacy_card))
     documents = Documents(
         complete.card,
         store.state.jwks(),
@@ -179,7 +134,7 @@ def publish_cards(
     generation = publish_generation(documents, directory, now=work.now, writes=writes)
     if writes:
         record_publication(work, generation, newest)
-    return Published.of(store, generation, newest)
+    return generation
 
 
 def publish_by_keys(
@@ -190,7 +145,7 @@ def publish_by_keys(
     now: datetime,
     max_age: int | None = None,
     writes: bool = True,
-) -> Published:
+) -> Generation:
     """Publish signed cards with these keys, by whom no key store is kept.
 
     Args:
@@ -205,19 +160,17 @@ def publish_by_keys(
         PublishRefused, UsageFault, KeyRefused, FileFault, ServeFault: As :func:`publish_cards`.
     """
     directory = needed_publication(config)
-    newest = newest_generation(directory)
-    cards = cards.complete(newest)
+    cards = cards.complete(newest_generation(directory))
     age = _usual_age(config) if max_age is None else max_age
     documents = Documents(cards.card, jwks, cards.extended, cards.legacy_card, max_age=age)
-    generation = publish_generation(documents, directory, now=now, writes=writes)
-    return Published(generation, "", (), (), _list_changes(generation, newest))
+    return publish_generation(documents, directory, now=now, writes=writes)
 
 
 def _usual_age(config: ProjectConfig) -> int:
     return min(DEFAULT_MAX_AGE, config.timeline.max_age)
 
 
-def update_publication(work: Work, *, writes: bool = True) -> Published | None:
+def update_publication(work: Work, *, writes: bool = True) -> Generation | None:
     """Put the newest statements into what is published, and take revoked keys out of it.
 
     The cards stay as they are. The key store notes the new generation if it has noted the one
@@ -228,7 +181,7 @@ def update_publication(work: Work, *, writes: bool = True) -> Published | None:
         writes: False to compare alone; nothing is written.
 
     Returns:
-        What is published now; None where nothing is published yet.
+        The newest generation; None where nothing is published yet.
 
     Raises:
         PublishRefused, FileFault, ServeFault: As
@@ -257,36 +210,49 @@ def update_publication(work: Work, *, writes: bool = True) -> Published | None:
     }
     if writes and noted & {before.number, generation.number - 1}:
         record_publication(work, generation)
-    return _with_fate(Published.of(work.store, generation, before), work.now)
+    return generation
 
 
 def find_update_gap(work: Work) -> Iterator[Gap]:
     """Yield that statements, or the end of keys, are not in what is published."""
     try:
-        published = update_publication(work, writes=False)
+        generation = update_publication(work, writes=False)
     except (PublishRefused, FileFault, UsageFault) as fault:
         yield from find_removal_gap(work)
         yield Gap("update what is published", command=fault.finding.fix, why=fault.message)
         return
-    if published is None:
+    if generation is None:
         return
-    if published.generation.created:
+    if generation.created:
         yield Gap("update what is published", close=partial(_update, work))
-    elif is_unrecorded(work, published.generation, of_same_number=True):
+    elif is_unrecorded(work, generation, of_same_number=True):
         yield Gap("record what is published", close=partial(_update, work))
-    if published.refusal is not None:
-        refuse = partial(_refuse, published.refusal)
-        yield Gap("sign the published card again", key_holder("card"), close=refuse)
+
+
+def find_distrust(work: Work) -> PublishRefused | None:
+    """Return why verifiers do not trust the published card; None if they do, or it is withdrawn."""
+    generation = newest_generation(work.config.publish)
+    issued = Issued.of(generation) if generation else None
+    if generation is None or issued is None:
+        return None
+    try:
+        checked = issued.checked(now=None)
+        release, url = checked.release, checked.newest.origins[0] + CARD_PATH
+        if release is None or not release.is_withdrawn(url):
+            checked.check_trusted({CARD_FILE: generation.card}, now=work.now)
+    except PublishRefused as refusal:
+        return refusal
+    return None
 
 
 def _update(work: Work) -> list[str]:
-    published = update_publication(work)
-    is_new = published is not None and published.generation.created
-    return [f"published generation {published.generation.number}"] if published and is_new else []
+    return tell_published(update_publication(work))
 
 
-def _refuse(refusal: PublishRefused) -> list[str]:
-    raise refusal
+def tell_published(generation: Generation | None) -> list[str]:
+    """Return what was done, if a generation is new."""
+    is_new = generation is not None and generation.created
+    return [f"published generation {generation.number}"] if generation and is_new else []
 
 
 def find_removal_gap(work: Work) -> Iterator[Gap]:
@@ -306,7 +272,7 @@ def find_removal_gap(work: Work) -> Iterator[Gap]:
 def _remove_keys(work: Work, ended: frozenset[str]) -> list[str]:
     generation = withdraw_keys(needed_publication(work.config), ended, now=work.now)
     record_publication(work, generation)
-    return [f"published generation {generation.number}"]
+    return tell_published(generation)
 
 
 def _ended_kids(work: Work) -> frozenset[str]:
@@ -325,21 +291,6 @@ def is_unrecorded(work: Work, generation: Generation, *, of_same_number: bool = 
     if of_same_number and numbers.isdisjoint({generation.number - 1, generation.number}):
         return False
     return bool(record_publication_events(state, publication))
-
-
-def _with_fate(published: Published, now: datetime) -> Published:
-    """The same, with what the published statements say of the published card."""
-    issued = Issued.of(published.generation)
-    if issued is None:
-        return published
-    checked = issued.checked(now=None)
-    if checked.release and checked.release.is_withdrawn(checked.newest.origins[0] + CARD_PATH):
-        return replace(published, withdrawn=True)
-    try:
-        checked.check_trusted({CARD_FILE: published.generation.card}, now=now)
-    except PublishRefused as refusal:
-        return replace(published, refusal=refusal)
-    return published
 
 
 def record_publication(

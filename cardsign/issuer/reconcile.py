@@ -7,8 +7,9 @@ they write into the log before.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, TypeAlias
 
 from cardsign.errors import (
@@ -19,30 +20,30 @@ from cardsign.errors import (
     StoreFault,
     UsageFault,
 )
-from cardsign.issuer.adoption import (
-    adopt_published,
-    check_complete,
-    find_adoptable,
-    name_keys_elsewhere,
-)
+from cardsign.issuer.adoption import adopt_published, check_complete, name_keys_elsewhere
 from cardsign.issuer.gaps import ADD_ROOT, find_gaps, foresee
-from cardsign.issuer.keyset import check_keyset
-from cardsign.issuer.publishing import find_update_gap, newest_generation
+from cardsign.issuer.keyset import accept_keyset, is_root_holders
+from cardsign.issuer.publishing import (
+    find_distrust,
+    find_update_gap,
+    newest_generation,
+    tell_published,
+    update_publication,
+)
 from cardsign.issuer.recovery import RECOVER
 from cardsign.issuer.release import (
     ReleaseChanges,
     draft_release,
-    is_unwitnessed,
-    needed_keyset,
+    find_release_gap,
     sign_next_release,
 )
 from cardsign.issuer.work import NEEDS_A_PERSON, UNLISTED, Gap, Progress, Work
 from cardsign.keys import lifecycle
-from cardsign.keys.drafts import says_something_new, write_draft
-from cardsign.keys.history import is_needed, keep_keyset, kept_keyset
+from cardsign.keys.history import is_needed, kept_keyset
 from cardsign.keys.log import Event, fold_all
 from cardsign.keys.model import ENDED, KeyRecord, RevocationReason, StoreState
 from cardsign.statements.keyset import KeysetStatement
+from cardsign.times import minute
 
 #: The most that one gap is closed in one call: after that another process opens it again.
 _TIMES: Final = 5
@@ -59,17 +60,27 @@ def reconcile(work: Work, *, only_cards: bool = False, done: Sequence[str] = ())
     Args:
         work: What it may use.
         only_cards: Leave the keys as they are: build, sign, list and publish the cards.
-        done: What the command has done before.
+        done: What the command has done before; in a dry run what it would do.
 
     Raises:
         StoreFault, FileFault, UsageFault: As the single steps, where nothing was done before. Else
             the fault is left for a person, beside what was done.
     """
+    progress = _close(work, partial(find_gaps, only_cards=only_cards), done)
+    if only_cards:
+        return progress
+    ahead = foresee(work)
+    return progress._replace(ahead=ahead.ahead, renewal=ahead.renewal)
+
+
+def _close(work: Work, find: Callable[[Work], Iterable[Gap]], done: Sequence[str]) -> Progress:
+    """Close what `find` yields."""
     if work.is_dry_run:
-        return list_gaps(work, find_gaps(work, only_cards=only_cards))
+        progress = list_gaps(find(work))
+        return progress._replace(planned=(*done, *progress.planned))
     before, lines = _published_number(work), list(done)
     try:
-        left = _close_gaps(work, lines, only_cards=only_cards)
+        left = _close_gaps(work, find, lines)
     except (StoreFault, FileFault, UsageFault) as fault:
         if not lines:
             raise
@@ -78,7 +89,7 @@ def reconcile(work: Work, *, only_cards: bool = False, done: Sequence[str] = ())
     number = _published_number(work)
     if number > before and not any("published generation" in line for line in lines):
         lines.append(f"published generation {number}")
-    return foresee(work)._replace(done=tuple(lines), left=left)
+    return Progress(tuple(lines), left)
 
 
 def _published_number(work: Work) -> int:
@@ -89,13 +100,15 @@ def _published_number(work: Work) -> int:
     return 0
 
 
-def _close_gaps(work: Work, done: list[str], *, only_cards: bool) -> tuple[Gap, ...]:
+def _close_gaps(
+    work: Work, find: Callable[[Work], Iterable[Gap]], done: list[str]
+) -> tuple[Gap, ...]:
     """Close gaps as long as one can be closed, add what was done to `done`, return the others."""
     faults: dict[_Name, CardsignError] = {}
     closed: Counter[_Name] = Counter()
     while True:
         left: list[Gap] = []
-        for gap in find_gaps(work, only_cards=only_cards):
+        for gap in find(work):
             name = gap.name
             if gap.close is None or name in faults or closed[name] >= _TIMES:
                 left.append(gap)
@@ -119,14 +132,14 @@ def _close_gaps(work: Work, done: list[str], *, only_cards: bool) -> tuple[Gap, 
             return _for_people(work, left, faults)
 
 
-def list_gaps(work: Work, gaps: Iterable[Gap]) -> Progress:
+def list_gaps(gaps: Iterable[Gap]) -> Progress:
     """Return what a dry run shows: what would be closed, and what needs a person."""
     named: dict[_Name, Gap] = {}
     for gap in gaps:
         named.setdefault(gap.name, gap)
     planned = (gap.text for gap in named.values() if gap.close is not None)
     left = (gap._replace(what=gap.text, why="") for gap in named.values() if gap.close is None)
-    return foresee(work)._replace(planned=tuple(planned), left=tuple(left))
+    return Progress(left=tuple(left), planned=tuple(planned))
 
 
 def _stays(fault: CardsignError) -> bool:
@@ -164,43 +177,81 @@ def _explain(work: Work, gap: Gap, fault: CardsignError | None) -> Gap:
 # The commands that write a line first, and what they would do.
 
 
-def preview_keyset(work: Work, statement: KeysetStatement, *, name: str) -> Progress:
-    """Return what is to be done once a statement is kept; raises as :func:`.publish_keyset`."""
-    check_keyset(work, statement, name)
-    keep_keyset(work.store, statement, write_draft(statement), now=work.now)
-    return reconcile(work)
+def publish_keyset(work: Work, statement: KeysetStatement, *, name: str) -> Progress:
+    """Keep a statement that enough have signed, sign the release that names it, and publish both.
+
+    Where nothing is published yet, or another key store publishes, the statement is kept alone.
+
+    Raises:
+        As :func:`cardsign.issuer.keyset.accept_keyset`.
+    """
+    is_kept_alone = newest_generation(work.config.publish) is None or is_root_holders(work)
+    is_new = accept_keyset(work, statement, name=name)
+    done = _say(work, "keep", "kept", [f"keyset {statement.label} as the newest"] if is_new else [])
+    if is_kept_alone:
+        return Progress(tuple(done))
+    progress = _close(work, find_release_gap, done)
+    return progress if progress.left else _publish_statements(work, progress)
 
 
-def preview_release(work: Work, changes: ReleaseChanges, *, force: bool) -> Progress:
-    """Return whether there is anything new to say; raises as :func:`.renew_release`."""
+def renew_release(work: Work, changes: ReleaseChanges, *, force: bool = False) -> Progress:
+    """Sign the next release if there is anything new to say, and publish it.
+
+    Raises:
+        PublishRefused: ``publish.statements``: the log lacks what is published.
+        As :func:`cardsign.issuer.release.sign_next_release`.
+    """
     check_complete(work)
-    draft, previous = draft_release(work, needed_keyset(work.store), changes)
-    is_due = force or is_unwitnessed(work.store, previous)
-    is_due = is_due or says_something_new(draft, previous, now=work.now)
-    gaps = [Gap(f"sign release {draft.seq}", close=list)] if is_due else []
-    return list_gaps(work, [*gaps, *find_update_gap(work)])
+    sign = draft_release if work.is_dry_run else sign_next_release
+    release = sign(work, changes, force=force)
+    done = []
+    if release is not None:
+        cards = f"{len(release.cards)} cards" if len(release.cards) != 1 else "1 card"
+        text = f"release {release.seq}, which lists {cards} until {minute(release.exp)}"
+        done = _say(work, "sign", "signed", [text])
+        for url in changes.withdrawn:
+            done.append(f"{url} is withdrawn; serve what is published until the release has ended")
+    is_dry = work.is_dry_run
+    progress = Progress(planned=tuple(done)) if is_dry else Progress(tuple(done))
+    return _publish_statements(work, progress)
+
+
+def _publish_statements(work: Work, progress: Progress) -> Progress:
+    """Publish the newest statements; what cannot be published is refused."""
+    if work.is_dry_run:
+        more = list_gaps(find_update_gap(work))
+        return Progress(planned=(*progress.planned, *more.planned), left=more.left)
+    published = tell_published(update_publication(work))
+    refusal = find_distrust(work)
+    notes = []
+    if refusal is not None:
+        notes.append(f"the published card is not trusted now: {refusal.message}")
+        notes.append(f"  next: {work.again}")
+    return progress._replace(done=(*progress.done, *published), notes=tuple(notes))
 
 
 def adopt(work: Work) -> Progress:
     """Add to the log what another copy of the key store has published, and close the gaps."""
-    lines = [*find_adoptable(work).describe()]
-    adopted = adopt_published(work)
-    if work.is_dry_run:
-        progress = reconcile(work)
-        planned = (f"adopt {line}" for line in lines)
-        return progress._replace(planned=(*planned, *progress.planned))
-    if adopted:
+    done = _say(work, "adopt", "adopted", adopt_published(work))
+    if done and (names := name_keys_elsewhere(work.store)):
+        done.append(f"{names}, which another copy of this key store has made")
+    if done and not work.is_dry_run:
         # The adopted release names a line of the other copy's log; the next one names ours.
         with suppress(*NEEDS_A_PERSON, UsageFault):
-            release, _ = sign_next_release(work, ReleaseChanges(), force=True)
-            adopted.append(f"signed release {release.seq}")
-    return reconcile(work, done=adopted)
+            if release := sign_next_release(work, ReleaseChanges(), force=True):
+                done.append(f"signed release {release.seq}")
+    return reconcile(work, done=done)
 
 
 def rotate_now(work: Work, kids: Sequence[str]) -> Progress:
     """Begin the rotation of these active keys, or of all, and close the gaps."""
     work.store.apply(lifecycle.replace_key, kids, now=work.now)
     return reconcile(work)
+
+
+def _say(work: Work, verb: str, past: str, lines: Iterable[str]) -> list[str]:
+    """Say what a command has written; a dry run has written it in memory alone."""
+    return [f"{verb if work.is_dry_run else past} {line}" for line in lines]
 
 
 def revoke_keys(work: Work, kids: Sequence[str], *, reason: RevocationReason) -> Progress:
@@ -224,11 +275,7 @@ def revoke_keys(work: Work, kids: Sequence[str], *, reason: RevocationReason) ->
         if reason != "compromised":
             _check_not_needed(work, record)
     ended = [key.named for key in _report_revocation(work, records, reason)]
-    if work.is_dry_run:
-        progress = reconcile(work)
-        planned = (f"revoke {name}" for name in ended)
-        return progress._replace(planned=(*planned, *progress.planned))
-    return reconcile(work, done=[f"revoked {name}" for name in ended])
+    return reconcile(work, done=_say(work, "revoke", "revoked", ended))
 
 
 def _report_revocation(

@@ -12,11 +12,7 @@ from typing import Final
 
 from cardsign.errors import SigningRefused, StoreFault, UsageFault, of_the_user
 from cardsign.issuer.adoption import check_complete
-from cardsign.issuer.publishing import (
-    Published,
-    check_publishable,
-    update_publication,
-)
+from cardsign.issuer.publishing import check_publishable
 from cardsign.issuer.work import Gap, Work, end_of, key_holder
 from cardsign.jose.jws import Signer
 from cardsign.keys.drafts import (
@@ -65,46 +61,6 @@ class ReleaseChanges:
     lifetime: timedelta = RELEASE_LIFETIME
 
 
-@dataclass(frozen=True, slots=True)
-class RenewedRelease:
-    """What one call of :func:`renew_release` came to.
-
-    Attributes:
-        release: The newest release.
-        is_new: Whether this call signed it.
-        published: What is published now; None where nothing is published yet.
-    """
-
-    release: ReleaseStatement
-    is_new: bool
-    published: Published | None = None
-
-
-def renew_release(
-    work: Work, changes: ReleaseChanges | None = None, *, force: bool = False
-) -> RenewedRelease:
-    """Sign, keep and publish the next release if there is anything new to say.
-
-    Listed cards stay listed. Keys that the key store has revoked are revoked at once. Once the
-    published card is the only one that caches can hold, the floor rises to it.
-
-    Args:
-        work: The key store with the release key, and where its statements are published.
-        changes: What the release says beyond the key store.
-        force: Sign one even if nothing is new.
-
-    Raises:
-        UsageFault: The changes do not fit, or the keyset has expired.
-        SigningRefused: ``sign.no_key``.
-        PublishRefused: As :func:`cardsign.issuer.publishing.check_publishable`.
-        StoreFault: ``keystore.no_keyset``, ``keystore.changed``, ``file.busy``.
-    """
-    needed_keyset(work.store)
-    check_complete(work)
-    release, is_new = sign_next_release(work, changes or ReleaseChanges(), force=force)
-    return RenewedRelease(release, is_new, update_publication(work))
-
-
 def find_release_gap(work: Work, cards: Sequence[tuple[str | None, bytes]] = ()) -> Iterator[Gap]:
     """Yield that a release has something new to say, where a release key is here to sign it.
 
@@ -115,15 +71,14 @@ def find_release_gap(work: Work, cards: Sequence[tuple[str | None, bytes]] = ())
         return
     changes = ReleaseChanges(cards=tuple(cards), by_name=False)
     previous = kept_release(work.store)
-    is_due = previous is None or is_release_due(previous, keyset, now=work.now)
-    until, why = end_of(previous) if is_due else None, ""
+    until, why = None, ""
     if is_unwitnessed(work.store, previous):
         until, why = work.now, "no release names the newest revocation in the log yet"
-    else:
-        with suppress(UsageFault):  # which closing the gap meets again
-            draft, _ = draft_release(work, keyset, changes)
-            if not says_something_new(draft, previous, now=work.now):
-                return
+    elif previous is None or is_release_due(previous, keyset, now=work.now):
+        until = end_of(previous)
+    with suppress(UsageFault):  # which closing the gap meets again
+        if draft_release(work, changes) is None:
+            return
     close = partial(_close_release_gap, work, changes)
     yield Gap("renew the release", key_holder("release"), until=until, close=close, why=why)
 
@@ -145,8 +100,9 @@ def is_unwitnessed(store: KeyStore, release: ReleaseStatement | None) -> bool:
 
 
 def _close_release_gap(work: Work, changes: ReleaseChanges) -> list[str]:
-    renewed = renew_release(work, changes)
-    return [f"signed release {renewed.release.seq}"] if renewed.is_new else []
+    check_complete(work)
+    release = sign_next_release(work, changes)
+    return [] if release is None else [f"signed release {release.seq}"]
 
 
 def is_release_due(release: ReleaseStatement, keyset: KeysetStatement, *, now: datetime) -> bool:
@@ -182,15 +138,16 @@ def is_card_withdrawn(store: KeyStore) -> bool:
 
 
 def draft_release(
-    work: Work, keyset: KeysetStatement, changes: ReleaseChanges
-) -> tuple[ReleaseStatement, ReleaseStatement | None]:
-    """Draft the next release of a store under `keyset`; returned with the one before it.
+    work: Work, changes: ReleaseChanges, *, force: bool = False
+) -> ReleaseStatement | None:
+    """Draft the next release; None if it would say nothing new and `force` is not given.
 
     Raises:
         UsageFault: The changes do not fit, or the keyset has expired.
+        StoreFault: ``keystore.no_keyset``.
     """
     store, now = work.store, work.now
-    previous = kept_release(store)
+    keyset, previous = needed_keyset(store), kept_release(store)
     check_in_force(keyset, "the newest keyset statement", now, "sign a newer keyset")
     _check_changes(changes, keyset, previous)
     listed = _list_digests(changes, keyset, previous)
@@ -209,7 +166,8 @@ def draft_release(
     seq = state.release_seq + 1
     with of_the_user("the release"):
         draft = draft_following(plan, keyset, previous, seq=seq, now=now, lifetime=changes.lifetime)
-    return draft, previous
+    is_due = force or is_unwitnessed(store, previous)
+    return draft if is_due or says_something_new(draft, previous, now=now) else None
 
 
 def _check_changes(
@@ -255,14 +213,6 @@ def check_in_force(statement: KeysetStatement, name: str, now: datetime, todo: s
         raise UsageFault(refusal.code, refusal.message, hint=hint) from refusal
 
 
-def release_signers(
-    work: Work, keyset: KeysetStatement, release: ReleaseStatement
-) -> tuple[Signer, ...]:
-    """Open the release keys of the store that may sign a draft; there may be none."""
-    able = {key.public.thumbprint for key in keyset.keys} - release.revoked
-    return open_signers(work, ("release",), able)
-
-
 def open_signers(work: Work, roles: tuple[Role, ...], thumbprints: set[str]) -> tuple[Signer, ...]:
     """Open the keys of a store among `thumbprints` that have one of the roles and can sign."""
     return tuple(
@@ -275,42 +225,43 @@ def open_signers(work: Work, roles: tuple[Role, ...], thumbprints: set[str]) -> 
 
 
 def sign_next_release(
-    work: Work,
-    changes: ReleaseChanges,
-    *,
-    force: bool = False,
-    signers: Sequence[Signer] = (),
-) -> tuple[ReleaseStatement, bool]:
+    work: Work, changes: ReleaseChanges, *, force: bool = False
+) -> ReleaseStatement | None:
     """Sign and keep the next release if there is anything new to say; it is not published.
 
+    Listed cards stay listed. Keys that the key store has revoked are revoked at once. Once the
+    published card is the only one that caches can hold, the floor rises to it.
+
     Args:
-        work, changes, force: As for :func:`renew_release`.
-        signers: Who signs, if they are open already.
+        work: The key store with the release key, and where its statements are published.
+        changes: What the release says beyond the key store.
+        force: Sign one even if nothing is new.
 
     Returns:
-        The newest release, and whether it is new.
+        The new release; None if there is nothing new to say.
 
     Raises:
-        As :func:`renew_release`.
+        UsageFault: The changes do not fit, or the keyset has expired.
+        SigningRefused: ``sign.no_key``.
+        PublishRefused: As :func:`cardsign.issuer.publishing.check_publishable`.
+        StoreFault: ``keystore.no_keyset``, ``keystore.changed``, ``file.busy``.
     """
     for attempt in range(ATTEMPTS):
         try:
-            return _sign_next(work, changes, force, signers)
+            return _sign_next(work, changes, force)
         except StoreFault as fault:  # another process has changed the key store meanwhile
             if fault.code != "keystore.changed" or attempt == ATTEMPTS - 1:
                 raise
     raise AssertionError  # the last attempt returns or raises
 
 
-def _sign_next(
-    work: Work, changes: ReleaseChanges, force: bool, signers: Sequence[Signer]
-) -> tuple[ReleaseStatement, bool]:
-    keyset = needed_keyset(work.store)
-    draft, previous = draft_release(work, keyset, changes)
-    is_due = force or is_unwitnessed(work.store, previous)
-    if not is_due and not says_something_new(draft, previous, now=work.now):
-        return previous or draft, False
-    signers = signers or release_signers(work, keyset, draft)
+def _sign_next(work: Work, changes: ReleaseChanges, force: bool) -> ReleaseStatement | None:
+    keyset, previous = needed_keyset(work.store), kept_release(work.store)
+    draft = draft_release(work, changes, force=force)
+    if draft is None:
+        return None
+    able = {key.public.thumbprint for key in keyset.keys} - draft.revoked
+    signers = open_signers(work, ("release",), able)
     if not signers:
         raise SigningRefused(
             "sign.no_key",
@@ -323,4 +274,4 @@ def _sign_next(
     check_release(signed, keyset, previous, now=work.now, skew=timedelta())
     check_publishable(work, release=data)
     keep_release(work.store, signed, data, now=work.now)
-    return signed, True
+    return signed

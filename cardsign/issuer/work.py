@@ -45,6 +45,8 @@ class Work:
         roots: The same of another key store with root keys, such as on a USB stick.
         draft: Where a draft of the next keyset statement is or goes.
         options: What the commands that are left have to be told again: ``--root-keystore usb``.
+        drops_others: Publish no extended card, and no card of A2A 0.3, that the project does not
+            name.
         is_dry_run: Close no gap, and say which would be closed; the store is a preview.
     """
 
@@ -55,6 +57,7 @@ class Work:
     roots: Work | None = None
     draft: Path = Path(DRAFT_FILE)
     options: str = ""
+    drops_others: bool = False
     is_dry_run: bool = False
 
     def passphrase(self, role: Role) -> bytes:
@@ -125,13 +128,15 @@ class Progress(NamedTuple):
         left: What needs a person; empty where nobody is needed.
         ahead: Every step ahead, the next one first.
         renewal: When the roots have to sign next; None where there is no keyset.
+        notes: What else the user should know, each a sentence.
     """
 
-    done: tuple[str, ...]
-    left: tuple[Gap, ...]
-    ahead: tuple[Step, ...]
-    renewal: KeysetDue | None
+    done: tuple[str, ...] = ()
+    left: tuple[Gap, ...] = ()
+    ahead: tuple[Step, ...] = ()
+    renewal: KeysetDue | None = None
     planned: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def end_of(statement: KeysetStatement | ReleaseStatement | None) -> datetime | None:

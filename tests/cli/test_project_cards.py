@@ -65,7 +65,7 @@ def test_three_commands_without_arguments_publish_every_card(issuer: Cardsign) -
 
     again = issuer("sign", CARDSIGN_PASSPHRASE=None)
     assert (again.status, again.err.count("nothing changed")) == (0, 2)
-    assert publish(issuer) == {**first, "created": False, "changes": {}}
+    assert publish(issuer) == {**first, "created": False, "changes": {}, "done": []}
     assert run(issuer("config", "check", "--json")).json["cards"] == [
         str(Path.cwd() / "card.json"),
         str(Path.cwd() / "more.json"),
@@ -231,10 +231,11 @@ def test_F2_the_card_of_0_3_goes_along_until_it_is_dropped(issuer: Cardsign) -> 
     publish(issuer)
     Path("old.json").write_text(json.dumps(convert_card(PUBLIC, "0.3").document))
     run(issuer("sign", "old.json", "-o", "old.signed.json"))
-    unlisted = issuer("publish", "--legacy-card", "old.signed.json")
+    named = ("signed.json", "--extended", "partners=more.signed.json", "--legacy-card")
+    unlisted = issuer("publish", *named, "old.signed.json")
     assert (unlisted.status, "publish.unlisted" in unlisted.err) == (1, True)
     run(issuer("release", "renew", "--card", f"{ISSUER}{LEGACY}=old.signed.json"))
-    run(issuer("publish", "--legacy-card", "old.signed.json"))
+    run(issuer("publish", *named, "old.signed.json"))
     older = Path("old.signed.json").read_bytes()
     assert load_current(Path("public")).legacy_card == older
 

@@ -10,7 +10,7 @@ import pytest
 
 from cardsign.findings import Finding
 from cardsign.issuer.doctor import examine_issuer
-from cardsign.issuer.keyset import KeysetChanges, draft_keyset, publish_keyset, sign_keyset
+from cardsign.issuer.keyset import KeysetChanges, accept_keyset, draft_keyset, sign_keyset
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import lifecycle
 from cardsign.keys.lifecycle import TimelineSettings
@@ -56,12 +56,13 @@ def test_a_key_of_another_holder_ends_before_its_keyset(site: Site) -> None:
     changes = KeysetChanges(add_keys=(("card", key),))
     draft = draft_keyset(work, changes, lifetime=400 * DAY)
     signed = sign_keyset(site.holder, draft, digest=draft.statement.digest)
-    publish_keyset(work, signed.statement)
+    accept_keyset(work, signed.statement)
+    site.rotate("release")
     assert not any("partner" in one.hint for one in found(site, 384 * DAY))
     site.now += DAY  # another one would end with its keyset
     draft = draft_keyset(site.work(), lifetime=400 * DAY)
     signed = sign_keyset(site.holder, draft, digest=draft.statement.digest)
-    publish_keyset(site.work("release"), signed.statement)
+    accept_keyset(site.work("release"), signed.statement)
     told = [one for one in found(site, 386 * DAY) if "partner" in one.hint]
     assert ["keyset draft" in one.hint and one.severity == "error" for one in told] == [True]
 

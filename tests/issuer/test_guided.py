@@ -14,8 +14,8 @@ import pytest
 from cardsign.errors import PublishRefused, StoreFault, UsageFault
 from cardsign.issuer.keyset import (
     KeysetChanges,
+    accept_keyset,
     draft_keyset,
-    publish_keyset,
     review_keyset,
     sign_keyset,
 )
@@ -196,7 +196,7 @@ def test_with_all_keys_in_one_place_a_theft_ends_by_recovery(together: Site) -> 
     work = together.work("card", "release", "root")
     key = open_recovery_key(together.folder / "recovery.key", RECOVERY)
     recovered, _ = recover(work, lambda: (key, RECOVERY), passphrase=lambda _: NEW)
-    publish_keyset(work, recovered.statement)
+    accept_keyset(work, recovered.statement)
     told = together.rotate("card", "release", "root")
     assert told.left == ()
     assert together.state(root) == "revoked"
@@ -279,7 +279,7 @@ def test_a_holder_elsewhere_signs_and_the_next_call_publishes(site: Site, peer: 
     signed = sign_keyset(site.holder, drafted, digest=digest)
     signed = sign_keyset(site.work(), signed, digest=digest, recovery=lambda: (bob, b""))
     for store in (site.store, site.roots):
-        publish_keyset(Work(store, site.now, access=SECRETS["release"]), signed.statement)
+        accept_keyset(Work(store, site.now, access=SECRETS["release"]), signed.statement)
 
     site.now += timedelta(days=61)
     first = site.rotate("card", "release", root=True)
@@ -318,7 +318,7 @@ def test_a_theft_before_a_signed_keyset_is_published(
     assert site.rotate("card", "release").left
     draft = read_draft(site.draft.read_bytes())
     signed = sign_keyset(site.holder, review_keyset(site.holder, draft), digest=draft.digest)
-    publish_keyset(site.holder, signed.statement)
+    accept_keyset(site.holder, signed.statement)
     if is_in_file:
         site.draft.write_bytes(signed.data)
     early.verdict(site.live, site.now, None, signed.data)
@@ -400,7 +400,7 @@ def test_a_draft_without_a_new_key_is_neither_signed_nor_published(site: Site) -
     with pytest.raises(UsageFault, match=f"{made.kid[:8]}.* is generated") as signing:
         review_keyset(site.work(), draft)
     with pytest.raises(UsageFault, match=f"{made.kid[:8]}.* is generated") as publishing:
-        publish_keyset(site.work("release"), signed)
+        accept_keyset(site.work("release"), signed)
     assert signing.value.code == publishing.value.code == "rotate.draft"
     assert needed_keyset(site.store).digest != signed.digest
 
@@ -421,7 +421,7 @@ def test_everything_but_the_recovery_key_is_lost(site: Site, peer: Peer) -> None
     )
     reconcile(replace(work))
     assert new.load().release is None  # what keys that are lost have signed
-    publish_keyset(work, recovered.statement)
+    accept_keyset(work, recovered.statement)
     told = reconcile(work)
     assert told.left == ()
     assert lost.isdisjoint(key.public.thumbprint for key in needed_keyset(new).keys)

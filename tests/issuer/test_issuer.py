@@ -18,15 +18,16 @@ from cardsign.issuer.gaps import make_successor
 from cardsign.issuer.init import IssuerPassphrases, IssuerPlan, init_issuer
 from cardsign.issuer.keyset import (
     KeysetChanges,
+    accept_keyset,
     draft_keyset,
-    publish_keyset,
     review_keyset,
     show_keyset,
     sign_keyset,
 )
 from cardsign.issuer.publishing import SignedCards, publish_cards
+from cardsign.issuer.reconcile import publish_keyset, renew_release
 from cardsign.issuer.recovery import open_recovery_key, recover
-from cardsign.issuer.release import ReleaseChanges, is_release_due, needed_keyset, renew_release
+from cardsign.issuer.release import ReleaseChanges, is_release_due, needed_keyset, sign_next_release
 from cardsign.issuer.signers import card_signers
 from cardsign.issuer.work import Work
 from cardsign.jose.keys import PrivateKey
@@ -159,15 +160,15 @@ def test_a_release_is_signed_when_there_is_something_new(made: Made) -> None:
     """Then not, until half of its life is over."""
     signed = sign_card(CARD, card_signers(made.store, SECRET, now=NOW).signers)
     listed = ReleaseChanges(cards=((None, signed),))
-    first = renew_release(made.work(), listed)
-    assert (first.is_new, first.release.seq, first.published) == (True, 2, None)
-    assert [card.url for card in first.release.cards] == [f"{ORIGIN}/.well-known/agent-card.json"]
-    again = renew_release(made.work(passphrase=b"a wrong one"))
-    assert (again.is_new, again.release.digest) == (False, first.release.digest)
+    first = sign_next_release(made.work(), listed)
+    assert first is not None
+    assert first.seq == 2
+    assert [card.url for card in first.cards] == [f"{ORIGIN}/.well-known/agent-card.json"]
+    assert sign_next_release(made.work(passphrase=b"a wrong one"), ReleaseChanges()) is None
     later = NOW + timedelta(days=4)
-    assert is_release_due(first.release, needed_keyset(made.store), now=later)
-    assert not is_release_due(first.release, needed_keyset(made.store), now=NOW)
-    assert renew_release(made.work(later)).is_new
+    assert is_release_due(first, needed_keyset(made.store), now=later)
+    assert not is_release_due(first, needed_keyset(made.store), now=NOW)
+    assert sign_next_release(made.work(later), ReleaseChanges()) is not None
 
 
 @pytest.mark.parametrize(
@@ -203,11 +204,15 @@ def test_a_keyset_is_drafted_signed_and_published(made: Made) -> None:
     reviewed = review_keyset(made.work(now), draft.statement)
     signed = sign_keyset(made.work(), reviewed, digest=draft.statement.digest)
     assert signed.is_complete
-    told = publish_keyset(made.work(now, publishes=True), signed.statement)
-    assert (told.is_new, told.release and told.release.seq) == (True, 3)
-    assert told.published is not None
-    assert told.published.withheld == ""
-    assert not publish_keyset(made.work(now, publishes=True), signed.statement).is_new
+    work = made.work(now, publishes=True)
+    progress = publish_keyset(work, signed.statement, name="the draft")
+    assert progress.done == (
+        "kept keyset 1.2 as the newest",
+        "signed release 3",
+        "published generation 2",
+    )
+    assert "1.2" in load_current(made.public).keysets
+    assert publish_keyset(work, signed.statement, name="the draft").done == ()
     assert show_keyset(made.store).label == "1.2"
 
 
@@ -215,7 +220,7 @@ def test_too_few_signatures_publish_nothing(made: Made) -> None:
     """The draft itself is no statement."""
     work = made.work(NOW + timedelta(days=1))
     draft, before = draft_keyset(work), made.tree()
-    assert code(lambda: publish_keyset(work, draft.statement)) == "statement.unsigned"
+    assert code(lambda: publish_keyset(work, draft.statement, name="x")) == "statement.unsigned"
     assert made.tree() == before
 
 
@@ -277,19 +282,18 @@ def test_a_standby_that_lay_beside_a_stolen_key_does_not_sign(made: Made) -> Non
 # ------------------------------------------------------------------ publishing
 
 
-def test_a_publication_names_what_is_withheld_and_left_out(made: Made) -> None:
-    """A key that no keyset lists, and a keyset of which no release speaks."""
+def test_a_keyset_waits_for_the_release_that_names_it(made: Made) -> None:
+    """Also where the card is published meanwhile."""
     signed = publish(made, NOW)
     make_successors(made)
     now = NOW + timedelta(hours=1)
     draft = draft_keyset(made.work(now))
     ready = sign_keyset(made.work(), draft, digest=draft.statement.digest)
-    publish_keyset(made.work(now), ready.statement)
+    accept_keyset(made.work(now), ready.statement)
     published = publish_cards(made.work(now, publishes=True), SignedCards(signed))
-    assert published.withheld == "1.2"
-    renewed = renew_release(made.work(now, publishes=True))
-    assert renewed.published is not None
-    assert renewed.published.withheld == ""
+    assert [*published.keysets] == ["1.1"]
+    renew_release(made.work(now, publishes=True), ReleaseChanges())
+    assert [*load_current(made.public).keysets] == ["1.1", "1.2"]
 
 
 def test_a_publication_directory_has_one_key_store(made: Made, tmp_path: Path) -> None:
@@ -305,7 +309,7 @@ def test_a_publication_directory_has_one_key_store(made: Made, tmp_path: Path) -
     mine = publish_cards(
         replace(theirs, config=ProjectConfig(publish=tmp_path / "mine")), SignedCards(signed)
     )
-    assert mine.generation.number == 1
+    assert mine.number == 1
 
 
 def test_a_thief_of_the_release_key_cannot_use_up_the_numbers_of_releases(made: Made) -> None:
@@ -315,13 +319,14 @@ def test_a_thief_of_the_release_key_cannot_use_up_the_numbers_of_releases(made: 
     newest = fast_forward(made.public, stolen)
 
     work = made.work(NOW + timedelta(days=4), publishes=True)
-    assert code(lambda: renew_release(work)) == "publish.statements"
+    assert code(lambda: renew_release(work, ReleaseChanges())) == "publish.statements"
 
     draft = draft_keyset(work)
     ready = sign_keyset(work, draft, digest=draft.statement.digest)
-    told = publish_keyset(work, ready.statement)
-    assert told.release is not None
-    assert told.release.order == (1, 2, newest + 1)
+    accept_keyset(work, ready.statement)
+    release = sign_next_release(work, ReleaseChanges())
+    assert release is not None
+    assert release.order == (1, 2, newest + 1)
 
 
 @pytest.mark.parametrize("year", [2099, 9999])
@@ -342,4 +347,5 @@ def test_a_store_without_keys_signs_no_card(tmp_path: Path) -> None:
     """And says so."""
     store = create_store(tmp_path / "empty")
     assert code(lambda: card_signers(store, SECRET, now=NOW)) == "sign.no_key"
-    assert code(lambda: renew_release(Work(store, NOW, access=SECRET))) == "keystore.no_keyset"
+    work = Work(store, NOW, access=SECRET)
+    assert code(lambda: renew_release(work, ReleaseChanges())) == "keystore.no_keyset"

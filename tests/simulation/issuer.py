@@ -18,8 +18,8 @@ from cardsign import sign_card
 from cardsign.config import ProjectConfig
 from cardsign.errors import CardsignError
 from cardsign.issuer.gaps import is_made_here, make_successor
-from cardsign.issuer.keyset import KeysetChanges, draft_keyset, publish_keyset
-from cardsign.issuer.release import ReleaseChanges, renew_release
+from cardsign.issuer.keyset import KeysetChanges, accept_keyset, draft_keyset
+from cardsign.issuer.release import ReleaseChanges, sign_next_release
 from cardsign.issuer.work import Work
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
@@ -180,7 +180,7 @@ class Issuer:
         draft = draft_keyset(work, changes, lifetime=lifetime)
         signers = [self.roots["ann"], self.roots["bob"]]
         data = sign_statement(draft.statement.envelope.payload, signers, TYP_KEYSET)
-        publish_keyset(work, read_keyset(data))
+        accept_keyset(work, read_keyset(data))
         self.keysets.append(read_keyset(data))
         self.statements[self._path()] = data
         listed = ", ".join(key.public.kid for key in draft.statement.keys)
@@ -214,9 +214,8 @@ class Issuer:
         self.newest_digest = card_digest(card)
         lifetime = timedelta(seconds=self.setting.release_life)
         changes = ReleaseChanges(cards=((URL, card),), lifetime=lifetime)
-        renewed = renew_release(self._work(now), changes)
-        self.release = renewed.release
-        if renewed.is_new:
+        if (signed := sign_next_release(self._work(now), changes)) is not None:
+            self.release = signed
             said = f"release {self.release.seq} of keyset 1.{self.release.keyset.version}"
             cards = f"{len(self.release.cards)} cards"
             denied = ", ".join(self._kid(one) for one in self.release.revoked)

@@ -20,7 +20,7 @@ import pytest
 
 from cardsign import sign_card
 from cardsign.issuer import release
-from cardsign.issuer.keyset import publish_keyset
+from cardsign.issuer.keyset import accept_keyset
 from cardsign.issuer.reconcile import revoke_keys
 from cardsign.issuer.recovery import open_recovery_key, recover
 from cardsign.issuer.work import Progress
@@ -187,7 +187,7 @@ class World:
             draft, _ = recover(
                 work, lambda: (key, RECOVERY), passphrase=lambda each: self.site.secrets[each]
             )
-            publish_keyset(work, draft.statement)
+            accept_keyset(work, draft.statement)
             progress = self.site.rotate(*ROLES)
         return progress
 
