@@ -352,7 +352,7 @@ def _signers(
             raise TypeError(
                 "a key store needs its passphrase: sign_card(card, store, passphrase=b'...')"
             )
-        found = card_signers(key, passphrase, now=_time(now))
-        return found.signers, found.own_kids
+        stored = card_signers(key, passphrase, now=_time(now))
+        return stored.signers, stored.own_kids
     signers = key if isinstance(key, Sequence) else (key,)
     return signers, frozenset()

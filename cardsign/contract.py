@@ -228,13 +228,13 @@ def card_drift(committed: bytes, untrusted_live: bytes) -> DriftReport:
     Raises:
         JsonRefused, CardRefused: They differ, and one is no card.
     """
-    digests = [hashlib.sha256(one).hexdigest() for one in (committed, untrusted_live)]
+    digests = [hashlib.sha256(value).hexdigest() for value in (committed, untrusted_live)]
     if digests[0] == digests[1]:
         return DriftReport(digests[0], digests[1], ())
     differences = [*diff_cards(committed, untrusted_live).changes]
-    documents = [Card.from_bytes(one).document for one in (committed, untrusted_live)]
-    signatures = [one.get("signatures") for one in documents]
-    versions = [one.get("version") for one in documents]
+    documents = [Card.from_bytes(value).document for value in (committed, untrusted_live)]
+    signatures = [value.get("signatures") for value in documents]
+    versions = [value.get("version") for value in documents]
     only_live_is_signed = "signatures" not in documents[0] and bool(signatures[1])
     if only_live_is_signed:
         # The digests say nothing here, so a difference that `diff` is silent about counts as well.
@@ -277,15 +277,15 @@ def tools_drift(card: bytes, untrusted_manifest: bytes) -> DriftReport:
     if not isinstance(tools, list):
         raise CardRefused("card.type", "expected a list of tools", path="/tools")
     digest = hashlib.sha256(card).hexdigest()
-    differences = (_differing(*one) for one in _of_tools(document, tools))
+    differences = (_differing(*difference) for difference in _of_tools(document, tools))
     return DriftReport(digest, None, cap_findings(differences))
 
 
 def _of_tools(document: Mapping[str, Json], tools: list[Json]) -> Iterator[tuple[str, str]]:
     tools_by_name: dict[str, list[dict[str, Json]]] = {}
-    for one in tools:
-        if isinstance(one, dict):
-            tools_by_name.setdefault(_plain(str(one.get("name"))), []).append(one)
+    for tool_entry in tools:
+        if isinstance(tool_entry, dict):
+            tools_by_name.setdefault(_plain(str(tool_entry.get("name"))), []).append(tool_entry)
     for name, namesakes in tools_by_name.items():
         if len(namesakes) > 1:  # which one is called, nobody can tell
             yield name, f"the manifest has {len(namesakes)} tools of this name"

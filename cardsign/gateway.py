@@ -100,14 +100,14 @@ def resign_card(
     if len(via) > MAX_GATEWAYS:
         raise CardRefused("gateway.loop", f"the card came through {len(via) - 1} gateways already")
     moved, hosts = _at_gateway(document, url)
-    kept = {name: one for name, one in kept_of(moved).items() if name != "supportedInterfaces"}
+    kept = {name: value for name, value in kept_of(moved).items() if name != "supportedInterfaces"}
     kept[UPSTREAM] = _origin(upstream, now, via)
-    made = with_kept(_without_extended(moved), kept)
-    data = json.dumps(made, ensure_ascii=False, indent=2).encode() + b"\n"
+    copy = with_kept(_without_extended(moved), kept)
+    data = json.dumps(copy, ensure_ascii=False, indent=2).encode() + b"\n"
     signed = sign_with_notes(data, signers, options or SigningOptions())
     notes = (
         Finding("gateway.names_upstream", f"this still names {host}", Place(source.pointer))
-        for source, host in _named(made, hosts, Source())
+        for source, host in _named(copy, hosts, Source())
     )
     return signed, tuple(notes)
 
@@ -160,11 +160,11 @@ def _at_gateway(document: dict[str, Json], url: str) -> tuple[dict[str, Json], f
 
 def _without_extended(document: dict[str, Json]) -> dict[str, Json]:
     """The card without the announcement of an extended one."""
-    card = {name: one for name, one in document.items() if name not in _EXTENDED}
+    card = {name: value for name, value in document.items() if name not in _EXTENDED}
     capabilities = card.get("capabilities")
     if isinstance(capabilities, dict):
-        left = {name: one for name, one in capabilities.items() if name not in _EXTENDED}
-        card["capabilities"] = left
+        remaining = {name: value for name, value in capabilities.items() if name not in _EXTENDED}
+        card["capabilities"] = remaining
     return card
 
 

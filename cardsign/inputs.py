@@ -109,8 +109,12 @@ def _cards_below(folder: str, passed: Counter[str]) -> Iterator[str]:
         raise file_fault(exc, exc.filename, "file.unreadable") from exc
 
     for place, below, files in os.walk(folder, onerror=unreadable):
-        passed["linked folder"] += sum(os.path.islink(os.path.join(place, one)) for one in below)
-        for path in (os.path.join(place, one) for one in files if one.lower().endswith(".json")):
+        passed["linked folder"] += sum(
+            os.path.islink(os.path.join(place, entry)) for entry in below
+        )
+        for path in (
+            os.path.join(place, entry) for entry in files if entry.lower().endswith(".json")
+        ):
             # Not all that an issuer publishes is a card.
             url_path = Path(path).as_posix()
             if STATEMENTS_PATH in url_path:
@@ -183,7 +187,7 @@ def list_objects(name: str) -> list[str]:
         objects = store.glob(f"{path.rstrip('/')}/**/*.json" if name.endswith("/") else path)
         if not objects:
             raise UsageFault("usage.invalid", "no object has such a name", path=name)
-        return sorted(store.unstrip_protocol(one) for one in objects)
+        return sorted(store.unstrip_protocol(object_path) for object_path in objects)
 
 
 def read_object(name: str, *, max_bytes: int) -> bytes:

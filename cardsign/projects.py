@@ -69,12 +69,12 @@ def lint_sources(
     for source in sources:
         path = Path(source)
         if os.path.isdir(path):
-            found = tuple(_of_folder(path, settings, tracked, read))
-            if not found:
+            folder_reports = tuple(_of_folder(path, settings, tracked, read))
+            if not folder_reports:
                 hint = "Name a folder that holds cards, or name the cards."
                 message = "the folder holds no card"
                 raise UsageFault("usage.invalid", message, path=source, hint=hint)
-            reports += found
+            reports += folder_reports
             continue
         report = lint_card(load_card(source, open_fetcher), settings, name=source)
         if os.path.isfile(path):

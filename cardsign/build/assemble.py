@@ -114,21 +114,23 @@ def build_card(sources: Sequence[str | Path], options: BuildOptions) -> BuiltCar
 def _recognise(source: str) -> tuple[Kind, Path]:
     """The kind of a source, and its path."""
     named, colon, rest = source.partition(":")
-    if colon and (kind := next((one for one in KINDS if one.name == named), None)):
+    if colon and (kind := next((form for form in KINDS if form.name == named), None)):
         return kind, Path(rest)
     if "://" in source:
         hint = f"Save it, and name the file: curl -O {shlex.quote(source)}"
         raise UsageFault("usage.invalid", "a source is a file or a folder", path=source, hint=hint)
-    names = ", ".join(one.name for one in KINDS)
+    names = ", ".join(form.name for form in KINDS)
     if colon and re.fullmatch(r"[a-z0-9-]{2,}", named) and not os.path.lexists(source):
         message = f"there is no kind {named!r}; the kinds are {names}"
         raise refusal("build.unknown_source", message, SourcePlace(source))
     path = Path(source)
     if os.path.isdir(path):
         for kind in KINDS:
-            if any(_is_of(kind, one, path) for name in kind.folder for one in path.glob(name)):
+            if any(_is_of(kind, form, path) for name in kind.folder for form in path.glob(name)):
                 return kind, path
-        looked = ", ".join(one.folder[0] for one in KINDS if one.folder and one != cards.PYPROJECT)
+        looked = ", ".join(
+            form.folder[0] for form in KINDS if form.folder and form != cards.PYPROJECT
+        )
         message = (
             f"the folder has none of {looked}, or {cards.PYPROJECT_FILE} with [tool.cardsign.card]"
         )
@@ -278,12 +280,14 @@ def _fill_provider(draft: Draft, url: str, place: SourcePlace) -> None:
 
 
 def _written(draft: Draft, kind: Kind, options: BuildOptions) -> BuiltCard:
-    wanted = options.a2a or (kind is orloj.KIND and options.orloj.protocol_version) or kind.a2a
-    if wanted != "both" and wanted not in get_args(CardForm):
-        raise UsageFault("usage.invalid", f"there is no A2A version {wanted!r} to build")
+    version_wanted = (
+        options.a2a or (kind is orloj.KIND and options.orloj.protocol_version) or kind.a2a
+    )
+    if version_wanted != "both" and version_wanted not in get_args(CardForm):
+        raise UsageFault("usage.invalid", f"there is no A2A version {version_wanted!r} to build")
     versions: tuple[CardForm, ...] = ("1.0", "0.3")
-    if wanted != "both":
-        versions = tuple(one for one in get_args(CardForm) if one == wanted)
+    if version_wanted != "both":
+        versions = tuple(one for one in get_args(CardForm) if one == version_wanted)
     documents: dict[CardForm, bytes] = {}
     for version in versions:
         converted = convert_card(_spoken(draft, version), version)

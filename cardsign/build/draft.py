@@ -157,8 +157,8 @@ class Draft:
         folded: dict[str, str] = {}
         for tag in tags:
             folded.setdefault(tag.casefold(), tag)
-        found = list(folded.values()) or ["skill" if tool is None else "tool"]
-        self.take((*to, "tags"), list(found), tagged or place)
+        sources = list(folded.values()) or ["skill" if tool is None else "tool"]
+        self.take((*to, "tags"), list(sources), tagged or place)
 
     def take_listed_skill(
         self,
@@ -225,8 +225,8 @@ class Draft:
 
     def replace(self, target: Target, value: Json, place: SourcePlace) -> None:
         """Take a value in place of what is there: what the person who builds says counts."""
-        for one in [one for one in self._facts if one[: len(target)] == target]:
-            del self._facts[one]
+        for fact in [fact for fact in self._facts if fact[: len(target)] == target]:
+            del self._facts[fact]
         self._above.discard(target)
         self.take(target, value, place)
 
@@ -467,7 +467,7 @@ def found_in(folder: Path, patterns: Sequence[str], draft: Draft) -> Iterator[Pa
 
 def first_in(folder: Path, names: Sequence[str], draft: Draft) -> Path | None:
     """The first of these files that a folder has; links as in :func:`found_in`."""
-    files = (one for name in names for one in found_in(folder, (name,), draft))
+    files = (file for name in names for file in found_in(folder, (name,), draft))
     return next(files, None)
 
 

@@ -43,7 +43,7 @@ def take_mcp(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> No
 
 
 def _take(document: SourceDocument, draft: Draft) -> None:
-    listed = next((one for one in _SERVERS if one in document.value), None)
+    listed = next((candidate for candidate in _SERVERS if candidate in document.value), None)
     if listed is not None:
         raise document.refuse(
             "build.unsupported",
@@ -63,7 +63,9 @@ def _take(document: SourceDocument, draft: Draft) -> None:
         raise document.refuse("build.missing", "no source names the server", hint=hint)
     if not is_tool:
         _take_server(document, draft)
-    tools = next((one for one in _TOOLS if isinstance(document.get(*one), list)), None)
+    tools = next(
+        (candidate for candidate in _TOOLS if isinstance(document.get(*candidate), list)), None
+    )
     places = [()] if is_tool else list(document.rows(*tools)) if tools else []
     for at in places:
         _take_tool(document, at, server, draft)

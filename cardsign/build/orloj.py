@@ -58,8 +58,8 @@ def _add(document: SourceDocument, pool: _Pool) -> None:
 
 def _find(kind: str, owner: _Key, at: Location, reference: str, pool: _Pool) -> _Key:
     """What a name refers to: in its owner's namespace, or in the one that it names (L20)."""
-    before, slash, after = reference.partition("/")
-    namespace, name = (before, after) if slash else (owner[1], reference)
+    kind_name, slash, after = reference.partition("/")
+    namespace, name = (kind_name, after) if slash else (owner[1], reference)
     if (kind, namespace, name) in pool:
         return kind, namespace, name
     message = f"no source defines the {kind} {namespace}/{name} that {owner[2]!r} names"

@@ -178,11 +178,11 @@ def publish(output: Path | None, export_to: Path | None, **options: Any) -> int:
     if watching.watch:
         return _watch(watching, output, keystore)
     named, config = take(_Named, options), project_config(output)
-    before = newest_generation(needed_publication(config))
+    earlier = newest_generation(needed_publication(config))
     if named == _Named(drop_others=named.drop_others):
         return _publish_project(keystore, config, export_to, drop_others=named.drop_others)
     generation = named.publish(keystore, config)
-    _tell(generation, before, config.publish)
+    _tell(generation, earlier, config.publish)
     _export(generation, export_to)
     return EXIT_OK
 
@@ -192,18 +192,18 @@ def _publish_project(
 ) -> int:
     """Build, sign, list and publish the cards of the project."""
     check_cards(config)
-    before = newest_generation(config.publish)
+    earlier = newest_generation(config.publish)
     work = keystore.work(config)
     work.drops_others = drop_others
     progress = reconcile(work, only_cards=True)
     if not is_dry_run():
         _say_lint(config)
     generation = newest_generation(config.publish)
-    view = {} if generation is None else _generation_json(generation, before)
+    view = {} if generation is None else _generation_json(generation, earlier)
     status = show_progress(progress, work.now, view)
     if generation is not None:
-        for name, what in list_changes(generation, before).items():
-            say(f"  {what}: {name}")
+        for name, change in list_changes(generation, earlier).items():
+            say(f"  {change}: {name}")
         _export(generation, export_to)
     return status
 
@@ -254,7 +254,9 @@ def _tell(generation: Generation, before: Generation | None, directory: Path | N
     notes = [f"generation {generation.number} in {directory} is the same; nothing changed"]
     if generation.created:
         notes = [f"{done('published', 'publish')} generation {generation.number} in {directory}"]
-        notes += (f"  {what}: {name}" for name, what in list_changes(generation, before).items())
+        notes += (
+            f"  {change}: {name}" for name, change in list_changes(generation, before).items()
+        )
     show(Answer(_generation_json(generation, before), notes=notes))
 
 

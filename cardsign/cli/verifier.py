@@ -260,5 +260,5 @@ def check_audience(audience: str | None, *, is_extended: bool) -> None:
 def summary(statuses: Sequence[int], of: str = "") -> str:
     """How many cards came to what, in one line."""
     counts = ((statuses.count(status), words) for status, words in _OUTCOMES.items())
-    said = ", ".join(f"{count:,} {words}" for count, words in counts if count)
-    return f"{counted(len(statuses), 'card')}{of}: {said}"
+    summary_text = ", ".join(f"{count:,} {words}" for count, words in counts if count)
+    return f"{counted(len(statuses), 'card')}{of}: {summary_text}"

@@ -309,9 +309,9 @@ async def ask_task(
         if found.id != task:
             message = "the agent answered about another task than it was asked"
             raise CallFailed("call.error", message)
-        artifacts = [list(one.parts) for one in found.artifacts]
-        said = list(found.status.message.parts) if found.status.HasField("message") else []
-        return _reply(artifacts, said, TaskState.Name(found.status.state), task, found.context_id)
+        artifacts = [list(artifact.parts) for artifact in found.artifacts]
+        parts = list(found.status.message.parts) if found.status.HasField("message") else []
+        return _reply(artifacts, parts, TaskState.Name(found.status.state), task, found.context_id)
 
     return await _called(payload, endpoint, header, ask, settings)
 
@@ -445,7 +445,7 @@ class _AtEndpoint(AsyncGuardedTransport):
             FetchFailed: ``fetch.content_type``.
         """
         own_url = httpx.URL(str(self._endpoint.url))
-        path, own = (one.raw_path.partition(b"?")[0] for one in (request.url, own_url))
+        path, own = (url.raw_path.partition(b"?")[0] for url in (request.url, own_url))
         is_below = path.startswith(own.rstrip(b"/") + b"/")
         if path != own and not (is_below and self._endpoint.binding == HTTP_JSON):
             message = f"{request.url.path[:80]!r} is no path of {self._endpoint.url}"
@@ -538,11 +538,11 @@ def _reply(
     artifacts: Iterable[list[Part]], message_parts: list[Part], state: str, task: str, context: str
 ) -> Reply:
     """What a task says: the text of its artifacts; where they have none, that of its status."""
-    made = [part for parts in artifacts for part in parts]
+    artifact_parts = [part for parts in artifacts for part in parts]
     text = "\n".join("".join(part.text for part in parts) for parts in artifacts)
     text = text or "\n".join(part.text for part in message_parts if part.HasField("text"))
     is_final = state.removeprefix(_PREFIX) not in ("", *_ONGOING)
-    return Reply(text, state, task, context, is_final, _mute(made or message_parts))
+    return Reply(text, state, task, context, is_final, _mute(artifact_parts or message_parts))
 
 
 def _mute(parts: Iterable[Part]) -> int:

@@ -102,13 +102,13 @@ def sign_sources(work: Work, chosen: CardSigners) -> list[tuple[ProjectCard, Sig
     for card in work.config.cards:
         _check_replaceable(card)
         source = read_source(card, work.config.build)
-        before = read_signed(card)
+        earlier = read_signed(card)
         with of_the_user(str(card.source)):
-            marker = _marker(work, card, source, before)
+            marker = _marker(work, card, source, earlier)
             options = SigningOptions(
                 own_kids=chosen.own_kids, extended=marker, file=str(card.source)
             )
-            document = before if before and _says_the_same(source, before, marker) else source
+            document = earlier if earlier and _says_the_same(source, earlier, marker) else source
             signing = sign_with_notes(document, chosen.signers, options)
         signed.append((card, signing))
     return signed

@@ -91,10 +91,12 @@ def _find_advice(work: Work, state: StoreState) -> Iterator[Finding]:
 
 
 def _find_clock(work: Work, state: StoreState) -> Iterator[Finding]:
-    marks = [name for name in (one.name for one in fields(KeyTimes)) if name != "stops_signing"]
+    marks = [name for name in (entry.name for entry in fields(KeyTimes)) if name != "stops_signing"]
     times = [time for key in state.keys for name in marks if (time := getattr(key.times, name))]
     times += [publication.at for publication in state.publications]
-    times += [utc(one.iat) for one in (kept_keyset(work.store), kept_release(work.store)) if one]
+    times += [
+        utc(entry.iat) for entry in (kept_keyset(work.store), kept_release(work.store)) if entry
+    ]
     newest = max(times, default=work.now)
     if newest > work.now + timedelta(seconds=work.config.timeline.skew):
         message = f"the store knows of {second(newest)}, and this clock says it is not yet"

@@ -202,8 +202,8 @@ def _sign_first(
     says = says.following(store.load(), now=now, until=now + KEYSET_LIFETIME)
     payload = draft_next(says, None, now=now).envelope.payload
     keyset = read_keyset(sign_statement(payload, [private["root"]], TYP_KEYSET))
-    for each in stores:
-        keep_keyset(each, keyset, write_draft(keyset), now=now)
+    for keystore in stores:
+        keep_keyset(keystore, keyset, write_draft(keyset), now=now)
     head = store.load().head
     draft = draft_following(ReleasePlan(audit_head=head), keyset, None, seq=1, now=now)
     data = sign_statement(draft.envelope.payload, [private["release"]], TYP_RELEASE)

@@ -281,9 +281,9 @@ def _fork_told(
         if refusal.code != "statement.fork":
             raise
         label, kept = statement.label, store.place
-        for held in store.state.keysets:
-            if held.number == statement.number:
-                kept = store.place_of(statement_blob(held.blob))
+        for kept_statement in store.state.keysets:
+            if kept_statement.number == statement.number:
+                kept = store.place_of(statement_blob(kept_statement.blob))
         why = f"another keyset {label} was signed here before, and this key store keeps it"
         hint = advice.format(kept)
         raise StatementRefused(refusal.code, why, path=name, hint=hint) from refusal

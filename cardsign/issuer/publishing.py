@@ -56,7 +56,7 @@ def list_changes(generation: Generation, before: Generation | None) -> dict[str,
     """Return for each file that is not as before whether it is ``new``, ``changed`` or ``gone``."""
     old, new = before.files if before else {}, generation.files
     changes = {name: "changed" if name in old else "new" for name in new}
-    changes = {name: what for name, what in changes.items() if old.get(name) != new[name]}
+    changes = {name: change for name, change in changes.items() if old.get(name) != new[name]}
     return changes | {name: "gone" for name in old if name not in new}
 
 
@@ -189,8 +189,8 @@ def update_publication(work: Work, *, writes: bool = True) -> Generation | None:
         LocalFault: As :func:`record_publication`.
     """
     directory = work.config.publish
-    before = newest_generation(directory)
-    if directory is None or before is None:
+    earlier = newest_generation(directory)
+    if directory is None or earlier is None:
         return None
     generation = publish_statements(
         _statements_of(work.store),
@@ -208,7 +208,7 @@ def update_publication(work: Work, *, writes: bool = True) -> Generation | None:
         for publication in work.store.load().publications
         if publication.series == series
     }
-    if writes and noted & {before.number, generation.number - 1}:
+    if writes and noted & {earlier.number, generation.number - 1}:
         record_publication(work, generation)
     return generation
 
@@ -477,17 +477,17 @@ def check_publishable(
         PublishRefused: ``publish.statements``, or as :func:`check_ours`.
     """
     check_ours(work)
-    before = published_statements(work.config.publish)
-    if before is None:
+    published = published_statements(work.config.publish)
+    if published is None:
         return
     issued = _statements_of(work.store)
     keysets = (*(issued.keysets if issued else ()), *([keyset] if keyset else ()))
     # A new key store, after a loss, has signed no release yet.
-    newest = release or (issued.release if issued else None) or before.release_bytes
+    newest = release or (issued.release if issued else None) or published.release_bytes
     candidate = Issued(keysets, newest)
     # A release that names a new keyset is newer than all before: so it ends a thief's fast-forward.
-    ends = replace(before, release=None) if keyset else before
-    candidate.checked(now=work.now, before=before).check_follows(ends)
+    ends = replace(published, release=None) if keyset else published
+    candidate.checked(now=work.now, before=published).check_follows(ends)
 
 
 def still_trusted(work: Work, records: Sequence[KeyRecord]) -> list[KeyRecord]:

@@ -78,7 +78,7 @@ def _close(work: Work, find: Callable[[Work], Iterable[Gap]], done: Sequence[str
     if work.is_dry_run:
         progress = list_gaps(find(work))
         return progress._replace(planned=(*done, *progress.planned))
-    before, lines = _published_number(work), list(done)
+    number_before, lines = _published_number(work), list(done)
     try:
         left = _close_gaps(work, find, lines)
     except (StoreFault, FileFault, UsageFault) as fault:
@@ -87,7 +87,7 @@ def _close(work: Work, find: Callable[[Work], Iterable[Gap]], done: Sequence[str
         path = f" ({fault.path})" if fault.path else ""
         left = (Gap(f"{fault.message}{path}", command=work.again),)
     number = _published_number(work)
-    if number > before and not any("published generation" in line for line in lines):
+    if number > number_before and not any("published generation" in line for line in lines):
         lines.append(f"published generation {number}")
     return Progress(tuple(lines), left)
 
@@ -126,7 +126,7 @@ def _close_gaps(
                 left.append(gap)
             else:  # what waited for another key or statement may have it now
                 closed[name] += 1
-                faults = {each: fault for each, fault in faults.items() if _stays(fault)}
+                faults = {gap_name: fault for gap_name, fault in faults.items() if _stays(fault)}
                 break
         else:
             return _for_people(work, left, faults)
@@ -166,12 +166,12 @@ def _explain(work: Work, gap: Gap, fault: CardsignError | None) -> Gap:
     """Return a gap for a person, with what hinders it and the command that goes on."""
     names = name_keys_elsewhere(work.store) if fault and fault.code in UNLISTED else ""
     if names:
-        what = f"{gap.what} with the other copy of this key store: {names}, which this one lacks"
-        return Gap(what, command="cardsign keys rotate --keystore DIR", until=gap.until)
-    what = gap.text if fault is None else f"{gap.text}: {fault.message}"
+        message = f"{gap.what} with the other copy of this key store: {names}, which this one lacks"
+        return Gap(message, command="cardsign keys rotate --keystore DIR", until=gap.until)
+    message = gap.text if fault is None else f"{gap.text}: {fault.message}"
     if fault is not None and fault.code == "keystore.same_custody":
-        what += f". {fault.finding.fix}"
-    return gap._replace(what=what, command=gap.command or work.again, close=None, why="")
+        message += f". {fault.finding.fix}"
+    return gap._replace(what=message, command=gap.command or work.again, close=None, why="")
 
 
 # The commands that write a line first, and what they would do.
@@ -292,8 +292,8 @@ def _report_revocation(
             events += more
         return events
 
-    before = work.store.load()
-    return _revoked(before, work.store.commit(decide, now=now))
+    state_before = work.store.load()
+    return _revoked(state_before, work.store.commit(decide, now=now))
 
 
 def _revoked(before: StoreState, after: StoreState) -> list[KeyRecord]:

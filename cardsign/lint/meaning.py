@@ -356,8 +356,8 @@ def marker(subject: LintedCard) -> Iterator[Found]:
 def extension(subject: LintedCard) -> Iterator[Found]:
     """Its form alone; nothing is asked."""
     seen: set[Json] = set()
-    for index, one in enumerate(extensions_of(subject.document)):
-        uri = members_of(one).get("uri")
+    for index, value in enumerate(extensions_of(subject.document)):
+        uri = members_of(value).get("uri")
         place = ("capabilities", "extensions", str(index))
         if not isinstance(uri, str) or not _URI.fullmatch(uri):
             yield place, f"{uri!r:.60} is no URI"

@@ -155,7 +155,7 @@ def find_paths(*cards: Mapping[str, Json]) -> tuple[Paths, Paths]:
     """Return where GET asks for the extended card of these, and where POST takes JSON-RPC."""
     extended: Paths = {EXTENDED_PATH: set()}
     rpc: Paths = {}
-    for interface in (each for card in cards for each in interfaces_of(card)):
+    for interface in (entry for card in cards for entry in interfaces_of(card)):
         try:
             parts = urlsplit(interface.url) if isinstance(interface.url, str) else None
         except ValueError:

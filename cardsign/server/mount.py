@@ -253,9 +253,9 @@ def _choose_application(gate: Gate, environ: WSGIEnvironment) -> WSGIApplication
     if is_for_cards is not None:
         return gate.cards if is_for_cards else None
     length, stream = environ.get("CONTENT_LENGTH") or "", environ["wsgi.input"]
-    left = int(length) if length.isdecimal() else None
-    has_end = left is not None or environ.get("wsgi.input_terminated")
-    limit = MAX_CALL_BYTES + 1 if left is None else left
+    remaining = int(length) if length.isdecimal() else None
+    has_end = remaining is not None or environ.get("wsgi.input_terminated")
+    limit = MAX_CALL_BYTES + 1 if remaining is None else remaining
     if not has_end or limit > MAX_CALL_BYTES + 1:
         limit = 0  # nor is a body read that is too long for a request
     body = b""
@@ -270,7 +270,7 @@ def _choose_application(gate: Gate, environ: WSGIEnvironment) -> WSGIApplication
         environ["wsgi.input"] = BytesIO(body)
         environ["cardsign.body_was_read"] = True
         return gate.cards if _may_ask_for_card(body) else None
-    scanned = _ScannedInput(body, stream, None if left is None else left - len(body))
+    scanned = _ScannedInput(body, stream, None if remaining is None else remaining - len(body))
     # Nothing is read ahead of a stream of which nobody knows the end.
     environ["wsgi.input"] = BufferedReader(scanned, 8192 if has_end else 1)
     return None

@@ -66,9 +66,9 @@ class Provider:
 
     def __init__(self, settings: ProviderSettings, hosts: Places, now: Now) -> None:
         self.settings, self._hosts, self._now = settings, hosts, now
-        told: dict[str, Json] = {"issuer": settings.issuer, "tenant": settings.tenant}
-        told |= {"in": settings.location, "name": settings.key}
-        derived: Json = {settings.type: dict(PROVIDERS[settings.type](told))}
+        members: dict[str, Json] = {"issuer": settings.issuer, "tenant": settings.tenant}
+        members |= {"in": settings.location, "name": settings.key}
+        derived: Json = {settings.type: dict(PROVIDERS[settings.type](members))}
         (self.scheme,) = schemes_of({"securitySchemes": derived}).values()
 
     @property

@@ -292,8 +292,10 @@ class Introspection(RemoteProvider):
             raise Denied("its server says that it is not active")
         if not isinstance(expires, int | float) or expires <= now:
             raise Denied("exp has passed")
-        audience, wanted = claims.get("aud"), self.settings.aud
-        if wanted and wanted not in (audience if isinstance(audience, list) else [audience]):
+        audience, wanted_audience = claims.get("aud"), self.settings.aud
+        if wanted_audience and wanted_audience not in (
+            audience if isinstance(audience, list) else [audience]
+        ):
             raise Denied("aud is another audience")
         if len(self._known) >= MAX_KNOWN:
             self._known.clear()

@@ -109,8 +109,8 @@ def serve(
         @server.on_startup  # type: ignore[untyped-decorator]
         def start_parent() -> None:
             signal.signal(signal.SIGHUP, reload)  # granian's own would end each worker
-            given = (publications, address, as_json)
-            threading.Thread(target=_announce, args=given, daemon=True).start()
+            arguments = (publications, address, as_json)
+            threading.Thread(target=_announce, args=arguments, daemon=True).start()
 
         try:
             server.serve(target_loader=worker, wrap_loader=False)
@@ -130,7 +130,7 @@ def check_settings(settings: ServerSettings, *, is_running: bool = False) -> Non
         ServeFault: ``serve.token_file``.
         UsageFault: ``usage.not_installed``.
     """
-    for path in [settings.token_file, *(each.token_file for each in settings.providers)]:
+    for path in [settings.token_file, *(provider.token_file for provider in settings.providers)]:
         if path is not None and (path.exists() or not is_running):
             read_tokens(path)
     if settings.metrics and find_spec("prometheus_client") is None:
@@ -261,8 +261,8 @@ class Worker:
         except Exception:  # the boundary: a worker goes on whatever its settings say
             log.exception("still serving by the settings that were read before")
             return
-        before, self._publications, self._app = self._publications, publications, app
-        before.stop_watching()
+        replaced, self._publications, self._app = self._publications, publications, app
+        replaced.stop_watching()
 
 
 def _announce(publications: Publications, address: tuple[str, int], as_json: bool) -> None:
@@ -309,11 +309,11 @@ def _reserve_address(host: str, port: int, stack: contextlib.ExitStack) -> tuple
     anybody else; it never listens, and lets granian in afterwards.
     """
     try:
-        family, _, _, _, wanted = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, _, _, _, sockaddr = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         reserved = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
         # Beside the remains of closed connections (TIME_WAIT), but not beside one who listens.
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        reserved.bind(wanted)
+        reserved.bind(sockaddr)
     except (OSError, UnicodeError) as exc:
         is_used = getattr(exc, "errno", None) == errno.EADDRINUSE
         problem = "is in use" if is_used else f"is no address to listen on: {exc}"

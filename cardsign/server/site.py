@@ -267,8 +267,8 @@ class Publications:
             root = agents.get("") or agents.get(self.settings.root or "")
             if len(agents) == 1 and self.settings.root is None:
                 (root,) = agents.values()
-            before, self._site = self._site, Site(agents, root)
-            self._report(before)
+            replaced, self._site = self._site, Site(agents, root)
+            self._report(replaced)
 
     def _is_newest(self, name: str, moment: float) -> bool:
         """Return whether nothing else of an agent was published by some moment."""

@@ -122,8 +122,8 @@ def find_address(peer: str, forwarded: str, proxies: tuple[str, ...]) -> str:
         proxies: Their networks.
     """
     address, addresses = peer, forwarded.split(",")
-    while in_networks(address, proxies) and addresses and (before := addresses.pop().strip()):
-        address = _PORT.sub(r"\1", before).strip("[]")
+    while in_networks(address, proxies) and addresses and (nearer := addresses.pop().strip()):
+        address = _PORT.sub(r"\1", nearer).strip("[]")
     parsed = parse_address(address)
     if parsed is None:
         return "unknown"
