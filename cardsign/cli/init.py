@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,8 @@ from cardsign.cli.streams import STDIO
 from cardsign.config import CONFIG_FILE, config_schema
 from cardsign.errors import FileMissing, PassphraseFault
 from cardsign.files import leads_outside
-from cardsign.issuer.init import IssuerPassphrases, IssuerPlan, NewIssuer, init_issuer
+from cardsign.issuer.init import IssuerPlan, RolePassphrases, init_issuer
+from cardsign.keys.model import Role
 from cardsign.keys.opening import StorePlace, create_store
 from cardsign.keys.signers.access import new_passphrase, user_file, user_policy
 
@@ -101,35 +102,41 @@ def init(origin: str | None, agent: str | None, recovery_out: str, **options: An
     plan = IssuerPlan(Path(), place, origin or "", recovery_out=out, **options)
     plan.check()
     create = partial(create_store, user=local_user())
-    issuer = init_issuer(plan, _ask_passphrases(keystore), now=moment(), create=create)
-    text = "" if issuer.recovery_text is None else issuer.recovery_text.decode()
+    passphrases = _ask_passphrases(keystore)
+    keyset, recovery = init_issuer(plan, passphrases, now=moment(), create=create)
+    text = recovery.decode() if out is None else ""
+    kids: dict[str, str] = {role: key.public.kid for key in keyset.keys for role in key.roles}
+    kids["root"] = keyset.root.keys[0].public.kid
     value = {"config": CONFIG_FILE, "keystore": str(place), "alg": options["alg"]}
-    value |= {"kid": issuer.kids["card"], "keys": issuer.kids}
-    value |= {"keyset": {"epoch": 1, "version": 1, "digest": issuer.keyset.digest}}
+    value |= {"kid": kids["card"], "keys": kids}
+    value |= {"keyset": {"epoch": 1, "version": 1, "digest": keyset.digest}}
     notes = [
-        *_custody_lines(issuer, place, options["root_keystore"], recovery_out),
+        *_custody_lines(plan, plan.list_shared(passphrases)),
+        "tell your verifiers the digest of keyset 1.1 over a channel that they trust:",
+        f"  {keyset.digest}",
         *_permission_lines(place, Path(options["publish"])),
-        *_next_lines(issuer, place, options["card"], options["root_keystore"]),
+        f"wrote {CONFIG_FILE} and the key store {place} with the card key",
+        f"  {kids['card']}",
+        *_next_lines(plan),
     ]
     show(Answer(value | ({"recovery": text} if text else {}), text.splitlines(), notes))
 
 
-def _ask_passphrases(keystore: UnlockOptions) -> IssuerPassphrases:
+def _ask_passphrases(keystore: UnlockOptions) -> RolePassphrases:
     """Ask for the passphrases, each from where the role's keys are opened later."""
     usual, passphrase = keystore.source("card"), keystore.new_passphrase("card")
-    root, release = (
-        passphrase if keystore.source(role) == usual else keystore.new_passphrase(role)
-        for role in ("root", "release")
-    )
+    passphrases: dict[Role, bytes] = {"card": passphrase}
+    for role in ("root", "release"):
+        is_usual = keystore.source(role) == usual
+        passphrases[role] = passphrase if is_usual else keystore.new_passphrase(role)
     try:
         question = "New passphrase of the recovery key: "
-        recovery = new_passphrase(recovery_source(), question=question)
+        passphrases["recovery"] = new_passphrase(recovery_source(), question=question)
     except PassphraseFault as fault:
         if fault.code != "passphrase.none":
             message = f"of the recovery key: {fault.message}"
             raise PassphraseFault(fault.code, message, hint=f"Set {RECOVERY_VARIABLE}.") from fault
-        recovery = None
-    return IssuerPassphrases(passphrase, root, release, recovery)
+    return passphrases
 
 
 def _new_agent(name: str) -> None:
@@ -141,24 +148,21 @@ def _new_agent(name: str) -> None:
     show(Answer({"agent": name, "files": paths}, notes=notes))
 
 
-def _custody_lines(
-    issuer: NewIssuer, place: StorePlace, roots: StorePlace | None, recovery_out: str
-) -> Iterator[str]:
-    """Yield which keys can be stolen together, and what verifiers have to be told."""
-    if online := [role for role in issuer.shared if role != "recovery"]:
+def _custody_lines(plan: IssuerPlan, shared: Sequence[Role]) -> Iterator[str]:
+    """Yield which keys can be stolen together."""
+    if online := [role for role in shared if role != "recovery"]:
         roles = f"{', '.join(['card', *online[:-1]])} and {online[-1]}"
-        yield f"the {roles} keys are in {place} under one passphrase: who steals one has them all"
+        where = f"the {roles} keys are in {plan.keystore}"
+        yield f"{where} under one passphrase: who steals one has them all"
         yield "  a passphrase in CARDSIGN_RELEASE_PASSPHRASE keeps cron from signing cards"
-        if roots is None:
+        if plan.root_keystore is None:
             yield "  --root-keystore DIR keeps the root key offline"
-    where = "above" if recovery_out == STDIO else f"in {recovery_out}"
+    where = "above" if plan.recovery_out is None else f"in {plan.recovery_out}"
     yield f"the recovery key is {where}, encrypted; no copy is kept here"
     yield "  print it, or keep it apart from the other keys: you need it if they are stolen"
-    if "recovery" in issuer.shared:
+    if "recovery" in shared:
         yield "  it has the passphrase of the card key, as no other was given; keep it well apart"
         yield f"  {RECOVERY_VARIABLE} gives it one that a thief of the keys lacks"
-    yield "tell your verifiers the digest of keyset 1.1 over a channel that they trust:"
-    yield f"  {issuer.keyset.digest}"
 
 
 def _permission_lines(place: StorePlace, publish: Path) -> Iterator[str]:
@@ -174,12 +178,9 @@ def _permission_lines(place: StorePlace, publish: Path) -> Iterator[str]:
             yield f"  folders = {folders} in {own} (mode 0600, format = 1) allows it"
 
 
-def _next_lines(
-    issuer: NewIssuer, place: StorePlace, card: str | None, roots: StorePlace | None
-) -> Iterator[str]:
-    """Yield what is there now, and what comes next."""
-    yield f"wrote {CONFIG_FILE} and the key store {place} with the card key"
-    yield f"  {issuer.kids['card']}"
+def _next_lines(plan: IssuerPlan) -> Iterator[str]:
+    """Yield what comes next."""
+    roots, card = plan.root_keystore, plan.card
     rotate = "cardsign keys rotate" + (f" --root-keystore {roots}" if roots else "")
     if card is None:
         yield "  next: cardsign sign card.json -o signed.json"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from cardsign.config import CONFIG_FILE, render_config
 from cardsign.errors import FileFault, PassphraseFault, UsageFault, of_the_user
@@ -38,39 +38,9 @@ from cardsign.urls import parse_origin
 _LOOPBACK: Final = ("http://127.0.0.1:", "http://[::1]:", "http://localhost:")
 
 
-@dataclass(frozen=True, slots=True)
-class IssuerPassphrases:
-    """The passphrases of a new issuer's keys; those of root, card and release may be the same.
-
-    Attributes:
-        card: Of the card key.
-        root: Of the root key.
-        release: Of the release key, which cron has to open.
-        recovery: Of the recovery key; None: that of the card key, as no other was given.
-    """
-
-    card: bytes = field(repr=False)
-    root: bytes = field(repr=False)
-    release: bytes = field(repr=False)
-    recovery: bytes | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class NewIssuer:
-    """What was made.
-
-    Attributes:
-        kids: The kid of each role's key.
-        keyset: The first statement.
-        recovery_text: The recovery key, encrypted, if it went into no file: its only copy.
-        shared: The roles whose key has the passphrase of the card key; root and release keys are
-            stored with it as well.
-    """
-
-    kids: dict[str, str]
-    keyset: KeysetStatement
-    recovery_text: bytes | None = field(default=None, repr=False)
-    shared: tuple[str, ...] = ()
+#: Whose passphrase each key of a new issuer has; without one of its own the recovery key has that
+#: of the card key.
+RolePassphrases: TypeAlias = Mapping[Role, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,23 +98,25 @@ class IssuerPlan:
         """Whether the root key has a key store of its own."""
         return self.root_keystore not in (None, self.keystore)
 
-    def list_shared(self, passphrases: IssuerPassphrases) -> tuple[str, ...]:
-        """Return the roles whose keys are stolen with the card key."""
-        is_shared = {
-            "root": passphrases.root == passphrases.card and not self.has_root_apart,
-            "release": passphrases.release == passphrases.card,
-            "recovery": passphrases.recovery is None,
-        }
-        return tuple(role for role, shared in is_shared.items() if shared)
+    def list_shared(self, passphrases: RolePassphrases) -> tuple[Role, ...]:
+        """Return the roles whose key has the passphrase of the card key and lies beside it.
+
+        A recovery key without a passphrase of its own has it too.
+        """
+        card = passphrases["card"]
+        apart = ("root",) if self.has_root_apart else ()
+        same = (role for role, passphrase in passphrases.items() if passphrase == card)
+        shared = tuple(role for role in same if role not in ("card", *apart))
+        return shared if "recovery" in passphrases else (*shared, "recovery")
 
 
 def init_issuer(
     plan: IssuerPlan,
-    passphrases: IssuerPassphrases,
+    passphrases: RolePassphrases,
     *,
     now: datetime,
     create: Callable[[StorePlace], KeyStore] = create_store,
-) -> NewIssuer:
+) -> tuple[KeysetStatement, bytes]:
     """Set up a folder with root, card, release and recovery keys and the first statements.
 
     Args:
@@ -153,19 +125,24 @@ def init_issuer(
         now: The time, with its zone, in whole seconds.
         create: Makes an empty key store at a place.
 
+    Returns:
+        The first keyset, and the recovery key as an encrypted PEM: where the plan names no file for
+        it, the only copy.
+
     Raises:
         UsageFault, FileFault: As :meth:`IssuerPlan.check`.
         StoreFault: As a key store's operations.
         PassphraseFault: ``passphrase.unfit``: the recovery key has that of another key.
     """
     plan.check()
-    if passphrases.recovery in (passphrases.card, passphrases.root, passphrases.release):
+    own = passphrases.get("recovery")
+    if own in [passphrases[role] for role in ("card", "root", "release")]:
         raise PassphraseFault(
             "passphrase.unfit",
             "the recovery key must have a passphrase of its own",
             hint="Choose another one for the recovery key, so that a thief of one has not both.",
         )
-    recovery, text = make_recovery_key(passphrases.recovery or passphrases.card)
+    recovery, text = make_recovery_key(own or passphrases["card"])
     if plan.recovery_out is not None:
         create_private(plan.recovery_out, text)
     algs: dict[Role, SigningAlg] = {"root": "ES256", "card": plan.alg, "release": "ES256"}
@@ -174,16 +151,14 @@ def init_issuer(
     if plan.root_keystore is not None and plan.has_root_apart:
         stores.append(create(plan.root_keystore))
     for role, key in private.items():
-        store, secret = stores[-1 if role == "root" else 0], getattr(passphrases, role)
-        store.add_key(key, secret, now=now, roles=(role,), holder=plan.holder)
+        store = stores[-1 if role == "root" else 0]
+        store.add_key(key, passphrases[role], now=now, roles=(role,), holder=plan.holder)
     keyset = _sign_first(plan, stores, private, recovery, now)
     origin, keystore = keyset.origins[0], plan.keystore
     named = str(keystore) if isinstance(keystore, Path) else None
     config = render_config(issuer=origin, keystore=named, publish=plan.publish, card=plan.card)
     write_atomic(plan.folder / CONFIG_FILE, config, plain=True)
-    kids: dict[str, str] = {role: key.public.kid for role, key in private.items()}
-    shown = None if plan.recovery_out else text
-    return NewIssuer(kids, keyset, shown, plan.list_shared(passphrases))
+    return keyset, text
 
 
 def _sign_first(

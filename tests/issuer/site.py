@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cardsign.config import ProjectCard, ProjectConfig
 from cardsign.errors import PassphraseFault
-from cardsign.issuer.init import IssuerPassphrases, IssuerPlan, init_issuer
+from cardsign.issuer.init import IssuerPlan, init_issuer
 from cardsign.issuer.reconcile import reconcile, revoke_keys
 from cardsign.issuer.work import Progress, Work
 from cardsign.keys.folder import FolderStore
@@ -151,8 +151,7 @@ def begun(folder: Path, *, usb: bool, secrets: Mapping[str, bytes] | None = None
         root_keystore=folder / "usb" if usb else None,
         recovery_out=folder / "recovery.key",
     )
-    passphrases = IssuerPassphrases(secrets["card"], secrets["root"], secrets["release"], RECOVERY)
-    init_issuer(plan, passphrases, now=NOW)
+    init_issuer(plan, {**secrets, "recovery": RECOVERY}, now=NOW)
     made = Site(folder, secrets=secrets)
     made.now += timedelta(minutes=1)
     told = made.rotate("card", "release", "root", root=usb)

@@ -15,7 +15,7 @@ from cardsign import sign_card
 from cardsign.config import ProjectConfig
 from cardsign.errors import CardsignError
 from cardsign.issuer.gaps import make_successor
-from cardsign.issuer.init import IssuerPassphrases, IssuerPlan, init_issuer
+from cardsign.issuer.init import IssuerPlan, init_issuer
 from cardsign.issuer.keyset import (
     KeysetChanges,
     accept_keyset,
@@ -87,9 +87,16 @@ def never(*_: object) -> Any:
 def made(tmp_path: Path) -> Made:
     """Root, card, release and recovery keys, keyset 1.1, release 1."""
     plan = IssuerPlan(tmp_path, tmp_path / "keys", ORIGIN, recovery_out=tmp_path / "recovery.key")
-    new = init_issuer(plan, IssuerPassphrases(SECRET, SECRET, SECRET, OTHER), now=NOW)
-    assert new.shared == ("root", "release")
-    return Made(tmp_path, new.kids)
+    passphrases = passphrases_of(root=SECRET, recovery=OTHER)
+    keyset, _ = init_issuer(plan, passphrases, now=NOW)
+    assert plan.list_shared(passphrases) == ("root", "release")
+    kids = {role: key.public.kid for key in keyset.keys for role in key.roles}
+    return Made(tmp_path, kids)
+
+
+def passphrases_of(**own: bytes) -> dict[Any, bytes]:
+    """One passphrase for each role, but for those that have their own."""
+    return {"card": SECRET, "root": SECRET, "release": SECRET, **own}
 
 
 def publish(made: Made, now: datetime) -> bytes:
@@ -113,7 +120,7 @@ def code(refused: Callable[[], object]) -> str:
 
 def test_a_folder_is_set_up_once(made: Made) -> None:
     """With a key store that is not there yet."""
-    assert set(made.kids) == {"root", "card", "release"}
+    assert set(made.kids) == {"card", "release"}
     before = made.tree()
     keys, elsewhere = made.folder / "keys", made.folder / "more"
     assert code(IssuerPlan(made.folder, elsewhere, ORIGIN).check) == "file.exists"
@@ -123,9 +130,8 @@ def test_a_folder_is_set_up_once(made: Made) -> None:
 
 def test_which_keys_share_a_passphrase_is_told(tmp_path: Path) -> None:
     """The root key has one of its own here, so the others are named."""
-    own = IssuerPassphrases(card=SECRET, root=OTHER, release=SECRET, recovery=None)
-    new = init_issuer(IssuerPlan(tmp_path, tmp_path / "keys", ORIGIN), own, now=NOW)
-    assert new.shared == ("release", "recovery")
+    plan = IssuerPlan(tmp_path, tmp_path / "keys", ORIGIN)
+    assert plan.list_shared(passphrases_of(root=OTHER)) == ("release", "recovery")
 
 
 @pytest.mark.parametrize(
@@ -148,7 +154,7 @@ def test_what_no_issuer_can_be_is_refused_first(
 def test_the_recovery_key_has_a_passphrase_of_its_own(tmp_path: Path) -> None:
     """Else its theft comes with the others'."""
     plan = IssuerPlan(tmp_path, tmp_path / "keys", ORIGIN)
-    same = IssuerPassphrases(SECRET, OTHER, SECRET, OTHER)
+    same = passphrases_of(root=OTHER, recovery=OTHER)
     assert code(lambda: init_issuer(plan, same, now=NOW)) == "passphrase.unfit"
     assert list(tmp_path.iterdir()) == []
 
