@@ -251,7 +251,7 @@ def test_the_floor_waits_for_a_record_of_the_card(
         run(issuer("release", "renew"))
         assert len(release(issuer)["cards"]) == 2
     seen = publication_of(load_current(Path("public")))
-    open_store(Path("keys")).record_publication(seen, now=seen.at)
+    open_store(Path("keys")).apply(lifecycle.record_publication, seen, now=seen.at)
     forward(timedelta(days=5, seconds=3600 + 310))
     run(issuer("release", "renew"))
     assert len(release(issuer)["cards"]) == 1
