@@ -69,14 +69,6 @@ def test_offline_keys_are_active_side_by_side_and_in_no_jwk_set(role: Any) -> No
     assert (state.published_keys(), state.active_keys()) == ((), ())
 
 
-def test_a_key_that_is_there_already_is_refused() -> None:
-    """The same one, or another of its kid."""
-    state = first_two()
-    assert code_of(lambda: enter(state, public("one"), now=NOON)) == "keystore.duplicate_key"
-    same_kid = public("one", "RS256")
-    assert code_of(lambda: enter(state, same_kid, now=NOON)) == "keystore.duplicate_key"
-
-
 def rooted() -> StoreState:
     """`one` is active, and keyset 1.1 lists it."""
     return list_keys(enter(EMPTY, public("one"), now=NOON), 1, "one")

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -132,27 +131,6 @@ needs_server = pytest.mark.needs_postgres
 
 
 @needs_server
-def test_of_many_that_make_a_store_each_finds_it(postgres):
-    """``CREATE TABLE IF NOT EXISTS`` alone fails in this race."""
-    url = read_place(postgres.new_url())
-    names = "abcdefgh"
-
-    def make(name: str) -> None:
-        enter = (lifecycle.enter, public(name))
-        create_store(url).apply(*enter, now=NOON, custody="exec:/x")
-
-    threads = [Thread(target=make, args=(name,)) for name in names]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-
-    state = open_store(url).state
-    assert {key.kid for key in state.keys} == {*names}
-    assert (state.seq, len(state.active_keys())) == (8, 1)
-
-
-@needs_server
 def test_private_keys_are_sealed_and_in_a_table_of_their_own(store, es256, hand):
     """The lines hold what is public."""
     store.add(es256)
@@ -211,22 +189,10 @@ def test_a_role_without_rights_is_told(pair, postgres, hand):
     poor = read_place(pair.url.replace(f"cardsign:{postgres.password}", f"reader:{SECRET}"))
     schema = pair.url.rpartition("%3D")[2]
     hand(f"GRANT USAGE ON SCHEMA {schema} TO reader")
-
     fault = refusal(lambda: open_store(poor))
-    hand(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO reader")
-    readable = open_store(poor)
-
+    hand(f"REVOKE ALL ON SCHEMA {schema} FROM reader", "DROP ROLE reader")
     assert fault.code == "keystore.unreachable"
     assert "permission denied" in fault.message
-    assert readable.state == pair.state
-    assert (
-        refusal(
-            lambda: readable.apply(lifecycle.enter, public("new"), now=NOON, custody="exec:/x")
-        ).code
-        == "keystore.unreachable"
-    )
-    hand(f"REVOKE ALL ON ALL TABLES IN SCHEMA {schema} FROM reader")
-    hand(f"REVOKE ALL ON SCHEMA {schema} FROM reader", "DROP ROLE reader")
 
 
 @needs_server
