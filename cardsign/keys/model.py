@@ -117,8 +117,8 @@ class KeyRecord:
         """
         if self.blob is None:
             return "elsewhere"
-        is_over = self.state == "retired" or (self.state == "revoked" and not self.rotates)
-        return "destroyed" if is_over else "held"
+        is_over = self.state == "revoked" and not self.rotates
+        return "destroyed" if is_over or self.times.retired is not None else "held"
 
     @property
     def kid(self) -> str:

@@ -215,6 +215,7 @@ def test_revocation_is_open_from_every_state_and_final(make: Callable[[], StoreS
     state = revoke(make(), "one", "superseded", 10**6)
 
     assert state.find("one").revoked_because == "superseded"
+    assert state.find("one").private == ("destroyed" if make is retired else "held")
     assert revoke(state, "one", "ceased", 10**6) == state
 
 

@@ -151,8 +151,8 @@ def carry_out(history: History, command: tuple[Any, ...]) -> None:
     elif name == "publish":
         publish(history, *rest)
     elif name == "withdraw":
-        if history.newest.pop(rest[0], None):
-            history.note([{"event": "withdrawn", "series": rest[0]}])
+        (place,) = {*PLACES} - {rest[0]}
+        publish(history, place, 0, replaced=history.newest.get(rest[0]))
     elif name == "keyset":
         keep_keyset(history, rest[0])
     elif name == "tick":
@@ -184,16 +184,19 @@ def keep_keyset(history: History, omitted: int) -> None:
     history.note(lifecycle.keep_keyset(history.state, held, listed, now=history.now))
 
 
-def publish(history: History, place: str, omitted: int) -> None:
+def publish(
+    history: History, place: str, omitted: int, replaced: Publication | None = None
+) -> None:
     """Publish the key set, now and then without one of its keys, signed by those that sign."""
     kids = [key.kid for key in history.state.published_keys()]
     if omitted:
         kids = [kid for kid in kids if kid != f"key {omitted}"]
     signers = [key.kid for key in history.state.signing_keys(history.now) if key.kid in kids]
     one = published(history.now, kids, signers, series=place, generation=len(history.moments))
-    events = lifecycle.record_publication(history.state, one)
+    events = lifecycle.record_publication(history.state, one, replaced=replaced)
     if events:
         history.newest.pop(place, None)
+        history.newest.pop(replaced.series if replaced else place, None)
         history.newest[place] = one
         history.note(events)
 
@@ -216,7 +219,7 @@ def check_invariants(before: StoreState, after: StoreState) -> None:
 
 def can_be_needed(key: KeyRecord) -> bool:
     """Whether a sealed key is kept: to sign, or to know its passphrase again."""
-    return key.state != "retired"
+    return key.times.retired is None
 
 
 def reachable(state: str) -> set[str]:
