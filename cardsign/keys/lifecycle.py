@@ -249,14 +249,12 @@ def record_publication(
     before = newest.get(publication.series)
     if before is not None and (before == publication or publication.at < before.at):
         return []
-    events: list[Event] = []
-    if replaced and replaced.series != publication.series and replaced in state.publications:
-        events.append({"event": "withdrawn", "series": replaced.series})
     members = {name: getattr(publication, name) for name in ("generation", "max_age", "kids")}
     shown = ("name", "payload_sha256", "kids", "url")
     cards = [{name: getattr(card, name) for name in shown} for card in publication.cards]
-    at = stamp(publication.at)
-    return [*events, {"event": "published", "at": at, "cards": cards, **members}]
+    if replaced and replaced.series != publication.series and replaced in state.publications:
+        members["replaces"] = replaced.series
+    return [{"event": "published", "at": stamp(publication.at), "cards": cards, **members}]
 
 
 def record_key_set(state: StoreState, *, now: datetime) -> list[Event]:

@@ -53,8 +53,7 @@ _MEMBERS: Final[Mapping[str, str]] = {
     "stolen": "custody",
     "replaced": "key",
     "resealed": "key custody blob",
-    "published": "generation at max_age kids cards",
-    "withdrawn": "series",
+    "published": "generation at max_age kids cards replaces",
     "handed-out": "without",
     "keyset": "epoch version digest blob",
     "release": "seq digest blob",
@@ -62,7 +61,7 @@ _MEMBERS: Final[Mapping[str, str]] = {
 }
 _COUNTS: Final = frozenset({"generation", "max_age", "epoch", "version", "seq"})
 _DIGESTS: Final = frozenset({"blob", "digest", "payload_sha256"})
-_TEXTS: Final = frozenset({"name", "url", "holder", "custody", "series", "to"})  # or null
+_TEXTS: Final = frozenset({"name", "url", "holder", "custody", "replaces", "to"})  # or null
 _LISTS: Final = frozenset({"kids", "roles", "without"})
 _TIME_OF: Final = {"active": "activated", "retiring": "stops_signing"}  # else the state's own name
 
@@ -248,7 +247,8 @@ def _publish(state: StoreState, event: Event, at: datetime) -> StoreState:
     before = {other.series: other for other in state.publications}.get(publication.series)
     if before is not None:
         publication = _after(before, publication)
-    others = (other for other in state.publications if other is not before)
+    gone = (publication.series, event.get("replaces"))
+    others = (other for other in state.publications if other.series not in gone)
     after = replace(state, publications=(*others, publication))
     # As another series may have been published later, it is then that the newest had been.
     return _marked(after, max(other.at for other in after.publications))
@@ -264,13 +264,6 @@ def _after(before: Publication, publication: Publication) -> Publication:
         for card in publication.cards
     ]
     return replace(publication, cards=tuple(cards), told=max(publication.told, before.told))
-
-
-def _withdraw(state: StoreState, event: Event, at: datetime) -> StoreState:
-    kept = tuple(
-        publication for publication in state.publications if publication.series != event["series"]
-    )
-    return _marked(replace(state, publications=kept), at)
 
 
 def _hand_out(state: StoreState, event: Event, at: datetime) -> StoreState:
@@ -309,7 +302,6 @@ _FOLDS: Final[Mapping[str, Callable[[StoreState, Event, datetime], StoreState]]]
     "replaced": _replace,
     "resealed": _reseal,
     "published": _publish,
-    "withdrawn": _withdraw,
     "handed-out": _hand_out,
     "keyset": _keep_keyset,
     "release": _keep_release,
