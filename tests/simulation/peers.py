@@ -223,8 +223,8 @@ class MemoryStore(KeyStore):
     def signer(self, record: KeyRecord, access: object) -> PrivateKey:
         return self.private[record.thumbprint]
 
-    def read_lines(self, after: int) -> list[bytes]:
-        return self.lines[after:]
+    def read_lines(self, start: int = 1) -> list[bytes]:
+        return self.lines[start - 1 :]
 
     def append(self, seq: int, lines: Sequence[bytes], blobs: Mapping[str, bytes]) -> bool:
         self.lines += lines
