@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from publications import NOW, PUBLIC, publish_cards
+from publications import NOW, PUBLIC, publish_cards, put_in_place
 from served import look, serve
 from werkzeug.test import Client
 
@@ -38,6 +39,19 @@ def test_who_asks_for_html_gets_a_page(tmp_path: Path, key: PrivateKey) -> None:
     held = site.get("/", headers={**HTML, "If-None-Match": shown.headers["ETag"]})
     assert (held.status_code, held.data) == (304, b"")
     assert site.head("/", headers=HTML).data == b""
+
+
+def test_a_statement_that_cannot_be_read_leaves_the_page_of_the_card(
+    tmp_path: Path, key: PrivateKey, log: list[str]
+) -> None:
+    """Whoever can write the publication may have put it there."""
+    generation = publish_cards(tmp_path, key, PUBLIC)
+    files = {**generation.files, "keyset/1.1.json": b"{}"}
+    (tmp_path / generation.folder / "keyset").mkdir()
+    put_in_place(tmp_path, replace(generation, files=files))
+    shown = serve(tmp_path, now=NOW.timestamp).get("/", headers=HTML)
+    assert (shown.status_code, "Tide tables" in shown.text) == (200, True)
+    assert any("the page leaves the statements out" in line for line in log)
 
 
 @pytest.mark.parametrize(
