@@ -169,7 +169,8 @@ def _permission_lines(place: StorePlace, publish: Path) -> Iterator[str]:
     """Yield what a committed file leaves to the user's own settings."""
     if not isinstance(place, Path):
         yield f"{CONFIG_FILE}, which is committed, names no database:"
-        yield f"  export {KEYSTORE_VARIABLE}={shlex.quote(str(place))}, and the same for cron"
+        yield f"  export {KEYSTORE_VARIABLE}={shlex.quote(str(place))}"
+        yield "  and set it for cron too; a password is found in ~/.pgpass"
     for path in (place, publish):
         if isinstance(path, Path) and leads_outside(Path(), path, user_policy(os.environ).folders):
             yield f"{path} is outside this folder; {CONFIG_FILE} may name it once you allow that:"

@@ -329,5 +329,6 @@ def move(to: str, **options: Any) -> None:
     if isinstance(target, Path):
         say(f"  next: change `keystore` in cardsign.toml, or set {KEYSTORE_VARIABLE}")
     else:
-        say(f"  next: export {KEYSTORE_VARIABLE}={shlex.quote(str(target))}, and the same for cron")
+        say(f"  next: export {KEYSTORE_VARIABLE}={shlex.quote(str(target))}")
+        say("  and set it for cron too; a password is found in ~/.pgpass")
     say(f"  then destroy the old private keys: cardsign keys doctor --keystore {place} says how")
