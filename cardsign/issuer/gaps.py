@@ -92,7 +92,7 @@ def find_gaps(work: Work, *, only_cards: bool = False) -> Iterator[Gap]:
         yield from find_update_gap(work)
         return
     if keyset is not None and not only_cards:
-        yield from _find_complete_drafts(work)
+        yield from _find_unkept_keysets(work)
         yield from _find_followers(work)
     is_recovering = keyset is not None and awaits_recovery(state, keyset)
     if keyset is not None and (is_recovering or not only_cards):
@@ -136,32 +136,32 @@ def _find_stranger(work: Work) -> tuple[Gap, bool] | None:
     return None
 
 
-def _find_complete_drafts(work: Work) -> Iterator[Gap]:
-    """Yield a statement that enough roots have signed, in the draft's file or kept by roots.
+def _find_unkept_keysets(work: Work) -> Iterator[Gap]:
+    """Yield a statement that enough roots have signed, and that a key store here lacks.
 
     It is no draft any more, whatever became of the keys since. Somebody may hold it, so another one
-    of its number would be a fork. The one after it says what has changed.
+    of its number would be a fork. The one after it says what has changed. Each holder keeps what
+    the next draft is held against.
     """
-    statements: list[KeysetStatement] = []
+    holders = [(work, "")]
+    if work.roots is not None:
+        holders.append((work.roots, " in the key store of the root keys"))
+    statements = [each for holder, _ in holders for each in kept_keysets(holder.store)]
     # What is wrong with the file is said once a draft is due, which would go there.
     with suppress(FileFault, UsageFault):
         untrusted_draft = read_draft_file(work.draft)
         statements += [] if untrusted_draft is None else [read_draft(untrusted_draft)]
-    if work.roots is not None:
-        statements += kept_keysets(work.roots.store)
-    for statement in statements:
-        with suppress(StatementRefused):
-            check_step(statement, kept_keyset(work.store))
-            close = partial(_accept_keyset, work, statement)
-            yield Gap(f"keep keyset {statement.label}, which enough have signed", close=close)
+    for holder, where in holders:
+        for statement in statements:
+            with suppress(StatementRefused):
+                check_step(statement, kept_keyset(holder.store))
+                close = partial(_accept_keyset, holder, statement, where)
+                yield Gap(f"keep keyset {statement.label}{where}", close=close)
 
 
-def _accept_keyset(work: Work, statement: KeysetStatement) -> list[str]:
-    # Each holder keeps what the next draft is held against.
-    is_new = accept_keyset(work, statement, name=str(work.draft), is_overtaken=True)
-    if work.roots is not None:
-        accept_keyset(work.roots, statement, is_overtaken=True)
-    return [f"kept keyset {statement.label}"] if is_new else []
+def _accept_keyset(holder: Work, statement: KeysetStatement, where: str) -> list[str]:
+    is_new = accept_keyset(holder, statement, name=str(holder.draft), is_overtaken=True)
+    return [f"kept keyset {statement.label}{where}"] if is_new else []
 
 
 def _find_followers(work: Work) -> Iterator[Gap]:

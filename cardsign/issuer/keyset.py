@@ -262,7 +262,7 @@ def review_keyset(work: Work, draft: KeysetStatement, *, name: str = "the draft"
             say what has become of the keys of this store since.
     """
     previous = kept_keyset(work.store)
-    with _fork_told(work.store, draft, name, _NOT_TO_SIGN):
+    with _advising(work.store, draft, name, _NOT_TO_SIGN):
         check_draft(draft, previous)
     again = "Draft it again: cardsign keys rotate, or cardsign keyset draft."
     _check_not_stale(work.store, draft, name, again)
@@ -271,21 +271,24 @@ def review_keyset(work: Work, draft: KeysetStatement, *, name: str = "the draft"
 
 
 @contextmanager
-def _fork_told(
+def _advising(
     store: KeyStore, statement: KeysetStatement, name: str, advice: str
 ) -> Iterator[None]:
-    """Of a fork say which statement of the same number this store keeps, and what to do."""
+    """Say what to do about a fork of what this store keeps, and about keysets that it lacks."""
     try:
         yield
     except StatementRefused as refusal:
-        if refusal.code != "statement.fork":
-            raise
-        label, kept = statement.label, store.place
-        for kept_statement in store.state.keysets:
-            if kept_statement.number == statement.number:
-                kept = store.place_of(statement_blob(kept_statement.blob))
-        why = f"another keyset {label} was signed here before, and this key store keeps it"
-        hint = advice.format(kept)
+        why, hint = refusal.message, refusal.finding.fix
+        if refusal.code == "statement.fork":
+            label, kept = statement.label, store.place
+            for kept_statement in store.state.keysets:
+                if kept_statement.number == statement.number:
+                    kept = store.place_of(statement_blob(kept_statement.blob))
+            why = f"another keyset {label} was signed here before, and this key store keeps it"
+            hint = advice.format(kept)
+        elif refusal.code == "statement.gap":
+            hint = "Keep the published keysets that this key store lacks, the oldest first: "
+            hint += "cardsign keyset publish FILE --keystore DIR"
         raise StatementRefused(refusal.code, why, path=name, hint=hint) from refusal
 
 
@@ -375,7 +378,7 @@ def accept_keyset(
     """
     store, keysets = work.store, kept_keysets(work.store)
     if statement.digest not in {keyset.digest for keyset in keysets}:
-        with _fork_told(store, statement, name, _NOT_TO_PUBLISH):
+        with _advising(store, statement, name, _NOT_TO_PUBLISH):
             check_step(statement, keysets[-1] if keysets else None)
         if is_overtaken:
             check_begun(statement, work.now + SKEW)

@@ -28,6 +28,7 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.keys.drafts import read_draft
 from cardsign.keys.model import RevocationReason
 from cardsign.keys.opening import create_store
+from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import RootKey
 from tests.issuer.site import RECOVERY, ROOT, SECRETS, Peer, Site, begun, peer_of
 
@@ -297,6 +298,36 @@ def test_a_holder_elsewhere_signs_and_the_next_call_publishes(site: Site, peer: 
     assert site.rotate("card", "release").left == ()
     assert needed_keyset(site.store).digest == half.digest
     assert peer.verdict(site.live, site.now) == "trusted"
+
+
+def test_a_stick_that_missed_a_visit_is_brought_up_to_date(site: Site) -> None:
+    """Another holder has signed meanwhile; the stick holds the next draft against that."""
+    bob = PrivateKey.generate("ES256")
+    site.now += timedelta(days=1)
+    drafted = draft_keyset(site.work(), KeysetChanges(add_roots=(RootKey(bob.public, "bob"),)))
+    signed = sign_keyset(site.holder, drafted, digest=drafted.statement.digest)
+    for store in (site.store, site.roots):
+        accept_keyset(Work(store, site.now, access=SECRETS["release"]), signed.statement)
+
+    site.now += timedelta(days=61)
+    site.rotate("card", "release")
+    draft = read_draft(site.draft.read_bytes())
+    by_bob = sign_keyset(
+        site.work(),
+        review_keyset(site.work(), draft),
+        digest=draft.digest,
+        recovery=lambda: (bob, b""),
+    )
+    site.draft.write_bytes(by_bob.data)
+    assert site.rotate("card", "release").left == ()
+    assert needed_keyset(site.roots).digest != draft.digest
+    with pytest.raises(StatementRefused, match="gap") as refused:
+        review_keyset(site.holder, draft_keyset(site.work()).statement)
+    assert "cardsign keyset publish FILE --keystore DIR" in refused.value.finding.fix
+
+    site.now += timedelta(days=61)
+    assert site.rotate("card", "release", root=True).left == ()
+    assert needed_keyset(site.roots).digest == needed_keyset(site.store).digest
 
 
 def signed_alone(card: bytes, kid: str) -> bytes:
