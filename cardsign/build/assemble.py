@@ -194,7 +194,7 @@ def _fill(draft: Draft, kind: Kind, options: BuildOptions, place: SourcePlace) -
         draft.take(("skills", skill, "id"), skill, FILLED)
         draft.take(("skills", skill, "name"), skill, FILLED)
         draft.take(("skills", skill, "tags"), ["skill"], FILLED)
-        if not draft.has("skills", skill, "description"):
+        if draft.value("skills", skill, "description") is None:
             message = f"the skill {skill!r} has no description"
             raise refusal("build.missing", message, place, hint=describe_hint(skill))
     if not draft.has("description"):

@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from cardsign.build.draft import MORE_OF_SKILL, BuildOptions, Draft, Kind, each, first_in
+from cardsign.build.draft import BuildOptions, Draft, Kind, each, first_in
 from cardsign.build.reading import Location, SourceDocument, SourcePlace, of_card, read_one, refusal
 from cardsign.card.convert import Conversion, convert_card
 from cardsign.card.extensions import KEPT_OF_CARD, kept_of
-from cardsign.card.schema import CARD_1_0
 from cardsign.card.security import MAX_ALTERNATIVES
 from cardsign.card.values import Json, members_of
 from cardsign.errors import CardRefused
@@ -50,7 +49,10 @@ def take_cards(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> 
 
 def _take(source: Path, draft: Draft) -> None:
     found = first_in(source, _FOLDER, draft) if os.path.isdir(source) else None
-    document = read_one(found or source)
+    _take_card(read_one(found or source), draft)
+
+
+def _take_card(document: SourceDocument, draft: Draft) -> None:
     if isinstance(document.get("signature"), dict):
         text = "`signature` is no signature of A2A and is left out; sign the card that is built"
         draft.warn("build.changed", text, document.place("signature"))
@@ -201,7 +203,7 @@ def _take_document(card: Mapping[str, Json], document: SourceDocument, draft: Dr
             draft.keep(name, value, document.place(name))
     for skill, members in members_of(kept.get("skills")).items():
         for member, value in members_of(members).items():
-            draft.keep_of_skill(skill, member, value, document.place("skills"))
+            draft.keep(member, value, document.place("skills"), skill)
 
 
 def _take_skill(skill: Json, document: SourceDocument, at: Location, draft: Draft) -> None:
@@ -231,56 +233,35 @@ def _is_card(document: SourceDocument) -> bool:
     )
 
 
-CARD_KIND: Final = Kind(
-    "card",
-    take_cards,
-    _is_card,
-    folder=_FOLDER,
-)
+CARD_KIND: Final = Kind("card", take_cards, _is_card, folder=_FOLDER)
 
 
 # A pyproject.toml: the table ``[tool.cardsign.card]``, and ``[project]`` for what it lacks.
 
 PYPROJECT_FILE: Final = "pyproject.toml"
 _TABLE: Final = ("tool", "cardsign", "card")
-#: The card's member for each member of ``[project]``; the table has those of A2A 1.0.
+#: The card's member for each member of ``[project]``; the table is a card.
 PROJECT: Final = {"name": "name", "version": "version", "description": "description"}
-TABLE: Final = {
-    name: name
-    for name in CARD_1_0.fields
-    if name not in ("skills", "signatures", "securitySchemes", "capabilities")
-}
 
 
 def take_pyproject(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> None:
     """Take the tables of Python projects."""
-
-    def take(source: Path) -> None:
-        found = first_in(source, (PYPROJECT_FILE,), draft) if os.path.isdir(source) else source
-        if found is None:
-            raise refusal(
-                "build.missing", f"the folder has no {PYPROJECT_FILE}", SourcePlace(str(source))
-            )
-        _take_table(read_one(found), draft)
-
-    each(sources, draft, take)
+    each(sources, draft, lambda source: _take_project(source, draft))
 
 
-def _take_table(document: SourceDocument, draft: Draft) -> None:
+def _take_project(source: Path, draft: Draft) -> None:
+    found = first_in(source, (PYPROJECT_FILE,), draft) if os.path.isdir(source) else source
+    if found is None:
+        message = f"the folder has no {PYPROJECT_FILE}"
+        raise refusal("build.missing", message, SourcePlace(str(source)))
+    document = read_one(found)
     if not _has_table(document):
         raise document.refuse("build.missing", "it has no table [tool.cardsign.card]")
-    draft.take_members(document, TABLE, at=_TABLE)
-    for member in ("capabilities", "securitySchemes"):
-        for name, value in document.table(*_TABLE, member).items():
-            if member == "securitySchemes" or name in ("streaming", "pushNotifications"):
-                place = document.place(*_TABLE, member, name)
-                draft.take((member, name), value, place)
-    url = document.text(*_TABLE, "url")
-    if url is not None:
-        place = document.place(*_TABLE, "url")
-        draft.take(("supportedInterfaces",), [{"url": url}], place)
-    for at in document.rows(*_TABLE, "skills"):
-        draft.take_listed_skill(document, at, MORE_OF_SKILL)
+    table, depth = document.table(*_TABLE), len(_TABLE)
+    if "url" in table:  # whose interface is one of 1.0, and not of an older card
+        table = {"supportedInterfaces": [{"url": table["url"]}], **table, "url": None}
+    lines = {at[depth:]: line for at, line in document.lines.items() if at[:depth] == _TABLE}
+    _take_card(SourceDocument(document.file, table, lines), draft)
     draft.take_members(document, PROJECT, at=("project",))
 
 
@@ -288,9 +269,4 @@ def _has_table(document: SourceDocument) -> bool:
     return isinstance(document.get(*_TABLE), dict)
 
 
-PYPROJECT: Final = Kind(
-    "pyproject",
-    take_pyproject,
-    _has_table,
-    folder=(PYPROJECT_FILE,),
-)
+PYPROJECT: Final = Kind("pyproject", take_pyproject, _has_table, folder=(PYPROJECT_FILE,))

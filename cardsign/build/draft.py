@@ -11,19 +11,18 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from cardsign.build.reading import SURROGATE, Location, SourceDocument, SourcePlace, refusal
 from cardsign.card.convert import CardForm
 from cardsign.card.extensions import KEPT_OF_CARD, KEPT_OF_SKILL, with_kept
-from cardsign.card.schema import CARD_1_0, SKILL_1_0, Field
+from cardsign.card.schema import CARD_1_0, JSON_TYPES, SKILL_1_0, Field
 from cardsign.card.security import DerivedSecurity
-from cardsign.card.values import Json
+from cardsign.card.values import Json, members_of
 from cardsign.config import BuildSettings, OrlojSettings
-from cardsign.errors import BuildRefused, CardRefused, FetchFailed, FileFault
+from cardsign.errors import BuildRefused, FetchFailed, FileFault
 from cardsign.files import leads_outside
 from cardsign.findings import Finding, Place
 
@@ -33,12 +32,7 @@ Target = tuple[str, ...]
 FILLED: Final = SourcePlace("filled by a rule")
 _SKILL: Final = list(SKILL_1_0.fields)
 _OURS: Final = "our extension"
-#: What a source may say of a skill in the words of A2A 1.0, in addition to what every skill has.
-MORE_OF_SKILL: Final = {
-    "examples": "examples",
-    "inputModes": "inputModes",
-    "outputModes": "outputModes",
-}
+_MORE_OF_SKILL: Final = {name: name for name in ("examples", "inputModes", "outputModes")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +58,6 @@ class Draft:
         self.reasons: list[Finding] = []
         self.listen_path: str | None = None
         self._facts: dict[Target, Fact] = {}
-        self._above: set[Target] = set()  # everything that a fact is, or stands below
 
     def take(self, target: Target, value: Json, place: SourcePlace) -> bool:
         """Take a value, unless one is there already; whether it was taken.
@@ -80,25 +73,18 @@ class Draft:
             return False
         _check_json([*target, value], target, place)
         if target[0] != _OURS:
-            left_out: list[str] = []
-            try:
-                value = _fit(value, field_of(target), ".".join(target), left_out)
-            except CardRefused as refused:
-                raise refusal("build.type", refused.message, place) from refused
-            for name in left_out:
-                self.warn("build.left_out", f"{name} is no member of A2A 1.0", place)
+            value = _fit(value, field_of(target), ".".join(target), self, place)
         self._facts[target] = Fact(target, value, place)
-        self._above.update(target[:length] for length in range(1, len(target) + 1))
         return True
 
-    def keep(self, name: str, value: Json, place: SourcePlace) -> None:
-        """Keep a member of the card for which A2A 1.0 has no place, in our extension."""
-        if name in KEPT_OF_CARD:
-            self.take((_OURS, name), value, place)
+    def keep(self, name: str, value: Json, place: SourcePlace, skill: str | None = None) -> None:
+        """Keep a member of the card or of a skill that A2A 1.0 has no place for, in our extension.
 
-    def keep_of_skill(self, skill: str, name: str, value: Json, place: SourcePlace) -> None:
-        """Keep a member of a skill, likewise. An empty object says nothing (L13)."""
-        if name in KEPT_OF_SKILL and value != {}:
+        An empty object of a skill says nothing (L13).
+        """
+        if skill is None and name in KEPT_OF_CARD:
+            self.take((_OURS, name), value, place)
+        elif skill is not None and name in KEPT_OF_SKILL and value != {}:
             self.take((_OURS, "skills", skill, name), value, place)
 
     def take_members(
@@ -154,24 +140,13 @@ class Draft:
         self.take((*to, "id"), skill, place)
         self.take((*to, "name"), name or skill, place)
         self.take((*to, "description"), description, described or place)
-        folded: dict[str, str] = {}
-        for tag in tags:
+        folded: dict[str, Json] = {}
+        for tag in tags or ["skill" if tool is None else "tool"]:
             folded.setdefault(tag.casefold(), tag)
-        sources = list(folded.values()) or ["skill" if tool is None else "tool"]
-        self.take((*to, "tags"), list(sources), tagged or place)
+        self.take((*to, "tags"), list(folded.values()), tagged or place)
 
-    def take_listed_skill(
-        self,
-        document: SourceDocument,
-        at: Location,
-        table: Mapping[str, str] = MappingProxyType({}),
-    ) -> None:
-        """Take a skill of a source's list, with the place of each member.
-
-        Args:
-            document: The source.
-            at: Where the skill stands.
-            table: As for :meth:`take_members`: what else is taken.
+    def take_listed_skill(self, document: SourceDocument, at: Location) -> None:
+        """Take a skill of a source's list, in the words of A2A, with the place of each member.
 
         Raises:
             BuildRefused: ``build.missing``: it has neither id nor name.
@@ -188,7 +163,7 @@ class Draft:
             described=document.place(*at, "description"),
             tagged=document.place(*at, "tags"),
         )
-        self.take_members(document, table, at=at, to=("skills", skill))
+        self.take_members(document, _MORE_OF_SKILL, at=at, to=("skills", skill))
 
     def take_security(self, derived: DerivedSecurity, place: SourcePlace) -> None:
         """Add schemes to those that are there, and requirements if there are none."""
@@ -210,9 +185,9 @@ class Draft:
             Finding("build.refused", message, Place(str(place)), refused.finding.fix)
         )
 
-    def has(self, *target: str) -> bool:
-        """Whether something was taken for a member, or below it."""
-        return target in self._above
+    def has(self, member: str) -> bool:
+        """Whether something was taken for a member of the card, or below it."""
+        return any(target[0] == member for target in self._facts)
 
     def value(self, *target: str) -> Json:
         """What was taken for a member; None where nothing was."""
@@ -227,7 +202,6 @@ class Draft:
         """Take a value in place of what is there: what the person who builds says counts."""
         for fact in [fact for fact in self._facts if fact[: len(target)] == target]:
             del self._facts[fact]
-        self._above.discard(target)
         self.take(target, value, place)
 
     def facts(self, *, filled: bool = True) -> tuple[Fact, ...]:
@@ -311,42 +285,31 @@ def _name(target: Target) -> str:
 
 
 _USERINFO: Final = re.compile(r"\s*[a-z][a-z0-9+.-]*:[/\\]{2}[^/?#\\\s]*@", re.IGNORECASE)
-_TYPES: Final[Mapping[str, tuple[type, str]]] = {
-    "string": (str, "a text"),
-    "bool": (bool, "true or false"),
-    "message": (dict, "an object"),
-    "free": (dict, "an object"),
-}
+_SHAPES: Final = {"list": (list, "a list"), "map": (dict, "an object")}
 
 
-def _fit(value: Json, field: Field, name: str, left_out: list[str]) -> Json:
-    """The value as its field allows it."""
-    if field.shape == "list":
-        if not isinstance(value, list):
-            raise CardRefused("card.type", f"{name}: expected a list")
-        return [
-            _one(element, field, f"{name}[{index}]", left_out)
-            for index, element in enumerate(value)
-        ]
-    if field.shape == "map":
-        if not isinstance(value, dict):
-            raise CardRefused("card.type", f"{name}: expected an object")
-        return {
-            key: _one(element, field, f"{name}.{key}", left_out) for key, element in value.items()
-        }
-    return _one(value, field, name, left_out)
-
-
-def _one(value: Json, field: Field, name: str, left_out: list[str]) -> Json:
-    expected, words = _TYPES[field.kind]
+def _fit(value: Json, field: Field, name: str, draft: Draft, place: SourcePlace) -> Json:
+    """The value as its field allows it; what the schema does not know is left out."""
+    expected, words = _SHAPES.get(field.shape) or JSON_TYPES[field.kind]
     if not isinstance(value, expected):
-        raise CardRefused("card.type", f"{name}: expected {words}")
+        raise refusal("build.type", f"{name}: expected {words}", place)
+    if field.shape != "one":
+        field = replace(field, shape="one")
+        if isinstance(value, list):
+            return [
+                _fit(element, field, f"{name}[{index}]", draft, place)
+                for index, element in enumerate(value)
+            ]
+        parts = members_of(value).items()
+        return {key: _fit(part, field, f"{name}.{key}", draft, place) for key, part in parts}
     if field.message is None or not isinstance(value, dict):
         return value
     fields = field.message.fields
-    left_out.extend(f"{name}.{member}" for member in value if member not in fields)
+    for member in value:
+        if member not in fields:
+            draft.warn("build.left_out", f"{name}.{member} is no member of A2A 1.0", place)
     return {
-        member: _fit(value[member], field, f"{name}.{member}", left_out)
+        member: _fit(value[member], field, f"{name}.{member}", draft, place)
         for member, field in fields.items()
         if value.get(member) is not None
     }

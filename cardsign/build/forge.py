@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from cardsign.build.draft import MORE_OF_SKILL, BuildOptions, Draft, Kind, each, first_in, found_in
+from cardsign.build.draft import BuildOptions, Draft, Kind, each, first_in, found_in
 from cardsign.build.reading import SourceDocument, SourcePlace, of_card, read_one
 from cardsign.build.skills import MAIN, PLACES, take_main, take_skill_file
 from cardsign.card.convert import convert_card
@@ -60,7 +60,7 @@ def _take(source: Path, draft: Draft, options: BuildOptions) -> None:
         history = built.flag(*at, "stateTransitionHistory")
         draft.keep("stateTransitionHistory", history, built.place(*at))
         for skill in built.rows("a2a", "skills"):
-            draft.take_listed_skill(built, skill, MORE_OF_SKILL)
+            draft.take_listed_skill(built, skill)
     _take_security(document, draft)
     _take_tools(document, draft)
     _take_skills(document, folder, draft, options)

@@ -103,7 +103,7 @@ def _take_tool(document: SourceDocument, at: Location, server: str, draft: Draft
     draft.take_skill(skill, name=title, tool=tool, description=text, place=place)
     for member in ("inputSchema", "outputSchema"):
         schema = document.table(*at, member)
-        draft.keep_of_skill(skill, member, schema, document.place(*at, member))
+        draft.keep(member, schema, document.place(*at, member), skill)
 
 
 def _is_ours(document: SourceDocument) -> bool:

@@ -153,7 +153,7 @@ def _take_tool(tool: str, document: SourceDocument, draft: Draft) -> None:
     )
     schema: Json = document.table("spec", "input_schema")
     place = document.place("spec", "input_schema")
-    draft.keep_of_skill(tool, "inputSchema", schema, place)
+    draft.keep("inputSchema", schema, place, tool)
 
 
 def _take_settings(draft: Draft, options: BuildOptions) -> None:

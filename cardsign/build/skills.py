@@ -55,7 +55,7 @@ def take_skill_file(path: Path, draft: Draft, options: BuildOptions) -> str:
         message = f"the skill {skill!r} has no description"
         raise document.refuse("build.missing", message, hint=describe_hint(skill))
     place = document.place("name")
-    if draft.has("skills", skill, "id"):
+    if draft.value("skills", skill, "id") is not None:
         draft.warn("build.left_out", f"a skill {skill!r} is there already, and stays", place)
     display = next((one for key in _DISPLAY_NAMES if (one := document.text(key))), None)
     category = document.text("category")

@@ -143,6 +143,23 @@ def test_a_pyproject_has_a_table(write: Write, tmp_path: Path) -> None:
         built(f"pyproject:{path}")
 
 
+def test_the_table_of_a_pyproject_is_read_as_a_card(write: Write) -> None:
+    """An older scheme is put into the card's form, and what no card has is named with its line."""
+    table = PROJECT.replace(
+        "[[tool.cardsign.card.skills]]",
+        'egress = "inside"\nsecurity = [{ key = [] }]\n'
+        'securitySchemes = { key = { type = "http", scheme = "bearer" } }\n'
+        "[[tool.cardsign.card.skills]]",
+    )
+    made = built(write("pyproject.toml", table), url=None)
+    card = json.loads(made.document)
+    assert card["securitySchemes"] == {"key": {"httpAuthSecurityScheme": {"scheme": "bearer"}}}
+    assert card["securityRequirements"] == [{"schemes": {"key": {}}}]
+    assert card["supportedInterfaces"][0]["protocolVersion"] == "1.0"
+    (note,) = (reason for reason in made.reasons if "egress" in reason.message)
+    assert note.path.endswith(":10")
+
+
 def test_a_folder_with_the_table_is_recognised(write: Write, tmp_path: Path) -> None:
     """Whatever else a project has; without the table it is what its other files say."""
     write("project/pyproject.toml", PROJECT)
