@@ -6,31 +6,26 @@ what passes. A schema may still be hostile: :mod:`cardsign.lint.schemas` bounds 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
-from cardsign.card.document import Card, unsigned
 from cardsign.card.extensions import skill_schemas
-from cardsign.card.strictjson import MAX_CARD_BYTES, parse_object
+from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json, members_of, objects_in, pointer
-from cardsign.diff.cards import diff_cards
-from cardsign.diff.schemas import compare_schemas
 from cardsign.errors import (
     EXIT_NO_VERDICT,
     EXIT_NOT_TRUSTED,
     EXIT_OK,
-    CardRefused,
     FileFault,
     JsonRefused,
     UsageFault,
 )
 from cardsign.files import leads_outside, outside, write_atomic
-from cardsign.findings import Finding, Place, cap_findings, cut, list_findings
+from cardsign.findings import Finding, Place, cap_findings, list_findings
 from cardsign.lint.rules import Tokens
 from cardsign.lint.schemas import find_problems
 from cardsign.verify.report import VerifiedCard
@@ -150,178 +145,6 @@ def _held_against(schema: Json, value: Json, member: str) -> Iterator[Finding]:
         yield _found(code, (member, *tokens), message)
     if unclear:
         yield _found("envelope.unclear", (member,), unclear)
-
-
-# Whether what is live has drifted from what was committed. Nothing is verified: a card that drifted
-# may still be signed, and one that did not may be forged.
-
-DRIFT_SCHEMA: Final = "cardsign.drift/1"
-#: A manifest of tools may be larger than a card: it has what a card leaves out.
-MAX_MANIFEST_BYTES: Final = 4 * MAX_CARD_BYTES
-_MAX_NAME: Final = 512  # characters of a skill's name in which a tool's is looked for
-
-
-@dataclass(frozen=True, slots=True)
-class DriftReport:
-    """How two things differ that should be the same.
-
-    Attributes:
-        committed_sha256: Of the bytes that were committed, in hex.
-        live_sha256: Of those that are live; None for tools, which are compared one by one.
-        differences: Changes of :func:`cardsign.diff.cards.diff_cards`, or tools that differ from
-            their skills; empty where only the spelling of the bytes does.
-        only_live_is_signed: The committed card has no signatures and the live one has. Then the
-            signatures and the digests do not count.
-    """
-
-    committed_sha256: str
-    live_sha256: str | None
-    differences: tuple[Finding, ...]
-    only_live_is_signed: bool = False
-
-    @property
-    def has_drifted(self) -> bool:
-        """Whether a member, a tool or, of two cards signed alike, the digests differ."""
-        if self.differences:
-            return True
-        if self.live_sha256 is None or self.only_live_is_signed:
-            return False
-        return self.committed_sha256 != self.live_sha256
-
-    @property
-    def exit_status(self) -> int:
-        """0 if nothing has drifted, else 1."""
-        return EXIT_NOT_TRUSTED if self.has_drifted else EXIT_OK
-
-    def lines(self) -> Iterator[str]:
-        """Yield the report for a person."""
-        yield f"committed {self.committed_sha256}"
-        if self.live_sha256 is not None:
-            yield f"live      {self.live_sha256}"
-        for difference in self.differences:
-            yield f"  {cut(difference.path, 120)}  {cut(difference.message)}"
-        if self.has_drifted and not self.differences:
-            yield "  only the spelling of the JSON differs"
-        if self.only_live_is_signed:
-            yield "the committed card is unsigned: the live signatures do not count"
-        yield "it has drifted" if self.has_drifted else "no drift"
-
-    def to_json(self) -> dict[str, Any]:
-        """The report for programs."""
-        return {
-            "schema": DRIFT_SCHEMA,
-            "drifted": self.has_drifted,
-            "committed_sha256": self.committed_sha256,
-            "live_sha256": self.live_sha256,
-            "only_live_is_signed": self.only_live_is_signed,
-            "differences": [
-                {"where": change.path, "what": change.message} for change in self.differences
-            ],
-        }
-
-
-def card_drift(committed: bytes, untrusted_live: bytes) -> DriftReport:
-    """Compare the card that was committed with the one that is live, byte for byte.
-
-    Where only the live card is signed, everything but its signatures is compared.
-
-    Raises:
-        JsonRefused, CardRefused: They differ, and one is no card.
-    """
-    digests = [hashlib.sha256(value).hexdigest() for value in (committed, untrusted_live)]
-    if digests[0] == digests[1]:
-        return DriftReport(digests[0], digests[1], ())
-    differences = [*diff_cards(committed, untrusted_live).changes]
-    documents = [Card.from_bytes(value).document for value in (committed, untrusted_live)]
-    signatures = [value.get("signatures") for value in documents]
-    versions = [value.get("version") for value in documents]
-    only_live_is_signed = "signatures" not in documents[0] and bool(signatures[1])
-    if only_live_is_signed:
-        # The digests say nothing here, so a difference that `diff` is silent about counts as well.
-        if not differences and _unsigned(documents[0]) != _unsigned(documents[1]):
-            differences.append(_differing("", "the cards differ outside the signatures"))
-    elif signatures[0] != signatures[1]:
-        differences.append(_differing("/signatures", "the signatures differ"))
-    if versions[0] != versions[1]:
-        message = f"the version was {versions[0]!r:.60}, and is {versions[1]!r:.60}"
-        differences.append(_differing("/version", message))
-    return DriftReport(digests[0], digests[1], tuple(differences), only_live_is_signed)
-
-
-def _differing(where: str, message: str) -> Finding:
-    return Finding("diff.unclear", message, Place(where))
-
-
-def _unsigned(document: Mapping[str, Json]) -> str:
-    return json.dumps(unsigned(document), sort_keys=True)
-
-
-def tools_drift(card: bytes, untrusted_manifest: bytes) -> DriftReport:
-    """Compare the input schemas of a card's skills with a recorded manifest of tools (row B12).
-
-    A tool belongs to the skill whose id it has, without department and in snake_case; or, of what
-    ``cardsign build`` made of MCP tools, to ``mcp_SERVER_TOOL``.
-
-    Args:
-        card: The card.
-        untrusted_manifest: ``{"tools": [{"name", "inputSchema"}]}``, as MCP's `tools/list`, or a
-            whole answer to it with the same under ``result``.
-
-    Raises:
-        JsonRefused, CardRefused: One of them cannot be read, or is no card or manifest.
-    """
-    document = Card.from_bytes(card).document
-    manifest = parse_object(untrusted_manifest, max_bytes=MAX_MANIFEST_BYTES)
-    answer = manifest.get("result")
-    tools = answer.get("tools") if isinstance(answer, dict) else manifest.get("tools")
-    if not isinstance(tools, list):
-        raise CardRefused("card.type", "expected a list of tools", path="/tools")
-    digest = hashlib.sha256(card).hexdigest()
-    differences = (_differing(*difference) for difference in _of_tools(document, tools))
-    return DriftReport(digest, None, cap_findings(differences))
-
-
-def _of_tools(document: Mapping[str, Json], tools: list[Json]) -> Iterator[tuple[str, str]]:
-    tools_by_name: dict[str, list[dict[str, Json]]] = {}
-    for tool_entry in tools:
-        if isinstance(tool_entry, dict):
-            tools_by_name.setdefault(_plain(str(tool_entry.get("name"))), []).append(tool_entry)
-    for name, namesakes in tools_by_name.items():
-        if len(namesakes) > 1:  # which one is called, nobody can tell
-            yield name, f"the manifest has {len(namesakes)} tools of this name"
-    compared: set[str] = set()
-    for skill in skill_schemas(document):
-        if skill.kind != "input_schema":
-            continue
-        name = _tool_of(_plain(skill.skill), tools_by_name)
-        if name in compared:
-            yield skill.skill, "another skill of the card has this name"
-            continue
-        compared.add(name)
-        if name not in tools_by_name:
-            yield skill.skill, "the manifest has no such tool"
-        elif len(tools_by_name[name]) == 1:
-            (tool,) = tools_by_name[name]
-            schema = tool.get("inputSchema", tool.get("input_schema"))
-            for effect, where, message in compare_schemas(skill.schema, schema, "input"):
-                if effect != "wording":
-                    yield f"{skill.skill}{where}", message
-    for name in (name for name in tools_by_name if name not in compared):
-        yield name, "the card has no such skill with a schema"
-
-
-def _tool_of(skill: str, tools: Collection[str]) -> str:
-    """The tool of a skill: its own name, or what stands behind ``mcp_`` and the server's name."""
-    if skill in tools or not skill.startswith("mcp_") or len(skill) > _MAX_NAME:
-        return skill
-    words = skill.split("_")[2:]
-    rests = ("_".join(words[at:]) for at in range(len(words)))
-    return next((rest for rest in rests if rest in tools), skill)
-
-
-def _plain(name: str) -> str:
-    """A name as tools and skills share it."""
-    return re.sub(r"[^a-z0-9]+", "_", name.rpartition(".")[2].lower()).strip("_")
 
 
 # A new agent with a contract: its card, its code's reference to it, tests, make targets (B30).

@@ -11,7 +11,7 @@ from cardsign.cli.frame import Command
 from cardsign.cli.options import NetworkOptions, network_option, take
 from cardsign.cli.printer import show
 from cardsign.cli.streams import read_input
-from cardsign.diff.cards import diff_cards
+from cardsign.diff.cards import diff_cards, diff_live
 from cardsign.errors import UsageFault
 from cardsign.inputs import load_card
 
@@ -34,7 +34,7 @@ def diff(old: str, new: str | None, live: bool, tools: str | None, **options: An
     """Say what changed from card OLD to NEW, and whether NEW's version says so.
 
     Each is a file, a URL, or REVISION:PATH in the git repository of this folder. Nothing is
-    verified, and signatures are not compared; with --live they are, and the digests, unless only
+    verified, and signatures are not compared; with --live they are, and the bytes, unless only
     NEW is signed.
 
     Exit status 0: the version is enough; with --live or --tools: nothing differs. 1: a higher
@@ -45,14 +45,11 @@ def diff(old: str, new: str | None, live: bool, tools: str | None, **options: An
     if (new is None) == (tools is None):
         raise UsageFault("usage.conflict", "name either NEW or --tools FILE")
     read = partial(load_card, open_fetcher=network.fetcher)
+    names = (old, str(new or tools))
     if tools is not None:
-        from cardsign.contract import MAX_MANIFEST_BYTES, tools_drift
+        from cardsign.diff.tools import MAX_MANIFEST_BYTES, diff_tools
 
         manifest = read_input(tools, max_bytes=MAX_MANIFEST_BYTES)
-        return show(tools_drift(read(old), manifest))
-    cards = read(old), read(str(new))
-    if live:
-        from cardsign.contract import card_drift
-
-        return show(card_drift(*cards))
-    return show(diff_cards(*cards, names=(old, str(new))))
+        return show(diff_tools(read(old), manifest, names=names))
+    compare = diff_live if live else diff_cards
+    return show(compare(read(old), read(str(new)), names=names))

@@ -10,12 +10,12 @@ matters who made them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
 from semver import Version
 
-from cardsign.card.document import A2aVersion, Card
+from cardsign.card.document import A2aVersion, Card, unsigned
 from cardsign.card.extensions import SCHEMA_MEMBERS, SkillSchema, kept_of, skill_schemas
 from cardsign.card.interfaces import Interface, interfaces_of
 from cardsign.card.schema import CARD_0_3, CARD_1_0, respelled
@@ -97,12 +97,14 @@ class CardDiff:
         changes: In document order, capped: ``diff.breaking``, ``diff.unclear``,
             ``diff.additive`` and ``diff.wording``.
         names: Of the two cards, for a report.
+        must_be_same: The question is whether the two are the same, not which version is needed.
     """
 
     old_version: Json
     new_version: Json
     changes: tuple[Finding, ...]
     names: tuple[str, str] = ("", "")
+    must_be_same: bool = False
 
     @property
     def needed(self) -> Bump:
@@ -146,25 +148,31 @@ class CardDiff:
 
     @property
     def exit_status(self) -> int:
-        """0 if the version is enough, 1 if it is too low, 3 if nobody can tell."""
+        """0 if the version is enough, 1 if it is too low, 3 if nobody can tell.
+
+        Of two that must be the same: 0 if they are, else 1.
+        """
+        if self.must_be_same:
+            return EXIT_NOT_TRUSTED if self.changes else EXIT_OK
         if self.version_verdict == "unclear":
             return EXIT_NO_VERDICT
         return EXIT_OK if self.version_verdict == "enough" else EXIT_NOT_TRUSTED
 
     def to_json(self) -> dict[str, Any]:
         """The diff for programs."""
+        version = {
+            "old": self.old_version,
+            "new": self.new_version,
+            "needed": self.needed,
+            "made": self.made,
+            "least": self.least_version,
+            "verdict": self.version_verdict,
+        }
         return {
             "old": self.names[0],
             "new": self.names[1],
             "format": "cardsign.diff/1",
-            "version": {
-                "old": self.old_version,
-                "new": self.new_version,
-                "needed": self.needed,
-                "made": self.made,
-                "least": self.least_version,
-                "verdict": self.version_verdict,
-            },
+            **({"same": not self.changes} if self.must_be_same else {"version": version}),
             "changes": [
                 {"effect": effect_of(change), "path": change.path, "message": change.message}
                 for change in self.changes
@@ -189,6 +197,8 @@ class CardDiff:
         yield self._conclusion()
 
     def _conclusion(self) -> str:
+        if self.must_be_same:
+            return "something differs" if self.changes else "nothing differs"
         old, new = (cut(str(one)) for one in (self.old_version, self.new_version))
         if self.version_verdict == "enough":
             return f"version {old} to {new}: enough"
@@ -230,6 +240,38 @@ def diff_cards(
     # What both halves of a card say is said once.
     findings = (Finding(f"diff.{e}", what, Place(at)) for e, at, what in dict.fromkeys(cut_changes))
     return CardDiff(*versions, cap_findings(findings), names)
+
+
+def diff_live(
+    committed: bytes, untrusted_live: bytes, *, names: tuple[str, str] = ("", "")
+) -> CardDiff:
+    """Compare the card that was committed with the one that is live, in every byte.
+
+    Where only the live card is signed, neither the signatures nor the spelling counts.
+
+    Args:
+        committed: The card as it should be.
+        untrusted_live: The card as received.
+        names: What the two are called in the report.
+
+    Raises:
+        JsonRefused, CardRefused: As for :func:`diff_cards`.
+    """
+    result = diff_cards(committed, untrusted_live, names=names)
+    old, new = (Card.from_bytes(card).document for card in (committed, untrusted_live))
+    changes: list[Change] = []
+    if result.old_version != result.new_version:
+        was, now = (f"{version!r:.60}" for version in (result.old_version, result.new_version))
+        changes.append(("wording", "/version", f"the version was {was}, and is {now}"))
+    is_same_card = committed == untrusted_live
+    if "signatures" not in old and new.get("signatures"):
+        is_same_card = is_same({**unsigned(old)}, {**unsigned(new)})
+    elif old.get("signatures") != new.get("signatures"):
+        changes.append(("unclear", "/signatures", "the signatures differ"))
+    if not (is_same_card or changes or result.changes):
+        changes.append(("wording", "", "the bytes differ, but nothing that a caller reads"))
+    found = (Finding(f"diff.{effect}", message, Place(path)) for effect, path, message in changes)
+    return replace(result, changes=(*result.changes, *found), must_be_same=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ import pytest
 
 from cardsign import examine_card
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.contract import EnvelopeReport, card_drift, tools_drift
-from cardsign.diff.cards import diff_cards
+from cardsign.contract import EnvelopeReport
+from cardsign.diff.cards import diff_cards, diff_live
+from cardsign.diff.tools import diff_tools
 from cardsign.findings import Finding, Place, cap_findings
 from cardsign.inspect.card import inspect_card
 from cardsign.jose.jwks import JwkSet
@@ -40,7 +41,7 @@ class _Verdict:
 
 def _tools(data: bytes) -> Any:
     names = [{"name": f"{at:x}" + "n" * 900, "inputSchema": {}} for at in range(250)]
-    return tools_drift(data, json.dumps({"tools": names}).encode())
+    return diff_tools(data, json.dumps({"tools": names}).encode())
 
 
 REPORTS: Final[dict[str, Callable[[bytes], Any]]] = {
@@ -49,7 +50,7 @@ REPORTS: Final[dict[str, Callable[[bytes], Any]]] = {
     "inspect": lambda data: inspect_card(data, jwks=KEYS),
     "diff": lambda data: diff_cards(data, SMALL),
     "diff, the other way": lambda data: diff_cards(SMALL, data),
-    "drift": lambda data: card_drift(data, SMALL),
+    "drift": lambda data: diff_live(data, SMALL),
     "drift of tools": _tools,
     "verify": _Verdict,
 }

@@ -11,8 +11,7 @@ import pytest
 
 from cardsign.card.convert import convert_card
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
-from cardsign.contract import card_drift
-from cardsign.diff.cards import diff_cards, effect_of
+from cardsign.diff.cards import diff_cards, diff_live, effect_of
 
 TOKEN = "https://login.example/token"
 SCOPES = {"read": "Read", "write": "Write"}
@@ -217,7 +216,7 @@ def test_one_edit_of_one_member_is_a_change(place: tuple[str | int, ...], spelle
             continue
         assert diff_cards(old, new).changes, card
         assert diff_cards(new, old).changes, card
-        assert card_drift(old, new).differences
+        assert diff_live(old, new).changes
 
 
 def test_what_says_the_same_is_no_change() -> None:
