@@ -141,10 +141,11 @@ def _ask_passphrases(keystore: UnlockOptions) -> RolePassphrases:
 
 def _new_agent(name: str) -> None:
     """Write the files of an agent, and say which."""
-    from cardsign.contract import CONTRACT_LINT, init_agent
+    from cardsign.contract import init_agent
 
     paths = [str(path) for path in init_agent(Path(), name)]
-    notes = [*(f"wrote {path}" for path in paths), f"next: write its skills, then {CONTRACT_LINT}"]
+    following = "next: write its skills, then cardsign lint agents --group json --group contract"
+    notes = [*(f"wrote {path}" for path in paths), following]
     show(Answer({"agent": name, "files": paths}, notes=notes))
 
 

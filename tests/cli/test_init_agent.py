@@ -60,6 +60,19 @@ def test_B23_make_targets_run_the_contract_checks(tmp_path: Path, target: str) -
     assert (made(tmp_path, target).returncode == 0) == (target == "a2a-inspector-dev")
 
 
+def test_its_test_holds_its_card_against_the_contract(tmp_path: Path) -> None:
+    """By pytest, in a project of nothing else; a card without its skills fails."""
+    init_agent(tmp_path, "iam-tides")
+    test = "tests/test_iam_tides_card.py"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout
+    (tmp_path / "agents/iam-tides/.well-known/agent-card.json").write_text('{"name": "iam-tides"}')
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert "contract.required" in ran.stdout
+
+
 def made(project: Path, target: str) -> subprocess.CompletedProcess[str]:
     """What make says of a target."""
     make = shutil.which("make")

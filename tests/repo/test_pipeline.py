@@ -213,9 +213,12 @@ def test_workflows_and_actions_pass_zizmor(root: Path) -> None:
 def test_every_workflow_names_one_version_of_an_action(root: Path) -> None:
     """Ours, those of the guide and the examples, and that of `init --agent`."""
     places = [*root.glob(".github/*/*.yml"), *root.glob("examples/*/*.yaml")]
-    places += [root / "docs/guides/sign-in-ci.md", root / "cardsign/contract.py"]
+    places += [
+        root / "docs/guides/sign-in-ci.md",
+        root / "cardsign/templates/agent/agent-cards.yml",
+    ]
     named = {(place.name, *use) for place in places for use in USES.findall(place.read_text())}
-    assert {"contract.py", "sign-in-ci.md", "github.yaml"} <= {name for name, *_ in named}
+    assert {"agent-cards.yml", "sign-in-ci.md", "github.yaml"} <= {name for name, *_ in named}
     versions = {(action, version) for _, action, version in named}
     assert len(versions) == len(dict(versions)), sorted(versions)
 
