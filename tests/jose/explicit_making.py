@@ -1,4 +1,4 @@
-"""Keys and signatures of the algorithms that we only verify, made by joserfc."""
+"""Keys and signatures of every algorithm that we verify, made by joserfc."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from cardsign.jose.keys import PublicKey
 
 #: What headers say; Ed25519 is EdDSA by its newer name, of which alone joserfc does not warn.
 HEADER_ALGS = ("Ed25519", "ES384", "ES512", "RS384", "RS512", "PS256", "PS384", "PS512")
+#: With those that statements are signed by.
+ALL_ALGS = ("ES256", "RS256", *HEADER_ALGS)
 PAYLOAD = b'{"name":"Route planner"}'
 
 
@@ -60,25 +62,14 @@ class Made:
         protected, _, signature = token.split(".")
         return {"protected": protected, "signature": signature}
 
-    def joserfc_accepts(self, entry: dict[str, Json], payload: bytes) -> bool:
-        """Whether the library finds the signature good, its algorithm being named."""
-        token = f"{entry['protected']}..{entry['signature']}"
-        public = type(self.library).import_key(self.library.as_dict(private=False))
-        found = jws.deserialize_compact(token, public, algorithms=[self.alg], payload=payload)
-        return bool(found)
-
 
 @functools.cache
 def made(alg: str) -> Made:
     """The key for an algorithm, one in a run."""
-    match alg:
-        case "Ed25519" | "EdDSA":
-            return Made(alg, OKPKey.generate_key("Ed25519"))
-        case "ES384":
-            return Made(alg, ECKey.generate_key("P-384"))
-        case "ES512":
-            return Made(alg, ECKey.generate_key("P-521"))
-    return Made(alg, rsa_key())
+    if alg in ("Ed25519", "EdDSA"):
+        return Made(alg, OKPKey.generate_key("Ed25519"))
+    curve = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521"}.get(alg)
+    return Made(alg, ECKey.generate_key(curve) if curve else rsa_key())
 
 
 def input_of(key: PublicKey, payload: bytes = PAYLOAD) -> bytes:

@@ -6,9 +6,6 @@ import math
 import random
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa as native_rsa
-from joserfc import jws
-from joserfc.jwk import RSAKey
 
 from cardsign.errors import KeyRefused
 from cardsign.jose import base64url
@@ -64,8 +61,6 @@ WEAK = {
     "divisible by 9973": (times(9973), EXPONENT),
     "the ROCA flaw": (roca(), EXPONENT),
 }
-# Nothing but the exponent, and only a part of the exponents, is looked at elsewhere.
-REFUSED_BY_JOSERFC_TOO = {"exponent 1", "exponent 2", "exponent 2^16"}
 
 
 def test_the_divisor_is_named() -> None:
@@ -81,24 +76,6 @@ def test_weak(modulus: int, exponent: int) -> None:
         PublicKey.from_jwk(jwk(modulus, exponent))
     assert refusal.value.code == "key.weak_rsa"
     assert refusal.value.path == ("/n" if exponent == EXPONENT else "/e")
-
-
-@pytest.mark.parametrize("name", sorted(WEAK.keys() - REFUSED_BY_JOSERFC_TOO))
-@pytest.mark.filterwarnings("ignore::joserfc.errors.SecurityWarning")
-def test_weak_for_us_alone(name: str) -> None:
-    """The library beneath would take it, so the rule is ours to keep."""
-    assert RSAKey.import_key(jwk(*WEAK[name]))
-
-
-@pytest.mark.parametrize(("exponent", "bits"), [(65537, 1024), (3, 2048)])
-@pytest.mark.filterwarnings("ignore::joserfc.errors.SecurityWarning")
-def test_weak_although_it_signs(exponent: int, bits: int) -> None:
-    """A real signature, good for joserfc, does not make up for a weak key."""
-    weak = native_rsa.generate_private_key(exponent, bits)
-    token = jws.serialize_compact({"alg": "RS256"}, b"{}", RSAKey.import_key(weak))
-    assert jws.deserialize_compact(token, RSAKey.import_key(weak.public_key()))
-    with pytest.raises(KeyRefused, match=r"key\.weak_rsa"):
-        PublicKey.from_cryptography(weak.public_key())
 
 
 @pytest.mark.parametrize("bits", [2048, 2049, 8191, 8192])

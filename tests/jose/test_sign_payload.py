@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import pytest
 from joserfc import jws
-from joserfc.errors import ExceededSizeError
 from joserfc.jwk import ECKey, RSAKey
 
 from cardsign.errors import SignerFault, SigningRefused
@@ -41,43 +40,15 @@ class Device:
 
 @pytest.mark.parametrize("typ", [TYP_JOSE, TYP_COMPAT])
 def test_emitted(key: PrivateKey, typ: str) -> None:
-    """The header is alg, kid and typ, sorted and compact; the result reads back and verifies."""
+    """The header is alg, kid and typ, sorted and compact; joserfc accepts it on its defaults."""
     signed = sign_payload(PAYLOAD, key, typ=typ)
     text = base64url.decode(signed["protected"]).decode("ascii")
     assert text == f'{{"alg":"{key.public.alg}","kid":"{key.public.kid}","typ":"{typ}"}}'
     assert set(signed) == {"protected", "signature"}
     check_entry(read_entry({**signed}), PAYLOAD, key.public)
-
-
-@pytest.mark.parametrize("typ", [TYP_JOSE, TYP_COMPAT])
-def test_others_verify_it(key: PrivateKey, typ: str) -> None:
-    """joserfc on its defaults, unknown header members refused, accepts what we emit."""
-    signed = sign_payload(PAYLOAD, key, typ=typ)
     library = RSAKey if key.public.alg == "RS256" else ECKey
     token = f"{signed['protected']}..{signed['signature']}"
     assert jws.deserialize_compact(token, library.import_key(key.public.jwk()), payload=PAYLOAD)
-
-
-def test_stable(key: PrivateKey) -> None:
-    """The same payload and key give the same bytes, so that an ETag changes with neither."""
-    assert sign_payload(PAYLOAD, key, typ=TYP_JOSE) == sign_payload(PAYLOAD, key, typ=TYP_JOSE)
-
-
-DEVIATIONS: dict[str, Callable[[bytes], bytes]] = {
-    "nothing": lambda signature: b"",
-    "another signature": lambda signature: signature[::-1],
-    "DER, or what looks like it": lambda signature: b"\x30\x44" + signature,
-    "one byte less": lambda signature: signature[:-1],
-}
-
-
-@pytest.mark.parametrize("answer", DEVIATIONS.values(), ids=DEVIATIONS)
-def test_wrong_answer(key: PrivateKey, answer: Callable[[bytes], bytes]) -> None:
-    """A signer's answer that does not verify is never given out; the right one is."""
-    assert sign_payload(PAYLOAD, Device(key, key.public, lambda right: right), typ=TYP_JOSE)
-    with pytest.raises(SignerFault) as fault:
-        sign_payload(PAYLOAD, Device(key, key.public, answer), typ=TYP_JOSE)
-    assert fault.value.code == "signer.wrong_key"
 
 
 def test_wrong_key(es256: PrivateKey, rs256: PrivateKey) -> None:
@@ -100,15 +71,6 @@ def test_header_too_long() -> None:
     assert refusal.value.code == "sign.header_too_long"
 
 
-def test_longest_header() -> None:
-    """The longest kid without escapes still fits, also for joserfc on its defaults."""
-    key = PrivateKey.generate("ES256", kid="k" * 256)
-    signed = sign_payload(PAYLOAD, key, typ=TYP_COMPAT)
-    assert len(signed["protected"]) <= MAX_EMITTED_HEADER_CHARS
-    token = f"{signed['protected']}..{signed['signature']}"
-    assert jws.deserialize_compact(token, ECKey.import_key(key.public.native), payload=PAYLOAD)
-
-
 def test_a_header_of_exactly_the_limit_is_signed() -> None:
     """512 characters of base64url are 384 bytes: each backslash of the kid is written as two."""
     plain = len(json.dumps({"alg": "ES256", "kid": "", "typ": TYP_JOSE}, separators=(",", ":")))
@@ -118,12 +80,3 @@ def test_a_header_of_exactly_the_limit_is_signed() -> None:
     assert len(signed["protected"]) == MAX_EMITTED_HEADER_CHARS
     token = f"{signed['protected']}..{signed['signature']}"
     assert jws.deserialize_compact(token, ECKey.import_key(key.public.native), payload=PAYLOAD)
-
-
-def test_longer_header_is_refused_by_joserfc() -> None:
-    """The limit is there because joserfc signs beyond it what it then refuses."""
-    key = ECKey.generate_key("P-256")
-    token = jws.serialize_compact({"alg": "ES256", "kid": "k" * 400}, PAYLOAD, key)
-    assert len(token.split(".")[0]) > MAX_EMITTED_HEADER_CHARS
-    with pytest.raises(ExceededSizeError, match="Header size"):
-        jws.deserialize_compact(token, key)

@@ -553,12 +553,3 @@ def test_revoked_by_a_release_of_another_keyset(first: KeysetStatement) -> None:
         assert refusal(lambda release=release: effective_revoked(first, release)) == (
             "statement.keyset"
         )
-
-
-def test_four_hundred_releases_need_no_root(first: KeysetStatement) -> None:
-    """Finding 5: the daily statement is the release key's alone."""
-    previous = signed_release(first, "rel", seq=1, cards=[], floor={})
-    for seq in range(2, 401):
-        release = signed_release(first, "rel", seq=seq, cards=[], floor={})
-        assert check(release, first, previous) == {thumbprint("rel")}
-        previous = release
