@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.errors import CardsignError, CredentialFault
+from cardsign.errors import CredentialFault
 from cardsign.jose.jwks import JwkSet
 from cardsign.net.credentials import (
     BASIC,
@@ -339,9 +339,3 @@ def test_a_password_that_is_repeated(secret: str, told: str, shown: bool) -> Non
     header = Header.of(ORIGIN, BASIC, secret)
     assert (header.quotable(f"so {told}!") == "(it repeats the credential)") is shown
     assert header.masked(f"so {told}!") == ("so (the credential)!" if shown else f"so {told}!")
-
-
-def test_every_fault_of_a_credential_ends_a_command_as_a_local_one() -> None:
-    """It says nothing about the card."""
-    assert CredentialFault("credential.none", "none").exit_status == 2
-    assert issubclass(CredentialFault, CardsignError)

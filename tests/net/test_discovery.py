@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from sites import (
     Site,
     Verifier,
     codes,
-    pinned,
     site,
     verifier,
 )
@@ -29,17 +28,14 @@ import cardsign
 from cardsign.errors import CardRefused, FileFault
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
-from cardsign.statements.envelope import TYP_KEYSET
-from cardsign.statements.keyset import read_keyset
-from cardsign.statements.signing import sign_statement
 from cardsign.trust.cache import StatementCache
-from cardsign.trust.policy import JwksAnchor, KeysAnchor, Policy, Subject
+from cardsign.trust.policy import Policy, Subject
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH, parse_place
 from cardsign.verify.report import NotTrusted, Report
 from cardsign.verify.verdict import judge_card
 from tests.cli import peer
-from tests.jose.statement_making import DAY, key, quorum
+from tests.jose.statement_making import DAY, key
 from tests.support import PORTABLE, dump, signed
 
 CARD = HOST + CANONICAL
@@ -133,32 +129,6 @@ def test_a_changed_card_is_checked(
     assert len(checks) == 4  # one of the card, one of the release, two of the keyset
 
 
-@pytest.mark.parametrize("path", [CANONICAL, RELEASE_PATH])
-def test_a_year_in_a_cache_is_five_minutes(tides: Site, path: str) -> None:
-    """HTTP never lengthens what we would do ourselves (threat 13)."""
-    tides.headers[path] = {"Cache-Control": "max-age=31536000, immutable"}
-    one = verifier(tides)
-    looked(one)
-    tides.paths()
-    one.clock.pass_by(299)
-    looked(one)
-    assert path not in tides.paths()
-    one.clock.pass_by(2)
-    looked(one)
-    assert path in tides.paths()
-
-
-@pytest.mark.parametrize("path", [CANONICAL, RELEASE_PATH])
-def test_what_may_not_be_kept_is_asked_for_each_time(tides: Site, path: str) -> None:
-    """HTTP may shorten."""
-    tides.headers[path] = {"Cache-Control": "no-store"}
-    one = verifier(tides)
-    looked(one)
-    tides.paths()
-    looked(one)
-    assert path in tides.paths()
-
-
 def test_nobody_s_card_is_fetched_alone(tides: Site) -> None:
     """Where the policy enrols nobody there is nothing else to ask for."""
     one = verifier(tides, places=(parse_place("https://other.example"),))
@@ -208,12 +178,6 @@ def test_what_is_no_url_is_nobody_s(tides: Site, url: str, verdict: str) -> None
     report = verifier(tides).examine(url)
     assert report.verdict == verdict
     assert (codes(report.reasons) == ["fetch.url"]) is (verdict != "trusted")
-
-
-def test_an_expectation_has_to_be_a_url_too(tides: Site) -> None:
-    """What the caller himself names wrongly is his to mend."""
-    with pytest.raises(CardRefused, match=r"card\.interface_url"):
-        verifier(tides).examine(HOST, expect=Subject(origin="tides"))
 
 
 # ------------------------------------------------------------------ paths
@@ -339,38 +303,6 @@ def test_a_stranger_who_says_nothing_is_no_peer(tides: Site) -> None:
     assert "refresh.no_answer" in codes(report.reasons)
 
 
-def test_a_failing_peer_is_not_hammered(tides: Site, met: Verifier) -> None:
-    """His statements are asked for again after half a minute."""
-    tides.broken[RELEASE_PATH] = "503 No"
-    met.clock.pass_by(301)
-    looked(met)
-    tides.paths()
-    met.clock.pass_by(29)
-    looked(met)
-    assert tides.paths() == []
-    met.clock.pass_by(2)
-    looked(met)
-    assert RELEASE_PATH in tides.paths()
-
-
-def test_without_a_memory_a_failure_takes_nothing_away(tides: Site) -> None:
-    """Floors of a lock, no cache: the statements of the last good round are judged once more."""
-    first = verifier(tides)
-    looked(first)
-    one = verifier(tides, floor=first.known().floor)
-    assert looked(one).verdict == "trusted"
-    tides.broken["*"] = "503 No"
-    one.clock.pass_by(301)
-    assert looked(one).verdict == "trusted"
-
-
-def test_a_clock_that_is_behind(tides: Site, met: Verifier) -> None:
-    """A day before what was signed already there is no verdict, whatever the peer says."""
-    met.clock.pass_by(-DAY)
-    report = looked(met)
-    assert (report.verdict, codes(report.reasons)[0]) == ("indeterminate", "time.clock_behind")
-
-
 # ------------------------------------------------------------------ the chain, live
 
 
@@ -381,40 +313,6 @@ def rotated(tides: Site, *cards: dict[str, object]) -> bytes:
     return second
 
 
-def test_a_rotation_is_followed(tides: Site, met: Verifier) -> None:
-    """From the statement held, one step after another."""
-    rotated(tides)
-    met.clock.pass_by(301)
-    report = looked(met)
-    assert report.verdict == "trusted"
-    assert report.keyset is not None
-    assert report.keyset.number == "1.2"
-    assert tides.paths() == [CANONICAL, RELEASE_PATH, at(2, 1), at(1, 2), at(1, 3)]
-
-
-def test_a_revoked_key_is_refused(tides: Site, met: Verifier) -> None:
-    """The card is as it was; its key counts no more, and its verdict of before neither."""
-    revoked = [key("card").public.thumbprint]
-    first = tides.documents[at(1, 1)]
-    tides.publish(release=peer.release(first, PORTABLE, seq=43, revoked=revoked))
-    met.clock.pass_by(301)
-    report = looked(met)
-    assert (report.verdict, codes(report.reasons)[0]) == ("untrusted", "key.revoked")
-
-
-def test_recovery_is_followed(tides: Site, met: Verifier) -> None:
-    """Another epoch, opened by the recovery keys."""
-    second = peer.keyset(epoch=2, root=quorum(1, "dan"), recovery=quorum(1, "rita"))
-    payload = read_keyset(second).envelope.payload
-    opened = sign_statement(payload, map(key, ("rita", "dan")), TYP_KEYSET)
-    tides.publish(opened, release=peer.release(opened, PORTABLE, seq=43))
-    met.clock.pass_by(301)
-    report = looked(met)
-    assert report.verdict == "trusted"
-    assert report.keyset is not None
-    assert report.keyset.number == "2.1"
-
-
 def test_a_release_that_vanished(tides: Site, met: Verifier) -> None:
     """404 after it was seen is said; what is remembered holds until it expires."""
     del tides.documents[RELEASE_PATH]
@@ -422,53 +320,6 @@ def test_a_release_that_vanished(tides: Site, met: Verifier) -> None:
     report = looked(met)
     assert (report.verdict, codes(report.reasons)) == ("trusted", ["statement.vanished"])
     assert at(1, 1) in tides.paths()
-
-
-def test_a_keyset_that_vanished(tides: Site, met: Verifier) -> None:
-    """Where no release vouches for it, the statement held is asked for again."""
-    del tides.documents[RELEASE_PATH], tides.documents[at(1, 1)]
-    met.clock.pass_by(301)
-    report = looked(met)
-    assert report.verdict == "trusted"
-    assert [one.message.split(" was")[0] for one in report.reasons] == ["release 42", "keyset 1.1"]
-
-
-def test_another_statement_of_the_same_number(tides: Site, met: Verifier) -> None:
-    """A fork is shown with both digests, and the one held stays (K8)."""
-    held = met.known().keyset
-    forked = peer.keyset(exp=peer.T0 + 91 * DAY)
-    tides.publish(forked, release=peer.release(forked, OTHER, seq=50))
-    tides.documents[CANONICAL] = dump(signed(OTHER, key("card")))
-    met.clock.pass_by(301)
-    report = looked(met)
-    assert report.verdict == "untrusted"
-    assert "statement.fork" in codes(report.reasons)
-    assert met.known().keyset == held
-
-
-def test_a_release_of_before(tides: Site, met: Verifier) -> None:
-    """A rollback is said and not followed."""
-    first = tides.documents[at(1, 1)]
-    tides.publish(release=peer.release(first, PORTABLE, OTHER, seq=41))
-    met.clock.pass_by(301)
-    report = looked(met)
-    assert (report.verdict, codes(report.reasons)) == ("trusted", ["statement.rollback"])
-    assert report.release is not None
-    assert report.release.number == "42"
-
-
-def test_the_chain_ends_where_the_release_says(tides: Site, met: Verifier) -> None:
-    """A 404 on the way to the keyset that the newest release names is said (threat 13)."""
-    second = rotated(tides)
-    del tides.documents[at(1, 2)]
-    met.clock.pass_by(301)
-    report = looked(met)
-    assert {"statement.gap", "statement.keyset"} <= set(codes(report.reasons))
-    stranger = verifier(tides)
-    assert looked(stranger).verdict == "indeterminate"
-    tides.publish(second)
-    stranger.clock.pass_by(301)
-    assert looked(stranger).verdict == "trusted"
 
 
 # ------------------------------------------------------------------ copies of two ages
@@ -505,38 +356,6 @@ def test_a_mismatch_that_stays_is_looked_into_once_in_a_while(tides: Site, met: 
 # ------------------------------------------------------------------ anchors
 
 
-def test_pinned_keys_ask_for_the_card_alone(tides: Site) -> None:
-    """There is nothing else that they could believe."""
-    anchor = KeysAnchor(JwkSet.of([key("card").public]))
-    assert looked(verifier(tides, anchor, freshness="waived")).verdict == "trusted"
-    assert tides.paths() == [CANONICAL]
-
-
-def test_a_jwks_anchor_asks_its_url(tides: Site) -> None:
-    """And keeps what it gave; once seen the set may not vanish unsaid."""
-    tides.documents["/keys.json"] = JwkSet.of([key("card").public]).to_bytes()
-    one = verifier(tides, JwksAnchor(HOST + "/keys.json"), freshness="waived")
-    assert looked(one).verdict == "trusted"
-    assert tides.paths() == [CANONICAL, "/keys.json"]
-    del tides.documents["/keys.json"]
-    one.clock.pass_by(301)
-    report = looked(one)
-    assert (report.verdict, codes(report.reasons)[-1]) == ("trusted", "statement.vanished")
-
-
-@pytest.mark.parametrize("status", [None, "503 No"])
-def test_a_jwks_anchor_without_its_url(tides: Site, status: str | None) -> None:
-    """Nothing is read in its place: not the well-known key set, not the keyset."""
-    tides.documents[JWKS] = JwkSet.of([key("card").public]).to_bytes()
-    if status is not None:
-        tides.broken["/keys.json"] = status
-    report = looked(verifier(tides, JwksAnchor(HOST + "/keys.json"), freshness="waived"))
-    assert report.verdict == "indeterminate"
-    assert codes(report.reasons)[0] == "trust.no_keys"
-    assert codes(report.reasons)[-1] == "refresh.no_answer"
-    assert tides.paths() == [CANONICAL, "/keys.json"]
-
-
 def test_statements_at_hand_go_along(tides: Site) -> None:
     """Under a keyset anchor they are evidence as any other."""
     second = rotated(tides)
@@ -548,42 +367,6 @@ def test_statements_at_hand_go_along(tides: Site) -> None:
 
 
 # ------------------------------------------------------------------ never stale
-
-
-def expired(tides: Site, one: Verifier) -> Verifier:
-    one.clock.pass_by(7 * DAY)
-    tides.broken["*"] = "503 No"
-    return one
-
-
-def other_places(tides: Site, one: Verifier) -> Verifier:
-    return verifier(tides, cache=one.cache, clock=one.clock, require=("nobody",))
-
-
-def rolled_on(tides: Site, one: Verifier) -> Verifier:
-    first = tides.documents[at(1, 1)]
-    tides.publish(release=peer.release(first, OTHER, seq=43))
-    one.clock.pass_by(301)
-    return one
-
-
-CHANGES: dict[str, tuple[Callable[[Site, Verifier], Verifier], str]] = {
-    "the statements have ended": (expired, "statement.expired"),
-    "the policy wants more": (other_places, "threshold.unmet"),
-    "the issuer lists another card": (rolled_on, "card.digest_unlisted"),
-}
-
-
-@pytest.mark.parametrize(("change", "code"), CHANGES.values(), ids=CHANGES)
-def test_a_verdict_of_before_is_no_verdict_of_now(
-    tides: Site, change: Callable[[Site, Verifier], Verifier], code: str
-) -> None:
-    """Another matter is judged anew."""
-    one = verifier(tides)
-    assert looked(one).verdict == "trusted"
-    report = looked(change(tides, one))
-    assert report.verdict != "trusted"
-    assert codes(report.reasons)[0] == code
 
 
 # ------------------------------------------------------------------ the library
@@ -624,12 +407,6 @@ def test_a_time_of_one_s_choice_keeps_nothing(tides: Site) -> None:
     met = one.judge.look_up(HOST, at=one.clock())
     assert (met.report.verdict, met.report.historic) == ("indeterminate", True)
     assert (one.known().keyset, one.known().release, one.known().cards) == (None, None, set())
-
-
-def test_another_pin_is_refused(tides: Site) -> None:
-    """The twin of all of these: whose first statement it is decides."""
-    other = pinned(peer.keyset(exp=peer.T0 + 91 * DAY))
-    assert looked(verifier(tides, other)).verdict == "indeterminate"
 
 
 # ------------------------------------------------------------------ a cache on the disk

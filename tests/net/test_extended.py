@@ -339,12 +339,6 @@ def test_an_extended_card_at_the_public_url(site: Tides) -> None:
     assert site.secret_told() == set()
 
 
-def test_each_swap_has_its_own_code() -> None:
-    """Six kinds of them are told apart (threat 12)."""
-    kinds = {code for _, code in SWAPS.values() if code.startswith("extended.")}
-    assert len(kinds | {"extended.served_as_public"}) >= 6
-
-
 # ------------------------------------------------------------------ where the token goes
 
 
@@ -364,12 +358,9 @@ def a_refusal(site: Tides) -> None:
     site.overrides["/a2a"] = challenged(EVIL_METADATA, status="403 Forbidden")
 
 
-def a_redirect(status: str) -> Callable[[Tides], None]:
-    def change(site: Tides) -> None:
-        fields = {"location": "https://evil.example/a2a"}
-        site.overrides["/a2a"] = http(b"{}", status=status, **fields)
-
-    return change
+def a_redirect(site: Tides) -> None:
+    fields = {"location": "https://evil.example/a2a"}
+    site.overrides["/a2a"] = http(b"{}", status="307 There", **fields)
 
 
 def hints(site: Tides) -> None:
@@ -442,9 +433,7 @@ def broken(site: Tides) -> None:
 ANSWERS: dict[str, tuple[Callable[[Tides], None], str | None]] = {
     "a challenge that names a server of its own": (a_challenge, "credential.refused"),
     "a refusal that names one": (a_refusal, "credential.refused"),
-    "a redirect that keeps the method": (a_redirect("307 There"), "fetch.status"),
-    "a redirect for good": (a_redirect("308 There"), "fetch.status"),
-    "a redirect of old": (a_redirect("302 There"), "fetch.status"),
+    "a redirect that keeps the method": (a_redirect, "fetch.status"),
     "headers that lead on": (hints, None),
     "an error that repeats the token": (an_echo, "call.error"),
     "a challenge that repeats the token": (an_echo_in_a_challenge, "credential.refused"),

@@ -12,57 +12,18 @@ from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, fetch_document
 
 PUBLIC = "93.184.215.14"
 
+# What else the grammar refuses is in tests/trust/test_origins.py.
 ODD_URLS = {
     "nothing": "",
-    "a path": "/card.json",
     "no scheme": "agent.example/card.json",
-    "ftp": "ftp://agent.example/card.json",
-    "gopher": "gopher://agent.example/",
     "a file": "file:///etc/passwd",
-    "data": "data:application/json,{}",
-    "a scheme in capitals": "HTTPS://agent.example/",
-    "no host": "https:///card.json",
-    "a user": "https://user@agent.example/",
     "a user and a password": "https://user:word@agent.example/",
-    "a host that is a user": "https://agent.example@evil.example/",
     "an escaped @": "https://agent.example%40evil.example/",
-    "an escaped slash and an @": "https://agent.example%2f@evil.example/",
-    "a backslash": "https://agent.example\\@evil.example/",
-    "a backslash in the path": "https://agent.example/\\evil.example",
-    "a fragment and an @": "https://agent.example#@evil.example/",
-    "a fragment": "https://agent.example/card.json#key",
-    "a tab in the scheme": "ht\ttps://agent.example/",
-    "a tab in the host": "https://agent\t.example/",
-    "a space before": " https://agent.example/",
-    "a newline behind": "https://agent.example/\n",
     "another header": "https://agent.example/ HTTP/1.1\r\nX: y",
-    "a NUL": "https://agent.example/\0",
-    "a trailing dot": "https://agent.example./",
-    "an empty label": "https://agent..example/",
-    "an underscore": "https://_agent.example/",
-    "capitals in the host": "https://Agent.example/",
-    "a Unicode host": "https://\u0430gent.example/",
     "a compatibility letter": "https://agent.e\u2169ample/",
-    "fullwidth digits": "https://\u2460\u2461\u2466.\u24ea.\u24ea.\u2460/",
-    "a decimal address": "http://2130706433/",
-    "a hexadecimal address": "http://0x7f000001/",
     "a partly hexadecimal address": "http://0x7f.1/",
-    "an octal address": "http://0177.0.0.1/",
     "a short address": "http://127.1/",
-    "five numbers": "http://127.0.0.0.1/",
-    "an address with a trailing dot": "http://127.0.0.1./",
-    "a zone": "http://[fe80::1%25lo]/",
-    "an address that is none": "https://[::g]/",
-    "a port that is none": "https://agent.example:x/",
-    "port 0": "https://agent.example:0/",
-    "a port with zeros": "https://agent.example:0443/",
-    "port 65536": "https://agent.example:65536/",
-    "an empty port": "https://agent.example:/",
-    "dots in the path": "https://agent.example/../card.json",
-    "escaped dots": "https://agent.example/%2e%2e/card.json",
-    "an escaped slash": "https://agent.example/a%2fb",
     "a host of 254 characters": f"https://{'a.' * 123}example0/",
-    "2049 characters": f"https://agent.example/{'a' * 2027}",
 }
 
 
@@ -79,12 +40,8 @@ def test_odd_urls(url: str) -> None:
 
 
 GOOD_URLS = {
-    "a host": ("https://agent.example", "agent.example", 443),
-    "a port": ("https://agent.example:8443/a", "agent.example", 8443),
-    "the default port": ("https://agent.example:443/a?b=c", "agent.example", 443),
-    "an IDN": ("https://xn--gent-eed.example/", "xn--gent-eed.example", 443),
     "a host of 253 characters": (f"https://{'a.' * 123}example/", f"{'a.' * 123}example", 443),
-    "2048 characters": (f"https://agent.example/{'a' * 2026}", "agent.example", 443),
+    "a port": ("https://agent.example:8443/a?b=c", "agent.example", 8443),
 }
 
 
@@ -154,18 +111,6 @@ def test_rebinding() -> None:
 
     assert names.asked == ["agent.example"]
     assert dial.asked == [(PUBLIC, 443)]
-
-
-def test_every_address_is_tried() -> None:
-    """All of a host's addresses are tried, in the resolver's order, before it is given up."""
-    addresses = ["2606:2800:21f:cb07:6820:80da:af6b:8b2c", PUBLIC]
-    dial = NoDial()
-    with pytest.raises(FetchFailed, match=r"fetch\.failed"):
-        fetch_document(
-            "https://agent.example/", FetchSettings(resolver=Names(addresses), dial=dial)
-        )
-
-    assert dial.asked == [(address, 443) for address in addresses]
 
 
 def test_loopback_hint() -> None:

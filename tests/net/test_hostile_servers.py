@@ -205,6 +205,8 @@ def test_hanging_up(ask: Ask) -> None:
 
 CERTIFICATES = {
     "another name": ("evil.example", {}, "Hostname mismatch"),
+    "the address instead of the name": ("127.0.0.1", {}, "Hostname mismatch"),
+    "a name one label below": ("a.agent.example", {}, "Hostname mismatch"),
     "expired": ("agent.example", {"days": (-9, -1)}, "expired"),
     "not yet valid": ("agent.example", {"days": (1, 9)}, "not yet valid"),
     "self-signed": ("agent.example", {"self_signed": True}, "self-signed"),

@@ -166,11 +166,6 @@ HOSTILE: dict[str, tuple[Answer, type[CardsignError], str]] = {
         FetchFailed,
         "fetch.status",
     ),
-    "a demand for credentials": (
-        http(b"", status="401 Unauthorized"),
-        FetchFailed,
-        "fetch.status",
-    ),
     "tools that are no list": (peer({"tools": {}}), BuildRefused, "build.unsupported"),
     "a cursor that is no text": (
         peer({"tools": [], "nextCursor": 7}),
@@ -191,7 +186,6 @@ HOSTILE: dict[str, tuple[Answer, type[CardsignError], str]] = {
         BuildRefused,
         "build.unsupported",
     ),
-    "no transport": (http(b"", status="405 No"), FetchFailed, "fetch.status"),
 }
 
 
@@ -292,7 +286,6 @@ def test_the_public_function_asks_and_runs_as_the_command_does(
 
 BAD_PROGRAMS = {
     "it ends at once": ("sys.exit(3)", "no list of tools: Connection closed"),
-    "it is killed": ("os.kill(os.getpid(), 9)", "no list of tools: Connection closed"),
     "it never answers": ("sys.stdin.read()", "did not answer within 1 seconds"),
 }
 

@@ -280,18 +280,6 @@ def test_plain_http_stays_on_this_machine(office: Network) -> None:
     assert office.dialled == []
 
 
-def test_addresses_without_a_leave_are_as_before() -> None:
-    """A network of the policy widens nothing else."""
-    for text in ("10.1.2.3", "192.168.0.1", "fd00::1", "127.0.0.1"):
-        with pytest.raises(FetchFailed):
-            check_address(ip_address(text))
-        with pytest.raises(FetchFailed):
-            check_address(ip_address(text), networks=(ip_network("172.16.0.0/12"),))
-    check_address(ip_address("fd00::1"), networks=(ip_network("fd00::/8"),))
-    with pytest.raises(FetchFailed):  # plain http: this machine alone
-        check_address(ip_address("10.1.2.3"), loopback="required", networks=(OFFICE,))
-
-
 # ------------------------------------------------------------------ by a proxy
 
 
