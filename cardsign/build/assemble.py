@@ -6,12 +6,21 @@ import os
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, get_args
 
 from cardsign.build import cards, forge, mcp, openfang, orloj, skills
-from cardsign.build.draft import FILLED, BuildOptions, Draft, Fact, Kind, describe_hint, field_of
+from cardsign.build.draft import (
+    FILLED,
+    BuildOptions,
+    Draft,
+    Fact,
+    Kind,
+    describe_hint,
+    each,
+    field_of,
+)
 from cardsign.build.reading import SourcePlace, read_one, read_source, refusal
 from cardsign.card.convert import PROTOCOL_VERSIONS, CardForm, convert_card
 from cardsign.card.document import Card, render
@@ -84,7 +93,7 @@ def build_card(sources: Sequence[str | Path], options: BuildOptions) -> BuiltCar
     """
     if not (sources or options.live):
         raise UsageFault("usage.invalid", "no source is named")
-    draft = Draft(keep_going=options.keep_going)
+    draft = Draft(options)
     for member, text in options.members.items():
         _set(draft, member, text)
     groups: list[tuple[Kind, list[Path]]] = []  # neighbours of one kind, which refer to each other
@@ -100,15 +109,12 @@ def build_card(sources: Sequence[str | Path], options: BuildOptions) -> BuiltCar
     if options.agent is not None and not any(kind is orloj.KIND for kind, _ in groups):
         message = f"--agent {options.agent} chooses among agents of Orloj, and no source is one"
         raise UsageFault("usage.invalid", message, hint="Leave out --agent.")
-    saved = replace(options, live=())
     for kind, paths in groups:
-        kind.take(paths, draft, saved)
-    if options.live:
-        mcp.KIND.take((), draft, options)
-        groups.append((mcp.KIND, []))
-    first = groups[0][0] if groups else cards.CARD_KIND
-    _fill(draft, first, options, SourcePlace(str(sources[0]) if sources else "the MCP server"))
-    return _written(draft, first, options)
+        kind.take(paths, draft)
+    each(options.live, draft, mcp.take_server)
+    first = groups[0][0] if groups else mcp.KIND if options.live else cards.CARD_KIND
+    _fill(draft, first, SourcePlace(str(sources[0]) if sources else "the MCP server"))
+    return _written(draft, first)
 
 
 def _recognise(source: str) -> tuple[Kind, Path]:
@@ -181,7 +187,7 @@ def _set(draft: Draft, member: str, text: str) -> None:
         raise UsageFault("usage.invalid", f"{member!r} has no value", hint=SET_HINT)
 
 
-def _fill(draft: Draft, kind: Kind, options: BuildOptions, place: SourcePlace) -> None:
+def _fill(draft: Draft, kind: Kind, place: SourcePlace) -> None:
     """Fill what rules fill, and refuse what they do not."""
     name = draft.value("name")
     if name is None:
@@ -208,59 +214,65 @@ def _fill(draft: Draft, kind: Kind, options: BuildOptions, place: SourcePlace) -
         draft.warn("build.filled", text, place)
     if not draft.has("capabilities"):
         draft.take(("capabilities", "streaming"), False, FILLED)
-    url = _url(draft, kind, options, str(name), place)
-    _fill_provider(draft, url, place)
+    _fill_provider(draft, _take_url(draft, kind, str(name), place), place)
 
 
-def _url(draft: Draft, kind: Kind, options: BuildOptions, name: str, place: SourcePlace) -> str:
-    """Where the agent is called: what the options say, else what the sources do."""
-    template, option = options.url, "--url"
-    base = options.base_url or (options.orloj.public_base_url if kind is orloj.KIND else None)
-    if template is None and base is not None:
-        path = kind.path if isinstance(kind.path, str) else kind.path(draft)
-        template, option = base.rstrip("/") + (path or "/"), "--base-url"
-    if template is None:
-        listed = draft.value("supportedInterfaces")
-        if not isinstance(listed, list):
+def _take_url(draft: Draft, kind: Kind, name: str, place: SourcePlace) -> str:
+    """Take where the agent is called: what the options say, else what the sources do."""
+    interfaces = [interface for _, interface in objects_in(draft.value("supportedInterfaces"))]
+    first, *others = interfaces or [{}]
+    url, option = _url_of_options(draft, kind, name)
+    if url is None:
+        if not interfaces:
             hint = "Pass --url 'https://agents.example.com/{name}', or --base-url."
             message = "no source says where the agent is called"
             raise refusal("build.missing", message, place, hint=hint)
-        return str(members_of(listed[0]).get("url", ""))
-    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")  # may stand in a host or a path
-    url = template.replace("{name}", slug)
-    example = "'https://agents.example.com/{name}'" if option == "--url" else "https://a.example"
-    hint = f"Such as: {option} {example}"
-    if stray := re.search(r"\{.*?\}", url):
-        message = f"{stray[0]} stands for nothing, and {{name}} for the card's name"
-        raise UsageFault("usage.invalid", message, path=option, hint=hint)
-    try:
-        parse_url(url)
-    except CardRefused as refused:
-        raise UsageFault("usage.invalid", refused.message, path=option, hint=hint) from refused
-    interfaces = [interface for _, interface in objects_in(draft.value("supportedInterfaces"))]
-    first, *others = interfaces or [{}]
+        return str(first.get("url", ""))
     for interface in others:
         text = f"{interface.get('protocolBinding') or 'JSONRPC'} {interface.get('url')}"
         draft.warn("build.left_out", f"{option} gives one interface, and so not {text}", place)
-    kept = {
-        name: interface
-        for name, interface in first.items()
-        if name in ("protocolBinding", "tenant")
-    }
+    kept = {name: part for name, part in first.items() if name in ("protocolBinding", "tenant")}
     draft.replace(("supportedInterfaces",), [{"url": url, **kept}], SourcePlace(option))
     return url
 
 
+def _url_of_options(draft: Draft, kind: Kind, name: str) -> tuple[str | None, str]:
+    """The agent's url by the options, and the option that says it; None where none does.
+
+    Raises:
+        UsageFault: ``usage.invalid``: it is no url.
+    """
+    options, option, example = draft.options, "--url", "'https://agents.example.com/{name}'"
+    template = options.url
+    if template is None:
+        base = options.base_url or (options.orloj.public_base_url if kind is orloj.KIND else None)
+        if base is None:
+            return None, ""
+        path = kind.path if isinstance(kind.path, str) else kind.path(draft)
+        template = base.rstrip("/") + (path or "/")
+        option, example = "--base-url", "https://a.example"
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")  # may stand in a host or a path
+    url, message = template.replace("{name}", slug), ""
+    if stray := re.search(r"\{.*?\}", url):
+        message = f"{stray[0]} stands for nothing, and {{name}} for the card's name"
+    else:
+        try:
+            parse_url(url)
+        except CardRefused as refused:
+            message = refused.message
+    if message:
+        raise UsageFault("usage.invalid", message, path=option, hint=f"Such as: {option} {example}")
+    return url, option
+
+
 def _fill_provider(draft: Draft, url: str, place: SourcePlace) -> None:
-    """A provider has a name and a url (A2A 1.0 4.4.2): without the one it gets the other's."""
-    parts = {
-        **members_of(draft.value("provider")),
-        **{
-            member: value
-            for member in ("organization", "url")
-            if (value := draft.value("provider", member)) is not None
-        },
-    }
+    """A provider has a name and a url (A2A 1.0 4.4.2): without a url it gets the agent's origin."""
+    facts = [fact for fact in draft.facts() if fact.target[0] == "provider"]
+    parts: dict[str, Json] = {}
+    for fact in facts:
+        parts |= (
+            members_of(fact.value) if fact.target == ("provider",) else {fact.target[1]: fact.value}
+        )
     if not parts or len(parts) == 2:
         return
     if "organization" not in parts:
@@ -271,25 +283,21 @@ def _fill_provider(draft: Draft, url: str, place: SourcePlace) -> None:
         origin = str(parse_url(url).origin)
     except CardRefused:
         return
-    for fact in draft.facts():
-        if fact.target == ("provider",):  # in two, since only what a source says has its place
-            draft.replace(fact.target, None, place)
-            draft.take(("provider", "organization"), parts["organization"], fact.place)
+    draft.replace(("provider",), None, place)  # in two, since only what a source says has its place
+    draft.take(("provider", "organization"), parts["organization"], facts[0].place)
     draft.take(("provider", "url"), origin, FILLED)
     draft.warn("build.filled", f"the provider has no url: {origin}", place)
 
 
-def _written(draft: Draft, kind: Kind, options: BuildOptions) -> BuiltCard:
-    version_wanted = (
-        options.a2a or (kind is orloj.KIND and options.orloj.protocol_version) or kind.a2a
-    )
-    if version_wanted != "both" and version_wanted not in get_args(CardForm):
-        raise UsageFault("usage.invalid", f"there is no A2A version {version_wanted!r} to build")
-    versions: tuple[CardForm, ...] = ("1.0", "0.3")
-    if version_wanted != "both":
-        versions = tuple(one for one in get_args(CardForm) if one == version_wanted)
+def _written(draft: Draft, kind: Kind) -> BuiltCard:
+    orloj_version = draft.options.orloj.protocol_version if kind is orloj.KIND else None
+    wanted = draft.options.a2a or orloj_version or kind.a2a
+    versions: dict[str, tuple[CardForm, ...]] = {form: (form,) for form in get_args(CardForm)}
+    versions["both"] = ("1.0", "0.3")
+    if wanted not in versions:
+        raise UsageFault("usage.invalid", f"there is no A2A version {wanted!r} to build")
     documents: dict[CardForm, bytes] = {}
-    for version in versions:
+    for version in versions[wanted]:
         converted = convert_card(_spoken(draft, version), version)
         if version != "1.0":
             draft.reasons.extend(converted.changes)
@@ -300,8 +308,8 @@ def _written(draft: Draft, kind: Kind, options: BuildOptions) -> BuiltCard:
             message = f"the card would be refused: {refused.message}"
             raise BuildRefused("build.limit", message) from refused
     reasons = draft.reasons
-    if versions == ("0.2",):  # whose form has nothing that a rule fills
-        reasons = [one for one in reasons if one.code != "build.filled"]
+    if wanted == "0.2":  # whose form has nothing that a rule fills
+        reasons = [reason for reason in reasons if reason.code != "build.filled"]
     return BuiltCard(documents, draft.facts(), tuple(dict.fromkeys(reasons)))
 
 

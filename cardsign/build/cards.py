@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from cardsign.build.draft import BuildOptions, Draft, Kind, each, first_in
+from cardsign.build.draft import Draft, Kind, each, first_in
 from cardsign.build.reading import Location, SourceDocument, SourcePlace, of_card, read_one, refusal
 from cardsign.card.convert import Conversion, convert_card
-from cardsign.card.extensions import KEPT_OF_CARD, kept_of
+from cardsign.card.extensions import KEPT_OF_CARD, kept_of, with_kept
 from cardsign.card.security import MAX_ALTERNATIVES
 from cardsign.card.values import Json, members_of
 from cardsign.errors import CardRefused
@@ -42,9 +42,9 @@ _BEFORE: Final[Mapping[str, tuple[str, ...]]] = {
 _FOLDER: Final = (".well-known/agent-card.json", "agent-card.json", ".well-known/agent.json")
 
 
-def take_cards(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> None:
+def take_cards(sources: Sequence[Path], draft: Draft) -> None:
     """Take cards: files, or folders with one at its usual place."""
-    each(sources, draft, lambda source: _take(source, draft))
+    each(sources, draft, _take)
 
 
 def _take(source: Path, draft: Draft) -> None:
@@ -182,37 +182,25 @@ def _interfaces(listed: list[Json], document: SourceDocument, draft: Draft) -> l
 def _take_document(card: Mapping[str, Json], document: SourceDocument, draft: Draft) -> None:
     """Take a card of A2A 1.0, member by member."""
     kept = kept_of(card)
-    for name, value in card.items():
-        place = _place(document, (name,))
-        if name == "capabilities" and isinstance(value, dict):
-            for flag, one in value.items():
-                if flag == "extensions" and isinstance(one, list):
-                    ours = kept and one[-1]
-                    one = [each_one for each_one in one if each_one is not ours]
-                draft.take((name, flag), one, _place(document, (name, flag)))
-        elif name == "securitySchemes" and isinstance(value, dict):
-            for scheme, one in value.items():
-                draft.take((name, scheme), one, _place(document, (name, scheme)))
+    for name, value in with_kept(card, {}).items():
+        if name in ("capabilities", "securitySchemes") and isinstance(value, dict):
+            for part, of_part in value.items():
+                draft.take((name, part), of_part, _place(document, (name, part)))
         elif name == "skills" and isinstance(value, list):
-            for index, one in enumerate(value):
-                _take_skill(one, document, (name, index), draft)
+            for index, skill in enumerate(value):
+                if not isinstance(skill_id := members_of(skill).get("id"), str):
+                    message = "the skill has neither id nor name"
+                    raise document.refuse("build.missing", message, name, index)
+                for member, of_skill in members_of(skill).items():
+                    draft.take((name, skill_id, member), of_skill, document.place(name, index))
         else:
-            draft.take((name,), value, place)
+            draft.take((name,), value, _place(document, (name,)))
     for name, value in kept.items():
         if name != "skills":
             draft.keep(name, value, document.place(name))
-    for skill, members in members_of(kept.get("skills")).items():
+    for skill_id, members in members_of(kept.get("skills")).items():
         for member, value in members_of(members).items():
-            draft.keep(member, value, document.place("skills"), skill)
-
-
-def _take_skill(skill: Json, document: SourceDocument, at: Location, draft: Draft) -> None:
-    place = document.place(*at)
-    skill_id = skill.get("id") if isinstance(skill, dict) else None
-    if not isinstance(skill, dict) or not isinstance(skill_id, str):
-        raise document.refuse("build.missing", "the skill has neither id nor name", *at)
-    for name, value in skill.items():
-        draft.take(("skills", skill_id, name), value, place)
+            draft.keep(member, value, document.place("skills"), skill_id)
 
 
 def _place(document: SourceDocument, at: Location) -> SourcePlace:
@@ -244,9 +232,9 @@ _TABLE: Final = ("tool", "cardsign", "card")
 PROJECT: Final = {"name": "name", "version": "version", "description": "description"}
 
 
-def take_pyproject(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> None:
+def take_pyproject(sources: Sequence[Path], draft: Draft) -> None:
     """Take the tables of Python projects."""
-    each(sources, draft, lambda source: _take_project(source, draft))
+    each(sources, draft, _take_project)
 
 
 def _take_project(source: Path, draft: Draft) -> None:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from cardsign.build.reading import SURROGATE, Location, SourceDocument, SourcePlace, refusal
@@ -48,13 +49,13 @@ class Draft:
     """A card in the making.
 
     Attributes:
-        keep_going: A refusal of one file leaves that file out, and the rest is built.
+        options: What the person who builds says.
         reasons: What was filled, changed or left out, in the order in which it was noticed.
         listen_path: What follows the base URL, where a source says it (O32).
     """
 
-    def __init__(self, *, keep_going: bool = False) -> None:
-        self.keep_going = keep_going
+    def __init__(self, options: BuildOptions) -> None:
+        self.options = options
         self.reasons: list[Finding] = []
         self.listen_path: str | None = None
         self._facts: dict[Target, Fact] = {}
@@ -165,10 +166,21 @@ class Draft:
         )
         self.take_members(document, _MORE_OF_SKILL, at=at, to=("skills", skill))
 
-    def take_security(self, derived: DerivedSecurity, place: SourcePlace) -> None:
-        """Add schemes to those that are there, and requirements if there are none."""
+    def take_security(
+        self,
+        derived: DerivedSecurity,
+        place: SourcePlace,
+        places: Mapping[str, SourcePlace] = MappingProxyType({}),
+    ) -> None:
+        """Add schemes to those that are there, and requirements if there are none.
+
+        Args:
+            derived: Both.
+            place: Of the requirements, and of the schemes that `places` does not name.
+            places: Of schemes, by name.
+        """
         for name, scheme in derived.schemes.items():
-            self.take(("securitySchemes", name), scheme, place)
+            self.take(("securitySchemes", name), scheme, places.get(name, place))
         self.take(("securityRequirements",), list(derived.requirements), place)
 
     def warn(self, code: str, message: str, place: SourcePlace) -> None:
@@ -176,8 +188,8 @@ class Draft:
         self.reasons.append(Finding(code, message, Place(str(place))))
 
     def leave_out(self, refused: BuildRefused | FileFault | FetchFailed) -> None:
-        """Raise what was refused; with `keep_going`, note it and go on without it."""
-        if not self.keep_going:
+        """Raise what was refused; with ``keep_going``, note it and go on without it."""
+        if not self.options.keep_going:
             raise refused
         place = SourcePlace(refused.path, refused.finding.place.line or 0)
         message = f"{refused.code}: {refused.message}"
@@ -385,7 +397,7 @@ class Kind:
     """
 
     name: str
-    take: Callable[[Sequence[Path], Draft, BuildOptions], None]
+    take: Callable[[Sequence[Path], Draft], None]
     is_file: Callable[[SourceDocument], bool]
     folder: tuple[str, ...] = ()
     a2a: CardForm = "1.0"
@@ -393,11 +405,11 @@ class Kind:
     path: str | Callable[[Draft], str] = ""
 
 
-def each(sources: Sequence[_Source], draft: Draft, take: Callable[[_Source], None]) -> None:
+def each(sources: Iterable[_Source], draft: Draft, take: Callable[[_Source, Draft], None]) -> None:
     """Take source by source; one that is refused is raised or left out, as the draft says."""
     for source in sources:
         try:
-            take(source)
+            take(source, draft)
         except (BuildRefused, FileFault, FetchFailed) as refused:
             draft.leave_out(refused)
 
@@ -434,19 +446,12 @@ def first_in(folder: Path, names: Sequence[str], draft: Draft) -> Path | None:
     return next(files, None)
 
 
-def take_prompt(
-    document: SourceDocument, at: Location, draft: Draft, options: BuildOptions
-) -> None:
-    """Take a missing description from a prompt, if that was asked for."""
-    prompt = excerpt(document.text(*at)) if options.prompt_excerpt else None
-    place = document.place(*at)
-    if prompt and draft.take(("description",), prompt, place):
-        draft.warn("build.prompt", f"taken from the prompt: {prompt!r}", place)
-
-
-def excerpt(prompt: str | None) -> str | None:
-    """The first sentence of a prompt, in one line of at most 200 characters."""
-    words = " ".join((prompt or "").split())
+def take_prompt(document: SourceDocument, at: Location, draft: Draft) -> None:
+    """Take a missing description from a prompt's first sentence, if that was asked for."""
+    words = " ".join((document.text(*at) or "").split()) if draft.options.prompt_excerpt else ""
     sentence, stop, _ = words.partition(". ")
     text = sentence + stop.strip()
-    return (text if len(text) <= 200 else f"{text[:197]}...") or None
+    text = text if len(text) <= 200 else f"{text[:197]}..."
+    place = document.place(*at)
+    if draft.take(("description",), text, place):
+        draft.warn("build.prompt", f"taken from the prompt: {text!r}", place)

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from cardsign.build.draft import BuildOptions, Draft, Kind, each, first_in, found_in
+from cardsign.build.draft import Draft, Kind, each, first_in
 from cardsign.build.reading import SourceDocument, SourcePlace, of_card, read_one
-from cardsign.build.skills import MAIN, PLACES, take_main, take_skill_file
+from cardsign.build.skills import MAIN, PLACES, found_skills, take_files
 from cardsign.card.convert import convert_card
 from cardsign.card.security import DeclaredProvider, not_advertised, provider_schemes
 from cardsign.card.values import members_of
@@ -38,12 +38,12 @@ _NAMES: Final = ("forge.yaml", "forge.yml", "forge.yaml.example")
 _SPECIFICATIONS: Final = ("agent.json", ".forge-output/agent.json")
 
 
-def take_forge(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> None:
+def take_forge(sources: Sequence[Path], draft: Draft) -> None:
     """Take agents of Forge: folders, or their forge.yaml."""
-    each(sources, draft, lambda source: _take(source, draft, options))
+    each(sources, draft, _take)
 
 
-def _take(source: Path, draft: Draft, options: BuildOptions) -> None:
+def _take(source: Path, draft: Draft) -> None:
     is_folder = os.path.isdir(source)
     folder = source if is_folder else source.parent
     file = first_in(folder, _NAMES, draft) if is_folder else source
@@ -63,7 +63,7 @@ def _take(source: Path, draft: Draft, options: BuildOptions) -> None:
             draft.take_listed_skill(built, skill)
     _take_security(document, draft)
     _take_tools(document, draft)
-    _take_skills(document, folder, draft, options)
+    _take_skills(document, folder, draft)
 
 
 def _take_security(document: SourceDocument, draft: Draft) -> None:
@@ -76,13 +76,12 @@ def _take_security(document: SourceDocument, draft: Draft) -> None:
         if kind is None:
             raise document.refuse("build.missing", "the provider has no type", *at)
         settings = document.table(*at, "settings")
-        name = document.text(*at, "name")
+        providers.append(DeclaredProvider(kind, document.text(*at, "name"), settings))
         try:  # the place of the provider that lacks a setting, not of the chain
-            alone = provider_schemes([DeclaredProvider(kind, name, settings)])
+            alone = provider_schemes(providers[-1:])
         except CardRefused as refused:
             message = f"{kind}: {refused.message}"
             raise document.refuse("build.missing", message, *at) from refused
-        providers.append(DeclaredProvider(kind, name, settings))
         if alone.unmapped:
             draft.warn("build.not_advertised", not_advertised(kind), document.place(*at))
         else:
@@ -95,14 +94,12 @@ def _take_security(document: SourceDocument, draft: Draft) -> None:
         )
     except CardRefused as refused:
         raise of_card(refused, document.place("auth")) from refused
-    for name in by_hand:
-        place = document.place("securitySchemes", name)
-        draft.take(("securitySchemes", name), derived.schemes.get(name), place)
     # The last alternative may be the one without a scheme.
+    at_hand = {name: document.place("securitySchemes", name) for name in by_hand}
     for place, alternative in zip(places, derived.requirements, strict=False):
         for name in members_of(members_of(alternative).get("schemes")):
-            draft.take(("securitySchemes", name), derived.schemes[name], place)
-    draft.take_security(derived, document.place("auth", "providers"))
+            at_hand.setdefault(name, place)
+    draft.take_security(derived, document.place("auth", "providers"), at_hand)
 
 
 def _take_tools(document: SourceDocument, draft: Draft) -> None:
@@ -116,24 +113,16 @@ def _take_tools(document: SourceDocument, draft: Draft) -> None:
         draft.take_skill(tool, name=tool, tool=tool, description=text, place=document.place(*at))
 
 
-def _take_skills(
-    document: SourceDocument, folder: Path, draft: Draft, options: BuildOptions
-) -> None:
+def _take_skills(document: SourceDocument, folder: Path, draft: Draft) -> None:
     main = folder / (document.text("skills", "path") or MAIN)
     if leads_outside(folder, main):
         message = "skills.path leads out of the agent's folder"
         hint = "Name a file of that folder."
         raise document.refuse("build.unsupported", message, "skills", "path", hint=hint)
-    files = [file for file in found_in(folder, PLACES, draft) if file.name != "README.md"]
+    files = found_skills(folder, PLACES, draft)
     if os.path.isfile(main) and main not in files:
         files.insert(0, main)
-
-    def take(path: Path) -> None:
-        skill = take_skill_file(path, draft, options)
-        if path == main:
-            take_main(draft, skill)
-
-    each(files, draft, take)
+    take_files(files, main, draft)
 
 
 KIND: Final = Kind(

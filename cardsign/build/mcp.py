@@ -6,11 +6,12 @@ A tool's `output`, notes and endpoints stay inside.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from cardsign.build.draft import BuildOptions, Draft, Kind, each
+from cardsign.build.draft import Draft, Kind, each
 from cardsign.build.openfang import tool_id
 from cardsign.build.reading import Location, SourceDocument, of_card, read_one
 from cardsign.card.security import authentication_schemes
@@ -36,13 +37,14 @@ _TOOLS: Final[tuple[Location, ...]] = (
 _SERVERS: Final = ("mcpServers", "mcp_servers")
 
 
-def take_mcp(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> None:
-    """Take servers; each tool's id begins with its server's name."""
-    each(sources, draft, lambda source: _take(read_one(source), draft))
-    each(options.live, draft, lambda ask: _take(ask(), draft))
+def take_mcp(sources: Sequence[Path], draft: Draft) -> None:
+    """Take saved servers."""
+    each((partial(read_one, source) for source in sources), draft, take_server)
 
 
-def _take(document: SourceDocument, draft: Draft) -> None:
+def take_server(ask: Callable[[], SourceDocument], draft: Draft) -> None:
+    """Take what a server says, saved or live; each tool's id begins with the server's name."""
+    document = ask()
     listed = next((candidate for candidate in _SERVERS if candidate in document.value), None)
     if listed is not None:
         raise document.refuse(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from cardsign.build.draft import FILLED, BuildOptions, Draft, Kind, each, found_in, take_prompt
+from cardsign.build.draft import FILLED, Draft, Kind, each, found_in, take_prompt
 from cardsign.build.reading import SourceDocument, read_one
 from cardsign.card.security import DeclaredProvider, provider_schemes
 
@@ -30,29 +30,29 @@ def tool_id(name: str) -> str:
     return name.lower().replace("-", "_")
 
 
-def take_openfang(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> None:
+def take_openfang(sources: Sequence[Path], draft: Draft) -> None:
     """Take agents, hands and configurations: files, or folders of them."""
-
-    def take(path: Path) -> None:
-        document = read_one(path)
-        if _is_configuration(document):
-            _take_configuration(document, draft)
-        elif "id" in document.value and "tools" in document.value:
-            draft.take_members(document, HAND)
-            draft.keep("id", document.text("id"), document.place("id"))
-            category = document.text("category")
-            _take_tools(document, draft, ("tools",), (category, "tool") if category else ())
-        else:
-            draft.take_members(document, AGENT)
-            take_prompt(document, ("model", "system_prompt"), draft, options)
-            _take_tools(document, draft, ("capabilities", "tools"), ())
-
     for source in sources:
-        files = list(found_in(source, _FILES, draft)) if os.path.isdir(source) else [source]
-        each(files, draft, take)
+        files = found_in(source, _FILES, draft) if os.path.isdir(source) else [source]
+        each(files, draft, _take)
     draft.take(("capabilities", "streaming"), STREAMING, FILLED)
     draft.take(("capabilities", "pushNotifications"), PUSH_NOTIFICATIONS, FILLED)
     draft.keep("stateTransitionHistory", HISTORY, FILLED)
+
+
+def _take(path: Path, draft: Draft) -> None:
+    document = read_one(path)
+    if _is_configuration(document):
+        _take_configuration(document, draft)
+    elif "id" in document.value and "tools" in document.value:
+        draft.take_members(document, HAND)
+        draft.keep("id", document.text("id"), document.place("id"))
+        category = document.text("category")
+        _take_tools(document, draft, ("tools",), (category, "tool") if category else ())
+    else:
+        draft.take_members(document, AGENT)
+        take_prompt(document, ("model", "system_prompt"), draft)
+        _take_tools(document, draft, ("capabilities", "tools"), ())
 
 
 def _take_tools(

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from cardsign.build.draft import BuildOptions, Draft, Kind, found_in, take_prompt
+from cardsign.build.draft import Draft, Kind, found_in, take_prompt
 from cardsign.build.reading import (
     Location,
     SourceDocument,
@@ -66,7 +66,7 @@ def _find(kind: str, owner: _Key, at: Location, reference: str, pool: _Pool) -> 
     raise pool[owner].refuse("build.reference", message, *at)
 
 
-def take_orloj(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> None:
+def take_orloj(sources: Sequence[Path], draft: Draft) -> None:
     """Take the one system of all sources, or the one that `agent` names."""
     pool: _Pool = {}
     files = (
@@ -81,14 +81,14 @@ def take_orloj(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> 
                     _add(document, pool)
         except (BuildRefused, FileFault) as refused:
             draft.leave_out(refused)
-    system = _chosen(pool, options.agent, SourcePlace(str(sources[0])))
+    system = _chosen(pool, draft.options.agent, SourcePlace(str(sources[0])))
     document = pool[system]
     draft.take(("name",), system[2], document.place("metadata", "name"))
     draft.take(("description",), document.text(*_DESCRIPTION), document.place(*_DESCRIPTION))
     draft.take(("version",), document.text(*_VERSION), document.place(*_VERSION))
-    _take_settings(draft, options)
+    _take_settings(draft)
     for agent in _agents(system, pool, draft):
-        _take_agent(agent, pool, draft, options)
+        _take_agent(agent, pool, draft)
 
 
 def _chosen(pool: _Pool, wanted: str | None, place: SourcePlace) -> _Key:
@@ -128,10 +128,10 @@ def _agents(system: _Key, pool: _Pool, draft: Draft) -> Iterator[_Key]:
             draft.leave_out(refused)
 
 
-def _take_agent(agent: _Key, pool: _Pool, draft: Draft, options: BuildOptions) -> None:
+def _take_agent(agent: _Key, pool: _Pool, draft: Draft) -> None:
     document = pool[agent]
     draft.take(("description",), document.text(*_DESCRIPTION), document.place(*_DESCRIPTION))
-    take_prompt(document, ("spec", "prompt"), draft, options)
+    take_prompt(document, ("spec", "prompt"), draft)
     for index, name in enumerate(document.texts("spec", "tools")):
         try:
             tool = _find("Tool", agent, ("spec", "tools", index), name, pool)
@@ -156,8 +156,8 @@ def _take_tool(tool: str, document: SourceDocument, draft: Draft) -> None:
     draft.keep("inputSchema", schema, place, tool)
 
 
-def _take_settings(draft: Draft, options: BuildOptions) -> None:
-    settings = options.orloj
+def _take_settings(draft: Draft) -> None:
+    settings = draft.options.orloj
     live = {"streaming": settings.streaming, "pushNotifications": settings.push_notifications}
     for name, value in live.items():
         draft.take(("capabilities", name), value, _SETTINGS)

@@ -46,14 +46,12 @@ class SourceDocument:
         value: The object. A number may be one that its author meant as a text: see :meth:`text`.
         lines: The line of each value.
         written: YAML's scalars as they are written, where they are numbers.
-        body: What follows a frontmatter.
     """
 
     file: str
     value: Mapping[str, Json] = field(hash=False)
     lines: Mapping[Location, int] = field(hash=False)
     written: Mapping[Location, str] = field(default_factory=dict, hash=False)
-    body: str = ""
 
     def place(self, *location: str | int) -> SourcePlace:
         """Where a value stands, or what encloses it."""
@@ -219,15 +217,12 @@ def read_frontmatter(data: bytes, file: str) -> tuple[SourceDocument, ...]:
     """
     text = _decoded(data, file)
     match = _FRONTMATTER.match(text)
-    if match is None:
-        if text.startswith("---"):
-            raise refusal(
-                "build.syntax", "the frontmatter has no closing line ---", SourcePlace(file, 1)
-            )
-        return (SourceDocument(file, {}, {}, body=text),)
-    documents = list(_Yaml(f"\n{match[1]}", file).documents())  # an empty line for the first ---
-    head = documents[0] if documents else SourceDocument(file, {}, {})
-    return (SourceDocument(file, head.value, head.lines, head.written, text[match.end() :]),)
+    if match is None and text.startswith("---"):
+        raise refusal(
+            "build.syntax", "the frontmatter has no closing line ---", SourcePlace(file, 1)
+        )
+    head = f"\n{match[1]}" if match else ""  # an empty line for the first ---
+    return tuple(_Yaml(head, file).documents()) or (SourceDocument(file, {}, {}),)
 
 
 def read_toml_source(data: bytes, file: str) -> tuple[SourceDocument, ...]:

@@ -10,15 +10,13 @@ from typing import Final
 
 from cardsign.build.draft import (
     FILLED,
-    BuildOptions,
     Draft,
     Kind,
     describe_hint,
     each,
-    excerpt,
     found_in,
 )
-from cardsign.build.reading import SourceDocument, read_one
+from cardsign.build.reading import read_one
 
 #: The skill's member for each member of the frontmatter; name, category and tags: see `take_skill`.
 MEMBERS: Final = {
@@ -37,7 +35,7 @@ PLACES: Final = (MAIN, "skills/*.md", "skills/*/SKILL.md")
 _FOLDER: Final = (*PLACES, "*/SKILL.md", ".agents/skills/*/SKILL.md", ".claude/skills/*/SKILL.md")
 
 
-def take_skill_file(path: Path, draft: Draft, options: BuildOptions) -> str:
+def _take_file(path: Path, draft: Draft) -> str:
     """Take one file; its skill's id.
 
     Raises:
@@ -45,12 +43,12 @@ def take_skill_file(path: Path, draft: Draft, options: BuildOptions) -> str:
             description.
     """
     document = read_one(path)
-    name = document.text("name") or _of_text(document, draft, options, heading=True)
+    name = document.text("name")
     if name is None:
-        hint = "Add ---, `name: ...`, `description: ...`, --- at its top; or --prompt-excerpt."
+        hint = "Add ---, `name: ...`, `description: ...`, --- at its top."
         raise document.refuse("build.missing", "the skill has no name", hint=hint)
     skill = _id(name)
-    text = document.text("description") or _of_text(document, draft, options, heading=False)
+    text = document.text("description")
     if text is None and draft.value("skills", skill, "description") is None:
         message = f"the skill {skill!r} has no description"
         raise document.refuse("build.missing", message, hint=describe_hint(skill))
@@ -75,50 +73,52 @@ def take_skill_file(path: Path, draft: Draft, options: BuildOptions) -> str:
     return skill
 
 
-def take_skills(sources: Sequence[Path], draft: Draft, options: BuildOptions) -> None:
+def take_skills(sources: Sequence[Path], draft: Draft) -> None:
     """Take files and folders of skills.
 
     The agent takes its name and description from the one skill, or from the folder's own
     SKILL.md, where nothing else says them.
     """
     for source in sources:
-        taken: dict[Path, str] = {}
-
-        def take(path: Path, into: dict[Path, str] = taken) -> None:
-            into[path] = take_skill_file(path, draft, options)
-
+        files = [source]
         if os.path.isdir(source):
-            patterns = ("*.md", *_FOLDER) if source.name == "skills" else _FOLDER
-            files = [file for file in found_in(source, patterns, draft) if file.name != "README.md"]
-        else:
-            files = [source]
-        each(files, draft, take)
-        main = taken.get(source / MAIN) or (next(iter(taken.values())) if len(taken) == 1 else None)
-        if main is not None:
-            take_main(draft, main)
-        elif taken:
+            files = found_skills(
+                source, ("*.md", *_FOLDER) if source.name == "skills" else _FOLDER, draft
+            )
+        skills = take_files(files, source / MAIN, draft)
+        if len(skills) == 1:
+            _take_main(draft, skills[0])
+        elif skills:  # its own SKILL.md has named it already
             draft.take(("name",), _id(source.resolve().name), FILLED)
 
 
-def take_main(draft: Draft, skill: str) -> None:
+def found_skills(folder: Path, patterns: Sequence[str], draft: Draft) -> list[Path]:
+    """The files of a folder that fit a pattern; its README.md is no skill."""
+    return [file for file in found_in(folder, patterns, draft) if file.name != "README.md"]
+
+
+def take_files(files: Sequence[Path], main: Path, draft: Draft) -> list[str]:
+    """Take files of one agent, whose name and description are those of its main file.
+
+    Returns:
+        The ids of the skills that were taken.
+    """
+    taken: list[str] = []
+
+    def take(path: Path, draft: Draft) -> None:
+        taken.append(_take_file(path, draft))
+        if path == main:
+            _take_main(draft, taken[-1])
+
+    each(files, draft, take)
+    return taken
+
+
+def _take_main(draft: Draft, skill: str) -> None:
     """Give the agent the name and description of its main skill, where nothing else says them."""
     for fact in draft.facts():
         if fact.target[:2] == ("skills", skill) and fact.target[2] in ("name", "description"):
             draft.take(fact.target[2:], fact.value, fact.place)
-
-
-def _of_text(
-    document: SourceDocument, draft: Draft, options: BuildOptions, *, heading: bool
-) -> str | None:
-    """The first heading or paragraph of a body, which is a prompt: only if that was asked for."""
-    if not options.prompt_excerpt:
-        return None
-    pattern = r"^#+ +(.*\w.*)$" if heading else r"^(?![#>\-*`\s])(.*\w.*)$"
-    match = re.search(pattern, document.body, re.MULTILINE)
-    text = excerpt(match[1]) if match else None
-    if text is not None:
-        draft.warn("build.prompt", f"taken from the skill's text: {text!r}", document.place())
-    return text
 
 
 def _id(name: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from making import Write
 
@@ -105,8 +103,8 @@ def test_several_documents_stand_in_one_stream(write: Write) -> None:
         read_one(path)
 
 
-def test_a_markdown_file_keeps_what_follows(tmp_path: Path, write: Write) -> None:
-    """A file without a frontmatter has an empty one."""
+def test_of_a_markdown_file_the_frontmatter_is_read(write: Write) -> None:
+    """What follows it is a prompt; a file without one has an empty one."""
     document = read_one(write("a.md", "---\nname: a\n---\nBody\n---\nmore\n"))
-    assert (document.value, document.body) == ({"name": "a"}, "Body\n---\nmore\n")
+    assert document.value == {"name": "a"}
     assert read_one(write("b.md", "# Title\n")).value == {}

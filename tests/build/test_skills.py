@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from making import Build, Write, built, codes
+from making import Build, Write, built
 
 from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
@@ -77,22 +77,6 @@ def test_a_skill_that_lacks_what_is_required(write: Write, text: str, words: str
         built(path)
     assert caught.value.code in ("build.missing", "build.type")
     assert caught.value.path == str(path)
-
-
-def test_a_prompt_is_taken_only_when_asked(build: Build, write: Write) -> None:
-    """With a warning that shows what was taken."""
-    path = write("SKILL.md", "# Wiki\n\nWrites what it learns. Then it rests.\n")
-    card = built(path, prompt_excerpt=True)
-    found = json.loads(card.document)
-    assert found["skills"][0]["description"] == "Writes what it learns."
-    assert codes(card).count("build.prompt") == 2
-
-
-def test_a_heading_without_a_word_is_no_name(build: Build, write: Write) -> None:
-    """Seen in a real file, whose frontmatter is commented out."""
-    path = write("SKILL.md", "# ---\n# Wiki\n\n...\n\nWrites what it learns.\n")
-    (skill,) = build(path, prompt_excerpt=True)["skills"]
-    assert (skill["name"], skill["description"]) == ("Wiki", "Writes what it learns.")
 
 
 def test_one_bad_file_among_good_ones(tmp_path: Path, write: Write) -> None:
