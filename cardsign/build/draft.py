@@ -33,7 +33,9 @@ Target = tuple[str, ...]
 FILLED: Final = SourcePlace("filled by a rule")
 _SKILL: Final = list(SKILL_1_0.fields)
 _OURS: Final = "our extension"
-_MORE_OF_SKILL: Final = {name: name for name in ("examples", "inputModes", "outputModes")}
+_LISTED: Final = {
+    name: name for name in ("name", "description", "examples", "inputModes", "outputModes")
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +125,10 @@ class Draft:
         self,
         skill: str,
         *,
-        name: str | None,
-        description: str | None,
         place: SourcePlace,
+        name: str | None = None,
+        description: str | None = None,
         tags: Sequence[str] = (),
-        described: SourcePlace | None = None,
         tagged: SourcePlace | None = None,
         tool: str | None = None,
     ) -> None:
@@ -140,7 +141,7 @@ class Draft:
             description = description or f"Can use the {tool} tool"
         self.take((*to, "id"), skill, place)
         self.take((*to, "name"), name or skill, place)
-        self.take((*to, "description"), description, described or place)
+        self.take((*to, "description"), description, place)
         folded: dict[str, Json] = {}
         for tag in tags or ["skill" if tool is None else "tool"]:
             folded.setdefault(tag.casefold(), tag)
@@ -155,16 +156,13 @@ class Draft:
         skill = document.text(*at, "id") or document.text(*at, "name")
         if skill is None:
             raise document.refuse("build.missing", "the skill has neither id nor name", *at)
+        self.take_members(document, _LISTED, at=at, to=("skills", skill))
         self.take_skill(
             skill,
-            name=document.text(*at, "name"),
-            description=document.text(*at, "description"),
             tags=document.texts(*at, "tags"),
             place=document.place(*at),
-            described=document.place(*at, "description"),
             tagged=document.place(*at, "tags"),
         )
-        self.take_members(document, _MORE_OF_SKILL, at=at, to=("skills", skill))
 
     def take_security(
         self,

@@ -110,7 +110,7 @@ def _take_tools(document: SourceDocument, draft: Draft) -> None:
         if tool is None:
             raise document.refuse("build.missing", "the tool has no name", *at)
         text = document.text(*at, "description") if at[0] == "tools" else None
-        draft.take_skill(tool, name=tool, tool=tool, description=text, place=document.place(*at))
+        draft.take_skill(tool, tool=tool, description=text, place=document.place(*at))
 
 
 def _take_skills(document: SourceDocument, folder: Path, draft: Draft) -> None:

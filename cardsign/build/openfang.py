@@ -60,9 +60,7 @@ def _take_tools(
 ) -> None:
     for index, tool in enumerate(document.texts(*at)):
         name, place = tool.replace("_", " "), document.place(*at, index)
-        draft.take_skill(
-            tool_id(tool), name=name, tool=tool, description=None, tags=tags, place=place
-        )
+        draft.take_skill(tool_id(tool), name=name, tool=tool, tags=tags, place=place)
 
 
 def _take_configuration(document: SourceDocument, draft: Draft) -> None:

@@ -21,15 +21,17 @@ from cardsign.build.reading import (
     refusal,
 )
 from cardsign.card.security import authentication_schemes
-from cardsign.card.values import Json
 from cardsign.errors import BuildRefused, CardRefused, FileFault
 from cardsign.findings import describe_code
 
 API_VERSION: Final = "orloj.dev/v1"
 _FILES: Final = ("**/*.yaml", "**/*.yml")
 _DEFAULT_NAMESPACE: Final = "default"
-_DESCRIPTION: Final = ("metadata", "annotations", "orloj.dev/description")
-_VERSION: Final = ("metadata", "labels", "orloj.dev/version")
+#: The card's member for each annotation and label of an AgentSystem or Agent, and the skill's for
+#: each member of a Tool's `spec`.
+ANNOTATIONS: Final = {"orloj.dev/description": "description"}
+LABELS: Final = {"orloj.dev/version": "version"}
+TOOL: Final = {"description": "description"}
 _SETTINGS: Final = SourcePlace("cardsign.toml [build.orloj]")
 
 
@@ -84,8 +86,8 @@ def take_orloj(sources: Sequence[Path], draft: Draft) -> None:
     system = _chosen(pool, draft.options.agent, SourcePlace(str(sources[0])))
     document = pool[system]
     draft.take(("name",), system[2], document.place("metadata", "name"))
-    draft.take(("description",), document.text(*_DESCRIPTION), document.place(*_DESCRIPTION))
-    draft.take(("version",), document.text(*_VERSION), document.place(*_VERSION))
+    draft.take_members(document, ANNOTATIONS, at=("metadata", "annotations"))
+    draft.take_members(document, LABELS, at=("metadata", "labels"))
     _take_settings(draft)
     for agent in _agents(system, pool, draft):
         _take_agent(agent, pool, draft)
@@ -130,7 +132,7 @@ def _agents(system: _Key, pool: _Pool, draft: Draft) -> Iterator[_Key]:
 
 def _take_agent(agent: _Key, pool: _Pool, draft: Draft) -> None:
     document = pool[agent]
-    draft.take(("description",), document.text(*_DESCRIPTION), document.place(*_DESCRIPTION))
+    draft.take_members(document, ANNOTATIONS, at=("metadata", "annotations"))
     take_prompt(document, ("spec", "prompt"), draft)
     for index, name in enumerate(document.texts("spec", "tools")):
         try:
@@ -142,18 +144,10 @@ def _take_agent(agent: _Key, pool: _Pool, draft: Draft) -> None:
 
 def _take_tool(tool: str, document: SourceDocument, draft: Draft) -> None:
     tags = [*document.texts("spec", "capabilities"), *document.texts("spec", "operation_classes")]
-    draft.take_skill(
-        tool,
-        name=tool,
-        tool=tool,
-        description=document.text("spec", "description"),
-        place=document.place("metadata", "name"),
-        described=document.place("spec", "description"),
-        tags=tags,
-    )
-    schema: Json = document.table("spec", "input_schema")
-    place = document.place("spec", "input_schema")
-    draft.keep("inputSchema", schema, place, tool)
+    draft.take_members(document, TOOL, at=("spec",), to=("skills", tool))
+    draft.take_skill(tool, tool=tool, place=document.place("metadata", "name"), tags=tags)
+    at = ("spec", "input_schema")
+    draft.keep("inputSchema", document.table(*at), document.place(*at), tool)
 
 
 def _take_settings(draft: Draft) -> None:

@@ -20,6 +20,7 @@ from cardsign.build.reading import read_one
 
 #: The skill's member for each member of the frontmatter; name, category and tags: see `take_skill`.
 MEMBERS: Final = {
+    "description": "description",
     "examples": "examples",
     "modes": "inputModes",
     "inputModes": "inputModes",
@@ -48,8 +49,7 @@ def _take_file(path: Path, draft: Draft) -> str:
         hint = "Add ---, `name: ...`, `description: ...`, --- at its top."
         raise document.refuse("build.missing", "the skill has no name", hint=hint)
     skill = _id(name)
-    text = document.text("description")
-    if text is None and draft.value("skills", skill, "description") is None:
+    if document.text("description") is None and draft.value("skills", skill, "description") is None:
         message = f"the skill {skill!r} has no description"
         raise document.refuse("build.missing", message, hint=describe_hint(skill))
     place = document.place("name")
@@ -58,16 +58,14 @@ def _take_file(path: Path, draft: Draft) -> str:
     display = next((one for key in _DISPLAY_NAMES if (one := document.text(key))), None)
     category = document.text("category")
     tags = [*([category] if category else []), *document.texts("tags")]
+    draft.take_members(document, MEMBERS, to=("skills", skill))
     draft.take_skill(
         skill,
         name=display or name,
-        description=text,
         tags=tags,
         place=place,
-        described=document.place("description"),
         tagged=document.place("category" if category else "tags"),
     )
-    draft.take_members(document, MEMBERS, to=("skills", skill))
     if modes := document.texts("modes"):
         draft.take(("skills", skill, "outputModes"), list(modes), document.place("modes"))
     return skill
