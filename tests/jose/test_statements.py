@@ -1,4 +1,7 @@
-"""The form of statements: K1 to K4, the spans of K9, and how they are put together."""
+"""The form of statements: K1 to K4, the spans of K9, and how they are put together.
+
+What a vector of tests/vectors/statements breaks (32, 45 to 47) is not broken here again.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +109,6 @@ ENVELOPES: dict[str, tuple[Callable[[], bytes], str]] = {
     "no JSON": (lambda: b"{", "statement.shape"),
     "a member twice": (lambda: b'{"payload":"","payload":""}', "statement.shape"),
     "too large": (lambda: honest() + b" " * MAX_STATEMENT_BYTES, "statement.shape"),
-    "an unknown member": (lambda: outside(lambda d: d.update(header={})), "statement.shape"),
     "no payload": (lambda: outside(lambda d: d.pop("payload")), "statement.shape"),
     "a payload that is an object": (
         lambda: outside(lambda d: d.update(payload={})),
@@ -117,7 +119,6 @@ ENVELOPES: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: outside(lambda d: d.update(payload="W10")),
         "statement.shape",
     ),
-    "no signature": (lambda: outside(lambda d: d.update(signatures=[])), "statement.shape"),
     "too many signatures": (
         lambda: outside(lambda d: d.update(signatures=d["signatures"][:1] * (MAX_SIGNATURES + 1))),
         "statement.shape",
@@ -132,17 +133,12 @@ ENVELOPES: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "a header without kid": (lambda: header(kid=None), "statement.header"),
     "a header with jku": (lambda: header(jku="https://x.example"), "statement.header"),
-    "a header with crit": (lambda: header(crit=["exp"]), "statement.header"),
-    "alg none": (lambda: header(alg="none"), "statement.header"),
     "a kid with a line break": (lambda: header(kid="a\nb"), "statement.header"),
     "a kid that is a number": (lambda: header(kid=7), "statement.header"),
     "a header of more than 2 KiB": (
         lambda: escaped_kid("a" * 256, '"' + "\\u0061" * 256 + '"' + " " * 512),
         "statement.header",
     ),
-    "no typ": (lambda: header(typ=None), "statement.header"),
-    "the typ of a card": (lambda: header(typ="JOSE"), "statement.typ"),
-    "the typ of a release": (lambda: header(typ=TYP_RELEASE), "statement.typ"),
     "the typ in capitals": (lambda: header(typ=TYP_KEYSET.upper()), "statement.typ"),
 }
 
@@ -162,16 +158,6 @@ def test_envelope_passes_where_only_its_spelling_differs() -> None:
     # The longest kid that is allowed, each letter in six: the header has 1.6 KB.
     longest = read_keyset(escaped_kid("a" * 256, '"' + "\\u0061" * 256 + '"'))
     assert longest.envelope.signatures[0].kid == "a" * 256
-
-
-def test_statement_is_never_read_as_the_other() -> None:
-    """K1: a wrong typ is not tried as anything else."""
-    release = sign_statement(
-        release_payload(release_members(signed_keyset("ann"))), [key("rel")], TYP_RELEASE
-    )
-    assert refusal(lambda: read_keyset(release)) == "statement.typ"
-    assert refusal(lambda: read_release(honest())) == "statement.typ"
-    assert read_release(release).seq == 5
 
 
 @pytest.mark.parametrize(
@@ -218,26 +204,7 @@ KEYSETS: dict[str, tuple[Callable[[], Members], str]] = {
     "an issuer with a space": (lambda: {"issuer": "tides example"}, MEMBERS),
     "no origin": (lambda: {"origins": []}, MEMBERS),
     "an origin twice": (lambda: {"origins": ["https://a.example"] * 2}, MEMBERS),
-    "an origin with a path": (lambda: {"origins": ["https://a.example/"]}, MEMBERS),
-    "an origin in capitals": (lambda: {"origins": ["https://A.example"]}, MEMBERS),
     "an origin with userinfo": (lambda: {"origins": ["https://b@a.example"]}, MEMBERS),
-    "an origin with its default port": (lambda: {"origins": ["https://a.example:443"]}, MEMBERS),
-    **{
-        f"an origin with {what}": (lambda origin=origin: {"origins": [origin]}, MEMBERS)
-        for what, origin in {
-            "a port above 65535": "https://a.example:65536",
-            "a number for its host": "https://2130706433",
-            "a hexadecimal number for its host": "https://a.0x7f",
-            "three numbers": "https://127.0.1",
-            "a number too many": "https://127.0.0.1.1",
-            "a leading zero": "https://127.0.0.01",
-            "a long IPv6 address": "https://[0:0:0:0:0:0:0:1]",
-            "zeros in an IPv6 address": "https://[2001:0db8::1]",
-            "no IPv6 address": "https://[1:2]",
-            "an IPv4 address as IPv6": "https://[::ffff:127.0.0.1]",
-            "the same in hexadecimal": "https://[::ffff:7f00:1]",
-        }.items()
-    },
     "epoch 0": (lambda: {"epoch": 0}, MEMBERS),
     "epoch true": (lambda: {"epoch": True}, MEMBERS),
     "version 1.5": (lambda: {"version": 1.5}, MEMBERS),
@@ -375,17 +342,11 @@ RELEASES: dict[str, tuple[Members, str]] = {
     "an unknown member": ({"jwks": []}, MEMBERS),
     "a keyset by its version alone": ({"keyset": {"epoch": 1, "version": 1}}, MEMBERS),
     "seq 0": ({"seq": 0}, MEMBERS),
-    "14 days and a second": ({"exp": T0 + 14 * DAY + 1}, "statement.time_span"),
     "exp before iat": ({"exp": T0 - 1}, "statement.time_span"),
-    "an extended card": ({"cards": [card(kind="extended")]}, MEMBERS),
-    "a card without a path": ({"cards": [card(url="https://tides.example")]}, MEMBERS),
-    "a card at a long IPv6 address": ({"cards": [card(url="https://[0:0::1]/a.json")]}, MEMBERS),
-    "a floor at a port that is none": ({"floor": {"https://a.example:70000/a": 1}}, MEMBERS),
     "a card above the release": ({"cards": [card(seq=6)]}, MEMBERS),
     "a card twice": ({"cards": [card(), card(seq=4)]}, MEMBERS),
     "a digest in base64url": ({"cards": [card(payload_sha256="A" * 43)]}, MEMBERS),
     "a floor that is a list": ({"floor": []}, MEMBERS),
-    "a floor for no url": ({"floor": {"tides": 1}}, MEMBERS),
     "a floor of text": ({"floor": {URL: "1"}}, MEMBERS),
     "a floor above the release": ({"floor": {URL: 6}}, "statement.floor"),
     "an audit head in words": ({"audit_head": "none"}, MEMBERS),
@@ -481,37 +442,6 @@ def test_count_looks_at_each_signature_alone() -> None:
     signers = list_signers(statement.envelope, [key("ann").public, key("bob").public])
     assert signers == {thumbprint("ann")}
     assert statement.root.holders(signers) == {"ann"}
-
-
-def test_header_names_the_alg_of_the_key() -> None:
-    """A signature that fits its key is bad if its header says another alg."""
-    payload = keyset_payload(keyset_members())
-
-    def signers(alg: str) -> frozenset[str]:
-        header = {"alg": alg, "kid": thumbprint("ann"), "typ": TYP_KEYSET}
-        protected = base64url.encode(json.dumps(header).encode())
-        signed = key("ann").sign(f"{protected}.{base64url.encode(payload)}".encode())
-        entries = [{"protected": protected, "signature": base64url.encode(signed)}]
-        document = {"payload": base64url.encode(payload), "signatures": entries}
-        return list_signers(
-            read_keyset(json.dumps(document).encode()).envelope, [key("ann").public]
-        )
-
-    assert (signers("ES256"), signers("RS256")) == ({thumbprint("ann")}, set())
-
-
-def test_signature_over_another_payload_is_bad() -> None:
-    """A signature is lifted from one statement to another."""
-    lifted = json.loads(honest())["signatures"]
-    other = json.loads(
-        sign_statement(keyset_payload(keyset_members(iat=T0 + 1)), [key("cat")], TYP_KEYSET)
-    )
-    other["signatures"] += lifted
-    signers = list_signers(
-        read_keyset(json.dumps(other).encode()).envelope,
-        [key(name).public for name in ("ann", "bob", "cat")],
-    )
-    assert signers == {thumbprint("cat")}
 
 
 def test_signatures_are_added_one_by_one() -> None:
