@@ -37,7 +37,6 @@ from cardsign.lint.rules import (
     DEFAULT_SETTINGS,
     LintedCard,
     LintSettings,
-    Rule,
     Tokens,
     add_rule,
     apply_rules,
@@ -430,7 +429,7 @@ def fix(untrusted_bytes: bytes) -> FixResult:
     (null, a default, outside everything about who may call), and protobuf spellings become
     camelCase. So the payload of ``prune-empty`` and that of ``prune-empty-upgraded`` stay what
     they were, and that of ``rule-1-as-written`` but for members in protobuf spelling and nulls of
-    0.3. Values that a rule of meaning repairs are changed in every payload.
+    0.3.
 
     Args:
         untrusted_bytes: The card, UTF-8 JSON.
@@ -441,43 +440,32 @@ def fix(untrusted_bytes: bytes) -> FixResult:
     card = Card.from_bytes(untrusted_bytes)
     document: Mapping[str, Json] = card.document
     fixed: tuple[Finding, ...] = ()
-    unfit = _unfit(document)
+    unfit = tuple(portability.find_unportable(LintedCard(document)))
     # Each round removes what it fixes and makes nothing of that kind, so this ends.
     while fixable := tuple(finding for finding in unfit if finding.fixable):
         fixed += fixable
         # Of two findings at one place, what is dropped need not be renamed.
         by_place = sorted(fixable, key=lambda finding: finding.code != _RENAMED)
-        rules = {finding.place.tokens: RULES[finding.code] for finding in by_place}
-        document = members_of(_fixed(unsigned(document), (), rules))
-        unfit = _unfit(document)
+        codes = {finding.place.tokens: finding.code for finding in by_place}
+        document = members_of(_fixed(unsigned(document), (), codes))
+        unfit = tuple(portability.find_unportable(LintedCard(document)))
     if not fixed:
         return FixResult(untrusted_bytes, (), unfit, 0)
     return FixResult(render(document), fixed, unfit, len(card.signatures))
 
 
-def _unfit(document: Mapping[str, Json]) -> tuple[Finding, ...]:
-    subject = LintedCard(document)
-    repairing = tuple(rule for rule in RULES.values() if rule.repair)
-    return (*portability.find_unportable(subject), *apply_rules(repairing, subject))
-
-
-def _fixed(value: Json, tokens: Tokens, rules: Mapping[Tokens, Rule]) -> Json:
-    """A value without what is dropped in it, and with what is renamed or repaired."""
+def _fixed(value: Json, tokens: Tokens, codes: Mapping[Tokens, str]) -> Json:
+    """A value without what is dropped in it, and with what is renamed."""
     if isinstance(value, list):
-        value = [
-            _fixed(element, (*tokens, str(index)), rules) for index, element in enumerate(value)
-        ]
-    elif isinstance(value, dict):
-        kept: dict[str, Json] = {}
-        for name, child in value.items():
-            rule = rules.get(place := (*tokens, name))
-            if rule is None or rule.repair:
-                kept[name] = _fixed(child, place, rules)
-            elif rule.code == _RENAMED:
-                kept[camel_case(name)] = _fixed(child, place, rules)
-        value = kept
-    rule = rules.get(tokens)
-    return rule.repair(value) if rule is not None and rule.repair else value
+        return [_fixed(part, (*tokens, str(index)), codes) for index, part in enumerate(value)]
+    if not isinstance(value, dict):
+        return value
+    kept: dict[str, Json] = {}
+    for name, child in value.items():
+        code = codes.get(place := (*tokens, name))
+        if code in (None, _RENAMED):
+            kept[camel_case(name) if code else name] = _fixed(child, place, codes)
+    return kept
 
 
 def camel_case(snake_name: str) -> str:

@@ -192,13 +192,7 @@ def plain_http(subject: LintedCard) -> Iterator[Found]:
             yield interface.tokens, f"{url.origin} is not https"
 
 
-def _in_its_letters(value: Json) -> Json:
-    """A binding of A2A that is written in other letters, or with white space around it."""
-    folded = value.strip(_BLANKS).upper() if isinstance(value, str) and value.isascii() else None
-    return folded if folded in _BINDINGS else value
-
-
-@card_rule("meaning.binding", "warning", repair=_in_its_letters)
+@card_rule("meaning.binding", "warning")
 def binding(subject: LintedCard) -> Iterator[Found]:
     """A URI names a binding of one's own."""
     for interface in interfaces_of(subject.document):
@@ -259,15 +253,7 @@ def _lists(subject: LintedCard, names: tuple[str, ...]) -> Iterator[tuple[Tokens
                 yield (*tokens, name), value
 
 
-def _as_media_type(value: Json) -> Json:
-    """A media type that has white space around it, or is written as a word of one meaning."""
-    bare = value.strip(_BLANKS) if isinstance(value, str) else ""
-    if bare in ("text", "json", "markdown"):
-        return _KNOWN_MODES[bare]
-    return bare if _MEDIA_TYPE.fullmatch(bare) else value
-
-
-@card_rule("meaning.media-type", "warning", repair=_as_media_type)
+@card_rule("meaning.media-type", "warning")
 def media_type(subject: LintedCard) -> Iterator[Found]:
     """Of the card and of its skills."""
     for tokens, modes in _lists(subject, _MODES):
@@ -276,10 +262,6 @@ def media_type(subject: LintedCard) -> Iterator[Found]:
                 meant = _KNOWN_MODES.get(mode.lower())
                 hint = f"; {meant} is one" if meant else ""
                 yield (*tokens, str(index)), f"{mode[:40]!r} is no media type{hint}"
-
-
-def _once_each(value: Json) -> Json:
-    return list(dict.fromkeys(value)) if _has_repeats(value) else value  # type: ignore[arg-type]
 
 
 def _has_repeats(value: Json) -> bool:
@@ -291,7 +273,7 @@ def _has_repeats(value: Json) -> bool:
     )
 
 
-@card_rule("meaning.repeated", "note", repair=_once_each)
+@card_rule("meaning.repeated", "note")
 def repeated(subject: LintedCard) -> Iterator[Found]:
     """In the same letters."""
     for tokens, texts in _lists(subject, (*_MODES, "tags")):

@@ -17,7 +17,7 @@ from cardsign.card.document import A2aVersion, Card
 from cardsign.card.members import check_members
 from cardsign.card.security import Requirement, Scheme, requirements_of, schemes_of
 from cardsign.card.spots import Spot, walk
-from cardsign.card.values import Json, objects_in, pointer, value_at
+from cardsign.card.values import Json, objects_in, pointer
 from cardsign.findings import Finding, Place, Severity, describe_code
 
 Tokens: TypeAlias = tuple[str, ...]
@@ -39,8 +39,6 @@ class Rule:
         severity: ``error``: some reader refuses the card, or is misled by it. ``warning``: it
             should be fixed. ``note``: worth knowing. A project may set another one.
         fixable: Whether :func:`cardsign.lint.cards.fix` fixes it, because that loses no meaning.
-        repair: What should stand at the place in place of its value; the value itself where no
-            single answer is certain. What it returns needs no further repair.
     """
 
     code: str
@@ -48,7 +46,6 @@ class Rule:
     on_spot: SpotCheck | None = field(default=None, compare=False)
     on_card: CardCheck | None = field(default=None, compare=False)
     fixable: Callable[[Spot], bool] | None = field(default=None, compare=False)
-    repair: Callable[[Json], Json] | None = field(default=None, compare=False)
 
     def find(
         self,
@@ -202,11 +199,11 @@ def rule(code: str, severity: Severity, **options: Any) -> Callable[[SpotCheck],
     return bind
 
 
-def card_rule(code: str, severity: Severity, **options: Any) -> Callable[[CardCheck], CardCheck]:
-    """Make a check of a card the check of a new rule; the options are those of :class:`Rule`."""
+def card_rule(code: str, severity: Severity) -> Callable[[CardCheck], CardCheck]:
+    """Make a check of a card the check of a new rule."""
 
     def bind(check: CardCheck) -> CardCheck:
-        add_rule(code, severity, on_card=check, **options)
+        add_rule(code, severity, on_card=check)
         return check
 
     return bind
@@ -233,8 +230,4 @@ def apply_rules(rules: tuple[Rule, ...], subject: LintedCard) -> Iterator[Findin
                 yield one.find(spot.tokens, message, fixable=can_fix)
     for one in rules:
         for tokens, message in one.on_card(subject) if one.on_card else ():
-            can_fix = False
-            if one.repair is not None:
-                value = value_at(subject.document, tokens)
-                can_fix = one.repair(value) != value
-            yield one.find(tokens, message, fixable=can_fix)
+            yield one.find(tokens, message)
