@@ -191,9 +191,9 @@ def test_inspect_shows_a_card_without_believing_it(cardsign: Cardsign, signed: P
     assert described["agent"]["interfaces"][0]["url"] == "https://tides.example/a2a"
     first = described["signatures"][0]["header"]
     assert (first["alg"], first["typ"]) == ("ES256", "cardsign-compat+jws")
-    assert len(described["profiles"]) == len(PROFILES)
+    assert len(described["payloads"]) == len(PROFILES)
     text = cardsign("inspect", signed).text
-    assert "A2A 1.0" in text
+    assert "A2A version 1.0" in text
     assert "of which nothing is verified" in text
 
 
@@ -237,7 +237,7 @@ def test_a_client_sees_capabilities_skills_and_security(cardsign: Cardsign) -> N
     assert [one["name"] for one in described["schemes"]] == ["harbour"]
     assert [list(one) for one in described["requirements"]] == [["harbour"]]
     text = cardsign("inspect", "-", stdin=json.dumps(PORTABLE).encode()).text
-    for shown in ("name=Tides", "type=http", "harbour (read)"):
+    for shown in ("name=Tides", "type=http", "harbour=read"):
         assert shown in text
 
 
