@@ -157,8 +157,8 @@ class Batch:
         """
         if untrusted_bytes is None:
             if is_url(name):
-                found = self.look_up(name)
-                return Outcome(found.url, found.report, found.untrusted_card)
+                outcome = self.look_up(name)
+                return Outcome(outcome.url, outcome.report, outcome.untrusted_card)
             untrusted_bytes = read_object(name, max_bytes=MAX_INPUT_BYTES)
         name = "(stdin)" if name == "-" else name
         subject = self.subject
@@ -173,10 +173,10 @@ class Batch:
         Raises:
             LocalFault: As :meth:`examine`.
         """
-        found = self.verifier.look_up(url, self.subject, self.statements, at=self.at)
-        if not found.untrusted_card:
-            return found
-        return replace(found, report=self._explained(found.report))
+        lookup = self.verifier.look_up(url, self.subject, self.statements, at=self.at)
+        if not lookup.untrusted_card:
+            return lookup
+        return replace(lookup, report=self._explained(lookup.report))
 
     def examine_beside(
         self, public: str, untrusted_public: bytes, extended: str, untrusted_extended: bytes
@@ -198,12 +198,12 @@ class Batch:
         """
         asked, statements = replace(self.subject, audience=None), self.statements
         if is_url(public):
-            found = self.verifier.look_up(public, asked, statements, at=self.at)
-            public, untrusted_public = found.url, found.untrusted_card
+            lookup = self.verifier.look_up(public, asked, statements, at=self.at)
+            public, untrusted_public = lookup.url, lookup.untrusted_card
             if not untrusted_public:
-                yield Outcome(public, found.report)
+                yield Outcome(public, lookup.report)
                 return
-            statements = statements.joined(found.supplied)
+            statements = statements.joined(lookup.supplied)
             asked = Subject(url=public) if asked.is_nobody else asked
         if asked.is_nobody:
             raise UsageFault(
@@ -514,10 +514,10 @@ def _check_workers(client: Any, cluster: str) -> int:
     for worker in workers:
         _check_address(worker)
     try:
-        found = set(client.run(_version).values())
+        versions = set(client.run(_version).values())
     except ModuleNotFoundError:  # there is a worker without cardsign
-        found = set()
-    if found != {_version()}:
+        versions = set()
+    if versions != {_version()}:
         raise _unreachable(cluster, f"it needs workers, each with cardsign {_version()}")
     return len(workers)
 

@@ -265,8 +265,8 @@ def _live(text: str, path: Path) -> str:
 
 def _keystore(text: str, path: Path, allowed: Collection[Path]) -> Path:
     if "://" in text:  # a server would be told the user's password
-        what = "'keystore' is a folder; a database is named by CARDSIGN_KEYSTORE or --keystore"
-        raise bad_settings(path, what)
+        message = "'keystore' is a folder; a database is named by CARDSIGN_KEYSTORE or --keystore"
+        raise bad_settings(path, message)
     return _inside(text, "keystore", path, allowed)
 
 

@@ -201,17 +201,17 @@ def locked(path: Path, *, patience: float, busy: LocalFault) -> Iterator[None]:
 
     flags = os.O_RDONLY if os.path.isdir(path) else os.O_RDWR | os.O_CREAT | _NO_FOLLOW
     deadline = time.monotonic() + patience
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as open_files:
         with file_faults(path, "file.unwritable"):
             if any(map(importlib.util.find_spec, ("fcntl", "msvcrt"))):
-                descriptor = held.enter_context(_opened(path, flags))
+                descriptor = open_files.enter_context(_opened(path, flags))
                 while not lock_descriptor(descriptor, blocking=False):
                     if time.monotonic() >= deadline:
                         raise busy
                     time.sleep(_LOCK_INTERVAL)
             else:  # a system without locks
                 try:
-                    held.enter_context(SoftFileLock(f"{path}.held", timeout=patience))
+                    open_files.enter_context(SoftFileLock(f"{path}.held", timeout=patience))
                 except Timeout:
                     raise busy from None
         yield
@@ -342,8 +342,8 @@ def read_toml(untrusted_bytes: bytes) -> dict[str, Any]:
             line = text.count("\n", 0, token.start()) + 1
             column = token.start() - text.rfind("\n", 0, token.start())
             parts = f"A key has more than {MAX_KEY_PARTS} parts"
-            what = "Values are nested too deeply" if depth > MAX_TOML_DEPTH else parts
-            raise ValueError(f"{what} (at line {line}, column {column})")
+            problem = "Values are nested too deeply" if depth > MAX_TOML_DEPTH else parts
+            raise ValueError(f"{problem} (at line {line}, column {column})")
     import tomllib  # a verdict by keys alone reads no TOML
 
     return tomllib.loads(text)
@@ -364,9 +364,9 @@ def read_settings(untrusted_bytes: bytes, path: Path, form: type[_Model]) -> _Mo
         error = min(errors, key=lambda error: error["type"] != "extra_forbidden")
         raise bad_settings(path, *explain_error(error, form)) from refused
     except ValueError as exc:
-        what = "the file must be UTF-8" if isinstance(exc, UnicodeDecodeError) else str(exc)
-        what = f"this is not TOML: {what[:1].lower()}{what[1:]}"
-        raise UsageFault("config.malformed", what, path=str(path)) from exc
+        problem = "the file must be UTF-8" if isinstance(exc, UnicodeDecodeError) else str(exc)
+        problem = f"this is not TOML: {problem[:1].lower()}{problem[1:]}"
+        raise UsageFault("config.malformed", problem, path=str(path)) from exc
 
 
 MAX_SHOWN: Final = 80  # characters of a wrong value
@@ -418,7 +418,7 @@ def bad_settings(path: Path, problem: str, member: str = "", *, hint: str = "") 
                 rf"\s*[\"']?{re.escape(member)}[\"']?\s*[=.\]]|\s*\[+{re.escape(member)}\]"
             )
             lines = path.read_text(encoding="utf-8").splitlines()
-            line = next((at for at, one in enumerate(lines, 1) if begin.match(one)), None)
+            line = next((at for at, text in enumerate(lines, 1) if begin.match(text)), None)
     return UsageFault("config.malformed", problem, path=str(path), line=line, hint=hint)
 
 
@@ -436,7 +436,7 @@ def leads_outside(folder: Path, place: Path, allowed: Collection[Path] = ()) -> 
     except ValueError:  # no file can be called so
         return True
     homes = (folder, *allowed)
-    return not any(real.is_relative_to(os.path.realpath(one)) for one in homes)
+    return not any(real.is_relative_to(os.path.realpath(home)) for home in homes)
 
 
 def outside(place: Path, what: str, path: Path) -> UsageFault:

@@ -175,14 +175,14 @@ class _Upgrade:
                     repr((interface.url, interface.binding)),
                     _made(interface.url, interface.binding, spoken),
                 )
-        found = list(old.values())
+        items = list(old.values())
         original = elements_of(self.kept.get("supportedInterfaces"))
-        if original and _called(original) == _called(found):
-            found = original
-        elif found:
+        if original and _called(original) == _called(items):
+            items = original
+        elif items:
             self.change("url and interfaces become supportedInterfaces", "/url")
         listed = elements_of(self.document.get("supportedInterfaces"))
-        if both := [*listed, *(interface for interface in found if interface not in listed)]:
+        if both := [*listed, *(interface for interface in items if interface not in listed)]:
             self.card["supportedInterfaces"] = both
 
     def capabilities(self) -> None:
@@ -459,8 +459,8 @@ def _downgrade_security(
     requirements = flat_requirements(card)
     if to == "0.3":
         taken, upgrade = SchemeNames(flat), _Upgrade({})
-        again = {name: upgrade.scheme(name, one, taken) for name, one in flat.items()}
-        lost = {name: one for name, one in schemes.items() if again[name] != {name: one}}
+        again = {name: upgrade.scheme(name, entry, taken) for name, entry in flat.items()}
+        lost = {name: entry for name, entry in schemes.items() if again[name] != {name: entry}}
         if lost:
             kept["securitySchemes"] = lost
         if flat:
@@ -523,6 +523,6 @@ def _word(scheme: Json) -> str:
     flat = _flat(scheme)
     if not isinstance(flat, dict):
         return "unknown"
-    said = flat.get("scheme")
-    kind = said if flat.get("type") == "http" and isinstance(said, str) else flat.get("type")
+    word = flat.get("scheme")
+    kind = word if flat.get("type") == "http" and isinstance(word, str) else flat.get("type")
     return str(kind)

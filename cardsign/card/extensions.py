@@ -286,15 +286,15 @@ def with_kept(document: Mapping[str, Json], kept: Mapping[str, Json]) -> dict[st
     card = dict(document)
     capabilities = checked_object(card.get("capabilities"), "capabilities")
     others = [
-        one
-        for one in elements_of(capabilities.get("extensions"))
-        if members_of(one).get("uri") != FIELDS_URI
+        value
+        for value in elements_of(capabilities.get("extensions"))
+        if members_of(value).get("uri") != FIELDS_URI
     ]
     ours: list[Json] = []
     if kept:
         text = "Members of the agent's manifest for which A2A has no place"
         ours = [{"uri": FIELDS_URI, "description": text, "params": dict(kept)}]
-    capabilities = {name: one for name, one in capabilities.items() if name != "extensions"}
+    capabilities = {name: value for name, value in capabilities.items() if name != "extensions"}
     if others or ours:
         capabilities["extensions"] = [*others, *ours]
     if capabilities or "capabilities" in card:
@@ -346,8 +346,8 @@ def skill_schemas(document: Mapping[str, Json]) -> Iterator[SkillSchema]:
         name = skill.get("skill_id") or skill.get("id")
         owners.append((str(name or ""), skill, ("skills", str(index))))
     for tokens, params in _params(document):
-        for named, one in members_of(params.get("skills")).items():
-            owners.append((named, members_of(one), (*tokens, "skills", named)))
+        for named, members in members_of(params.get("skills")).items():
+            owners.append((named, members_of(members), (*tokens, "skills", named)))
     for skill_id, owner, tokens in owners:
         for kind, spellings in SCHEMA_MEMBERS.items():
             for member in spellings:

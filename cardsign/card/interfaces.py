@@ -128,7 +128,7 @@ def _by_name(
     if not any_spelling or value.keys() <= _NAMES:
         return value, {}
     spelled = {_FOLDED.get(fold(name), name): name for name in value}
-    return {name: value[given] for name, given in spelled.items()}, spelled
+    return {name: value[spelling] for name, spelling in spelled.items()}, spelled
 
 
 # ------------------------------------------------------------------ where they may stand

@@ -390,7 +390,9 @@ def _hints(typed_dict: Any) -> dict[str, Any]:
 def _message(typed_dict: Any, version: str) -> Message:
     hints = _hints(typed_dict)
     fields = (_field(name, hint, version) for name, hint in hints.items())
-    return Message(typed_dict.__name__, {one.name: one for one in fields if one is not None})
+    return Message(
+        typed_dict.__name__, {member.name: member for member in fields if member is not None}
+    )
 
 
 def _field(name: str, hint: Any, version: str) -> Field | None:

@@ -524,8 +524,8 @@ def provider_schemes(
             unmapped.append(provider.type)
             continue
         scheme = make(provider.settings)
-        wanted = provider.name or provider.type
-        name = wanted if kept.get(wanted) == scheme else names.free(wanted)
+        scheme_name = provider.name or provider.type
+        name = scheme_name if kept.get(scheme_name) == scheme else names.free(scheme_name)
         if name not in kept:
             schemes[name] = scheme
         requirements.append({"schemes": {name: {}}})

@@ -142,11 +142,12 @@ class EntryOptions:
 
     def members(self) -> dict[str, Any]:
         """The members that are named; the others keep their defaults."""
-        members = {one.name: getattr(self, one.name) for one in fields(self)}
+        members = {member.name: getattr(self, member.name) for member in fields(self)}
         named = {
-            name: list(one) if isinstance(one, tuple) else one for name, one in members.items()
+            name: list(member) if isinstance(member, tuple) else member
+            for name, member in members.items()
         }
-        return {name: one for name, one in named.items() if one}
+        return {name: member for name, member in named.items() if member}
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +308,7 @@ def add(
     entry = take(EntryOptions, options)
     network = take(NetworkOptions, options)
     source = replace(take(AnchorOptions, options), network=network)
-    known = take(Comparison, options)
+    comparison = take(Comparison, options)
     trust = take(TrustOptions, options)
     policy = trust.extensible()
     url, members = _members(who, name, entry)
@@ -316,7 +317,7 @@ def add(
     check_new_name(policy, members["name"])
     if cards := members.get("cards") or _cards_at(members["origins"]):
         members["cards"] = cards
-    proposal = source.propose(url, known.digest, policy.limits, datetime.now(UTC))
+    proposal = source.propose(url, comparison.digest, policy.limits, datetime.now(UTC))
     warnings = [*proposal.warnings]
     if "freshness" not in members and not proposal.shows_freshness:
         members = _with_freshness(members, proposal)
@@ -326,12 +327,12 @@ def add(
     add_issuers(
         policy,
         [(members, proposal)],
-        compare=lambda: known.compare(proposal),
+        compare=lambda: comparison.compare(proposal),
         cache=StatementCache.of_user(),
         dry_run=is_dry_run(),
     )
     _say_all(warnings)
-    _tell(policy, members, proposal, known)
+    _tell(policy, members, proposal, comparison)
 
 
 def _no_origin(who: str) -> UsageFault:

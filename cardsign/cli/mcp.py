@@ -86,8 +86,8 @@ def mcp(port: int | None, **options: Any) -> None:
         "cardsign", version=__version__, instructions=_INSTRUCTIONS, log_level="WARNING"
     )
     is_safe = ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=True)
-    for one in (tools.verify, tools.inspect, tools.lint, tools.diff):
-        server.add_tool(answering(one), annotations=is_safe)
+    for function in (tools.verify, tools.inspect, tools.lint, tools.diff):
+        server.add_tool(answering(function), annotations=is_safe)
     if port is None:
         server.run("stdio")
         return

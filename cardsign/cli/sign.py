@@ -199,7 +199,7 @@ def sign(
         work = keystore.work(config)
         signers = card_signers(work.store, work.access, now=work.now)
         cards = sign_sources(work, signers) if work.is_dry_run else sign_cards(work)
-        signed = [(str(one.source), signing) for one, signing in cards]
+        signed = [(str(project_card.source), signing) for project_card, signing in cards]
     else:
         refuse_two_documents(output)
         now = datetime.now(UTC)

@@ -46,17 +46,19 @@ def _predict(
         return "unknown" if verifier.converts else "refused", payload.message
     if not payload.value:
         return "unknown", "nothing of the card is left to sign"
-    unread = [one for one in signatures if one.report.verdict == "refused" and not one.profiles]
-    if any(reason.code == "sig.shape" for one in unread for reason in one.report.reasons):
+    unread = [
+        entry for entry in signatures if entry.report.verdict == "refused" and not entry.profiles
+    ]
+    if any(reason.code == "sig.shape" for entry in unread for reason in entry.report.reasons):
         shape = "an entry of `signatures` has the wrong shape, and the rest may go with it"
         return "unknown", shape
-    fitting = [one for one in signatures if verifier.profile in one.profiles]
-    typed = [one for one in fitting if not verifier.wants_typ or "typ" in (one.header or {})]
-    usual = [one for one in typed if _USUAL.issuperset(one.header or {})]
+    fitting = [entry for entry in signatures if verifier.profile in entry.profiles]
+    typed = [entry for entry in fitting if not verifier.wants_typ or "typ" in (entry.header or {})]
+    usual = [entry for entry in typed if _USUAL.issuperset(entry.header or {})]
     if usual:
         return "accepted", f"signature {usual[0].report.index} fits {verifier.profile}"
-    for one in (*unread, *typed):
-        return "unknown", f"signature {one.report.index} has a header that it may refuse"
+    for entry in (*unread, *typed):
+        return "unknown", f"signature {entry.report.index} has a header that it may refuse"
     if fitting:
         return "refused", f"the header of signature {fitting[0].report.index} has no typ"
     return "refused", f"no signature by a known key fits {verifier.profile}"

@@ -110,15 +110,17 @@ class Inspection:
     @property
     def is_portable(self) -> bool:
         """Whether the profiles that may count all make one payload."""
-        made = [self.payloads.get(name) for name in DEFAULT_PROFILES]
-        return len({one.data if isinstance(one, Payload) else None for one in made} - {None}) == 1
+        forms = [self.payloads.get(name) for name in DEFAULT_PROFILES]
+        return (
+            len({form.data if isinstance(form, Payload) else None for form in forms} - {None}) == 1
+        )
 
     @property
     def exit_status(self) -> int:
         """1 if the card or a signature is refused, one by a known key fits nothing, or the service
         gives away what it must not.
         """
-        bad = any(one.report.verdict in ("invalid", "refused") for one in self.signatures)
+        bad = any(entry.report.verdict in ("invalid", "refused") for entry in self.signatures)
         has_error = any(finding.severity == "error" for finding in self.service)
         return EXIT_NOT_TRUSTED if self.problems or bad or has_error else EXIT_OK
 
@@ -145,7 +147,7 @@ class Inspection:
 
     def scan_results(self) -> Iterator[ScanResult]:
         """Yield the report for code scanning."""
-        reasons = (reason for one in self.signatures for reason in one.report.reasons)
+        reasons = (reason for entry in self.signatures for reason in entry.report.reasons)
         yield ScanResult(self.name, cap_findings((*self.problems, *reasons, *self.service)))
 
     def lines(self) -> Iterator[str]:

@@ -48,7 +48,7 @@ from cardsign.issuer.publishing import (
 )
 from cardsign.issuer.release import find_release_gap, is_card_withdrawn
 from cardsign.issuer.signers import CardSigners, NotOpened, card_signers
-from cardsign.issuer.work import NEEDS_A_PERSON, UNLISTED, Gap, Work, key_holder
+from cardsign.issuer.work import NEEDS_A_PERSON, NOTICE, UNLISTED, Gap, Work, key_holder
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys.drafts import card_digest
 from cardsign.keys.lifecycle import cards_to_sign
@@ -366,8 +366,8 @@ def _find_cards_elsewhere(work: Work, until: datetime | None) -> Iterator[Gap]:
         yield Gap(message, key_holder("card"), command, until)
 
 
-def find_ending_cards(work: Work, notice: timedelta) -> Iterator[Gap]:
-    """Yield extended cards that end within a time, at most a quarter of theirs, or have ended."""
+def find_ending_cards(work: Work) -> Iterator[Gap]:
+    """Yield extended cards that have ended or soon end; soon is at most a quarter of their time."""
     state = work.store.load()
     first = {
         card.payload_sha256: card.since or publication.at
@@ -385,7 +385,7 @@ def find_ending_cards(work: Work, notice: timedelta) -> Iterator[Gap]:
                 continue
             end = utc(marker.exp)
             at = first.get(card_digest(untrusted_card))
-            if end <= work.now + (min(notice, (end - at) / 4) if at else timedelta()):
+            if end <= work.now + (min(NOTICE, (end - at) / 4) if at else timedelta()):
                 ends[marker.audience] = min(end, ends.get(marker.audience, end))
     for audience, end in ends.items():
         message = f"sign the extended card of audience {audience} again, with a later `expires`"

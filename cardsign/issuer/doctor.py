@@ -54,14 +54,10 @@ def _list_gaps(work: Work) -> Iterator[Finding]:
         gaps.setdefault(gap.name, gap)
     for gap in gaps.values():
         is_ending = gap.until is not None and gap.until <= work.now + NOTICE
-        yield _gap_finding(work, gap, is_error=gap.is_for_people or is_ending)
-
-
-def _gap_finding(work: Work, gap: Gap, *, is_error: bool) -> Finding:
-    until = f"; until {second(gap.until)}" if gap.until and gap.until > work.now else ""
-    fix = f"For {gap.who}: {gap.command or work.again}"
-    level: Severity = "error" if is_error else "note"
-    return Finding("doctor.gap", f"{gap.text}{until}", severity=level, fix=fix)
+        level: Severity = "error" if gap.is_for_people or is_ending else "note"
+        until = f"; until {second(gap.until)}" if gap.until and gap.until > work.now else ""
+        fix = f"For {gap.who}: {gap.command or work.again}"
+        yield Finding("doctor.gap", f"{gap.text}{until}", severity=level, fix=fix)
 
 
 def _find_damage(work: Work) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -75,17 +75,15 @@ def find_gaps(work: Work, *, only_cards: bool = False) -> Iterator[Gap]:
         work: What is looked at.
         only_cards: Look at the cards alone, and leave the keys as they are.
     """
-    store, stranger = work.store, _find_stranger(work)
-    if stranger is not None:
-        yield stranger[0]
+    store = work.store
+    stranger, has_forked = _find_stranger(work)
+    adoption = [] if stranger else [*find_adoption_gap(work)]
+    if stranger or adoption:
+        yield from (*stranger, *adoption)
         yield from find_removal_gap(work)
+        if adoption or has_forked:
+            return  # another statement of a number that is taken would be a fork
         work = replace(work, config=replace(work.config, publish=None))
-        if stranger[1]:
-            return  # the roots have signed two statements of one number
-    elif adoption := [*find_adoption_gap(work)]:
-        yield from adoption
-        yield from find_removal_gap(work)
-        return  # another statement of a number that is taken would be a fork
     state, keyset = store.load(), kept_keyset(store)
     if has_ended(state, keyset):
         yield from _find_key_gaps(work)
@@ -102,9 +100,9 @@ def find_gaps(work: Work, *, only_cards: bool = False) -> Iterator[Gap]:
         if not only_cards:
             yield from _find_key_gaps(work)
             yield from _find_keyset_gaps(work)
-        yield from find_card_gaps(work, is_astray=stranger is not None)
-        yield from _find_ending_keys(work, keyset, NOTICE)
-        yield from find_ending_cards(work, NOTICE)
+        yield from find_card_gaps(work, is_astray=bool(stranger))
+        yield from _find_ending_keys(work, keyset)
+        yield from find_ending_cards(work)
     yield from find_live_gap(work)
     yield from _find_endangered(work)
 
@@ -121,19 +119,18 @@ def foresee(work: Work) -> Progress:
 # What is published, and not by this key store, or further than it has come.
 
 
-def _find_stranger(work: Work) -> tuple[Gap, bool] | None:
+def _find_stranger(work: Work) -> tuple[list[Gap], bool]:
     """Return the gap where what is published is not ours, and whether the roots have forked."""
-    folder = work.config.publish
     try:
         check_ours(work)
     except (UsageFault, ServeFault, FileFault) as fault:
-        move = f"mv {shlex.quote(str(folder))} ELSEWHERE && {work.again}"
+        move = f"mv {shlex.quote(str(work.config.publish))} ELSEWHERE && {work.again}"
         message = "find out who wrote what is published, and move it away if nobody here did"
-        return Gap(f"{message}: {fault.message}", command=move), False
+        return [Gap(f"{message}: {fault.message}", command=move)], False
     except PublishRefused as fault:
         message = f"go on with the key store that has published: {fault.message}"
-        return Gap(message, command="cardsign keys rotate --keystore DIR"), True
-    return None
+        return [Gap(message, command="cardsign keys rotate --keystore DIR")], True
+    return [], False
 
 
 def _find_unkept_keysets(work: Work) -> Iterator[Gap]:
@@ -371,14 +368,12 @@ def _check_opens(store: KeyStore, key: KeyRecord, passphrase: bytes) -> None:
 # The keyset statement.
 
 
-def _find_ending_keys(
-    work: Work, keyset: KeysetStatement | None, notice: timedelta
-) -> Iterator[Gap]:
+def _find_ending_keys(work: Work, keyset: KeysetStatement | None) -> Iterator[Gap]:
     """Yield listed keys that end before their keyset: no draft of here prolongs another's keys."""
     if keyset is None:
         return
     for key in keyset.keys:
-        if key.exp < keyset.exp and utc(key.exp) <= work.now + notice:
+        if key.exp < keyset.exp and utc(key.exp) <= work.now + NOTICE:
             message = f"list {key.named} anew, which keyset statements name until {day(key.exp)}"
             command = "cardsign keyset draft -o DRAFT && cardsign keyset sign DRAFT"
             yield Gap(message, key.holder, command, utc(key.exp))

@@ -80,16 +80,16 @@ def _close(work: Work, find: Callable[[Work], Iterable[Gap]], done: Sequence[str
         return progress._replace(planned=(*done, *progress.planned))
     number_before, lines = _published_number(work), list(done)
     try:
-        left = _close_gaps(work, find, lines)
+        gaps = _close_gaps(work, find, lines)
     except (StoreFault, FileFault, UsageFault) as fault:
         if not lines:
             raise
         path = f" ({fault.path})" if fault.path else ""
-        left = (Gap(f"{fault.message}{path}", command=work.again),)
+        gaps = (Gap(f"{fault.message}{path}", command=work.again),)
     number = _published_number(work)
     if number > number_before and not any("published generation" in line for line in lines):
         lines.append(f"published generation {number}")
-    return Progress(tuple(lines), left)
+    return Progress(tuple(lines), gaps)
 
 
 def _published_number(work: Work) -> int:
@@ -107,29 +107,29 @@ def _close_gaps(
     faults: dict[_Name, CardsignError] = {}
     closed: Counter[_Name] = Counter()
     while True:
-        left: list[Gap] = []
+        gaps: list[Gap] = []
         for gap in find(work):
             name = gap.name
             if gap.close is None or name in faults or closed[name] >= _TIMES:
-                left.append(gap)
+                gaps.append(gap)
                 continue
             try:
                 done += gap.close()
             except NEEDS_A_PERSON as fault:
                 faults[name] = fault
-                left.append(gap)
+                gaps.append(gap)
             except (StoreFault, UsageFault) as fault:
                 is_statement = isinstance(fault, UsageFault) and fault.code.startswith("statement.")
                 if not is_statement and fault.code not in _PERSONS:
                     raise
                 faults[name] = fault
-                left.append(gap)
+                gaps.append(gap)
             else:  # what waited for another key or statement may have it now
                 closed[name] += 1
                 faults = {gap_name: fault for gap_name, fault in faults.items() if _stays(fault)}
                 break
         else:
-            return _for_people(work, left, faults)
+            return _for_people(work, gaps, faults)
 
 
 def list_gaps(gaps: Iterable[Gap]) -> Progress:
@@ -138,8 +138,10 @@ def list_gaps(gaps: Iterable[Gap]) -> Progress:
     for gap in gaps:
         named.setdefault(gap.name, gap)
     planned = (gap.text for gap in named.values() if gap.close is not None)
-    left = (gap._replace(what=gap.text, why="") for gap in named.values() if gap.close is None)
-    return Progress(left=tuple(left), planned=tuple(planned))
+    for_people = (
+        gap._replace(what=gap.text, why="") for gap in named.values() if gap.close is None
+    )
+    return Progress(left=tuple(for_people), planned=tuple(planned))
 
 
 def _stays(fault: CardsignError) -> bool:

@@ -72,8 +72,10 @@ def take(state: StoreState, step: Step, settings: TimelineSettings, now: datetim
     if step.action == "retire":
         return [move(key, "retired")]
     stops = stamp(now + settings.as_published(state).drain)
-    before = [other for other in state.keys if other.state == "active" and other.succeeds(key)]
-    return [*(move(other, "retiring", stops=stops) for other in before), move(key, "active")]
+    predecessors = [
+        other for other in state.keys if other.state == "active" and other.succeeds(key)
+    ]
+    return [*(move(other, "retiring", stops=stops) for other in predecessors), move(key, "active")]
 
 
 def find_wait(

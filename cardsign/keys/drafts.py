@@ -163,7 +163,7 @@ class KeysetPlan:
         ended = frozenset(record.thumbprint for record in state.keys if record.state in ENDED)
         listed = {key.public.thumbprint: key for key in self.keys}
         kept = [key for name, key in listed.items() if name not in ours]
-        held = [
+        ours_now = [
             _listed(record, listed.get(record.thumbprint), now, until)
             for record in state.keys
             if record.state not in ENDED
@@ -171,7 +171,7 @@ class KeysetPlan:
             and record.thumbprint not in self.revoked
         ]
         root, revoked = _without(self.root, ended), self.revoked | gone
-        return replace(self, root=root, keys=(*kept, *held), revoked=revoked)
+        return replace(self, root=root, keys=(*kept, *ours_now), revoked=revoked)
 
     def revoking(self, thumbprints: Iterable[str]) -> KeysetPlan:
         """The plan that revokes these, and lists none that is revoked."""
@@ -366,11 +366,11 @@ def find_changed(
     state: StoreState, statement: KeysetStatement, now: datetime
 ) -> tuple[KeyRecord, ...]:
     """Return the keys of a store of which a statement says something else than the store."""
-    before = KeysetPlan.of(statement)
-    after = before.following(state, now=now, until=now)
-    names = before.revoked ^ after.revoked
-    names |= {key.public.thumbprint for key in {*before.keys} ^ {*after.keys}}
-    names |= {key.public.thumbprint for key in {*before.root.keys} ^ {*after.root.keys}}
+    plan = KeysetPlan.of(statement)
+    after = plan.following(state, now=now, until=now)
+    names = plan.revoked ^ after.revoked
+    names |= {key.public.thumbprint for key in {*plan.keys} ^ {*after.keys}}
+    names |= {key.public.thumbprint for key in {*plan.root.keys} ^ {*after.root.keys}}
     return tuple(key for key in state.keys if key.thumbprint in names)
 
 

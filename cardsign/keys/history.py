@@ -51,14 +51,14 @@ def kept_keysets(store: KeyStore) -> tuple[KeysetStatement, ...]:
 
 def _read_keysets(store: KeyStore) -> tuple[KeysetStatement, ...]:
     cached, keysets = store.keysets, list[KeysetStatement]()
-    for held in store.state.keysets:
-        if held.blob not in cached:
-            with _checking(store, held):
-                statement = read_keyset(_read(store, held))
-                _check_named(held, statement.number, statement.digest)
+    for kept in store.state.keysets:
+        if kept.blob not in cached:
+            with _checking(store, kept):
+                statement = read_keyset(_read(store, kept))
+                _check_named(kept, statement.number, statement.digest)
                 check_step(statement, keysets[-1] if keysets else None)
-                cached[held.blob] = statement
-        keysets.append(cached[held.blob])
+                cached[kept.blob] = statement
+        keysets.append(cached[kept.blob])
     return tuple(keysets)
 
 
@@ -78,11 +78,11 @@ def kept_release(store: KeyStore) -> ReleaseStatement | None:
         StoreFault: ``keystore.audit_broken``: it is not; or as :func:`kept_keysets`.
     """
     keysets = kept_keysets(store)
-    if (held := store.state.release) is None:
+    if (kept := store.state.release) is None:
         return None
-    with _checking(store, held):
-        release = read_release(_read(store, held))
-        _check_named(held, (release.seq,), release.digest)
+    with _checking(store, kept):
+        release = read_release(_read(store, kept))
+        _check_named(kept, (release.seq,), release.digest)
         check_signed(release, keysets)
     return release
 
@@ -91,27 +91,27 @@ def statements_to_publish(store: KeyStore) -> tuple[tuple[bytes, ...], bytes | N
     """Return every keyset statement as it is served, oldest first, and the newest release."""
     kept_release(store)
     release = store.state.release
-    keysets = tuple(_read(store, held) for held in store.state.keysets)
+    keysets = tuple(_read(store, kept) for kept in store.state.keysets)
     return keysets, _read(store, release) if release else None
 
 
-def _read(store: KeyStore, held: HeldStatement) -> bytes:
-    return store.checked_blob(statement_blob(held.blob))
+def _read(store: KeyStore, kept: HeldStatement) -> bytes:
+    return store.checked_blob(statement_blob(kept.blob))
 
 
 @contextmanager
-def _checking(store: KeyStore, held: HeldStatement) -> Iterator[None]:
+def _checking(store: KeyStore, kept: HeldStatement) -> Iterator[None]:
     """Say of what is no statement of this issuer, or missing, that the log is broken."""
     try:
         yield
     except (StatementRefused, FileMissing) as fault:
-        where = store.place_of(statement_blob(held.blob))
-        message = f"statement {held.label}: {fault.code}: {fault.message}"
+        where = store.place_of(statement_blob(kept.blob))
+        message = f"statement {kept.label}: {fault.code}: {fault.message}"
         raise StoreFault("keystore.audit_broken", message, path=where) from fault
 
 
-def _check_named(held: HeldStatement, number: tuple[int, ...], digest: str) -> None:
-    if (number, digest) != (held.number, held.digest):
+def _check_named(kept: HeldStatement, number: tuple[int, ...], digest: str) -> None:
+    if (number, digest) != (kept.number, kept.digest):
         raise StatementRefused("statement.gap", "the log names another statement")
 
 
@@ -172,7 +172,7 @@ def keep_keyset(store: KeyStore, statement: KeysetStatement, data: bytes, *, now
         StatementRefused: It does not follow the newest, or too few have signed it.
         StoreFault: ``file.busy``, or as :func:`kept_keysets`.
     """
-    is_new, held = True, HeldStatement(statement.number, statement.digest, digest_of(data))
+    is_new, kept = True, HeldStatement(statement.number, statement.digest, digest_of(data))
 
     def decide(state: StoreState) -> list[Event]:
         nonlocal is_new
@@ -180,9 +180,9 @@ def keep_keyset(store: KeyStore, statement: KeysetStatement, data: bytes, *, now
         is_new = not earlier or earlier[-1].digest != statement.digest
         if is_new:
             check_step(statement, earlier[-1] if earlier else None)
-        return _follow(state, held, statement, earlier, now)
+        return _follow(state, kept, statement, earlier, now)
 
-    store.commit(decide, now=now, blobs={statement_blob(held.blob): data})
+    store.commit(decide, now=now, blobs={statement_blob(kept.blob): data})
     return is_new
 
 
@@ -194,15 +194,15 @@ def follow_events(store: KeyStore, state: StoreState, now: datetime) -> list[Eve
 
 def _follow(
     state: StoreState,
-    held: HeldStatement,
+    kept: HeldStatement,
     statement: KeysetStatement,
     earlier: Sequence[KeysetStatement],
     now: datetime,
 ) -> list[Event]:
     listed = {key.public.thumbprint for key in statement.keys}
-    before = {key.public.thumbprint for keyset in earlier for key in keyset.keys}
-    over = statement.revoked | (before - listed)
-    return lifecycle.keep_keyset(state, held, listed, now=now, revoked=over)
+    listed_before = {key.public.thumbprint for keyset in earlier for key in keyset.keys}
+    over = statement.revoked | (listed_before - listed)
+    return lifecycle.keep_keyset(state, kept, listed, now=now, revoked=over)
 
 
 def keep_release(store: KeyStore, release: ReleaseStatement, data: bytes, *, now: datetime) -> None:
@@ -286,7 +286,7 @@ def is_needed(key: KeyRecord, keyset: KeysetStatement, state: StoreState) -> boo
     return any(
         len(holders_left(quorum, without)) < quorum.threshold
         for quorum in (keyset.root, keyset.recovery)
-        if quorum and any(one.public.thumbprint == key.thumbprint for one in quorum.keys)
+        if quorum and any(root.public.thumbprint == key.thumbprint for root in quorum.keys)
     )
 
 

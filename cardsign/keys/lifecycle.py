@@ -122,11 +122,11 @@ def enter(
             hint="Statements are signed with ES256 or RS256: cardsign keys generate --alg ES256.",
         )
     record = KeyRecord(public, "prepublished", roles, custody, now, holder)
-    before = [key for key in state.keys if record.succeeds(key)]
+    predecessors = [key for key in state.keys if record.succeeds(key)]
     begins = "prepublished" if state.keyset is None else "generated"
-    if not record.rotates or not before:
+    if not record.rotates or not predecessors:
         begins = "active"
-    holder = holder or (before[-1].holder if before else None)
+    holder = holder or (predecessors[-1].holder if predecessors else None)
     if custody_group(custody) in state.stolen:
         raise StoreFault(
             "keystore.same_custody",
@@ -208,9 +208,9 @@ def end_told_releases(state: StoreState, told: Collection[str], *, now: datetime
         and key.state not in ENDED
         and "release" in key.roles
         and all(
-            each.thumbprint in told
-            for each in state.keys
-            if each.group == key.group and each.revoked_because == "compromised"
+            other.thumbprint in told
+            for other in state.keys
+            if other.group == key.group and other.revoked_because == "compromised"
         )
     ]
 
@@ -246,8 +246,8 @@ def record_publication(
     nothing waits for that series any more.
     """
     newest = {noted.series: noted for noted in state.publications}
-    before = newest.get(publication.series)
-    if before is not None and (before == publication or publication.at < before.at):
+    recorded = newest.get(publication.series)
+    if recorded is not None and (recorded == publication or publication.at < recorded.at):
         return []
     members = {name: getattr(publication, name) for name in ("generation", "max_age", "kids")}
     shown = ("name", "payload_sha256", "kids", "url")

@@ -113,8 +113,8 @@ def read_line(state: StoreState, untrusted_line: bytes, where: str) -> tuple[Sto
         raise StoreFault("keystore.corrupt", message, path=where, hint=hint) from exc
     except (KeyRefused, StoreFault, ValueError, KeyError, TypeError, AttributeError) as exc:
         code = exc.code if isinstance(exc, StoreFault) else "keystore.corrupt"
-        what = f"it has no {exc}" if isinstance(exc, KeyError) else getattr(exc, "message", exc)
-        message = f"line {number} of the log: {what}"
+        problem = f"it has no {exc}" if isinstance(exc, KeyError) else getattr(exc, "message", exc)
+        message = f"line {number} of the log: {problem}"
         raise StoreFault(code, message, path=where) from exc
     return replace(after, seq=number, head=hashlib.sha256(untrusted_line).hexdigest()), line
 
@@ -244,9 +244,9 @@ def _publish(state: StoreState, event: Event, at: datetime) -> StoreState:
     )
     arguments = event["generation"], read_stamp(event["at"]), event["max_age"], tuple(event["kids"])
     publication = Publication(*arguments, cards, told=event["max_age"])
-    before = {other.series: other for other in state.publications}.get(publication.series)
-    if before is not None:
-        publication = _after(before, publication)
+    earlier = {other.series: other for other in state.publications}.get(publication.series)
+    if earlier is not None:
+        publication = _after(earlier, publication)
     gone = (publication.series, event.get("replaces"))
     others = (other for other in state.publications if other.series not in gone)
     after = replace(state, publications=(*others, publication))
@@ -271,20 +271,20 @@ def _hand_out(state: StoreState, event: Event, at: datetime) -> StoreState:
 
 
 def _keep_keyset(state: StoreState, event: Event, at: datetime) -> StoreState:
-    held = HeldStatement((event["epoch"], event["version"]), event["digest"], event["blob"])
-    _check_follows(held, state.keysets[-1] if state.keysets else None)
-    return replace(state, keysets=(*state.keysets, held))
+    kept = HeldStatement((event["epoch"], event["version"]), event["digest"], event["blob"])
+    _check_follows(kept, state.keysets[-1] if state.keysets else None)
+    return replace(state, keysets=(*state.keysets, kept))
 
 
 def _keep_release(state: StoreState, event: Event, at: datetime) -> StoreState:
-    held = HeldStatement((event["seq"],), event["digest"], event["blob"])
-    _check_follows(held, state.release)
-    return replace(state, release=held)
+    kept = HeldStatement((event["seq"],), event["digest"], event["blob"])
+    _check_follows(kept, state.release)
+    return replace(state, release=kept)
 
 
-def _check_follows(held: HeldStatement, newest: HeldStatement | None) -> None:
-    if newest is not None and held.number <= newest.number:
-        message = f"statement {newest.label} is kept by now, so {held.label} is not the next"
+def _check_follows(kept: HeldStatement, newest: HeldStatement | None) -> None:
+    if newest is not None and kept.number <= newest.number:
+        message = f"statement {newest.label} is kept by now, so {kept.label} is not the next"
         raise StoreFault("keystore.changed", message)
 
 

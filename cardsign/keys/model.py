@@ -332,9 +332,9 @@ class StoreState:
         ]
         if len(fitting) != 1:
             kids = ", ".join(key.kid for key in fitting)
-            what = f"several keys begin with {name!r}: {kids}; give more of the kid"
-            what = what if fitting else f"no key is called {name!r}"
-            raise StoreFault("keystore.unknown_key", what)
+            message = f"several keys begin with {name!r}: {kids}; give more of the kid"
+            message = message if fitting else f"no key is called {name!r}"
+            raise StoreFault("keystore.unknown_key", message)
         return fitting[0]
 
     def replacing(self, records: Iterable[KeyRecord]) -> StoreState:

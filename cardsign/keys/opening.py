@@ -89,8 +89,8 @@ def locate_store(place: StorePlace, user: StoreUser | None = None) -> KeyStore:
     try:
         from cardsign.keys.postgres import PostgresStore
     except ImportError as exc:
-        what, hint = f"psycopg cannot be loaded: {exc}", "pip install 'cardsign[postgres]'"
-        raise StoreFault("usage.not_installed", what, hint=hint) from exc
+        message, hint = f"psycopg cannot be loaded: {exc}", "pip install 'cardsign[postgres]'"
+        raise StoreFault("usage.not_installed", message, hint=hint) from exc
     return PostgresStore(place.text, place.shown, user)
 
 
@@ -113,17 +113,17 @@ def move_store(store: KeyStore, place: StorePlace, *, now: datetime) -> KeyStore
     to = str(place.resolve() if isinstance(place, Path) else place)
     if isinstance(store, FolderStore) and store.path.resolve() in Path(to).parents:
         # Who then deletes the old store, as they are told to, would delete the new one.
-        what, hint = "a key store cannot move into its own folder", "Name a folder outside it."
-        raise StoreFault("usage.conflict", what, path=to, hint=hint)
+        message, hint = "a key store cannot move into its own folder", "Name a folder outside it."
+        raise StoreFault("usage.conflict", message, path=to, hint=hint)
     state, there = store.load(moved=True), locate_store(place, store.user)
     if state.moved_to not in (None, to):
         raise moved_away(str(state.moved_to), store.place)
     lines = store.read_lines()[: state.seq]
-    left = write_line(state, [{"event": "left", "to": to}], now, store.user.actor)
+    line = write_line(state, [{"event": "left", "to": to}], now, store.user.actor)
     copied = there.read_lines()
     if not copied:
         blobs = {name: store.checked_blob(name) for name in sorted(state.blobs())}
-        copied = lines if state.moved_to else [*lines, left]
+        copied = lines if state.moved_to else [*lines, line]
         there.forget_seen()
         there.append(1, copied, blobs)
     is_same = copied[: len(lines)] == lines

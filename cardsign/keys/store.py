@@ -151,7 +151,7 @@ class KeyStore(ABC):
 
     def _read_new_lines(self) -> list[Line]:
         """Read the lines after the state, and hold them against the line that was seen before."""
-        known = self._read_seen()  # first: others may go further
+        seen = self._read_seen()  # first: others may go further
         state, lines = self.state, list[Line]()
         heads = {state.seq: state.head}
         untrusted_lines = self.read_lines(max(1, state.seq))
@@ -162,7 +162,7 @@ class KeyStore(ABC):
             state, line = read_line(state, untrusted_line, self.place)
             heads[state.seq] = state.head
             lines.append(line)
-        seq, head = known or (0, None)
+        seq, head = seen or (0, None)
         if state.seq < seq or heads.get(seq, head) != head:
             raise StoreFault(
                 "keystore.other_history",
@@ -244,16 +244,16 @@ class KeyStore(ABC):
             StoreFault: ``file.busy``: others leave it no chance; or as :meth:`load`.
         """
         for _ in range(MAX_ATTEMPTS):
-            before = self.load(moved=moved)
-            if not (events := decide(before)):
-                return before
-            fold_all(before, events, now)  # refuses in the words of the decision
-            line = write_line(before, events, now, self.user.actor)
-            after, _line = read_line(before, line, self.place)  # what is written can be read
+            state = self.load(moved=moved)
+            if not (events := decide(state)):
+                return state
+            fold_all(state, events, now)  # refuses in the words of the decision
+            line = write_line(state, events, now, self.user.actor)
+            after, _line = read_line(state, line, self.place)  # what is written can be read
             if self.append(after.seq, [line], blobs or {}):
                 self.state = after
                 self._note_seen()
-                if over := before.private_blobs() - after.private_blobs():
+                if over := state.private_blobs() - after.private_blobs():
                     self.drop_blobs(over)
                 return after
         raise StoreFault(
@@ -381,10 +381,10 @@ class KeyStore(ABC):
         custody = file_custody(next(iter(digests.values()), ""))
 
         def decide(state: StoreState) -> list[Event]:
-            held = [name for name in sealed if state.find(name).private == "held"]
+            resealed = [name for name in sealed if state.find(name).private == "held"]
             return [
                 {"event": "resealed", "key": name, "custody": custody, "blob": digests[name]}
-                for name in held
+                for name in resealed
             ]
 
         blobs = {private_blob(digests[name]): sealed[name] for name in sealed}

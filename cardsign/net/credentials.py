@@ -197,15 +197,15 @@ class Credential:
             else:
                 text = self.environment.get(path, "")
         except FileFault as exc:
-            what = f"the file cannot be used ({exc.code}): it must be yours alone"
+            problem = f"the file cannot be used ({exc.code}): it must be yours alone"
         else:
             text = text.removesuffix("\n").removesuffix("\r")
             if 0 < len(text) <= MAX_SECRET_CHARS and text.isascii() and text.isprintable():
                 return text
             empty = "the file is empty" if scheme == "file" else "the variable is not set"
             line = f"one line of at most {MAX_SECRET_CHARS} printable ASCII characters"
-            what = f"the credential is not {line}" if text else empty
-        raise _unusable(what, f"{scheme}:...")  # outside, so that no context holds the URI
+            problem = f"the credential is not {line}" if text else empty
+        raise _unusable(problem, f"{scheme}:...")  # outside, so that no context holds the URI
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,10 +115,10 @@ def publish_generation(
     check_cards(cards, keys, now)
     with _locked(directory, writes=writes):
         newest = _newest(directory)
-        before = _published(newest)
-        if before is None or issued is None:  # else only their history counts
+        published = _published(newest)
+        if published is None or issued is None:  # else only their history counts
             _check_publisher(newest, documents.publisher, directory)
-        statements = before if issued is None else _following(issued, before, now)
+        statements = published if issued is None else _following(issued, published, now)
         if statements is not None:
             keys = statements.list_keys(keys)
             statements.check_trusted(cards, now=now)
@@ -167,13 +167,13 @@ def publish_statements(
         newest = _newest(directory)
         if newest is None:
             return None
-        before = _published(newest)
-        if before is None:
+        published = _published(newest)
+        if published is None:
             _check_publisher(newest, publisher, directory)
         files = dict(newest.files)
         if issued is not None:
-            statements = _following(issued, before, now)
-            if before is not None or statements.release is not None:
+            statements = _following(issued, published, now)
+            if published is not None or statements.release is not None:
                 files |= statements.files()
         keys = JwkSet.from_bytes(newest.jwks).keys
         if any(key.kid in ended for key in keys):

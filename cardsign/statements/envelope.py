@@ -133,10 +133,10 @@ def list_signers(envelope: Envelope, keys: Iterable[PublicKey]) -> frozenset[str
     Each signature is verified by itself against the key that it names; a bad one takes nothing
     from a good one. Not checked: whose the keys are, and whether there are enough of them.
     """
-    known = {key.thumbprint: key for key in keys}
+    keys_by_name = {key.thumbprint: key for key in keys}
     signers = set[str]()
     for signature in envelope.signatures:
-        key = known.get(signature.kid)
+        key = keys_by_name.get(signature.kid)
         if key is not None and signature.alg == key.alg:
             with contextlib.suppress(SignatureRefused):
                 key.check(signature.protected, envelope.payload, signature.value)

@@ -302,7 +302,7 @@ def _quorum(value: Json, path: str) -> Quorum:
 
 def _key(value: Json, path: str) -> IssuerKey:
     members = exact_object(value, ("public", "roles", "holder", "nbf", "exp"), path)
-    roles = next((known for known in _ROLES if list(known) == members["roles"]), None)
+    roles = next((role_list for role_list in _ROLES if list(role_list) == members["roles"]), None)
     if roles is None:
         raise read.refused(f"{path}/roles", '["card"], ["release"] or ["card", "release"]')
     nbf, exp = read.span(members, ("nbf", "exp"), path)
@@ -393,9 +393,9 @@ def check_first(statement: KeysetStatement, anchor: KeysetId | RootAnchor) -> fr
     Raises:
         StatementRefused: ``statement.anchor``; ``statement.unsigned``.
     """
-    found = statement.id if isinstance(anchor, KeysetId) else RootAnchor.of(statement.root)
-    if found != anchor:
-        raise StatementRefused("statement.anchor", f"expected {anchor}, found {found}")
+    anchored = statement.id if isinstance(anchor, KeysetId) else RootAnchor.of(statement.root)
+    if anchored != anchor:
+        raise StatementRefused("statement.anchor", f"expected {anchor}, found {anchored}")
     signers = _signers(statement, statement.root)
     _require(statement.root, signers, "its own root")
     return signers
@@ -485,9 +485,9 @@ def _check_newer(current: KeysetStatement, following: KeysetStatement) -> None:
         )
     if offered <= newest:
         seen = f"is older than keyset {newest[0]}.{newest[1]}, which was already seen"
-        what = "is not a newer one: it was already seen" if offered == newest else seen
+        problem = "is not a newer one: it was already seen" if offered == newest else seen
         raise StatementRefused(
-            "statement.rollback", f"keyset {offered[0]}.{offered[1]} {what}", path="/version"
+            "statement.rollback", f"keyset {offered[0]}.{offered[1]} {problem}", path="/version"
         )
 
 

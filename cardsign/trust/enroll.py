@@ -114,7 +114,9 @@ def propose_published(
         cause = next(iter((*trust.blocks, *trust.notes)), None)
         raise _nothing_published(origin, cause.message if cause else "", cause)
     proposal = propose_keyset(trust.keyset, trust.release, roots=roots, now=now)
-    warnings = [f"{one.code}: {one.message}" for one in dict.fromkeys((*reasons, *trust.notes))]
+    warnings = [
+        f"{reason.code}: {reason.message}" for reason in dict.fromkeys((*reasons, *trust.notes))
+    ]
     return replace(proposal, warnings=(*proposal.warnings, *warnings))
 
 
@@ -200,10 +202,10 @@ def read_digest(told: str) -> str:
     digest = re.sub(r"[\s:]+", "", told.strip().lower().removeprefix("sha256:"))
     if not DIGEST.fullmatch(digest):
         is_hex = not digest.strip("0123456789abcdef")
-        given = str(len(digest)) if is_hex else repr(told[:80])
+        shown = str(len(digest)) if is_hex else repr(told[:80])
         raise UsageFault(
             "usage.invalid",
-            f"a digest has 64 hex digits; you gave {given}",
+            f"a digest has 64 hex digits; you gave {shown}",
             hint="Ask the issuer for the whole digest.",
         )
     return digest
@@ -236,7 +238,9 @@ def follow_published(
     trust = _follow(KeysetAnchor(pin), origin, refreshed.supplied, limits, now)
     if trust.keyset is None or trust.keyset.digest != newest.digest:
         reasons = (*trust.blocks, *refreshed.reasons, *trust.notes)
-        code, why = next(((one.code, f": {one.message}") for one in reasons), ("statement.gap", ""))
+        code, why = next(
+            ((reason.code, f": {reason.message}") for reason in reasons), ("statement.gap", "")
+        )
         raise StatementRefused(
             code,
             f"keyset {pin.label} has the digest that you were told, and keyset {newest.label} does "
@@ -281,7 +285,7 @@ def check_new_name(policy: Policy, name: str) -> None:
             f"{name!r} is no name for an issuer; expected 1 to 64 of a-z, 0-9, '.', '_' and '-', "
             "a letter or digit first",
         )
-    if any(one.name == name for one in policy.issuers):
+    if any(other.name == name for other in policy.issuers):
         raise UsageFault(
             "usage.conflict",
             f"the policy has an issuer {name!r} already",
@@ -342,11 +346,11 @@ def add_issuers(
     locked = read_lock(policy.lock)
     floors: dict[str, Floor] = {}
     for issuer, (_, proposal) in zip(new.issuers, entries, strict=True):
-        known = locked.get(issuer.name)
-        _check_known(policy, issuer, known, proposal)
+        floor = locked.get(issuer.name)
+        _check_known(policy, issuer, floor, proposal)
         if proposal.keyset is not None and isinstance(issuer.anchor, KeysetAnchor):
             floors[issuer.name] = Floor().with_statements(proposal.keyset, proposal.release)
-            (known or floors[issuer.name]).raised_to(floors[issuer.name], issuer.name)
+            (floor or floors[issuer.name]).raised_to(floors[issuer.name], issuer.name)
     compare()
     if dry_run:
         return

@@ -156,10 +156,10 @@ def _as_in(record: Any, name: str, **bounds: Any) -> Any:
     """A member that a record of the policy has too: its default, and what its docstring says."""
     default = record.__dataclass_fields__[name].default
     match = re.search(rf"(?ms)^    {name}: (.*?)(?=^    \w|^$|\Z)", cleandoc(record.__doc__ or ""))
-    about = " ".join(match[1].replace("``", "`").split()) if match else ""
+    explanation = " ".join(match[1].replace("``", "`").split()) if match else ""
     if name in OPERATOR_MEMBERS:
-        about += " Only in a policy that is named."
-    return Field(default=... if default is MISSING else default, description=about, **bounds)
+        explanation += " Only in a policy that is named."
+    return Field(default=... if default is MISSING else default, description=explanation, **bounds)
 
 
 def _limit(name: str) -> Any:

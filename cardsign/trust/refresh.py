@@ -163,7 +163,7 @@ def refresh_issuer(
 def find_keyset(digest: str, fetch: Fetcher, *, home: str, now: datetime) -> KeysetId | None:
     """Ask for one keyset statement after another, until one has this digest; None if none has."""
     refresh = _Refresh(home, fetch, False, now, timedelta())
-    return next((one.id for one in refresh.every_keyset() if one.digest == digest), None)
+    return next((keyset.id for keyset in refresh.every_keyset() if keyset.digest == digest), None)
 
 
 @dataclass(slots=True)

@@ -495,9 +495,9 @@ def look_ahead(session: Session, now: datetime) -> tuple[IssuerTrust, tuple[Find
     if release is not None and now >= release.renew_at:
         ending.append(f"release {release.seq} is past half of its time, and no newer one was seen")
     if keyset is not None:
-        left = end_of(keyset, limits.keyset_age) - now.timestamp()
-        if 0 < left <= KEYSET_NOTICE:
-            ending.append(f"keyset {keyset.label} ends in {left / 86400:.1f} days")
+        remaining = end_of(keyset, limits.keyset_age) - now.timestamp()
+        if 0 < remaining <= KEYSET_NOTICE:
+            ending.append(f"keyset {keyset.label} ends in {remaining / 86400:.1f} days")
     hint = "Look for a newer one: cardsign trust update. If there is none, ask the issuer."
     alarms += [Finding("peer.statement_ends", ends, fix=hint) for ends in ending]
     return trust, tuple(dict.fromkeys(alarms))

@@ -290,8 +290,8 @@ def export(
         why = "a private key goes to a file"
         raise UsageFault("usage.conflict", why, hint="Add -o FILE.")
     if not record.custody.startswith("file:"):
-        what, hint = "the private key does not leave its signer", "Leave --private out."
-        raise SignerFault("signer.uri", what, path=record.custody, hint=hint)
+        message, hint = "the private key does not leave its signer", "Leave --private out."
+        raise SignerFault("signer.uri", message, path=record.custody, hint=hint)
     signer = store.signer(record, keystore.access())
     assert isinstance(signer, PrivateKey)  # noqa: S101  what lies in a file is one
     question = "Passphrase of the exported file: "

@@ -128,14 +128,14 @@ def find_remote_key(uri: str, access: Access) -> RemoteKey | None:
     if scheme in ("env", "file"):
         return None
     # Nothing but the scheme is repeated: the rest may be the key itself.
-    what = f"`{scheme}:` is no scheme of a signer"
+    problem = f"`{scheme}:` is no scheme of a signer"
     hint = "--key takes env:NAME, file:PATH or the URI of a key service."
     if not scheme:
-        what = f"a value without a scheme ({NOT_SHOWN})"
+        problem = f"a value without a scheme ({NOT_SHOWN})"
         hint += " The keys of a key store sign without --key."
     if _LIKELY_VARIABLE.fullmatch(uri):
         hint += f" Did you mean --key env:{uri}?"
-    raise SignerFault("signer.uri", what, hint=hint)
+    raise SignerFault("signer.uri", problem, hint=hint)
 
 
 def list_public_keys(uri: str, access: Access, *, kid: str | None = None) -> tuple[PublicKey, ...]:
