@@ -59,7 +59,7 @@ def test_the_card_of_the_generic_reference_is_not_open(tmp_path: Path) -> None:
     )
     assert (ended.returncode, "anybody may call" in ended.stdout) == (1, False)
     assert "unreadable: it does not say who may call" in ended.stdout
-    assert "(/security/0)" in ended.stdout
+    assert " at /security/0" in ended.stdout
 
 
 @pytest.mark.parametrize("edit", UNREADABLE.values(), ids=UNREADABLE)
