@@ -265,7 +265,11 @@ class DeadlineStream(httpcore.NetworkStream):
         """Do the handshake; Python holds the time limit over the whole of it."""
         try:
             self._socket.settimeout(self._end.remaining(self._connect_timeout))
-            self._socket = ssl_context.wrap_socket(self._socket, server_hostname=server_hostname)
+            # Wrapped first, so that `shut_down` ends the handshake too.
+            self._socket = ssl_context.wrap_socket(
+                self._socket, server_hostname=server_hostname, do_handshake_on_connect=False
+            )
+            self._socket.do_handshake()
         except OSError:
             self.close()  # httpcore forgets a stream whose handshake failed
             raise

@@ -497,7 +497,9 @@ def test_a_cancelled_handshake_closes_its_connection(network: Network, peer: Hos
         return ours
 
     async def ask() -> None:
-        transport = AsyncGuardedTransport(replace(network.settings(), dial=silent))
+        late = 2 * PATIENCE  # no deadline closes it before this test has given up
+        settings = replace(network.settings(), dial=silent, connect_timeout=late)
+        transport = AsyncGuardedTransport(settings, total_timeout=late)
         async with httpx.AsyncClient(transport=transport, timeout=None) as client:
             await client.get(URL)
 
