@@ -92,9 +92,10 @@ def rotate(address: str) -> str:
     old_key = active_card_key()
     shutil.copy("signed.json", "before.json")
     beginning = ("keys", "rotate", "--now", old_key)
-    cardsign(*beginning, only=("cardsign:",), said="published keyset 1.2")
+    cardsign(*beginning, only=("cardsign:",), said="kept keyset 1.2")
     wait_for_the_date()
-    cardsign("keys", "rotate", only=("cardsign:",), said="activated card key")
+    cardsign("keys", "rotate", only=("cardsign:",))
+    expect(active_card_key() != old_key, "another key signs cards")
     wait_for_the_server(address)
     return old_key
 

@@ -110,7 +110,7 @@ def say_progress(progress: Progress, now: datetime) -> None:
     if not (progress.done or progress.planned or first):
         say("nothing was due")
     for line in progress.notes:
-        say(safe(line, limit=400))
+        say(safe(line, limit=400), asked=True)
     for gap in progress.left:
         until = "" if gap.until is None else f", until {second(gap.until, now)}"
         until = ", now" if gap.until is not None and gap.until <= now else until

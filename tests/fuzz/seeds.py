@@ -46,7 +46,7 @@ def cards() -> list[bytes]:
 
 
 def sources() -> list[bytes]:
-    """A manifest of every kind, behind the name of its file."""
+    """A manifest of every kind, behind the name of its file; one more has a wrong type."""
     skill = '{"id": "s", "name": "s", "description": "d", "tags": ["t"]}'
     tool = '{"name": "t", "description": "d", "inputSchema": {"type": "object"}}'
     auth = (
@@ -82,7 +82,8 @@ def sources() -> list[bytes]:
         "SKILL.md": "---\nname: a\ndescription: d\ncategory: c\ntags: [t]\n"
         "modes: [text/plain]\n---\nx\n",
     }
-    return [f"{name}\n{text}".encode() for name, text in texts.items()]
+    manifests = [f"{name}\n{text}".encode() for name, text in texts.items()]
+    return [*manifests, b'SKILL.md\n---\nname: a\ndescription: [d]\n---\n']
 
 
 def entries() -> list[bytes]:
