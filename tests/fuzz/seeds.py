@@ -83,7 +83,7 @@ def sources() -> list[bytes]:
         "modes: [text/plain]\n---\nx\n",
     }
     manifests = [f"{name}\n{text}".encode() for name, text in texts.items()]
-    return [*manifests, b'SKILL.md\n---\nname: a\ndescription: [d]\n---\n']
+    return [*manifests, b"SKILL.md\n---\nname: a\ndescription: [d]\n---\n"]
 
 
 def entries() -> list[bytes]:
