@@ -69,8 +69,8 @@ class _Named:
     def publish(self, keystore: UnlockOptions, config: ProjectConfig) -> Generation:
         """Publish CARD with the keys that are named, or with those of the key store."""
         if self.card is None:
-            message = "name CARD: of these options only --drop-others, --export and --dry-run go "
-            raise UsageFault("usage.conflict", f"{message}with the cards of cardsign.toml")
+            message = "name CARD: for the cards of cardsign.toml there are only --drop-others, "
+            raise UsageFault("usage.conflict", f"{message}--export and --dry-run")
         if self.jwks is not None and (self.uris or self.kid):
             raise UsageFault("usage.conflict", "name the keys by --jwks or by --key, not by both")
         cards, writes = self.read_cards(read_input(self.card)), not is_dry_run()

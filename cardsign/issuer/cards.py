@@ -39,12 +39,12 @@ from cardsign.errors import (
 from cardsign.files import read_bytes, write_atomic
 from cardsign.issuer.publishing import (
     SignedCards,
-    find_distrust,
+    describe_publication,
+    explain_refused_card,
     find_update_gap,
     is_unrecorded,
     newest_generation,
     publish_cards,
-    tell_published,
 )
 from cardsign.issuer.release import find_release_gap, is_card_withdrawn
 from cardsign.issuer.signers import CardSigners, NotOpened, card_signers
@@ -347,7 +347,7 @@ def _find_statement_gap(work: Work) -> Iterator[Gap]:
     """Yield what is published lacks where no card is published with it."""
     updates = [*find_update_gap(work)]
     yield from updates
-    if not updates and (refusal := find_distrust(work)):
+    if not updates and (refusal := explain_refused_card(work)):
         refuse = partial(_refuse, refusal)
         yield Gap("sign the published card again", key_holder("card"), close=refuse)
 
@@ -418,7 +418,7 @@ def _publish(work: Work, signed: SignedCards, *, writes: bool = True) -> Generat
 
 def _publish_now(work: Work) -> list[str]:
     signed = _find_signed(work)
-    return tell_published(None if signed is None else _publish(work, signed))
+    return describe_publication(None if signed is None else _publish(work, signed))
 
 
 def _find_signed(work: Work) -> SignedCards | None:
@@ -460,4 +460,4 @@ def _sign_again(work: Work) -> list[str]:
         return []
     signers = card_signers(work.store, work.access, now=work.now)
     generation = _publish(work, _sign_published(newest, signers))
-    return ["updated the signatures of the published cards", *tell_published(generation)]
+    return ["updated the signatures of the published cards", *describe_publication(generation)]

@@ -262,7 +262,7 @@ def review_keyset(work: Work, draft: KeysetStatement, *, name: str = "the draft"
             say what has become of the keys of this store since.
     """
     previous = kept_keyset(work.store)
-    with _advising(work.store, draft, name, _NOT_TO_SIGN):
+    with _with_advice(work.store, draft, name, _NOT_TO_SIGN):
         check_draft(draft, previous)
     again = "Draft it again: cardsign keys rotate, or cardsign keyset draft."
     _check_not_stale(work.store, draft, name, again)
@@ -271,7 +271,7 @@ def review_keyset(work: Work, draft: KeysetStatement, *, name: str = "the draft"
 
 
 @contextmanager
-def _advising(
+def _with_advice(
     store: KeyStore, statement: KeysetStatement, name: str, advice: str
 ) -> Iterator[None]:
     """Say what to do about a fork of what this store keeps, and about keysets that it lacks."""
@@ -378,7 +378,7 @@ def accept_keyset(
     """
     store, keysets = work.store, kept_keysets(work.store)
     if statement.digest not in {keyset.digest for keyset in keysets}:
-        with _advising(store, statement, name, _NOT_TO_PUBLISH):
+        with _with_advice(store, statement, name, _NOT_TO_PUBLISH):
             check_step(statement, keysets[-1] if keysets else None)
         if is_overtaken:
             check_begun(statement, work.now + SKEW)
@@ -387,12 +387,12 @@ def accept_keyset(
             both += "cardsign keys rotate"
             _check_not_stale(store, statement, name, both)
             check_in_force(statement, name, work.now, "draft it again")
-        if not is_root_holders(work):
+        if not is_root_holder(work):
             check_publishable(work, keyset=write_draft(statement))
     return keep_keyset(store, statement, write_draft(statement), now=work.now)
 
 
-def is_root_holders(work: Work) -> bool:
+def is_root_holder(work: Work) -> bool:
     """Say whether what is published has a release, to which this store can say nothing."""
     if kept_release(work.store) is not None:
         return False

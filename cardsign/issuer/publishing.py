@@ -229,7 +229,7 @@ def find_update_gap(work: Work) -> Iterator[Gap]:
         yield Gap("record what is published", close=partial(_update, work))
 
 
-def find_distrust(work: Work) -> PublishRefused | None:
+def explain_refused_card(work: Work) -> PublishRefused | None:
     """Return why verifiers do not trust the published card; None if they do, or it is withdrawn."""
     generation = newest_generation(work.config.publish)
     issued = Issued.of(generation) if generation else None
@@ -246,10 +246,10 @@ def find_distrust(work: Work) -> PublishRefused | None:
 
 
 def _update(work: Work) -> list[str]:
-    return tell_published(update_publication(work))
+    return describe_publication(update_publication(work))
 
 
-def tell_published(generation: Generation | None) -> list[str]:
+def describe_publication(generation: Generation | None) -> list[str]:
     """Return what was done, if a generation is new."""
     is_new = generation is not None and generation.created
     return [f"published generation {generation.number}"] if generation and is_new else []
@@ -272,7 +272,7 @@ def find_removal_gap(work: Work) -> Iterator[Gap]:
 def _remove_keys(work: Work, ended: frozenset[str]) -> list[str]:
     generation = withdraw_keys(needed_publication(work.config), ended, now=work.now)
     record_publication(work, generation)
-    return tell_published(generation)
+    return describe_publication(generation)
 
 
 def _ended_kids(work: Work) -> frozenset[str]:

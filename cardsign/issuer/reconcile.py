@@ -22,12 +22,12 @@ from cardsign.errors import (
 )
 from cardsign.issuer.adoption import adopt_published, check_complete, name_keys_elsewhere
 from cardsign.issuer.gaps import ADD_ROOT, find_gaps, foresee
-from cardsign.issuer.keyset import accept_keyset, is_root_holders
+from cardsign.issuer.keyset import accept_keyset, is_root_holder
 from cardsign.issuer.publishing import (
-    find_distrust,
+    describe_publication,
+    explain_refused_card,
     find_update_gap,
     newest_generation,
-    tell_published,
     update_publication,
 )
 from cardsign.issuer.recovery import RECOVER
@@ -187,9 +187,11 @@ def publish_keyset(work: Work, statement: KeysetStatement, *, name: str) -> Prog
     Raises:
         As :func:`cardsign.issuer.keyset.accept_keyset`.
     """
-    is_kept_alone = newest_generation(work.config.publish) is None or is_root_holders(work)
+    is_kept_alone = newest_generation(work.config.publish) is None or is_root_holder(work)
     is_new = accept_keyset(work, statement, name=name)
-    done = _say(work, "keep", "kept", [f"keyset {statement.label} as the newest"] if is_new else [])
+    done = _describe(
+        work, "keep", "kept", [f"keyset {statement.label} as the newest"] if is_new else []
+    )
     if is_kept_alone:
         return Progress(tuple(done))
     progress = _close(work, find_release_gap, done)
@@ -210,7 +212,7 @@ def renew_release(work: Work, changes: ReleaseChanges, *, force: bool = False) -
     if release is not None:
         cards = f"{len(release.cards)} cards" if len(release.cards) != 1 else "1 card"
         text = f"release {release.seq}, which lists {cards} until {minute(release.exp)}"
-        done = _say(work, "sign", "signed", [text])
+        done = _describe(work, "sign", "signed", [text])
         for url in changes.withdrawn:
             done.append(f"{url} is withdrawn; serve what is published until the release has ended")
     is_dry = work.is_dry_run
@@ -223,8 +225,8 @@ def _publish_statements(work: Work, progress: Progress) -> Progress:
     if work.is_dry_run:
         more = list_gaps(find_update_gap(work))
         return Progress(planned=(*progress.planned, *more.planned), left=more.left)
-    published = tell_published(update_publication(work))
-    refusal = find_distrust(work)
+    published = describe_publication(update_publication(work))
+    refusal = explain_refused_card(work)
     notes = []
     if refusal is not None:
         notes.append(f"the published card is not trusted now: {refusal.message}")
@@ -234,7 +236,7 @@ def _publish_statements(work: Work, progress: Progress) -> Progress:
 
 def adopt(work: Work) -> Progress:
     """Add to the log what another copy of the key store has published, and close the gaps."""
-    done = _say(work, "adopt", "adopted", adopt_published(work))
+    done = _describe(work, "adopt", "adopted", adopt_published(work))
     if done and (names := name_keys_elsewhere(work.store)):
         done.append(f"{names}, which another copy of this key store has made")
     if done and not work.is_dry_run:
@@ -251,7 +253,7 @@ def rotate_now(work: Work, kids: Sequence[str]) -> Progress:
     return reconcile(work)
 
 
-def _say(work: Work, verb: str, past: str, lines: Iterable[str]) -> list[str]:
+def _describe(work: Work, verb: str, past: str, lines: Iterable[str]) -> list[str]:
     """Say what a command has written; a dry run has written it in memory alone."""
     return [f"{verb if work.is_dry_run else past} {line}" for line in lines]
 
@@ -277,7 +279,7 @@ def revoke_keys(work: Work, kids: Sequence[str], *, reason: RevocationReason) ->
         if reason != "compromised":
             _check_not_needed(work, record)
     ended = [key.named for key in _report_revocation(work, records, reason)]
-    return reconcile(work, done=_say(work, "revoke", "revoked", ended))
+    return reconcile(work, done=_describe(work, "revoke", "revoked", ended))
 
 
 def _report_revocation(

@@ -163,7 +163,7 @@ class KeysetPlan:
         ended = frozenset(record.thumbprint for record in state.keys if record.state in ENDED)
         listed = {key.public.thumbprint: key for key in self.keys}
         kept = [key for name, key in listed.items() if name not in ours]
-        ours_now = [
+        own_keys = [
             _listed(record, listed.get(record.thumbprint), now, until)
             for record in state.keys
             if record.state not in ENDED
@@ -171,7 +171,7 @@ class KeysetPlan:
             and record.thumbprint not in self.revoked
         ]
         root, revoked = _without(self.root, ended), self.revoked | gone
-        return replace(self, root=root, keys=(*kept, *ours_now), revoked=revoked)
+        return replace(self, root=root, keys=(*kept, *own_keys), revoked=revoked)
 
     def revoking(self, thumbprints: Iterable[str]) -> KeysetPlan:
         """The plan that revokes these, and lists none that is revoked."""

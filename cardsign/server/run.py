@@ -83,16 +83,11 @@ def serve(
             folder = tempfile.TemporaryDirectory(prefix="cardsign-metrics-")
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = stack.enter_context(folder)
         publications = Publications(location, settings)  # fails before anything listens
-        if not settings.behind_proxy and not in_networks(address[0], _LOOPBACK):
-            log.warning(
-                "slow clients can hold threads of this server; put a proxy that reads requests "
-                "whole in front, and say so: behind_proxy = true"
-            )
+        _warn_of_slow_clients(settings, address[0])
         reloads: Synchronized[int] = multiprocessing.Value("L", 0)
         is_loaded = multiprocessing.Event()
         worker = partial(Worker, location, read_settings, reloads, is_loaded)
         server = make_server(settings, address)
-        server.main_loop_interrupt = SignalFlag()
 
         def reload(*_: object) -> None:
             try:
@@ -116,6 +111,14 @@ def serve(
             server.serve(target_loader=worker, wrap_loader=False)
         except SystemExit as exc:  # granian's way to say that the worker ended unasked
             raise ServeFault("serve.worker_died", "the worker process ended by itself") from exc
+
+
+def _warn_of_slow_clients(settings: ServerSettings, host: str) -> None:
+    if not settings.behind_proxy and not in_networks(host, _LOOPBACK):
+        log.warning(
+            "slow clients can hold threads of this server; put a proxy that reads requests "
+            "whole in front, and say so: behind_proxy = true"
+        )
 
 
 def check_settings(settings: ServerSettings, *, is_running: bool = False) -> None:
@@ -149,7 +152,7 @@ def make_server(settings: ServerSettings, address: tuple[str, int]) -> Any:
     from granian.log import LogLevels
 
     stderr = {"class": "logging.StreamHandler", "stream": "ext://sys.stderr"}
-    return Granian(
+    server: Any = Granian(
         "cardsign",
         address=address[0],
         port=address[1],
@@ -170,6 +173,8 @@ def make_server(settings: ServerSettings, address: tuple[str, int]) -> Any:
             "handlers": {"console": stderr, "access": {**stderr, "formatter": "access"}},
         },
     )
+    server.main_loop_interrupt = SignalFlag()
+    return server
 
 
 class SignalFlag:

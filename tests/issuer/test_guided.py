@@ -29,7 +29,7 @@ from cardsign.keys.drafts import read_draft
 from cardsign.keys.model import RevocationReason
 from cardsign.keys.opening import create_store
 from cardsign.statements.envelope import StatementRefused
-from cardsign.statements.keyset import RootKey
+from cardsign.statements.keyset import KeysetStatement, RootKey
 from tests.issuer.site import RECOVERY, ROOT, SECRETS, Peer, Site, begun, peer_of
 
 
@@ -270,6 +270,13 @@ def test_a_revocation_at_night_tells_everybody_without_the_roots(site: Site, pee
     assert peer.verdict(site.live, site.now + timedelta(minutes=1)) == "trusted"
 
 
+def sign_elsewhere(site: Site, draft: KeysetStatement, key: PrivateKey) -> None:
+    """Add the signature of another holder to the draft that lies there."""
+    reviewed = review_keyset(site.work(), draft)
+    signed = sign_keyset(site.work(), reviewed, digest=draft.digest, recovery=lambda: (key, b""))
+    site.draft.write_bytes(signed.data)
+
+
 def test_a_holder_elsewhere_signs_and_the_next_call_publishes(site: Site, peer: Peer) -> None:
     """Three commands a visit: the draft with one signature, the other holder's, the publication."""
     bob = PrivateKey.generate("ES256")
@@ -288,13 +295,7 @@ def test_a_holder_elsewhere_signs_and_the_next_call_publishes(site: Site, peer: 
     assert task.who == "bob"
     assert task.until == datetime.fromtimestamp(needed_keyset(site.store).exp, UTC)
     half = read_draft(site.draft.read_bytes())
-    theirs = sign_keyset(
-        site.work(),
-        review_keyset(site.work(), half),
-        digest=half.digest,
-        recovery=lambda: (bob, b""),
-    )
-    site.draft.write_bytes(theirs.data)
+    sign_elsewhere(site, half, bob)
     assert site.rotate("card", "release").left == ()
     assert needed_keyset(site.store).digest == half.digest
     assert peer.verdict(site.live, site.now) == "trusted"
@@ -312,13 +313,7 @@ def test_a_stick_that_missed_a_visit_is_brought_up_to_date(site: Site) -> None:
     site.now += timedelta(days=61)
     site.rotate("card", "release")
     draft = read_draft(site.draft.read_bytes())
-    by_bob = sign_keyset(
-        site.work(),
-        review_keyset(site.work(), draft),
-        digest=draft.digest,
-        recovery=lambda: (bob, b""),
-    )
-    site.draft.write_bytes(by_bob.data)
+    sign_elsewhere(site, draft, bob)
     assert site.rotate("card", "release").left == ()
     assert needed_keyset(site.roots).digest != draft.digest
     with pytest.raises(StatementRefused, match="gap") as refused:

@@ -23,6 +23,9 @@ import pytest
 from publications import PUBLIC, publish_cards
 
 from cardsign.jose.keys import PrivateKey
+from cardsign.server import run
+from cardsign.server.run import SignalFlag, make_server
+from cardsign.server.settings import ServerSettings
 from cardsign.server.tokens import create_token
 from tests.support import workers_of
 
@@ -369,6 +372,19 @@ def test_a_signal_ends_it_cleanly_and_whole(published: Published, how: signal.Si
 
         assert (status, said) == (0, "")
         assert _wait_for(lambda: _is_empty(server.process.pid))
+
+
+def test_a_signal_while_the_parent_waits_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its handler takes no lock that the wait may hold; it would wait for itself for ever."""
+    server = make_server(ServerSettings(), ("127.0.0.1", 0))
+    assert isinstance(server.main_loop_interrupt, SignalFlag)
+    before = signal.signal(signal.SIGUSR1, server.signal_handler_interrupt)
+    monkeypatch.setattr(run.time, "sleep", lambda _: signal.raise_signal(signal.SIGUSR1))
+    try:
+        server.main_loop_interrupt.wait()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert server.interrupt_signal
 
 
 def test_a_server_can_be_started_again_at_once(published: Published) -> None:
