@@ -111,6 +111,6 @@ def _ask_for_extended(
             with suppress(CardsignError):  # refused, as it should be; or nobody answers
                 body = ask_for_extended_card(endpoint, None, fetch, call_id="inspect")
                 if "skills" in Card.from_bytes(body).document:
-                    message = f"{endpoint.url} answered it to a stranger"
+                    message = f"{endpoint.url} gave the extended card without a credential"
                     yield Finding("check.extended-open", message)
                     return
