@@ -11,61 +11,60 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from copy import copy
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from textwrap import fill, indent
+from textwrap import fill
 from typing import Any, Literal, get_args, get_origin
 
 import click
 from typing_extensions import is_typeddict
 
 import cardsign
+from cardsign.cli.main import EXIT_STATUSES
 from cardsign.cli.main import command_line as cli
 from cardsign.findings import describe_code, list_codes, severity_of
 from cardsign.lint.cards import GROUPS, RULES
 from cardsign.lint.rules import group_of
-from cardsign.testing import FakeIssuer
 from cardsign.trust.policyfile import TrustFile
 
 DOCS = Path(__file__).parent
 NOTE = "<!-- Written by `make reference`; change the program instead. -->"
-WIDTH = 96  # columns of the help texts, whatever terminal this runs in
+WIDTH = 96  # columns of the pages
 #: An option of so many commands is described once.
-MANY = 5
-COMMON = "A command that takes one of these names it below its own options. All take `--help`."
+MANY = 3
+COMMANDS_INTRODUCTION = (
+    "What each command does, and what its options are for. `cardsign COMMAND --help` says the "
+    "rest: defaults, limits, exit statuses and an example.",
+    'A command that says "Also" has those options of many commands. Every command has `--json`, '
+    "`--quiet` and `--help`.",
+)
 LINT_INTRODUCTION = (
     "`cardsign lint CARD...` says what is wrong with cards, why, and how to fix it. A card is a "
-    "file, a folder, a URL, or REVISION:PATH in git. Nothing is verified. The exit status is 1 if "
-    "a finding is at least a warning; `--fail-on` names another severity. Of one card 50 findings "
-    "of a rule are listed, and 200 in all; the number of the others follows.",
-    "`--group` chooses groups. `[lint]` in "
-    "[cardsign.toml](settings.md) sets severities, ignores rules and holds waivers. `cardsign help "
-    "RULE` shows a rule with its two examples, which are also its tests.",
+    "file, a folder, a URL, or REVISION:PATH in git. No signature is verified. The exit status is "
+    "1 if a finding is at least a warning; `--fail-on` names another severity. Of one card, 50 "
+    "findings of a rule are listed, and 200 in all.",
+    "`cardsign help RULE` says why a rule matters and how to fix what it finds, and has an "
+    "example of a good and a bad card. `--group` chooses groups of rules. `[lint]` in "
+    "[cardsign.toml](settings.md) sets severities, ignores rules and holds waivers.",
     "The rules of `portable` are exact: a card has none of their findings if and only if the four "
-    "default [profiles](../concepts/profiles.md) make the same bytes of it. Random cards test that "
-    "in both directions.",
-    "`--fix -o OUT` fixes what can be fixed without loss. Nulls and defaults outside security "
-    "members go, and a protobuf spelling becomes the camelCase one. The payloads of `prune-empty` "
-    "and `prune-empty-upgraded` stay the same; that of `rule-1-as-written` changes only for "
-    "protobuf spellings and nulls of 0.3. Unknown members, members of 0.3 that say something, "
-    "empty REQUIRED members and every requirement are left to you. Signatures come off a fixed "
-    "card, because they were made over other bytes.",
+    "default [profiles](../concepts/profiles.md) make the same bytes of it.",
+    "`--fix -o OUT` fixes what can be fixed without loss: nulls and defaults outside security "
+    "members go, and protobuf spellings become camelCase. Everything else is left to you. A "
+    "fixed card has no signatures, because they were made over other bytes.",
 )
 
 
 def commands() -> str:
-    """docs/reference/cli.md: the help of each command; options of many commands stand once."""
+    """docs/reference/cli.md: what each command does, and what its options are for."""
     settings = {**cli.context_settings, "terminal_width": WIDTH}
-    contexts = list(walk(click.Context(cli, info_name="cardsign", **settings)))
+    contexts = list(walk(click.Context(cli, info_name="cardsign", **settings)))[1:]
     times = Counter(record for context in contexts for record in options(context).values())
-    common = [record for record, count in times.most_common() if count >= MANY]
-    formatter = click.HelpFormatter(width=WIDTH)
-    formatter.write_dl([*common, ("-h, --help", "Show this message and exit.")])
-    shared = f"```text\n{formatter.getvalue()}```"
-    sections = [NOTE, "# Commands", "## Options of many commands", COMMON, shared]
-    for context in contexts:
-        sections.append(f"## {context.command_path}\n\n```text\n{help_of(context, common)}\n```")
+    shared = [record for record, count in times.most_common() if count >= MANY]
+    statuses = [f"* {status}: {meaning}" for status, meaning in EXIT_STATUSES]
+    sections = [NOTE, "# Commands", *map(wrapped, COMMANDS_INTRODUCTION)]
+    sections += ["The exit status of every command:", "\n".join(statuses)]
+    sections += ["## Options of many commands", *option_list(shared, whole=True)]
+    sections += [describe_command(context, shared) for context in contexts]
     return "\n\n".join(sections) + "\n"
 
 
@@ -78,17 +77,58 @@ def options(context: click.Context) -> dict[str, tuple[str, str]]:
     }
 
 
-def help_of(context: click.Context, common: list[tuple[str, str]]) -> str:
-    """The help of a command, with the names alone of what it shares with many others."""
-    command = copy(context.command)
-    records = options(context)
-    shared = {name: record[0] for name, record in records.items() if record in common}
-    command.params = [param for param in command.params if param.name not in shared]
-    command.add_help_option = False
-    command.epilog = None
-    text = command.get_help(context)
-    names = [name.split(",")[-1].split()[0] for name in shared.values()]
-    return text + (f"\n\nAlso: {', '.join(names)}" if names else "")
+def describe_command(context: click.Context, shared: Collection[tuple[str, str]]) -> str:
+    """The first paragraph of a command's help, and the first sentence of each of its options."""
+    command = context.command
+    arguments = [
+        param.make_metavar(context) for param in command.params if isinstance(param, click.Argument)
+    ]
+    path = context.command_path.removeprefix("cardsign ")
+    title = f"{'###' if ' ' in path else '##'} {path}"
+    usage = f"`{' '.join([context.command_path, *arguments])}`: " if arguments else ""
+    about = " ".join((command.help or "").partition("\n\n")[0].split())
+    records = {
+        record: not getattr(command, "advanced", frozenset()).isdisjoint(param.opts)
+        for param in command.params
+        if (record := options(context).get(str(param.name)))
+    }
+    own = [record for record, advanced in records.items() if record not in shared and not advanced]
+    expert = [name_of(record) for record, advanced in records.items() if advanced]
+    also = [
+        name_of(record)
+        for record, advanced in records.items()
+        if record in shared and not advanced and name_of(record) not in ("`--json`", "`--quiet`")
+    ]
+    parts = [title, wrapped(usage + about), *option_list(own)]
+    parts += [wrapped(f"Also: {', '.join(also)}.")] if also else []
+    parts += [wrapped(f"Advanced: {', '.join(expert)}.")] if expert else []
+    return "\n\n".join(parts)
+
+
+def option_list(records: Iterable[tuple[str, str]], *, whole: bool = False) -> list[str]:
+    """A list of options with their help: the whole of it, or the first sentence."""
+    items = [
+        fill(
+            f"* `{name}`: {text if whole else first_sentence(text)}",
+            WIDTH,
+            subsequent_indent="  ",
+            break_on_hyphens=False,
+        )
+        for name, text in records
+    ]
+    return ["\n".join(items)] if items else []
+
+
+def name_of(record: tuple[str, str]) -> str:
+    """The long name of an option."""
+    return f"`{record[0].split(', ')[-1].split()[0]}`"
+
+
+def first_sentence(text: str) -> str:
+    """A text up to the end of its first sentence, without the default."""
+    sentence = re.match(r"(.*?[.])(?:\s+(?=[A-Z'\[])|$)", text)
+    plain = sentence.group(1) if sentence else text
+    return re.sub(r"\s+\[(default|required|[\d]+<=)[^]]*\]\.?$", "", plain).rstrip(".") + "."
 
 
 def walk(context: click.Context) -> Iterator[click.Context]:
@@ -102,20 +142,24 @@ def walk(context: click.Context) -> Iterator[click.Context]:
 
 
 def reasons() -> str:
-    """docs/reference/reasons.md: each code, in its group."""
+    """docs/reference/reasons.md: each code in its group, and what it means."""
     sections = [
         NOTE,
         "# Finding codes",
-        "Every error, verdict and HTTP refusal carries one of these. A code keeps its meaning "
-        "for ever; none is removed. Each is an error unless it says otherwise.",
+        wrapped(
+            "Every error, verdict and HTTP refusal carries one of these codes, or one of "
+            "[lint](lint.md). `cardsign help CODE` says what to do about it. A code keeps its "
+            "meaning for ever; none is removed. Each is an error unless a severity stands behind "
+            "it."
+        ),
     ]
     groups: dict[str, list[str]] = {}
     for code in list_codes():
-        if (code in RULES and not code.startswith("json.")) or "." not in code:
+        if code in RULES or "." not in code:
             continue
-        severity, text = severity_of(code), describe_code(code)
+        severity = severity_of(code)
         weight = f" ({severity})" if severity != "error" else ""
-        line = f"- `{code}`{weight}: {text.title} {text.fix}"
+        line = f"* `{code}`{weight}: {describe_code(code).title}"
         groups.setdefault(code.partition(".")[0], []).append(line)
     for group, lines in groups.items():
         sections.append(f"## {group}\n\n" + "\n".join(lines))
@@ -128,21 +172,14 @@ def wrapped(paragraph: str) -> str:
 
 
 def lint() -> str:
-    """docs/reference/lint.md: the rules of each group."""
+    """docs/reference/lint.md: the rules of each group, and what each finds."""
     sections = [NOTE, "# Lint", *map(wrapped, LINT_INTRODUCTION)]
     for name, about in GROUPS.items():
-        rules = [one for one in RULES.values() if group_of(one.code) == name]
-        why, count = Counter(describe_code(one.code).why for one in rules).most_common(1)[0]
-        shared = why if count > 1 else ""
-        lines = []
-        for one in rules:
-            text = describe_code(one.code)
-            words = " ".join(part for part in (text.title, text.why, text.fix) if part != shared)
-            bad = f" Such as `{'; '.join(text.bad)}`." if text.bad else ""
-            source = f" From {text.reference}." if text.reference else ""
-            lines.append(f"- `{one.code}` ({one.severity}): {words}{bad}{source}")
-        why = f" Unless a rule gives another reason: {shared}" if shared else ""
-        sections.append("\n\n".join([f"## {name}", f"Of {about}.{why}", "\n".join(lines)]))
+        rules = [rule for rule in RULES.values() if group_of(rule.code) == name]
+        lines = [
+            f"* `{rule.code}` ({rule.severity}): {describe_code(rule.code).title}" for rule in rules
+        ]
+        sections.append(f"## {name}\n\nOf {about}.\n\n" + "\n".join(lines))
     return "\n\n".join(sections) + "\n"
 
 
@@ -165,25 +202,25 @@ def _without_null(value: Any) -> Any:
 
 
 def python() -> str:
-    """docs/reference/python.md: the public names, by their own docstrings."""
+    """docs/reference/python.md: the public names, by the first paragraphs of their docstrings."""
     sections = [
         NOTE,
         "# Python",
-        "\n".join(
-            [
-                "The names of `cardsign` itself. Each room has more, such as `cardsign.trust`.",
-                "[Verify in Python](../guides/verify-in-python.md) shows the common ones.",
-            ]
+        wrapped(
+            "The names of `cardsign`, and what each is for. `help()` has the arguments and errors "
+            "of each. [Verify in Python](../guides/verify-in-python.md) shows the common ones."
         ),
     ]
-    names = [name for name in cardsign.__all__ if not name.startswith("__")]
-    found = {f"cardsign.{name}": getattr(cardsign, name) for name in names}
-    found["cardsign.testing.FakeIssuer"] = FakeIssuer
+    public = {
+        name: getattr(cardsign, name) for name in cardsign.__all__ if not name.startswith("__")
+    }
     for kind in KINDS:
-        sections.append(f"## {kind}")
-        for name, value in found.items():
-            if next(one for one, fits in KINDS.items() if fits(value)) == kind:
-                sections.append(f"### {name}\n\n```text\n{described(name, value)}\n```")
+        entries = [
+            describe_name(name, value)
+            for name, value in public.items()
+            if next(other for other, fits in KINDS.items() if fits(value)) == kind
+        ]
+        sections.append("\n\n".join([f"## {kind}", *entries]))
     return "\n\n".join(sections) + "\n"
 
 
@@ -196,53 +233,48 @@ KINDS: dict[str, Callable[[object], bool]] = {
 }
 
 
-def described(name: str, value: object) -> str:
-    """How a name is called, what it is for, and its public methods."""
-    short = name.rpartition(".")[2]
+def describe_name(name: str, value: object) -> str:
+    """How a name is called and what it is for; of a class, its public methods too."""
     if get_origin(value) is Literal:
-        return "\n".join([f"{short}, one of:", *(f"    {one}" for one in get_args(value))])
+        return f"`{name}`: one of {', '.join(f'`{word}`' for word in get_args(value))}."
     if not isinstance(value, type):
-        if not callable(value):
-            return short
-        return f"{signature_of(short, value)}\n\n{indented(inspect.getdoc(value))}"
-    if is_typeddict(value):
-        members = [f"    {one}" for one in sorted(value.__annotations__)]
-        return "\n".join([short, "", indented(inspect.getdoc(value)), "", "    Members:", *members])
-    parts = [short, indented(inspect.getdoc(value))]
-    for method, held in vars(value).items():
-        if method.startswith("_") or not inspect.getdoc(getattr(value, method)):
-            continue
-        if isinstance(held, property):
-            parts += [f"{short}.{method}", indented(inspect.getdoc(held))]
-        elif callable(getattr(value, method)) and not isinstance(getattr(value, method), type):
-            parts += [
-                signature_of(f"{short}.{method}", getattr(value, method)),
-                indented(inspect.getdoc(held)),
-            ]
-    return "\n\n".join(parts)
+        return f"`{name}`" if not callable(value) else entry(signature_of(name, value), value)
+    methods = []
+    if not is_typeddict(value):
+        for method in vars(value):
+            member = getattr(value, method)
+            if method.startswith("_") or isinstance(member, type) or not inspect.getdoc(member):
+                continue
+            if isinstance(vars(value)[method], property):
+                methods.append("* " + entry(f"{name}.{method}", member))
+            elif callable(member):
+                methods.append("* " + entry(signature_of(f"{name}.{method}", member), member))
+    return "\n\n".join([entry(name, value), *(["\n".join(methods)] if methods else [])])
+
+
+def entry(shown: str, value: object) -> str:
+    """A name with the first paragraph of its docstring, without the roles of cross-references."""
+    paragraph = " ".join((inspect.getdoc(value) or "").partition("\n\n")[0].split())
+    plain = re.sub(r":[a-z]+:`~?([^`]+)`", r"`\1`", paragraph)
+    return wrapped(f"`{shown}`: {plain.replace('``', '`')}")
 
 
 def signature_of(name: str, value: Callable[..., object]) -> str:
     """How it is called: the names, and the defaults that are plain values."""
-    told = []
+    parts = []
     star = False
     for one in inspect.signature(value).parameters.values():
         if one.name == "self":
             continue
         if one.kind is one.KEYWORD_ONLY and not star:
             star = True
-            told.append("*")
+            parts.append("*")
         star = star or one.kind is one.VAR_POSITIONAL
         prefix = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
         plain = one.default is None or isinstance(one.default, str | int)
         default = repr(one.default) if plain else "..."
-        told.append(prefix + one.name + ("" if one.default is one.empty else f"={default}"))
-    return fill(f"{name}({', '.join(told)})", WIDTH, subsequent_indent="    ")
-
-
-def indented(text: str | None) -> str:
-    """A docstring below its name, without the roles of cross-references."""
-    return indent(re.sub(r":\w+:`~?([^`]+)`", r"`\1`", text or ""), "    ")
+        parts.append(prefix + one.name + ("" if one.default is one.empty else f"={default}"))
+    return f"{name}({', '.join(parts)})"
 
 
 PAGES = {
