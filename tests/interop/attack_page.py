@@ -18,13 +18,12 @@ from tests.attack_runner.corpus import Attack
 _WIDTH: Final = 98  # columns of prose
 _NAMES: Final = {"a2a-js plain": "@a2a-js/sdk", "joserfc": "plain joserfc"}
 _NOT_PUT: Final = {
-    "policy": "what only a policy refuses, such as an interface elsewhere",
-    "memory": "what takes a memory of earlier verdicts or statements",
-    "keys": "a key set that is missing or no JSON object",
-    "bytes": "bytes that are no UTF-8, since the judges take text",
-    "size": f"more than {MAX_PUT:,} characters",
-    "network": "transcripts that turn on names, addresses, certificates, caches, statements or "
-    "several servers, or never end",
+    "policy": "only a policy refuses them, such as for an interface elsewhere",
+    "memory": "they need a memory of earlier verdicts or statements",
+    "keys": "the key set is missing or no JSON object",
+    "bytes": "the bytes are no UTF-8, and the judges take text",
+    "size": f"the card has more than {MAX_PUT:,} characters",
+    "network": "they turn on names, addresses, certificates, caches, statements or several servers",
 }
 
 
@@ -60,60 +59,71 @@ def page(
     attacks: Sequence[Attack], results: Sequence[Result], versions: Mapping[str, Version]
 ) -> str:
     """The page, as people read it."""
-    at_hand = [one for one in results if not one.on_line]
-    on_line = [one for one in results if one.on_line]
+    at_hand = [result for result in results if not result.on_line]
+    on_line = [result for result in results if result.on_line]
     lines = [_INTRODUCTION, *_totals(attacks, at_hand, on_line, versions), "", "## By attack", ""]
-    lines += _table(attacks, at_hand, ASKED)
-    lines += ["", "## On line", "", *_prose(_ON_LINE), ""]
-    lines += _table(attacks, on_line, (FETCHES,))
-    lines += ["", *_prose(_BEYOND), ""]
-    lines += [f"- {one.number}, {one.title}: {_named(one)}" for one in attacks if one.tests]
-    lines += ["", "## What could not be put to others", "", *_not_put(results), ""]
+    lines += _table(attacks, at_hand)
+    lines += ["", "## On line", "", *_prose(_ON_LINE + _on_line(attacks, on_line)), ""]
+    lines += ["## What was not put to others", "", *_not_put(results), ""]
+    tested = ", ".join(str(attack.number) for attack in attacks if attack.tests)
+    lines += [*_prose(_BEYOND.format(tested)), ""]
     return "\n".join(lines)
 
 
 _INTRODUCTION: Final = """\
 # Attacks
 
-Written by `make attacks`, which fails where cardsign gets a case wrong. The same case by case:
-[attacks.json](attacks.json). The corpus is data that any implementation can use:
+`make attacks` writes this page, and fails where cardsign gets a case wrong. Case by case:
+[attacks.json](attacks.json). The attacks are data that any implementation can use:
 [tests/attacks](../../tests/attacks/README.md).
 
-Each attack comes in several variants, each with the verdict and the reason that must come out, and
-with honest twins, which must be trusted: refusing everything fails here. cardsign's column says
-whether verdict *and* reason are right. The others' columns say what they did with the same card and
-the keys that the policy accepts. A verifier **accepts** if it finds a signature good and a client
-could be built from what it read, as in [interop](interop.md); an exception that escapes, or no
-answer, counts as refusing.
+Each attack has several hostile cards, with the verdict and the reason that must come out, and
+honest twins, which must be trusted. cardsign is right about a case if verdict *and* reason are.
+Other verifiers got the same cards, and the keys that the policy accepts. A verifier **accepts** a
+card if it finds a signature good and a client could be built from what it read, as in
+[interop](interop.md). An exception or no answer counts as refusing.
 
-Read them for what they are. None of these libraries claims to have a policy, a memory or
-statements, so nothing that turns on those was put to them. joserfc is a JOSE library, driven here
-by some fifty lines such as people write by hand; a2a-sdk and @a2a-js/sdk leave to their callers
-which keys to hand them, and checking those may be thought the caller's part. Accepting is not
-always a hole in a library: it says that a caller who adds nothing is open to this. And refusing is
-not always a defence: a verifier that reads another payload than ours refuses some cards for that
-alone, so each cell also says how many honest twins it accepts, where that is not all.
+Three things to bear in mind:
 
-Two of them to start with. A member that no schema knows (65, 107) is not in what the SDKs verify,
-so anybody may add it. And a pruned card (101) verifies for them, since the compat signatures that
-are over it were made for them: what those leave open is said when they are made.
+* None of these libraries claims to have a policy, a memory or statements. Nothing that turns on
+  those was put to them.
+* Accepting is not always a hole in a library. joserfc is a JOSE library, driven here by some fifty
+  lines such as people write by hand. a2a-sdk and @a2a-js/sdk leave the choice of keys to their
+  callers. What is accepted is what a caller who adds nothing is open to.
+* Refusing is not always a defence. A verifier that reads another payload than ours refuses some
+  cards for that alone, honest ones too.
+
+A member that no schema knows (attacks 65 and 107) is not in what the SDKs verify, so anybody may
+add it. The SDKs accept a pruned card (101), since our compat signatures over it were made for
+them; `cardsign sign` says what those leave open.
 
 """
 
 
 _ON_LINE: Final = """\
-Transcripts: the verifier is told a URL, and resolver, servers, certificates and clocks are the
-transcript's. cardsign is played all of them, over real TLS, and is right if verdict, reason and
-every request are. Where all that matters is what one good server says once, the same is said to
-a2a-sdk's resolver, with an httpx client as it comes, from a port of this machine. What it accepts
-there has a good signature. It takes any 2xx status, any content type and longer answers than
-cardsign does: that is lenient, and opens nothing."""
+In these cases the verifier is told a URL. The resolver, the servers, the certificates and the
+clocks are the test's. cardsign is put to all of them, over real TLS, and is right if the verdict,
+the reason and every request are. Where only one good server's answer matters, a2a-sdk's resolver
+was asked too. It takes any 2xx status, any content type and longer answers than cardsign does,
+which opens nothing. """
 
-_BEYOND: Final = "What cannot be data, such as threads and processes, is tested:"
+_BEYOND: Final = (
+    "What cannot be data, such as threads and processes, is tested by the tests that the files of "
+    "attacks {} name."
+)
 
 
-def _named(attack: Attack) -> str:
-    return ", ".join(f"`{name.rpartition('::')[2]}`" for name in attack.tests) + "."
+def _on_line(attacks: Sequence[Attack], results: Sequence[Result]) -> str:
+    """What the resolver that fetches cards does with each attack that was put to it."""
+    refused, accepted = [], []
+    for attack in attacks:
+        hostile, _ = _parted(result for result in results if result.attack == attack.number)
+        put, count = _counts(hostile, FETCHES)
+        if count:
+            accepted.append(f"{count} of {put} of attack {attack.number} ({attack.title})")
+        elif put:
+            refused.append(str(attack.number))
+    return f"It accepts {' and '.join(accepted)}, and nothing of attacks {', '.join(refused)}."
 
 
 def _totals(
@@ -124,10 +134,11 @@ def _totals(
 ) -> Iterator[str]:
     results = [*at_hand, *on_line]
     hostile, honest = _parted(results)
-    right = sum(one.right for one in results)
+    right = sum(result.right for result in results)
     yield from _prose(
-        f"{len(attacks)} attacks in {len(results):,} cases: {len(hostile):,} hostile and "
-        f"{len(honest):,} honest, {len(on_line):,} of them on line. cardsign is right in {right:,}."
+        f"There are {len(attacks)} attacks in {len(results):,} cases: {len(hostile):,} hostile and "
+        f"{len(honest):,} honest, {len(on_line):,} of them on line. cardsign is right about "
+        f"{right:,}."
     )
     yield ""
     yield from _header("verifier", "version", "hostile, put", "accepts", "honest, put", "accepts")
@@ -152,41 +163,35 @@ def _counts(results: Iterable[Result], name: str) -> tuple[int, int]:
     return answers.total() - answers["n/a"], answers["accepts"]
 
 
-def _table(
-    attacks: Sequence[Attack], results: Sequence[Result], asked: Sequence[str]
-) -> Iterator[str]:
-    names = [_NAMES.get(name, name) for name in asked]
-    yield from _header("number", "attack", "hostile + honest", OURS, *names)
+def _table(attacks: Sequence[Attack], results: Sequence[Result]) -> Iterator[str]:
+    """The attacks of which somebody accepts a hostile card; then the numbers of the others."""
+    refused, rows = [], []
     for attack in attacks:
-        found = [one for one in results if one.attack == attack.number]
-        if not found:
-            continue
-        hostile, honest = _parted(found)
-        wrong = sum(not one.right for one in found)
-        yield _line(
-            str(attack.number),
-            attack.title,
-            f"{len(hostile)} + {len(honest)}",
-            f"wrong in {wrong}" if wrong else "right",
-            *(cell(hostile, honest, name) for name in asked),
-        )
+        hostile, _ = _parted(result for result in results if result.attack == attack.number)
+        counts = [_counts(hostile, name) for name in ASKED]
+        if any(accepted for _, accepted in counts):
+            rows.append(_line(str(attack.number), attack.title, *map(cell, counts)))
+        elif any(put for put, _ in counts):
+            refused.append(str(attack.number))
+    yield from _prose("How many of the hostile cards that were put to it each verifier accepts:")
+    yield ""
+    yield from _header("number", "attack", *(_NAMES.get(name, name) for name in ASKED))
+    yield from rows
+    yield ""
+    yield from _prose(f"All three refuse every hostile card of attacks {', '.join(refused)}.")
 
 
-def cell(hostile: Sequence[Result], honest: Sequence[Result], name: str) -> str:
-    """What a verifier does with one attack, and with its honest twins if not all are accepted."""
-    put, accepted = _counts(hostile, name)
-    if not put:
-        return "n/a"
-    said = f"**accepts {accepted} of {put}**" if accepted else f"refuses {put}"
-    twins, taken = _counts(honest, name)
-    return said if taken == twins else f"{said}; honest {taken} of {twins}"
+def cell(count: tuple[int, int]) -> str:
+    """How many of the hostile cards of an attack a verifier accepts."""
+    put, accepted = count
+    return f"**{accepted} of {put}**" if accepted else f"0 of {put}"
 
 
 def _not_put(results: Sequence[Result]) -> Iterator[str]:
-    counts = Counter(one.not_put for one in results if one.not_put)
-    for name, what in _NOT_PUT.items():
+    counts = Counter(result.not_put for result in results if result.not_put)
+    for name, why in _NOT_PUT.items():
         if counts[name]:
-            yield f"- {counts[name]} cases: {what}."
+            yield f"* {counts[name]} cases: {why}."
 
 
 def _prose(text: str) -> list[str]:
