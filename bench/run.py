@@ -30,10 +30,9 @@ PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "reports" / "perfor
 
 _TEXT: Final = """# Performance
 
-Written by `make bench T=--page`; run it on your machine. What is compared takes turns: A B C A B C.
-Only ratios are given, of the least time of all rounds: what else runs can only add to one. Every
-verdict in it was `trusted`, and every verifier first had to refuse a changed card. No time fails a
-test.
+`make bench T=--page` writes this page. What is compared takes turns: A B C A B C. Only ratios are
+given, of the least time of all rounds. Every verdict was `trusted`, and every verifier first had to
+refuse a changed card.
 
 {machine}
 
@@ -43,26 +42,23 @@ From the bytes of a card to a verdict, with pinned keys and nothing fetched, ES2
 
 {verify}
 
-What they look at is not the same. The bare primitive hashes the payload and checks one signature.
-By hand, ten lines check that some signature fits the card as it stands. The a2a-sdk checks that
-one fits what its own reading keeps of the card, which may lack what you see. cardsign refuses what
-can be read in two ways, asks which readings a signature covers and what it leaves open, and
-holds the endpoints against the policy. The last signature over the whole card decides; the others
-are checked for a report of the card (`examine_card`, `cardsign verify`).
+They do not check the same. The bare primitive hashes the payload and checks one signature. By
+hand, ten lines check that some signature fits the card as it stands. The a2a-sdk checks that one
+fits what its own reading keeps of the card. cardsign also refuses what can be read in two ways,
+lists what a signature leaves open, and compares the endpoints with the policy.
 
-Cards are signed as `cardsign sign` does by default. "One signature" means a card that was signed
-with `--compat none`; the a2a-sdk refuses it where readings part.
+Cards are signed as `cardsign sign` does by default. "One signature" means `--compat none`; the
+a2a-sdk refuses that where readings part.
 
 ## Policies
 
-The same card under other policies. Every issuer is remembered before, and no verdict is kept.
+The same card under other policies. The statements are cached, and no verdict is.
 
 {policies}
 
 ## Canonical JSON
 
 From the bytes of a card to those of a payload, by profile; CPU time. rfc8785 writes all of them.
-cardsign reads the card strictly.
 
 {canonicalize}
 

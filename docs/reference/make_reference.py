@@ -208,7 +208,7 @@ def python() -> str:
         "# Python",
         wrapped(
             "The names of `cardsign`, and what each is for. `help()` has the arguments and errors "
-            "of each. [Verify in Python](../guides/verify-in-python.md) shows the common ones."
+            "of each. [Verify in Python](../guides/python.md) shows the common ones."
         ),
     ]
     public = {

@@ -13,12 +13,13 @@ from cardsign.testing import assert_card_valid
 from tests.support import PORTABLE, put
 
 ROOT = Path(__file__).resolve().parents[2]
-GUIDE = ROOT / "docs/guides/test-with-pytest.md"
+GUIDE = ROOT / "docs/guides/python.md"
 
 
 def test_B27_the_guide_of_the_plugin_runs(tmp_path: Path) -> None:
     """Its example passes; and fails where the card is changed."""
-    (example,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    section = GUIDE.read_text().partition("## With pytest\n")[2]
+    (example,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     for name, text in (("good", example), ("bad", example.replace('"sea"', "7"))):
         file = tmp_path / f"test_{name}.py"
         file.write_text(text)

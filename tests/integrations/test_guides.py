@@ -1,4 +1,4 @@
-"""The guides for httpx, FastAPI and a2a-sdk: short, typed, and true against an agent over TLS.
+"""The guide for httpx, FastAPI and a2a-sdk: short, typed, and true against an agent over TLS.
 
 The code runs as the page shows it. The agent is reached by the proxy that the policy names, over
 real sockets, so that ``https://agent.example`` leads to this machine.
@@ -32,7 +32,7 @@ from tests.repo.test_pages import first_difference
 pytestmark = pytest.mark.needs_a2a
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
-PAGES = ("httpx", "fastapi", "a2a-sdk")
+PAGES = ("httpx", "FastAPI", "a2a-sdk")
 ANSWER = {"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "at noon"}]}}
 ENDPOINT = {
     "url": "https://agent.example/a2a",
@@ -43,10 +43,9 @@ CARD = {**PUBLIC, "supportedInterfaces": [ENDPOINT]}
 
 
 def code_of(page: str) -> str:
-    """The one block of Python of a guide."""
-    text = (GUIDES / f"{page}.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return str(block)
+    """The first block of a section of python.md."""
+    text = (GUIDES / "python.md").read_text(encoding="utf-8").partition(f"## With {page}\n")[2]
+    return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[0]
 
 
 def answer(request: Request) -> bytes:
@@ -122,7 +121,7 @@ def test_the_fastapi_guide(agent: Host) -> None:
     """Its route has the verified card, or says why there is none."""
 
     async def visit() -> httpx.Response:
-        transport = httpx.ASGITransport(run("fastapi")["app"])
+        transport = httpx.ASGITransport(run("FastAPI")["app"])
         async with httpx.AsyncClient(transport=transport, base_url="https://own.example") as client:
             return await client.get("/skills")
 

@@ -75,8 +75,8 @@ def page(results: Results, written: Exceptions) -> str:
         [
             *_section("The judges", _judges(results.versions)),
             *_section("Our signatures, as they judge them", _ours(results)),
-            *_section("What they do not accept, and why", _refusals(written, "")),
-            *_section("With `--compat all`", _all(results, written)),
+            *_section("What they do not accept, and why", _refusals(written)),
+            *_section("With `--compat all`", _all(results)),
             *_section("Verifiers that ignore `typ`", _ignorant(results.rows)),
             *_section("Their signatures, as we judge them", _theirs(results.rows)),
             *_section("Who is not among the judges", _absent()),
@@ -87,15 +87,13 @@ def page(results: Results, written: Exceptions) -> str:
 _INTRODUCTION: Final = """\
 # Interoperability
 
-Written by `make interop`, which fails where a number here is no longer true. How many
-cards came to which end: [interop.json](interop.json).
+`make interop` writes this page, and fails where a number here is no longer true. How many cards
+came to which end: [interop.json](interop.json).
 
-Cards of three kinds are signed, by default and with `--compat all`, and put before verifiers that
-others wrote: real ones from public repositories, ones made to provoke, and random ones, of which
-each is the same on every machine. A verifier **accepts** a card if it finds one of its signatures
-good *and* what it has verified names an endpoint, so that a client could be built from it. Each of
-these verifiers looks at all signatures of a card; one that checks a single given signature would
-be asked signature by signature, and the table would say so.
+Three kinds of cards are signed and put before verifiers that others wrote: real ones from public
+repositories, ones made to provoke, and random ones, the same on every machine. A verifier
+**accepts** a card if it finds one of its signatures good *and* what it has verified names an
+endpoint, so that a client could be built from it. Each of them looks at all signatures of a card.
 
 """
 
@@ -113,9 +111,8 @@ def _judges(versions: Mapping[str, Version]) -> Iterator[str]:
         yield _line(verifier.name, program.language, package, verifier.asked, payload)
     yield ""
     yield from _prose(
-        "joserfc and jose are no SDKs of A2A: each runs a verifier of some fifty lines, such as "
-        "people write by hand. What is verified has the names of "
-        "[our profiles](../concepts/profiles.md)."
+        "joserfc and jose are JOSE libraries: each runs a verifier of some fifty lines, such as "
+        "people write by hand. [Profiles](../concepts/profiles.md) explains what each verifies."
     )
 
 
@@ -125,21 +122,21 @@ def _ours(results: Results) -> Iterator[str]:
     codes = ", ".join(f"`{code}` {count}" for code, count in refused.most_common())
     classes = [name for name in CLASSES if any(row.group == name for row in signed)]
     yield from _prose(
-        f"Of {len(results.rows):,} cards we sign {len(signed):,}, which are judged. The others we "
-        f"refuse to sign, for these reasons: {codes}."
+        f"Of {len(results.rows):,} cards, cardsign signs {len(signed):,}. It refuses the others: "
+        f"{codes}."
     )
     yield ""
     yield from _accepted(signed, classes, "")
     yield ""
     yield from _prose(
-        "A verifier *can use* a card if it can read it and could build a client from its payload. "
-        "No signature helps with the others."
+        "A verifier *can use* a card if it can read the card and could build a client from its "
+        "payload. No signature helps with the others."
     )
     yield ""
     without = " and ".join(one.name for one in PROGRAMS.values() if "RS256" not in one.algorithms)
     yield from _prose(
-        f"That is ES256. {results.rs256_cards} of these cards were tried with RS256 too, and every "
-        f"judge that knows it found the same; {without} does not know it."
+        f"These signatures are ES256. {results.rs256_cards} of the cards were tried with RS256 "
+        f"too. Every judge that knows RS256 found the same; {without} does not know it."
     )
 
 
@@ -157,24 +154,24 @@ def _accepted(signed: Sequence[Row], classes: Sequence[str], suffix: str) -> Ite
         yield _line(name, *_by_class(accepted, classes), share)
 
 
-def _all(results: Results, written: Exceptions) -> Iterator[str]:
+def _all(results: Results) -> Iterator[str]:
     signed = [row for row in results.rows if row.judged]
     classes = [name for name in CLASSES if any(row.group == name for row in signed)]
     yield from _prose(
-        "One signature for each profile whose payload names an endpoint, whatever it leaves open."
+        "This makes one signature for each profile whose payload names an endpoint, whatever that "
+        "leaves open. What is still refused are the cards above that no signature of a profile "
+        "helps."
     )
     yield ""
     yield from _accepted(signed, classes, ALL)
-    yield ""
-    yield from _refusals(written, ALL)
 
 
 def _ignorant(rows: Sequence[Row]) -> Iterator[str]:
     yield from _prose(
         "A compat signature is marked by its `typ`. Somebody in transit may serve its payload as "
-        "the card, with all signatures. cardsign does not trust that, nor does it count for any "
-        "policy. A verifier written by hand that reads the card as served and ignores `typ` "
-        "accepts it. Of the payloads with a compat signature under `--compat all`, that many:"
+        "the card, with all signatures. cardsign does not trust that card. A verifier written by "
+        "hand that ignores `typ` accepts it. Of the payloads that have a compat signature under "
+        "`--compat all`:"
     )
     yield ""
     names = IGNORE_TYP
@@ -191,9 +188,9 @@ def _ignorant(rows: Sequence[Row]) -> Iterator[str]:
         yield _line(f"`{profile}`", *(f"{n:,}" for n in (len(served), *counts, len(lost))))
     yield ""
     yield from _prose(
-        "By default, which is `--compat safe`, a payload that is accepted so keeps every "
-        "endpoint, scheme and scope; a requirement without scopes may be gone. Who has such "
-        "verifiers signs with `--compat none`."
+        "Under `--compat safe`, the default, such a payload keeps every endpoint, scheme and "
+        "scope; only a requirement without scopes may be gone. If your peers have such "
+        "verifiers, sign with `--compat none`."
     )
 
 
@@ -221,33 +218,32 @@ def _remedy(why: str) -> str:
     return f"One {which} would, but leaves no endpoint to build a client from"
 
 
-def _refusals(written: Exceptions, suffix: str) -> Iterator[str]:
+def _refusals(written: Exceptions) -> Iterator[str]:
     yield from _prose(
-        "These exceptions were written down before the run, with their numbers; it has found them "
-        "and no others. What satisfies a verifier was tried: a signature of each of our profiles "
-        "alone, then one over the payload that the verifier says it makes."
+        "These exceptions were written down before the run; it found them and no others. What "
+        "would satisfy a verifier was tried: a signature of each profile alone, then one over the "
+        "payload that the verifier says it makes."
     )
     for name in VERIFIERS:
-        yield ""
-        whys = written.get(name + suffix, {})
-        yield f"**{name}**" if whys else f"**{name}** accepts all."
-        yield from [""] if whys else []
-        for why, one in whys.items():
-            cards = f"{sum(one.cards.values()):,} cards"
-            classes = ", ".join(f"{group} {count}" for group, count in one.cards.items())
-            yield from _item(f"{cards}, since {one.because}. *{_remedy(why)}.* ({classes})")
+        whys = written.get(name, {})
+        if whys:
+            yield from ["", f"**{name}**", ""]
+        for why, exception in whys.items():
+            cards = f"{sum(exception.cards.values()):,} cards"
+            yield from _item(f"{cards}: {exception.because}. *{_remedy(why)}.*")
+    content = [name for name in VERIFIERS if not written.get(name)]
+    yield from ["", f"{', '.join(content)} accept all."]
 
 
 def _theirs(rows: Sequence[Row]) -> Iterator[str]:
     read = sum(bool(row.recognised) for row in rows)
     yield from _prose(
-        f"Each judge signs what it can of the {read:,} cards that we can read, and we verify that. "
-        "A signature *counts* by default if it covers the whole card. If it fits a profile that "
-        "does not, we say which, and a policy may accept the lossy ones. *No profile* means that "
-        "we cannot tell such a signature from a bad one: of a2a-js where it coerces values to "
-        "another type or loses members named `__proto__`, of a2a-protocol-types, which signs the "
-        "card as its type `AgentCard` holds it, of a2a-sdk where it finds nothing of its "
-        "schema and signs `null`."
+        f"Each judge signs what it can of the {read:,} cards that cardsign can read, and cardsign "
+        "verifies that. A signature *counts* by default if it covers the whole card. One that fits "
+        "another profile is reported with its name, and a policy may accept it. *No profile* means "
+        "that the signature cannot be told from a bad one: a2a-js converts values or loses members "
+        "named `__proto__`, a2a-protocol-types signs the card as its type `AgentCard` holds it, "
+        "and a2a-sdk signs `null` where it finds nothing of its schema."
     )
     yield ""
     yield from _header("signed by", "cards", "counts", "another profile", "no profile")
@@ -272,7 +268,7 @@ def _prose(text: str) -> list[str]:
 
 def _item(text: str) -> Iterator[str]:
     first, *rest = _prose(text)
-    yield f"- {first}"
+    yield f"* {first}"
     yield from (f"  {line}" for line in rest)
 
 

@@ -163,37 +163,31 @@ ABSENT: Final = (
         "a2a-sdk",
         "Python",
         "0.3.24 to 0.3.26 and 1.0.0 to 1.1.3",
-        "It is no longer served: it signs by rules of its own and does not know RFC 8785. Take "
-        "1.1.4 or newer.",
+        "It signs by rules of its own and does not know RFC 8785. Use 1.1.4 or newer.",
     ),
     Absent(
         "a2a-protocol-types, its `AgentCard`",
         "Rust",
         "0.15.0",
-        "A card that is read into this type before it is verified loses its unknown and 0.3 "
-        "members. Verify the JSON as served instead, which is among the judges.",
+        "This type loses unknown members and those of 0.3. Verify the JSON as served instead.",
     ),
     Absent(
         "a2a-go",
         "Go",
         "2.4.0",
-        "No release that the Go module proxy hands out has a signing package, this being the "
-        "newest. The proposed one, `a2acrypto`, verifies one given signature, so it would be "
-        "driven signature by signature.",
+        "No release that the Go module proxy hands out has a signing package; this is the newest.",
     ),
     Absent(
         "a2a-java",
         "Java",
         "1.0.0.Alpha3",
-        "The newest release on Maven Central has the type of a signature, and nothing that makes "
-        "or verifies one; nor has the source of 1.2.0.Final.",
+        "Nothing in it makes or verifies a signature, nor in the source of 1.2.0.Final.",
     ),
     Absent(
         "car-a2a",
         "Rust",
         "0.60.0",
-        "It depends on the runtime that it is a part of, some 590 crates, and builds only beside "
-        "D-Bus, CUDA's compiler and libclang. By its source it signs its own struct with every "
-        "default filled in, and cannot read a card without a top-level `url`.",
+        "It builds only with D-Bus, CUDA's compiler and libclang. By its source it signs its own "
+        "struct with every default filled in, and cannot read a card without a top-level `url`.",
     ),
 )

@@ -53,7 +53,7 @@ def test_only_a_verified_card_passes_for_one(root: Path, tmp_path: Path) -> None
     assert stopped == hasty
 
 
-PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PYTHON = re.compile(r"(?<!-->\n)^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def python_of(pages: Iterable[Path], folder: Path) -> list[Path]:
@@ -68,7 +68,7 @@ def python_of(pages: Iterable[Path], folder: Path) -> list[Path]:
 
 def test_what_the_pages_show_has_the_right_types(root: Path, tmp_path: Path) -> None:
     """A reader who copies a block into a strictly typed program has nothing to add."""
-    pages = [root / "README.md", root / "docs/guides/verify-in-python.md"]
+    pages = [root / "README.md", root / "docs/guides/python.md"]
     files = python_of(pages, tmp_path)
     assert len(files) > len(pages)
     command = [sys.executable, "-m", "mypy", "--strict", *map(str, files)]
