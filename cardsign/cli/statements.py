@@ -56,14 +56,13 @@ from cardsign.issuer.reconcile import publish_keyset, renew_release
 from cardsign.issuer.recovery import recover as recover_issuer
 from cardsign.issuer.release import ReleaseChanges, is_release_due, needed_keyset
 from cardsign.issuer.work import Work
-from cardsign.jose.keys import PublicKey
 from cardsign.keys.drafts import KEYSET_LIFETIME, RELEASE_LIFETIME, differences, read_draft
 from cardsign.keys.history import kept_release
 from cardsign.keys.opening import create_store, is_taken
 from cardsign.keys.signers.access import terminal_prompt
 from cardsign.keys.store import KeyStore
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
-from cardsign.statements.keyset import KeysetStatement, OnlineRole, RootKey
+from cardsign.statements.keyset import KeysetStatement, RootKey
 from cardsign.statements.members import HOLDER
 from cardsign.statements.release import ReleaseStatement
 from cardsign.times import day, minute
@@ -99,12 +98,8 @@ def _named_keys(store: KeyStore, texts: Iterable[str], option: str) -> tuple[Roo
         holder, equals, name = text.partition("=")
         if not equals or not HOLDER.fullmatch(holder):
             raise UsageFault("usage.conflict", f"{option} takes HOLDER=KEY, not {text!r}")
-        named.append(RootKey(_public(store, name), holder))
+        named.append(RootKey(find_public(store, name) or read_public(name), holder))
     return tuple(named)
-
-
-def _public(store: KeyStore, name: str) -> PublicKey:
-    return find_public(store, name) or read_public(name)
 
 
 @keyset.command(
@@ -140,41 +135,12 @@ def _public(store: KeyStore, name: str) -> PublicKey:
     multiple=True,
     help="A recovery key; replaces all earlier ones, and those must sign this too.",
 )
-@click.option(
-    "--add-card",
-    metavar="HOLDER=KEY",
-    multiple=True,
-    help="A card key that is not in this key store.",
-)
-@click.option(
-    "--add-release",
-    metavar="HOLDER=KEY",
-    multiple=True,
-    help="A release key that is not in this key store.",
-)
-@click.option(
-    "--drop",
-    metavar="KID",
-    multiple=True,
-    help="No longer list this key, which is not in this key store. The key store's own keys "
-    "are listed by their state.",
-)
-@click.option(
-    "--revoke",
-    "revoked",
-    metavar="KID",
-    multiple=True,
-    help="Revoke this key, which is not in this key store. For others use cardsign keys revoke.",
-)
 @keystore_option
 def draft(
     output: str | None,
     days: int | None,
     add_root: tuple[str, ...],
     recovery_keys: tuple[str, ...],
-    add_card: tuple[str, ...],
-    add_release: tuple[str, ...],
-    revoked: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Draft the next statement from the key store's keys and the options.
@@ -185,17 +151,10 @@ def draft(
     keystore = take(KeystoreOptions, options)
     refuse_two_documents(output)
     store = keystore.open()
-    online: dict[OnlineRole, tuple[str, ...]] = {"card": add_card, "release": add_release}
     changes = replace(
         changes,
         add_roots=_named_keys(store, add_root, "--add-root"),
         recovery=_named_keys(store, recovery_keys, "--recovery"),
-        add_keys=tuple(
-            (role, key)
-            for role, texts in online.items()
-            for key in _named_keys(store, texts, f"--add-{role}")
-        ),
-        revoke=tuple(_public(store, name) for name in revoked),
     )
     lifetime = timedelta(days=days or KEYSET_LIFETIME.days)
     drafted = draft_keyset(Work(store, moment(), project_config()), changes, lifetime=lifetime)
@@ -445,14 +404,6 @@ def release() -> None:
     metavar="SEQ",
     type=click.IntRange(min=1),
     help="Make extended cards for an earlier release than SEQ invalid.",
-)
-@click.option(
-    "--revoke",
-    "revoked",
-    metavar="KID",
-    multiple=True,
-    help="Revoke a card or release key that is not in this key store. For the others use cardsign "
-    "keys revoke.",
 )
 @click.option(
     "--days",

@@ -40,7 +40,7 @@ from cardsign.issuer.publishing import (
 )
 from cardsign.issuer.recovery import RECOVER
 from cardsign.issuer.release import find_release_gap
-from cardsign.issuer.work import NOTICE, Gap, Progress, Work, key_holder
+from cardsign.issuer.work import Gap, Progress, Work, key_holder
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS, SigningAlg
 from cardsign.jose.keys import PrivateKey, short_kid
 from cardsign.keys import lifecycle
@@ -59,7 +59,7 @@ from cardsign.keys.model import KeyRecord, StoreState
 from cardsign.keys.store import KeyStore
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement, check_step
-from cardsign.times import day, utc
+from cardsign.times import day
 
 ADD_ROOT: Final = "cardsign keyset draft --add-root HOLDER=KEY"
 _PAST = {
@@ -101,7 +101,6 @@ def find_gaps(work: Work, *, only_cards: bool = False) -> Iterator[Gap]:
             yield from _find_key_gaps(work)
             yield from _find_keyset_gaps(work)
         yield from find_card_gaps(work, is_astray=bool(stranger))
-        yield from _find_ending_keys(work, keyset)
         yield from find_ending_cards(work)
     yield from find_live_gap(work)
     yield from _find_endangered(work)
@@ -366,17 +365,6 @@ def _check_opens(store: KeyStore, key: KeyRecord, passphrase: bytes) -> None:
 
 
 # The keyset statement.
-
-
-def _find_ending_keys(work: Work, keyset: KeysetStatement | None) -> Iterator[Gap]:
-    """Yield listed keys that end before their keyset: no draft of here prolongs another's keys."""
-    if keyset is None:
-        return
-    for key in keyset.keys:
-        if key.exp < keyset.exp and utc(key.exp) <= work.now + NOTICE:
-            message = f"list {key.named} anew, which keyset statements name until {day(key.exp)}"
-            command = "cardsign keyset draft -o DRAFT && cardsign keyset sign DRAFT"
-            yield Gap(message, key.holder, command, utc(key.exp))
 
 
 def _find_keyset_gaps(work: Work) -> Iterator[Gap]:

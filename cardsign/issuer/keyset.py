@@ -31,7 +31,6 @@ from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.drafts import (
     DRAFT_FILE,
-    KEY_LIFETIME,
     KEYSET_LIFETIME,
     SKEW,
     KeysetPlan,
@@ -44,13 +43,11 @@ from cardsign.keys.drafts import (
     write_draft,
 )
 from cardsign.keys.history import keep_keyset, kept_keyset, kept_keysets, kept_release
-from cardsign.keys.model import ENDED, statement_blob
+from cardsign.keys.model import statement_blob
 from cardsign.keys.store import KeyStore
 from cardsign.statements.envelope import TYP_KEYSET, StatementRefused
 from cardsign.statements.keyset import (
-    IssuerKey,
     KeysetStatement,
-    OnlineRole,
     Quorum,
     RootKey,
     check_step,
@@ -81,9 +78,6 @@ class KeysetChanges:
         remove_roots: Holders whose root keys go.
         threshold: How many root holders must sign; None: as before.
         recovery: The recovery keys instead of those before, any of which will do; empty: as before.
-        add_keys: Card and release keys that are not in the key store.
-        drop: Kids or thumbprints of other keys that are listed now, and that the draft leaves out.
-        revoke: Keys that are not in the key store and are revoked.
     """
 
     origins: tuple[str, ...] = ()
@@ -91,9 +85,6 @@ class KeysetChanges:
     remove_roots: tuple[str, ...] = ()
     threshold: int | None = None
     recovery: tuple[RootKey, ...] = ()
-    add_keys: tuple[tuple[OnlineRole, RootKey], ...] = ()
-    drop: tuple[str, ...] = ()
-    revoke: tuple[PublicKey, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +159,7 @@ def draft_keyset(
         quorum = Quorum(1, recovery) if recovery else None
         plan = KeysetPlan("", (work.config.issuer or "",), Quorum(1, root), quorum)
     plan = plan.following(store.state, now=now, until=now + lifetime)
-    plan = _changed(work, plan, changes or KeysetChanges())
+    plan = _changed(plan, changes or KeysetChanges())
     with of_the_user("the draft"):
         return KeysetDraft(draft_next(plan, previous, now=now, lifetime=lifetime), previous)
 
@@ -198,7 +189,7 @@ def find_public(store: KeyStore, name: str) -> PublicKey | None:
     return next((key for key in listed if name in (key.kid, key.thumbprint)), None)
 
 
-def _changed(work: Work, plan: KeysetPlan, changes: KeysetChanges) -> KeysetPlan:
+def _changed(plan: KeysetPlan, changes: KeysetChanges) -> KeysetPlan:
     """The plan with the changes."""
     roots = [key for key in plan.root.keys if key.holder not in changes.remove_roots]
     roots += changes.add_roots
@@ -210,39 +201,13 @@ def _changed(work: Work, plan: KeysetPlan, changes: KeysetChanges) -> KeysetPlan
         raise UsageFault("usage.conflict", "there is no root key to sign a keyset", hint=hint)
     with of_the_user("the origin"):
         origins = tuple(str(parse_origin(origin)) for origin in changes.origins or plan.origins)
-    now, end = int(work.now.timestamp()), int((work.now + KEY_LIFETIME).timestamp())
-    dropped = _find_dropped(work.store, plan, changes.drop)
-    kept = [key for key in plan.keys if key.public.thumbprint not in dropped]
-    kept += [IssuerKey(key.public, (role,), key.holder, now, end) for role, key in changes.add_keys]
-    changed = replace(
+    return replace(
         plan,
         issuer=plan.issuer or origins[0].partition("://")[2],
         origins=origins,
         root=Quorum(changes.threshold or plan.root.threshold, tuple(roots)),
         recovery=Quorum(1, changes.recovery) if changes.recovery else plan.recovery,
-        keys=tuple(kept),
     )
-    return changed.revoking(key.thumbprint for key in changes.revoke)
-
-
-def _find_dropped(store: KeyStore, plan: KeysetPlan, names: Sequence[str]) -> set[str]:
-    """Return the thumbprints of listed keys that are to be left out.
-
-    A key of the key store is dropped by its lifecycle alone, which waits for publications.
-    """
-    ours = {name for key in store.state.keys if key.state not in ENDED for name in key.names}
-    listed = {key.public.kid: key.public.thumbprint for key in plan.keys}
-    listed |= {thumbprint: thumbprint for thumbprint in listed.values()}
-    for name in names:
-        if name in ours:
-            raise UsageFault(
-                "usage.conflict",
-                f"{name!r} is a key of this key store, and is dropped once retired or revoked",
-                hint="Use cardsign keys rotate --now, or cardsign keys revoke.",
-            )
-        if name not in listed:
-            raise UsageFault("usage.conflict", f"the keyset lists no key {name!r} to be dropped")
-    return {listed[name] for name in names}
 
 
 # Signing.

@@ -48,7 +48,6 @@ class ReleaseChanges:
         raise_floor: Let older cards at these URLs end now, and not when caches are rid of them.
         withdrawn: URLs at which no card is current any more.
         extended_floor: Extended cards that were made for an earlier release end.
-        revoked: Kids or thumbprints of keys of the keyset that are not in the key store.
         lifetime: How long it is valid.
     """
 
@@ -57,7 +56,6 @@ class ReleaseChanges:
     raise_floor: bool = False
     withdrawn: tuple[str, ...] = ()
     extended_floor: int | None = None
-    revoked: tuple[str, ...] = ()
     lifetime: timedelta = RELEASE_LIFETIME
 
 
@@ -149,18 +147,16 @@ def draft_release(
     store, now = work.store, work.now
     keyset, previous = needed_keyset(store), kept_release(store)
     check_in_force(keyset, "the newest keyset statement", now, "sign a newer keyset")
-    _check_changes(changes, keyset, previous)
+    _check_withdrawn(changes, previous)
     listed = _list_digests(changes, keyset, previous)
-    kids = {key.public.kid: key.public.thumbprint for key in keyset.keys}
     state = store.load()
-    revoked = {key.thumbprint for key in state.keys if key.state == "revoked"}
     settled = settled_cards(previous.cards if previous else (), state, work.config.timeline, now)
     plan = ReleasePlan(
         cards=tuple(listed),
         settled=dict(listed) if changes.raise_floor else settled,
         withdrawn=frozenset(changes.withdrawn),
         extended_floor=changes.extended_floor,
-        revoked=frozenset(revoked.union(kids.get(kid, kid) for kid in changes.revoked)),
+        revoked=frozenset(key.thumbprint for key in state.keys if key.state == "revoked"),
         audit_head=state.head,
     )
     seq = state.release_seq + 1
@@ -170,16 +166,11 @@ def draft_release(
     return draft if is_due or says_something_new(draft, previous, now=now) else None
 
 
-def _check_changes(
-    changes: ReleaseChanges, keyset: KeysetStatement, previous: ReleaseStatement | None
-) -> None:
-    """Refuse a URL or a key that is not there."""
+def _check_withdrawn(changes: ReleaseChanges, previous: ReleaseStatement | None) -> None:
+    """Refuse to withdraw a card that no release has listed."""
     urls = {card.url for card in previous.cards}.union(previous.floor) if previous else set()
     if unlisted := [url for url in changes.withdrawn if url not in urls]:
         raise UsageFault("usage.conflict", f"no card is listed at {unlisted[0]!r} to be withdrawn")
-    names = {name for key in keyset.keys for name in (key.public.kid, key.public.thumbprint)}
-    if unknown := [kid for kid in changes.revoked if kid not in names]:
-        raise UsageFault("usage.conflict", f"the keyset lists no key {unknown[0]!r} to be revoked")
 
 
 def _list_digests(

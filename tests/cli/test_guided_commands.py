@@ -131,18 +131,6 @@ def test_the_list_of_keys_gives_each_its_role(issuer: Cardsign) -> None:
     assert [(row[0], row[4]) for row in rows] == [(key.kid, key.roles[0]) for key in keys]
 
 
-def test_cron_alone_never_makes_or_uses_a_card_key(issuer: Cardsign) -> None:
-    """What needs a person is named, and the exit status is 1."""
-    Path("card.json").write_text(json.dumps({**PORTABLE, "version": "2.0.0"}))
-    before = Path("signed.json").read_bytes()
-    told = issuer(*ALL_DUE, "--json", CARDSIGN_PASSPHRASE=None, CARDSIGN_RELEASE_PASSPHRASE=CRON)
-    assert told.status == 1
-    assert ["card key" in one["who"] for one in told.json["left"]] == [True]
-    tried = issuer(*ALL_DUE, "--json", CARDSIGN_PASSPHRASE=CRON)
-    assert tried.status == 1
-    assert Path("signed.json").read_bytes() == before
-
-
 def test_a_dry_run_says_what_is_due_and_changes_nothing(issuer: Cardsign) -> None:
     """Neither key store, card, draft nor publication."""
     Path("card.json").write_text(json.dumps({**PORTABLE, "version": "2.0.0"}))
@@ -150,19 +138,6 @@ def test_a_dry_run_says_what_is_due_and_changes_nothing(issuer: Cardsign) -> Non
     ended = issuer(*ALL_DUE, "--dry-run", CARDSIGN_RELEASE_PASSPHRASE=CRON)
     assert (ended.status, "would sign the cards" in ended.err) == (0, True), ended.err
     assert {path: path.read_bytes() for path in Path().rglob("*.json")} == files
-
-
-def test_a_stolen_key_is_replaced_by_one_command(issuer: Cardsign) -> None:
-    """The only root has its passphrase, so that is what is left."""
-    stolen = active("card")
-    revoking = ("keys", "revoke", stolen, "--reason", "compromised", "--json")
-    new = {"CARDSIGN_CARD_PASSPHRASE": NEW, "CARDSIGN_RELEASE_PASSPHRASE": CRON}
-    ended = issuer(*revoking, "--yes", **new)
-    assert ended.status == 1
-    (only_root,) = (one["command"] for one in ended.json["left"])
-    assert only_root == "cardsign keyset recover --recovery-file FILE"
-    assert active("card") != stolen
-    assert stolen not in load_current(Path("public")).kids
 
 
 def test_a_thief_who_publishes_the_last_release_is_ended_by_one_command(issuer: Cardsign) -> None:
@@ -273,17 +248,6 @@ def test_nothing_published_stops_a_revocation(
     assert store.state.find(stolen).state == "revoked"
     assert (ended.status, "ELSEWHERE" in ended.err) == (1, True), ended.err
     assert kept_keyset(store).label == "1.3"  # type: ignore[union-attr]
-
-
-def test_all_card_keys_of_a_stolen_custody_end_together(issuer: Cardsign) -> None:
-    """Those that its passphrase opens; the release keys have another, and the root has to sign."""
-    revoking = ("keys", "revoke", active("card"), "--reason", "compromised", "--json", "--yes")
-    ended = issuer(*revoking, CARDSIGN_RELEASE_PASSPHRASE=CRON)
-    state = open_store(Path("keys")).state
-    revoked = [key.roles for key in state.keys if key.state == "revoked"]
-    assert revoked == [("card",), ("card",)]
-    assert [key.state for key in state.keys if "root" in key.roles] == ["active"]
-    assert "keyset recover" in ended.json["left"][-1]["command"]
 
 
 def test_who_revokes_is_asked_about_the_whole_custody(issuer: Cardsign) -> None:
@@ -489,15 +453,6 @@ def test_a_draft_is_shown_where_there_is_no_key_store(
     shown = run(issuer("keyset", "show", draft)).text
     assert "keyset 1.3 of tides.example" in shown
     assert "keystore.missing" in issuer("keyset", "show").err
-
-
-def test_a_moved_store_signs_no_more(issuer: Cardsign) -> None:
-    """The new one does; moving again to the same place changes nothing."""
-    for _ in range(2):
-        run(issuer("keys", "move", "elsewhere"))
-    refused = issuer("sign")
-    assert (refused.status, "keystore.moved" in refused.err) == (2, True)
-    run(issuer("sign", "--keystore", "elsewhere", CARDSIGN_PASSPHRASE=PASSPHRASE))
 
 
 def test_the_private_keys_of_a_moved_store_are_destroyed_as_doctor_says(issuer: Cardsign) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from cardsign.config import read_config
 from cardsign.errors import StoreFault
 from cardsign.issuer.recovery import make_recovery_key
 from cardsign.jose.keys import PrivateKey
@@ -61,14 +60,6 @@ def served(publication: str = "public") -> Path:
     return Path(publication, f"{number:06d}")
 
 
-def judged(cardsign: Cardsign, card: str | None = None, folder: Path | None = None) -> Ended:
-    """What a verifier says of a card, by default the served one, with what is served now."""
-    folder = folder or served()
-    supplied = ["--statements", folder / "keyset", "--statements", folder / "release.json"]
-    chosen = card or folder / "agent-card.json"
-    return cardsign("verify", chosen, "--origin", ISSUER, *supplied, "--json")
-
-
 def tree() -> dict[str, bytes]:
     """Every file of the issuer's folder, but for empty locks, and what the user has seen."""
     found = (path for path in Path().rglob("*") if path.is_file() and path.name != ".lock")
@@ -110,57 +101,6 @@ def release(cardsign: Cardsign) -> Any:
 def forward(clock: Callable[[datetime], None]) -> Callable[[timedelta], None]:
     """Let the clock go forward from now."""
     return lambda by: clock(datetime.now(UTC).replace(microsecond=0) + by)
-
-
-def enrol(cardsign: Cardsign) -> None:
-    """A verifier pins what is published now."""
-    keyset, release = served() / "keyset/1.1.json", served() / "release.json"
-    run(
-        cardsign(
-            *("trust", "add", "tides", "--yes", "--origin", ISSUER),
-            *("--keyset", keyset, "--release", release),
-        )
-    )
-
-
-def test_a_verifier_follows_an_issuer_through_rotation_and_revocation(issuer: Cardsign) -> None:
-    """Init, publish, enrol; the card key is revoked and replaced, and the verifier knows."""
-    publish(issuer)
-    enrol(issuer)
-    assert judged(issuer).json["verdict"] == "trusted"
-    old = (served() / "agent-card.json").read_bytes()
-    card_key = key_of("card")
-    run(issuer("keys", "generate"))  # the standby of the card key
-    step(issuer, "1.2")
-    run(issuer("release", "renew"))
-    assert judged(issuer).json["verdict"] == "trusted"
-    revoke_in_log(card_key, "superseded")
-    open_store(Path("keys")).tick(now=datetime.now(UTC))
-    publish(issuer)
-    verdict = judged(issuer).json
-    assert verdict["verdict"] == "trusted"
-    assert verdict["statements"]["keyset"]["number"] == "1.2"
-    Path("old.json").write_bytes(old)
-    refused = issuer("verify", "old.json", "--origin", ISSUER, "--json")
-    assert refused.status == 1
-    assert "key.revoked" in {reason["code"] for reason in refused.json["reasons"]}
-
-
-def test_the_next_keyset_confirms_a_revocation_and_outlives_the_release(issuer: Cardsign) -> None:
-    """What a release has revoked the roots list in their own statement."""
-    publish(issuer)
-    card_key = key_of("card")
-    run(issuer("keys", "generate"))
-    step(issuer, "1.2")
-    revoke_in_log(card_key, "superseded")
-    run(issuer("release", "renew"))
-    assert release(issuer)["revoked"] == [card_key]
-    drafted = step(issuer, "1.3")
-    assert f"+ revoked {card_key}" in drafted.err
-    run(issuer("release", "renew"))
-    assert release(issuer)["revoked"] == []
-    shown = run(issuer("keyset", "show", "--json")).json
-    assert shown["revoked"] == [card_key]
 
 
 # ------------------------------------------------------------------ releases
@@ -207,36 +147,6 @@ def test_a_host_that_was_slower_tries_again(
     assert release(issuer)["seq"] == seq + (status == 0)
 
 
-def test_an_expired_keyset_carries_no_release(
-    issuer: Cardsign, forward: Callable[[timedelta], None]
-) -> None:
-    """The roots renew it first: no verifier would believe the release."""
-    forward(timedelta(days=91))
-    ended = issuer("release", "renew")
-    assert (ended.status, "statement.expired" in ended.err) == (2, True)
-    assert "If it is right, sign a newer keyset: cardsign keys rotate" in ended.err
-    assert "ask the issuer" not in ended.err
-
-
-def test_the_floor_rises_once_no_cache_can_hold_the_old_card(
-    issuer: Cardsign, forward: Callable[[timedelta], None]
-) -> None:
-    """Until then both cards are current; after it the old one is rolled back."""
-    publish(issuer, "--max-age", "7200")
-    enrol(issuer)
-    Path("old.json").write_bytes((served() / "agent-card.json").read_bytes())
-    Path("card.json").write_text(json.dumps({**PORTABLE, "version": "9.9.9"}))
-    publish(issuer, "--max-age", "60")
-    forward(timedelta(seconds=7200 + 290))  # the longest that caches were told, and five minutes
-    run(issuer("release", "renew"))
-    assert len(release(issuer)["cards"]) == 2
-    assert judged(issuer, "old.json").json["verdict"] == "trusted"
-    forward(timedelta(seconds=7200 + 310))
-    run(issuer("release", "renew"))
-    assert len(release(issuer)["cards"]) == 1
-    assert list(release(issuer)["floor"].values()) == [release(issuer)["seq"] - 1]
-
-
 def test_the_floor_waits_for_a_record_of_the_card(
     issuer: Cardsign, forward: Callable[[timedelta], None]
 ) -> None:
@@ -266,8 +176,6 @@ def test_what_is_told_to_a_release_it_says(issuer: Cardsign) -> None:
     run(issuer("release", "renew", "--withdraw", other, "--extended-floor", "2"))
     assert release(issuer)["cards"] == []
     assert release(issuer)["floor"] == {other: 2, "extended": 2}
-    revoked = run(issuer("release", "renew", "--revoke", key_of("card"), "--json")).json
-    assert revoked["revoked"] == [key_of("card")]
 
 
 # ------------------------------------------------------------------ several holders
@@ -316,64 +224,6 @@ def test_two_holders_on_two_machines_sign_one_draft(issuer: Cardsign, tmp_path: 
 # ------------------------------------------------------------------ theft
 
 
-def test_recovery_beats_the_thief_of_the_root(issuer: Cardsign, tmp_path: Path) -> None:
-    """The thief publishes under his own card key; the recovery key ends it."""
-    publish(issuer)
-    enrol(issuer)
-    shutil.copytree("keys", "stolen")
-    shutil.copytree("public", "thief")
-    theirs = ("--keystore", "stolen")
-    at_thief = ("--publication", "thief")
-    for _ in range(10):
-        run(issuer("keys", "generate", *theirs))
-        digest = run(issuer("keyset", "draft", *theirs, "-o", "evil.json")).text.strip()
-        run(issuer("keyset", "sign", "evil.json", *theirs, "--digest", digest))
-        run(issuer("keyset", "publish", "evil.json", *theirs, *at_thief))
-    run(issuer("release", "renew", *theirs, *at_thief))
-    believed = judged(issuer, folder=served("thief")).json
-    assert believed["statements"]["keyset"]["number"] == "1.11"
-    for role in ("card", "release"):
-        revoke_in_log(key_of(role), "superseded")
-        add(role)
-    opened = issuer(
-        "keyset",
-        "recover",
-        "--yes",
-        "--recovery-file",
-        "recovery.key",
-        "--new-recovery-out",
-        "recovery2.key",
-        **RECOVERY,
-    )
-    run(opened)
-    early = issuer("keyset", "publish", "keyset-2.1.json")
-    # there is no release key that signs yet
-    assert (early.status, "renew the release" in early.err) == (1, True)
-    timeline = read_config(Path("cardsign.toml")).timeline
-    while open_store(Path("keys")).tick(now=datetime.now(UTC), settings=timeline):
-        pass
-    old, new = (key for key in open_store(Path("keys")).state.keys if not key.rotates)
-    assert (old.state, new.state) == ("revoked", "active")
-    publish(issuer)
-    verdict = judged(issuer).json
-    assert verdict["verdict"] == "trusted"
-    assert verdict["statements"]["keyset"]["number"] == "2.1"
-    late = judged(issuer, folder=served("thief")).json
-    assert late["verdict"] == "untrusted"
-    assert late["statements"]["keyset"]["number"] == "2.1"
-
-
-def test_a_strangers_recovery_key_is_answered_with_where_to_find_the_right_one(
-    issuer: Cardsign,
-) -> None:
-    """Another active key would be of no use."""
-    Path("other.key").write_bytes(make_recovery_key(b"another horse entirely")[1])
-    ended = issuer("keyset", "recover", "--yes", "--recovery-file", "other.key", **RECOVERY)
-    assert (ended.status, "sign.no_key" in ended.err) == (1, True)
-    assert "keyset show" in ended.err
-    assert "keys generate" not in ended.err
-
-
 def test_a_root_key_is_exchanged_in_good_order(
     issuer: Cardsign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -389,33 +239,6 @@ def test_a_root_key_is_exchanged_in_good_order(
     assert run(issuer("keyset", "show", "--json")).json["root"] == [new]
     shown = run(issuer("keyset", "show"))
     assert "signed by the root before: 1 of 1 (owner)" in shown.text
-
-
-def test_another_history_is_not_published_over_ours(issuer: Cardsign) -> None:
-    """A ledger that lost its end, or is a stranger's, forks what verifiers hold."""
-    publish(issuer)
-    shutil.copytree("keys", "copy")
-    step(issuer, "1.2")
-    elsewhere = ("--keystore", "copy", "--publication", "public")
-    digest = run(issuer("keyset", "draft", "--keystore", "copy", "--days", "30")).text.strip()
-    own = ("--keystore", "copy", "--digest", digest)
-    run(issuer("keyset", "sign", "keyset-1.2.json", *own))
-    for words in (("keyset", "publish", "keyset-1.2.json"), ("release", "renew", "--force")):
-        before = tree()
-        ended = issuer(*words, *elsewhere)
-        assert (ended.status, "publish.statements" in ended.err) == (1, True)
-        assert tree() == before
-        parted = ("--keystore", "copy", "--publication", "nowhere")
-        run(issuer("keyset", "publish", "keyset-1.2.json", *parted))
-
-
-def test_a_ledger_that_was_edited_stops_the_signer(issuer: Cardsign) -> None:
-    """Nothing is signed by a history that is not the store's."""
-    kept = open_store(Path("keys")).state.keysets[0]
-    Path(f"keys/statements/{kept.blob}.json").unlink()
-    for words in (("sign", "card.json", "-o", "s.json"), ("keys", "jwks"), ("keyset", "draft")):
-        ended = issuer(*words)
-        assert (ended.status, "keystore.audit_broken" in ended.err) == (2, True)
 
 
 def test_without_a_keyset_there_is_nothing_to_show(cardsign: Cardsign) -> None:
@@ -458,36 +281,6 @@ def test_one_passphrase_is_enough_to_begin(cardsign: Cardsign) -> None:
     run(cardsign("keyset", "recover", "--yes", "--recovery-file", "recovery.key", **SAME))
 
 
-def test_custodies_are_as_separate_as_asked_for(cardsign: Cardsign, tmp_path: Path) -> None:
-    """A root elsewhere and other passphrases: nothing is said to fall together."""
-    for name in ("root", "release"):
-        (tmp_path / name).write_text(f"passphrase of {name}\n")
-        (tmp_path / name).chmod(0o600)
-    done = run(
-        cardsign(
-            "init",
-            "--issuer",
-            ISSUER,
-            "--root-keystore",
-            "stick",
-            "--recovery-out",
-            "recovery.key",
-            CARDSIGN_ROOT_PASSPHRASE="passphrase of root",
-            CARDSIGN_RELEASE_PASSPHRASE="passphrase of release",
-            **RECOVERY,
-        )
-    )
-    assert "who steals one" not in done.err
-    assert Path("recovery.key").stat().st_mode & 0o077 == 0
-    assert not any("root" in record.roles for record in open_store(Path("keys")).state.keys)
-    digest = run(cardsign("keyset", "draft")).text.strip()
-    by_root = ("--keystore", "stick", "--passphrase-file", "root", "--digest", digest)
-    run(cardsign("keyset", "sign", "keyset-1.2.json", *by_root))
-    run(cardsign("keyset", "publish", "keyset-1.2.json"))
-    assert cardsign("release", "renew").status == 2
-    run(cardsign("release", "renew", "--passphrase-file", "release"))
-
-
 # ------------------------------------------------------------------ refusals
 
 
@@ -520,13 +313,6 @@ def _signed_too_early(cardsign: Cardsign) -> None:
     revoke_in_log(key_of("card"), "superseded")
     open_store(Path("keys")).tick(now=datetime.now(UTC))
     _signed_card(cardsign)
-
-
-def _key_named(cardsign: Cardsign) -> None:
-    """A card key with a kid of its own."""
-    own = PrivateKey.generate("ES256", kid="mine")
-    store = open_store(Path("keys"))
-    store.add_key(own, PASSPHRASE.encode(), now=datetime.now(UTC))
 
 
 def _edited_log(cardsign: Cardsign) -> None:
@@ -621,18 +407,6 @@ REFUSALS: dict[str, tuple[Callable[[Cardsign], None], list[str], int, str]] = {
         1,
         "publish.unlisted",
     ),
-    "dropping a key of this key store": (
-        _key_named,
-        ["keyset", "draft", "--drop", "mine"],
-        2,
-        "usage.conflict",
-    ),
-    "dropping a key that is not listed": (
-        _nothing,
-        ["keyset", "draft", "--drop", "nobody"],
-        2,
-        "usage.conflict",
-    ),
     "signing with a key that was edited in": (
         _edited_log,
         ["sign", "card.json", "-o", "signed.json"],
@@ -646,12 +420,6 @@ REFUSALS: dict[str, tuple[Callable[[Cardsign], None], list[str], int, str]] = {
         "keystore.not_listed",
     ),
     "a release without a release key": (_lost_release_key, ["release", "renew"], 1, "sign.no_key"),
-    "a release that revokes a stranger": (
-        _nothing,
-        ["release", "renew", "--revoke", "nobody"],
-        2,
-        "usage.conflict",
-    ),
     "a withdrawal of what is not listed": (
         _nothing,
         ["release", "renew", "--withdraw", "https://tides.example/ebb.json"],

@@ -165,7 +165,9 @@ def test_a_public_half_in_a_file_is_no_way_round_the_roots(
     assert (refused.status, "keystore.not_listed" in refused.err) == (2, True)
     assert not Path("signed.json").exists()
     assert not elsewhere.ran.exists()
-    drafted = cardsign("keyset", "draft", "--add-card", f"owner={elsewhere.public}")
+    assert cardsign("keys", "import", *named[1:]).status == 0
+    elsewhere.ran.unlink()
+    drafted = cardsign("keyset", "draft")
     draft = "keyset-1.2.json"
     assert cardsign("keyset", "sign", draft, "--digest", drafted.text.strip()).status == 0
     assert cardsign("keyset", "publish", draft).status == 0

@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.serialization import pkcs12
 
 from cardsign.cli.frame import run
 from cardsign.errors import PassphraseFault
-from cardsign.jose.keys import PrivateKey
 from cardsign.keys.folder import FolderStore
 from cardsign.keys.opening import create_store, open_store
 from cardsign.net.fetch import FetchSettings, OtherStatus
@@ -133,24 +131,6 @@ def test_a_tick_without_a_passphrase_says_what_it_lacks(at_once: Cardsign) -> No
 
     assert (ended.status, "left for the person with the passphrase" in ended.err) == (1, True)
     assert "make the next ES256 card key" in ended.err
-
-
-def test_a_compromised_key_leaves_at_once(at_once: Cardsign) -> None:
-    """So does its standby in the same custody; another passphrase makes the next one."""
-    assert at_once("keys", "generate").status == 0
-    first, _ = kids(at_once)
-
-    ended = at_once("keys", "revoke", "--yes", first, "--reason", "compromised")
-
-    assert (ended.status, "no key is made in it" in ended.err) == (1, True)
-    assert states(at_once) == ["revoked", "revoked"]
-    asked = at_once("sign", "card.json").err
-    assert "with a passphrase of its own: cardsign keys generate" in asked
-    refused = at_once("keys", "generate")
-    assert (refused.status, "keystore.same_custody" in refused.err) == (2, True)
-    new = {"CARDSIGN_PASSPHRASE": "a passphrase that no thief has"}
-    assert at_once("keys", "generate", **new).status == 0
-    assert states(at_once) == ["revoked", "revoked", "prepublished"]
 
 
 def test_a_role_is_given_and_the_next_key_waits(at_once: Cardsign) -> None:
@@ -319,20 +299,6 @@ def test_a_publication_that_cannot_be_recorded_says_so(
 
     assert at_once("publish", "signed.json", "-o", "public").status == 0
     assert len(open_store(Path("keys")).state.publications) == 1
-
-
-def test_a_key_that_was_imported_as_pkcs12_needs_one_in_the_file(
-    cardsign: Cardsign, export_passphrase: Path
-) -> None:
-    """A file of certificates alone has none."""
-    native = serialization.load_der_private_key(PrivateKey.generate("ES256").to_pkcs8_der(), None)
-    how = serialization.BestAvailableEncryption(b"another horse entirely")
-    whole = pkcs12.serialize_key_and_certificates(b"k", native, None, None, how)
-    Path("key.p12").write_bytes(whole[:-1])
-
-    damaged = cardsign("keys", "import", "key.p12", "--import-passphrase-file", export_passphrase)
-
-    assert (damaged.status, "or it is damaged" in damaged.err) == (2, True)
 
 
 # --- what is live -------------------------------------------------------------------------

@@ -10,11 +10,9 @@ import pytest
 
 from cardsign.findings import Finding
 from cardsign.issuer.doctor import examine_issuer
-from cardsign.issuer.keyset import KeysetChanges, accept_keyset, draft_keyset, sign_keyset
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import lifecycle
 from cardsign.keys.lifecycle import TimelineSettings
-from cardsign.statements.keyset import RootKey
 from tests.issuer.site import Site, begun
 
 DAY = timedelta(days=1)
@@ -47,24 +45,6 @@ def test_a_cron_that_has_died_is_an_alarm_before_the_release_ends(site: Site) ->
     assert alarms(site) == []
     site.now += timedelta(hours=2)
     assert [message.partition(";")[0] for message in alarms(site)] == ["renew the release"]
-
-
-def test_a_key_of_another_holder_ends_before_its_keyset(site: Site) -> None:
-    """Two weeks before, and whoever holds it is asked."""
-    key = RootKey(PrivateKey.generate("ES256").public, "partner")
-    work = site.work("release", root=True)
-    changes = KeysetChanges(add_keys=(("card", key),))
-    draft = draft_keyset(work, changes, lifetime=400 * DAY)
-    signed = sign_keyset(site.holder, draft, digest=draft.statement.digest)
-    accept_keyset(work, signed.statement)
-    site.rotate("release")
-    assert not any("partner" in one.hint for one in found(site, 384 * DAY))
-    site.now += DAY  # another one would end with its keyset
-    draft = draft_keyset(site.work(), lifetime=400 * DAY)
-    signed = sign_keyset(site.holder, draft, digest=draft.statement.digest)
-    accept_keyset(site.work("release"), signed.statement)
-    told = [one for one in found(site, 386 * DAY) if "partner" in one.hint]
-    assert ["keyset draft" in one.hint and one.severity == "error" for one in told] == [True]
 
 
 def test_a_revocation_that_no_release_witnesses_is_an_alarm(site: Site) -> None:

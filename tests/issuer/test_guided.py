@@ -24,12 +24,12 @@ from cardsign.issuer.recovery import open_recovery_key, recover
 from cardsign.issuer.release import needed_keyset
 from cardsign.issuer.work import Work
 from cardsign.jose import base64url
-from cardsign.jose.keys import PrivateKey
-from cardsign.keys.drafts import read_draft
+from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.keys.drafts import KeysetPlan, draft_next, read_draft, write_draft
 from cardsign.keys.model import RevocationReason
 from cardsign.keys.opening import create_store
 from cardsign.statements.envelope import StatementRefused
-from cardsign.statements.keyset import KeysetStatement, RootKey
+from cardsign.statements.keyset import IssuerKey, KeysetStatement, RootKey
 from tests.issuer.site import RECOVERY, ROOT, SECRETS, Peer, Site, begun, peer_of
 
 
@@ -386,6 +386,15 @@ def test_a_draft_of_a_theft_that_one_root_alone_has_signed_is_drafted_again(site
     assert (newest.number, newest.digest) != (half.statement.number, half.statement.digest)
 
 
+def draft_by_stranger(site: Site, public: PublicKey) -> bytes:
+    """What the store would say, and one card key more."""
+    newest, until = needed_keyset(site.store), site.now + timedelta(days=90)
+    plan = KeysetPlan.of(newest).following(site.store.state, now=site.now, until=until)
+    start, end = int(site.now.timestamp()), int(until.timestamp())
+    keys = (*plan.keys, IssuerKey(public, ("card",), "eve", start, end))
+    return write_draft(draft_next(replace(plan, keys=keys), newest, now=site.now))
+
+
 def test_a_strangers_draft_is_shown_and_not_signed(site: Site) -> None:
     """It says what this store would say, and one key more."""
     eve = PrivateKey.generate("ES256").public
@@ -396,12 +405,11 @@ def test_a_strangers_draft_is_shown_and_not_signed(site: Site) -> None:
         now=site.now,
         roles=("card",),
     )
-    changes = KeysetChanges(add_keys=(("card", RootKey(eve, "eve")),))
-    theirs = draft_keyset(site.work(), changes)
-    site.draft.write_bytes(theirs.data)
+    theirs = draft_by_stranger(site, eve)
+    site.draft.write_bytes(theirs)
     told = site.rotate("card", "release", root=True)
     assert any("nobody here has drafted" in one.what for one in told.left)
-    assert site.draft.read_bytes() == theirs.data
+    assert site.draft.read_bytes() == theirs
     assert all(key.public != eve for key in needed_keyset(site.store).keys)
 
 
@@ -462,8 +470,7 @@ def test_a_strangers_draft_does_not_ride_along_with_a_revocation(site: Site) -> 
     """The emergency is told at once; what nobody here drafted is left for a person to look at."""
     eve = PrivateKey.generate("ES256").public
     stolen = site.active("card")
-    changes = KeysetChanges(add_keys=(("card", RootKey(eve, "eve")),))
-    site.draft.write_bytes(draft_keyset(site.work(), changes).data)
+    site.draft.write_bytes(draft_by_stranger(site, eve))
     site.now += timedelta(hours=1)
     site.revoke(stolen, "compromised", "card", "release", root=True)
     assert stolen not in site.live.kids
