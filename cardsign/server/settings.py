@@ -22,7 +22,7 @@ from cardsign.urls import parse_url
 
 MAX_WORKERS: Final = 64
 MAX_SETTINGS_BYTES: Final = 256 * 1024
-_GUIDE: Final = "Each setting is shown in docs/guides/publish-and-serve.md."
+_GUIDE: Final = "Each setting is shown in docs/reference/server.md."
 
 AgentName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 _Path = Annotated[str, StringConstraints(pattern=r"^/[!-~]*$")]

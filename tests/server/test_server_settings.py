@@ -26,7 +26,7 @@ def test_an_empty_file_is_the_default(tmp_path: Path) -> None:
 
 def test_the_page_shows_the_defaults(tmp_path: Path) -> None:
     """As its sentence says."""
-    guide = Path(__file__).parents[2] / "docs/guides/publish-and-serve.md"
+    guide = Path(__file__).parents[2] / "docs/reference/server.md"
     page = guide.read_text(encoding="utf-8")
     example = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)[0]
     found = read(tmp_path, example)
@@ -92,7 +92,7 @@ def test_an_issuer_takes_few_lines(tmp_path: Path) -> None:
 
 def test_the_guides_provider_is_read(tmp_path: Path) -> None:
     """In ten lines."""
-    guide = Path(__file__).parents[2] / "docs/guides/publish-and-serve.md"
+    guide = Path(__file__).parents[2] / "docs/reference/server.md"
     example = re.findall(r"```toml\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)[1]
     assert len(example.splitlines()) <= 10
     (found,) = read(tmp_path, example).providers
