@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
 
 from cardsign.card.extensions import AUDIENCE
 from cardsign.errors import FileMissing, InputRefused
@@ -30,6 +30,31 @@ MAX_SECONDS: Final = 10 * 365 * 24 * 3600  # of one setting; more is a slip of t
 _Text = Annotated[str, Field(min_length=1)]
 
 
+def _locate(text: object, info: ValidationInfo[tuple[Path, Collection[Path]]]) -> object:
+    """Return where a path of the file leads, which is its folder or where the user allows."""
+    file, allowed = info.context
+    if not isinstance(text, str):
+        return text
+    if "://" in text:  # a server would be told the user's password
+        raise ValueError("is a path; a database is named by CARDSIGN_KEYSTORE or --keystore")
+    if not text or not text.isprintable():
+        raise ValueError("is empty or has control characters")
+    if leads_outside(file.parent, file.parent / text, allowed):
+        raise outside(file.parent / text, f"{info.field_name!r} names {text!r},", file)
+    return file.parent / text
+
+
+def _read_origin(text: str) -> str:
+    try:
+        return str(parse_origin(text))
+    except InputRefused as refusal:
+        raise ValueError(f"is no origin: {refusal.message}") from refusal
+
+
+_Place = Annotated[Path, Field(strict=False), BeforeValidator(_locate)]
+_Texts = Annotated[tuple[str, ...], Field(strict=False)]
+
+
 class _Table(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -39,7 +64,7 @@ class OrlojSettings(_Table):
 
     public_base_url: str | None = None
     protocol_version: str | None = None
-    auth: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    auth: _Texts = ()
     organization: str | None = None
     organization_url: str | None = None
     streaming: bool | None = None
@@ -64,23 +89,23 @@ class WaiverTable(_Table):
 
 
 class LintTable(_Table):
-    groups: list[str] | None = None
-    ignore: list[str] = []
-    severity: dict[str, Severity] = {}
-    prefixes: list[str] = []
+    groups: _Texts | None = None
+    ignore: Annotated[frozenset[str], Field(strict=False)] = frozenset()
+    severities: dict[str, Severity] = Field(default={}, alias="severity")
+    prefixes: _Texts = ()
     strict: bool = False
     legacy_sunset: date | None = None
-    waiver: list[WaiverTable] = []
+    waivers: list[WaiverTable] = Field(default=[], alias="waiver")
 
 
 class CardTable(_Table):
-    source: _Text | None = None
-    build: list[str] = []
-    signed: _Text
+    source: _Place | None = None
+    build: Annotated[tuple[_Place, ...], Field(strict=False)] = ()
+    signed: _Place
     legacy: Literal["0.2", "0.3"] | None = None
     audience: str | None = Field(default=None, pattern=f"^(?:{AUDIENCE.pattern})$")
     expires: _Text | None = None
-    skills: list[str] = []
+    skills: _Texts = ()
 
 
 _Seconds = Annotated[int, Field(ge=0, le=MAX_SECONDS, description="seconds")]
@@ -95,11 +120,13 @@ class TimelineTable(_Table):
 
 
 class ConfigFile(_Table):
+    """The whole file."""
+
     format: int = Field(ge=FORMAT, le=FORMAT)
     issuer: str | None = Field(default=None, description="the https origin of the cards")
-    keystore: str | None = Field(default=None, description="a folder")
-    publish: str | None = Field(default=None, description="the publication directory")
-    live: str | None = Field(default=None, description="the origin to which it is deployed later")
+    keystore: _Place | None = None
+    publish: _Place | None = Field(default=None, description="the publication directory")
+    live: Annotated[str, AfterValidator(_read_origin)] | None = None
     timeline: TimelineTable = TimelineTable()
     build: BuildSettings = BuildSettings()
     lint: LintTable = LintTable()
@@ -157,11 +184,6 @@ class ProjectConfig:
     lint: LintSettings = field(default_factory=LintSettings)
 
 
-def config_schema() -> dict[str, Any]:
-    """Return the JSON Schema of the file, for editors."""
-    return ConfigFile.model_json_schema()
-
-
 def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
     """Read the file; one that is not there is an empty one. Paths are relative to it.
 
@@ -181,106 +203,58 @@ def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
         data = read_bytes(path, max_bytes=MAX_CONFIG_BYTES, found=True)
     except FileMissing:
         return ProjectConfig()
-    file = read_settings(data, path, ConfigFile)
+    file = read_settings(data, path, ConfigFile, (path, allowed))
+    lint = {**dict(file.lint), "waivers": tuple(Waiver(**dict(w)) for w in file.lint.waivers)}
     cards = [card for table in file.card for card in _read_cards(table, path, allowed)]
-    lint = file.lint
     return ProjectConfig(
-        issuer=file.issuer,
-        keystore=None if file.keystore is None else _keystore(file.keystore, path, allowed),
-        publish=None if file.publish is None else _inside(file.publish, "publish", path, allowed),
-        live=None if file.live is None else _live(file.live, path),
-        timeline=TimelineSettings(**file.timeline.model_dump()),
-        cards=_sort_cards(cards, path),
-        build=file.build,
-        lint=LintSettings(
-            None if lint.groups is None else tuple(lint.groups),
-            frozenset(lint.ignore),
-            lint.severity,
-            tuple(lint.prefixes),
-            lint.strict,
-            lint.legacy_sunset,
-            tuple(Waiver(**waiver.model_dump()) for waiver in lint.waiver),
-        ),
+        *(file.issuer, file.keystore, file.publish, file.live),
+        TimelineSettings(**dict(file.timeline)),
+        _sort_cards(cards, path),
+        file.build,
+        LintSettings(**lint),
     )
 
 
 def _read_cards(table: CardTable, path: Path, allowed: Collection[Path]) -> Iterator[ProjectCard]:
-    """The card of a table, and the one for older clients next to it."""
-    build = tuple(_inside(source, "build", path, allowed) for source in table.build)
-    if bool(build) == (table.source is not None):
+    """Yield the card of a table, and the one for older clients next to it."""
+    source = table.source or next(iter(table.build), None)
+    if source is None or (table.source and table.build):
         raise bad_settings(path, "a [[card]] has one of 'source' and 'build'")
-    source = build[0] if table.source is None else _inside(table.source, "source", path, allowed)
-    signed = _inside(table.signed, "signed", path, allowed)
-    skills = tuple(table.skills)
-    card = ProjectCard(source, signed, table.audience, table.expires, build, skills=skills)
-    yield card
+    is_extended = table.audience is not None
+    if is_extended != (table.expires is not None) or (is_extended and table.legacy):
+        message = "'audience' and 'expires' of a [[card]] need each other, and exclude 'legacy'"
+        raise bad_settings(path, message)
+    signed, skills = table.signed, table.skills
+    yield ProjectCard(source, signed, table.audience, table.expires, table.build, skills=skills)
     if table.legacy is not None:
-        if card.audience is not None:
-            raise bad_settings(path, "'legacy' is for the [[card]] without 'audience'")
-        name = signed.with_suffix(f".{table.legacy}{signed.suffix}").name
-        place = os.path.join(os.path.dirname(table.signed), name)
-        yield replace(card, signed=_inside(place, "signed", path, allowed), legacy=table.legacy)
+        older = signed.with_suffix(f".{table.legacy}{signed.suffix}")
+        if leads_outside(path.parent, older, allowed):
+            raise outside(older, f"'signed' names '{older}',", path)
+        yield ProjectCard(source, older, build=table.build, legacy=table.legacy, skills=skills)
 
 
 def _sort_cards(cards: list[ProjectCard], path: Path) -> tuple[ProjectCard, ...]:
-    """The public card, the one for older clients, and the extended ones, each in its own file."""
-    older = [card for card in cards if card.legacy is not None]
-    public = [card for card in cards if card.audience is None and card.legacy is None]
-    extended = [card for card in cards if card.audience is not None]
-    signed = [os.path.realpath(card.signed) for card in cards]
-    refusals = {
-        f"one [[card]] has no 'audience', found {len(public)}": cards and len(public) != 1,
-        "two [[card]] tables have the same 'audience'": (
-            len({card.audience for card in extended}) < len(extended)
-        ),
-        "two [[card]] tables have the same 'signed'": len(set(signed)) < len(signed),
-        "'source' and 'signed' of a [[card]] are the same file": any(
-            os.path.realpath(card.source) == os.path.realpath(card.signed) for card in cards
-        ),
-        "'audience' and 'expires' of a [[card]] need each other": any(
-            (card.audience is None) != (card.expires is None) for card in cards
-        ),
-    }
-    for refusal, is_so in refusals.items():
-        if is_so:
-            raise bad_settings(path, refusal)
-    return (*public, *older, *extended)
-
-
-def _inside(text: str, name: str, path: Path, allowed: Collection[Path]) -> Path:
-    place = path.parent / text
-    if not text.isprintable():
-        raise bad_settings(path, f"{name!r} has control characters")
-    if leads_outside(path.parent, place, allowed):
-        raise outside(place, f"{name!r} names {text!r},", path)
-    return place
-
-
-def _live(text: str, path: Path) -> str:
-    try:
-        return str(parse_origin(text))
-    except InputRefused as refusal:
-        raise bad_settings(path, f"'live': {refusal.message}") from refusal
-
-
-def _keystore(text: str, path: Path, allowed: Collection[Path]) -> Path:
-    if "://" in text:  # a server would be told the user's password
-        message = "'keystore' is a folder; a database is named by CARDSIGN_KEYSTORE or --keystore"
+    """Return the public card, the one for older clients, and the extended ones."""
+    audiences = [card.audience for card in cards if card.legacy is None]
+    signed = {os.path.realpath(card.signed) for card in cards}
+    if cards and audiences.count(None) != 1:
+        raise bad_settings(path, "one [[card]], and no other, has no 'audience'")
+    if len(set(audiences)) < len(audiences):
+        raise bad_settings(path, "two [[card]] tables have the same 'audience'")
+    if len(signed) < len(cards) or signed & {os.path.realpath(card.source) for card in cards}:
+        message = "'signed' of a [[card]] names a file that 'source' or another 'signed' names"
         raise bad_settings(path, message)
-    return _inside(text, "keystore", path, allowed)
+    return tuple(sorted(cards, key=lambda card: (card.audience is not None, card.legacy or "")))
 
 
 def render_config(
     *, issuer: str | None, keystore: str | None, publish: str, card: str | None = None
 ) -> bytes:
-    """The file that ``cardsign init`` writes; it names no database."""
+    """Return the file that ``cardsign init`` writes; it names no database."""
+    values = {"issuer": issuer, "keystore": keystore, "publish": publish}
     lines = ["# Settings for every cardsign command run in this folder; options override them."]
     lines.append(f"format = {FORMAT}")
-    if issuer is not None:
-        lines.append(f"issuer = {json.dumps(issuer)}  # the https origin of the cards")
-    if keystore is not None:
-        lines.append(f"keystore = {json.dumps(keystore)}")
-    lines.append(f"publish = {json.dumps(publish)}")
+    lines += [f"{name} = {json.dumps(value)}" for name, value in values.items() if value]
     if card is not None:
         lines += ["", "[[card]]", f"source = {json.dumps(card)}", 'signed = "signed.json"']
     return "\n".join(lines).encode() + b"\n"

@@ -9,7 +9,6 @@ behind is a ``.NAME.*.tmp`` beside it, which nothing reads.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import re
@@ -40,12 +39,11 @@ PUBLIC_MODE: Final = 0o644
 PRIVATE_MODE: Final = 0o600
 _SHARED_BITS: Final = 0o077  # any access of group or others
 _LOCK_INTERVAL: Final = 0.02  # seconds between two attempts at a lock
-_CHUNK: Final = 64 * 1024  # bytes asked for at a time; pipes rarely hold more
 # Flags of open that not every system has; there they ask for nothing.
 _NO_FOLLOW: Final[int] = getattr(os, "O_NOFOLLOW", 0)
 _NO_WAIT: Final[int] = getattr(os, "O_NONBLOCK", 0)
 _DIRECTORY: Final[int] = getattr(os, "O_DIRECTORY", 0)
-_ALWAYS: Final[int] = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_BINARY: Final[int] = getattr(os, "O_BINARY", 0)
 
 
 def read_bytes(
@@ -197,23 +195,17 @@ def locked(path: Path, *, patience: float, busy: LocalFault) -> Iterator[None]:
         LocalFault: `busy`.
         FileFault: ``file.unwritable``.
     """
-    from filelock import SoftFileLock, Timeout, lock_descriptor  # most commands lock nothing
+    from filelock import lock_descriptor  # most commands lock nothing
 
     flags = os.O_RDONLY if os.path.isdir(path) else os.O_RDWR | os.O_CREAT | _NO_FOLLOW
     deadline = time.monotonic() + patience
     with contextlib.ExitStack() as open_files:
         with file_faults(path, "file.unwritable"):
-            if any(map(importlib.util.find_spec, ("fcntl", "msvcrt"))):
-                descriptor = open_files.enter_context(_opened(path, flags))
-                while not lock_descriptor(descriptor, blocking=False):
-                    if time.monotonic() >= deadline:
-                        raise busy
-                    time.sleep(_LOCK_INTERVAL)
-            else:  # a system without locks
-                try:
-                    open_files.enter_context(SoftFileLock(f"{path}.held", timeout=patience))
-                except Timeout:
-                    raise busy from None
+            descriptor = open_files.enter_context(_opened(path, flags))
+            while not lock_descriptor(descriptor, blocking=False):
+                if time.monotonic() >= deadline:
+                    raise busy
+                time.sleep(_LOCK_INTERVAL)
         yield
 
 
@@ -228,7 +220,7 @@ def sync_directory(path: Path) -> None:
 
 def _create(path: Path, data: bytes, mode: int) -> None:
     """Create, fill and sync a new file; remove it again if that fails half-way."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _ALWAYS
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY
     with open(os.open(path, flags, mode), "wb") as file:
         try:
             file.write(data)
@@ -240,19 +232,14 @@ def _create(path: Path, data: bytes, mode: int) -> None:
 
 
 def _read(descriptor: int, path: Path | str, max_bytes: int, *, is_cut: bool = False) -> bytes:
-    content = bytearray()
-    while chunk := os.read(descriptor, min(_CHUNK, max_bytes + 1 - len(content))):
-        content += chunk
-        if len(content) > max_bytes and is_cut:
-            break
-        if len(content) > max_bytes:
-            raise FileFault(
-                "file.unreadable",
-                f"this file is longer than {max_bytes} bytes",
-                path=str(path),
-                hint="Check that this is the file you meant.",
-            )
-    return bytes(content)
+    with open(descriptor, "rb", closefd=False) as file:
+        content = file.read(max_bytes + 1) or b""
+    if len(content) > max_bytes and not is_cut:
+        message = f"this file is longer than {max_bytes} bytes"
+        raise FileFault(
+            "file.unreadable", message, path=str(path), hint="Check which file this is."
+        )
+    return content
 
 
 def _refuse_shared(status: os.stat_result, path: Path) -> None:
@@ -277,7 +264,7 @@ def _only_plain(path: Path | str) -> int:
 
 @contextlib.contextmanager
 def _opened(path: Path | str, flags: int) -> Iterator[int]:
-    descriptor = os.open(path, flags | _ALWAYS, PRIVATE_MODE)
+    descriptor = os.open(path, flags | _BINARY, PRIVATE_MODE)
     try:
         yield descriptor
     finally:
@@ -312,15 +299,12 @@ def file_fault(exc: OSError, path: Path | str, otherwise: str) -> FileFault:
     return FileFault(otherwise, f"the operating system says: {reason}", path=str(path))
 
 
-#: Parts of one dotted key or table header. Our deepest has four; `tomllib` takes time that grows
-#: with the square of their number.
-MAX_KEY_PARTS: Final = 16
-#: Brackets within one another. Ours are at most four; a place deep within them is long to name.
-MAX_TOML_DEPTH: Final = 16
-_TOML_TOKEN: Final = re.compile(
-    r"""\"{3}(?:[^\\]|\\.)*?\"{3,5}|'{3}.*?'{3,5}|(?P<part>"(?:[^"\\\n]|\\.)*"|'[^'\n]*'"""
-    r"""|[A-Za-z0-9_ \t-]+)|(?P<dot>\.)|\#[^\n]*|[^"'.\[\]{}#A-Za-z0-9_ \t-]+|.""",
-    re.DOTALL,
+#: Parts of a dotted key or table header, and tables and lists within one another. Ours have at most
+#: four. `tomllib` takes time by the square of the parts, and a place deep within is long to name.
+MAX_TOML_DEPTH: Final = 32
+_LONG_KEY: Final = re.compile(
+    rb"""(?<![\w-])(?:(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*\.[ \t]*){%d}"""
+    % MAX_TOML_DEPTH
 )
 
 
@@ -328,29 +312,30 @@ def read_toml(untrusted_bytes: bytes) -> dict[str, Any]:
     """Read TOML 1.0 in time that is linear in its length; the caller bounds the length.
 
     Raises:
-        ValueError: It is not UTF-8 or no TOML, a key has more than :data:`MAX_KEY_PARTS` parts,
-            or values are nested too deeply. `tomllib` names line and column at the message's end.
+        ValueError: It is not UTF-8 or no TOML, is nested too deeply, or a key has too many parts;
+            a text that looks like such a key counts.
     """
-    text = untrusted_bytes.decode()
-    dots = depth = 0
-    for token in _TOML_TOKEN.finditer(text):
-        dots += token.lastgroup == "dot"
-        if token.lastgroup is None:
-            dots = 0
-            depth += (token[0] in "[{") - (token[0] in "]}")
-        if dots >= MAX_KEY_PARTS or depth > MAX_TOML_DEPTH:
-            line = text.count("\n", 0, token.start()) + 1
-            column = token.start() - text.rfind("\n", 0, token.start())
-            parts = f"A key has more than {MAX_KEY_PARTS} parts"
-            problem = "Values are nested too deeply" if depth > MAX_TOML_DEPTH else parts
-            raise ValueError(f"{problem} (at line {line}, column {column})")
     import tomllib  # a verdict by keys alone reads no TOML
 
-    return tomllib.loads(text)
+    with contextlib.suppress(RecursionError):
+        if not _LONG_KEY.search(untrusted_bytes):
+            members = tomllib.loads(untrusted_bytes.decode())
+            if not _is_deep(members, MAX_TOML_DEPTH):
+                return members
+    raise ValueError(
+        f"values are nested more than {MAX_TOML_DEPTH} deep, or a key has so many parts"
+    )
 
 
-def read_settings(untrusted_bytes: bytes, path: Path, form: type[_Model]) -> _Model:
-    """Read a settings file: TOML that has the form of a pydantic model.
+def _is_deep(value: object, levels: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels < 0 or any(_is_deep(item, levels - 1) for item in inner)
+
+
+def read_settings(
+    untrusted_bytes: bytes, path: Path, form: type[_Model], context: object = None
+) -> _Model:
+    """Read a settings file: TOML that has the form of a pydantic model, with validators' context.
 
     Raises:
         UsageFault: ``config.malformed``.
@@ -358,7 +343,7 @@ def read_settings(untrusted_bytes: bytes, path: Path, form: type[_Model]) -> _Mo
     from pydantic import ValidationError
 
     try:
-        return form.model_validate(read_toml(untrusted_bytes))
+        return form.model_validate(read_toml(untrusted_bytes), context=context)
     except ValidationError as refused:
         errors = refused.errors(include_url=False)
         error = min(errors, key=lambda error: error["type"] != "extra_forbidden")
@@ -377,11 +362,9 @@ def explain_error(error: Any, form: type[BaseModel]) -> tuple[str, str]:
     name, member = ".".join(map(str, error["loc"])), str(error["loc"][-1])
     if error["type"] == "extra_forbidden":
         schema: dict[str, Any] = form.model_json_schema()
-        table = schema
-        for part in error["loc"][:-1]:
-            reference = re.search(r"#/\$defs/(\w+)", str(table["properties"].get(part)))
-            table = schema["$defs"][reference[1]] if reference else table
-        return f"unknown member {name!r}{closest(member, table['properties'])}", member
+        tables = (schema, *schema.get("$defs", {}).values())
+        known = [key for table in tables for key in table.get("properties", ())]
+        return f"unknown member {name!r}{closest(member, known)}", member
     if error["type"] == "missing":
         return f"{name!r} is missing", ""
     if error["type"] == "value_error":
@@ -390,7 +373,8 @@ def explain_error(error: Any, form: type[BaseModel]) -> tuple[str, str]:
     if error["type"] == "path_type":  # pydantic names its own class
         return f"{name} = {value}: expected a path, in quotes", member
     quotes = ", without quotes" if error["type"] == "date_type" else ""
-    return f"{name} = {value}: {error['msg'][:1].lower()}{error['msg'][1:]}{quotes}", member
+    message = re.sub("tuple|frozenset", "list", error["msg"])  # Python's words for a list
+    return f"{name} = {value}: {message[:1].lower()}{message[1:]}{quotes}", member
 
 
 def file_stamp(path: str | Path) -> FileStamp | None:

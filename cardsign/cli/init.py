@@ -25,7 +25,7 @@ from cardsign.cli.keystore import (
 from cardsign.cli.options import RECOVERY_VARIABLE, alg_option, passphrase_option, read_place, take
 from cardsign.cli.printer import Answer, counted, print_json, safe, show
 from cardsign.cli.streams import STDIO
-from cardsign.config import CONFIG_FILE, config_schema
+from cardsign.config import CONFIG_FILE, ConfigFile
 from cardsign.errors import FileMissing, PassphraseFault
 from cardsign.files import leads_outside
 from cardsign.issuer.init import IssuerPlan, RolePassphrases, init_issuer
@@ -225,4 +225,4 @@ def schema() -> None:
 
     The output is JSON with or without --json.
     """
-    print_json(config_schema())
+    print_json(ConfigFile.model_json_schema())

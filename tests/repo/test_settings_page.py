@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.config import config_schema, read_config
+from cardsign.config import ConfigFile, read_config
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 
 VARIABLE = re.compile(r"\b_?CARDSIGN_[A-Z0-9_]+\b")
@@ -29,7 +29,7 @@ def test_the_example_is_read_and_holds_the_defaults(page: str, tmp_path: Path) -
     assert found.timeline == DEFAULT_SETTINGS
     assert tomllib.loads(example)["timeline"] == asdict(DEFAULT_SETTINGS)
     rows = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
-    assert rows == list(config_schema()["properties"])
+    assert rows == list(ConfigFile.model_json_schema()["properties"])
     assert len(fields(found)) == len(rows) - 1
     assert len(fields(TimelineSettings)) == 5
 
