@@ -362,9 +362,11 @@ def explain_error(error: Any, form: type[BaseModel]) -> tuple[str, str]:
     name, member = ".".join(map(str, error["loc"])), str(error["loc"][-1])
     if error["type"] == "extra_forbidden":
         schema: dict[str, Any] = form.model_json_schema()
-        tables = (schema, *schema.get("$defs", {}).values())
-        known = [key for table in tables for key in table.get("properties", ())]
-        return f"unknown member {name!r}{closest(member, known)}", member
+        table = schema
+        for part in error["loc"][:-1]:
+            reference = re.search(r"#/\$defs/(\w+)", str(table["properties"].get(part)))
+            table = schema["$defs"][reference[1]] if reference else table
+        return f"unknown member {name!r}{closest(member, table['properties'])}", member
     if error["type"] == "missing":
         return f"{name!r} is missing", ""
     if error["type"] == "value_error":

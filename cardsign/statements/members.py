@@ -107,28 +107,15 @@ def document(members: Json, known: str, names: tuple[str, ...]) -> Mapping[str, 
     return exact_object(members, names, "")
 
 
-def span(members: Mapping[str, Json], names: tuple[str, str], path: str) -> tuple[int, int]:
-    """Two times of which the second is later."""
+def span(
+    members: Mapping[str, Json], names: tuple[str, str], path: str, *, most: int = MAX_TIME
+) -> tuple[int, int]:
+    """Two times of which the second is later, by at most so many seconds (K9)."""
     start, end = (integer(members[name], f"{path}/{name}", most=MAX_TIME) for name in names)
-    if start >= end:
-        raise StatementRefused(
-            "statement.time_span",
-            f"expected {names[0]} before {names[1]}",
-            path=f"{path}/{names[1]}",
-        )
+    if not 0 < end - start <= most:
+        message = f"expected {names[1]} after {names[0]}, by at most {most // DAY} days"
+        raise StatementRefused("statement.time_span", message, path=f"{path}/{names[1]}")
     return start, end
-
-
-def lifetime(members: Mapping[str, Json], most: int) -> tuple[int, int]:
-    """`iat` and `exp`, at most so many seconds apart (K9)."""
-    iat, exp = span(members, ("iat", "exp"), "")
-    if exp - iat > most:
-        raise StatementRefused(
-            "statement.time_span",
-            f"valid for {exp - iat} s, expected at most {most // DAY} days",
-            path="/exp",
-        )
-    return iat, exp
 
 
 def revoked(value: Json) -> frozenset[str]:

@@ -116,7 +116,7 @@ def release_of(envelope: Envelope) -> ReleaseStatement:
     """
     members = read.document(parse_payload(envelope.payload), RELEASE_FORMAT, _MEMBERS)
     seq = read.integer(members["seq"], "/seq")
-    iat, exp = read.lifetime(members, MAX_RELEASE_LIFETIME)
+    iat, exp = read.span(members, ("iat", "exp"), "", most=MAX_RELEASE_LIFETIME)
     head = members["audit_head"]
     return ReleaseStatement(
         envelope,

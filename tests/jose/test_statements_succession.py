@@ -91,15 +91,14 @@ def test_successor_passes(
     first: KeysetStatement, signers: tuple[str, ...], changes: Callable[[], Members]
 ) -> None:
     """K6: what the roots may do, beside what the vectors of statements show."""
-    following = second(first, *signers, **changes())
-    assert check_successor(first, following) == {thumbprint(name) for name in signers}
+    check_successor(first, second(first, *signers, **changes()))
 
 
 REFUSED_SUCCESSORS: dict[str, tuple[tuple[str, ...], Callable[[], Members], str]] = {
     "a higher epoch with the next version": (
         ("ann", "bob"),
         lambda: {"epoch": 2},
-        "statement.recovery",
+        "statement.gap",
     ),
     "one revoked for another": (
         ("ann", "bob"),
@@ -140,7 +139,7 @@ def test_same_payload_with_other_signatures_is_no_fork(first: KeysetStatement) -
         )
     )
     assert more.digest == first.digest
-    assert check_successor(more, second(first))
+    check_successor(more, second(first))
 
 
 # --- K7: recovery -------------------------------------------------------------------------
