@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import logging
 import multiprocessing
@@ -14,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,15 +23,13 @@ from cardsign.errors import CardsignError, ServeFault, UsageFault
 from cardsign.server.app import create_app
 from cardsign.server.providers import in_networks
 from cardsign.server.settings import ServerSettings
-from cardsign.server.site import EXCHANGE_SECONDS, Publications
+from cardsign.server.site import Publications
 from cardsign.server.tokens import read_tokens
 
 if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
-    from multiprocessing.synchronize import Event
 
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
-    from flask import Flask
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +40,6 @@ SHUTDOWN_SECONDS: Final = 3
 BACKPRESSURE: Final = 8192
 _RESPAWN_SECONDS: Final = 0.5
 _SIGNAL_SECONDS: Final = 0.1
-SETTLE_TRIES: Final = 10  # a worker starts in any case
 _LOOPBACK: Final = ("127.0.0.0/8", "::1/128")
 
 
@@ -77,16 +73,18 @@ def serve(
     log_to_stderr()
     settings = read_settings()
     check_settings(settings)
-    with contextlib.ExitStack() as stack:
-        address = _reserve_address(host, port, stack)
-        if settings.metrics:  # before the workers import the library
-            folder = tempfile.TemporaryDirectory(prefix="cardsign-metrics-")
-            os.environ["PROMETHEUS_MULTIPROC_DIR"] = stack.enter_context(folder)
+    with (
+        reserve_address(host, port) as address,
+        tempfile.TemporaryDirectory(prefix="cardsign-metrics-") as counters,
+    ):
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = counters  # before workers import the library
         publications = Publications(location, settings)  # fails before anything listens
-        _warn_of_slow_clients(settings, address[0])
-        reloads: Synchronized[int] = multiprocessing.Value("L", 0)
-        is_loaded = multiprocessing.Event()
-        worker = partial(Worker, location, read_settings, reloads, is_loaded)
+        if not settings.behind_proxy and not in_networks(address[0], _LOOPBACK):
+            log.warning(
+                "slow clients can hold threads of this server; put a proxy that reads requests "
+                "whole in front, and say so: behind_proxy = true"
+            )
+        reloads = multiprocessing.Value("L", 0)
         server = make_server(settings, address)
 
         def reload(*_: object) -> None:
@@ -108,17 +106,10 @@ def serve(
             threading.Thread(target=_announce, args=arguments, daemon=True).start()
 
         try:
+            worker = partial(Worker, location, read_settings, reloads)
             server.serve(target_loader=worker, wrap_loader=False)
         except SystemExit as exc:  # granian's way to say that the worker ended unasked
             raise ServeFault("serve.worker_died", "the worker process ended by itself") from exc
-
-
-def _warn_of_slow_clients(settings: ServerSettings, host: str) -> None:
-    if not settings.behind_proxy and not in_networks(host, _LOOPBACK):
-        log.warning(
-            "slow clients can hold threads of this server; put a proxy that reads requests "
-            "whole in front, and say so: behind_proxy = true"
-        )
 
 
 def check_settings(settings: ServerSettings, *, is_running: bool = False) -> None:
@@ -185,20 +176,19 @@ class SignalFlag:
     does not wake the main thread. Either way the server would never stop.
     """
 
-    def __init__(self) -> None:
-        self._is_set = False
+    is_set = False
 
     def set(self) -> None:
         """End the wait."""
-        self._is_set = True
+        self.is_set = True
 
     def clear(self) -> None:
         """Let the next wait last until `set` is called again."""
-        self._is_set = False
+        self.is_set = False
 
     def wait(self) -> None:
         """Wait until the flag is set."""
-        while not self._is_set:
+        while not self.is_set:
             time.sleep(_SIGNAL_SECONDS)
 
 
@@ -211,7 +201,6 @@ class Worker:
         location: What is served, as :class:`cardsign.server.site.Publications` has it.
         read_settings: Reads the settings anew; raises what is wrong.
         reloads: Counts the signals to read settings and tokens again.
-        is_loaded: Set once requests can be answered.
     """
 
     def __init__(
@@ -219,55 +208,44 @@ class Worker:
         location: Path,
         read_settings: Callable[[], ServerSettings],
         reloads: Synchronized[int],
-        is_loaded: Event,
     ) -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it is for the parent
         log_to_stderr()
         for name in ("cardsign.events", "cardsign.server.site"):  # the parent says it once
             logging.getLogger(name).disabled = True
-        self._location, self._read_settings, self._is_loaded = location, read_settings, is_loaded
-        self._reloads, self._reloaded, self._parent = reloads, reloads.value, os.getppid()
-        self._publications, self._app = self._load()
-        threading.Thread(target=self._watch, name="cardsign-reload", daemon=True).start()
-        is_loaded.set()
+        self._location, self._read_settings, self._reloads = location, read_settings, reloads
+        self._load()
+        threading.Thread(
+            target=self._watch, args=(os.getppid(), reloads.value), daemon=True
+        ).start()
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request."""
         return self._app(environ, start_response)
 
-    def _load(self) -> tuple[Publications, Flask]:
+    def _load(self) -> None:
         settings = self._read_settings()
         publications = Publications(self._location, settings)
         app = create_app(publications, settings)
+        publications.wait_for_others()
         publications.start_watching()
-        # Others serve what is older until their common moment, which a newer one puts off.
-        for _ in range(SETTLE_TRIES if self._is_loaded.is_set() else 0):
-            time.sleep(EXCHANGE_SECONDS)
-            publications.look()
-            if publications.is_settled:
-                break
-        return publications, app
+        self._publications, self._app = publications, app
 
-    def _watch(self) -> None:
+    def _watch(self, parent: int, loaded: int) -> None:
         """Follow the parent: reload when it says so, and end when it is killed.
 
         A worker left alone would go on answering at the port, and nothing would stop it.
         """
-        while os.getppid() == self._parent:
+        while os.getppid() == parent:
             time.sleep(1)
-            if self._reloads.value != self._reloaded:
-                self._reloaded = self._reloads.value
-                self._reload()
+            if self._reloads.value != loaded:
+                loaded, replaced = self._reloads.value, self._publications
+                try:
+                    self._load()
+                    replaced.stop_watching()
+                except Exception:  # the boundary: a worker goes on whatever its settings say
+                    log.exception("still serving by the settings that were read before")
         os._exit(1)
-
-    def _reload(self) -> None:
-        try:
-            publications, app = self._load()
-        except Exception:  # the boundary: a worker goes on whatever its settings say
-            log.exception("still serving by the settings that were read before")
-            return
-        replaced, self._publications, self._app = self._publications, publications, app
-        replaced.stop_watching()
 
 
 def _announce(publications: Publications, address: tuple[str, int], as_json: bool) -> None:
@@ -276,11 +254,13 @@ def _announce(publications: Publications, address: tuple[str, int], as_json: boo
         while client.connect_ex(address):
             time.sleep(0.02)
     agents, url = publications.site.agents, _make_url(address)
-    number = agents[""].generation.number if "" in agents else 0
+    count, served = {"agents": len(agents)}, f"{len(agents)} agents"
+    if "" in agents:
+        number = agents[""].generation.number
+        count, served = {"generation": number}, f"generation {number}"
     if as_json:
-        count = {"generation": number} if number else {"agents": len(agents)}
         print(json.dumps({**count, "url": url}), flush=True)
-    log.info("serving %s on %s", f"generation {number}" if number else f"{len(agents)} agents", url)
+    log.info("serving %s on %s", served, url)
     publications.start_watching()
 
 
@@ -306,31 +286,30 @@ def log_to_stderr() -> None:
         logger.setLevel(level)
 
 
-def _reserve_address(host: str, port: int, stack: contextlib.ExitStack) -> tuple[str, int]:
+@contextlib.contextmanager
+def reserve_address(host: str, port: int) -> Iterator[tuple[str, int]]:
     """Hold an address that no other process listens on, for granian to listen on.
 
     granian binds with SO_REUSEPORT, by which a second server would start without a word and
     get a share of the requests. This socket is bound without it, so that it fails beside
     anybody else; it never listens, and lets granian in afterwards.
     """
-    try:
-        family, _, _, _, sockaddr = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        reserved = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
-        # Beside the remains of closed connections (TIME_WAIT), but not beside one who listens.
-        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        reserved.bind(sockaddr)
-    except (OSError, UnicodeError) as exc:
-        is_used = getattr(exc, "errno", None) == errno.EADDRINUSE
-        problem = "is in use" if is_used else f"is no address to listen on: {exc}"
-        hint = "Stop the other server or choose another port with --bind." if is_used else ""
-        where = _make_url((host, port)).removeprefix("http://")
-        raise ServeFault("serve.bind", f"{where} {problem}", hint=hint) from exc
-    address, free_port, *_ = reserved.getsockname()
-    if sys.platform == "linux":
-        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    else:
-        reserved.close()  # elsewhere granian's socket would not be let in
-    return address, free_port
+    with contextlib.ExitStack() as stack:
+        try:
+            family, _, _, _, sockaddr = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            reserved = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            # Beside the remains of closed connections (TIME_WAIT), but not beside one who listens.
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            reserved.bind(sockaddr)
+        except (OSError, UnicodeError) as exc:
+            where = _make_url((host, port)).removeprefix("http://")
+            raise ServeFault("serve.bind", f"{where} cannot be bound: {exc}") from exc
+        address, free_port, *_ = reserved.getsockname()
+        if sys.platform == "linux":
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        else:
+            reserved.close()  # elsewhere granian's socket would not be let in
+        yield address, free_port
 
 
 def _make_url(address: tuple[str, int]) -> str:

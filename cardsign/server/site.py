@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import math
 import re
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,11 +29,8 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 0.2  # between two looks at the one stamp
 LOOK_AT_ALL_SECONDS: Final = 60.0  # between two looks at every agent
-BROKEN_SECONDS: Final = 5.0  # the same while anything is broken, which may be mended
-#: Seconds after which a generation is served; by then every process has looked.
+#: Seconds after which a publication is served; by then every process has looked.
 EXCHANGE_SECONDS: Final = 1.0
-#: Stands among the agents for their folder, where that cannot be read.
-_FOLDER: Final = "/"
 #: An agent's name is a folder and one segment of a path.
 AGENT_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
@@ -120,9 +117,9 @@ class Publications:
     A newer generation is taken up whole. Whatever is wrong with it, the last good one stays; a
     lower number is never taken, since it would revive withdrawn cards and keys.
 
-    All processes of a machine exchange a generation at one moment, which the time of its `current`
-    decides, so that no client sees the old one after the new one. If another is published before
-    that moment, they all wait for the moment of that one.
+    All processes of a machine exchange their site at one moment, which the time of the last
+    publication decides, so that no client sees the old one after the new one. If another is
+    published before that moment, they all wait for the moment of that one.
 
     Args:
         location: A publication directory, or a folder of them, each named after its agent.
@@ -131,6 +128,7 @@ class Publications:
 
     Attributes:
         bodies: Places for requests whose bodies are read.
+        problems: What is wrong with each agent, by name, a line each; of the host by no name.
 
     Raises:
         ServeFault, FileFault: As :func:`cardsign.publish.generation.load_current`, for one
@@ -149,35 +147,24 @@ class Publications:
         self.location, self.settings, self.now = location, settings, now
         self.bodies, hosts = Places(settings.threads), Places(settings.threads)
         self._providers = make_providers(settings, hosts, now)
-        self._site = Site()
-        #: By name: what is served from a moment on, in Unix seconds; None for nothing.
-        self._due: dict[str, tuple[Agent | None, float]] = {}
+        self._site = self._newest = Site()
+        self._moment = 0.0  # of the newest site, in Unix seconds
         self._stamps: dict[str, FileStamp | None] = {}
-        self._complaints: dict[str, str] = {}
-        self._absent: frozenset[str] = frozenset()
-        self._looked_at_all = time.monotonic()
+        self.problems: dict[str, list[str]] = {}
         self._exchanging = threading.Lock()
         self._started, self._stopped = threading.Lock(), threading.Event()
         self.is_single = (location / CURRENT_FILE).exists() or not any(_list_agents(location))
         self._stamp_path = location / CURRENT_FILE if self.is_single else location
-        self._stamp = file_stamp(self._stamp_path)
         if self.is_single:
             find_current(location)  # a misspelt directory is heard of, also if nothing is served
-            if settings.enabled:  # what is wrong is raised, where nothing good is there to keep
-                self._load("", None)
         self.look_at_all()
 
     @property
     def site(self) -> Site:
-        """What is served now; at the moment of a newer generation whoever asks exchanges it."""
-        if self._due:
-            self._exchange(time.time())
+        """What is served now; whoever asks after the moment of a newer site exchanges it."""
+        if self._newest is not self._site:
+            self._exchange()
         return self._site
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether nothing waits for its moment."""
-        return not self._due
 
     def start_watching(self) -> None:
         """Start the thread that follows the publications, once in each process."""
@@ -196,132 +183,119 @@ class Publications:
                 log.exception("the publications could not be looked at")
 
     def look(self) -> None:
-        """Take up what is new: look at one stamp, and now and then at every agent."""
-        self._exchange(time.time())  # what is due before anything newer takes its place
-        now, stamp = time.monotonic(), file_stamp(self._stamp_path)
-        seconds = BROKEN_SECONDS if self._complaints else LOOK_AT_ALL_SECONDS
-        if stamp != self._stamp or now - self._looked_at_all >= seconds:
-            self._stamp, self._looked_at_all = stamp, now
+        """Take up what is new: look at one stamp, and once a minute at every agent."""
+        self._exchange()  # what is due before anything newer takes its place
+        is_old = time.monotonic() - self._looked_at >= LOOK_AT_ALL_SECONDS
+        if is_old or file_stamp(self._stamp_path) != self._stamp:
             self._find_newest()
-        self._exchange(time.time())
 
     def look_at_all(self) -> None:
         """Take up what is new at once, whatever other processes do."""
         self._find_newest()
-        self._exchange(math.inf)
+        self._exchange(at_once=True)
+
+    def wait_for_others(self) -> None:
+        """Wait until every process of this machine serves what this one does."""
+        while (seconds := self._moment - time.time()) > 0:
+            time.sleep(seconds)
+            self.look()
+
+    def _exchange(self, *, at_once: bool = False) -> None:
+        """Serve the newest site once its moment has come, and say what of it is new."""
+        with self._exchanging:
+            before, newest = self._site, self._newest
+            if newest is before or not (at_once or self._is_due()):
+                return
+            self._site = newest
+            for name, agent in newest.agents.items():
+                if agent is not before.agents.get(name):
+                    card = parse_object(agent.generation.card)
+                    log_publication(agent.generation, card, name, self.now())
+                    if name in before.agents:
+                        number = agent.generation.number
+                        log.info("%sserving generation %d", _prefix(name), number)
+
+    def _is_due(self) -> bool:
+        """Return whether the moment of the newest site has come, and nothing else came by then."""
+        if time.time() < self._moment:
+            return False
+        stamp = file_stamp(self._stamp_path)
+        return stamp in (None, self._stamp) or stamp[1] / 1e9 > self._moment
 
     def _find_newest(self) -> None:
-        """Find the newest good state of every agent that there is."""
+        """Find the newest good state of every agent that there is, and log what is wrong."""
+        self._looked_at, self._stamp = time.monotonic(), file_stamp(self._stamp_path)
+        problems = defaultdict[str, list[str]](list)
+        agents: dict[str, Agent] = {}
+        for name in self._find_names(problems[""]):
+            agent = self._update(name, self._newest.agents.get(name), problems[name])
+            if agent is not None:
+                agents[name] = agent
+                problems[name] += agent.extended.find_problems(is_alone=self.is_single)
+        if agents != self._newest.agents:
+            self._moment = _exchange_moment(self._stamp)
+            self._newest = Site(agents, self._choose_root(agents))
+        problems[""] += self._newest.find_conflicts()
+        for name, lines in problems.items():
+            for line in lines:
+                if line not in self.problems.get(name, ()):
+                    log.warning("%s%s", _prefix(name), line)
+        self.problems = problems
+
+    def _find_names(self, problems: list[str]) -> list[str]:
+        """Return the names of the agents that are to be served."""
         try:
-            names = [""] if self.is_single else sorted(_list_agents(self.location))
+            names = {""} if self.is_single else {*_list_agents(self.location)}
         except ServeFault as exc:  # nobody said that the agents are gone
-            self._complain(_FOLDER, f"still serving the agents that were there: {exc}")
-            return
-        self._complaints.pop(_FOLDER, None)
+            problems.append(f"still serving the agents that were there: {exc}")
+            return [*self._newest.agents]
+        absent = self.settings.disabled.union(filter(None, [self.settings.root])) - names
         # A misspelt agent is on its routes still.
-        absent = self.settings.disabled.union(filter(None, [self.settings.root])).difference(names)
-        for name in sorted(absent - self._absent):
-            log.warning("the settings name agent %s, which is not here", name)
-        self._absent = absent
-        served = set(names) - self.settings.disabled if self.settings.enabled else set[str]()
-        for name in self._stamps.keys() - served:
-            self._stamps.pop(name)
-            self._complaints.pop(name, None)
-            self._set_due(name, None, 0.0)
-        for name in sorted(served):
-            stamp = file_stamp(self.location / name / CURRENT_FILE)
-            is_known = name in self._stamps and stamp == self._stamps[name]
-            if is_known and name not in self._complaints:
-                continue
-            self._stamps[name], agent = stamp, self._site.agents.get(name)
-            try:
-                newer = self._load(name, agent)
-                self._complaints.pop(name, None)
-                self._set_due(name, newer, _exchange_moment(stamp))
-            except (CardsignError, _Unservable) as exc:
-                state = f"agent {name} is not served"
-                if agent is not None:
-                    state = f"{_prefix(name)}still serving generation {agent.generation.number}"
-                self._set_due(name, agent, 0.0)
-                self._complain(name, f"{state}: {exc}")
+        problems += (
+            f"the settings name agent {name}, which is not here" for name in sorted(absent)
+        )
+        return sorted(names - self.settings.disabled) if self.settings.enabled else []
 
-    def _set_due(self, name: str, agent: Agent | None, moment: float) -> None:
-        with self._exchanging:
-            self._due[name] = agent, moment
+    def _choose_root(self, agents: Mapping[str, Agent]) -> Agent | None:
+        if len(agents) == 1 and (self.is_single or self.settings.root is None):
+            return next(iter(agents.values()))
+        return agents.get(self.settings.root or "")
 
-    def _exchange(self, now: float) -> None:
-        """Serve what is due at a time, in Unix seconds, and say what is new."""
-        with self._exchanging:
-            due = {
-                name: agent
-                for name, (agent, moment) in self._due.items()
-                if moment <= now and (now == math.inf or self._is_newest(name, moment))
-            }
-            if not due:
-                return
-            self._due = {name: change for name, change in self._due.items() if name not in due}
-            candidates = {**self._site.agents, **due}
-            agents = {
-                name: agent for name, agent in sorted(candidates.items()) if agent is not None
-            }
-            root = agents.get("") or agents.get(self.settings.root or "")
-            if len(agents) == 1 and self.settings.root is None:
-                (root,) = agents.values()
-            replaced, self._site = self._site, Site(agents, root)
-            self._report(replaced)
-
-    def _is_newest(self, name: str, moment: float) -> bool:
-        """Return whether nothing else of an agent was published by some moment."""
+    def _update(self, name: str, served: Agent | None, problems: list[str]) -> Agent | None:
+        """Return the newest good state of an agent; None if it never had one."""
         stamp = file_stamp(self.location / name / CURRENT_FILE)
-        return stamp in (None, self._stamps.get(name)) or stamp[1] / 1e9 > moment
+        if served is not None and stamp == self._stamps.get(name):
+            return served
+        try:
+            agent = self._load(name, served)
+        except (CardsignError, _Unservable) as exc:
+            if served is None and self.is_single:
+                raise
+            state = (
+                f"still serving generation {served.generation.number}" if served else "not served"
+            )
+            problems.append(f"{state}: {exc}")
+            return served
+        self._stamps[name] = stamp
+        return agent
 
-    def _report(self, before: Site) -> None:
-        """Log what is served from now on, and what of it does not fit together."""
-        for name, agent in self._site.agents.items():
-            if agent is before.agents.get(name):
-                continue
-            card = parse_object(agent.generation.card)
-            log_publication(agent.generation, card, name, self.now())
-            if name in before.agents:
-                log.info("%sserving generation %d", _prefix(name), agent.generation.number)
-            for problem in agent.extended.find_problems(is_alone=self.is_single):
-                log.warning("%s%s", _prefix(name), problem)
-        for conflict in sorted({*self._site.find_conflicts()} - {*before.find_conflicts()}):
-            log.warning("%s", conflict)
-
-    def find_problems(self) -> dict[str, list[str]]:
-        """Return what is wrong with each agent, a line each."""
-        problems = {
-            name: [*agent.extended.find_problems(is_alone=self.is_single)]
-            for name, agent in self.site.agents.items()
-        }
-        for name, complaint in self._complaints.items():
-            problems.setdefault(name, []).append(complaint)
-        return problems
-
-    def _load(self, name: str, agent: Agent | None) -> Agent:
+    def _load(self, name: str, served: Agent | None) -> Agent:
         """Return an agent's newest generation; what is served, where it is still the newest."""
         generation = load_current(self.location / name)
-        if agent is not None:
-            number = agent.generation.number
+        if served is not None:
+            number = served.generation.number
             if generation.number < number:
                 raise _Unservable(f"generation {generation.number} is lower and is refused")
             if generation.number == number:
-                if generation.files != agent.generation.files:
+                if generation.files != served.generation.files:
                     raise _Unservable(f"there is another generation {number} now")
-                return agent
+                return served
         card = parse_object(generation.card)
         older = [parse_object(generation.legacy_card)] if generation.legacy_card else []
         extended = ExtendedCards(generation, card, self._providers, self.now)
         documents = public_documents(generation, self.settings)
         paths = find_paths(card, *older)
         return Agent(name, generation, documents, extended, *paths, Page(generation))
-
-    def _complain(self, subject: str, message: str) -> None:
-        """Log what is wrong, once."""
-        if self._complaints.get(subject) != message:
-            self._complaints[subject] = message
-            log.error("%s", message)
 
 
 class _Unservable(Exception):

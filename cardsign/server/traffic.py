@@ -213,7 +213,7 @@ class _Served:
         gauges: dict[str, dict[str, float]] = {
             "generation": {name: agent.generation.number for name, agent in agents.items()},
             "published_timestamp_seconds": times,
-            "problems": {n: len(lines) for n, lines in self._publications.find_problems().items()},
+            "problems": {n: len(lines) for n, lines in self._publications.problems.items()},
         }
         for name, values in gauges.items():
             gauge = GaugeMetricFamily(f"cardsign_{name}", _GAUGES[name], labels=["agent"])

@@ -276,9 +276,8 @@ def test_F39_a_broken_publication_is_no_event(tmp_path: Path, key: PrivateKey, n
 
     assert [watched.ask(), watched.ask()] == [good.card] * 2
     assert watched.last["generation"] == len(watched.lines) == 1
-    assert [line[:28] for line in watched.log if "still" in line] == [
-        "still serving generation 1: "
-    ]
+    (line,) = [line for line in watched.log if "still" in line]
+    assert line.startswith("warning: still serving generation 1: ")
 
 
 def test_F39_a_publication_that_cannot_be_served_is_no_event(

@@ -95,7 +95,7 @@ def test_whatever_is_wrong_with_a_newer_one_the_last_good_one_stays(
         site.wait()
         assert _served(site) == "1.2.0"
     (line,) = site.log
-    assert line.startswith("still serving generation 1: ")
+    assert line.startswith("warning: still serving generation 1: ")
     assert words in line
 
 
@@ -123,7 +123,9 @@ def test_a_lower_generation_is_refused(site: Site, key: PrivateKey) -> None:
     for _ in range(3):
         site.wait()
         assert _served(site) == "2.0.0"
-    assert site.log[1:] == ["still serving generation 2: generation 1 is lower and is refused"]
+    assert site.log[1:] == [
+        "warning: still serving generation 2: generation 1 is lower and is refused"
+    ]
 
 
 def test_another_generation_of_the_same_number_is_refused(site: Site, key: PrivateKey) -> None:
@@ -133,7 +135,7 @@ def test_another_generation_of_the_same_number_is_refused(site: Site, key: Priva
     site.wait()
 
     assert _served(site) == "1.2.0"
-    assert site.log == ["still serving generation 1: there is another generation 1 now"]
+    assert site.log == ["warning: still serving generation 1: there is another generation 1 now"]
 
 
 def test_a_current_that_is_only_touched_changes_nothing(site: Site) -> None:
@@ -153,9 +155,9 @@ def test_a_token_never_opens_the_card_of_another_audience(site: Site, key: Priva
     assert answer.status_code == 400
     assert b"NOT_CONFIGURED" in answer.data
     assert site.log == [
-        "serving generation 2",
         "warning: provider static_token opens the cards of staff, which are not published; "
         "the audiences are crew",
+        "serving generation 2",
     ]
     assert _served(site) == "2.0.0"
 
