@@ -6,7 +6,6 @@ Calls are read as strictly as cards are. There are no batches: A2A has none.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, TypeAlias
@@ -163,16 +162,6 @@ def answer_http_error(error: HTTPException) -> Response:
     if retry_after := getattr(error, "retry_after", None):
         response.headers["Retry-After"] = str(retry_after)
     return response
-
-
-def close_connection(response: Response, environ: Mapping[str, object]) -> None:
-    """Let the connection end after an answer to a request whose body nobody read.
-
-    Of WSGI servers granian alone lets an application say so: it is not for one to say (PEP 3333),
-    and waitress would answer 500.
-    """
-    if environ.get("SERVER_SOFTWARE") == "Granian":
-        response.headers["Connection"] = "close"
 
 
 def json_response(value: Json, status: int, headers: dict[str, str]) -> Response:

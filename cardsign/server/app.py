@@ -20,13 +20,11 @@ from werkzeug.exceptions import (
     HTTPException,
     MethodNotAllowed,
     NotFound,
-    ServiceUnavailable,
 )
 
 from cardsign.publish.generation import ANY_ORIGIN, PublicFile
 from cardsign.server import a2a
 from cardsign.server.documents import Document, public_document
-from cardsign.server.places import RETRY_SECONDS, Busy
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 from cardsign.server.site import Agent, Publications
 from cardsign.server.traffic import count_requests, limit_rate
@@ -34,6 +32,10 @@ from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 READ_METHODS: Final = ("GET", "HEAD", "OPTIONS")
+#: In the environment of a request: that nobody else's bytes are left to read, and what a mount
+#: refuses it with.
+BODY_WAS_READ: Final = "cardsign.body_was_read"
+REFUSAL: Final = "cardsign.refusal"
 #: Agents on one page of the catalogue; at most 25 MiB of the largest cards.
 MAX_PAGE: Final = 100
 PREFLIGHT: Final = {
@@ -82,7 +84,6 @@ def create_app(
     app.before_request(begin_request)
     app.after_request(finish_response)
     app.register_error_handler(a2a.A2AError, a2a.answer_a2a_error)
-    app.register_error_handler(Busy, answer_busy)
     app.register_error_handler(HTTPException, a2a.answer_http_error)
     add_rules(app, settings)
     if settings.rate:
@@ -280,7 +281,7 @@ def read_body() -> bytes:
     with find_publications().bodies:
         body = request.stream.read(a2a.MAX_CALL_BYTES + 1)  # one more, to be told from the limit
     if len(body) <= a2a.MAX_CALL_BYTES:
-        request.environ["cardsign.body_was_read"] = True
+        request.environ[BODY_WAS_READ] = True
     return body
 
 
@@ -293,6 +294,8 @@ def begin_request() -> None:
     A path that begins with two slashes is no other spelling of one, as werkzeug would have it.
     """
     find_publications().start_watching()
+    if REFUSAL in request.environ:
+        raise request.environ[REFUSAL]
     if request.environ["PATH_INFO"].startswith("//"):
         abort(404)
 
@@ -304,12 +307,9 @@ def finish_response(response: Response) -> Response:
         response.headers.pop("Content-Type", None)
     has_body = environ.get("CONTENT_LENGTH", "0") not in ("", "0")
     has_body = has_body or "HTTP_TRANSFER_ENCODING" in environ
-    if has_body and not environ.get("cardsign.body_was_read"):
-        a2a.close_connection(response, environ)
+    # Of WSGI servers granian alone lets an application say so: it is not for one to say
+    # (PEP 3333), and waitress would answer 500.
+    is_granian = environ.get("SERVER_SOFTWARE") == "Granian"
+    if has_body and is_granian and not environ.get(BODY_WAS_READ):
+        response.headers["Connection"] = "close"
     return response
-
-
-def answer_busy(_: Busy) -> Response:
-    """Answer where all places are taken."""
-    message = "too many requests wait; try again later"
-    return a2a.answer_http_error(ServiceUnavailable(message, retry_after=RETRY_SECONDS))

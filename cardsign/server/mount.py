@@ -4,7 +4,7 @@ The extended card is asked for at the agent's own URL, so a proxy that routes by
 it off. What stands here hands the card's paths and the one JSON-RPC method to the application of
 the cards, and every other request to the agent untouched. While extended cards are published,
 the agent gets no request that it could answer with its extended card: it may have one of its own,
-and no guard before it.
+and no guard before it. What is refused here, the application of the cards answers.
 """
 
 from __future__ import annotations
@@ -17,31 +17,25 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from concurrent.futures import ThreadPoolExecutor
 from io import BufferedReader, BytesIO, RawIOBase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import unquote_to_bytes
 
-from flask import Blueprint, request
+from flask import Blueprint
 from flask.blueprints import BlueprintSetupState
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge, UnsupportedMediaType
 from werkzeug.wrappers import Response
+from werkzeug.wsgi import get_content_length, get_input_stream
 
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import JsonRefused
-from cardsign.server.a2a import (
-    CARD_METHODS,
-    MAX_CALL_BYTES,
-    TOO_LONG,
-    answer_http_error,
-    close_connection,
-)
-from cardsign.server.app import answer_busy, create_app
-from cardsign.server.places import Busy
+from cardsign.server.a2a import CARD_METHODS, MAX_CALL_BYTES, TOO_LONG
+from cardsign.server.app import BODY_WAS_READ, REFUSAL, create_app
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 from cardsign.server.site import Publications
 from cardsign.urls import EXTENDED_PATH
 
 if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 Scope: TypeAlias = Mapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -78,42 +72,55 @@ def mount_cards(app: Any, publication: Path, settings: ServerSettings = DEFAULT_
     """
     # ASGI's is called with scope, receive and send, WSGI's with environ and start_response.
     is_asgi = len(inspect.signature(app).parameters) == 3
-    gate = Gate(publication, settings)
-    return AsgiMount(app, gate) if is_asgi else WsgiMount(app, gate)
+    return (AsgiMount if is_asgi else WsgiMount)(app, publication, settings)
 
 
-class Gate:
-    """Decides who answers a request: the cards' application, or the agent's.
+def card_blueprint(publication: Path, settings: ServerSettings = DEFAULT_SETTINGS) -> Blueprint:
+    """Return a Flask blueprint that puts a publication in front of the application.
+
+    ::
+
+        app.register_blueprint(card_blueprint(Path("public"), settings))
+
+    It has no rules of its own: a card says whole paths, so it is registered without a
+    `url_prefix`, and answers what :func:`mount_cards` would, before the application sees it.
 
     Args:
-        publication: The publication directory.
-        settings: To whom the extended cards are served.
-
-    Attributes:
-        cards: The Flask application of the cards.
-        publications: What it serves.
+        publication: As for :func:`mount_cards`.
+        settings: Likewise.
     """
+    blueprint = Blueprint("cardsign", __name__)
 
-    def __init__(self, publication: Path, settings: ServerSettings) -> None:
+    @blueprint.record_once
+    def put_in_front(state: BlueprintSetupState) -> None:
+        app: Any = state.app
+        app.wsgi_app = mount_cards(app.wsgi_app, publication, settings)
+
+    return blueprint
+
+
+class _Mount:
+    """What decides who answers a request: the cards' application, or the agent's."""
+
+    def __init__(self, app: Any, publication: Path, settings: ServerSettings) -> None:
         # `cardsign serve` counts; in front of an application its own server does.
-        self.cards = create_app(publication, settings.model_copy(update={"metrics": False}))
-        self.publications = cast(Publications, self.cards.extensions["cardsign"])
+        settings = settings.model_copy(update={"metrics": False})
+        self._app, self._publications = app, Publications(publication, settings)
+        self._cards = create_app(self._publications, settings)
 
-    def is_for_cards(self, method: str, script: str, path: str) -> bool | None:
-        """Return whether a request is for the cards; None where its body decides.
-
-        Args:
-            method: Of the request, in capitals.
-            script: Where the application is mounted, decoded.
-            path: What follows, likewise.
-        """
-        self.publications.start_watching()
-        agent = self.publications.site.root
+    def _is_for_cards(self, environ: WSGIEnvironment) -> bool | None:
+        """Return whether a request is for the cards, by its head; None where its body decides."""
+        self._publications.start_watching()
+        agent, method = self._publications.site.root, environ["REQUEST_METHOD"].upper()
         if agent is None:
             return False
+        script, path = (
+            environ.get(name, "").encode("latin-1").decode(errors="replace")
+            for name in ("SCRIPT_NAME", "PATH_INFO")
+        )
         are_extended = agent.extended.are_published
         if method == "POST" and are_extended:
-            return None
+            return _refuse_encoding(environ)
         if path in agent.documents:
             return method in ("GET", "HEAD", "OPTIONS")
         if not are_extended or method not in ("GET", "HEAD"):
@@ -123,6 +130,17 @@ class Gate:
         return is_listed or f"/{path}".rstrip("/").endswith(_EXTENDED_ENDS)
 
 
+def _refuse_encoding(environ: WSGIEnvironment) -> bool | None:
+    """Have a body refused whose bytes are not what a reader of JSON would get."""
+    content_type = environ.get("CONTENT_TYPE", "").lower()
+    charsets = {charset.strip('"') for charset in _CHARSET.findall(content_type)}
+    is_plain = environ.get("HTTP_CONTENT_ENCODING", "").strip().lower() in ("", "identity")
+    if is_plain and not charsets - {"utf-8", "utf8", "us-ascii"}:
+        return None
+    environ[REFUSAL] = UnsupportedMediaType("send the request uncompressed, in UTF-8")
+    return True
+
+
 def _may_ask_for_card(body: bytes) -> bool:
     """Return whether any reader of JSON might find a card method in a body."""
     try:
@@ -130,25 +148,6 @@ def _may_ask_for_card(body: bytes) -> bool:
     except JsonRefused:  # readers may disagree about it
         return _CardMethodScanner().feed(body)
     return any(isinstance(value, str) and value in CARD_METHODS for value in members.values())
-
-
-def _check_encoding(content_encoding: str, content_type: str) -> None:
-    """Check that a body's bytes are what a reader of JSON would get.
-
-    Raises:
-        UnsupportedMediaType: It is compressed, or in another charset than UTF-8.
-    """
-    charsets = {charset.strip('"') for charset in _CHARSET.findall(content_type.lower())}
-    is_plain = content_encoding.strip().lower() in ("", "identity")
-    if not is_plain or charsets - {"utf-8", "utf8", "us-ascii"}:
-        raise UnsupportedMediaType("send the request uncompressed, in UTF-8")
-
-
-def _refuse(error: HTTPException | Busy, environ: WSGIEnvironment) -> Response:
-    """Return the answer to a request whose body was not read."""
-    response = answer_busy(error) if isinstance(error, Busy) else answer_http_error(error)
-    close_connection(response, environ)
-    return response
 
 
 class _CardMethodInLongBody(RequestEntityTooLarge):
@@ -189,91 +188,43 @@ class _CardMethodScanner:
         return self._has_method
 
 
-def card_blueprint(publication: Path, settings: ServerSettings = DEFAULT_SETTINGS) -> Blueprint:
-    """Return the card's paths as a Flask blueprint, for an agent that is a Flask application.
-
-    ::
-
-        app.register_blueprint(card_blueprint(Path("public"), settings))
-
-    It has no rules of its own: before each request, and before the application's own functions
-    that are called then, it looks up whether that is for a card, as :func:`mount_cards` does. All
-    else reaches the application's views. Register it without a `url_prefix`: a card says whole
-    paths.
-
-    Args:
-        publication: As for :func:`mount_cards`.
-        settings: Likewise.
-
-    Raises:
-        ServeFault, FileFault, JsonRefused, UsageFault: As :func:`cardsign.server.create_app`.
-    """
-    blueprint = Blueprint("cardsign", __name__)
-    gate = Gate(publication, settings)
-
-    def answer() -> Response | None:
-        chosen = _choose_application(gate, request.environ)
-        return chosen and Response.from_app(chosen, request.environ, buffered=True)
-
-    @blueprint.record_once
-    def put_first(state: BlueprintSetupState) -> None:
-        # One of the application's own would take the body before it is looked at.
-        state.app.before_request_funcs.setdefault(None, []).insert(0, answer)
-
-    return blueprint
-
-
-class WsgiMount:
+class WsgiMount(_Mount):
     """The publication before a WSGI application."""
-
-    def __init__(self, app: WSGIApplication, gate: Gate) -> None:
-        self._app, self.gate = app, gate
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request."""
+        is_for_cards = self._is_for_cards(environ)
+        if is_for_cards is None:
+            is_for_cards = self._look_at_body(environ)
+        if is_for_cards:
+            return self._cards(environ, start_response)
         try:
-            chosen = _choose_application(self.gate, environ) or self._app
-            return chosen(environ, start_response)
+            answer: Iterable[bytes] = self._app(environ, start_response)
+            return answer
         except _CardMethodInLongBody as error:
-            refusal = _refuse(error, environ)
-            start_response(refusal.status, [*refusal.headers], sys.exc_info())
-            return [refusal.get_data()]
+            environ[REFUSAL], raised = error, sys.exc_info()
+            # The agent may have begun to answer.
+            return self._cards(
+                environ, lambda status, headers, _=None: start_response(status, headers, raised)
+            )
 
-
-def _choose_application(gate: Gate, environ: WSGIEnvironment) -> WSGIApplication | None:
-    """Return what answers a request of WSGI before the agent does; None for the agent itself.
-
-    A body that was read can be read once more; a longer one is looked at as the agent reads it.
-    """
-    script, path = (
-        str(environ.get(name, "")).encode("latin-1").decode(errors="replace")
-        for name in ("SCRIPT_NAME", "PATH_INFO")
-    )
-    is_for_cards = gate.is_for_cards(environ["REQUEST_METHOD"].upper(), script, path)
-    if is_for_cards is not None:
-        return gate.cards if is_for_cards else None
-    length, stream = environ.get("CONTENT_LENGTH") or "", environ["wsgi.input"]
-    remaining = int(length) if length.isdecimal() else None
-    has_end = remaining is not None or environ.get("wsgi.input_terminated")
-    limit = MAX_CALL_BYTES + 1 if remaining is None else remaining
-    if not has_end or limit > MAX_CALL_BYTES + 1:
-        limit = 0  # nor is a body read that is too long for a request
-    body = b""
-    try:
-        _check_encoding(environ.get("HTTP_CONTENT_ENCODING", ""), environ.get("CONTENT_TYPE", ""))
-        with gate.publications.bodies:
-            while len(body) < limit and (piece := stream.read(limit - len(body))):
-                body += piece
-    except (Busy, UnsupportedMediaType) as error:
-        return _refuse(error, environ)
-    if limit and len(body) <= MAX_CALL_BYTES:
-        environ["wsgi.input"] = BytesIO(body)
-        environ["cardsign.body_was_read"] = True
-        return gate.cards if _may_ask_for_card(body) else None
-    scanned = _ScannedInput(body, stream, None if remaining is None else remaining - len(body))
-    # Nothing is read ahead of a stream of which nobody knows the end.
-    environ["wsgi.input"] = BufferedReader(scanned, 8192 if has_end else 1)
-    return None
+    def _look_at_body(self, environ: WSGIEnvironment) -> bool:
+        """Return whether a body asks for the card; a long one is looked at as the agent reads."""
+        stream, body = get_input_stream(environ), b""
+        is_long = (get_content_length(environ) or 0) > MAX_CALL_BYTES
+        try:
+            with self._publications.bodies:
+                while not is_long and (piece := stream.read(MAX_CALL_BYTES + 1 - len(body))):
+                    body += piece
+                    is_long = len(body) > MAX_CALL_BYTES
+        except HTTPException as error:
+            environ[REFUSAL] = error
+            return True
+        if is_long:
+            environ["wsgi.input"] = BufferedReader(_ScannedInput(body, stream))
+            return False
+        environ["wsgi.input"], environ[BODY_WAS_READ] = BytesIO(body), True
+        return _may_ask_for_card(body)
 
 
 class _ScannedInput(RawIOBase):
@@ -282,84 +233,55 @@ class _ScannedInput(RawIOBase):
     It raises :class:`_CardMethodInLongBody` instead, and does so from then on.
     """
 
-    def __init__(self, beginning: bytes, rest: Any, left: int | None) -> None:
+    def __init__(self, beginning: bytes, rest: Any) -> None:
         self._beginning, self._rest = BytesIO(beginning), rest
-        self._left = left
         self._scanner = _CardMethodScanner()
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._beginning.read(len(buffer))
-        if not data and self._left != 0:
-            data = self._rest.read(min(len(buffer), self._left or len(buffer)))
-            self._left = self._left and self._left - len(data)
+        data = self._beginning.read(len(buffer)) or self._rest.read(len(buffer))
         if self._scanner.feed(data):
+            self._rest = self._beginning  # no more of it is read
             raise _CardMethodInLongBody
         buffer[: len(data)] = data
         return len(data)
 
 
-class AsgiMount:
+class AsgiMount(_Mount):
     """The publication before an ASGI application."""
 
-    def __init__(self, app: Any, gate: Gate) -> None:
-        self._app, self.gate = app, gate
+    def __init__(self, app: Any, publication: Path, settings: ServerSettings) -> None:
+        super().__init__(app, publication, settings)
         # Of its own, so that who waits for another host takes no thread of the agent.
-        self._threads = ThreadPoolExecutor(gate.publications.settings.threads, "cardsign")
+        self._threads = ThreadPoolExecutor(settings.threads, "cardsign")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        (script, path), method, body = _split_path(scope), scope["method"].upper(), b""
-        decoded = (text.decode(errors="replace") for text in (script, path))
-        is_for_cards = self.gate.is_for_cards(method, *decoded)
+        environ = _make_environ(scope)
+        is_for_cards = self._is_for_cards(environ)
         if is_for_cards is None:
-            try:
-                _check_encoding(
-                    *(_header(scope, n) for n in (b"content-encoding", b"content-type"))
-                )
-            except UnsupportedMediaType as error:
-                await _send_response(send, answer_http_error(error), close=True)
-                return
             body, receive, is_whole = await _read_ahead(receive)
-            if not is_whole:
-                await _pass_scanned(self._app, scope, receive, send)
+            environ |= {"wsgi.input": BytesIO(body), "CONTENT_LENGTH": str(len(body))}
+            is_for_cards = is_whole and _may_ask_for_card(body)
+            if not is_whole and await _pass_scanned(self._app, scope, receive, send):
                 return
-            is_for_cards = _may_ask_for_card(body)
+            if not is_whole:
+                environ[REFUSAL], is_for_cards = _CardMethodInLongBody(), True
         if not is_for_cards:
             await self._app(scope, receive, send)
             return
-        environ = _make_environ(scope, script, path, body)
-        answer = asyncio.get_running_loop().run_in_executor(
-            self._threads, Response.from_app, self.gate.cards, environ, True
+        response = await asyncio.get_running_loop().run_in_executor(
+            self._threads, Response.from_app, self._cards, environ, True
         )
-        await _send_response(send, await answer)
-
-
-async def _send_response(send: Send, response: Response, *, close: bool = False) -> None:
-    raw = [(name.lower().encode(), text.encode("latin-1")) for name, text in response.headers]
-    raw += [(b"connection", b"close")] if close else []
-    await send({"type": "http.response.start", "status": response.status_code, "headers": raw})
-    await send({"type": "http.response.body", "body": response.get_data()})
-
-
-def _header(scope: Scope, name: bytes) -> str:
-    values = [value.decode("latin-1") for key, value in scope["headers"] if key.lower() == name]
-    return ",".join(values)
-
-
-def _split_path(scope: Scope) -> tuple[bytes, bytes]:
-    """Return where the application is mounted, and what follows; ASGI's path is whole."""
-    raw_path = scope.get("raw_path")  # servers may leave it out
-    whole = scope["path"].encode() if raw_path is None else unquote_to_bytes(raw_path)
-    root = scope.get("root_path", "").encode().rstrip(b"/")
-    if not whole.startswith(root + b"/"):
-        root = b""
-    return root, whole[len(root) :]
+        raw = [(name.lower().encode(), text.encode("latin-1")) for name, text in response.headers]
+        raw += [(b"connection", b"close")] if REFUSAL in environ else []
+        await send({"type": "http.response.start", "status": response.status_code, "headers": raw})
+        await send({"type": "http.response.body", "body": response.get_data()})
 
 
 async def _read_ahead(receive: Receive) -> tuple[bytes, Receive, bool]:
@@ -385,10 +307,13 @@ async def _read_ahead(receive: Receive) -> tuple[bytes, Receive, bool]:
     return body, receive_again, is_whole and len(body) <= MAX_CALL_BYTES
 
 
-async def _pass_scanned(app: Any, scope: Scope, receive: Receive, send: Send) -> None:
+async def _pass_scanned(app: Any, scope: Scope, receive: Receive, send: Send) -> bool:
     """Pass a long body on, message by message, until one may name a card method.
 
-    For the agent the client has gone then; the client gets 413 unless the agent had begun.
+    For the agent the client has gone then.
+
+    Returns:
+        Whether the client has its answer; else the agent had not begun one.
     """
     scanner = _CardMethodScanner()
     is_refused = has_begun = False
@@ -412,28 +337,31 @@ async def _pass_scanned(app: Any, scope: Scope, receive: Receive, send: Send) ->
     except Exception:
         if not is_refused:
             raise
-    if is_refused and not has_begun:
-        await _send_response(send, answer_http_error(_CardMethodInLongBody()), close=True)
+    return has_begun or not is_refused
 
 
-def _make_environ(scope: Scope, script: bytes, path: bytes, body: bytes) -> WSGIEnvironment:
-    """Return a request whose body is there as WSGI has it (PEP 3333).
+def _make_environ(scope: Scope) -> WSGIEnvironment:
+    """Return the head of a request as WSGI has it (PEP 3333).
 
     Headers with an underscore are left out, since they would pass for others.
     """
+    raw_path = scope.get("raw_path")  # servers may leave it out
+    path = scope["path"].encode() if raw_path is None else unquote_to_bytes(raw_path)
+    root = scope.get("root_path", "").encode().rstrip(b"/")
+    script = root if path.startswith(root + b"/") else b""  # ASGI's path is whole
     environ: WSGIEnvironment = {
         "REQUEST_METHOD": scope["method"].upper(),
         "SCRIPT_NAME": script.decode("latin-1"),
-        "PATH_INFO": path.decode("latin-1"),
+        "PATH_INFO": path.removeprefix(script).decode("latin-1"),
         "QUERY_STRING": scope.get("query_string", b"").decode("latin-1"),
         "SERVER_NAME": "localhost",
         "SERVER_PORT": "0",
         "REMOTE_ADDR": (scope.get("client") or ("",))[0],
         "wsgi.url_scheme": scope.get("scheme", "http"),
-        "wsgi.input": BytesIO(body),
+        "wsgi.input": BytesIO(),
         "wsgi.input_terminated": True,
         "wsgi.errors": sys.stderr,
-        "cardsign.body_was_read": True,
+        BODY_WAS_READ: True,
     }
     for raw_name, raw_value in scope["headers"]:
         name = raw_name.decode("latin-1").upper().replace("-", "_")
@@ -442,5 +370,4 @@ def _make_environ(scope: Scope, script: bytes, path: bytes, body: bytes) -> WSGI
         key = name if name == "CONTENT_TYPE" else f"HTTP_{name}"
         value = raw_value.decode("latin-1")
         environ[key] = f"{environ[key]},{value}" if key in environ else value
-    environ["CONTENT_LENGTH"] = str(len(body))
     return environ

@@ -5,11 +5,16 @@ from __future__ import annotations
 from threading import BoundedSemaphore
 from typing import Final
 
+from werkzeug.exceptions import ServiceUnavailable
+
 RETRY_SECONDS: Final = 5  # after which it is worth trying again
 
 
-class Busy(Exception):
+class Busy(ServiceUnavailable):
     """All places are taken."""
+
+    def __init__(self) -> None:
+        super().__init__("too many requests wait; try again later", retry_after=RETRY_SECONDS)
 
 
 class Places:
@@ -27,7 +32,7 @@ class Places:
 
     def __enter__(self) -> None:
         if not self._free.acquire(blocking=False):
-            raise Busy("too many requests wait already")
+            raise Busy
 
     def __exit__(self, *_: object) -> None:
         self._free.release()

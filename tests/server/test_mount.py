@@ -15,7 +15,7 @@ from flask import Flask, request
 from publications import PUBLIC, publish_cards
 from served import Site, write_tokens
 from werkzeug.exceptions import RequestEntityTooLarge
-from werkzeug.test import Client
+from werkzeug.test import Client, create_environ
 
 from cardsign.jose.keys import PrivateKey
 from cardsign.server.a2a import MAX_CALL_BYTES
@@ -337,8 +337,8 @@ def test_what_an_agent_of_wsgi_reads_by_itself_is_looked_at(
         return []
 
     statuses: list[str] = []
-    environ = {"REQUEST_METHOD": "POST", "PATH_INFO": "/a2a", "wsgi.input": BytesIO(body)}
-    environ |= {} if length is None else {"CONTENT_LENGTH": length}
+    environ = create_environ("/a2a", method="POST", environ_overrides={"wsgi.input": BytesIO(body)})
+    environ |= {"wsgi.input_terminated": True} if length is None else {"CONTENT_LENGTH": length}
     mounted = mount_cards(reader, site.directory, settings)
     answer = list(mounted(environ, lambda status, *_: statuses.append(status)))
     assert [status[:3] for status in statuses] == ["200", "413"]
