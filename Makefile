@@ -41,7 +41,7 @@ OPENAPI_VALIDATOR := 0.9.0
 
 .DELETE_ON_ERROR:
 .PHONY: help docs demo demo-sdk test lowest lowest-env nightly simulate load fuzz mutants dev check lint types format reference bench \
-  attacks keys testkit interop interop-env interop-env-all interop-table \
+  attacks keys interop interop-env interop-env-all interop-table \
   attacks-table signers signers-env postgres-env serving-env a2a-env cluster-env linters-env constraints package clean
 
 help:  ## list the targets
@@ -131,9 +131,6 @@ keys: keys/log.jsonl  ## make your own key store in keys/, which git ignores
 
 keys/log.jsonl: | $(VENV)/.installed
 	@$(BIN)/cardsign keys generate --keystore keys
-
-testkit: $(VENV)/.dev  ## pack the vectors and attacks for other implementations into dist/
-	@$(BIN)/python -m tests.vectors.pack
 
 interop: $(VENV)/.dev interop-env-all  ## every card before every judge; writes docs/reports/interop.md
 	@$(MAKE) --no-print-directory interop-table

@@ -31,14 +31,21 @@ class ProgramError(Exception):
         what: What it did, as a predicate: "exited with status 3".
         complaint: The last lines that it wrote to stderr, shortened and printable; may be empty.
         was_started: Whether it ran at all.
+        status: Its exit status, if it ended by itself.
     """
 
     def __init__(
-        self, what: str, stderr: bytes | bytearray = b"", *, was_started: bool = True
+        self,
+        what: str,
+        stderr: bytes | bytearray = b"",
+        *,
+        was_started: bool = True,
+        status: int | None = None,
     ) -> None:
         super().__init__(what)
         self.what = what
         self.was_started = was_started
+        self.status = status
         lines = stderr.decode(errors="replace").split("\n")
         last = [line.strip()[:MAX_COMPLAINT_CHARS] for line in lines if line.strip()]
         text = " / ".join(last[-MAX_COMPLAINT_LINES:])
@@ -80,7 +87,7 @@ def run(program: Program, untrusted_input: bytes = b"") -> bytes:
         ProgramError: It could not be started, took too long, said too much, or failed.
     """
     deadline = time.monotonic() + program.max_seconds
-    answer, stderr = bytearray(), bytearray()
+    answer, stderr, unsent = bytearray(), bytearray(), memoryview(untrusted_input)
     with _started(program) as process, selectors.DefaultSelector() as selector:
         selector.register(_piped(process.stdout), selectors.EVENT_READ, answer)
         selector.register(_piped(process.stderr), selectors.EVENT_READ, stderr)
@@ -92,8 +99,8 @@ def run(program: Program, untrusted_input: bytes = b"") -> bytes:
                 raise ProgramError(f"did not answer within {limit}", stderr)
             for key, _ in ready:
                 if key.data is None:
-                    untrusted_input = untrusted_input[_write(key.fd, untrusted_input) :]
-                    if not untrusted_input:
+                    unsent = unsent[_write(key.fd, unsent) :]
+                    if not unsent:
                         selector.unregister(key.fileobj)
                         _piped(process.stdin).close()
                 elif chunk := os.read(key.fd, _CHUNK):
@@ -110,7 +117,8 @@ def run(program: Program, untrusted_input: bytes = b"") -> bytes:
             raise ProgramError(f"did not end within {limit}", stderr) from None
     if status != 0:
         signalled = f"was ended by signal {-status}"
-        raise ProgramError(signalled if status < 0 else f"exited with status {status}", stderr)
+        what = signalled if status < 0 else f"exited with status {status}"
+        raise ProgramError(what, stderr, status=status)
     return bytes(answer)
 
 
@@ -121,7 +129,7 @@ def _piped(pipe: IO[bytes] | None) -> IO[bytes]:
     return pipe
 
 
-def _write(descriptor: int, unsent: bytes) -> int:
+def _write(descriptor: int, unsent: memoryview) -> int:
     try:
         return os.write(descriptor, unsent[:_CHUNK])
     except BlockingIOError:

@@ -17,12 +17,12 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import JsonRefused
 from cardsign.findings import list_codes
+from cardsign.testing.conformance import read_file
 from tests.attack_runner.corpus import (
     CORPUS,
     FORMAT,
     Attack,
     Case,
-    content,
     inputs,
     load_attacks,
     named_inputs,
@@ -405,14 +405,14 @@ CONTENTS = {
 @pytest.mark.parametrize(("name", "data"), CONTENTS.items(), ids=CONTENTS)
 def test_a_file_is_what_it_is_said_to_hold(name: str, data: bytes) -> None:
     """As README.md has it, in each of its forms."""
-    assert content(FILES, name) == data
+    assert read_file(FILES, name) == data
 
 
 @pytest.mark.parametrize("old", ["x", "{", ""], ids=["absent", "twice", "empty"])
 def test_an_edit_must_be_clear(old: str) -> None:
     """What is replaced occurs once."""
     with pytest.raises(ValueError, match="times"):
-        content({**FILES, "bad": {"of": "dense", "replace": [[old, "y"]]}}, "bad")
+        read_file({**FILES, "bad": {"of": "dense", "replace": [[old, "y"]]}}, "bad")
 
 
 def test_inputs_have_roles() -> None:

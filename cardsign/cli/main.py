@@ -48,6 +48,7 @@ _SECTIONS: Final = {
     },
     "More": {
         "canonicalize": ("sign:canonicalize", "Print exactly the bytes that a signature covers."),
+        "conformance": ("conformance:conformance", "Check any verifier with attacks and vectors."),
         "mcp": ("mcp:mcp", "Answer about cards as an MCP server."),
         "config": ("init:config", "Check cardsign.toml, and print its JSON Schema."),
         "help": ("main:help_", "Show the help of a command, or what a code means."),

@@ -1,9 +1,9 @@
-// Runs the verifier against the test kit: `node examples/verifier-js/run.mjs [FOLDER]`.
-// FOLDER holds `statements/` and `cards/`, as `make testkit` packs them.
+// Runs the verifier against vectors: `node examples/verifier-js/run.mjs [FOLDER]`.
+// FOLDER holds `statements/` and `cards/`, as tests/vectors does.
 
 import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
-import { Issuer, Refused, parseJson, readKey, readKeyset, readRelease, resolve, verifyCard } from "./verify.mjs";
+import { Issuer, Refused, readKeys, readKeyset, readRelease, resolve, verifyCard } from "./verify.mjs";
 
 const kit = process.argv[2] ?? new URL("../../tests/vectors", import.meta.url).pathname;
 const files = (folder) => readdirSync(join(kit, folder)).filter((name) => /^[0-9].*\.json$/.test(name)).sort();
@@ -61,14 +61,10 @@ for (const name of scenarios) {
 // Of a card the verifier knows whether one of the keys signed all of it as it was served. These cards are
 // trusted by a signature of another profile, which it does not know: it may refuse them.
 const OTHER_PROFILE = ["20-pruned-accepted.json", "22-dual-accepted.json", "24-rule-1-only.json"];
-const keysOf = (jwks) =>
-  jwks.keys
-    .map((jwk) => outcome(() => readKey(parseJson(Buffer.from(JSON.stringify(jwk)), { depth: 8, code: "jwk" }))))
-    .filter((key) => !key.refused);
 let cards = 0;
 for (const name of files("cards")) {
   const { card_base64, jwks, expect } = read("cards", name);
-  const answer = outcome(() => verifyCard(Buffer.from(card_base64, "base64"), keysOf(jwks)));
+  const answer = outcome(() => verifyCard(Buffer.from(card_base64, "base64"), readKeys(Buffer.from(JSON.stringify(jwks)))));
   const trusted = answer !== null && !answer.refused;
   if (!(OTHER_PROFILE.includes(name) && !trusted)) cards += compare(name, trusted, expect.verdict === "trusted");
 }

@@ -106,6 +106,19 @@ export function readKey(jwk, code = "statement.bad_key") {
   return { alg, key, kid: get("kid"), thumbprint };
 }
 
+/** The keys of a JWK Set, without those that are of another kind. */
+export function readKeys(bytes) {
+  const keys = parseJson(bytes, { depth: 8, code: "jwks" }).get("keys");
+  return list(keys).flatMap((jwk) => {
+    try {
+      return [readKey(jwk)];
+    } catch (error) {
+      if (error instanceof Refused) return [];
+      throw error;
+    }
+  });
+}
+
 function signatureFits({ alg, key }, signingInput, signature) {
   if (alg === "ES256" && signature.length !== 64) return false;
   return verifyBytes("sha256", signingInput, alg === "ES256" ? { key, dsaEncoding: "ieee-p1363" } : key, signature);

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,11 +9,10 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from cardsign.testing.conformance import Description, describe_bytes, read_file
+
 CORPUS: Final = Path(__file__).resolve().parents[1] / "attacks"
 FORMAT: Final = "cardsign-attacks/2"
-
-#: What a file holds: its kind, and its content of that kind.
-Description = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ class Attack:
     def file(self, name: str) -> bytes:
         """The bytes of a file; each is made once."""
         if name not in self._known:
-            self._known[name] = content(self.files, name)
+            self._known[name] = read_file(self.files, name)
         return self._known[name]
 
 
@@ -111,7 +109,7 @@ class Case:
         """The bytes of an input: a file's by name, or what a description gives."""
         if isinstance(described, str):
             return self.attack.file(described)
-        return _content(self.attack.files, described)
+        return describe_bytes(self.attack.files, described)
 
 
 @cache
@@ -130,72 +128,6 @@ def load_cases() -> dict[str, Case]:
     """All cases and transcripts of the corpus, by id."""
     attacks = load_attacks()
     return {case.id: case for one in attacks for case in (*one.cases, *one.transcripts)}
-
-
-# ------------------------------------------------------------------ files
-
-
-def content(files: Mapping[str, Description], name: str) -> bytes:
-    """The bytes of a file that is described."""
-    return _content(files, files[name])
-
-
-def _content(files: Mapping[str, Description], described: Description) -> bytes:
-    match described:
-        case {"json": value}:
-            return json.dumps(value, ensure_ascii=False, indent=1).encode() + b"\n"
-        case {"compact": value}:
-            return _compact(value)
-        case {"statement": parts}:
-            heads = [{**one, "protected": _b64(one["protected"])} for one in parts["signatures"]]
-            return _compact({"payload": _b64(_payload(files, parts)), "signatures": heads})
-        case {"text": text}:
-            return str(text).encode()
-        case {"lines": lines}:
-            return "".join(f"{line}\n" for line in lines).encode()
-        case {"base64": text}:
-            return base64.b64decode(text, validate=True)
-        case {"of": base, "replace": edits}:
-            return _edited(content(files, base).decode(), edits).encode()
-        case {"pieces": pieces}:
-            return b"".join(_piece(files, one) * one.get("times", 1) for one in pieces)
-    raise ValueError(f"no such description: {sorted(described)}")
-
-
-def _payload(files: Mapping[str, Description], parts: Description) -> Mapping[str, Any]:
-    """What a statement says: by itself, or as another's with other members, which are sorted."""
-    payload: Mapping[str, Any] = parts["payload"]
-    if "of" not in parts:
-        return payload
-    base = _payload(files, files[parts["of"]]["statement"])
-    members = {**base, **payload}
-    return {name: members[name] for name in sorted(members) if name not in parts.get("without", ())}
-
-
-def _compact(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _b64(value: Any) -> str:
-    return base64.urlsafe_b64encode(_compact(value)).decode().rstrip("=")
-
-
-def _edited(text: str, edits: list[list[str]]) -> str:
-    """The text with other texts in the place of some that occur once in it, in this order."""
-    parts, done = [], 0
-    for old, new in edits:
-        if text.count(old) != 1:
-            raise ValueError(f"occurs {text.count(old)} times: {old!r}")
-        start = text.index(old, done)
-        parts += [text[done:start], new]
-        done = start + len(old)
-    return "".join([*parts, text[done:]])
-
-
-def _piece(files: Mapping[str, Description], piece: Description) -> bytes:
-    if "file" in piece:
-        return content(files, piece["file"])
-    return _content(files, {name: value for name, value in piece.items() if name != "times"})
 
 
 # ------------------------------------------------------------------ what a case is given

@@ -20,7 +20,8 @@ from joserfc.jws import default_registry
 
 from cardsign.card.canonical import canonicalize
 from cardsign.jose import base64url
-from tests.attack_runner.corpus import CORPUS, FORMAT, content
+from cardsign.testing.conformance import read_file
+from tests.attack_runner.corpus import CORPUS, FORMAT
 
 Json = dict[str, Any]
 
@@ -203,7 +204,7 @@ def describe(data: bytes) -> Json:
             described = {form: json.loads(text, parse_float=str)}
         except (ValueError, RecursionError):
             break
-        if content({"": described}, "") == data:
+        if read_file({"": described}, "") == data:
             return described
     return {"text": text}
 

@@ -1,0 +1,91 @@
+"""`cardsign conformance`: what a verifier gets wrong is said, and what is right is not."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cardsign
+
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def kit() -> str:
+    """Two files of attacks and one vector."""
+    for name in ("attacks/001-alg-none.json", "attacks/002-alg-spelling.json"):
+        Path("kit/attacks").mkdir(parents=True, exist_ok=True)
+        shutil.copy(TESTS / name, "kit/attacks")
+    Path("kit/vectors/cards").mkdir(parents=True)
+    shutil.copy(TESTS / "vectors/cards/01-portable-es256.json", "kit/vectors/cards")
+    return "kit"
+
+
+@pytest.mark.parametrize(
+    ("verifier", "problem"),
+    [
+        ("true", "an attack is trusted"),
+        ("false", "an honest card is not trusted"),
+        (
+            "sh -c 'cat > /dev/null; echo a slip of mine >&2; exit 7'",
+            "with status 7 a slip of mine",
+        ),
+    ],
+    ids=["trusts all", "trusts nothing", "fails"],
+)
+def test_a_verifier_that_is_wrong_is_told(
+    cardsign: Cardsign, kit: str, verifier: str, problem: str
+) -> None:
+    """Each case by its name; the exit status is 1."""
+    ended = cardsign("conformance", kit, "--verifier", verifier)
+    wrong = [line for line in ended.text.splitlines() if line.startswith("wrong: ")]
+    assert ended.status == 1
+    assert wrong
+    assert all(line.endswith(problem) for line in wrong)
+    told = cardsign("conformance", kit, "--verifier", verifier, "--json").json
+    assert len(told["wrong"]) == len(wrong) <= told["cases"]
+
+
+def test_cardsign_is_right_about_a_few(cardsign: Cardsign, kit: str) -> None:
+    """Its own command is what is checked where no other is named."""
+    ended = cardsign("conformance", kit)
+    assert (ended.status, "wrong" in ended.text) == (0, False), ended.text
+
+
+@pytest.mark.thorough
+def test_cardsign_is_right_about_all(cardsign: Cardsign) -> None:
+    """Every case of the corpus that needs a card, keys and an origin."""
+    ended = cardsign("conformance", TESTS, "--json")
+    assert ended.json["wrong"] == []
+    assert ended.json["cases"] > 500
+    assert sum(ended.json["left_out"].values()) > 1000
+
+
+@pytest.mark.needs_node
+def test_the_verifier_in_javascript_is_right_about_what_it_knows(
+    cardsign: Cardsign, kit: str
+) -> None:
+    """Of ES256 over the whole card."""
+    program = TESTS.parent / "examples/verifier-js/verify-card.mjs"
+    ended = cardsign("conformance", kit, "--verifier", f"node {program} {{keys}}")
+    assert (ended.status, "wrong" in ended.text) == (0, False), ended.text
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("kit", "--verifier", "no-such-program {keys}"), "no program 'no-such-program'"),
+        (("kit", "--verifier", "sh 'x"), "names no command"),
+        (("kit", "--verifier", ""), "names no command"),
+        (("home",), "it holds no cases"),
+    ],
+)
+def test_what_cannot_be_checked_is_refused(
+    cardsign: Cardsign, kit: str, words: tuple[str, ...], why: str
+) -> None:
+    """With what to name instead."""
+    Path("home").mkdir(exist_ok=True)
+    ended = cardsign("conformance", *words)
+    assert (ended.status, why in ended.err) == (2, True), ended.err
