@@ -7,7 +7,7 @@
     FOLDER/attack/      a card that somebody signed with the old key, which he has stolen
 
 All private keys are forgotten when the script ends. What each statement says is specified in
-docs/concepts/statements.md.
+docs/spec/statements.md.
 """
 
 from __future__ import annotations

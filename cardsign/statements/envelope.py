@@ -2,7 +2,7 @@
 
 A statement is a JWS in General JSON Serialization (RFC 7515 7.2.1). Its payload is kept, hashed
 and verified as the octets received. Reading proves nothing about a signature; `list_signers` says
-whose are good. Nothing here asks a clock or a file, and `docs/concepts/statements.md` is the
+whose are good. Nothing here asks a clock or a file, and `docs/spec/statements.md` is the
 specification.
 """
 

@@ -1,6 +1,6 @@
 // A verifier of A2A Agent Cards and of an issuer's statements, for Node 20 or newer, without dependencies.
 //
-// It was written from docs/concepts/statements.md and docs/concepts/profiles.md alone, to show that another
+// It was written from docs/spec/statements.md and docs/concepts/profiles.md alone, to show that another
 // language can check what cardsign signs. It knows one profile, `served-as-is`. K1 to K11 are the rules
 // by number of statements.md.
 

@@ -236,7 +236,7 @@ def test_a_make_target_that_a_page_names_exists(page: Path, root: Path) -> None:
 
 def test_a_card_may_declare_the_statements(root: Path) -> None:
     """The entry of statements.md is one that lint accepts and that a signature covers."""
-    page = (root / "docs/concepts/statements.md").read_text(encoding="utf-8")
+    page = (root / "docs/spec/statements.md").read_text(encoding="utf-8")
     (uri,) = re.findall(r"this specification is `(urn:uuid:[0-9a-f-]{36})`", page)
     (entry,) = [json.loads(one) for one in re.findall(r"^(\{\"uri\": .*\})$", page, re.MULTILINE)]
     card = json.loads(json.dumps(PORTABLE))
