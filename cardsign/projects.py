@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from cardsign.card.extensions import is_contract
 from cardsign.card.security import PROVIDERS, not_advertised, schemes_of
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import BuildRefused, FileFault, UsageFault
@@ -21,7 +22,6 @@ from cardsign.findings import Finding
 from cardsign.inputs import ask_git, load_card
 from cardsign.lint import cards
 from cardsign.lint.cards import CardReport, lint_card, lint_references, with_findings
-from cardsign.lint.contract import is_contract
 from cardsign.lint.rules import LintSettings
 
 if TYPE_CHECKING:  # what most cards do not need

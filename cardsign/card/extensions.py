@@ -363,6 +363,13 @@ def contract_member(document: Mapping[str, Json], name: str) -> tuple[_Tokens, J
     return next((((*tokens, name), params[name]) for tokens, params in holders), ((), None))
 
 
+def is_contract(document: Mapping[str, Json]) -> bool:
+    """Whether a card is a contract card: it has a `skill_id` or a `spiffe_id`."""
+    if any("skill_id" in skill for _, skill in objects_in(document.get("skills"))):
+        return True
+    return contract_member(document, "spiffe_id")[1] is not None
+
+
 def _params(document: Mapping[str, Json]) -> Iterator[tuple[_Tokens, Mapping[str, Json]]]:
     for index, extension in enumerate(extensions_of(document)):
         params = members_of(extension).get("params")

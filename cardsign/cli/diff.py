@@ -11,7 +11,7 @@ from cardsign.cli.frame import Command
 from cardsign.cli.options import NetworkOptions, network_option, take
 from cardsign.cli.printer import show
 from cardsign.cli.streams import read_input
-from cardsign.diff.cards import diff_cards, diff_live
+from cardsign.diff.cards import MAX_MANIFEST_BYTES, diff_cards, diff_live, diff_tools
 from cardsign.errors import UsageFault
 from cardsign.inputs import load_card
 
@@ -47,8 +47,6 @@ def diff(old: str, new: str | None, live: bool, tools: str | None, **options: An
     read = partial(load_card, open_fetcher=network.fetcher)
     names = (old, str(new or tools))
     if tools is not None:
-        from cardsign.diff.tools import MAX_MANIFEST_BYTES, diff_tools
-
         manifest = read_input(tools, max_bytes=MAX_MANIFEST_BYTES)
         return show(diff_tools(read(old), manifest, names=names))
     compare = diff_live if live else diff_cards

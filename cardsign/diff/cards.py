@@ -1,7 +1,9 @@
 """Two cards compared: what changed for a caller, and the version that the new one needs.
 
-Each kind of change is judged by a function of its own. What none of them has seen, and still is not
-the same, cannot be told: :func:`_list_unseen` is the net below them.
+A card is read as the facts that its clients use, each with parts. One walk over both trees of facts
+finds what is gone, new or changed, and :data:`_MEANINGS` says what that means. Ways in and schemas
+are judged by functions of their own. What none of them has seen, and still is not the same, cannot
+be told.
 
 Nothing is verified here, and signatures are not compared: verify both cards first where it
 matters who made them.
@@ -9,17 +11,19 @@ matters who made them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from semver import Version
 
-from cardsign.card.document import A2aVersion, Card, unsigned
-from cardsign.card.extensions import SCHEMA_MEMBERS, SkillSchema, kept_of, skill_schemas
+from cardsign.card.document import Card, unsigned
+from cardsign.card.extensions import SCHEMA_MEMBERS, is_contract, kept_of, skill_schemas
 from cardsign.card.interfaces import Interface, interfaces_of
 from cardsign.card.schema import CARD_0_3, CARD_1_0, respelled
-from cardsign.card.security import Requirement, Scheme, requirements_of, schemes_of
+from cardsign.card.security import Requirement, requirements_of, schemes_of
+from cardsign.card.strictjson import MAX_CARD_BYTES, parse_object
 from cardsign.card.values import (
     MAX_TOKEN,
     Json,
@@ -32,7 +36,7 @@ from cardsign.card.values import (
     value_at,
 )
 from cardsign.diff.schemas import Change, Direction, Effect, compare_schemas, is_same
-from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK
+from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardRefused
 from cardsign.findings import MAX_MESSAGE, Finding, Place, cap_findings, cut
 from cardsign.urls import without_userinfo
 
@@ -56,18 +60,54 @@ _MAX_PATH: Final = 200  # characters of a place in a line
 #: Requirements of the old card times those of the new one that are compared, of a card or a skill;
 #: more cannot be told.
 MAX_PAIRS_OF_WAYS: Final = 5_000
+#: A manifest of tools may be larger than a card: it has what a card leaves out.
+MAX_MANIFEST_BYTES: Final = 4 * MAX_CARD_BYTES
+_MAX_NAME: Final = 512  # characters of a skill's name in which a tool's is looked for
 #: `enough`: the new version says what changed. `too-low`: it does not. `unclear`: it would be
 #: enough, if a change that nobody can judge from the cards breaks nothing.
 VersionVerdict: TypeAlias = Literal["enough", "too-low", "unclear"]
-#: What clients of one A2A version read of a card for both; None where no card is for both.
-_Half: TypeAlias = Literal["1.0", "0.3"] | None
 _Members: TypeAlias = Mapping[str, Json]
 _Way: TypeAlias = Mapping[str, frozenset[str]]
+_Ways: TypeAlias = Mapping[frozenset[Any], _Way]
+_Key: TypeAlias = tuple[str, ...]
 
-_DIRECTIONS: Final[dict[str, Direction]] = {"input_schema": "input", "output_schema": "output"}
+
+class _Fact(NamedTuple):
+    """Something that a client reads: what it means, what it is called, and where it stands."""
+
+    kind: str
+    label: str
+    path: str
+    value: Json = None
+
+
+#: By what they are; a part of something has its key before its own.
+_Facts: TypeAlias = dict[_Key, _Fact]
+#: What it means for a caller that a fact is gone, is new, or has another value.
+_MEANINGS: Final[dict[str, tuple[Effect, Effect, Effect]]] = {
+    "required extension": ("breaking", "breaking", "unclear"),
+    "required": ("additive", "breaking", "unclear"),
+    "scheme's member": ("breaking", "breaking", "breaking"),
+    "address": ("breaking", "breaking", "breaking"),
+    "words": ("wording", "wording", "wording"),
+    **dict.fromkeys(("unknown", *SCHEMA_MEMBERS), ("unclear", "unclear", "unclear")),
+}
+_OTHERWISE: Final[tuple[Effect, Effect, Effect]] = ("breaking", "additive", "unclear")
+#: Facts whose values are JSON Schemas, by who makes the values.
+_DIRECTIONS: Final[dict[str, Direction]] = {
+    "input_schema": "input",
+    "output_schema": "output",
+    "tool": "input",
+}
 _SCHEMAS: Final = frozenset(name for names in SCHEMA_MEMBERS.values() for name in names)
-_REQUIREMENTS: Final = {"1.0": "securityRequirements", "0.3": "security"}
+_SCHEMA_KEYS: Final = frozenset((name,) for name in _SCHEMAS)
+_REQUIREMENTS: Final = ("securityRequirements", "security")
 _EXTENDED: Final = ("supportsAuthenticatedExtendedCard", "supportsExtendedAgentCard")
+#: What clients of one A2A version do not read of a card for both.
+_OF_THE_OTHER: Final[dict[str, frozenset[str]]] = {
+    "1.0": frozenset({"url", "additionalInterfaces", "security", *_EXTENDED}),
+    "0.3": frozenset({"supportedInterfaces", "securityRequirements", "extendedAgentCard"}),
+}
 _SCHEME_WORDS: Final = frozenset({"description", "bearerFormat", "scopes", "flows"})
 _CALLED_BY: Final = {
     "supportedInterfaces": frozenset({"url", "protocolBinding", "protocolVersion", "tenant"}),
@@ -77,14 +117,13 @@ _WORDS: Final = frozenset(
     {"name", "description", "provider", "documentationUrl", "iconUrl"}
     | {"tags", "examples", "deprecated"}
 )
-_SKILL_READ: Final = _SCHEMAS | {"id", "inputModes", "outputModes", *_REQUIREMENTS.values()}
 #: Members of which each kind of change is judged by itself.
 _READ: Final = (
-    *("supportedInterfaces", "url", "additionalInterfaces", "preferredTransport"),
-    *("protocolVersion", "capabilities", "skills", "securitySchemes", "securityRequirements"),
-    *("security", "defaultInputModes", "defaultOutputModes", *_EXTENDED),
+    *("supportedInterfaces", "url", "preferredTransport", "protocolVersion", "capabilities"),
+    *("skills", "securitySchemes", "defaultInputModes", "defaultOutputModes"),
+    *(*_REQUIREMENTS, *_EXTENDED),
 )
-_UNREAD: Final = {*_READ, "version", "signatures"}
+_UNREAD: Final = frozenset({*_READ, "additionalInterfaces", "version", "signatures"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +137,8 @@ class CardDiff:
             ``diff.additive`` and ``diff.wording``.
         names: Of the two cards, for a report.
         must_be_same: The question is whether the two are the same, not which version is needed.
+        is_contract: The new one is a contract card, of which a break needs a major version at
+            0.x, too.
     """
 
     old_version: Json
@@ -105,6 +146,7 @@ class CardDiff:
     changes: tuple[Finding, ...]
     names: tuple[str, str] = ("", "")
     must_be_same: bool = False
+    is_contract: bool = False
 
     @property
     def needed(self) -> Bump:
@@ -113,38 +155,32 @@ class CardDiff:
         return max(parts, key=BUMPS.index, default="none")
 
     @property
-    def made(self) -> Bump | None:
-        """The part that grew; None where a version is no semantic version, or became smaller."""
-        old, new = _semver(self.old_version), _semver(self.new_version)
-        if old is None or new is None or new < old:
-            return None
-        if new.major != old.major:
-            return "major"
-        if new.minor != old.minor:
-            # Below 1.0.0 the minor version stands for the major one (SemVer 2.0.0, clause 4).
-            return "major" if new.major == 0 else "minor"
-        if new == old:
-            return "none"
-        return "minor" if new.major == 0 else "patch"
-
-    @property
     def version_verdict(self) -> VersionVerdict:
         """Whether the new card's version says what changed."""
-        if self.made is None or BUMPS.index(self.made) < BUMPS.index(self.needed):
+        if not self._grew_by(self.needed):
             return "too-low"
         is_unclear = any(change.code == "diff.unclear" for change in self.changes)
-        return "unclear" if is_unclear and self.made != "major" else "enough"
+        return "unclear" if is_unclear and not self._grew_by("major") else "enough"
 
     @property
     def least_version(self) -> str | None:
         """The lowest version that is enough for what is known; None without an old version."""
         old = _semver(self.old_version)
-        if old is None or self.needed == "none":
-            return None if old is None else str(old)
-        steps = {"major": old.bump_major, "minor": old.bump_minor, "patch": old.bump_patch}
-        if old.major == 0:
-            steps |= {"major": old.bump_minor, "minor": old.bump_patch}
-        return str(steps[self.needed]())
+        return None if old is None else str(self._next(old, self.needed))
+
+    def _next(self, old: Version, part: Bump) -> Version:
+        """The version after a part grew; below 1.0.0 each stands for the next (SemVer clause 4)."""
+        if old.major == 0 and not self.is_contract:
+            part = {"major": "minor", "minor": "patch"}.get(part, part)  # type: ignore[assignment]
+        return old if part == "none" else old.next_version(part)
+
+    def _grew_by(self, part: Bump) -> bool:
+        old, new = _semver(self.old_version), _semver(self.new_version)
+        if old is None or new is None or part == "none":
+            return old is not None and new is not None and new >= old
+        if part == "patch":  # a candidate of the next version will do
+            return new > old
+        return new.finalize_version() >= self._next(old.finalize_version(), part)
 
     @property
     def exit_status(self) -> int:
@@ -159,12 +195,11 @@ class CardDiff:
         return EXIT_OK if self.version_verdict == "enough" else EXIT_NOT_TRUSTED
 
     def to_json(self) -> dict[str, Any]:
-        """The diff for programs."""
+        """Return the diff for programs."""
         version = {
             "old": self.old_version,
             "new": self.new_version,
             "needed": self.needed,
-            "made": self.made,
             "least": self.least_version,
             "verdict": self.version_verdict,
         }
@@ -186,10 +221,8 @@ class CardDiff:
         yield f"{count or 'no'} change{'' if count == 1 else 's'}: {old} to {new}"
         for code, title in _TITLES.items():
             changes = [change for change in self.changes if change.code == code]
-            if not changes:
-                continue
-            yield ""
-            yield f"  {title}:"
+            if changes:
+                yield from ("", f"  {title}:")
             for change in changes:
                 yield f"    {cut(change.path, _MAX_PATH)}  {cut(change.message)}"
         if count:
@@ -199,14 +232,15 @@ class CardDiff:
     def _conclusion(self) -> str:
         if self.must_be_same:
             return "something differs" if self.changes else "nothing differs"
-        old, new = (cut(str(one)) for one in (self.old_version, self.new_version))
-        if self.version_verdict == "enough":
-            return f"version {old} to {new}: enough"
-        if self.version_verdict == "unclear":
-            return f"version {old} to {new}: enough, unless an undecided change breaks a caller"
+        versions = " to ".join(cut(str(one)) for one in (self.old_version, self.new_version))
+        conclusion = {
+            "enough": "enough",
+            "unclear": "enough, unless an undecided change breaks a caller",
+            "too-low": f"too low; {self.least_version} or higher is needed",
+        }[self.version_verdict]
         if self.least_version is None:
-            return f"version {old} to {new}: no semantic version, so nothing can be said of it"
-        return f"version {old} to {new}: too low; {self.least_version} or higher is needed"
+            conclusion = "no semantic version, so nothing can be said of it"
+        return f"version {versions}: {conclusion}"
 
 
 def effect_of(change: Finding) -> Effect:
@@ -232,14 +266,10 @@ def diff_cards(
         CardRefused: One of them is ambiguous; as for
             :meth:`cardsign.card.document.Card.from_bytes`.
     """
-    old, new = (_read(one) for one in (untrusted_old, untrusted_new))
-    cut_changes = (
-        (effect, at, cut(what, MAX_MESSAGE)) for effect, at, what in _list_changes(old, new)
-    )
+    old, new = Card.from_bytes(untrusted_old), Card.from_bytes(untrusted_new)
     versions = old.document.get("version"), new.document.get("version")
-    # What both halves of a card say is said once.
-    findings = (Finding(f"diff.{e}", what, Place(at)) for e, at, what in dict.fromkeys(cut_changes))
-    return CardDiff(*versions, cap_findings(findings), names)
+    changes = _make_findings(_list_changes(old, new))
+    return CardDiff(*versions, changes, names, is_contract=is_contract(new.document))
 
 
 def diff_live(
@@ -270,84 +300,181 @@ def diff_live(
         changes.append(("unclear", "/signatures", "the signatures differ"))
     if not (is_same_card or changes or result.changes):
         changes.append(("wording", "", "the bytes differ, but nothing that a caller reads"))
-    found = (Finding(f"diff.{effect}", message, Place(path)) for effect, path, message in changes)
-    return replace(result, changes=(*result.changes, *found), must_be_same=True)
+    return replace(result, changes=(*result.changes, *_make_findings(changes)), must_be_same=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A card as clients read it: its members have the schema's names, in either spelling."""
-
-    document: _Members
-    version: A2aVersion
-
-    def interfaces(self, half: _Half) -> dict[tuple[str, ...], Interface]:
-        """Return the interfaces of a half by what they are, the preferred one first."""
-        own = [one for one in interfaces_of(self.document) if half in (None, one.written_in)]
-        own.sort(key=lambda interface: interface.member == "additionalInterfaces")
-        called: dict[tuple[str, ...], Interface] = {}
-        for interface in own:
-            called.setdefault(_called(interface), interface)
-        return called
-
-    def schemes(self, half: _Half) -> dict[str, Scheme]:
-        """Return the security schemes as clients of a half read them."""
-        return schemes_of(self.document, flat_first=half == "0.3")
-
-    def requirements(self, owner: _Members, half: _Half) -> list[Requirement]:
-        """Return what clients of a half see of the requirements of the card or of a skill."""
-        requirements = requirements_of(owner, self.schemes(half))
-        if half is None or (self.version != "mixed" and not {*_REQUIREMENTS.values()} <= {*owner}):
-            return [*requirements]
-        return [one for one in requirements if one.tokens[0] == _REQUIREMENTS[half]]
+def _make_findings(changes: Iterable[Change]) -> tuple[Finding, ...]:
+    """Return changes as findings; what both halves of a card say is said once."""
+    cut_changes = ((effect, path, cut(text, MAX_MESSAGE)) for effect, path, text in changes)
+    return cap_findings(
+        Finding(f"diff.{effect}", text, Place(path))
+        for effect, path, text in dict.fromkeys(cut_changes)
+    )
 
 
-def _read(untrusted: bytes) -> _Read:
-    card = Card.from_bytes(untrusted)
-    return _Read(respelled(card.document, CARD_1_0, CARD_0_3, lenient=False), card.a2a_version)
+# ------------------------------------------------------------------ the facts of a card
 
 
-def _list_changes(old: _Read, new: _Read) -> Iterator[Change]:
-    halves: tuple[_Half, ...] = (None,)
-    if "mixed" in (old.version, new.version):
-        halves = ("1.0", "0.3")
-    documents = old.document, new.document
-    changes = [*_compare_members("", *documents, _UNREAD), *_compare_extensions(*documents)]
-    for half in halves:
-        changes += _compare_interfaces(old, new, half)
-        changes += _compare_flags(*(_list_offers(card, half) for card in (old, new)))
-        changes += _compare_security(old, new, half, documents, "")
-        changes += _compare_schemes(old.schemes(half), new.schemes(half))
-    changes += _compare_skills(old, new, halves)
-    seen = {path for _, path, _ in changes}
-    yield from (*changes, *_list_unseen(*documents, seen, is_moved=old.version != new.version))
+def _list_facts(document: _Members) -> _Facts:
+    """Return what clients read of a card, but for its ways in."""
+    facts = {
+        **_list_leaves((".",), "", document, _UNREAD),
+        **_list_offers(document),
+        **_list_extensions(document),
+        **_list_schemes(document),
+        **_list_modes((), document, document, ""),
+        **_list_skills(document),
+    }
+    if is_contract(document) and (name := facts.get((".", "name"))):  # callers address it by name
+        facts[".", "name"] = name._replace(kind="address")
+    for index, schema in enumerate(skill_schemas(document)):
+        key: _Key = ("skill", schema.skill, schema.kind)
+        key = (*key, str(index)) if key in facts else key
+        label = f"`{schema.tokens[-1]}`"
+        facts[key] = _Fact(schema.kind, label, pointer(*schema.tokens), schema.schema)
+    return facts
 
 
-def _list_unseen(
-    old: _Members, new: _Members, seen: Set[str], *, is_moved: bool
-) -> Iterator[Change]:
-    """Yield members that are not the same, and of which nothing else was said.
-
-    Some clients read no `security` beside an empty `securityRequirements`, so that an empty list
-    is not the same as none. All else is another if a card `is_moved` to another A2A version.
-    """
-    for name in _READ:
-        place = append("", name)
-        before, after = (_normalize(name, card.get(name)) for card in (old, new))
-        if name == "additionalInterfaces":  # it may repeat the card's own url
-            before, after = (
-                [one for one in elements_of(value) if members_of(one).get("url") != card.get("url")]
-                for value, card in ((before, old), (after, new))
+def _list_leaves(
+    key: _Key, path: str, owner: _Members, skipped: Set[str] = frozenset(), *, words: bool = False
+) -> _Facts:
+    """Return members that are compared as they stand: what a person reads, what nobody knows."""
+    facts: _Facts = {}
+    for name, value in owner.items():
+        is_words = words or name in _WORDS
+        if name in skipped:
+            continue
+        if isinstance(value, dict) and value:
+            facts |= _list_leaves((*key, name), append(path, name), value, words=is_words)
+        else:
+            kind = "words" if is_words else "unknown"
+            facts[*key, name] = _Fact(
+                kind, f"`{name}`", append(path, name), _without_version(name, value)
             )
-        is_seen = any(path == place or path.startswith(f"{place}/") for path in seen)
-        if not (is_seen or is_same(before, after) or (is_moved and (before or after))):
-            yield "unclear", place, f"`{name}` changed in a way that is read in several ways"
+    return facts
+
+
+def _list_interfaces(document: _Members) -> _Facts:
+    """Return the interfaces by what they are, the preferred one first."""
+    facts: _Facts = {}
+    order = {"supportedInterfaces": 0, "url": 0, "additionalInterfaces": 1}
+    for interface in sorted(interfaces_of(document), key=lambda each: order[each.member]):
+        version = _normalize("protocolVersion", interface.version)
+        identity = (interface.url, interface.binding, interface.tenant, version)
+        key = "interface", *map(repr, identity)
+        if key in facts:
+            continue
+        facts[key] = _Fact("interface", f"the interface {_spell(interface)}", interface.pointer)
+        if interface.member != "url":
+            above = interface.tokens[:-1]
+            members = members_of(value_at(document, above))
+            facts |= _list_leaves(
+                (*key, "."), pointer(*above), members, _CALLED_BY[interface.member]
+            )
+    return facts
+
+
+def _spell(interface: Interface) -> str:
+    spelled = f"{interface.binding} {interface.version or ''}".strip()
+    tenant = "" if interface.tenant is None else f", tenant {str(interface.tenant)!r:.60},"
+    return f"{spelled} at {without_userinfo(str(interface.url))}{tenant}"
+
+
+def _list_offers(document: _Members) -> _Facts:
+    """Return what is not false, with its place; the extended card by one name."""
+    offers: dict[_Key, Json] = {(name,): document.get(name) for name in _EXTENDED}
+    for name, value in members_of(document.get("capabilities")).items():
+        offers["capabilities", name] = value
+    facts: _Facts = {}
+    for place, value in offers.items():
+        name = "extendedAgentCard" if place[-1] in _EXTENDED else place[-1]
+        if name != "extensions" and value not in (None, False):
+            kind, label = "offer" if value is True else "unknown", f"the offer of `{name}`"
+            facts.setdefault(("offer", name), _Fact(kind, label, pointer(*place), value))
+    return facts
+
+
+def _list_extensions(document: _Members) -> _Facts:
+    listed = members_of(document.get("capabilities")).get("extensions")
+    facts: _Facts = {}
+    for uri, (path, extension) in _by(listed, "uri", "/capabilities/extensions").items():
+        key, label, is_required = (
+            ("extension", uri),
+            f"the extension {uri}",
+            extension.get("required"),
+        )
+        facts[key] = _Fact("required extension" if is_required else "extension", label, path)
+        if is_required:
+            facts[*key, "required"] = _Fact("required", f"`required` of {label}", path)
+        leaves = _list_leaves((*key, "."), path, extension, {"uri", "required"})
+        facts |= {  # schemas in its params are compared with the skills
+            tokens: fact
+            for tokens, fact in leaves.items()
+            if tokens[3:5] != ("params", "skills") or tokens[6:7] not in _SCHEMA_KEYS
+        }
+    return facts
+
+
+def _list_schemes(document: _Members) -> _Facts:
+    facts: _Facts = {}
+    schemes = schemes_of(document, flat_first="supportedInterfaces" not in document)
+    for name, scheme in schemes.items():
+        key, place = ("scheme", name), pointer("securitySchemes", name)
+        facts[key] = _Fact("scheme", f"scheme {name!r}", place)
+        members = _list_leaves((*key, "."), "", {"type": scheme.type, **scheme.members})
+        for tokens, fact in members.items():
+            is_words = tokens[-1] in _SCHEME_WORDS or "scopes" in tokens[4:-1]
+            label = (
+                f"scheme {name!r}: its {'.'.join(cut(token, MAX_TOKEN) for token in tokens[3:])}"
+            )
+            facts[tokens] = _Fact(
+                "words" if is_words else "scheme's member", label, place, fact.value
+            )
+    return facts
+
+
+def _list_skills(document: _Members) -> _Facts:
+    # A2A has no member for the mark, so a built card keeps it in our extension.
+    kept = members_of(kept_of(document).get("skills"))
+    facts: _Facts = {}
+    for name, (path, skill) in _by(document.get("skills"), "id", "/skills").items():
+        marks = skill.get("deprecated"), members_of(kept.get(name)).get("deprecated")
+        label = f"{'the deprecated ' if True in marks else ''}skill {name!r}"
+        key = "skill", name
+        facts[key] = _Fact("skill", label, path)
+        read = _SCHEMAS | {"id", "inputModes", "outputModes", *_REQUIREMENTS}
+        facts |= _list_leaves((*key, "."), path, skill, read) | _list_modes(
+            key, skill, document, path
+        )
+    return facts
+
+
+def _list_modes(key: _Key, owner: _Members, document: _Members, path: str) -> _Facts:
+    """Return the modes of a card or skill; a skill that lists none has those of the card."""
+    facts: _Facts = {}
+    for kind in ("input", "output"):
+        member, default = f"{kind}Modes", f"default{kind.title()}Modes"
+        if owner.get(member) is None:
+            place, listed = append("", default), document.get(default)
+        else:
+            place, listed = append(path, member), owner[member]
+        for mode in map(repr, elements_of(listed)):
+            facts[*key, "mode", kind, mode] = _Fact("mode", f"{kind} mode {mode}", place)
+    return facts
+
+
+def _by(value: Json, name: str, above: str) -> dict[str, tuple[str, _Members]]:
+    """Return the objects of a list by what names them, each with its place; the first of a name."""
+    named: dict[str, tuple[str, _Members]] = {}
+    for index, element in objects_in(value):
+        key = element.get(name)
+        place = append(above, index), element
+        named.setdefault(key if isinstance(key, str) else f"#{index}", place)
+    return named
 
 
 def _normalize(name: str, value: Json) -> Json:
     """Return a value without what is empty or false in it, and lists in one order."""
-    if name == "spiffe_id":
-        return _identity(value) or value
     if name == "protocolVersion" and isinstance(value, str):
         return ".".join(value.split(".")[:2])  # a patch number does not count (A2A 1.0 3.6)
     if isinstance(value, dict):
@@ -355,7 +482,13 @@ def _normalize(name: str, value: Json) -> Json:
         return {key: one for key, one in members.items() if one not in (None, False, [], {})}
     if isinstance(value, list):
         return sorted((_normalize("", element) for element in value), key=jcs)
-    return value
+    return _without_version(name, value)
+
+
+def _without_version(name: str, value: Json) -> Json:
+    """A SPIFFE ID without the card's version that it ends with, which is compared by itself."""
+    agent, _, version = value.rpartition("/") if isinstance(value, str) else ("", "", "")
+    return agent if name == "spiffe_id" and _semver(version) else value
 
 
 def _semver(version: Json) -> Version | None:
@@ -365,187 +498,137 @@ def _semver(version: Json) -> Version | None:
         return None
 
 
-def _compare_members(
-    path: str, old: _Members, new: _Members, skipped: Set[str]
-) -> Iterator[Change]:
-    """Yield members that are compared as a whole: what a person reads, and what nobody knows."""
-    for name in dict.fromkeys((*old, *new)):
-        before, after = old.get(name), new.get(name)
-        if name in skipped or is_same(before, after):
-            continue
-        if name == "spiffe_id" and _identity(before) == _identity(after) is not None:
-            continue
-        how = (
-            "changed" if name in old and name in new else "was removed" if name in old else "is new"
-        )
-        yield "wording" if name in _WORDS else "unclear", append(path, name), f"`{name}` {how}"
+# ------------------------------------------------------------------ what changed
 
 
-def _identity(spiffe_id: Json) -> str | None:
-    """A SPIFFE ID without the card's version that it ends with, which is compared by itself."""
-    agent, _, version = spiffe_id.rpartition("/") if isinstance(spiffe_id, str) else ("", "", "")
-    return agent if _semver(version) else None
+def _list_changes(*cards: Card) -> Iterator[Change]:
+    """Yield the changes for those who know the old card: of each half, if it has two."""
+    old, new = (respelled(one.document, CARD_1_0, CARD_0_3, lenient=False) for one in cards)
+    was, now = (one.a2a_version for one in cards)
+    halves = ["1.0", "0.3"] if was == "mixed" else [was] if now == "mixed" else [""]
+    changes: list[Change] = []
+    for half in halves:
+        before, after = _read_half(old, half), _read_half(new, half)
+        # Of what only clients of another version read, an old card of one version says nothing.
+        interfaces = _list_interfaces(before), _list_interfaces(after if was == "mixed" else new)
+        changes += _compare_facts(*interfaces)
+        if interfaces[0].keys() == interfaces[1].keys() and [*interfaces[0]] != [*interfaces[1]]:
+            first = next(iter(interfaces[1].values()))
+            changes.append(("additive", first.path, f"{first.label} is preferred now"))
+        changes += _compare_facts(_list_facts(before), _list_facts(after))
+        changes += _compare_ways(before, after)
+    seen = {path for _, path, _ in changes}
+    yield from changes
+    # Some clients read no `security` beside an empty `securityRequirements`, so that an empty list
+    # is not the same as none. All else is another in a card of another A2A version.
+    for name in _READ:
+        place = append("", name)
+        values = [_normalize(name, one.get(name)) for one in (old, new)]
+        is_seen = any(path == place or path.startswith(f"{place}/") for path in seen)
+        if not (is_seen or is_same(*values) or (was != now and any(values))):
+            yield "unclear", place, f"`{name}` changed in a way that is read in several ways"
 
 
-# ------------------------------------------------------------------ where and how it is called
+def _read_half(document: _Members, half: str) -> dict[str, Json]:
+    """Return a card as clients of one A2A version read it."""
+    other = _OF_THE_OTHER.get(half, frozenset())
+    skills, capabilities = document.get("skills"), document.get("capabilities")
+    card = {name: value for name, value in document.items() if name not in other}
+    if isinstance(skills, list):
+        card["skills"] = [_without(skill, other.intersection(_REQUIREMENTS)) for skill in skills]
+    if capabilities is not None:
+        card["capabilities"] = _without(capabilities, other - {*_EXTENDED})
+    return card
 
 
-def _compare_interfaces(old: _Read, new: _Read, half: _Half) -> Iterator[Change]:
-    """Yield what is gone or new; a card of one half may become one of the other half."""
-    before, after = old.interfaces(half), new.interfaces(half)
-    kept = after if after or old.version == "mixed" else new.interfaces(None)
-    former = before or old.interfaces(None)
-    for key, interface in before.items():
-        if key not in kept:
-            yield "breaking", interface.pointer, f"the interface {_spell(interface)} was removed"
-    for key, interface in after.items():
-        if key not in former:
-            yield "additive", interface.pointer, f"the interface {_spell(interface)} is new"
-        elif key in before and "url" not in (interface.member, before[key].member):
-            was = members_of(value_at(old.document, before[key].tokens[:-1]))
-            now = members_of(value_at(new.document, interface.tokens[:-1]))
-            place, read = pointer(*interface.tokens[:-1]), _CALLED_BY[interface.member]
-            yield from _compare_members(place, was, now, read)
-    if before.keys() == after.keys() and list(before) != list(after):
-        first = next(iter(after.values()))
-        yield "additive", first.pointer, f"the interface {_spell(first)} is preferred now"
+def _without(value: Json, names: Set[str]) -> Json:
+    if not isinstance(value, dict):
+        return value
+    return {name: member for name, member in value.items() if name not in names}
 
 
-def _called(interface: Interface) -> tuple[str, ...]:
-    version = _normalize("protocolVersion", interface.version)
-    return tuple(
-        repr(value) for value in (interface.url, interface.binding, interface.tenant, version)
-    )
+def _compare_facts(old: _Facts, new: _Facts) -> Iterator[Change]:
+    one_sided = old.keys() ^ new.keys()
+    for key in dict.fromkeys((*old, *new)):
+        if any(key[:length] in one_sided for length in range(2, len(key))):
+            continue  # it went or came with what it is a part of
+        before, after = old.get(key), new.get(key)
+        kind, label, path, value = after or old[key]
+        gone, came, changed = _MEANINGS.get(kind, _OTHERWISE)
+        if after is None:
+            yield gone, path, f"{label} was removed"
+        elif before is None:
+            yield came, path, f"{label} is new"
+        elif kind in _DIRECTIONS:
+            place = before.path if kind == "tool" else path
+            yield from compare_schemas(before.value, value, _DIRECTIONS[kind], place)
+        elif not is_same(before.value, value):
+            yield changed, path, f"{label} changed"
 
 
-def _spell(interface: Interface) -> str:
-    spelled = f"{interface.binding} {interface.version or ''}".strip()
-    tenant = "" if interface.tenant is None else f", tenant {str(interface.tenant)!r:.60},"
-    return f"{spelled} at {without_userinfo(str(interface.url))}{tenant}"
-
-
-def _list_offers(card: _Read, half: _Half) -> dict[str, tuple[str, Json]]:
-    """Return what is not false, with its place; the extended card by one name."""
-    capabilities = members_of(card.document.get("capabilities"))
-    is_half = card.version == "mixed"
-    offers: dict[str, tuple[str, Json]] = {
-        name: (pointer("capabilities", name), value)
-        for name, value in capabilities.items()
-        if name != "extensions" and value not in (None, False)
-        if not (is_half and half == "0.3" and name == "extendedAgentCard")
-    }
-    for name in _EXTENDED if half == "0.3" or not is_half else ():
-        if (value := card.document.get(name)) not in (None, False):
-            offers.setdefault("extendedAgentCard", (pointer(name), value))
-    return offers
-
-
-def _compare_flags(
-    old: Mapping[str, tuple[str, Json]], new: Mapping[str, tuple[str, Json]]
-) -> Iterator[Change]:
-    for name in dict.fromkeys((*old, *new)):
-        before, after = old.get(name, ("", False)), new.get(name, ("", False))
-        path = after[0] or before[0]
-        if is_same(before[1], after[1]):
-            continue
-        if not (isinstance(before[1], bool) and isinstance(after[1], bool)):
-            yield "unclear", path, f"`{name}` changed"
-        elif after[1]:
-            yield "additive", path, f"`{name}` is offered now"
-        else:
-            yield "breaking", path, f"`{name}` is no longer offered"
-
-
-def _compare_extensions(old_card: _Members, new_card: _Members) -> Iterator[Change]:
-    there = pointer("capabilities", "extensions")
-    old, new = (
-        _by(members_of(card.get("capabilities")).get("extensions"), "uri", there)
-        for card in (old_card, new_card)
-    )
-    for uri in dict.fromkeys((*old, *new)):
-        where, extension = new.get(uri) or old[uri]
-        effect: Effect = "breaking" if extension.get("required") else "additive"
-        if uri not in new:
-            yield "breaking", where, f"the extension {uri} was removed"
-        elif uri not in old:
-            how = "is new and required" if extension.get("required") else "is new"
-            yield effect, where, f"the extension {uri} {how}"
-        else:
-            _, former = old[uri]
-            if bool(former.get("required")) != bool(extension.get("required")):
-                how = "is required now" if extension.get("required") else "is optional now"
-                yield effect, where, f"the extension {uri} {how}"
-            params, read = [one.get("params") for one in (former, extension)], {"uri", "required"}
-            if all(isinstance(one, dict | None) for one in params):
-                read.add("params")
-                yield from _compare_params(append(where, "params"), *map(members_of, params))
-            yield from _compare_members(where, former, extension, read)
-
-
-def _compare_params(path: str, old: _Members, new: _Members) -> Iterator[Change]:
-    """Yield members of an extension's `params`; schemas in them are compared with the skills."""
-    before, after = (members_of(params.get("skills")) for params in (old, new))
-    yield from _compare_members(path, old, new, {"skills"} if before or after else set())
-    for skill in dict.fromkeys((*before, *after)):
-        was, now = members_of(before.get(skill)), members_of(after.get(skill))
-        place = append(append(path, "skills"), skill)
-        yield from _compare_members(place, was, now, _SCHEMAS)
-
-
-# ------------------------------------------------------------------ who may call it
-
-
-def _compare_security(
-    old: _Read, new: _Read, half: _Half, owners: tuple[_Members, _Members], path: str
-) -> Iterator[Change]:
-    """Hold each way in that the old one lists against those of the new one.
+def _compare_ways(old: _Members, new: _Members) -> Iterator[Change]:
+    """Yield which callers are let in no more, and which ones now: of the card, and of its skills.
 
     A way in stays if the new one asks for no more than it: no other scheme, no other scope.
     """
-    names = [name for name in _REQUIREMENTS.values() if name in owners[1]] or ["security"]
-    place = append(path, _REQUIREMENTS[half] if half else names[0])
-    schemes = old.schemes(half), new.schemes(half)
-    changed = {name for name in schemes[0] if _find_change(schemes[0][name], schemes[1].get(name))}
-    listed = [card.requirements(one, half) for card, one in zip((old, new), owners, strict=True)]
-    # Without a requirement everybody is let in; who can meet one that cannot be read, nobody knows.
-    unread = [{repr(one.value) for one in each if _is_unread(one)} for each in listed]
-    for how, differing in (("is new", unread[1] - unread[0]), ("went", unread[0] - unread[1])):
-        if differing:
-            yield "unclear", place, f"a requirement that cannot be read {how}"
-    before, after = map(_ways_in, listed)
+    declared = [
+        schemes_of(card, flat_first="supportedInterfaces" not in card) for card in (old, new)
+    ]
+    followed = [_list_followed(card) for card in (old, new)]
+    changed = {name for name, members in followed[0].items() if members != followed[1].get(name)}
+    former, present = (_by(card.get("skills"), "id", "/skills") for card in (old, new))
+    owners = [("", old, new)]
+    owners += [(path, former[n][1], one) for n, (path, one) in present.items() if n in former]
+    for path, *pair in owners:
+        member = next((name for name in _REQUIREMENTS if name in pair[1]), "security")
+        ways = [_ways_in(requirements_of(*each)) for each in zip(pair, declared, strict=True)]
+        yield from _compare_ways_of(append(path, member), ways[0], ways[1], changed)
 
-    def stays(way: _Way) -> bool:
-        return any(
-            all(
-                name in way and scopes <= way[name] and name not in changed
-                for name, scopes in other.items()
-            )
-            for other in after.values()
-        )
 
+def _list_followed(document: _Members) -> dict[str, dict[_Key, Json]]:
+    """Return what a caller has to follow of each scheme."""
+    followed: dict[str, dict[_Key, Json]] = {}
+    for key, fact in _list_schemes(document).items():
+        if fact.kind != "words":
+            followed.setdefault(key[1], {})[key] = fact.value
+    return followed
+
+
+def _compare_ways_of(
+    place: str, before: _Ways, after: _Ways, changed: Set[str]
+) -> Iterator[Change]:
     # Most ways stay as they are; only the others are held against each way of the new card.
     others = [way for key, way in before.items() if changed & way.keys() or key not in after]
-    lost: list[_Way] = []
     if len(others) * len(after) > MAX_PAIRS_OF_WAYS:
         yield "unclear", place, "there are too many requirements to compare them all"
-    elif lost := [way for way in others if not stays(way)]:
+        return
+    lost = [way for way in others if not _is_let_in(way, after.values(), changed)]
+    if lost:
         yield "breaking", place, f"a caller with {_spell_way(lost[0])} is no longer let in"
     for key, way in after.items():
         if key not in before and not (lost and len(after) == 1):
             yield "additive", place, f"a caller with {_spell_way(way)} is let in now"
 
 
-def _is_unread(requirement: Requirement) -> bool:
-    return requirement.problem is not None and not requirement.schemes
+def _is_let_in(way: _Way, ways: Collection[_Way], changed: Set[str]) -> bool:
+    return any(
+        all(
+            name in way and scopes <= way[name] and name not in changed
+            for name, scopes in other.items()
+        )
+        for other in ways
+    )
 
 
-def _ways_in(requirements: Sequence[Requirement]) -> dict[frozenset[Any], _Way]:
+def _ways_in(requirements: Iterable[Requirement]) -> _Ways:
+    """Return the ways in: without requirements all are let in, by one that is not read nobody."""
     ways: list[_Way] = [
         {name: frozenset(scopes) for name, scopes in requirement.schemes.items()}
+        if requirement.schemes or requirement.problem is None
+        else {f"{requirement.value!r:.60}": frozenset()}
         for requirement in requirements
-        if not _is_unread(requirement)
     ]
-    return {frozenset(way.items()): way for way in (ways if requirements else [{}])}
+    return {frozenset(way.items()): way for way in ways or [{}]}
 
 
 def _spell_way(way: _Way) -> str:
@@ -556,113 +639,60 @@ def _spell_way(way: _Way) -> str:
     return " and ".join(schemes) or "no credentials"
 
 
-def _compare_schemes(old: Mapping[str, Scheme], new: Mapping[str, Scheme]) -> Iterator[Change]:
-    for name in dict.fromkeys((*old, *new)):
-        before, after = old.get(name), new.get(name)
-        where = pointer("securitySchemes", name)
-        if before is None or after is None:
-            how = "is new" if before is None else "was removed"
-            yield ("additive" if before is None else "breaking"), where, f"scheme {name!r} {how}"
-        elif how := _find_change(before, after):
-            yield "breaking", where, f"scheme {name!r}: {how}"
-        elif not is_same(dict(before.members), dict(after.members)):
-            yield "wording", where, f"scheme {name!r} is described in other words"
+# ------------------------------------------------------------------ a saved answer to tools/list
 
 
-def _find_change(old: Scheme, new: Scheme | None) -> str:
-    """Say what changed in a scheme that a caller has to follow; empty if nothing did."""
-    if new is None:
-        return "it is gone"
-    if old.type != new.type:
-        return f"its type was {old.type}, and is {new.type}"
-    before, after = (_flatten(scheme.members) for scheme in (old, new))
-    for name in dict.fromkeys((*before, *after)):
-        is_words = name[-1] in _SCHEME_WORDS or "scopes" in name[1:-1]
-        if not is_words and before.get(name) != after.get(name):
-            return f"its {'.'.join(cut(token, MAX_TOKEN) for token in name)} changed"
-    return ""
+def diff_tools(
+    untrusted_card: bytes, untrusted_manifest: bytes, *, names: tuple[str, str] = ("", "")
+) -> CardDiff:
+    """Compare the input schemas of a card's skills with a recorded manifest of tools.
+
+    A tool belongs to the skill whose id it has, without department and in snake_case; or, of what
+    ``cardsign build`` made of MCP tools, to ``mcp_SERVER_TOOL``.
+
+    Args:
+        untrusted_card: The card.
+        untrusted_manifest: ``{"tools": [{"name", "inputSchema"}]}``, as MCP's `tools/list`, or a
+            whole answer to it with the same under ``result``.
+        names: What the two are called in the report.
+
+    Raises:
+        JsonRefused, CardRefused: One of them cannot be read, or is no card or manifest.
+    """
+    document = Card.from_bytes(untrusted_card).document
+    manifest = parse_object(untrusted_manifest, max_bytes=MAX_MANIFEST_BYTES)
+    listed = members_of(manifest.get("result")).get("tools", manifest.get("tools"))
+    if not isinstance(listed, list):
+        raise CardRefused("card.type", "expected a list of tools", path="/tools")
+    skills: _Facts = {}
+    tools: _Facts = {}
+    for _, tool in objects_in(listed):
+        name, schema = _plain(str(tool.get("name"))), tool.get("inputSchema")
+        _add_tool(tools, name, name, tool.get("input_schema") if schema is None else schema)
+    for skill in skill_schemas(document):
+        if skill.kind == "input_schema":
+            _add_tool(skills, _name_tool(_plain(skill.skill), tools), skill.skill, skill.schema)
+    changes = (change for change in _compare_facts(skills, tools) if change[0] != "wording")
+    version = document.get("version")
+    return CardDiff(version, None, _make_findings(changes), names, must_be_same=True)
 
 
-def _flatten(value: _Members, above: tuple[str, ...] = ()) -> dict[tuple[str, ...], Json]:
-    flat: dict[tuple[str, ...], Json] = {}
-    for name, member in value.items():
-        nested = isinstance(member, dict)
-        flat |= _flatten(members_of(member), (*above, name)) if nested else {(*above, name): member}
-    return flat
+def _add_tool(facts: _Facts, name: str, path: str, schema: Json) -> None:
+    """Add a tool; which of two of one name is called, nobody can tell."""
+    if ("tool", name) in facts:
+        facts[f"another in {path}", name] = _Fact("tool", f"another tool {name!r}", path)
+    facts.setdefault(("tool", name), _Fact("tool", f"tool {name!r}", path, schema))
 
 
-# ------------------------------------------------------------------ what it can do
+def _name_tool(skill: str, tools: _Facts) -> str:
+    """The tool of a skill: its own name, or what stands behind ``mcp_`` and the server's name."""
+    if ("tool", skill) in tools or not skill.startswith("mcp_") or len(skill) > _MAX_NAME:
+        return skill
+    words = skill.split("_")[2:]
+    rests = ("_".join(words[at:]) for at in range(len(words)))
+    return next((rest for rest in rests if ("tool", rest) in tools), skill)
 
 
-def _compare_skills(old_card: _Read, new_card: _Read, halves: Sequence[_Half]) -> Iterator[Change]:
-    old, new = old_card.document, new_card.document
-    before, after = (_by(card.get("skills"), "id", "/skills") for card in (old, new))
-    # A2A has no member for the mark, so a built card keeps it in our extension.
-    kept = members_of(kept_of(old).get("skills"))
-    for name, (path, skill) in before.items():
-        marks = skill.get("deprecated"), members_of(kept.get(name)).get("deprecated")
-        if name not in after:
-            how = ", and was not marked as deprecated before"
-            if True in marks:
-                how = " after it was deprecated"
-            yield "breaking", path, f"skill {name!r} was removed{how}"
-            continue
-        path, other = after[name]
-        yield from _compare_members(path, skill, other, _SKILL_READ)
-        for half in halves:
-            yield from _compare_security(old_card, new_card, half, (skill, other), path)
-    for name, (path, _) in after.items():
-        if name not in before:
-            yield "additive", path, f"skill {name!r} is new"
-    for kind in ("input", "output"):
-        member, default = f"{kind}Modes", f"default{kind.title()}Modes"
-        yield from _compare_modes(kind, old.get(default), new.get(default), append("", default))
-        for name in before.keys() & after.keys():
-            skills = before[name][1], after[name][1]
-            if any(member in skill for skill in skills):
-                was, now = (
-                    card.get(default) if skill.get(member) is None else skill[member]
-                    for skill, card in zip(skills, (old, new), strict=True)
-                )
-                yield from _compare_modes(kind, was, now, append(after[name][0], member))
-    yield from _compare_contracts(old, new, before.keys() ^ after.keys())
-
-
-def _compare_modes(kind: str, old: Json, new: Json, path: str) -> Iterator[Change]:
-    before, after = (dict.fromkeys(map(repr, elements_of(modes))) for modes in (old, new))
-    for mode in before:
-        if mode not in after:
-            yield "breaking", path, f"{kind} mode {mode} was removed"
-    for mode in after:
-        if mode not in before:
-            yield "additive", path, f"{kind} mode {mode} is new"
-
-
-def _compare_contracts(old: _Members, new: _Members, passed_over: Set[str]) -> Iterator[Change]:
-    """Compare each kind of schema of each skill that stays, wherever the cards keep it."""
-    schemas: dict[tuple[str, str], tuple[list[SkillSchema], list[SkillSchema]]] = {}
-    for position, card in enumerate((old, new)):
-        for schema in skill_schemas(card):
-            key = schema.skill, schema.kind
-            schemas.setdefault(key, ([], []))[position].append(schema)
-    for (skill, kind), (before, after) in schemas.items():
-        last = (after or before)[-1]
-        path, member = pointer(*last.tokens), last.tokens[-1]
-        if skill in passed_over or [one.schema for one in before] == [one.schema for one in after]:
-            continue
-        if len(before) == len(after) == 1:
-            yield from compare_schemas(before[0].schema, last.schema, _DIRECTIONS[kind], path)
-            continue
-        how = "is new" if not before else "was removed" if not after else "is there twice"
-        yield "unclear", path, f"`{member}` {how}"
-
-
-def _by(value: Json, name: str, above: str) -> dict[str, tuple[str, _Members]]:
-    """Return the objects of a list by what names them, each with its place; the first of a name."""
-    named: dict[str, tuple[str, _Members]] = {}
-    for index, element in objects_in(value):
-        key = element.get(name)
-        named.setdefault(
-            key if isinstance(key, str) else f"#{index}", (append(above, index), element)
-        )
-    return named
+def _plain(name: str) -> str:
+    """A name as tools and skills share it."""
+    return re.sub(r"[^a-z0-9]+", "_", name.rpartition(".")[2].lower()).strip("_")

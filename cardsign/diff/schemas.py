@@ -12,8 +12,8 @@ no longer named is a break, even where any member is still taken.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, Literal, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
 
 from cardsign.card.values import Json, append, elements_of, jcs, members_of
 from cardsign.findings import MAX_MESSAGE, cut
@@ -32,15 +32,9 @@ _Kind: TypeAlias = Literal["narrower", "wider", "breaking", "additive", "wording
 #: What changed, where as a JSON pointer, and in words.
 _Step: TypeAlias = tuple[_Kind, str, str]
 
-_ALWAYS: Final[dict[_Kind, Effect]] = {
-    "breaking": "breaking",
-    "additive": "additive",
-    "wording": "wording",
-    "unclear": "unclear",
-}
 _EFFECTS: Final[dict[Direction, dict[_Kind, Effect]]] = {
-    "input": {**_ALWAYS, "narrower": "breaking", "wider": "additive"},
-    "output": {**_ALWAYS, "narrower": "additive", "wider": "breaking"},
+    "input": {"narrower": "breaking", "wider": "additive"},
+    "output": {"narrower": "additive", "wider": "breaking"},
 }
 _TYPES: Final = ("null", "boolean", "integer", "number", "string", "array", "object")
 # fmt: off
@@ -65,9 +59,9 @@ def compare_schemas(old: Json, new: Json, direction: Direction, path: str = "") 
         direction: Who makes the values that the schema describes.
         path: Where the schema stands, as a JSON pointer.
     """
-    effects = _EFFECTS[direction]
+    effects: Mapping[Any, Any] = _EFFECTS[direction]
     steps = dict.fromkeys(_compare(old, new, path))
-    return [(effects[kind], where, cut(text, MAX_MESSAGE)) for kind, where, text in steps]
+    return [(effects.get(kind, kind), at, cut(text, MAX_MESSAGE)) for kind, at, text in steps]
 
 
 def is_same(one: Json, other: Json) -> bool:
@@ -104,12 +98,9 @@ def _compare_objects(
     if not _COMBINED.isdisjoint(changed):
         return
     was, now = _list_types(old), _list_types(new)
-    if gone := [name for name in was if name not in now]:
-        yield "narrower", path, f"{_join_types(gone)} is no longer taken"
-    if come := [name for name in now if name not in was]:
-        yield "wider", path, f"{_join_types(come)} is taken now"
+    yield from _compare_values(was, now, path)
     if "enum" in changed:
-        yield from _compare_values(old.get("enum"), new.get("enum"), path)
+        yield from _compare_enums(old.get("enum"), new.get("enum"), path)
     if "array" in was and "array" in now:
         yield from _compare(old.get("items", True), new.get("items", True), append(path, "items"))
     if "object" in was and "object" in now:
@@ -126,20 +117,21 @@ def _list_types(schema: Mapping[str, Json]) -> list[str]:
     return [name for name in _TYPES if name in taken]
 
 
-def _join_types(names: list[str]) -> str:
-    return " or ".join(n for n in names if n != "integer" or "number" not in names)
+def _compare_enums(old: Json, new: Json, path: str) -> Iterator[_Step]:
+    if isinstance(old, list) and isinstance(new, list):
+        yield from _compare_values(old, new, path)
+    elif old is None:
+        yield "narrower", path, "only listed values are taken now"
+    else:
+        yield "wider", path, "any value is taken now"
 
 
-def _compare_values(old: Json, new: Json, path: str) -> Iterator[_Step]:
-    if not isinstance(old, list) or not isinstance(new, list):
-        how = "only listed values are taken now" if old is None else "any value is taken now"
-        yield ("narrower" if old is None else "wider"), path, how
-        return
+def _compare_values(old: Sequence[Json], new: Sequence[Json], path: str) -> Iterator[_Step]:
     before, after = ({jcs(value): value for value in listed} for listed in (old, new))
-    if gone := [value for key, value in before.items() if key not in after]:
-        yield "narrower", path, f"no longer taken: {_show_values(gone)}"
-    if come := [value for key, value in after.items() if key not in before]:
-        yield "wider", path, f"taken now: {_show_values(come)}"
+    if gone := [repr(value)[:40] for key, value in before.items() if key not in after]:
+        yield "narrower", path, f"no longer taken: {', '.join(gone)}"
+    if come := [repr(value)[:40] for key, value in after.items() if key not in before]:
+        yield "wider", path, f"taken now: {', '.join(come)}"
 
 
 def _compare_members(
@@ -153,25 +145,18 @@ def _compare_members(
     there = append(path, "properties")
     if before.keys() != after.keys() and "patternProperties" in {**old, **new}:
         yield "unclear", there, "which members `patternProperties` speaks of changed"
+    rest = old.get("additionalProperties")
     for name in dict.fromkeys((*before, *after)):
-        place, rest = append(there, name), old.get("additionalProperties")
+        place = append(there, name)
         if name not in after:
             yield "breaking", place, f"{name!r} was removed"
-        elif name in before:
-            yield from _compare(before[name], after[name], place)
-        elif rest is None or rest is False:
-            yield "additive" if rest is None else "wider", place, f"{name!r} is new"
+        elif name in before or not (rest is None or rest is False):
+            yield from _compare(before.get(name, rest), after[name], place)
         else:
-            yield from _compare(rest, after[name], place)
+            yield "additive" if rest is None else "wider", place, f"{name!r} is new"
     for name in sorted(is_needed - was_needed):
-        message = "is required now" if name in before else "is new and required"
-        yield "narrower", append(there, name), f"{name!r} {message}"
+        yield "narrower", append(there, name), f"{name!r} is required now"
     for name in sorted(was_needed - is_needed - (before.keys() - after.keys())):
         yield "wider", append(there, name), f"{name!r} is optional now"
     was, now = (schema.get("additionalProperties", True) for schema in (old, new))
     yield from _compare(was, now, append(path, "additionalProperties"))
-
-
-def _show_values(values: Iterable[Json]) -> str:
-    first, *others = [repr(value)[:40] for value in values]
-    return ", ".join([first, *others[:4]]) + (f" and {len(others) - 4} more" * (len(others) > 4))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from cardsign.card.document import Card, render, unsigned
-from cardsign.card.extensions import contract_member
+from cardsign.card.extensions import contract_member, is_contract
 from cardsign.card.interfaces import interfaces_of
 from cardsign.card.strictjson import offsets
 from cardsign.card.values import Json, elements_of, members_of
@@ -31,7 +31,8 @@ from cardsign.findings import (
     cut,
     list_findings,
 )
-from cardsign.lint import contract, meaning, portability
+from cardsign.lint import contract as contract  # its rules bind themselves
+from cardsign.lint import meaning, portability
 from cardsign.lint import security as security  # its rules bind themselves, as those of the others
 from cardsign.lint.rules import (
     DEFAULT_SETTINGS,
@@ -200,7 +201,7 @@ def lint_document(
     for group in GROUPS:
         if chosen is not None and group not in chosen:
             continue
-        if group == "contract" and chosen is None and not contract.is_contract(document):
+        if group == "contract" and chosen is None and not is_contract(document):
             continue
         if group == "portable":
             of_group = portability.find_unportable(subject)

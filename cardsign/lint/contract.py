@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from cardsign.card.extensions import SCHEMA_MEMBERS, contract_member, skill_schemas
 from cardsign.card.security import authentication_schemes
-from cardsign.card.values import Json, elements_of, members_of, objects_in
+from cardsign.card.values import Json, elements_of, members_of
 from cardsign.errors import CardRefused
 from cardsign.lint.rules import Found, LintedCard, Tokens, card_rule
 from cardsign.lint.schemas import MAX_STEPS, Steps, TooMuchWork, find_fault
@@ -35,13 +35,6 @@ _VAGUE: Final = re.compile(
 _KINDS: Final = ("type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf", "if", "not")
 _ALL_TYPES: Final = frozenset({"null", "boolean", "number", "string", "array", "object"})
 _MAX_DEPTH: Final = 16  # levels of one schema; the strict reader allows 32 for the whole card
-
-
-def is_contract(document: Mapping[str, Json]) -> bool:
-    """Whether a card follows the standard: it has a `skill_id` or a `spiffe_id`."""
-    if any("skill_id" in skill for _, skill in objects_in(document.get("skills"))):
-        return True
-    return contract_member(document, "spiffe_id")[1] is not None
 
 
 # What has to be there.

@@ -13,8 +13,7 @@ from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
 from cardsign.cli.main import run_words
 from cardsign.contract import check_envelope
-from cardsign.diff.cards import CardDiff, diff_live
-from cardsign.diff.tools import diff_tools
+from cardsign.diff.cards import CardDiff, diff_live, diff_tools
 from cardsign.errors import CardRefused, JsonRefused
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
@@ -268,19 +267,6 @@ def test_a_card_built_from_tools_has_not_drifted_from_them(tmp_path: Path, answe
     assert set(drift([TOOLS[0], other, TOOLS[2]])) == {"mcp_my_docs_get_doc"}
 
 
-def test_tools_of_one_name_are_told_and_not_compared() -> None:
-    """Nobody can tell which is called, and a stranger could name a thousand; the twin is one."""
-    card = json.dumps(CARD).encode()
-    schema = CARD["skills"][0]["input_schema"]
-    other = put(schema, "/required", [])
-    tools = [{"name": "check-berths", "inputSchema": schema}]
-    same = [{"name": "check_tides", "inputSchema": other}] * 1000
-    report = diff_tools(card, json.dumps({"tools": [*tools, *same]}).encode())
-    assert places(report) == [("check_tides", "the manifest has 1000 tools of this name")]
-    alone = diff_tools(card, json.dumps({"tools": [*tools, same[0]]}).encode())
-    assert {one.path.partition("/")[0] for one in alone.changes} == {"iam.check_tides"}
-
-
 def _skill_of(schema: dict[str, Any]) -> dict[str, Any]:
     """The card, whose skill has this input schema."""
     skill = {**CARD["skills"][0], "input_schema": schema}
@@ -365,4 +351,4 @@ def test_a_tool_is_not_hidden_by_a_namesake() -> None:
     assert not alone.changes
     for tools in ([evil, {**same, "name": "x.check_tides"}], [same, evil], [same, same]):
         report = diff_tools(card, json.dumps({"tools": tools}).encode())
-        assert ("check_tides", "the manifest has 2 tools of this name") in places(report)
+        assert ("check_tides", "another tool 'check_tides' is new") in places(report)

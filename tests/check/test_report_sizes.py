@@ -11,8 +11,7 @@ import pytest
 from cardsign import examine_card
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.contract import EnvelopeReport
-from cardsign.diff.cards import diff_cards, diff_live
-from cardsign.diff.tools import diff_tools
+from cardsign.diff.cards import diff_cards, diff_live, diff_tools
 from cardsign.findings import Finding, Place, cap_findings
 from cardsign.inspect.card import inspect_card
 from cardsign.jose.jwks import JwkSet

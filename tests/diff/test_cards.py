@@ -117,11 +117,17 @@ TABLE: dict[str, tuple[dict[str, Any], list[tuple[str, str, str]]]] = {
     ),
     "no more streaming": (
         card(capabilities__streaming=False),
-        [("breaking", "/capabilities/streaming", "`streaming` is no longer offered")],
+        [("breaking", "/capabilities/streaming", "the offer of `streaming` was removed")],
     ),
     "push notifications": (
         card(capabilities__pushNotifications=True),
-        [("additive", "/capabilities/pushNotifications", "`pushNotifications` is offered now")],
+        [
+            (
+                "additive",
+                "/capabilities/pushNotifications",
+                "the offer of `pushNotifications` is new",
+            )
+        ],
     ),
     "push notifications that are not offered": (card(capabilities__pushNotifications=False), []),
     "an extension that is required now": (
@@ -130,7 +136,7 @@ TABLE: dict[str, tuple[dict[str, Any], list[tuple[str, str, str]]]] = {
             (
                 "breaking",
                 "/capabilities/extensions/0",
-                "the extension https://x.example/e is required now",
+                "`required` of the extension https://x.example/e is new",
             )
         ],
     ),
@@ -144,7 +150,7 @@ TABLE: dict[str, tuple[dict[str, Any], list[tuple[str, str, str]]]] = {
             (
                 "breaking",
                 "/capabilities/extensions/1",
-                "the extension https://x.example/f is new and required",
+                "the extension https://x.example/f is new",
             )
         ],
     ),
@@ -168,7 +174,7 @@ TABLE: dict[str, tuple[dict[str, Any], list[tuple[str, str, str]]]] = {
             (
                 "breaking",
                 "/skills/1",
-                "skill 'berths' was removed, and was not marked as deprecated before",
+                "skill 'berths' was removed",
             )
         ],
     ),
@@ -178,7 +184,7 @@ TABLE: dict[str, tuple[dict[str, Any], list[tuple[str, str, str]]]] = {
             (
                 "breaking",
                 "/skills/0",
-                "skill 'tides' was removed, and was not marked as deprecated before",
+                "skill 'tides' was removed",
             ),
             ("additive", "/skills/0", "skill 'tide_times' is new"),
         ],
@@ -236,13 +242,13 @@ TABLE: dict[str, tuple[dict[str, Any], list[tuple[str, str, str]]]] = {
         [
             (
                 "breaking",
-                "/securityRequirements",
-                "a caller with 'login' (read) is no longer let in",
+                "/securitySchemes/login",
+                "scheme 'login': its flows.clientCredentials.tokenUrl changed",
             ),
             (
                 "breaking",
-                "/securitySchemes/login",
-                "scheme 'login': its flows.clientCredentials.tokenUrl changed",
+                "/securityRequirements",
+                "a caller with 'login' (read) is no longer let in",
             ),
         ],
     ),
@@ -250,11 +256,17 @@ TABLE: dict[str, tuple[dict[str, Any], list[tuple[str, str, str]]]] = {
         card(
             securitySchemes__login__oauth2SecurityScheme__flows__clientCredentials__scopes__read="Look"
         ),
-        [("wording", "/securitySchemes/login", "scheme 'login' is described in other words")],
+        [
+            (
+                "wording",
+                "/securitySchemes/login",
+                "scheme 'login': its flows.clientCredentials.scopes.read changed",
+            )
+        ],
     ),
     "a scheme in other words": (
         card(securitySchemes__login__oauth2SecurityScheme__description="By the harbour master"),
-        [("wording", "/securitySchemes/login", "scheme 'login' is described in other words")],
+        [("wording", "/securitySchemes/login", "scheme 'login': its description is new")],
     ),
     "a new scheme": (
         card(securitySchemes__mtls={"mtlsSecurityScheme": {}}),
@@ -309,8 +321,8 @@ BUILT: dict[str, tuple[dict[str, Any], list[tuple[str, str, str]]]] = {
     "a schema": (
         {"inputSchema": {"type": "number"}},
         [
-            ("breaking", f"{OURS}/skills/tides/inputSchema", "string is no longer taken"),
-            ("additive", f"{OURS}/skills/tides/inputSchema", "number is taken now"),
+            ("breaking", f"{OURS}/skills/tides/inputSchema", "no longer taken: 'string'"),
+            ("additive", f"{OURS}/skills/tides/inputSchema", "taken now: 'integer', 'number'"),
         ],
     ),
     "a schema that went": (
@@ -345,21 +357,25 @@ def test_one_schema_under_its_two_names_is_one() -> None:
     assert not any("chema" in one for one in paths)
 
 
-def test_a_card_that_has_a_schema_twice_is_not_judged() -> None:
+def test_a_card_that_has_a_schema_twice_is_never_judged_as_safe() -> None:
     """Which of the two callers keep to, nobody can tell."""
     old = built(inputSchema={"type": "string"})
     new = copy.deepcopy(old)
-    new["skills"][0]["inputSchema"] = {"type": "number"}
+    new["skills"][0]["inputSchema"] = {"type": "string"}
     (change,) = compare(old, new).changes
-    assert (effect_of(change), change.message) == ("unclear", "`inputSchema` is there twice")
+    assert (effect_of(change), change.message) == ("unclear", "`inputSchema` is new")
     assert compare(new, new).changes == ()
 
 
 PARAMS: dict[str, tuple[Any, Any, list[str]]] = {
     "no object": ([1], [2], [""]),
-    "gone": ({"a": 1}, None, ["/a"]),
+    "gone": ({"a": 1, "b": 2}, {"b": 2}, ["/a"]),
     "skills of another form": ({"skills": ["a"]}, {"skills": ["b"]}, ["/skills"]),
-    "a member of a skill": ({"skills": {"t": {"x": 1}}}, {"skills": {"t": {}}}, ["/skills/t/x"]),
+    "a member of a skill": (
+        {"skills": {"t": {"x": 1}}},
+        {"skills": {"t": {"x": 2}}},
+        ["/skills/t/x"],
+    ),
     "a schema of no skill": (
         {"skills": {"t": {"inputSchema": {"type": "string"}}}},
         {"skills": {"t": {"inputSchema": {}}}},
@@ -469,7 +485,7 @@ def test_a_skill_may_go_after_it_was_deprecated() -> None:
         (change,) = compare(old, {**old, "skills": old["skills"][1:]}).changes
         assert (effect_of(change), change.message) == (
             "breaking",
-            "skill 'tides' was removed after it was deprecated",
+            "the deprecated skill 'tides' was removed",
         )
 
 
@@ -506,6 +522,17 @@ def test_whether_the_version_says_so(old: str, new: str, effect: str | None, ver
     """SemVer 2.0.0; below 1.0.0 the minor version stands for the major one."""
     found = compare(card(version=old), card(version=new, **CHANGED[effect]))
     assert found.version_verdict == verdict
+
+
+def test_a_contract_card_needs_a_major_version_at_0_x_too() -> None:
+    """The standard says so of a removed skill; a name that tasks are sent to is no mere word."""
+    contract = card(version="0.9.0", skills__0__skill_id="iam.check_tides")
+    less = {**contract, "version": "0.10.0", "skills": contract["skills"][:1]}
+    found = compare(contract, less)
+    assert (found.version_verdict, found.least_version) == ("too-low", "1.0.0")
+    assert compare(contract, {**less, "version": "1.0.0"}).version_verdict == "enough"
+    (change,) = compare(contract, {**contract, "name": "Port"}).changes
+    assert (effect_of(change), change.path) == ("breaking", "/name")
 
 
 @pytest.mark.parametrize(
