@@ -259,24 +259,6 @@ def _damaged(card: bytes) -> bytes:
         ),
         pytest.param(
             lambda key, stranger: (
-                sign(PUBLIC, key),
-                {"staff": sign(with_marker(PUBLIC, MARKER), key)},
-            ),
-            "publish.extended",
-            "audience staff says what the public card says",
-            id="an extended card that adds nothing but its marker",
-        ),
-        pytest.param(
-            lambda key, stranger: (
-                sign(PUBLIC, key),
-                {"staff": sign(with_marker(dict(reversed(PUBLIC.items())), MARKER), key)},
-            ),
-            "publish.extended",
-            "audience staff says what the public card says",
-            id="an extended card that only orders its members differently",
-        ),
-        pytest.param(
-            lambda key, stranger: (
                 sign({**PUBLIC, "capabilities": {"extendedAgentCard": False}}, key),
                 {"staff": sign(extended_card(PUBLIC, "staff"), key)},
             ),
@@ -434,9 +416,6 @@ def test_a_0_3_card_publishes_an_extended_one(directory: Path, key: PrivateKey) 
         pytest.param(lambda d: (d / "notes.txt").write_text("mine"), id="a file"),
         pytest.param(lambda d: (d / "src").mkdir(), id="a folder"),
         pytest.param(lambda d: (d / "12").mkdir(), id="a number without six digits"),
-        pytest.param(lambda d: (d / "000001").symlink_to(d), id="a link named as a generation"),
-        pytest.param(lambda d: (d / "current").symlink_to("000001"), id="a link named current"),
-        pytest.param(lambda d: (d / ".new").symlink_to(d.parent), id="a link where it is prepared"),
     ],
 )
 def test_a_directory_with_anything_else_in_it_is_left_alone(
@@ -460,6 +439,20 @@ def test_a_stray_file_in_a_publication_hinders_nothing(directory: Path, key: Pri
     (directory / ".DS_Store").write_bytes(b"x")
     assert publish_cards(directory, PrivateKey.generate("ES256")).number == 2
     assert (directory / ".DS_Store").exists()
+
+
+@pytest.mark.parametrize("name", [".new", "000001"])
+def test_a_link_in_the_directory_is_not_followed(
+    directory: Path, key: PrivateKey, name: str, tmp_path: Path
+) -> None:
+    """It is replaced or passed over, and nothing is written where it leads."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    directory.mkdir()
+    (directory / name).symlink_to(elsewhere)
+    assert publish_cards(directory, key).created
+    assert list(elsewhere.iterdir()) == []
+    assert load_current(directory).number == (2 if name == "000001" else 1)
 
 
 @pytest.mark.parametrize("made", [True, False], ids=["it is empty", "it does not exist"])

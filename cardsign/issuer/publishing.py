@@ -47,7 +47,6 @@ from cardsign.publish.publication import (
     publication_of,
     publish_generation,
     publish_statements,
-    withdraw_keys,
 )
 from cardsign.urls import CARD_PATH, JWKS_PATH
 
@@ -270,8 +269,10 @@ def find_removal_gap(work: Work) -> Iterator[Gap]:
 
 
 def _remove_keys(work: Work, ended: frozenset[str]) -> list[str]:
-    generation = withdraw_keys(needed_publication(work.config), ended, now=work.now)
-    record_publication(work, generation)
+    directory, publisher = needed_publication(work.config), _publisher_of(work.store)
+    generation = publish_statements(None, directory, now=work.now, publisher=publisher, ended=ended)
+    if generation is not None:
+        record_publication(work, generation)
     return describe_publication(generation)
 
 

@@ -14,14 +14,9 @@ from typing import Final
 
 from cardsign.card.convert import form_of
 from cardsign.card.document import Card
-from cardsign.card.extensions import (
-    check_audience,
-    declares_extended_card,
-    find_marker,
-    with_marker,
-)
-from cardsign.card.values import Json, jcs
-from cardsign.errors import CardRefused, PublishRefused
+from cardsign.card.extensions import check_audience, declares_extended_card
+from cardsign.card.values import Json
+from cardsign.errors import PublishRefused
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys.drafts import SKEW
 from cardsign.publish.generation import CARD_FILE, LEGACY_FILE, RELEASE_FILE, Generation
@@ -63,12 +58,16 @@ def check_cards(cards: Mapping[str, bytes], jwks: JwkSet, now: datetime) -> None
             check_audience(audience)
         _require_trusted(verifier.judge(data, Subject(is_holder=True, audience=audience)), file)
         documents[file] = Card.from_bytes(data).document
-    public = documents.pop(CARD_FILE)
-    for file, document in documents.items():
-        if file == LEGACY_FILE:
-            _check_legacy(document, public)
-        else:
-            _check_extended(document, public, file)
+    public, older = documents.pop(CARD_FILE), documents.pop(LEGACY_FILE, None)
+    if older is not None:
+        _check_legacy(older, public)
+    if documents and not declares_extended_card(public):
+        raise PublishRefused(
+            "publish.extended",
+            "there is an extended card, but the public card does not declare one",
+            path="/capabilities/extendedAgentCard",
+            hint="Set capabilities.extendedAgentCard to true and sign again.",
+        )
 
 
 def _audience_of(file: str) -> str | None:
@@ -88,28 +87,6 @@ def _check_legacy(older: Mapping[str, Json], public: Mapping[str, Json]) -> None
             problem = f"its {name} is not that of the public card"
     if problem:
         raise PublishRefused("publish.legacy", f"{_NAMES[LEGACY_FILE]}: {problem}")
-
-
-def _check_extended(extended: Mapping[str, Json], public: Mapping[str, Json], file: str) -> None:
-    """Check that the public card declares an extended one, which tells more than itself."""
-    if not declares_extended_card(public):
-        raise PublishRefused(
-            "publish.extended",
-            "there is an extended card, but the public card does not declare one",
-            path="/capabilities/extendedAgentCard",
-            hint="Set capabilities.extendedAgentCard to true and sign again.",
-        )
-    marker = find_marker(extended)
-    if marker and _content(with_marker(public, marker)) == _content(extended):
-        raise PublishRefused(
-            "publish.extended",
-            f"{_name_card(file)} says what the public card says",
-            hint="Give the extended card what only authenticated callers may see.",
-        )
-
-
-def _content(document: Mapping[str, Json]) -> bytes:
-    return jcs({name: value for name, value in document.items() if name != "signatures"})
 
 
 def _require_trusted(report: Report, file: str, *, by_statements: bool = False) -> None:
@@ -263,10 +240,7 @@ class CheckedIssued:
             PublishRefused: ``publish.unlisted``: the release does not list the public card, or the
                 keyset not the key of a card; ``publish.not_verifying``.
         """
-        try:
-            places = tuple(parse_place(origin) for origin in self.newest.origins)
-        except CardRefused as refusal:
-            raise _unfit(f"the keyset's origins: {refusal.message}") from refusal
+        places = tuple(map(parse_place, self.newest.origins))
         policy = Policy((TrustedIssuer(_ISSUER, KeysetAnchor(self.newest.id), places),))
         verifier = Verifier(policy, lock=Memory(), clock=lambda: now)
         releases = () if self.release_bytes is None else (self.release_bytes,)

@@ -35,8 +35,8 @@ from typing import Annotated, Final, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from cardsign.card.extensions import AUDIENCE
-from cardsign.card.strictjson import MAX_CARD_BYTES, parse_object
-from cardsign.errors import FileFault, FileMissing, JsonRefused, ServeFault, UsageFault
+from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.errors import FileFault, FileMissing, ServeFault, UsageFault
 from cardsign.files import list_names, make_directory, read_bytes, write_atomic
 from cardsign.jose.jwks import JwkSet
 from cardsign.urls import CARD_PATH, JWKS_PATH, LEGACY_CARD_PATH, STATEMENTS_PATH, Headers
@@ -60,7 +60,6 @@ _FILE: Final = re.compile(
     r"agent-card(?:-0\.3)?\.json|jwks\.json|release\.json"
     rf"|extended/(?P<audience>{AUDIENCE.pattern})\.json|keyset/(?P<keyset>{_NUMBER}\.{_NUMBER})\.json"
 )
-_STATEMENT_MEDIA_TYPE: Final = "application/jose+json"  # RFC 7515 9.2.2
 
 
 class Publisher(BaseModel):
@@ -84,7 +83,7 @@ class _Manifest(BaseModel):
 
     format: Literal[1] = _FORMAT
     generation: Annotated[int, Field(ge=1, lt=10**16)]
-    published_at: Annotated[AwareDatetime, Field(strict=False)]
+    published_at: AwareDatetime
     max_age: Annotated[int, Field(ge=0, le=MAX_MAX_AGE)]
     files: dict[str, str]
     publisher: Publisher | None = None
@@ -254,26 +253,20 @@ def _read_manifest(directory: Path) -> _Manifest:
     """Read ``current``, once its format is one that this version reads."""
     path = directory / CURRENT_FILE
     try:
-        members = parse_object(
-            read_bytes(path, max_bytes=_MAX_STATE_BYTES, found=True), max_bytes=_MAX_STATE_BYTES
+        return _Manifest.model_validate_json(
+            read_bytes(path, max_bytes=_MAX_STATE_BYTES, found=True)
         )
-        written = members.get("format")
-        if isinstance(written, int) and written > _FORMAT:
-            raise ServeFault(
-                "serve.newer_format",
-                f"format {written} is newer than format {_FORMAT}, which this cardsign reads",
-                path=str(path),
-            )
-        return _Manifest.model_validate(members)
     except FileMissing as exc:
         message = "the directory holds no publication"
         raise ServeFault("serve.no_generation", message, path=str(directory)) from exc
-    except JsonRefused as exc:
-        raise _corrupt(path, f"it is not strict JSON: {exc.message}") from exc
     except ValidationError as exc:
-        member = ".".join(map(str, exc.errors()[0]["loc"]))
-        message = f"its member {member!r} is missing or not as cardsign writes it"
-        raise _corrupt(path, message) from exc
+        errors = {".".join(map(str, error["loc"])): error["input"] for error in exc.errors()}
+        written = errors.get("format")
+        if isinstance(written, int) and written > _FORMAT:
+            message = f"format {written} is newer than format {_FORMAT}, which this cardsign reads"
+            raise ServeFault("serve.newer_format", message, path=str(path)) from exc
+        where = next(iter(errors)) or "it is no JSON"
+        raise _corrupt(path, f"it is not as cardsign writes it: {where}") from exc
 
 
 def _corrupt(path: Path, message: str) -> ServeFault:
@@ -343,7 +336,7 @@ def public_files(
     files, max_age = generation.files, generation.max_age
     brief = min(max_age, MAX_STATEMENT_AGE)
     public = {
-        STATEMENTS_PATH + name: PublicFile(files[name], _STATEMENT_MEDIA_TYPE, brief)
+        STATEMENTS_PATH + name: PublicFile(files[name], "application/jose+json", brief)
         for name in generation.statement_files
     }
     public[JWKS_PATH] = PublicFile(generation.jwks, "application/jwk-set+json", max_age)

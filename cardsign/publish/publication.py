@@ -145,7 +145,7 @@ def publish_statements(
     again: a revocation must not wait until a card is signed again.
 
     Args:
-        issued: The issuer's statements; None for none.
+        issued: The issuer's statements; None for those that are published, of whatever form.
         directory: The publication directory.
         now: Aware UTC; recorded as the time of publication.
         publisher: The key store whose statements these are. Where statements are published, only
@@ -167,7 +167,7 @@ def publish_statements(
         newest = _newest(directory)
         if newest is None:
             return None
-        published = _published(newest)
+        published = _published(newest) if issued is not None else None
         if published is None:
             _check_publisher(newest, publisher, directory)
         files = dict(newest.files)
@@ -181,20 +181,6 @@ def publish_statements(
         owner = newest.publisher or publisher
         generation = Generation(0, now, newest.max_age, files, publisher=owner)
         return _commit(directory, generation, newest, writes=writes)
-
-
-def withdraw_keys(directory: Path, ended: frozenset[str], *, now: datetime) -> Generation:
-    """Make the next generation without some keys; nothing else is checked, and all else stays.
-
-    Raises:
-        FileFault, ServeFault: It cannot be read or written.
-    """
-    with _hold(directory):
-        newest = load_current(directory)
-        keys = [key for key in JwkSet.from_bytes(newest.jwks).keys if key.kid not in ended]
-        files = {**newest.files, JWKS_FILE: JwkSet.of(keys).to_bytes()}
-        generation = Generation(0, now, newest.max_age, files, publisher=newest.publisher)
-        return _commit(directory, generation, newest, writes=True)
 
 
 def _check_publisher(
@@ -247,8 +233,11 @@ def _commit(
     if not writes:
         return generation
     staging = directory / _STAGING
-    # What a publication left that was killed; the lock says that it is not under way.
+    # What a publication left that was killed; the lock says that it is not under way. A link that
+    # somebody laid there is not followed.
     shutil.rmtree(staging, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        staging.unlink()
     folder = staging / generation.folder
     try:
         for name, data in generation.files.items():
@@ -287,15 +276,13 @@ def _newest(directory: Path) -> Generation | None:
 
 
 def _refuse_foreign_entries(directory: Path) -> None:
-    """Refuse a directory of somebody's files, and links in the places that are written.
+    """Refuse a directory of somebody's files.
 
     In a publication directory a file of another name does no harm, and hinders no revocation.
     """
     names = list_names(directory)
-    for name in names:
-        is_ours = name in (CURRENT_FILE, _LOCK, _STAGING) or FOLDER.fullmatch(name)
-        is_refused = (directory / name).is_symlink() if is_ours else CURRENT_FILE not in names
-        if is_refused:
+    for name in names if CURRENT_FILE not in names else ():
+        if name not in (_LOCK, _STAGING) and not FOLDER.fullmatch(name):
             raise FileFault(
                 "publish.other_publisher",
                 f"the publication directory holds {name!r}, which cardsign did not write",
@@ -312,13 +299,9 @@ def _locked(directory: Path, *, writes: bool) -> Iterator[None]:
         yield
         return
     make_directory(directory)
-    with _hold(directory):
-        yield
-
-
-def _hold(directory: Path) -> contextlib.AbstractContextManager[None]:
     busy = FileFault("file.busy", "another process publishes here", path=str(directory))
-    return locked(directory / _LOCK, patience=_LOCK_PATIENCE, busy=busy)
+    with locked(directory / _LOCK, patience=_LOCK_PATIENCE, busy=busy):
+        yield
 
 
 # ------------------------------------------------------------------- what a key store notes
