@@ -14,6 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("guides", "concepts", "spec", "reference", "reports", "contributing")
+RENAMED = {Path("README.md"): "index.md", Path("docs/README.md"): "contents.md"}  # on the site
 LINK = re.compile(r"(!?)\[([^]]*)\]\((?![a-z]+:|#)([^)#\s]+)(#[^)\s]*)?\)")
 COMMENT = re.compile(r"^<!--.*?-->\n", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
@@ -55,8 +56,7 @@ def page_for_site(text: str, page: Path, source: str) -> str:
         target = Path(os.path.normpath(page.parent / path))
         if not (ROOT / target).exists():
             sys.exit(f"{page}: {path} is not there")
-        if target == Path("README.md"):
-            target = Path("docs") / "index.md"  # the README, on the site
+        target = Path("docs") / RENAMED[target] if target in RENAMED else target
         if target.is_relative_to("docs") and target.suffix in {".md", ".png", ".svg"}:
             return f"{picture}[{words}]({os.path.relpath(target, home)}{fragment or ''})"
         return f"[{words}]({source}/{target}{fragment or ''})" if source else words
@@ -68,8 +68,8 @@ def page_for_site(text: str, page: Path, source: str) -> str:
 def write_pages(folder: Path, source: str) -> None:
     """Write the pages, the pictures and the settings of the builder into a new `folder`."""
     shutil.rmtree(folder, ignore_errors=True)
-    pages = {Path("README.md"): Path("index.md")}
-    for path in sorted((ROOT / "docs").rglob("*.md")):
+    pages = {page: Path(name) for page, name in RENAMED.items()}
+    for path in sorted((ROOT / "docs").rglob("*/*.md")):
         pages[path.relative_to(ROOT)] = path.relative_to(ROOT / "docs")
     for page, name in pages.items():
         target = folder / "pages" / name
@@ -80,7 +80,7 @@ def write_pages(folder: Path, source: str) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(picture, target)
     names = [str(name) for name in pages.values()]
-    nav = ['"index.md"']
+    nav = [f'"{name}"' for name in RENAMED.values()]
     for part in FOLDERS:
         listed = ", ".join(f'"{name}"' for name in names if name.startswith(f"{part}/"))
         nav.append(f'{{"{part.capitalize()}" = [{listed}]}}')

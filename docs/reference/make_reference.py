@@ -12,6 +12,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from textwrap import fill
 from typing import Any, Literal, get_args, get_origin
@@ -234,22 +235,29 @@ KINDS: dict[str, Callable[[object], bool]] = {
 
 
 def describe_name(name: str, value: object) -> str:
-    """How a name is called and what it is for; of a class, its public methods too."""
+    """How a name is called and what it is for; of a class, the calls of its public methods too."""
     if get_origin(value) is Literal:
-        return f"`{name}`: one of {', '.join(f'`{word}`' for word in get_args(value))}."
+        return wrapped(f"`{name}`: one of {', '.join(f'`{word}`' for word in get_args(value))}.")
     if not isinstance(value, type):
-        return f"`{name}`" if not callable(value) else entry(signature_of(name, value), value)
-    methods = []
+        return entry(signature_of(name, value), value) if callable(value) else f"`{name}`"
+    members = []
+    if is_dataclass(value):
+        members += [f"`{field.name}`" for field in fields(value) if not field.name.startswith("_")]
     if not is_typeddict(value):
-        for method in vars(value):
-            member = getattr(value, method)
-            if method.startswith("_") or isinstance(member, type) or not inspect.getdoc(member):
+        for member in vars(value):
+            attribute = getattr(value, member)
+            if (
+                member.startswith("_")
+                or isinstance(attribute, type)
+                or not inspect.getdoc(attribute)
+            ):
                 continue
-            if isinstance(vars(value)[method], property):
-                methods.append("* " + entry(f"{name}.{method}", member))
-            elif callable(member):
-                methods.append("* " + entry(signature_of(f"{name}.{method}", member), member))
-    return "\n\n".join([entry(name, value), *(["\n".join(methods)] if methods else [])])
+            if isinstance(vars(value)[member], property):
+                members.append(f"`{member}`")
+            elif callable(attribute):
+                members.append(f"`{signature_of(member, attribute)}`")
+    shown = entry(name, value)
+    return wrapped(f"{shown} Members: {', '.join(members)}.") if members else shown
 
 
 def entry(shown: str, value: object) -> str:

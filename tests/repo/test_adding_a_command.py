@@ -20,11 +20,11 @@ sys.exit(run(lambda: kids.main(sys.argv[1:], "kids", standalone_mode=False), for
 """
 
 
-def program(folder: Path, number: int) -> Callable[..., tuple[str, str, int]]:
-    """The command of one block of the page, as a program: stdout, stderr and exit status."""
+def program(folder: Path) -> Callable[..., tuple[str, str, int]]:
+    """The command of the page, as a program: stdout, stderr and exit status."""
     module = folder / "kids.py"
-    module.write_text(re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)[number])
-    module.write_text(module.read_text() + RUNNER)
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    module.write_text(code + RUNNER)
 
     def ran(*words: str, stdin: str = JWKS) -> tuple[str, str, int]:
         line = [sys.executable, str(module), *words]
@@ -34,9 +34,9 @@ def program(folder: Path, number: int) -> Callable[..., tuple[str, str, int]]:
     return ran
 
 
-def test_the_first_command_of_the_page_runs(tmp_path: Path) -> None:
+def test_the_command_of_the_page_runs(tmp_path: Path) -> None:
     """In one file, with text, JSON, help and an error of the frame."""
-    ran = program(tmp_path, 0)
+    ran = program(tmp_path)
     assert ran("-") == ("tides-1\n", "", 0)
     assert ran("-", "--json") == ('[\n  "tides-1"\n]\n', "", 0)
     assert "cardsign kids jwks.json" in ran("--help")[0]
@@ -44,20 +44,3 @@ def test_the_first_command_of_the_page_runs(tmp_path: Path) -> None:
     assert (json.loads(out)["error"]["code"], status) == ("jwks.malformed", 1)
     assert err.startswith("cardsign: jwks.malformed: ")
     assert ran("--never")[2] == 2
-
-
-def test_the_second_command_of_the_page_runs(tmp_path: Path) -> None:
-    """With findings, SARIF, a file and a dry run."""
-    ran = program(tmp_path, 1)
-    out, err, status = ran("-", "-o", "kids.txt", "--dry-run")
-    assert (out.splitlines()[0], status) == ("-: 1 long", 1)
-    assert (
-        err == "cardsign: dry run: would write kids.txt\ncardsign: dry run: nothing was changed\n"
-    )
-    assert not (tmp_path / "kids.txt").exists()
-    assert ran("-", "-o", "kids.txt")[1] == "cardsign: wrote kids.txt\n"
-    assert (tmp_path / "kids.txt").read_text() == "tides-1\n"
-    (result,) = json.loads(ran("-", "--format", "sarif")[0])["runs"][0]["results"]
-    assert result["ruleId"] == "key.malformed"
-    assert "Advanced:\n  -o, --output FILE" in ran("--help")[0]
-    assert ran("-", "--json", "-o", "-")[2] == 2
