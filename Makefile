@@ -67,6 +67,7 @@ lowest-env: .venv-lowest/.installed
 nightly: $(VENV)/.dev  ## many more random inputs, interop, fuzzing and mutants; takes hours
 	@CARDSIGN_EXAMPLES=40000 CARDSIGN_ORACLE=all $(BIN)/python -m pytest -n auto --dist worksteal --thorough --hypothesis-profile nightly $(T)
 	@$(MAKE) --no-print-directory lowest LOWEST_TESTS="tests --ignore=tests/repo" T="-n 2"
+	@$(BIN)/cardsign conformance tests
 	@$(MAKE) --no-print-directory interop T=
 	@$(MAKE) --no-print-directory simulate T="--verifications 1000000"
 	@$(MAKE) --no-print-directory load T="--public 500000 --extended 50000 --rounds 10"

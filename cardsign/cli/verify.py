@@ -38,6 +38,7 @@ from cardsign.cli.progress import Progress
 from cardsign.cli.streams import STDIO, read_input, refuse_two_documents, write_output
 from cardsign.cli.verifier import VerifierOptions, check_audience, summary
 from cardsign.errors import (
+    EXIT_OK,
     FileFault,
     FileMissing,
     LocalFault,
@@ -103,7 +104,7 @@ class ManyOptions:
     advanced=(
         *("--statements", "--at", "--accept", "--profile"),
         *("--extended", "--audience", "--jobs", "--cluster", "--list", "--results"),
-        "--insecure-loopback-http",
+        *("--serve", "--insecure-loopback-http"),
     ),
     example=(
         "cardsign verify signed.json --jwks jwks.json\n"
@@ -188,6 +189,12 @@ class ManyOptions:
     "is "
     "trusted; '-' for stdout.",
 )
+@click.option(
+    "--serve",
+    metavar="HOST:PORT|PATH",
+    help="Answer POST /verify at an address of this machine, or at a socket, for programs in other "
+    "languages. Nothing is fetched.",
+)
 @format_option("json", "sarif", text="; SARIF 2.1.0 is one document for all cards")
 @click.option(
     "-v",
@@ -215,8 +222,10 @@ def verify(
     Exit status: 0 trusted, 1 not trusted, 2 a fault of this machine, 3 no verdict. Of several
     cards, 2 counts before 1, 1 before 3, and 3 before 0.
     """
-    named = VerifierOptions.take(options)
+    where, named = options.pop("serve"), VerifierOptions.take(options)
     many = take(ManyOptions, options)
+    if where is not None:
+        return _serve(where, named, cards, extended, audience, output)
     form = asked_form()
     inputs = Inputs.of(many.named(cards))
     names: Sequence[str] = inputs.names
@@ -256,6 +265,17 @@ def verify(
     return heaviest(
         _show_each(map(style.of_one, outcomes), style, len(outcomes), err=output == STDIO)
     )
+
+
+def _serve(where: str, named: VerifierOptions, *others: object) -> int:
+    """Answer the questions of other programs, until it is stopped."""
+    if any(others) or named.at is not None or is_url(named.jwks or ""):
+        why = "--serve goes without cards, -o, --extended and --at, and with keys in a file"
+        raise UsageFault("usage.conflict", why)
+    from cardsign.server.sidecar import serve_verdicts
+
+    serve_verdicts(named.batch, where, as_json=asked_form() == "json")
+    return EXIT_OK
 
 
 class _Verdict(NamedTuple):

@@ -135,18 +135,20 @@ def check_settings(settings: ServerSettings, *, is_running: bool = False) -> Non
         )
 
 
-def make_server(settings: ServerSettings, address: tuple[str, int]) -> Any:
-    """Return granian's server at an address."""
+def make_server(settings: ServerSettings, address: tuple[str, int] | Path) -> Any:
+    """Return granian's server at an address, or at a socket that is its owner's alone."""
     from granian import Granian
     from granian.constants import HTTPModes, Interfaces
     from granian.http import HTTP1Settings
     from granian.log import LogLevels
 
     stderr = {"class": "logging.StreamHandler", "stream": "ext://sys.stderr"}
+    where: dict[str, Any] = {"uds": address, "uds_permissions": 0o600}
+    if not isinstance(address, Path):
+        where = {"address": address[0], "port": address[1]}
     server: Any = Granian(
         "cardsign",
-        address=address[0],
-        port=address[1],
+        **where,
         interface=Interfaces.WSGI,
         workers=settings.workers,
         blocking_threads=settings.threads,
@@ -253,7 +255,7 @@ def _announce(publications: Publications, address: tuple[str, int], as_json: boo
     with socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET) as client:
         while client.connect_ex(address):
             time.sleep(0.02)
-    agents, url = publications.site.agents, _make_url(address)
+    agents, url = publications.site.agents, make_url(address)
     count, served = {"agents": len(agents)}, f"{len(agents)} agents"
     if "" in agents:
         number = agents[""].generation.number
@@ -302,7 +304,7 @@ def reserve_address(host: str, port: int) -> Iterator[tuple[str, int]]:
             reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             reserved.bind(sockaddr)
         except (OSError, UnicodeError) as exc:
-            where = _make_url((host, port)).removeprefix("http://")
+            where = make_url((host, port)).removeprefix("http://")
             raise ServeFault("serve.bind", f"{where} cannot be bound: {exc}") from exc
         address, free_port, *_ = reserved.getsockname()
         if sys.platform == "linux":
@@ -312,6 +314,6 @@ def reserve_address(host: str, port: int) -> Iterator[tuple[str, int]]:
         yield address, free_port
 
 
-def _make_url(address: tuple[str, int]) -> str:
+def make_url(address: tuple[str, int]) -> str:
     host, port = address
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -55,12 +55,14 @@ def test_cardsign_is_right_about_a_few(cardsign: Cardsign, kit: str) -> None:
 
 
 @pytest.mark.thorough
-def test_cardsign_is_right_about_all(cardsign: Cardsign) -> None:
-    """Every case of the corpus that needs a card, keys and an origin."""
-    ended = cardsign("conformance", TESTS, "--json")
+def test_cardsign_is_right_about_many(cardsign: Cardsign, kit: str) -> None:
+    """Of every fifth attack; `make nightly` puts all to it."""
+    for path in sorted((TESTS / "attacks").glob("*.json"))[::5]:
+        shutil.copy(path, "kit/attacks")
+    ended = cardsign("conformance", kit, "--json")
     assert ended.json["wrong"] == []
-    assert ended.json["cases"] > 500
-    assert sum(ended.json["left_out"].values()) > 1000
+    assert ended.json["cases"] > 50
+    assert sum(ended.json["left_out"].values()) > 100
 
 
 @pytest.mark.needs_node

@@ -1,0 +1,178 @@
+"""`cardsign verify --serve`: a program in another language gets a verdict by one request."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from flask.testing import FlaskClient
+
+from cardsign import sign_card
+from cardsign.batch import Batch
+from cardsign.errors import ServeFault, UsageFault
+from cardsign.files import MAX_INPUT_BYTES
+from cardsign.jose.keys import PrivateKey
+from cardsign.server.sidecar import create_verdict_app, serve_verdicts
+from cardsign.trust.policy import Policy, Subject
+from cardsign.verify.verifier import Verifier
+from tests.support import PORTABLE
+
+KEY = PrivateKey.generate("ES256")
+CARD = sign_card(json.dumps(PORTABLE).encode(), KEY)
+JWKS = json.dumps({"keys": [KEY.public.jwk()]}).encode()
+PUBLIC = ", ".join(f'{name} = "{value}"' for name, value in KEY.public.jwk().items())
+ISSUER = f"""format = 1
+[[issuer]]
+name = "harbour"
+origins = ["https://tides.example"]
+freshness = "waived"
+[issuer.anchor]
+keys = [{{ holder = "harbour", public = {{ {PUBLIC} }} }}]
+"""
+
+
+def open_keys() -> Batch:
+    """Any holder of the key."""
+    return Batch(Verifier(Policy.from_jwks(JWKS)), Subject(is_holder=True))
+
+
+def open_policy() -> Batch:
+    """The policy of the working directory."""
+    return Batch(Verifier("trust.toml"))
+
+
+@pytest.fixture
+def client() -> FlaskClient:
+    """Of an application that trusts a key."""
+    return create_verdict_app(open_keys).test_client()
+
+
+def ask(client: FlaskClient, card: bytes, **query: str) -> Any:
+    """The answer to a question about a card."""
+    answer = client.post("/verify", data=card, query_string=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json
+
+
+def test_a_verdict_is_the_one_that_verify_prints(client: FlaskClient) -> None:
+    """Trusted or not, the status is 200; who asks looks at `verdict`."""
+    trusted = ask(client, CARD)
+    assert (trusted["schema"], trusted["verdict"]) == ("cardsign.verdict/2", "trusted")
+    assert trusted["card"]["name"] == PORTABLE["name"]
+    edited = ask(client, CARD.replace(b"tides.example", b"evil.example"))
+    assert (edited["verdict"], edited["card"]) == ("invalid", None)
+    assert ask(client, b"no card")["reasons"][0]["code"] == "json.syntax"
+    assert ask(client, b"")["verdict"] != "trusted"
+
+
+def test_the_query_says_whose_card_it_must_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the policy's name, its origin or the URL from which it came."""
+    monkeypatch.chdir(tmp_path)
+    Path("trust.toml").write_text(ISSUER)
+    client = create_verdict_app(open_policy).test_client()
+    there = "https://tides.example/.well-known/agent-card.json"
+    for query in ({"issuer": "harbour"}, {"origin": "https://tides.example"}, {"url": there}):
+        assert ask(client, CARD, **query)["verdict"] == "trusted"
+    assert ask(client, CARD, url="https://evil.example/card.json")["verdict"] != "trusted"
+    assert ask(client, CARD)["verdict"] == "indeterminate"
+    for wrong in ({"issuer": "nobody"}, {"issuer": "harbour", "url": there}, {"key": "x"}):
+        refused = client.post("/verify", data=CARD, query_string=wrong)
+        assert (refused.status_code, "message" in refused.json["error"]) == (400, True)
+
+
+def test_what_is_no_question_is_refused(client: FlaskClient) -> None:
+    """As JSON, and without a verdict."""
+    for answer, status in (
+        (client.get("/verify"), 405),
+        (client.post("/elsewhere"), 404),
+        (client.post("/verify", data=b" " * (MAX_INPUT_BYTES + 1)), 413),
+        (client.post("/verify", data=CARD, headers={"Host": "evil.example"}), 421),
+        (client.post("/verify", data=CARD, headers={"Host": "127.0.0.1.evil.example:80"}), 421),
+    ):
+        assert (answer.status_code, [*answer.json]) == (status, ["error"])
+
+
+def test_a_changed_policy_counts_and_a_broken_one_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read again while the server runs; until it is whole, the one before counts."""
+    monkeypatch.chdir(tmp_path)
+    Path("trust.toml").write_text(ISSUER)
+    client = create_verdict_app(open_policy, fresh_seconds=0).test_client()
+    Path("trust.toml").write_text("format = ")
+    assert ask(client, CARD, issuer="harbour")["verdict"] == "trusted"
+    Path("trust.toml").write_text("format = 1\n")
+    gone = client.post("/verify", data=CARD, query_string={"issuer": "harbour"})
+    assert gone.status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("where", "kind"),
+    [
+        ("0.0.0.0:8080", UsageFault),
+        ("tides.example:8080", UsageFault),
+        ("127.0.0.1", UsageFault),
+        ("127.0.0.1:70000", UsageFault),
+        ("./notes.txt", ServeFault),
+    ],
+)
+def test_it_listens_on_this_machine_alone(
+    where: str, kind: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And takes no file's place."""
+    monkeypatch.chdir(tmp_path)
+    Path("notes.txt").write_text("mine")
+    with pytest.raises(kind):
+        serve_verdicts(open_keys, where)
+    assert Path("notes.txt").read_text() == "mine"
+
+
+def at_address(_: Path, url: str) -> httpx.Client:
+    """By TCP."""
+    return httpx.Client(base_url=url, trust_env=False)
+
+
+def at_socket(folder: Path, url: str) -> httpx.Client:
+    """By a socket of the file system, which only its owner can open."""
+    assert url == f"unix:{folder / 'verdicts'}"
+    assert (folder / "verdicts").stat().st_mode & 0o777 == 0o600
+    transport = httpx.HTTPTransport(uds=str(folder / "verdicts"))
+    return httpx.Client(base_url="http://localhost", transport=transport)
+
+
+@pytest.mark.parametrize(
+    ("where", "connect"), [("127.0.0.1:0", at_address), ("verdicts", at_socket)]
+)
+def test_other_programs_are_answered(
+    where: str, connect: Callable[[Path, str], httpx.Client], tmp_path: Path
+) -> None:
+    """By a real server, also where an earlier one was killed and has left its socket."""
+    if where == "verdicts":
+        where = str(tmp_path / where)
+        with socket.socket(socket.AF_UNIX) as left:
+            left.bind(where)
+    (tmp_path / "jwks.json").write_bytes(JWKS)
+    command = [sys.executable, "-m", "cardsign", "verify", "--jwks", "jwks.json", "--json"]
+    with subprocess.Popen(
+        [*command, "--serve", where], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as server:
+        try:
+            assert server.stdout is not None
+            url = json.loads(server.stdout.readline())["url"]
+            with connect(tmp_path, url) as client:
+                # Granian accepts a moment after its worker has said where.
+                answer = client.post("/verify", content=CARD, timeout=60)
+            assert answer.json()["verdict"] == "trusted"
+        finally:
+            server.send_signal(signal.SIGTERM)
+        assert server.wait(60) == 0
