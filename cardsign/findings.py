@@ -37,6 +37,7 @@ _NOTES: Final = frozenset(
         "fetch.stale",
         "sig.compat",
         "sign.compat_lossy",
+        "sign.header_unsigned",
         "trust.freshness_waived",
         "trusted",
     }
@@ -60,7 +61,6 @@ _WARNINGS: Final = frozenset(
         "gateway.names_upstream",
         "peer.statement_ends",
         "refresh.no_answer",
-        "sign.compat_dropped",
         "sign.compat_no_endpoint",
         "sign.sdk_refuses",
         "sign.dual_document",

@@ -109,19 +109,19 @@ def test_no_policy_accepts_it(alice: PrivateKey) -> None:
 
 
 def test_all_makes_it(alice: PrivateKey, bob: PrivateKey) -> None:
-    """Of each key, marked as compat, after the pruning profiles and before the full ones."""
+    """Of each key, marked as compat, after all others."""
     signing = sign(LAX, alice, bob, compat="all")
 
-    assert signing.profiles == ("prune-empty", JS, "rule-1-as-written", "served-as-is")
+    assert signing.profiles == ("served-as-is", "rule-1-as-written", "prune-empty", JS)
     document = json.loads(signing.document)
     entries = [read_entry(entry) for entry in document["signatures"]]
-    own = [(entry.header.kid, entry.header.typ) for entry in entries[1::4]]
+    own = [(entry.header.kid, entry.header.typ) for entry in entries[3::4]]
     assert own == [("alice", TYP_COMPAT), ("bob", TYP_COMPAT)]
     report = examine(signing.document, alice, bob)
     assert (report.verdict, report.profile) == ("trusted", "served-as-is")
     # A full signature counts, so no compat signature is checked beside it; alone it explains.
-    assert (report.signatures[1].verdict, report.signatures[1].profile) == ("not-tried", None)
-    alone = {**document, "signatures": [document["signatures"][1]]}
+    assert (report.signatures[3].verdict, report.signatures[3].profile) == ("not-tried", None)
+    alone = {**document, "signatures": [document["signatures"][3]]}
     assert examine(alone, alice, bob).signatures[0].profile == JS
 
 

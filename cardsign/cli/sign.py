@@ -49,10 +49,10 @@ class CardOptions:
     """How one card is signed, and by which keys: each field is the option of its name."""
 
     compat: Compat = "safe"
-    strict: bool = False
     force: bool = False
     known_keys: str | None = None
     drop_foreign: bool = False
+    headers: tuple[str, ...] = ()
     audience: str | None = None
     seq: int | None = None
     expires: str | None = None
@@ -62,18 +62,27 @@ class CardOptions:
 
     def signing(self, card: str, *, now: datetime) -> SigningOptions:
         """The same for the library; the keys are still to be named."""
-        keys = None
-        if self.known_keys is not None:
-            keys = read_jwks(self.known_keys)
         return SigningOptions(
             compat=self.compat,
-            strict=self.strict,
             force=self.force,
-            known_keys=keys,
+            known_keys=None if self.known_keys is None else read_jwks(self.known_keys),
             drop_foreign=self.drop_foreign,
+            header=self.header(),
             extended=self.marker(now=now),
             file="CARD" if card == STDIO else card,
         )
+
+    def header(self) -> dict[str, str]:
+        """The unprotected header of each signature, as ``--header`` says it."""
+        header: dict[str, str] = {}
+        for option in self.headers:
+            name, equals, value = option.partition("=")
+            if not equals or name in header:
+                expected = "a name twice" if name in header else repr(option)
+                message = f"--header takes NAME=VALUE, not {expected}"
+                raise UsageFault("usage.conflict", message)
+            header[name] = value
+        return header
 
     def marker(self, *, now: datetime) -> ExtendedMarker | None:
         """What makes the card the extended one of an audience; None where it is none."""
@@ -116,7 +125,7 @@ class CardOptions:
 @click.command(
     cls=Command,
     advanced=(
-        *("--strict", "--force", "--known-keys", "--drop-foreign", "--public", "--kid"),
+        *("--force", "--known-keys", "--drop-foreign", "--header", "--public", "--kid"),
         *("--extended", "--seq", "--expires"),
     ),
     example="cardsign sign card.json -o signed.json",
@@ -132,7 +141,6 @@ class CardOptions:
     "them. safe: those that cover every endpoint, security scheme and scope. all: for every "
     "SDK. none: for cardsign and strict verifiers only.",
 )
-@click.option("--strict", is_flag=True, help="Refuse a card that lacks REQUIRED members.")
 @click.option(
     "--force",
     is_flag=True,
@@ -144,6 +152,14 @@ class CardOptions:
     help="Keys of other signers, to check their signatures. Those that do not fit are dropped.",
 )
 @click.option("--drop-foreign", is_flag=True, help="Drop the signatures of other signers.")
+@click.option(
+    "--header",
+    "headers",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Put this into the `header` of each signature, such as jku=https://HOST/jwks.json. It is "
+    "not signed: anybody can change it. Never alg, kid, typ, crit or b64. May be repeated.",
+)
 @click.option(
     "--extended",
     "audience",
@@ -191,35 +207,43 @@ def sign(
     """
     chosen = take(CardOptions, options)
     keystore = take(UnlockOptions, options)
-    if card is None:
-        if output != STDIO or chosen != CardOptions():
-            raise UsageFault("usage.conflict", "name CARD: these options are about one card")
+    if card is not None:
+        signers, signing = _sign_card(card, output, chosen, keystore)
+        signed = [(card, signing)]
+    elif output != STDIO or chosen != CardOptions():
+        raise UsageFault("usage.conflict", "name CARD: these options are about one card")
+    else:
         config = project_config()
         check_cards(config)
         work = keystore.work(config)
         signers = card_signers(work.store, work.access, now=work.now)
         cards = sign_sources(work, signers) if work.is_dry_run else sign_cards(work)
         signed = [(str(project_card.source), signing) for project_card, signing in cards]
-    else:
-        refuse_two_documents(output)
-        now = datetime.now(UTC)
-        signing_options = chosen.signing(card, now=now)
-        document = read_input(card)
-        signers = chosen.signers(keystore, now=now)
-        signing_options = replace(signing_options, own_kids=signers.own_kids)
-        signing = sign_with_notes(document, signers.signers, signing_options)
-        signed = [(card, signing)]
-        write_output(output, signing.document)
-        # A device, such as /dev/null, cannot be read again.
-        is_file = output != STDIO and not is_dry_run() and Path(output).is_file()
-        if is_file and read_input(output) != signing.document:
-            raise SigningRefused("sign.self_check", f"{output} does not hold what was signed")
     for name, signing in signed if not is_json() else ():
         for line in _lines(signing, name, signers.signers, explain=explain):
             say(line, asked=explain)
         say_notes(signing.notes)
     shown = [_to_json(signing, signers.kids) for _, signing in signed]
     return show(Answer(shown if card is None else shown[0]))
+
+
+def _sign_card(
+    card: str, output: str, chosen: CardOptions, keystore: UnlockOptions
+) -> tuple[CardSigners, SignedCard]:
+    """Sign one card and write it."""
+    refuse_two_documents(output)
+    now = datetime.now(UTC)
+    options = chosen.signing(card, now=now)
+    document = read_input(card)
+    signers = chosen.signers(keystore, now=now)
+    options = replace(options, own_kids=signers.own_kids)
+    signing = sign_with_notes(document, signers.signers, options)
+    write_output(output, signing.document)
+    # A device, such as /dev/null, cannot be read again.
+    is_file = output != STDIO and not is_dry_run() and Path(output).is_file()
+    if is_file and read_input(output) != signing.document:
+        raise SigningRefused("sign.self_check", f"{output} does not hold what was signed")
+    return signers, signing
 
 
 def _to_json(signing: SignedCard, kids: list[str]) -> dict[str, Any]:
@@ -244,25 +268,25 @@ def _lines(
     signing: SignedCard, name: str, signers: Sequence[Signer], *, explain: bool
 ) -> Iterator[str]:
     """What was made and for whom, for a person."""
-    count = len(signing.payloads)
-    keys = " and ".join(f"{safe(one.public.kid, limit=_KID)} ({one.public.alg})" for one in signers)
+    keys = " and ".join(
+        f"{safe(signer.public.kid, limit=_KID)} ({signer.public.alg})" for signer in signers
+    )
     if signing.changed:
+        plural = "" if len(signing.payloads) == 1 else "s"
         apiece = " each" if len(signers) > 1 else ""
-        plural = "" if count == 1 else "s"
-        yield f"signed {safe(name)} with {keys}: {count} signature{plural}{apiece}"
+        count = f"{len(signing.payloads)} signature{plural}{apiece}"
+        yield f"signed {safe(name)} with {keys}: {count}"
     else:
         yield f"{safe(name)} is fully signed by {keys} already; nothing changed"
-    for one in signing.payloads:
-        accepted = "; ".join(one.verifiers)
-        who = accepted if one.compat else "; ".join(filter(None, ("cardsign", accepted)))
-        yield f"  {one.profile}: {who or 'no SDK that is known'}"
-        if not explain:
-            continue
-        lost = safe(", ".join(one.leaves_open.pointers), limit=_OPEN)
-        yield f"    leaves open: {lost}" if lost else "    covers the whole card"
-        if one.compat:
-            yield "    " + _IGNORES_TYP
-    if signing.payloads and all(one.public.alg != RUST_ALG for one in signers):
+    for payload in signing.payloads:
+        ours = () if payload.compat else ("cardsign",)
+        readers = "; ".join((*ours, *payload.verifiers)) or "no SDK that is known"
+        yield f"  {payload.profile}: {readers}"
+        if explain:
+            lost = safe(", ".join(payload.leaves_open.pointers), limit=_OPEN)
+            yield f"    leaves open: {lost}" if lost else "    covers the whole card"
+            yield from ["    " + _IGNORES_TYP] if payload.compat else []
+    if signing.payloads and all(signer.public.alg != RUST_ALG for signer in signers):
         yield f"  a2a-protocol-types (Rust) verifies {RUST_ALG} alone, so it accepts none of these"
 
 

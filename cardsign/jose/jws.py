@@ -53,6 +53,8 @@ _KINDS: Final[dict[str, EntryKind]] = {
 }
 # What decides how a signature is checked, or what it means, must itself be signed.
 _PROTECTED_ONLY: Final = ("alg", "kid", "typ")
+#: What no unprotected header holds that we write: of the last two, texts are no form.
+NEVER_UNPROTECTED: Final = (*_PROTECTED_ONLY, "crit", "b64", "jwk", "x5c")
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +256,21 @@ def check_entry(entry: Entry, payload: bytes, key: PublicKey) -> None:
             path="/protected",
         )
     key.check(entry.protected, payload, entry.signature)
+
+
+def fits(entry: Entry, payload: bytes, key: PublicKey) -> bool:
+    """Return whether `key` made this signature over `payload`.
+
+    Raises:
+        SignatureRefused: ``key.alg_mismatch``: no payload can decide that.
+    """
+    try:
+        check_entry(entry, payload, key)
+    except SignatureRefused as refusal:
+        if refusal.code != "sig.bad":
+            raise
+        return False
+    return True
 
 
 def sign_payload(

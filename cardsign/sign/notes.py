@@ -17,7 +17,7 @@ from cardsign.card.canonical import (
     Payloads,
     ProfileName,
 )
-from cardsign.card.coverage import Excuse, Uncovered, uncovered_parts
+from cardsign.card.coverage import Excuse, uncovered_parts
 from cardsign.card.profiles.verifiers import RUST, RUST_ALG, RUST_PROFILE, VERIFIERS
 from cardsign.card.tree import Listed, listed
 from cardsign.findings import Finding
@@ -27,7 +27,7 @@ _SHOWN: Final = 5  # pointers listed in one note before "and N more"
 
 @dataclass(frozen=True, slots=True)
 class SignedPayload:
-    """One payload of a signed card, which each key has signed unless there were too many.
+    """One payload of a signed card, which each key has signed.
 
     Attributes:
         profile: The first profile that makes it.
@@ -42,71 +42,57 @@ class SignedPayload:
     leaves_open: Listed
 
 
-def signed_payloads(
+def describe_payloads(
     signed: Sequence[Payload], payloads: Payloads, algs: Collection[str]
-) -> Iterator[SignedPayload]:
-    """What each payload that was signed is good for, where the keys have these algorithms."""
-    readers: list[tuple[ProfileName, str]] = [(one.profile, one.name) for one in VERIFIERS]
+) -> tuple[SignedPayload, ...]:
+    """Return what each payload that was signed is good for; the keys have these algorithms."""
+    readers: list[tuple[ProfileName, str]] = [(sdk.profile, sdk.name) for sdk in VERIFIERS]
     if RUST_ALG in algs:
         readers.append((RUST_PROFILE, RUST))
-    for one in signed:
-        verifiers = (
-            name
-            for profile, name in readers
-            if (payload := payloads.of(profile)) and payload.data == one.data
+    made = [(name, payloads.of(profile)) for profile, name in readers]
+    return tuple(
+        SignedPayload(
+            payload.profile,
+            payload.profile not in FULL_PROFILES,
+            tuple(name for name, read in made if read and read.data == payload.data),
+            _lost(payload)[0],
         )
-        yield SignedPayload(
-            one.profile,
-            one.profile not in FULL_PROFILES,
-            tuple(verifiers),
-            listed(part.source for part in _lost(one)),
-        )
+        for payload in signed
+    )
 
 
-def what_they_lose(
-    signed: Sequence[Payload], described: Sequence[SignedPayload]
+def note_sdks(
+    signed: Sequence[Payload], described: Sequence[SignedPayload], payloads: Payloads, file: str
 ) -> Iterator[Finding]:
-    """What SDKs do not check, in one note for all that do not check the same."""
-    readers: dict[str, list[str]] = {}
+    """Yield what SDKs do not check, and each that can use the card and will refuse it."""
     for payload, description in zip(signed, described, strict=True):
-        if description.compat and (lost := _shown(payload)):
-            readers.setdefault(lost, []).extend(description.verifiers)
-    for lost, names in readers.items():
-        yield Finding(
-            "sign.compat_lossy",
-            f"these do not notice a change of {lost}: {'; '.join(names) or 'SDKs'}",
-        )
-
-
-def _lost(payload: Payload) -> list[Uncovered]:
-    """What a payload leaves open, but for defaults, which say what their absence says."""
-    parts = uncovered_parts(payload)
-    return [part for part in parts if part.excuse is not Excuse.SCHEMA_DEFAULT]
-
-
-def _shown(payload: Payload) -> str:
-    """What a payload leaves open, security first; empty if that is nothing."""
-    loses = sorted(_lost(payload), key=lambda part: not part.security)
-    more = f" and {len(loses) - _SHOWN} more" if len(loses) > _SHOWN else ""
-    return ", ".join(listed(part.source for part in loses[:_SHOWN]).pointers) + more
-
-
-def who_refuses(payloads: Payloads, made: Sequence[Payload], file: str) -> Iterator[Finding]:
-    """Each SDK that can use the card and will refuse it, with the ways out."""
-    signed = {one.data for one in made}
-    file = shlex.quote(file)
-    for verifier in VERIFIERS:
-        payload = payloads.of(verifier.profile)
-        if payload is None or payload.data in signed or not payload.names_an_endpoint:
+        if description.compat and (lost := _lost(payload)[1]):
+            readers = "; ".join(description.verifiers) or "SDKs"
+            unchecked = f"these do not notice a change of {lost}: {readers}"
+            yield Finding("sign.compat_lossy", unchecked)
+    data = {payload.data for payload in signed}
+    for sdk in VERIFIERS:
+        read = payloads.of(sdk.profile)
+        if read is None or read.data in data or not read.names_an_endpoint:
             continue
-        lint = ""
-        if verifier.profile in DEFAULT_PROFILES:
-            lint = f"`cardsign lint {file} --group portable` says why. "
-        loses = _shown(payload)
-        opens = f". It then does not notice a change of {loses}" if loses else ""
-        pause = "," if "," in verifier.name else ""
+        why = f"`cardsign lint {shlex.quote(file)} --group portable` says why. "
+        lost = _lost(read)[1]
         yield Finding(
             "sign.sdk_refuses",
-            f"{verifier.name}{pause} will refuse this card. {lint}To sign for it all the same: "
-            f"`--compat all`{opens}",
+            f"{sdk.name}{',' if ',' in sdk.name else ''} will refuse this card. "
+            f"{why if sdk.profile in DEFAULT_PROFILES else ''}To sign for it all the same: "
+            f"`--compat all`{f'. It then does not notice a change of {lost}' if lost else ''}",
         )
+
+
+def _lost(payload: Payload) -> tuple[Listed, str]:
+    """Return what a payload leaves open, and its first places in words, security before all else.
+
+    Defaults are left out, which say what their absence says.
+    """
+    parts = uncovered_parts(payload)
+    lost = [part for part in parts if part.excuse is not Excuse.SCHEMA_DEFAULT]
+    first = sorted(lost, key=lambda part: not part.security)[:_SHOWN]
+    more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
+    places = ", ".join(part.pointer for part in first)
+    return listed(part.source for part in lost), places + more

@@ -4,9 +4,9 @@ The plan is made and checked before anything is signed:
 
 (1) the card is read, and marked if it is an extended one     :func:`_marked`
 (2) it is one that a verifier can accept                      :func:`_check_card`
-(3) which of the signatures already there stay                :func:`_foreign`
+(3) which of the signatures already there stay                :func:`_keep_foreign`
 (4) which payloads it has, and which signatures they need     :mod:`cardsign.sign.plan`
-(5) each is made, unless it is already there                  :func:`_reusable`
+(5) each is made, unless it is already there                  :func:`_sign`
 (6) they are written into the card
 (7) what was signed is verified with the public keys alone    :func:`self_check`
 
@@ -15,33 +15,34 @@ What each signature is for is told by :mod:`cardsign.sign.notes`, if somebody as
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
 from cardsign.card.canonical import FULL_PROFILES, Compat, Payload, Payloads, ProfileName
-from cardsign.card.document import Card, check_is_agent_card, with_signatures
+from cardsign.card.document import MAX_SIGNATURES, Card, check_is_agent_card, with_signatures
 from cardsign.card.extensions import ExtendedMarker, find_marker, with_marker
 from cardsign.card.interfaces import check_interfaces
 from cardsign.card.members import check_members
 from cardsign.card.security import security_problems
-from cardsign.card.values import Json
-from cardsign.errors import CardRefused, SignatureRefused, SigningRefused
+from cardsign.card.values import Json, members_of
+from cardsign.errors import CardRefused, SignatureRefused, SigningRefused, UsageFault
 from cardsign.findings import Finding, Place, cap_findings
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import (
+    NEVER_UNPROTECTED,
     TYP_COMPAT,
     TYP_JOSE,
-    Entry,
     Signer,
-    check_entry,
+    fits,
     read_entry,
     sign_payload,
 )
 from cardsign.jose.keys import PublicKey
-from cardsign.sign.notes import SignedPayload, signed_payloads, what_they_lose, who_refuses
-from cardsign.sign.plan import check_compat, payloads_to_sign, within_the_limit
+from cardsign.sign.notes import SignedPayload, describe_payloads, note_sdks
+from cardsign.sign.plan import payloads_to_sign
 from cardsign.trust.policy import Policy, Subject
 from cardsign.verify.signature import matching_payload
 from cardsign.verify.verifier import Verifier
@@ -49,9 +50,16 @@ from cardsign.verify.verifier import Verifier
 # Pinned keys with freshness waived have no deadlines: the time of the self-check decides nothing.
 _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _UNREADABLE: Final = frozenset({"sig.shape", "sig.base64url", "sig.header"})
-_OUR_MEMBERS: Final = frozenset({"protected", "signature"})
 #: What the self-check finds of ours: full signatures, and those of compat, of which it tries none.
 _AS_SIGNED: Final = frozenset({"valid", "not-tried"})
+_RESIGN: Final = "Ask that signer to sign the new card."
+#: What becomes of a signature of another signer, and what can be done about it.
+_FATES: Final = {
+    "garbage": ("dropped", "Nothing is lost: it was no signature by RFC 7515."),
+    "misfit": ("dropped because it does not fit the card", _RESIGN),
+    "unwanted": ("dropped as asked", _RESIGN),
+    "unchecked": ("kept unchecked", "Drop it with --drop-foreign if you do not know it."),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +69,23 @@ class SigningOptions:
     Attributes:
         compat: Which compat signatures are made. ``safe``: those whose payload keeps every
             endpoint, security scheme and scope of the card. ``all``: one for each profile whose
-            payload has an endpoint. ``none``. Over 16 signatures the least useful go, and a note
-            says so.
-        strict: Refuse a card that lacks REQUIRED members, instead of a note.
+            payload has an endpoint. ``none``.
         force: Sign what has a canonical form even if it is no Agent Card or has members of
             the wrong type; what was passed over is noted.
         known_keys: Keys of other signers, with which their signatures are checked.
         own_kids: Every kid that our key store ever held; such signatures are replaced.
         drop_foreign: Drop other signers' signatures.
+        header: The unprotected header of each signature, which no signature covers.
         extended: Mark the card as an extended one; that this has not expired is not checked.
         file: What the commands that a note proposes call the card.
     """
 
     compat: Compat = "safe"
-    strict: bool = False
     force: bool = False
     known_keys: JwkSet | None = None
     own_kids: Collection[str] = field(default_factory=frozenset)
     drop_foreign: bool = False
+    header: Mapping[str, str] = field(default_factory=dict, hash=False)
     extended: ExtendedMarker | None = None
     file: str = "CARD"
 
@@ -108,16 +115,6 @@ class SignedCard:
         return tuple(payload.profile for payload in self.payloads)
 
 
-@dataclass(frozen=True, slots=True)
-class _Signed:
-    """A signed card, and what is known of it: its payloads, and those `made` that were signed."""
-
-    document: bytes
-    payloads: Payloads
-    made: tuple[Payload, ...]
-    notes: tuple[Finding, ...]
-
-
 def sign_document(document: bytes, signers: Sequence[Signer], options: SigningOptions) -> bytes:
     """Sign a card for each profile of the plan whose payload differs, with every signer.
 
@@ -131,56 +128,58 @@ def sign_document(document: bytes, signers: Sequence[Signer], options: SigningOp
 
     Raises:
         JsonRefused, CardRefused: The bytes are no Agent Card that can be read one way only,
-            or a schema member has the wrong JSON type; ``extended.marker``;
-            ``card.missing_required`` under `strict`.
+            or a schema member has the wrong JSON type; ``extended.marker``.
         KeyRefused: ``jwks.duplicate_kid``: two signers' keys cannot be told apart.
         SigningRefused: ``sign.no_key``, ``sign.too_many``, ``sign.header_too_long``,
             ``sign.self_check``, or the code for which a reader refuses the result.
         SignerFault: A signer failed, or answered with another key's signature.
-        UsageFault: ``usage.conflict``: `options.compat` names no compat signatures.
+        UsageFault: ``usage.conflict``: `options.compat` names no compat signatures, or
+            `options.header` holds what only a protected header may hold.
     """
-    return _signed(document, signers, options).document
+    return _sign(document, signers, options)[0]
 
 
 def sign_with_notes(
     document: bytes, signers: Sequence[Signer], options: SigningOptions
 ) -> SignedCard:
     """Sign a card as :func:`sign_document` does, and tell what each signature is for."""
-    signed = _signed(document, signers, options)
+    signed, payloads, plan, notes = _sign(document, signers, options)
     algs = frozenset(signer.public.alg for signer in signers)
-    payloads = tuple(signed_payloads(signed.made, signed.payloads, algs))
-    loses = what_they_lose(signed.made, payloads)
-    refusals = who_refuses(signed.payloads, signed.made, options.file)
-    notes = (*signed.notes, *loses, *refusals)
-    return SignedCard(signed.document, signed.document != document, payloads, notes)
+    described = describe_payloads(plan, payloads, algs)
+    notes += note_sdks(plan, described, payloads, options.file)
+    return SignedCard(signed, signed != document, described, tuple(notes))
 
 
-def _signed(document: bytes, signers: Sequence[Signer], options: SigningOptions) -> _Signed:
+def _sign(
+    document: bytes, signers: Sequence[Signer], options: SigningOptions
+) -> tuple[bytes, Payloads, list[Payload], list[Finding]]:
+    """Return the signed card, its payloads, those of them that were signed, and what is noted."""
     if not signers:
         raise SigningRefused("sign.no_key", "no key to sign with was given")
-    check_compat(options.compat)
-    # Two keys of one kid are refused before a signer is asked.
-    _holder(tuple(signer.public for signer in signers))
+    _holder(signers)  # two keys of one kid are refused before a signer is asked
     card_given = Card.from_bytes(document)
     card, payloads, marker = _marked(card_given, options.extended)
     notes = [*cap_findings(_check_card(card, payloads, options))]
-    kept = _foreign(card, payloads, signers, options, notes)
+    kept = _keep_foreign(card, payloads, signers, options, notes)
     plan = payloads_to_sign(card, payloads, options.compat, notes)
-    chosen = within_the_limit(plan, signers, len(kept), notes)
-    entries: list[Json] = []
-    for signer, payload in chosen:
-        typ = _typ(payload)
-        is_checked = typ == TYP_JOSE  # by `self_check`; those of compat by no outsider, so here
-        new = _reusable(card, payload, signer)
-        new = new or {**sign_payload(payload.data, signer, typ=typ, will_verify=is_checked)}
-        entries.append(new)
-    entries.extend(kept)
+    if (total := len(signers) * len(plan) + len(kept)) > MAX_SIGNATURES:
+        made = f"{len(signers) * len(plan)} signatures by {len(signers)} keys"
+        message = f"{made} and {len(kept)} kept foreign signatures make {total}"
+        message += f"; at most {MAX_SIGNATURES} are read"
+        raise SigningRefused("sign.too_many", message, path="/signatures")
+    notes += _note_header(options.header)
+    entries = [
+        _find_present(card, payload, signer.public, options.header)
+        or _make_entry(payload, signer, options.header)
+        for signer in signers
+        for payload in plan
+    ]
+    entries += kept
     source = document if card is card_given else None
-    unchanged = source is not None and entries == list(card.signatures)
-    signed = document if unchanged else with_signatures(card.document, entries, source)
-    self_check(signed, signers, marker=marker, force=options.force)
-    made = tuple(one for one in plan if any(payload is one for _, payload in chosen))
-    return _Signed(signed, payloads, made, tuple(notes))
+    if source is None or entries != [*card.signatures]:
+        document = with_signatures(card.document, entries, source)
+    self_check(document, signers, marker=marker, force=options.force)
+    return document, payloads, plan, notes
 
 
 def _marked(
@@ -200,6 +199,24 @@ def _marked(
 
 
 def _check_card(card: Card, payloads: Payloads, options: SigningOptions) -> Iterator[Finding]:
+    """Yield what is passed over; refuse the card for what may not be."""
+    members = check_members(payloads.members, card.a2a_version)
+    problems = _find_problems(card, members)
+    for problem in problems:
+        if not options.force:
+            more = f"; {len(problems) - 1} more such problems" if len(problems) > 1 else ""
+            raise CardRefused(problem.code, problem.message + more, path=problem.path)
+        # It did not stop the signing: an error stands only where something was refused.
+        text = f"signed all the same, because it was forced: {problem.message}"
+        yield replace(problem, message=text, severity="warning")
+    yield from (problem for problem in members if problem.code == "card.missing_required")
+    if card.a2a_version == "mixed":
+        dual = "one document for A2A 0.3 and 1.0: SDKs leave its 0.3 members, such as `url`, open"
+        yield Finding("sign.dual_document", dual)
+
+
+def _find_problems(card: Card, members: Sequence[Finding]) -> list[Finding]:
+    """Return why the card is not signed without force."""
     document = card.document
     problems: list[Finding] = []
     if document.get("name") is None or not card.has_endpoint:
@@ -208,7 +225,6 @@ def _check_card(card: Card, payloads: Payloads, options: SigningOptions) -> Iter
     if "signature" in document:
         block = "a single `signature` block is no A2A signature and cannot be converted to one"
         problems.append(Finding("card.single_signature_block", block, Place("/signature")))
-    members = check_members(payloads.members, card.a2a_version)
     problems += [problem for problem in members if problem.code == "card.type"]
     problems += security_problems(document)
     if not problems:  # what would make every verifier refuse it: its shape, its endpoints (V4)
@@ -217,90 +233,60 @@ def _check_card(card: Card, payloads: Payloads, options: SigningOptions) -> Iter
             check_interfaces(document, None)
         except CardRefused as refusal:
             problems.append(refusal.finding)
-    for problem in problems:
-        if not options.force:
-            more = f"; {len(problems) - 1} more such problems" if len(problems) > 1 else ""
-            raise CardRefused(problem.code, problem.message + more, path=problem.path)
-        # It did not stop the signing: an error stands only where something was refused.
-        text = f"signed all the same, because it was forced: {problem.message}"
-        yield replace(problem, message=text, severity="warning")
-    for problem in members:
-        if problem.code == "card.missing_required":
-            if options.strict:
-                raise CardRefused(problem.code, problem.message, path=problem.path)
-            yield problem
-    if card.a2a_version == "mixed":
-        dual = "one document for A2A 0.3 and 1.0: SDKs leave its 0.3 members, such as `url`, open"
-        yield Finding("sign.dual_document", dual)
+    return problems
 
 
 # ------------------------------------------------------------------ signatures already there
 
 
-def _foreign(
+def _keep_foreign(
     card: Card,
     payloads: Payloads,
     signers: Sequence[Signer],
     options: SigningOptions,
     notes: list[Finding],
 ) -> list[Json]:
-    """The signatures of others that stay, in their order."""
+    """Return the signatures of others that stay, in their order."""
     own = {signer.public.kid for signer in signers} | set(options.own_kids)
+    known = options.known_keys or JwkSet(())
     kept: list[Json] = []
     for index, untrusted_entry in enumerate(card.signatures):
+        fate = "unchecked"
         try:
             entry = read_entry(untrusted_entry)
         except SignatureRefused as refusal:
             # Such as an algorithm that we do not know: not ours to judge, unless it is garbage.
-            is_garbage = refusal.code in _UNREADABLE
-            fits = False if is_garbage else None
+            fate = "garbage" if refusal.code in _UNREADABLE else fate
             described = f"an entry that cannot be verified ({refusal.message})"
         else:
             if entry.header.kid in own:
                 continue
-            is_garbage = False
-            key = options.known_keys.find(entry.header.kid) if options.known_keys else None
-            fits = None if key is None else _fits(entry, key, payloads)
             described = f"the signature by {entry.header.kid!r}"
-        place = Place(f"/signatures/{index}")
-        if fits is False or options.drop_foreign:
-            why = " as asked" if fits is not False else " because it does not fit the card"
-            hint = "Ask that signer to sign the new card."
-            if is_garbage:
-                why, hint = "", "Nothing is lost: it was no signature by RFC 7515."
-            notes.append(Finding("sign.foreign", f"{described} was dropped{why}", place, fix=hint))
-            continue
-        if fits is None:
-            hint = "Drop it with --drop-foreign if you do not know it."
-            notes.append(
-                Finding("sign.foreign", f"{described} was kept unchecked", place, fix=hint)
-            )
-        kept.append(untrusted_entry)
+            if (key := known.find(entry.header.kid)) is not None:
+                is_by_it = entry.header.alg == key.alg and matching_payload(entry, key, payloads)
+                fate = "fits" if is_by_it else "misfit"
+        if options.drop_foreign and fate in ("fits", "unchecked"):
+            fate = "unwanted"
+        if fate in _FATES:
+            done, hint = _FATES[fate]
+            place = Place(f"/signatures/{index}")
+            notes.append(Finding("sign.foreign", f"{described} was {done}", place, fix=hint))
+        if fate in ("fits", "unchecked"):
+            kept.append(untrusted_entry)
     return kept
 
 
-def _fits(entry: Entry, key: PublicKey, payloads: Payloads) -> bool:
-    """Whether a signature fits some payload of the card."""
-    try:
-        return matching_payload(entry, key, payloads) is not None
-    except SignatureRefused:
-        return False
-
-
-def _reusable(card: Card, payload: Payload, signer: Signer) -> Json:
-    """A present signature that is just what the plan asks for, so that bytes stay stable."""
-    key = signer.public
-    header = {"alg": key.alg, "kid": key.kid, "typ": _typ(payload)}
-    for untrusted_entry in card.signatures:
-        if not isinstance(untrusted_entry, dict) or set(untrusted_entry) != _OUR_MEMBERS:
+def _find_present(card: Card, payload: Payload, key: PublicKey, header: Mapping[str, str]) -> Json:
+    """Return a present signature that is just what the plan asks for, so that bytes stay stable."""
+    protected = {"alg": key.alg, "kid": key.kid, "typ": _typ(payload)}
+    members = {"protected", "signature", *(["header"] if header else [])}
+    for untrusted_entry in map(members_of, card.signatures):
+        if untrusted_entry.keys() != members or untrusted_entry.get("header", {}) != header:
             continue
-        try:
+        with suppress(SignatureRefused):
             entry = read_entry(untrusted_entry)
-            if dict(entry.header.members) == header:
-                check_entry(entry, payload.data, key)
+            if dict(entry.header.members) == protected and fits(entry, payload.data, key):
                 return untrusted_entry
-        except SignatureRefused:
-            continue
     return None
 
 
@@ -309,6 +295,24 @@ def _reusable(card: Card, payload: Payload, signer: Signer) -> Json:
 
 def _typ(payload: Payload) -> str:
     return TYP_JOSE if payload.profile in FULL_PROFILES else TYP_COMPAT
+
+
+def _note_header(header: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield that a header is unsigned, or refuse one that no reader would accept."""
+    for name in header:
+        if not name or name in NEVER_UNPROTECTED:
+            hint = f"It takes any name but {', '.join(NEVER_UNPROTECTED)}, such as jku."
+            message = f"the unsigned header cannot hold {name!r}"
+            raise UsageFault("usage.conflict", message, hint=hint)
+        unsigned = f"`{name}` in the header of each signature is not signed"
+        yield Finding("sign.header_unsigned", unsigned, Place("/signatures"))
+
+
+def _make_entry(payload: Payload, signer: Signer, header: Mapping[str, str]) -> Json:
+    typ = _typ(payload)
+    # `self_check` verifies full ones; those of compat no outsider does, so they are verified here.
+    made = sign_payload(payload.data, signer, typ=typ, will_verify=typ == TYP_JOSE)
+    return {**made, **({"header": {**header}} if header else {})}
 
 
 # ------------------------------------------------------------------ the self-check
@@ -335,34 +339,29 @@ def self_check(
         SigningRefused: ``sign.self_check``, or the code for which a reader refuses the bytes.
     """
     audience = None if marker is None else marker.audience
-    verifier = _holder(tuple(signer.public for signer in signers))
-    report = verifier.judge(signed, Subject(is_holder=True, audience=audience))
-    again = "what was signed is {} when read again: {}"
-    answers = report.answers
-    complete = (answers.integrity, answers.complete) == ("yes", "yes")
+    report = _holder(signers).judge(signed, Subject(is_holder=True, audience=audience))
+    complete = (report.answers.integrity, report.answers.complete) == ("yes", "yes")
     if not complete or (report.verdict != "trusted" and not force):
         first = report.reasons[0]
         code = first.code if report.verdict == "invalid" else "sign.self_check"
-        message = again.format(report.verdict, first.message)
+        message = f"what was signed is {report.verdict} when read again: {first.message}"
         raise SigningRefused(code, message, path=first.path)
     # All of them, not only what made the verdict: no full one was verified before.
-    signatures = report.signatures
-    kids = {signer.public.kid for signer in signers}
-    for signature in signatures:
-        if signature.kid in kids and signature.verdict not in _AS_SIGNED:
+    lacking = {signer.public.kid for signer in signers}
+    ours = [signature for signature in report.signatures if signature.kid in lacking]
+    for signature in ours:
+        if signature.verdict not in _AS_SIGNED:
             bad = f"what was signed has a signature that is {signature.verdict} when read again: "
             reason = signature.reasons[0]
             raise SigningRefused("sign.self_check", bad + reason.message, path=reason.path)
-    lacking = kids.difference(
-        signature.kid for signature in signatures if signature.verdict == "valid"
-    )
+    lacking -= {signature.kid for signature in ours if signature.verdict == "valid"}
     if lacking:
         names = " and ".join(map(repr, sorted(lacking)))
         none = f"what was signed has no valid signature by {names} when read again"
         raise SigningRefused("sign.self_check", none, path="/signatures")
 
 
-def _holder(keys: tuple[PublicKey, ...]) -> Verifier:
-    """Return an outsider who has these keys alone."""
-    policy = Policy.from_jwks(JwkSet.of(keys), name="the signer")
-    return Verifier(policy, clock=lambda: _ANY_TIME)
+def _holder(signers: Sequence[Signer]) -> Verifier:
+    """Return an outsider who has the signers' public keys alone."""
+    keys = JwkSet.of(signer.public for signer in signers)
+    return Verifier(Policy.from_jwks(keys, name="the signer"), clock=lambda: _ANY_TIME)

@@ -103,16 +103,15 @@ def _name_of(inquiry: Inquiry) -> str | None:
 def _examine_all(
     entries: Sequence[Json], payloads: Payloads, inquiry: Inquiry, stop_early: bool
 ) -> tuple[tuple[SignatureReport, ...], SignatureReport | None]:
-    """Return the report on each signature, and the last one that makes the card trusted.
+    """Return the report on each signature, and the first one that makes the card trusted.
 
-    They are examined from the last one back. Those of compat typ are tried only where none
-    counts, to explain why (decision E9).
+    Those of compat typ are tried only where none counts, to explain why (decision E9).
     """
     reports: list[SignatureReport] = []
     decider = None
-    for index in reversed(range(len(entries))):
-        report = examine_signature(index, entries[index], payloads, inquiry, try_compat=False)
-        reports.insert(0, report)
+    for index, entry in enumerate(entries):
+        report = examine_signature(index, entry, payloads, inquiry, try_compat=False)
+        reports.append(report)
         if decider is None and _decides(report, inquiry):
             decider = report
             if stop_early:

@@ -24,7 +24,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 import cardsign
 from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, PROFILES
 from cardsign.card.document import Card, render
+from cardsign.card.values import members_of
 from cardsign.findings import list_codes
+from cardsign.jose.base64url import encode
+from cardsign.jose.jws import TYP_COMPAT, TYP_JOSE
 from cardsign.trust.lock import Memory
 from cardsign.trust.policy import Subject
 from cardsign.trust.supplied import SuppliedStatements
@@ -287,8 +290,17 @@ def _made_of(card: bytes) -> dict[str, str]:
 
 
 def _rendered(signed: bytes) -> bytes:
-    """As 2eae91f wrote a card."""
-    return render(Card.from_bytes(signed).document)
+    """As 2eae91f wrote a card: compat signatures first, the one of the whole card last."""
+    document = Card.from_bytes(signed).document
+    typs = {
+        encode(f'{{"alg":"ES256","kid":"oracle","typ":"{typ}"}}'.encode()): typ
+        for typ in (TYP_COMPAT, TYP_JOSE)
+    }
+    by_typ: dict[str, list[Any]] = {TYP_COMPAT: [], TYP_JOSE: [], "": []}
+    for entry in Card.from_bytes(signed).signatures:
+        by_typ[typs.get(str(members_of(entry).get("protected")), "")].append(entry)
+    signatures = [*by_typ[TYP_COMPAT], *reversed(by_typ[TYP_JOSE]), *by_typ[""]]
+    return render({**document, "signatures": signatures})
 
 
 def _digest_or_code(make: Callable[[], bytes]) -> str:
