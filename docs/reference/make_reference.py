@@ -85,8 +85,7 @@ def describe_command(context: click.Context, shared: Collection[tuple[str, str]]
         param.make_metavar(context) for param in command.params if isinstance(param, click.Argument)
     ]
     path = context.command_path.removeprefix("cardsign ")
-    title = f"{'###' if ' ' in path else '##'} {path}"
-    usage = f"`{' '.join([context.command_path, *arguments])}`: " if arguments else ""
+    title = " ".join(["###" if " " in path else "##", path, *arguments])
     about = " ".join((command.help or "").partition("\n\n")[0].split())
     records = {
         record: not getattr(command, "advanced", frozenset()).isdisjoint(param.opts)
@@ -100,7 +99,7 @@ def describe_command(context: click.Context, shared: Collection[tuple[str, str]]
         for record, advanced in records.items()
         if record in shared and not advanced and name_of(record) not in ("`--json`", "`--quiet`")
     ]
-    parts = [title, wrapped(usage + about), *option_list(own)]
+    parts = [title, wrapped(about), *option_list(own)]
     parts += [wrapped(f"Also: {', '.join(also)}.")] if also else []
     parts += [wrapped(f"Advanced: {', '.join(expert)}.")] if expert else []
     return "\n\n".join(parts)
