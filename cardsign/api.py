@@ -235,11 +235,8 @@ def build_card(
     url: str | None = None,
     members: Mapping[str, str] | None = None,
     agent: str | None = None,
-    keep_going: bool = False,
     prompt_excerpt: bool = False,
-    ask_mcp: Sequence[str] = (),
-    run_mcp: Sequence[str] = (),
-    settings: FetchSettings | None = None,
+    live: Sequence[SourceDocument] = (),
 ) -> BuiltCard:
     """Build a card from an agent's manifests, or convert one. Nothing of a source is run.
 
@@ -252,39 +249,20 @@ def build_card(
         url: Where the agent is; ``{name}`` stands for its name.
         members: Values by member of A2A 1.0, such as ``description`` or ``skills.ID.name``.
         agent: Which one, where the sources define several.
-        keep_going: Leave out what is refused, and build the rest.
         prompt_excerpt: Take a missing description from a prompt's first sentence.
-        ask_mcp: URLs of live MCP servers that are asked for their tools, after all sources.
-        run_mcp: Commands that run one here, without a shell, to be asked over stdio.
-        settings: How the URLs are reached.
+        live: What :func:`cardsign.build.live.ask_servers` returned, taken after all sources.
 
     Raises:
         BuildRefused: ``build.*``: a source is malformed, or a REQUIRED fact is missing.
         FileFault: A source cannot be read.
-        FetchFailed: ``fetch.*``: a live server cannot be asked.
-        UsageFault: ``usage.invalid``: there is no such member or A2A version, or no command.
+        UsageFault: ``usage.invalid``: there is no such member or A2A version.
     """
     from cardsign.build.assemble import build_card as build
     from cardsign.build.draft import BuildOptions
 
-    live: tuple[Callable[[], SourceDocument], ...] = ()
-    if ask_mcp or run_mcp:  # which alone needs an HTTP client
-        from cardsign.build.live import live_servers
-        from cardsign.net.fetch import DEFAULT_SETTINGS
-
-        live = live_servers(ask_mcp, run_mcp, settings or DEFAULT_SETTINGS)
     return build(
         sources,
-        BuildOptions(
-            a2a=a2a,
-            base_url=base_url,
-            url=url,
-            members=members or {},
-            agent=agent,
-            keep_going=keep_going,
-            prompt_excerpt=prompt_excerpt,
-            live=live,
-        ),
+        BuildOptions(a2a, base_url, url, members or {}, agent, prompt_excerpt, live=tuple(live)),
     )
 
 

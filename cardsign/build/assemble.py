@@ -7,8 +7,10 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final, cast, get_args
 
 from cardsign.build import cards, forge, mcp, openfang, orloj, skills
 from cardsign.build.draft import (
@@ -18,7 +20,6 @@ from cardsign.build.draft import (
     Fact,
     Kind,
     describe_hint,
-    each,
     field_of,
 )
 from cardsign.build.reading import SourcePlace, read_one, read_source, refusal
@@ -26,7 +27,7 @@ from cardsign.card.convert import PROTOCOL_VERSIONS, CardForm, convert_card
 from cardsign.card.document import Card, render
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json, members_of, objects_in
-from cardsign.errors import BuildRefused, CardRefused, FileFault, JsonRefused, UsageFault
+from cardsign.errors import BuildRefused, CardRefused, JsonRefused, UsageFault
 from cardsign.files import leads_outside
 from cardsign.findings import Finding
 from cardsign.urls import parse_url
@@ -41,13 +42,10 @@ KINDS: Final[tuple[Kind, ...]] = (
     cards.CARD_KIND,
     skills.KIND,
 )
-_OPTION: Final = "--set"
-SET_HINT: Final = "Such as: --set version=1.2.0, --set provider.url=..., --set skills.ID.name=..."
-#: What is said in another way than by ``--set``.
-_OTHERWISE: Final = {
-    "signatures": "Build the card, then sign it: cardsign sign CARD -o OUT",
-    "url": "Pass --url {}",
-}
+SET_HINT: Final = (
+    "Such as: --set version=1.2.0, --set provider.url=..., --set skills.ID.name=...; "
+    "the agent's url is --url"
+)
 _DEFAULT_VERSION: Final = "0.0.0"
 
 
@@ -70,11 +68,6 @@ class BuiltCard:
         """The card; of ``both``, the 1.0 one."""
         return next(iter(self.documents.values()))
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether nothing was refused and left out."""
-        return all(reason.severity != "error" for reason in self.reasons)
-
 
 def build_card(sources: Sequence[str | Path], options: BuildOptions) -> BuiltCard:
     """Build a card. Nothing of a source is run; the same sources give the same bytes.
@@ -88,7 +81,6 @@ def build_card(sources: Sequence[str | Path], options: BuildOptions) -> BuiltCar
     Raises:
         BuildRefused: ``build.*``.
         FileFault: ``file.*``: a source cannot be read.
-        FetchFailed: ``fetch.*``: a live server cannot be asked.
         UsageFault: ``usage.invalid``: there is no such member or form.
     """
     if not (sources or options.live):
@@ -96,56 +88,41 @@ def build_card(sources: Sequence[str | Path], options: BuildOptions) -> BuiltCar
     draft = Draft(options)
     for member, text in options.members.items():
         _set(draft, member, text)
-    groups: list[tuple[Kind, list[Path]]] = []  # neighbours of one kind, which refer to each other
-    for source in sources:
-        try:
-            kind, path = _recognise(str(source))
-        except (BuildRefused, FileFault) as refused:
-            draft.leave_out(refused)
-            continue
-        if not groups or groups[-1][0] is not kind:
-            groups.append((kind, []))
-        groups[-1][1].append(path)
-    if options.agent is not None and not any(kind is orloj.KIND for kind, _ in groups):
+    recognised = [_recognise(str(source)) for source in sources]
+    if options.agent is not None and all(kind is not orloj.KIND for kind, _ in recognised):
         message = f"--agent {options.agent} chooses among agents of Orloj, and no source is one"
         raise UsageFault("usage.invalid", message, hint="Leave out --agent.")
-    for kind, paths in groups:
-        kind.take(paths, draft)
-    each(options.live, draft, mcp.take_server)
-    first = groups[0][0] if groups else mcp.KIND if options.live else cards.CARD_KIND
-    _fill(draft, first, SourcePlace(str(sources[0]) if sources else "the MCP server"))
-    return _written(draft, first)
+    # Neighbours of one kind may refer to each other.
+    for kind, neighbours in groupby(recognised, key=itemgetter(0)):
+        kind.take([path for _, path in neighbours], draft)
+    for document in options.live:
+        mcp.take_server(document, draft)
+    first, place = recognised[0] if recognised else (mcp.KIND, "the MCP server")
+    _fill(draft, first, SourcePlace(str(place)))
+    return _write(draft, first)
 
 
 def _recognise(source: str) -> tuple[Kind, Path]:
     """The kind of a source, and its path."""
     named, colon, rest = source.partition(":")
-    if colon and (kind := next((form for form in KINDS if form.name == named), None)):
-        return kind, Path(rest)
+    for kind in KINDS if colon else ():
+        if kind.name == named:
+            return kind, Path(rest)
     if "://" in source:
         hint = f"Save it, and name the file: curl -O {shlex.quote(source)}"
         raise UsageFault("usage.invalid", "a source is a file or a folder", path=source, hint=hint)
-    names = ", ".join(form.name for form in KINDS)
-    if colon and re.fullmatch(r"[a-z0-9-]{2,}", named) and not os.path.lexists(source):
-        message = f"there is no kind {named!r}; the kinds are {names}"
-        raise refusal("build.unknown_source", message, SourcePlace(source))
     path = Path(source)
-    if os.path.isdir(path):
-        for kind in KINDS:
-            if any(_is_of(kind, form, path) for name in kind.folder for form in path.glob(name)):
-                return kind, path
-        looked = ", ".join(
-            form.folder[0] for form in KINDS if form.folder and form != cards.PYPROJECT
-        )
-        message = (
-            f"the folder has none of {looked}, or {cards.PYPROJECT_FILE} with [tool.cardsign.card]"
-        )
-        raise refusal("build.unknown_source", message, SourcePlace(source))
-    for document in read_source(path):
+    documents = () if os.path.isdir(path) else read_source(path)
+    for kind in KINDS:
+        names = kind.folder if os.path.isdir(path) else ()
+        if any(_is_of(kind, file, path) for name in names for file in path.glob(name)):
+            return kind, path
+    for document in documents:
         for kind in KINDS:
             if kind.is_file(document):
                 return kind, path
-    raise refusal("build.unknown_source", f"it is none of {names}", SourcePlace(source))
+    message = f"it is none of {', '.join(kind.name for kind in KINDS)}"
+    raise refusal("build.unknown_source", message, SourcePlace(source))
 
 
 def _is_of(kind: Kind, file: Path, folder: Path) -> bool:
@@ -158,32 +135,25 @@ def _is_of(kind: Kind, file: Path, folder: Path) -> bool:
 
 def _set(draft: Draft, member: str, text: str) -> None:
     """Take what an option says; it comes first, so it stays."""
-    first, *rest = member.split(".")
-    target = (first, *rest)
-    if first == "skills":
-        target = (first, ".".join(rest[:-1]), *rest[-1:])  # an id may have dots
-        if len(target) < 3 or not target[1]:
-            message = f"say skills.ID.MEMBER, and not {member!r}"
-            raise UsageFault("usage.invalid", message, hint=SET_HINT)
-    if member in _OTHERWISE:
-        message = f"{member!r} is no member that is set"
-        raise UsageFault("usage.invalid", message, hint=_OTHERWISE[member].format(text))
+    target = tuple(member.split("."))
     try:
-        parsed = parse_object(f'{{"":{text}}}'.encode())
-        value: Json = parsed[""] if len(parsed) == 1 else text
-    except (JsonRefused, ValueError):
-        value = text
-    place = SourcePlace(f"{_OPTION} {member}")
-    try:
+        if target[0] == "skills":
+            *skill, name = target[1:]
+            target = ("skills", ".".join(skill), name)  # an id may have dots
+        if target[0] == "signatures" or not all(target):
+            raise KeyError(member)
         field = field_of(target)
-    except KeyError as exc:
-        message = f"A2A 1.0 has no member {member!r}"
+    except (KeyError, IndexError, ValueError) as exc:
+        message = f"A2A 1.0 has no member {member!r} that is set"
         raise UsageFault("usage.invalid", message, hint=SET_HINT) from exc
-    if field.kind == "string":
-        value = text if field.shape == "one" else value
-        if field.shape != "one" and not isinstance(value, list):
-            value = [part.strip() for part in text.split(",")]
-    if not draft.take(target, value, place):
+    value: Json = text
+    if field.kind != "string" or field.shape != "one":
+        try:
+            value = parse_object(f'{{"":{text}}}'.encode())[""]
+        except (JsonRefused, ValueError):
+            is_list = field.kind == "string"
+            value = [part.strip() for part in text.split(",")] if is_list else text
+    if not draft.take(target, value, SourcePlace(f"--set {member}")):
         raise UsageFault("usage.invalid", f"{member!r} has no value", hint=SET_HINT)
 
 
@@ -218,16 +188,32 @@ def _fill(draft: Draft, kind: Kind, place: SourcePlace) -> None:
 
 
 def _take_url(draft: Draft, kind: Kind, name: str, place: SourcePlace) -> str:
-    """Take where the agent is called: what the options say, else what the sources do."""
+    """Take where the agent is called: what the options say, else what the sources do.
+
+    Raises:
+        UsageFault: ``usage.invalid``: the options say no url.
+    """
     interfaces = [interface for _, interface in objects_in(draft.value("supportedInterfaces"))]
     first, *others = interfaces or [{}]
-    url, option = _url_of_options(draft, kind, name)
-    if url is None:
-        if not interfaces:
-            hint = "Pass --url 'https://agents.example.com/{name}', or --base-url."
-            message = "no source says where the agent is called"
-            raise refusal("build.missing", message, place, hint=hint)
+    options, option = draft.options, "--url"
+    template, base = options.url, options.base_url
+    if kind is orloj.KIND:
+        base = base or options.orloj.public_base_url
+    if template is None and base is not None:
+        path = kind.path if isinstance(kind.path, str) else kind.path(draft)
+        template, option = base.rstrip("/") + (path or "/"), "--base-url"
+    if template is None and not interfaces:
+        hint = "Pass --url 'https://agents.example.com/{name}', or --base-url."
+        raise refusal("build.missing", "no source says where the agent is called", place, hint=hint)
+    if template is None:
         return str(first.get("url", ""))
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")  # may stand in a host or a path
+    url = template.replace("{name}", slug)
+    try:
+        parse_url(url)
+    except CardRefused as refused:
+        hint = "Such as: --url 'https://agents.example.com/{name}'"
+        raise UsageFault("usage.invalid", refused.message, path=option, hint=hint) from refused
     for interface in others:
         text = f"{interface.get('protocolBinding') or 'JSONRPC'} {interface.get('url')}"
         draft.warn("build.left_out", f"{option} gives one interface, and so not {text}", place)
@@ -236,68 +222,35 @@ def _take_url(draft: Draft, kind: Kind, name: str, place: SourcePlace) -> str:
     return url
 
 
-def _url_of_options(draft: Draft, kind: Kind, name: str) -> tuple[str | None, str]:
-    """The agent's url by the options, and the option that says it; None where none does.
-
-    Raises:
-        UsageFault: ``usage.invalid``: it is no url.
-    """
-    options, option, example = draft.options, "--url", "'https://agents.example.com/{name}'"
-    template = options.url
-    if template is None:
-        base = options.base_url or (options.orloj.public_base_url if kind is orloj.KIND else None)
-        if base is None:
-            return None, ""
-        path = kind.path if isinstance(kind.path, str) else kind.path(draft)
-        template = base.rstrip("/") + (path or "/")
-        option, example = "--base-url", "https://a.example"
-    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")  # may stand in a host or a path
-    url, message = template.replace("{name}", slug), ""
-    if stray := re.search(r"\{.*?\}", url):
-        message = f"{stray[0]} stands for nothing, and {{name}} for the card's name"
-    else:
-        try:
-            parse_url(url)
-        except CardRefused as refused:
-            message = refused.message
-    if message:
-        raise UsageFault("usage.invalid", message, path=option, hint=f"Such as: {option} {example}")
-    return url, option
-
-
 def _fill_provider(draft: Draft, url: str, place: SourcePlace) -> None:
     """A provider has a name and a url (A2A 1.0 4.4.2): without a url it gets the agent's origin."""
-    facts = [fact for fact in draft.facts() if fact.target[0] == "provider"]
-    parts: dict[str, Json] = {}
-    for fact in facts:
-        parts |= (
-            members_of(fact.value) if fact.target == ("provider",) else {fact.target[1]: fact.value}
-        )
-    if not parts or len(parts) == 2:
+    provider = members_of(draft.document().get("provider"))
+    if not provider or len(provider) == 2:
         return
-    if "organization" not in parts:
-        draft.replace(("provider",), None, place)
-        draft.warn("build.left_out", "the provider has no organization", place)
-        return
+    said = next(fact.place for fact in draft.facts() if fact.target[0] == "provider")
     try:
         origin = str(parse_url(url).origin)
     except CardRefused:
         return
-    draft.replace(("provider",), None, place)  # in two, since only what a source says has its place
-    draft.take(("provider", "organization"), parts["organization"], facts[0].place)
-    draft.take(("provider", "url"), origin, FILLED)
+    draft.replace(("provider",), None, place)
+    if "organization" not in provider:
+        draft.warn("build.left_out", "the provider has no organization", place)
+        return
+    draft.take(("provider", "organization"), provider["organization"], said)
+    draft.take(("provider", "url"), origin, FILLED)  # in two, since only the name has its place
     draft.warn("build.filled", f"the provider has no url: {origin}", place)
 
 
-def _written(draft: Draft, kind: Kind) -> BuiltCard:
+def _write(draft: Draft, kind: Kind) -> BuiltCard:
     orloj_version = draft.options.orloj.protocol_version if kind is orloj.KIND else None
     wanted = draft.options.a2a or orloj_version or kind.a2a
-    versions: dict[str, tuple[CardForm, ...]] = {form: (form,) for form in get_args(CardForm)}
-    versions["both"] = ("1.0", "0.3")
-    if wanted not in versions:
+    if wanted not in (*get_args(CardForm), "both"):
         raise UsageFault("usage.invalid", f"there is no A2A version {wanted!r} to build")
     documents: dict[CardForm, bytes] = {}
-    for version in versions[wanted]:
+    versions: tuple[CardForm, ...] = (cast(CardForm, wanted),)
+    if wanted == "both":
+        versions = ("1.0", "0.3")
+    for version in versions:
         converted = convert_card(_spoken(draft, version), version)
         if version != "1.0":
             draft.reasons.extend(converted.changes)

@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from cardsign.build.draft import Draft, Kind, each, first_in
+from cardsign.build.draft import Draft, Kind, first_in
 from cardsign.build.reading import Location, SourceDocument, SourcePlace, of_card, read_one, refusal
-from cardsign.card.convert import Conversion, convert_card
+from cardsign.card.convert import convert_card
 from cardsign.card.extensions import KEPT_OF_CARD, kept_of, with_kept
-from cardsign.card.security import MAX_ALTERNATIVES
 from cardsign.card.values import Json, members_of
 from cardsign.errors import CardRefused
 from cardsign.lint.cards import camel_case, lint_document
@@ -44,12 +43,9 @@ _FOLDER: Final = (".well-known/agent-card.json", "agent-card.json", ".well-known
 
 def take_cards(sources: Sequence[Path], draft: Draft) -> None:
     """Take cards: files, or folders with one at its usual place."""
-    each(sources, draft, _take)
-
-
-def _take(source: Path, draft: Draft) -> None:
-    found = first_in(source, _FOLDER, draft) if os.path.isdir(source) else None
-    _take_card(read_one(found or source), draft)
+    for source in sources:
+        found = first_in(source, _FOLDER) if os.path.isdir(source) else None
+        _take_card(read_one(found or source), draft)
 
 
 def _take_card(document: SourceDocument, draft: Draft) -> None:
@@ -57,9 +53,11 @@ def _take_card(document: SourceDocument, draft: Draft) -> None:
         text = "`signature` is no signature of A2A and is left out; sign the card that is built"
         draft.warn("build.changed", text, document.place("signature"))
     try:
-        converted = _converted(_put_right(document, draft), document, draft)
+        converted = convert_card(_put_right(document, draft), "1.0")
     except CardRefused as refused:
         at = tuple(token for token in refused.path.split("/") if token)
+        if refused.code.startswith("card.auth"):
+            at = ("auth",) if "auth" in document.value else ("authentication",)
         raise of_card(refused, document.place(*at)) from refused
     for change in converted.changes:
         place = _place(document, tuple(token for token in change.path.split("/") if token))
@@ -97,20 +95,6 @@ def _put_right(document: SourceDocument, draft: Draft) -> dict[str, Json]:
     return members
 
 
-def _converted(members: dict[str, Json], document: SourceDocument, draft: Draft) -> Conversion:
-    """The card of 1.0; an unknown `authentication` may be left out of it, and is kept."""
-    try:
-        return convert_card(members, "1.0")
-    except CardRefused as refused:
-        if "authentication" not in members or "securitySchemes" in members:
-            raise
-        without = convert_card({**members, "authentication": None}, "1.0")  # else it was not that
-        at = "authentication" if "authentication" in document.value else "auth"
-        draft.leave_out(of_card(refused, document.place(at)))
-        draft.keep("authentication", _words(members["authentication"]), document.place(at))
-        return without
-
-
 def _harmless(metadata: Json, document: SourceDocument, draft: Draft) -> Json:
     """Metadata without objects and lists, and without what lint may take for a secret.
 
@@ -131,16 +115,6 @@ def _harmless(metadata: Json, document: SourceDocument, draft: Draft) -> Json:
             place = document.place("metadata", name)
             draft.warn("build.left_out", f"metadata {ascii(name)[:40]} {text}", place)
     return kept
-
-
-def _words(authentication: Json) -> Json:
-    """The words of an `authentication`: other members may be the credential itself."""
-    if not isinstance(authentication, dict):
-        return None
-    kind, listed = authentication.get("type"), authentication.get("schemes")
-    if isinstance(listed, list):
-        return {"schemes": [word for word in listed[:MAX_ALTERNATIVES] if isinstance(word, str)]}
-    return {"type": kind} if isinstance(kind, str) else None
 
 
 def _skill(skill: Json) -> Json:
@@ -234,11 +208,12 @@ PROJECT: Final = {"name": "name", "version": "version", "description": "descript
 
 def take_pyproject(sources: Sequence[Path], draft: Draft) -> None:
     """Take the tables of Python projects."""
-    each(sources, draft, _take_project)
+    for source in sources:
+        _take_project(source, draft)
 
 
 def _take_project(source: Path, draft: Draft) -> None:
-    found = first_in(source, (PYPROJECT_FILE,), draft) if os.path.isdir(source) else source
+    found = first_in(source, (PYPROJECT_FILE,)) if os.path.isdir(source) else source
     if found is None:
         message = f"the folder has no {PYPROJECT_FILE}"
         raise refusal("build.missing", message, SourcePlace(str(source)))

@@ -7,14 +7,14 @@ taken, and what is taken is cut down to the schema: nothing else of a source can
 
 from __future__ import annotations
 
-import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from cardsign.build.reading import SURROGATE, Location, SourceDocument, SourcePlace, refusal
 from cardsign.card.convert import CardForm
@@ -23,7 +23,6 @@ from cardsign.card.schema import CARD_1_0, JSON_TYPES, SKILL_1_0, Field
 from cardsign.card.security import DerivedSecurity
 from cardsign.card.values import Json, members_of
 from cardsign.config import BuildSettings, OrlojSettings
-from cardsign.errors import BuildRefused, FetchFailed, FileFault
 from cardsign.files import leads_outside
 from cardsign.findings import Finding, Place
 
@@ -74,7 +73,7 @@ class Draft:
         """
         if value is None or value in ("", []) or target in self._facts:
             return False
-        _check_json([*target, value], target, place)
+        _check_json([*target, value], ascii(".".join(target))[1:-1], place)
         if target[0] != _OURS:
             value = _fit(value, field_of(target), ".".join(target), self, place)
         self._facts[target] = Fact(target, value, place)
@@ -185,16 +184,6 @@ class Draft:
         """Note what a person has to know before signing."""
         self.reasons.append(Finding(code, message, Place(str(place))))
 
-    def leave_out(self, refused: BuildRefused | FileFault | FetchFailed) -> None:
-        """Raise what was refused; with ``keep_going``, note it and go on without it."""
-        if not self.options.keep_going:
-            raise refused
-        place = SourcePlace(refused.path, refused.finding.place.line or 0)
-        message = f"{refused.code}: {refused.message}"
-        self.reasons.append(
-            Finding("build.refused", message, Place(str(place)), refused.finding.fix)
-        )
-
     def has(self, member: str) -> bool:
         """Whether something was taken for a member of the card, or below it."""
         return any(target[0] == member for target in self._facts)
@@ -220,30 +209,31 @@ class Draft:
         Args:
             filled: Also what no source says and a rule filled.
         """
-        order = {name: index for index, name in enumerate(CARD_1_0.fields)}
-        facts = [fact for fact in self._facts.values() if filled or fact.place != FILLED]
-        return tuple(
-            sorted(
-                facts, key=lambda fact: (order.get(fact.target[0], len(order)), _rank(fact.target))
-            )
-        )
+        facts = (fact for fact in self._facts.values() if filled or fact.place != FILLED)
+        return tuple(sorted(facts, key=_rank))
 
     def document(self, *, filled: bool = True) -> dict[str, Json]:
         """The card of A2A 1.0 that the facts make."""
-        card: dict[str, Json] = {}
-        ours: dict[str, Json] = {}
-        skills: dict[str, dict[str, Json]] = {}
+        card: dict[str, Any] = {}
         for fact in self.facts(filled=filled):
-            first, *rest = fact.target
-            if first == "skills":
-                skills.setdefault(rest[0], {})[rest[1]] = fact.value
-            elif first == _OURS:
-                _put(ours, rest, fact.value)
-            else:
-                _put(card, fact.target, fact.value)
-        if skills:
-            card["skills"] = list(skills.values())
-        return with_kept(card, ours)
+            *above, last = fact.target
+            owner = card
+            for token in above:
+                owner = owner.setdefault(token, {})
+            owner[last] = fact.value
+        if "skills" in card:
+            card["skills"] = list(card["skills"].values())
+        return with_kept(card, card.pop(_OURS, {}))
+
+
+def _rank(fact: Fact) -> tuple[int, str, int]:
+    """In the order of the schema, skills by id, schemes by name, ours last."""
+    first, *rest = fact.target
+    names = list(CARD_1_0.fields)
+    place = names.index(first) if first in names else len(names)
+    if first == "skills":
+        return place, rest[0], _SKILL.index(rest[1])
+    return place, rest[0] if first == "securitySchemes" else "", 0
 
 
 def field_of(target: Target) -> Field:
@@ -270,28 +260,19 @@ def describe_hint(skill: str) -> str:
     return f"Write one into the source, or pass --set 'skills.{skill}.description=...'"
 
 
-def _check_json(value: object, target: Target, place: SourcePlace) -> None:
+def _check_json(value: object, name: str, place: SourcePlace) -> None:
     """Refuse what JSON cannot hold, such as TOML's dates, and URLs with a credential."""
-    if isinstance(value, str):
-        if SURROGATE.search(value):
-            raise refusal("build.type", f"{_name(target)}: half a character is no text", place)
-        if _USERINFO.match(value):
-            text = f"{_name(target)}: a URL holds a user name or a password, and a card is public"
-            raise refusal("build.unsupported", text, place, hint="Write the URL without it.")
-    elif isinstance(value, Mapping):
-        _check_json([*value, *value.values()], target, place)
-    elif isinstance(value, list):
-        for element in value:
-            _check_json(element, target, place)
-    elif not (value is None or isinstance(value, int)) and not (
-        isinstance(value, float) and math.isfinite(value)
-    ):
+    if isinstance(value, Mapping | list):
+        for part in [*value, *value.values()] if isinstance(value, Mapping) else value:
+            _check_json(part, name, place)
+    elif isinstance(value, str) and _USERINFO.match(value):
+        text = f"{name}: a URL holds a user name or a password, and a card is public"
+        raise refusal("build.unsupported", text, place, hint="Write the URL without it.")
+    elif isinstance(value, str) and SURROGATE.search(value):
+        raise refusal("build.type", f"{name}: half a character is no text", place)
+    elif not isinstance(value, str | int | float | None) or value in (inf, -inf) or value != value:
         kind = type(value).__name__
-        raise refusal("build.type", f"{_name(target)}: JSON has no such value ({kind})", place)
-
-
-def _name(target: Target) -> str:
-    return ascii(".".join(target))[1:-1]
+        raise refusal("build.type", f"{name}: JSON has no such value ({kind})", place)
 
 
 _USERINFO: Final = re.compile(r"\s*[a-z][a-z0-9+.-]*:[/\\]{2}[^/?#\\\s]*@", re.IGNORECASE)
@@ -325,27 +306,10 @@ def _fit(value: Json, field: Field, name: str, draft: Draft, place: SourcePlace)
     }
 
 
-def _rank(target: Target) -> tuple[str, int, Target]:
-    """Skills by id, and their members in the order of the schema."""
-    if target[0] != "skills":
-        return "", 0, target if target[0] == "securitySchemes" else ()
-    return target[1], _SKILL.index(target[2]), ()
-
-
-def _put(into: dict[str, Json], tokens: Iterable[str], value: Json) -> None:
-    *way, last = tokens
-    at: Any = into
-    for token in way:
-        at = at.setdefault(token, {})
-    at[last] = value
-
-
 # What a kind of source is, what a build is told, and how a folder is searched.
 
 #: Files of one source; a card of more skills would be refused for its size.
 MAX_FILES: Final = 20_000
-
-_Source = TypeVar("_Source")
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,10 +322,9 @@ class BuildOptions:
         url: Where the agent is called, with ``{name}`` for the card's name.
         members: Values by member of A2A 1.0, such as ``provider.url`` or ``skills.ID.name``.
         agent: Which of several agents in the sources; None where there is one.
-        keep_going: Leave out what is refused, and build the rest.
         prompt_excerpt: Take a missing description from the first sentence of a prompt.
         orloj: What Orloj takes from its server.
-        live: What asks MCP servers, after all sources; see :mod:`cardsign.build.live`.
+        live: What MCP servers answered, taken after all sources; see :mod:`cardsign.build.live`.
     """
 
     a2a: CardForm | str | None = None
@@ -369,10 +332,9 @@ class BuildOptions:
     url: str | None = None
     members: Mapping[str, str] = field(default_factory=dict, hash=False)
     agent: str | None = None
-    keep_going: bool = False
     prompt_excerpt: bool = False
     orloj: OrlojSettings = field(default_factory=OrlojSettings)
-    live: tuple[Callable[[], SourceDocument], ...] = ()
+    live: tuple[SourceDocument, ...] = ()
 
     @classmethod
     def of(cls, settings: BuildSettings) -> BuildOptions:
@@ -403,16 +365,7 @@ class Kind:
     path: str | Callable[[Draft], str] = ""
 
 
-def each(sources: Iterable[_Source], draft: Draft, take: Callable[[_Source, Draft], None]) -> None:
-    """Take source by source; one that is refused is raised or left out, as the draft says."""
-    for source in sources:
-        try:
-            take(source, draft)
-        except (BuildRefused, FileFault, FetchFailed) as refused:
-            draft.leave_out(refused)
-
-
-def found_in(folder: Path, patterns: Sequence[str], draft: Draft) -> Iterator[Path]:
+def found_in(folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
     """The files of a folder that fit a pattern, each once, sorted by path.
 
     A link that leads out of the folder is refused: the folder may be a stranger's.
@@ -430,18 +383,15 @@ def found_in(folder: Path, patterns: Sequence[str], draft: Draft) -> Iterator[Pa
     for path in sorted(paths):
         if leads_outside(folder, path):
             message = "it is a link that leads out of its folder"
-            hint = "Put the file itself there, or leave it out with --keep-going."
-            draft.leave_out(
-                refusal("build.unsupported", message, SourcePlace(str(path)), hint=hint)
-            )
-        elif os.path.isfile(path):
+            hint = "Put the file itself there."
+            raise refusal("build.unsupported", message, SourcePlace(str(path)), hint=hint)
+        if os.path.isfile(path):
             yield path
 
 
-def first_in(folder: Path, names: Sequence[str], draft: Draft) -> Path | None:
+def first_in(folder: Path, names: Sequence[str]) -> Path | None:
     """The first of these files that a folder has; links as in :func:`found_in`."""
-    files = (file for name in names for file in found_in(folder, (name,), draft))
-    return next(files, None)
+    return next((file for name in names for file in found_in(folder, (name,))), None)
 
 
 def take_prompt(document: SourceDocument, at: Location, draft: Draft) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from cardsign.build.draft import Draft, Kind, each, first_in
+from cardsign.build.draft import Draft, Kind, first_in
 from cardsign.build.reading import SourceDocument, SourcePlace, of_card, read_one
 from cardsign.build.skills import MAIN, PLACES, found_skills, take_files
 from cardsign.card.convert import convert_card
@@ -40,18 +40,17 @@ _SPECIFICATIONS: Final = ("agent.json", ".forge-output/agent.json")
 
 def take_forge(sources: Sequence[Path], draft: Draft) -> None:
     """Take agents of Forge: folders, or their forge.yaml."""
-    each(sources, draft, _take)
+    for source in sources:
+        file = first_in(source, _NAMES) if os.path.isdir(source) else source
+        if file is not None:
+            _take(file, draft)
 
 
-def _take(source: Path, draft: Draft) -> None:
-    is_folder = os.path.isdir(source)
-    folder = source if is_folder else source.parent
-    file = first_in(folder, _NAMES, draft) if is_folder else source
-    if file is None:
-        return
+def _take(file: Path, draft: Draft) -> None:
+    folder = file.parent
     document = read_one(file)
     draft.take_members(document, CONFIGURATION)
-    specification = first_in(folder, _SPECIFICATIONS, draft)
+    specification = first_in(folder, _SPECIFICATIONS)
     if specification is not None:
         built = read_one(specification)
         draft.take_members(built, SPECIFICATION)
@@ -119,7 +118,7 @@ def _take_skills(document: SourceDocument, folder: Path, draft: Draft) -> None:
         message = "skills.path leads out of the agent's folder"
         hint = "Name a file of that folder."
         raise document.refuse("build.unsupported", message, "skills", "path", hint=hint)
-    files = found_skills(folder, PLACES, draft)
+    files = found_skills(folder, PLACES)
     if os.path.isfile(main) and main not in files:
         files.insert(0, main)
     take_files(files, main, draft)

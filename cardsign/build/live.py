@@ -12,9 +12,9 @@ import logging
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from cardsign.build.reading import MAX_SOURCE_BYTES, SourceDocument, SourcePlace, read_json, refusal
 from cardsign.errors import CardsignError, UsageFault
@@ -32,17 +32,16 @@ SAVE_IT: Final = (
     "as JSON, and build from that file."
 )
 
-Ask: TypeAlias = Callable[[], SourceDocument]
 
-
-def live_servers(
+def ask_servers(
     asked: Sequence[str], run: Sequence[str], settings: FetchSettings = DEFAULT_SETTINGS
-) -> tuple[Ask, ...]:
-    """Return what asks servers by URL, and runs those that are programs of this machine.
+) -> tuple[SourceDocument, ...]:
+    """Ask servers by URL, and run those that are programs of this machine.
 
     Raises:
         TypeError: A text stands where texts belong.
         UsageFault: ``usage.not_installed``: the extra mcp is not.
+        FetchFailed, BuildRefused: As :func:`ask_mcp` and :func:`run_mcp`.
     """
     if isinstance(asked, str) or isinstance(run, str):
         raise TypeError("ask_mcp and run_mcp are lists of str")
@@ -57,56 +56,48 @@ def live_servers(
     return (*(ask_mcp(url, settings) for url in asked), *(run_mcp(command) for command in run))
 
 
-def ask_mcp(url: str, settings: FetchSettings = DEFAULT_SETTINGS) -> Ask:
-    """Return what asks a server over streamable HTTP.
+def ask_mcp(url: str, settings: FetchSettings = DEFAULT_SETTINGS) -> SourceDocument:
+    """Ask a server over streamable HTTP.
 
-    Raises, when it is called:
+    Raises:
         FetchFailed: ``fetch.*``: it may not be asked, or cannot be.
         BuildRefused: ``build.*``: it gives no list of tools, or too long a one.
     """
+    from mcp.client.streamable_http import streamable_http_client
 
-    def ask() -> SourceDocument:
-        from mcp.client.streamable_http import streamable_http_client
+    from cardsign.net.mcp import McpTransport
 
-        from cardsign.net.mcp import McpTransport
-
-        guard = McpTransport(url, settings, seconds=SECONDS, max_bytes=2 * MAX_SOURCE_BYTES)
-        server = streamable_http_client(url, http_client=guard.client())
-        return _listed(server, SourcePlace(url), seconds=SECONDS, guard=guard)
-
-    return ask
+    guard = McpTransport(url, settings, seconds=SECONDS, max_bytes=2 * MAX_SOURCE_BYTES)
+    server = streamable_http_client(url, http_client=guard.client())
+    return _list_tools(server, SourcePlace(url), seconds=SECONDS, guard=guard)
 
 
-def run_mcp(command: str, *, seconds: float = SECONDS) -> Ask:
-    """Return what runs a program, here and without a shell, and asks it over stdio.
+def run_mcp(command: str, *, seconds: float = SECONDS) -> SourceDocument:
+    """Run a program, here and without a shell, and ask it over stdio.
 
     It inherits the few variables that the mcp package hands on.
 
-    Raises, when it is called:
+    Raises:
         UsageFault: ``usage.invalid``: it is no command.
         BuildRefused: ``build.*``: it gives no list of tools, or too long a one.
     """
+    from mcp.client.stdio import StdioServerParameters, stdio_client
 
-    def ask() -> SourceDocument:
-        try:
-            name, *arguments = shlex.split(command)
-        except ValueError as exc:  # no word at all, or a quote that is never closed
-            raise UsageFault("usage.invalid", "--run-mcp takes PROGRAM ARGUMENT...") from exc
-        place = SourcePlace(f"--run-mcp {name}")  # without arguments, which may hold a secret
-        path = shutil.which(name)
-        if path is None:
-            hint = "Install it, or give its whole path."
-            raise refusal("build.unsupported", f"there is no program {name!r}", place, hint=hint)
-        from mcp.client.stdio import StdioServerParameters, stdio_client
-
-        with open(os.devnull, "w") as nowhere:
-            server = stdio_client(StdioServerParameters(command=path, args=arguments), nowhere)
-            return _listed(server, place, seconds=seconds)
-
-    return ask
+    try:
+        name, *arguments = shlex.split(command)
+    except ValueError as exc:  # no word at all, or a quote that is never closed
+        raise UsageFault("usage.invalid", "--run-mcp takes PROGRAM ARGUMENT...") from exc
+    place = SourcePlace(f"--run-mcp {name}")  # without arguments, which may hold a secret
+    path = shutil.which(name)
+    if path is None:
+        hint = "Install it, or give its whole path."
+        raise refusal("build.unsupported", f"there is no program {name!r}", place, hint=hint)
+    with open(os.devnull, "w") as nowhere:
+        server = stdio_client(StdioServerParameters(command=path, args=arguments), nowhere)
+        return _list_tools(server, place, seconds=seconds)
 
 
-def _listed(
+def _list_tools(
     server: Any, place: SourcePlace, *, seconds: float, guard: McpTransport | None = None
 ) -> SourceDocument:
     """Return a server's name, version and tools, as a document without lines.

@@ -6,12 +6,11 @@ A tool's `output`, notes and endpoints stay inside.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from cardsign.build.draft import Draft, Kind, each
+from cardsign.build.draft import Draft, Kind
 from cardsign.build.openfang import tool_id
 from cardsign.build.reading import Location, SourceDocument, of_card, read_one
 from cardsign.card.security import authentication_schemes
@@ -39,12 +38,12 @@ _SERVERS: Final = ("mcpServers", "mcp_servers")
 
 def take_mcp(sources: Sequence[Path], draft: Draft) -> None:
     """Take saved servers."""
-    each((partial(read_one, source) for source in sources), draft, take_server)
+    for source in sources:
+        take_server(read_one(source), draft)
 
 
-def take_server(ask: Callable[[], SourceDocument], draft: Draft) -> None:
+def take_server(document: SourceDocument, draft: Draft) -> None:
     """Take what a server says, saved or live; each tool's id begins with the server's name."""
-    document = ask()
     listed = next((candidate for candidate in _SERVERS if candidate in document.value), None)
     if listed is not None:
         raise document.refuse(

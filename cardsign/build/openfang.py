@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from cardsign.build.draft import FILLED, Draft, Kind, each, found_in, take_prompt
+from cardsign.build.draft import FILLED, Draft, Kind, found_in, take_prompt
 from cardsign.build.reading import SourceDocument, read_one
 from cardsign.card.security import DeclaredProvider, provider_schemes
 
@@ -33,8 +33,8 @@ def tool_id(name: str) -> str:
 def take_openfang(sources: Sequence[Path], draft: Draft) -> None:
     """Take agents, hands and configurations: files, or folders of them."""
     for source in sources:
-        files = found_in(source, _FILES, draft) if os.path.isdir(source) else [source]
-        each(files, draft, _take)
+        for file in found_in(source, _FILES) if os.path.isdir(source) else [source]:
+            _take(file, draft)
     draft.take(("capabilities", "streaming"), STREAMING, FILLED)
     draft.take(("capabilities", "pushNotifications"), PUSH_NOTIFICATIONS, FILLED)
     draft.keep("stateTransitionHistory", HISTORY, FILLED)

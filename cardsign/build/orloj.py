@@ -21,7 +21,7 @@ from cardsign.build.reading import (
     refusal,
 )
 from cardsign.card.security import authentication_schemes
-from cardsign.errors import BuildRefused, CardRefused, FileFault
+from cardsign.errors import CardRefused
 from cardsign.findings import describe_code
 
 API_VERSION: Final = "orloj.dev/v1"
@@ -58,38 +58,40 @@ def _add(document: SourceDocument, pool: _Pool) -> None:
     pool[kind, namespace, name] = document
 
 
-def _find(kind: str, owner: _Key, at: Location, reference: str, pool: _Pool) -> _Key:
-    """What a name refers to: in its owner's namespace, or in the one that it names (L20)."""
-    kind_name, slash, after = reference.partition("/")
-    namespace, name = (kind_name, after) if slash else (owner[1], reference)
-    if (kind, namespace, name) in pool:
-        return kind, namespace, name
-    message = f"no source defines the {kind} {namespace}/{name} that {owner[2]!r} names"
-    raise pool[owner].refuse("build.reference", message, *at)
+def _follow(kind: str, owner: _Key, at: Location, pool: _Pool) -> Iterator[_Key]:
+    """What a list of names refers to: in its owner's namespace, or in the one that it names (L20).
+
+    Raises:
+        BuildRefused: ``build.reference``: there is no such resource.
+    """
+    for index, reference in enumerate(pool[owner].texts(*at)):
+        namespace, slash, name = reference.partition("/")
+        key = (kind, namespace, name) if slash else (kind, owner[1], reference)
+        if key not in pool:
+            missing = "/".join(key[1:])
+            message = f"no source defines the {kind} {missing} that {owner[2]!r} names"
+            raise pool[owner].refuse("build.reference", message, *at, index)
+        yield key
 
 
 def take_orloj(sources: Sequence[Path], draft: Draft) -> None:
     """Take the one system of all sources, or the one that `agent` names."""
     pool: _Pool = {}
-    files = (
-        file
-        for source in sources
-        for file in (found_in(source, _FILES, draft) if os.path.isdir(source) else (source,))
-    )
-    for path in files:
-        try:
+    for source in sources:
+        for path in found_in(source, _FILES) if os.path.isdir(source) else (source,):
             for document in read_source(path):
                 if "apiVersion" in document.value or path in sources:
                     _add(document, pool)
-        except (BuildRefused, FileFault) as refused:
-            draft.leave_out(refused)
     system = _chosen(pool, draft.options.agent, SourcePlace(str(sources[0])))
     document = pool[system]
     draft.take(("name",), system[2], document.place("metadata", "name"))
     draft.take_members(document, ANNOTATIONS, at=("metadata", "annotations"))
     draft.take_members(document, LABELS, at=("metadata", "labels"))
     _take_settings(draft)
-    for agent in _agents(system, pool, draft):
+    agents = [system]
+    if system[0] == "AgentSystem":
+        agents = list(_follow("Agent", system, ("spec", "agents"), pool))
+    for agent in agents:
         _take_agent(agent, pool, draft)
 
 
@@ -119,27 +121,12 @@ def _chosen(pool: _Pool, wanted: str | None, place: SourcePlace) -> _Key:
     raise refusal("build.reference", message, place, hint="Name one: --agent NAMESPACE/NAME.")
 
 
-def _agents(system: _Key, pool: _Pool, draft: Draft) -> Iterator[_Key]:
-    if system[0] == "Agent":
-        yield system
-        return
-    for index, name in enumerate(pool[system].texts("spec", "agents")):
-        try:
-            yield _find("Agent", system, ("spec", "agents", index), name, pool)
-        except BuildRefused as refused:
-            draft.leave_out(refused)
-
-
 def _take_agent(agent: _Key, pool: _Pool, draft: Draft) -> None:
     document = pool[agent]
     draft.take_members(document, ANNOTATIONS, at=("metadata", "annotations"))
     take_prompt(document, ("spec", "prompt"), draft)
-    for index, name in enumerate(document.texts("spec", "tools")):
-        try:
-            tool = _find("Tool", agent, ("spec", "tools", index), name, pool)
-            _take_tool(tool[2], pool[tool], draft)
-        except BuildRefused as refused:
-            draft.leave_out(refused)
+    for tool in _follow("Tool", agent, ("spec", "tools"), pool):
+        _take_tool(tool[2], pool[tool], draft)
 
 
 def _take_tool(tool: str, document: SourceDocument, draft: Draft) -> None:

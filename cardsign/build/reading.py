@@ -11,10 +11,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from cardsign.card.strictjson import MAX_DEPTH, double, integer, offsets, parse_object
-from cardsign.card.values import Json
+from cardsign.card.values import Json, elements_of
 from cardsign.errors import BuildRefused, CardRefused, JsonRefused
 from cardsign.files import read_bytes, read_toml
 from cardsign.findings import describe_code
@@ -114,10 +114,7 @@ class SourceDocument:
         Raises:
             BuildRefused: ``build.type``.
         """
-        value = self.get(*location)
-        if value is None or isinstance(value, bool):
-            return value
-        raise self._wrong("true or false", *location)
+        return cast("bool | None", self._typed(bool, "true or false", *location))
 
     def table(self, *location: str | int) -> dict[str, Json]:
         """An object; an empty one where it is absent.
@@ -125,10 +122,7 @@ class SourceDocument:
         Raises:
             BuildRefused: ``build.type``.
         """
-        value = self.get(*location)
-        if value is None or isinstance(value, dict):
-            return value or {}
-        raise self._wrong("an object", *location)
+        return cast("dict[str, Json]", self._typed(dict, "an object", *location) or {})
 
     def rows(self, *location: str | int) -> Iterator[Location]:
         """Where the elements of a list of objects stand; none where it is absent.
@@ -136,13 +130,17 @@ class SourceDocument:
         Raises:
             BuildRefused: ``build.type``.
         """
-        value = self.get(*location)
-        if value is not None and not isinstance(value, list):
-            raise self._wrong("a list", *location)
-        for index, row in enumerate(value or ()):
+        value = elements_of(self._typed(list, "a list", *location))
+        for index, row in enumerate(value):
             if not isinstance(row, dict):
                 raise self._wrong("an object", *location, index)
             yield (*location, index)
+
+    def _typed(self, kind: type, words: str, *location: str | int) -> Json:
+        value = self.get(*location)
+        if value is None or isinstance(value, kind):
+            return value
+        raise self._wrong(words, *location)
 
     def _wrong(self, expected: str, *location: str | int) -> BuildRefused:
         name = ".".join(map(str, location))
@@ -198,15 +196,6 @@ def read_one(path: Path) -> SourceDocument:
     return documents[0]
 
 
-def read_yaml(data: bytes, file: str) -> tuple[SourceDocument, ...]:
-    """The documents of a YAML stream; empty ones are left out.
-
-    Raises:
-        BuildRefused: ``build.syntax``, ``build.type`` where one is no object.
-    """
-    return tuple(_Yaml(_decoded(data, file), file).documents())
-
-
 def read_frontmatter(data: bytes, file: str) -> tuple[SourceDocument, ...]:
     """The YAML object at the head of a Markdown file, between two lines of ``---``.
 
@@ -215,14 +204,14 @@ def read_frontmatter(data: bytes, file: str) -> tuple[SourceDocument, ...]:
     Raises:
         BuildRefused: As :func:`read_yaml`.
     """
-    text = _decoded(data, file)
+    text = _decode(data, file)
     match = _FRONTMATTER.match(text)
     if match is None and text.startswith("---"):
         raise refusal(
             "build.syntax", "the frontmatter has no closing line ---", SourcePlace(file, 1)
         )
     head = f"\n{match[1]}" if match else ""  # an empty line for the first ---
-    return tuple(_Yaml(head, file).documents()) or (SourceDocument(file, {}, {}),)
+    return read_yaml(head.encode(), file) or (SourceDocument(file, {}, {}),)
 
 
 def read_toml_source(data: bytes, file: str) -> tuple[SourceDocument, ...]:
@@ -231,7 +220,7 @@ def read_toml_source(data: bytes, file: str) -> tuple[SourceDocument, ...]:
     Raises:
         BuildRefused: ``build.syntax``.
     """
-    text = _decoded(data, file)
+    text = _decode(data, file)
     try:
         value = read_toml(data)
         lines = find_lines(text)
@@ -261,20 +250,12 @@ def read_json(data: bytes, file: str) -> tuple[SourceDocument, ...]:
     return (SourceDocument(file, value, lines),)
 
 
-_READERS: Final[Mapping[str, Callable[[bytes, str], tuple[SourceDocument, ...]]]] = {
-    ".yaml": read_yaml,
-    ".yml": read_yaml,
-    ".tmpl": read_yaml,
-    ".toml": read_toml_source,
-    ".json": read_json,
-    ".md": read_frontmatter,
-}
 _FRONTMATTER: Final = re.compile(
     r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE
 )
 
 
-def _decoded(data: bytes, file: str) -> str:
+def _decode(data: bytes, file: str) -> str:
     try:
         return data.decode().removeprefix("\ufeff")
     except UnicodeDecodeError as exc:
@@ -286,117 +267,114 @@ def _decoded(data: bytes, file: str) -> str:
 
 #: Half of a character, which YAML and a command line can write and UTF-8 cannot.
 SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
-_TRUE: Final = frozenset({"true", "True", "TRUE"})
-_FALSE: Final = frozenset({"false", "False", "FALSE"})
+_NULLS: Final = ("", "~", "null", "Null", "NULL")
+_WORDS: Final = {
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_KINDS: Final = {"scalar": "str", "mapping": "map", "sequence": "seq"}
 _INTEGER: Final = re.compile(r"[-+]?[0-9]+")
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 
 
-class _Yaml:
-    """One stream: its events, turned into documents without PyYAML's own notions of types."""
+def read_yaml(data: bytes, file: str) -> tuple[SourceDocument, ...]:
+    """The documents of a YAML stream; empty ones are left out.
 
-    def __init__(self, text: str, file: str) -> None:
-        import yaml
+    Raises:
+        BuildRefused: ``build.syntax``.
+    """
+    import yaml
 
-        self._yaml: Any = yaml
-        self._file = file
-        self._events = yaml.parse(text, Loader=yaml.SafeLoader)
-        self._lines: dict[Location, int] = {}
-        self._written: dict[Location, str] = {}
+    try:
+        nodes = yaml.compose_all(_decode(data, file), Loader=yaml.BaseLoader)
+        return tuple(_read_document(node, file) for node in nodes if node.value not in _NULLS)
+    except yaml.MarkedYAMLError as exc:
+        mark = exc.problem_mark or exc.context_mark
+        problem = exc.problem or exc.context or "it cannot be read"
+        if "alias" in problem:
+            problem = "anchors and aliases are not read; write the value twice"
+        hint = "Indent with spaces." if "\\t" in problem else ""
+        if "mapping values are not allowed" in problem:
+            hint = "Put the text of that line in double quotes: it holds a colon and a space."
+        place = SourcePlace(file, mark.line + 1 if mark else 0)
+        raise refusal("build.syntax", f"not YAML: {problem}", place, hint=hint) from exc
+    except RecursionError as exc:
+        problem = f"values are nested more than {MAX_DEPTH} deep"
+        raise refusal("build.syntax", problem, SourcePlace(file)) from exc
+    except (yaml.YAMLError, ValueError, OverflowError) as exc:  # "\x01", "\UFFFFFFFF", 5000 digits
+        problem = getattr(exc, "reason", "a number in it is too large")
+        raise refusal("build.syntax", f"not YAML: {problem}", SourcePlace(file)) from exc
 
-    def documents(self) -> Iterator[SourceDocument]:
-        try:
-            for event in self._events:
-                if isinstance(event, self._yaml.DocumentStartEvent):
-                    self._lines, self._written = {}, {}
-                    first = next(self._events)
-                    value = self._value(first, ())
-                    if value is None:
-                        continue
-                    if not isinstance(value, dict):
-                        raise self._refused(first, "expected an object: `name: value` lines")
-                    yield SourceDocument(self._file, value, self._lines, self._written)
-        except self._yaml.MarkedYAMLError as exc:
-            mark = exc.problem_mark or exc.context_mark
-            line = mark.line + 1 if mark else 0
-            problem = exc.problem or exc.context or "it cannot be read"
-            hint = "Indent with spaces." if "\\t" in problem else ""
-            if "mapping values are not allowed" in problem:
-                hint = "Put the text of that line in double quotes: it holds a colon and a space."
-            raise refusal(
-                "build.syntax",
-                f"not YAML: {problem}",
-                SourcePlace(self._file, line),
-                hint=hint,
-            ) from exc
-        except self._yaml.YAMLError as exc:  # a character that YAML does not allow
-            raise refusal(
-                "build.syntax", f"not YAML: {exc.reason}", SourcePlace(self._file)
-            ) from exc
-        except (ValueError, OverflowError) as exc:  # PyYAML: "\\UFFFFFFFF", 5000 digits
-            text = "not YAML: a number in it is too large"
-            raise refusal("build.syntax", text, SourcePlace(self._file)) from exc
 
-    def _value(self, event: Any, at: Location) -> Json:
+def _read_document(root: Any, file: str) -> SourceDocument:
+    """One document of a stream, without PyYAML's own notions of types."""
+    lines: dict[Location, int] = {}
+    written: dict[Location, str] = {}
+    seen: set[int] = set()
+
+    def refuse(node: Any, message: str) -> BuildRefused:
+        return refusal("build.syntax", message, SourcePlace(file, node.start_mark.line + 1))
+
+    def read(node: Any, at: Location) -> Json:
         # A deeper value could not become part of a card, and each level takes a stack frame.
         if len(at) >= MAX_DEPTH:
-            raise self._refused(event, f"values are nested more than {MAX_DEPTH} deep")
-        if isinstance(event, self._yaml.AliasEvent) or event.anchor is not None:
-            raise self._refused(event, "anchors and aliases are not read; write the value twice")
-        if event.tag is not None:
-            raise self._refused(event, f"the tag {event.tag} is not read")
-        self._lines[at] = event.start_mark.line + 1
-        if isinstance(event, self._yaml.MappingStartEvent):
-            return self._mapping(at)
-        if not isinstance(event, self._yaml.SequenceStartEvent):
-            return self._scalar(event, at)
-        elements: list[Json] = []
-        for one in self._events:
-            if isinstance(one, self._yaml.SequenceEndEvent):
-                break
-            elements.append(self._value(one, (*at, len(elements))))
-        return elements
+            raise refuse(node, f"values are nested more than {MAX_DEPTH} deep")
+        if id(node) in seen:
+            raise refuse(node, "anchors and aliases are not read; write the value twice")
+        seen.add(id(node))
+        if node.tag != f"tag:yaml.org,2002:{_KINDS[node.id]}":
+            raise refuse(node, f"the tag {node.tag} is not read")
+        lines.setdefault(at, node.start_mark.line + 1)
+        if node.id == "mapping":
+            return read_members(node, at)
+        if node.id == "sequence":
+            return [read(child, (*at, index)) for index, child in enumerate(node.value)]
+        check_text(node)
+        if node.style is not None:  # quoted, or a block
+            return str(node.value)
+        if _FLOAT.fullmatch(node.value):
+            written[at] = node.value
+        return _read_scalar(node.value)
 
-    def _mapping(self, at: Location) -> dict[str, Json]:
+    def read_members(node: Any, at: Location) -> dict[str, Json]:
         members: dict[str, Json] = {}
-        for event in self._events:
-            if isinstance(event, self._yaml.MappingEndEvent):
-                break
-            if not isinstance(event, self._yaml.ScalarEvent) or event.anchor or event.tag:
-                raise self._refused(event, "a name is a plain word; is this a template?")
-            name = self._text(event)
-            if name in members or name == "<<":
-                problem = (
-                    "merge keys are not read" if name == "<<" else f"{name!r} stands here twice"
-                )
-                raise self._refused(event, problem)
-            line = event.start_mark.line + 1
-            members[name] = self._value(next(self._events), (*at, name))
-            self._lines[(*at, name)] = line
+        for key, value in node.value:
+            if key.id != "scalar":
+                raise refuse(key, "a name is a plain word; is this a template?")
+            check_text(key)
+            if key.value == "<<" or key.value in members:
+                raise refuse(key, f"{key.value!r} stands here twice, or is a merge key")
+            lines[*at, key.value] = key.start_mark.line + 1
+            members[key.value] = read(value, (*at, key.value))
         return members
 
-    def _text(self, event: Any) -> str:
-        text: str = event.value
-        if SURROGATE.search(text):
-            raise self._refused(event, "half a character is no text")
+    def check_text(node: Any) -> None:
+        if SURROGATE.search(node.value):
+            raise refuse(node, "half a character is no text")
+
+    value = read(root, ())
+    if not isinstance(value, dict):
+        raise refuse(root, "expected an object: `name: value` lines")
+    return SourceDocument(file, value, lines, written)
+
+
+def _read_scalar(text: str) -> Json:
+    """A plain scalar as YAML's 1.2 core schema reads it."""
+    if text in _NULLS:
+        return None
+    if text in _WORDS:
+        return _WORDS[text]
+    if not _FLOAT.fullmatch(text):
         return text
+    try:
+        return integer(text) if _INTEGER.fullmatch(text) else double(text)
+    except ValueError:
+        return text  # beyond what JSON's readers agree on: a digest, an account
 
-    def _scalar(self, event: Any, at: Location) -> Json:
-        text = self._text(event)
-        if not event.implicit[0]:  # quoted, or a block
-            return text
-        if text in _NULLS:
-            return None
-        if text in _TRUE or text in _FALSE:
-            return text in _TRUE
-        if not _FLOAT.fullmatch(text):
-            return text
-        self._written[at] = text
-        try:
-            return integer(text) if _INTEGER.fullmatch(text) else double(text)
-        except ValueError:
-            return text  # beyond what JSON's readers agree on: a digest, an account
 
-    def _refused(self, event: Any, message: str) -> BuildRefused:
-        return refusal("build.syntax", message, SourcePlace(self._file, event.start_mark.line + 1))
+_READERS: Final[Mapping[str, Callable[[bytes, str], tuple[SourceDocument, ...]]]] = {
+    **dict.fromkeys((".yaml", ".yml", ".tmpl"), read_yaml),
+    ".toml": read_toml_source,
+    ".json": read_json,
+    ".md": read_frontmatter,
+}

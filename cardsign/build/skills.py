@@ -13,7 +13,6 @@ from cardsign.build.draft import (
     Draft,
     Kind,
     describe_hint,
-    each,
     found_in,
 )
 from cardsign.build.reading import read_one
@@ -80,9 +79,7 @@ def take_skills(sources: Sequence[Path], draft: Draft) -> None:
     for source in sources:
         files = [source]
         if os.path.isdir(source):
-            files = found_skills(
-                source, ("*.md", *_FOLDER) if source.name == "skills" else _FOLDER, draft
-            )
+            files = found_skills(source, (*_FOLDER, *(["*.md"] if source.name == "skills" else ())))
         skills = take_files(files, source / MAIN, draft)
         if len(skills) == 1:
             _take_main(draft, skills[0])
@@ -90,9 +87,9 @@ def take_skills(sources: Sequence[Path], draft: Draft) -> None:
             draft.take(("name",), _id(source.resolve().name), FILLED)
 
 
-def found_skills(folder: Path, patterns: Sequence[str], draft: Draft) -> list[Path]:
+def found_skills(folder: Path, patterns: Sequence[str]) -> list[Path]:
     """The files of a folder that fit a pattern; its README.md is no skill."""
-    return [file for file in found_in(folder, patterns, draft) if file.name != "README.md"]
+    return [file for file in found_in(folder, patterns) if file.name != "README.md"]
 
 
 def take_files(files: Sequence[Path], main: Path, draft: Draft) -> list[str]:
@@ -101,14 +98,11 @@ def take_files(files: Sequence[Path], main: Path, draft: Draft) -> list[str]:
     Returns:
         The ids of the skills that were taken.
     """
-    taken: list[str] = []
-
-    def take(path: Path, draft: Draft) -> None:
+    taken = []
+    for path in files:
         taken.append(_take_file(path, draft))
         if path == main:
             _take_main(draft, taken[-1])
-
-    each(files, draft, take)
     return taken
 
 

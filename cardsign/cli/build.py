@@ -17,7 +17,7 @@ from cardsign.cli.keystore import project_config
 from cardsign.cli.options import NetworkOptions, network_option, take
 from cardsign.cli.printer import Answer, safe, say, say_notes, show
 from cardsign.cli.streams import STDIO, refuse_two_documents, write_output
-from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
+from cardsign.errors import EXIT_OK, UsageFault
 from cardsign.findings import cap_findings, cut
 
 
@@ -65,7 +65,6 @@ _MAX_MEMBERS: Final = 1000
 @click.option(
     "--agent", metavar="NAME", help="Which agent of Orloj, where the sources define several."
 )
-@click.option("--keep-going", is_flag=True, help="Leave out what is refused, and build the rest.")
 @click.option(
     "--prompt-excerpt",
     is_flag=True,
@@ -103,7 +102,7 @@ def build(
     server is asked because a source names it. A card of another A2A version is converted, without
     its signatures.
 
-    Exit status 0: built. 1: built, but a source was refused (--keep-going); or refused.
+    Exit status 0: built. 1: refused.
     """
     chosen = take(BuildOptions, options)
     network = take(NetworkOptions, options)
@@ -117,9 +116,9 @@ def build(
         orloj=settings.orloj,
     )
     if asked or run:
-        from cardsign.build.live import live_servers
+        from cardsign.build.live import ask_servers
 
-        chosen = replace(chosen, live=live_servers(asked, run, network.settings()))
+        chosen = replace(chosen, live=ask_servers(asked, run, network.settings()))
     built = build_card(sources, chosen)
     written = dict(_outputs(output, built))
     for name, data in written.items():
@@ -130,7 +129,7 @@ def build(
     for name in written:
         if name != STDIO:
             say(f"wrote {name}")
-    return EXIT_OK if built.is_whole else EXIT_NOT_TRUSTED
+    return EXIT_OK
 
 
 def _outputs(output: str, built: BuiltCard) -> Iterator[tuple[str, bytes]]:
@@ -158,7 +157,6 @@ def _to_json(built: BuiltCard, files: list[str]) -> dict[str, object]:
     return {
         "files": files,
         "a2a": list(built.documents),
-        "whole": built.is_whole,
         "reasons": [fact.to_json() for fact in cap_findings(built.reasons)],
         "members": [
             {

@@ -21,7 +21,7 @@ from peers import http
 import cardsign
 from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
-from cardsign.build.live import ask_mcp, run_mcp
+from cardsign.build.live import ask_mcp, ask_servers, run_mcp
 from cardsign.build.reading import SourceDocument
 from cardsign.errors import BuildRefused, CardsignError, FetchFailed, UsageFault
 
@@ -58,7 +58,7 @@ def network(authority: Authority) -> Network:
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     """What the server of the SDK says, as somebody saves it."""
-    document = run_mcp(f"{sys.executable} {SERVER} stdio")()
+    document = run_mcp(f"{sys.executable} {SERVER} stdio")
     path = tmp_path / "docs.json"
     path.write_text(json.dumps(document.value))
     return path
@@ -209,20 +209,6 @@ def test_private_addresses_are_not_asked(network: Network) -> None:
     assert network.dialled == []
 
 
-def test_a_server_that_fails_is_left_out_on_request(network: Network) -> None:
-    """With --keep-going the others make the card, and the reason is kept."""
-    network.host("docs.example", peer({"tools": [TOOL]}))
-    network.host("bad.example", http(b"", status="500 No"))
-    live = tuple(ask_mcp(url, network.settings()) for url in ("https://bad.example/mcp", URL))
-    options = BuildOptions(url="https://a.example/a2a", members=SAID, live=live, keep_going=True)
-    card = build_card((), options)
-    assert not card.is_whole
-    assert "fetch.status" in next(
-        one.message for one in card.reasons if one.code == "build.refused"
-    )
-    assert [one["id"] for one in json.loads(card.document)["skills"]] == ["mcp_docs_read"]
-
-
 # ------------------------------------------------------------------ stdio
 
 
@@ -271,17 +257,14 @@ def test_the_public_function_asks_and_runs_as_the_command_does(
     monkeypatch.chdir(tmp_path)
     program(tmp_path, ECHO)
     network.host("docs.example", peer({"tools": [TOOL]}))
+    live = ask_servers([URL], [f"{sys.executable} server.py"], network.settings())
     built_card = cardsign.build_card(
-        url="https://docs.example/a2a",
-        members={"description": "Docs"},
-        ask_mcp=[URL],
-        run_mcp=[f"{sys.executable} server.py"],
-        settings=network.settings(),
+        url="https://docs.example/a2a", members={"description": "Docs"}, live=live
     )
     skills = json.loads(built_card.document)["skills"]
     assert [one["id"] for one in skills] == ["mcp_docs_read", "mcp_docs_t"]
     with pytest.raises(TypeError, match="lists of str"):
-        cardsign.build_card(url="https://docs.example/a2a", ask_mcp=URL)
+        ask_servers(URL, [])
 
 
 BAD_PROGRAMS = {
