@@ -175,19 +175,18 @@ ABSENT: Final = (
         "a2a-go",
         "Go",
         "2.4.0",
-        "No release that the Go module proxy hands out has a signing package; this is the newest.",
+        "This newest release on the Go module proxy has no signing package.",
     ),
     Absent(
         "a2a-java",
         "Java",
         "1.0.0.Alpha3",
-        "Nothing in it makes or verifies a signature, nor in the source of 1.2.0.Final.",
+        "Neither this release nor the source of 1.2.0.Final makes or verifies signatures.",
     ),
     Absent(
         "car-a2a",
         "Rust",
         "0.60.0",
-        "It builds only with D-Bus, CUDA's compiler and libclang. By its source it signs its own "
-        "struct with every default filled in, and cannot read a card without a top-level `url`.",
+        "It builds only with D-Bus, CUDA's compiler and libclang.",
     ),
 )
