@@ -24,27 +24,12 @@ from cardsign.jose.pem import PRIVATE_LABELS, pem_labels, pss_refusal, refuse_ps
 
 MAX_KEY_FILE_BYTES: Final = 64 * 1024  # bytes; a key with its certificates has some 10 KiB
 
-#: What a PEM says that no one reads without its passphrase.
-ENCRYPTED: Final = (b"BEGIN ENCRYPTED PRIVATE", b"Proc-Type: 4,ENCRYPTED")
-_MAKE: Final = (
-    "If you have none, make one: "
-    "openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out card-key.pem."
+_CONVERT: Final = (
+    "From DER: openssl pkey -inform DER -in FILE -out FILE.pem (a public key: with -pubin). "
+    "From OpenSSH, of a copy: ssh-keygen -p -m PKCS8 -f COPY (a public key: -e -m PKCS8). "
+    "Make one: openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out card-key.pem."
 )
-_NOT_PEM: Final = (
-    "If it is DER: openssl pkey -inform DER -in FILE -out FILE.pem (a public key: with -pubin). "
-    "If it is a public key of OpenSSH: ssh-keygen -e -m PKCS8 -f FILE > FILE.pem."
-)
-_NEITHER: Final = "this is neither PEM, PKCS #12 nor a JWK, or it is damaged"
-# Told apart only to say what was given instead; of several, the first listed names it.
-_OTHER_LABELS: Final = {
-    "OPENSSH PRIVATE KEY": (
-        "this is a private key in OpenSSH's own form",
-        "Convert a copy of it: ssh-keygen -p -m PKCS8 -f COPY.",
-    ),
-    "PUBLIC KEY": ("this is a public key, expected the private key", _MAKE),
-    "RSA PUBLIC KEY": ("this is a public key, expected the private key", _MAKE),
-    "CERTIFICATE": ("this is a certificate, expected its private key", _MAKE),
-}
+_MAX_LABELS: Final = 60  # characters of what a PEM says it holds
 
 
 def import_private_key(
@@ -78,12 +63,8 @@ def import_private_key(
 
 def _import_pem(data: bytes, password: bytes | None, kid: str | None) -> PrivateKey:
     labels = pem_labels(data)
-    private = sum(label in PRIVATE_LABELS for label in labels)
-    if private > 1:
-        raise _refused("this file holds several private keys, expected one", "Split it.")
-    if not private:
-        other = next((why for label, why in _OTHER_LABELS.items() if label in labels), None)
-        raise _refused(*(other or (_NEITHER, _NOT_PEM)))
+    if sum(label in PRIVATE_LABELS for label in labels) != 1:
+        raise _refused(f"a PEM of: {', '.join(labels).lower()[:_MAX_LABELS] or 'nothing'}")
     key = PrivateKey.from_pem(data, password, kid=kid)
     if key.public.alg == "RS256":
         refuse_pss(data)
@@ -96,7 +77,7 @@ def _import_pkcs12(data: bytes, password: bytes | None, kid: str | None) -> Priv
         native, certificate, _ = pkcs12.load_key_and_certificates(data, password)
     except ValueError as exc:
         if "password" not in str(exc):
-            raise _refused(_NEITHER, _NOT_PEM) from exc
+            raise _refused("something else, or it is damaged") from exc
         # The library does not tell a wrong passphrase from a damaged file.
         code = "passphrase.none" if password is None else "passphrase.wrong"
         message = "the passphrase does not open the PKCS #12 file, or it is damaged"
@@ -104,7 +85,7 @@ def _import_pkcs12(data: bytes, password: bytes | None, kid: str | None) -> Priv
     except UnsupportedAlgorithm as exc:
         raise KeyRefused("key.unsupported", "the file's encryption is unknown here") from exc
     if native is None:
-        raise _refused("this PKCS #12 file holds no private key", "Export it with its key.")
+        raise _refused("a PKCS #12 file without its key")
     if certificate and certificate.public_key_algorithm_oid == PublicKeyAlgorithmOID.RSASSA_PSS:
         raise pss_refusal()
     return PrivateKey.from_cryptography(native, kid=kid)
@@ -118,13 +99,8 @@ def _import_jwk(data: bytes, kid: str | None) -> PrivateKey:
     else:
         keys = document.get("keys")
         jwk = _choose(keys, kid) if isinstance(keys, list) else document
-        if jwk.get("kty") == "oct":
-            message = (
-                "this is a symmetric (HMAC) key: everyone who can verify with it can also sign"
-            )
-            raise KeyRefused("key.unsupported", message, path="/kty", hint=_MAKE)
-        if jwk.get("kty") in ("EC", "OKP", "RSA") and "d" not in jwk:
-            raise _refused("this JWK is a public key, expected the private key", _MAKE)
+        if "kty" in jwk and "d" not in jwk:
+            raise _refused("a JWK without `d`, its private part")
         return PrivateKey.from_jwk(jwk, kid=kid)
     # The scanner's message and pointer repeat parts of the text, and here that is a private key.
     # Raised outside the handler, so that no traceback shows them as the cause.
@@ -139,11 +115,9 @@ def _choose(jwks: list[Any], kid: str | None) -> Mapping[str, Json]:
     if len(named) == 1:
         only: Mapping[str, Json] = named[0]
         return only
-    kids = [jwk["kid"] for jwk in jwks if isinstance(jwk.get("kid"), str)]
-    raise _refused(
-        f"this is a JWK Set of {len(jwks)} keys, expected one",
-        f"Name one of them: --kid {kids[0]}." if kids else _MAKE,
-    )
+    message = f"this is a JWK Set of {len(jwks)} keys, expected one"
+    kid = next((jwk["kid"] for jwk in jwks if isinstance(jwk.get("kid"), str)), "KID")
+    raise KeyRefused("key.malformed", message, hint=f"Name one of them: --kid {kid}.")
 
 
 def import_public_key(data: bytes, *, kid: str | None = None) -> PublicKey:
@@ -159,8 +133,9 @@ def import_public_key(data: bytes, *, kid: str | None = None) -> PublicKey:
     return PublicKey.from_jwk(jwk, kid=kid, algorithms=SIGNING_ALGORITHMS)
 
 
-def _refused(message: str, hint: str) -> KeyRefused:
-    return KeyRefused("key.malformed", message, hint=hint)
+def _refused(what: str) -> KeyRefused:
+    message = f"expected one private key in PEM, PKCS #12 or JWK, found {what}"
+    return KeyRefused("key.malformed", message, hint=_CONVERT)
 
 
 def export_public(key: PublicKey, form: Literal["jwk", "pem"]) -> bytes:

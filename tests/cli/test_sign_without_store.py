@@ -215,14 +215,14 @@ WRONG = {
     "a public PEM": (
         export_public(KEY.public, "pem").decode(),
         "key.malformed",
-        "this is a public key",
+        "found a PEM of: public key",
     ),
     "a public JWK": (
         export_public(KEY.public, "jwk").decode(),
         "key.malformed",
-        "this JWK is a public key",
+        "a JWK without `d`",
     ),
-    "an HMAC JWK": ('{"kty": "oct", "k": "AAAA"}', "key.unsupported", "symmetric (HMAC)"),
+    "an HMAC JWK": ('{"kty": "oct", "k": "AAAA"}', "key.malformed", "without `d`"),
     "a JWK Set of two": (BOTH.decode(), "key.malformed", "a JWK Set of 2 keys"),
     "without line breaks": (
         PLAIN.decode().strip().replace("\n", "\\n"),
@@ -230,8 +230,8 @@ WRONG = {
         "lost its line breaks",
     ),
     "encrypted": (SEALED.decode(), "passphrase.none", "no passphrase was given"),
-    "a password": ("hunter2 hunter2", "key.malformed", "neither PEM, PKCS #12 nor a JWK"),
-    "letters of no key": ("schlüssel", "key.malformed", "neither PEM, PKCS #12 nor a JWK"),
+    "a password": ("hunter2 hunter2", "key.malformed", "found something else"),
+    "letters of no key": ("schlüssel", "key.malformed", "found something else"),
 }
 
 

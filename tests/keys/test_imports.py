@@ -188,19 +188,19 @@ def test_a_key_that_peers_would_refuse_does_not_come_in(kind, code):
                 .public_key()
                 .public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
             ),
-            "this is a public key",
+            "found a PEM of: public key",
             "openssl genpkey",
             id="a public PEM",
         ),
         pytest.param(
             lambda key: json.dumps(key.public.jwk()).encode(),
-            "this JWK is a public key",
+            "a JWK without `d`",
             "openssl genpkey",
             id="a public JWK",
         ),
         pytest.param(
             lambda key: json.dumps({"keys": [key.public.jwk()]}).encode(),
-            "this JWK is a public key",
+            "a JWK without `d`",
             "openssl genpkey",
             id="a JWK Set of a public key",
         ),
@@ -211,18 +211,18 @@ def test_a_key_that_peers_would_refuse_does_not_come_in(kind, code):
             id="a JWK Set of two",
         ),
         pytest.param(
-            lambda key: certificate(native(key)), "this is a certificate", "key", id="a certificate"
+            lambda key: certificate(native(key)), "PEM of: certificate", "key", id="a certificate"
         ),
         pytest.param(
             lambda key: pem(native(key), PrivateFormat.OpenSSH),
-            "OpenSSH",
+            "PEM of: openssh private key",
             "ssh-keygen",
             id="an OpenSSH key",
         ),
-        pytest.param(lambda key: pem(native(key)) * 2, "several private keys", "Split", id="two"),
-        pytest.param(lambda key: key.to_pkcs8_der(), "neither", "openssl pkey", id="DER"),
-        pytest.param(lambda key: b"", "neither", "", id="nothing"),
-        pytest.param(lambda key: b"\x00\xff" * 99, "neither", "", id="garbage"),
+        pytest.param(lambda key: pem(native(key)) * 2, "private key, private key", "", id="two"),
+        pytest.param(lambda key: key.to_pkcs8_der(), "something else", "openssl pkey", id="DER"),
+        pytest.param(lambda key: b"", "something else", "", id="nothing"),
+        pytest.param(lambda key: b"\x00\xff" * 99, "something else", "", id="garbage"),
         pytest.param(
             lambda key: re.sub(rb"\n[A-Za-z0-9+/=\n]+\n", b"\nAAAA\n", pem(native(key))),
             "expected a private key",
@@ -260,12 +260,11 @@ def test_a_kid_names_one_key_of_a_set(es256):
         import_private_key(two, kid="c")
 
 
-def test_a_symmetric_key_is_refused_with_the_reason():
+def test_a_symmetric_key_is_refused():
     """HMAC: anyone who verifies could sign."""
-    with pytest.raises(KeyRefused, match="symmetric") as caught:
+    with pytest.raises(KeyRefused, match="without `d`") as caught:
         import_private_key(b'{"kty": "oct", "k": "AAAA"}')
 
-    assert caught.value.code == "key.unsupported"
     assert "openssl genpkey" in caught.value.hint
 
 
@@ -392,7 +391,7 @@ def test_a_public_key_is_read_in_each_form(written, es256):
         pytest.param(lambda key: pem(native(key)), "key.private_material", id="a private PEM"),
         pytest.param(private_jwk, "key.private_material", id="a private JWK"),
         pytest.param(lambda key: certificate(native(key)), "key.malformed", id="a certificate"),
-        pytest.param(lambda key: b"junk", "jwks.malformed", id="neither"),
+        pytest.param(lambda key: b"junk", "jwks.malformed", id="something else"),
     ],
 )
 def test_what_is_no_public_key_is_refused(data, code, es256):

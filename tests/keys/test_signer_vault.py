@@ -139,19 +139,19 @@ FAULTS: dict[str, tuple[str, Callable[[OpenBao], Access], str, str]] = {
         "transit/rotated?version=1",
         lambda openbao: access(openbao, BAO_ADDR=None),
         "signer.uri",
-        "no server",
+        "names no server",
     ),
     "a user in the address": (
         "transit/rotated?version=1",
         lambda openbao: access(openbao, BAO_ADDR="https://me@127.0.0.1:1"),
         "signer.uri",
-        "no https URL",
+        "names no server",
     ),
     "a file as address": (
         "transit/rotated?version=1",
         lambda openbao: access(openbao, BAO_ADDR="file:///etc"),
         "signer.uri",
-        "no https URL",
+        "names no server",
     ),
     "an address without TLS": (
         "transit/rotated?version=1",

@@ -171,7 +171,7 @@ KEPT = " The keys of a key store sign without --key."
 @pytest.mark.parametrize(
     ("uri", "proposal"),
     [
-        ("CARD_KEY", KEPT + " Did you mean --key env:CARD_KEY?"),
+        ("CARD_KEY", KEPT),
         ("card-key.pem", KEPT),
         ("Ab3xKq9", KEPT),
         (LINE.upper(), KEPT),

@@ -17,7 +17,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from cardsign.errors import FileMissing, PassphraseFault, SignerFault
+from cardsign.errors import PassphraseFault, SignerFault
 from cardsign.files import read_secret, read_settings
 from cardsign.keys.model import ROLES
 
@@ -79,15 +79,13 @@ def new_passphrase(source: PassphraseSource, *, question: str = "New passphrase:
         PassphraseFault, FileFault: As :func:`read_passphrase`.
     """
     passphrase = _unasked(source)
-    if passphrase is not None:
-        check_strength(passphrase)
-        return passphrase
-    passphrase = _asked(source.prompt, question)
+    is_typed = passphrase is None
+    if passphrase is None:
+        passphrase = _asked(source.prompt, question)
     check_strength(passphrase)
-    if _asked(source.prompt, "The same again: ") != passphrase:
-        raise PassphraseFault(
-            "passphrase.unfit", "the two passphrases differ", hint="Type the same one twice."
-        )
+    if is_typed and _asked(source.prompt, "The same again: ") != passphrase:
+        hint = "Type the same one twice."
+        raise PassphraseFault("passphrase.unfit", "the two passphrases differ", hint=hint)
     return passphrase
 
 
@@ -97,11 +95,8 @@ _ADVICE: Final = "Use at least 8 characters, best a random one from a password m
 def check_strength(passphrase: bytes) -> None:
     """Refuse (``passphrase.unfit``) what is too short for a new key; its strength is unknown."""
     if len(passphrase) < MIN_BYTES:
-        raise PassphraseFault(
-            "passphrase.unfit",
-            f"the passphrase is shorter than {MIN_BYTES} characters",
-            hint=_ADVICE,
-        )
+        message = f"the passphrase is shorter than {MIN_BYTES} characters"
+        raise PassphraseFault("passphrase.unfit", message, hint=_ADVICE)
 
 
 def _unasked(source: PassphraseSource) -> bytes | None:
@@ -264,10 +259,6 @@ def user_policy(environment: Mapping[str, str]) -> SignerPolicy:
             ``file.unreadable``.
     """
     file = user_file(environment)
-    try:
-        data = read_secret(file, max_bytes=MAX_BYTES) if file else None
-    except FileMissing:
-        data = None
-    if file is None or data is None:
+    if file is None or not os.path.exists(file):
         return NOTHING_ALLOWED
-    return read_settings(data, file, SignerPolicy)
+    return read_settings(read_secret(file, max_bytes=MAX_BYTES), file, SignerPolicy)

@@ -75,11 +75,9 @@ def require(module: str, *, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as exc:
-        raise SignerFault(
-            "usage.not_installed",
-            f"the library {module} cannot be loaded: {exc}",
-            hint=f"pip install 'cardsign[{extra}]'",
-        ) from exc
+        message = f"the library {module} cannot be loaded: {exc}"
+        hint = f"pip install 'cardsign[{extra}]'"
+        raise SignerFault("usage.not_installed", message, hint=hint) from exc
 
 
 class RemoteKey(ABC):

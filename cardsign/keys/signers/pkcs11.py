@@ -29,7 +29,8 @@ _TOKEN: Final = ("token", "manufacturer", "model", "serial")
 _DIGEST_INFO: Final = bytes.fromhex("3031300d060960864801650304020105000420")  # RFC 8017 9.2
 _KEY_TYPES: Final = {"ES256": "EC", "RS256": "RSA"}
 _LOGGED_IN: Final = threading.Lock()  # a login is the process's, not the session's
-_ABSENT: Final = ("NoSuchToken", "TokenNotPresent", "TokenNotRecognised", "DeviceRemoved")
+# The last is of a library that cannot be loaded, and no other.
+_ABSENT: Final = ("NoSuchToken", "TokenNotPresent", "DeviceRemoved", "PKCS11Error")
 
 
 class TokenKey(RemoteKey):
@@ -136,24 +137,22 @@ class TokenKey(RemoteKey):
             raise SignerFault("signer.credentials", message, path=self.uri) from exc
 
     def _find(self, library: Any, session: Any, kind: str, alg: str | None = None) -> Any:
-        """The only key that fits."""
-        attribute = library.Attribute
-        attributes = {
-            attribute.CLASS: library.ObjectClass[kind],
-            attribute.KEY_TYPE: alg and library.KeyType[_KEY_TYPES[alg]],
-            attribute.LABEL: self.label,
-            attribute.ID: self.id,
+        """Return the only key that fits."""
+        wanted = {"CLASS": library.ObjectClass[kind], "LABEL": self.label, "ID": self.id}
+        if alg is not None:
+            wanted["KEY_TYPE"] = library.KeyType[_KEY_TYPES[alg]]
+        given = {
+            library.Attribute[name]: value for name, value in wanted.items() if value is not None
         }
-        attributes = {name: value for name, value in attributes.items() if value is not None}
-        keys = list(session.get_objects(attributes))
-        if len(keys) > 1:
+        keys = list(session.get_objects(given))
+        if len(keys) == 1:
+            return keys[0]
+        if keys:
             raise self._no_key(f"{len(keys)} keys on the token fit; name both object and id")
-        if not keys and alg is None:
-            message = "the token shows no public key there"
-            raise SignerFault("signer.no_public", message, path=self.uri)
-        if not keys:
+        if alg is not None:
             raise self._no_key(f"the token has no private key for {alg} there")
-        return keys[0]
+        message = "the token shows no public key there"
+        raise SignerFault("signer.no_public", message, path=self.uri)
 
     def _no_key(self, what: str) -> SignerFault:
         return SignerFault("signer.no_key", what, path=self.uri)
@@ -165,11 +164,8 @@ class TokenKey(RemoteKey):
                 f"the token refuses the PIN ({name}), and after a few wrong ones it locks itself"
             )
             return SignerFault("signer.credentials", message, path=self.uri)
-        if name == "PKCS11Error":  # the only one of this very class: dlopen has failed
-            text = f"the PKCS#11 library cannot be loaded: {exc}"
-            return SignerFault("signer.unreachable", text, path=module)
         code = "signer.unreachable" if name in _ABSENT else "signer.failed"
-        return SignerFault(code, f"the token answered {name}", path=self.uri)
+        return SignerFault(code, f"{module}: {name} {exc}".rstrip(), path=self.uri)
 
 
 def _forget_errors_of_openssl() -> None:

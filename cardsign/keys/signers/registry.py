@@ -22,12 +22,7 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Signer, sign_payload
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.jose.pem import PRIVATE_LABELS, pem_labels
-from cardsign.keys.imports import (
-    ENCRYPTED,
-    MAX_KEY_FILE_BYTES,
-    import_private_key,
-    import_public_key,
-)
+from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_private_key, import_public_key
 from cardsign.keys.signers.access import Access, PassphraseSource, user_secrets
 from cardsign.keys.signers.base import NOT_SHOWN, RemoteKey, is_shown, refuse_uri, scheme_of
 from cardsign.keys.signers.pkcs11 import TokenKey
@@ -46,8 +41,8 @@ SCHEMES: Final[Mapping[str, type[RemoteKey]]] = {
 #: Signed when a key is enrolled, to see that it can: no JWS has such a protected header.
 CHALLENGE: Final = b"cardsign: does this signer hold this key?"
 
-#: What a user may have meant by env:NAME; a key has small letters too.
-_LIKELY_VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]{0,39}")
+#: What a PEM says that no one reads without its passphrase.
+_ENCRYPTED: Final = (b"BEGIN ENCRYPTED PRIVATE", b"Proc-Type: 4,ENCRYPTED")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # POSIX, Base Definitions 8.1
 
 
@@ -92,19 +87,13 @@ def open_signer(
             raise SignerFault("signer.wrong_key", message, path=uri)
         return private
     if public is None:
-        raise SignerFault(
-            "signer.no_public",
-            "what a signer shows as its public key is not believed when it signs",
-            path=uri,
-            hint=f"Write it down once: cardsign keys jwks --key '{uri}' -o jwks.json; then give "
-            "--public jwks.json.",
-        )
+        message = "what a signer shows as its public key is not believed when it signs"
+        hint = f"Write it down once: cardsign keys jwks --key '{uri}' -o jwks.json; then give "
+        hint += "--public jwks.json."
+        raise SignerFault("signer.no_public", message, path=uri, hint=hint)
     if public.alg not in STATEMENT_ALGORITHMS:
-        message = (
-            f"a signer of this kind signs with ES256 or RS256, and this is a key for {public.alg}"
-        )
-        hint = "Use env: or file:, or a key of one of these two."
-        raise SignerFault("signer.uri", message, path=uri, hint=hint)
+        message = f"a signer of this kind signs with ES256 or RS256, not {public.alg}"
+        raise SignerFault("signer.uri", message, path=uri, hint="Use env: or file:.")
     _check_leave(key)
     key.public = public
     return key
@@ -118,10 +107,6 @@ def find_remote_key(uri: str, access: Access) -> RemoteKey | None:
     Raises:
         SignerFault: ``signer.uri``.
     """
-    if not isinstance(uri, str):
-        raise TypeError(
-            f"a signer is named by a str, not by {type(uri).__name__}: open_signer('file:key.pem')"
-        )
     scheme = scheme_of(uri)
     if scheme in SCHEMES:
         return SCHEMES[scheme](uri, access)
@@ -133,8 +118,6 @@ def find_remote_key(uri: str, access: Access) -> RemoteKey | None:
     if not scheme:
         problem = f"a value without a scheme ({NOT_SHOWN})"
         hint += " The keys of a key store sign without --key."
-    if _LIKELY_VARIABLE.fullmatch(uri):
-        hint += f" Did you mean --key env:{uri}?"
     raise SignerFault("signer.uri", problem, hint=hint)
 
 
@@ -158,11 +141,9 @@ def list_public_keys(uri: str, access: Access, *, kid: str | None = None) -> tup
         if kid is not None:
             return (import_public_key(data, kid=kid),)
         jwks = JwkSet.from_bytes(data)
-        for skipped in jwks.skipped:
-            hint = "Of Azure's EC-HSM and RSA-HSM write the kty as EC and RSA."
-            raise KeyRefused(skipped.code, f"key {skipped.kid!r}: {skipped.message}", hint=hint)
-        if not jwks.keys:
-            raise KeyRefused("key.unsupported", "there is no key here")
+        if jwks.skipped or not jwks.keys:
+            message = "here is a key of another kind, such as Azure's EC-HSM, or none"
+            raise KeyRefused("key.unsupported", message)
         return jwks.keys
 
 
@@ -178,12 +159,9 @@ def check_possession(signer: Signer) -> None:
 def _check_leave(key: RemoteKey) -> None:
     """Refuse to run a program by the word of a key store alone."""
     if isinstance(key, ProgramKey) and key.uri not in key.access.policy.allow:
-        raise SignerFault(
-            "config.not_allowed",
-            "the user has not allowed the program that this signer would run",
-            path=key.uri,
-            hint="Give the URI as --key, or allow it in your own signers.toml.",
-        )
+        message = "the user has not allowed the program that this signer would run"
+        hint = "Give the URI as --key, or allow it in your own signers.toml."
+        raise SignerFault("config.not_allowed", message, path=key.uri, hint=hint)
 
 
 def _read_private_key(uri: str, access: Access, *, kid: str | None) -> PrivateKey:
@@ -202,12 +180,10 @@ def _read_private_key(uri: str, access: Access, *, kid: str | None) -> PrivateKe
             raise PassphraseFault(fault.code, fault.message, path=uri) from fault
         except KeyRefused as refusal:
             if name != uri and b"-----BEGIN" in data and b"\n" not in data.strip():
-                raise KeyRefused(
-                    "key.malformed",
-                    "this PEM has lost its line breaks",
-                    hint=f'Keep them by quotes: export {name}="$(cat key.pem)"; or give one line '
-                    f'of base64: export {name}="$(base64 -w 0 key.pem)".',
-                ) from refusal
+                hint = f'Keep them by quotes: export {name}="$(cat key.pem)"; or give one line '
+                hint += f'of base64: export {name}="$(base64 -w 0 key.pem)".'
+                message = "this PEM has lost its line breaks"
+                raise KeyRefused("key.malformed", message, hint=hint) from refusal
             raise
 
 
@@ -220,22 +196,17 @@ def _is_public(data: bytes) -> bool:
 
 
 def _read_local(uri: str, access: Access) -> bytes:
-    scheme, _, name = uri.partition(":")
-    if scheme == "env":
-        return _read_variable(uri, name, access.environment)
-    return _read_file(uri)
-
-
-def _read_file(uri: str) -> bytes:
+    if uri.startswith("env:"):
+        return _read_variable(uri, uri.removeprefix("env:"), access.environment)
     path = Path(uri.removeprefix("file:"))
     if uri == "file:" or not (is_shown(uri) or os.path.exists(path)):
         hint = "file: takes the path of a key file; a key that is in a variable: env:NAME."
         refuse_uri(uri, "expected file:PATH, such as file:card-key.pem", hint)
-    return read_secret(
-        path,
-        max_bytes=MAX_KEY_FILE_BYTES,
-        is_encrypted=lambda data: _is_public(data) or any(mark in data for mark in ENCRYPTED),
-    )
+
+    def may_be_shared(data: bytes) -> bool:
+        return _is_public(data) or any(mark in data for mark in _ENCRYPTED)
+
+    return read_secret(path, max_bytes=MAX_KEY_FILE_BYTES, is_encrypted=may_be_shared)
 
 
 def _read_variable(uri: str, name: str, environment: Mapping[str, str]) -> bytes:
@@ -244,14 +215,11 @@ def _read_variable(uri: str, name: str, environment: Mapping[str, str]) -> bytes
         raise SignerFault("signer.uri", "expected env: and the name of an environment variable")
     value = environment.get(name, "").strip()
     if not value:
-        message = "is empty" if name in environment else "is not set"
-        raise SignerFault(
-            "signer.no_key",
-            f"the environment variable {name} {message}",
-            path=uri,
-            hint=f'Set it: export {name}="$(cat key.pem)". In CI the job must name the secret, '
-            "and a pull request from a fork gets none.",
-        )
+        what = "is empty" if name in environment else "is not set"
+        hint = f'Set it: export {name}="$(cat key.pem)". In CI the job must name the secret, '
+        hint += "and a pull request from a fork gets none."
+        message = f"the environment variable {name} {what}"
+        raise SignerFault("signer.no_key", message, path=uri, hint=hint)
     data = os.fsencode(value)
     try:
         decoded = base64.b64decode(data, validate=True)

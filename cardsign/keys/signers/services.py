@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from cardsign.errors import SignerFault
 from cardsign.jose.base64url import encode
@@ -204,7 +203,10 @@ class GoogleKey(RemoteKey):
 
 
 _VAULT_NAME: Final = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
-_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+_SERVER: Final = re.compile(
+    r"(?P<scheme>https?)://(?P<host>[A-Za-z0-9.-]+|\[[0-9a-f:]+\])(?::[0-9]{1,5})?(?:/[!->@-~]*)?"
+)
+_LOOPBACK: Final = ("127.0.0.1", "[::1]", "localhost")
 #: What is asked for; by itself the engine answers in DER, and pads RSA by PSS.
 _VAULT_FORMS: Final = {
     "ES256": {"marshaling_algorithm": "jws"},
@@ -270,23 +272,14 @@ class VaultKey(RemoteKey):
 
     def _address(self) -> str:
         address = self.access.variable("BAO_ADDR", "VAULT_ADDR") or ""
-        try:
-            parts = urlsplit(address)
-            host, _ = parts.hostname, parts.port
-        except ValueError:
-            host, parts = None, urlsplit("")
-        if not host or parts.username is not None or parts.scheme not in ("http", "https"):
-            message = (
-                "no server is named" if not address else "the server's address is no https URL"
-            )
-            hint = "Set VAULT_ADDR or BAO_ADDR to its https URL."
+        match = _SERVER.fullmatch(address)
+        if match is None:
+            message = "BAO_ADDR or VAULT_ADDR names no server by its https URL"
+            hint = "Set it: export VAULT_ADDR=https://vault.example:8200."
             raise SignerFault("signer.uri", message, path=self.uri, hint=hint)
-        is_allowed = self.access.policy.insecure_loopback_http and host in _LOOPBACK
-        if parts.scheme == "http" and not is_allowed:
-            raise SignerFault(
-                "config.not_allowed",
-                f"{address} is asked without TLS, which would show the token to the network",
-                path=self.uri,
-                hint="Use https; for a test server on this machine allow insecure_loopback_http.",
-            )
+        is_allowed = self.access.policy.insecure_loopback_http and match["host"] in _LOOPBACK
+        if match["scheme"] == "http" and not is_allowed:
+            message = f"{address} is asked without TLS, which would show the token to the network"
+            hint = "Use https; for a test server on this machine allow insecure_loopback_http."
+            raise SignerFault("config.not_allowed", message, path=self.uri, hint=hint)
         return address
