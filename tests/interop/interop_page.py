@@ -76,7 +76,7 @@ def page(results: Results, written: Exceptions) -> str:
             *_section("The judges", _judges(results.versions)),
             *_section("Our signatures, as they judge them", _ours(results)),
             *_section("What they do not accept, and why", _refusals(written)),
-            *_section("With `--compat all`", _all(results)),
+            *_section("With `--compat all`", _all(results, written)),
             *_section("Verifiers that ignore `typ`", _ignorant(results.rows)),
             *_section("Their signatures, as we judge them", _theirs(results.rows)),
             *_section("Who is not among the judges", _absent()),
@@ -126,7 +126,7 @@ def _ours(results: Results) -> Iterator[str]:
         f"{codes}."
     )
     yield ""
-    yield from _accepted(signed, classes, "")
+    yield from _accepted(signed, classes, list(VERIFIERS), "")
     yield ""
     yield from _prose(
         "A verifier *can use* a card if it can read the card and could build a client from its "
@@ -140,10 +140,12 @@ def _ours(results: Results) -> Iterator[str]:
     )
 
 
-def _accepted(signed: Sequence[Row], classes: Sequence[str], suffix: str) -> Iterator[str]:
+def _accepted(
+    signed: Sequence[Row], classes: Sequence[str], names: Sequence[str], suffix: str
+) -> Iterator[str]:
     yield from _header("accepted by", *classes, "all", "of those it can use")
     yield _line("*of those signed*", *_by_class(signed, classes), "")
-    for name in VERIFIERS:
+    for name in names:
         outcomes = [(row, row.judged[name + suffix]) for row in signed]
         accepted = [row for row, outcome in outcomes if outcome == ACCEPTED]
         usable = sum(
@@ -154,16 +156,16 @@ def _accepted(signed: Sequence[Row], classes: Sequence[str], suffix: str) -> Ite
         yield _line(name, *_by_class(accepted, classes), share)
 
 
-def _all(results: Results) -> Iterator[str]:
+def _all(results: Results, written: Exceptions) -> Iterator[str]:
     signed = [row for row in results.rows if row.judged]
     classes = [name for name in CLASSES if any(row.group == name for row in signed)]
     yield from _prose(
         "This makes one signature for each profile whose payload names an endpoint, whatever that "
-        "leaves open. What is still refused are the cards above that no signature of a profile "
-        "helps."
+        "leaves open. Verifiers that accepted all accept all again. What the others still refuse "
+        "are the cards above that no signature of a profile helps."
     )
     yield ""
-    yield from _accepted(signed, classes, ALL)
+    yield from _accepted(signed, classes, [name for name in VERIFIERS if written.get(name)], ALL)
 
 
 def _ignorant(rows: Sequence[Row]) -> Iterator[str]:
