@@ -17,7 +17,7 @@ from cardsign.issuer.doctor import examine_issuer
 from cardsign.issuer.work import Work
 from cardsign.keys.opening import open_store
 from cardsign.publish.generation import load_current
-from tests.cli.conftest import PASSPHRASE, Cardsign, Ended, revoke_in_log
+from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
 from tests.support import PORTABLE
 
 ISSUER = "https://tides.example"
@@ -158,32 +158,6 @@ def test_a_successor_has_the_holder_of_its_predecessor(issuer: Cardsign) -> None
     assert kids[0] in {key.kid for key in online}
     assert len(online) > 3
     assert {key.holder for key in online} == {"owner"}
-
-
-def test_a_draft_that_lists_an_ended_key_is_refused(issuer: Cardsign) -> None:
-    """At signing, and at publishing what was signed before the revocation; an honest one passes."""
-    stolen = run(issuer("keys", "generate", "--json")).json["kid"]
-    digest = run(issuer("keyset", "draft", "-o", "draft.json")).text.strip()
-    unsigned = Path("draft.json").read_bytes()
-    run(issuer("keyset", "sign", "draft.json", "--digest", digest))
-    Path("draft.json").rename("signed-draft.json")
-    Path("draft.json").write_bytes(unsigned)
-    revoke_in_log(stolen, "ceased")
-
-    for words in (
-        ("sign", "draft.json", "--digest", digest),
-        ("publish", "signed-draft.json"),
-    ):
-        ended = issuer("keyset", *words)
-        assert ended.status == 2
-        assert "rotate.draft" in ended.err
-        assert f"card key {stolen[:8]}... is revoked" in ended.err
-    assert run(issuer("keyset", "show", "--json")).json["version"] == 1
-
-    digest = run(issuer("keyset", "draft", "-o", "draft.json")).text.strip()
-    run(issuer("keyset", "sign", "draft.json", "--digest", digest))
-    run(issuer("keyset", "publish", "draft.json"))
-    assert stolen in run(issuer("keyset", "show", "--json")).json["revoked"]
 
 
 def test_an_extended_card_is_signed_anew_when_half_of_its_time_is_over(issuer: Cardsign) -> None:

@@ -88,19 +88,6 @@ def tree() -> dict[str, bytes]:
 # ------------------------------------------------------------------ keysets and releases
 
 
-def test_a_keyset_and_the_release_that_speaks_of_it_are_published_at_once(
-    issuer: Cardsign,
-) -> None:
-    """In one generation, so that nobody meets the one without the other."""
-    before = published()
-    draft = signed_keyset(issuer, "1.2")
-    done = run(issuer("keyset", "publish", draft, "--json")).json["done"]
-    assert done[0] == "kept keyset 1.2 as the newest"
-    assert (published().number, list(published().keysets)) == (before.number + 1, ["1.1", "1.2"])
-    assert (release().keyset.version, len(release().cards)) == (2, 1)
-    assert "nothing was due" in run(issuer("release", "renew")).err
-
-
 def test_a_keyset_waits_where_the_release_key_cannot_be_opened(issuer: Cardsign) -> None:
     """Kept, and withheld until cron renews the release; cards are published meanwhile."""
     before = published()
@@ -117,24 +104,6 @@ def test_a_keyset_waits_where_the_release_key_cannot_be_opened(issuer: Cardsign)
     assert list(published().keysets) == ["1.1", "1.2"]
     run(issuer("publish", "signed.json"))
     assert standby in published().kids
-
-
-def test_a_wrong_passphrase_publishes_no_keyset(issuer: Cardsign) -> None:
-    """It is kept, and the release is left for whoever has the right one."""
-    draft = signed_keyset(issuer, "1.2")
-    before = published()
-    ended = issuer("keyset", "publish", draft, CARDSIGN_PASSPHRASE="wrong battery, wrong horse")
-    assert (ended.status, "the passphrase does not open key" in ended.err) == (1, True)
-    assert published() == before
-
-
-def test_a_keyset_that_was_kept_is_published_when_it_is_asked_for_again(issuer: Cardsign) -> None:
-    """Whoever was interrupted, or had no passphrase, does the same once more."""
-    draft = signed_keyset(issuer, "1.2")
-    assert issuer("keyset", "publish", draft, CARDSIGN_PASSPHRASE=None).status == 1
-    run(issuer("keyset", "publish", draft))
-    assert release().keyset.version == 2
-    assert list(published().keysets) == ["1.1", "1.2"]
 
 
 def test_a_revoked_key_leaves_the_published_key_set_with_the_next_release(issuer: Cardsign) -> None:
