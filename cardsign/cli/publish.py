@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,6 @@ from cardsign.config import ProjectConfig
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
 from cardsign.files import read_bytes
 from cardsign.issuer.publishing import (
-    SignedCards,
     list_changes,
     needed_publication,
     newest_generation,
@@ -45,7 +44,7 @@ from cardsign.issuer.work import Gap, Work
 from cardsign.jose.jwks import JwkSet
 from cardsign.lint.cards import lint_card
 from cardsign.publish.generation import MAX_MAX_AGE, Generation, export_files
-from cardsign.publish.publication import DEFAULT_MAX_AGE
+from cardsign.publish.publication import DEFAULT_MAX_AGE, Documents
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +74,26 @@ class _Named:
             raise UsageFault("usage.conflict", "name the keys by --jwks or by --key, not by both")
         cards, writes = self.read_cards(read_input(self.card)), not is_dry_run()
         if not self.has_keys:  # nothing is signed, so nothing of a signer is looked at
-            work = Work(keystore.open(), moment(), config)
+            work = Work(keystore.open(), moment(), config, drops_others=self.drop_others)
             return publish_cards(work, cards, max_age=self.max_age, writes=writes)
         if self.jwks is not None:
             keys = read_jwks(self.jwks)
         else:
             keys = JwkSet.of(keystore.list_keys(self.uris, self.kid))
         return publish_by_keys(
-            cards, keys, config, now=moment(), max_age=self.max_age, writes=writes
+            replace(cards, jwks=keys),
+            config,
+            now=moment(),
+            drops_others=self.drop_others,
+            max_age=self.max_age,
+            writes=writes,
         )
 
-    def read_cards(self, card: bytes) -> SignedCards:
+    def read_cards(self, card: bytes) -> Documents:
         """Return a public card with those that are named beside it."""
         extended = dict(_extended(option) for option in self.extended)
         older = None if self.legacy_card is None else read_input(self.legacy_card)
-        return SignedCards(card, extended, older, self.drop_others)
+        return Documents(card, extended=extended, legacy_card=older)
 
 
 @click.command(cls=Command, example="cardsign publish signed.json -o public")
@@ -109,7 +113,7 @@ class _Named:
 @click.option(
     "--drop-others",
     is_flag=True,
-    help="Publish no longer the extended cards, and the card of A2A 0.3, that are not named.",
+    help="Stop publishing extended cards, and a card of A2A 0.3, that are not named.",
 )
 @click.option(
     "-o",
@@ -144,8 +148,7 @@ class _Named:
 @click.option(
     "--watch",
     is_flag=True,
-    help="Go on, and follow the cards of cardsign.toml: build, sign, list and publish what "
-    "changes.",
+    help="Keep running, and publish the cards of cardsign.toml whenever a source changes.",
 )
 @click.option(
     "--every",

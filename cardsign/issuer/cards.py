@@ -38,7 +38,6 @@ from cardsign.errors import (
 )
 from cardsign.files import read_bytes, write_atomic
 from cardsign.issuer.publishing import (
-    SignedCards,
     describe_publication,
     explain_refused_card,
     find_update_gap,
@@ -54,7 +53,7 @@ from cardsign.keys.drafts import card_digest
 from cardsign.keys.lifecycle import cards_to_sign
 from cardsign.keys.model import PUBLISHED
 from cardsign.publish.generation import Generation
-from cardsign.publish.publication import published_card
+from cardsign.publish.publication import Documents, published_card
 from cardsign.sign.signing import SignedCard, SigningOptions, self_check, sign_with_notes
 from cardsign.times import utc
 from cardsign.urls import LEGACY_CARD_PATH
@@ -218,12 +217,12 @@ def to_list(cards: Sequence[ProjectCard]) -> tuple[tuple[str | None, bytes], ...
     )
 
 
-def to_publish(cards: Sequence[tuple[ProjectCard, bytes]]) -> SignedCards:
+def to_publish(cards: Sequence[tuple[ProjectCard, bytes]]) -> Documents:
     """Return the signed cards of a project, of which the first is the public one."""
     (_, public), *others = cards
     older = next((data for card, data in others if card.legacy), None)
     extended = {card.audience: data for card, data in others if card.audience}
-    return SignedCards(public, extended, older)
+    return Documents(public, extended=extended, legacy_card=older)
 
 
 def expiry(text: str, now: datetime) -> int:
@@ -321,7 +320,7 @@ def find_card_gaps(work: Work, *, is_astray: bool = False) -> Iterator[Gap]:
     store, config = work.store, work.config
     ends = [key.times.stops_signing for key in store.load().keys if key.state == "retiring"]
     until = min((end for end in ends if end is not None), default=None)
-    signed: SignedCards | None = None
+    signed: Documents | None = None
     try:
         signed = _find_signed(work)
     except _BROKEN_SOURCE as fault:
@@ -392,7 +391,7 @@ def find_ending_cards(work: Work) -> Iterator[Gap]:
         yield Gap(message, command="cardsign sign; cardsign publish", until=end)
 
 
-def _find_publication_gap(work: Work, signed: SignedCards) -> Iterator[Gap]:
+def _find_publication_gap(work: Work, signed: Documents) -> Iterator[Gap]:
     try:
         generation = _publish(work, signed, writes=False)
     except NotOpened:
@@ -406,10 +405,10 @@ def _find_publication_gap(work: Work, signed: SignedCards) -> Iterator[Gap]:
             yield Gap("publish the cards", close=partial(_publish_now, work))
 
 
-def _publish(work: Work, signed: SignedCards, *, writes: bool = True) -> Generation:
+def _publish(work: Work, signed: Documents, *, writes: bool = True) -> Generation:
     """Publish cards; the card of A2A 0.3 that stays published is signed with the keys of now."""
     newest = newest_generation(work.config.publish)
-    stays = newest is not None and signed.legacy_card is None and not signed.drops_others
+    stays = newest is not None and signed.legacy_card is None and not work.drops_others
     if newest is not None and newest.legacy_card is not None and stays:
         signers = card_signers(work.store, work.access if writes else None, now=work.now)
         signed = replace(signed, legacy_card=signers.sign(newest.legacy_card))
@@ -421,7 +420,7 @@ def _publish_now(work: Work) -> list[str]:
     return describe_publication(None if signed is None else _publish(work, signed))
 
 
-def _find_signed(work: Work) -> SignedCards | None:
+def _find_signed(work: Work) -> Documents | None:
     """Return the cards that are to be published; None where none is.
 
     Raises:
@@ -435,16 +434,15 @@ def _find_signed(work: Work) -> SignedCards | None:
         signed_cards = sign_sources(work, card_signers(store, None, now=work.now))
         if any(signing.document != read_signed(card) for card, signing in signed_cards):
             raise NotOpened("passphrase.none", "a card is not written yet")
-        cards = to_publish([(card, signing.document) for card, signing in signed_cards])
-        return replace(cards, drops_others=work.drops_others)
+        return to_publish([(card, signing.document) for card, signing in signed_cards])
     if (newest := newest_generation(config.publish)) is None:
         return None
     return _sign_published(newest, card_signers(store, None, now=work.now))
 
 
-def _sign_published(newest: Generation, signers: CardSigners) -> SignedCards:
+def _sign_published(newest: Generation, signers: CardSigners) -> Documents:
     extended = {name: signers.sign(card) for name, card in newest.extended.items()}
-    return SignedCards(signers.sign(newest.card), extended)
+    return Documents(signers.sign(newest.card), extended=extended)
 
 
 def _sign_again(work: Work) -> list[str]:

@@ -5,9 +5,9 @@ The key store notes every publication, because all waits of a key rotation run f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -59,51 +59,37 @@ def list_changes(generation: Generation, before: Generation | None) -> dict[str,
     return changes | {name: "gone" for name in old if name not in new}
 
 
-@dataclass(frozen=True, slots=True)
-class SignedCards:
-    """Signed cards that are to be published together.
+def _with_published(
+    documents: Documents, newest: Generation | None, *, drops_others: bool
+) -> Documents:
+    """Return documents with what stays of the newest generation.
 
-    Attributes:
-        card: The public card.
-        extended: The extended cards by audience.
-        legacy_card: The same agent as a card of A2A 0.3; None for the one that is published.
-        drops_others: Publish no longer what is published and not named here.
+    Raises:
+        PublishRefused: ``publish.extended``: an extended card would go silently, while the public
+            card declares one.
     """
-
-    card: bytes
-    extended: Mapping[str, bytes] = field(default_factory=dict)
-    legacy_card: bytes | None = None
-    drops_others: bool = False
-
-    def complete(self, newest: Generation | None) -> SignedCards:
-        """Return them with what stays of the newest generation.
-
-        Raises:
-            PublishRefused: ``publish.extended``: an extended card would go silently, while the
-                public card declares one.
-        """
-        if newest is None or self.drops_others:
-            return self
-        missing = [audience for audience in newest.extended if audience not in self.extended]
-        if missing and declares_extended_card(Card.from_bytes(self.card).document):
-            raise PublishRefused(
-                "publish.extended",
-                f"the extended card of audience {missing[0]} is published, and is not named now",
-                hint="Name it with --extended NAME=FILE or in cardsign.toml, or drop what is not "
-                "named: --drop-others.",
-            )
-        return replace(self, legacy_card=self.legacy_card or newest.legacy_card)
+    if newest is None or drops_others:
+        return documents
+    missing = [audience for audience in newest.extended if audience not in documents.extended]
+    if missing and declares_extended_card(Card.from_bytes(documents.card).document):
+        raise PublishRefused(
+            "publish.extended",
+            f"the extended card of audience {missing[0]} is published, and is not named now",
+            hint="Name it with --extended NAME=FILE or in cardsign.toml, or drop what is not "
+            "named: --drop-others.",
+        )
+    return replace(documents, legacy_card=documents.legacy_card or newest.legacy_card)
 
 
 def publish_cards(
-    work: Work, cards: SignedCards, *, max_age: int | None = None, writes: bool = True
+    work: Work, documents: Documents, *, max_age: int | None = None, writes: bool = True
 ) -> Generation:
     """Publish signed cards with the key set and the statements of a key store.
 
     Args:
         work: Whose keys and statements go along, and where to. A directory of another issuer is
             refused, and one that is absent is made.
-        cards: What is published.
+        documents: The cards; what goes along is the key store's.
         max_age: Seconds for which caches may keep what is served [default: 300, or less where
             rotation assumes less].
         writes: False to compare alone; nothing is written.
@@ -112,7 +98,7 @@ def publish_cards(
         The newest generation; its ``created`` says whether this call made it.
 
     Raises:
-        PublishRefused: As :meth:`SignedCards.complete`.
+        PublishRefused: ``publish.extended``: an extended card would go silently.
         PublishRefused, UsageFault, KeyRefused, FileFault, ServeFault: As
             :func:`cardsign.publish.publication.publish_generation`; nothing is published.
         UsageFault: As :func:`needed_publication`.
@@ -120,12 +106,9 @@ def publish_cards(
     """
     store, directory = work.store, needed_publication(work.config)
     newest = newest_generation(directory)
-    complete = cards.complete(newest)
-    documents = Documents(
-        complete.card,
-        store.state.jwks(),
-        complete.extended,
-        complete.legacy_card,
+    documents = replace(
+        _with_published(documents, newest, drops_others=work.drops_others),
+        jwks=store.state.jwks(),
         issued=_statements_of(store),
         max_age=_usual_age(work.config) if max_age is None else max_age,
         publisher=_publisher_of(store, work.config.issuer),
@@ -137,21 +120,22 @@ def publish_cards(
 
 
 def publish_by_keys(
-    cards: SignedCards,
-    jwks: JwkSet,
+    documents: Documents,
     config: ProjectConfig,
     *,
     now: datetime,
+    drops_others: bool = False,
     max_age: int | None = None,
     writes: bool = True,
 ) -> Generation:
-    """Publish signed cards with these keys, by whom no key store is kept.
+    """Publish signed cards with the keys beside them, by whom no key store is kept.
 
     Args:
-        cards: What is published.
-        jwks: The keys to publish; after a change of keys, the old ones for as long as caches need.
+        documents: The cards and the keys; after a change of keys, the old ones for as long as
+            caches need.
         config: Names the publication directory. One of a key store is refused.
         now: The time, with its zone.
+        drops_others: Publish no longer what is published and not named here.
         max_age: As for :func:`publish_cards`.
         writes: Likewise.
 
@@ -159,9 +143,10 @@ def publish_by_keys(
         PublishRefused, UsageFault, KeyRefused, FileFault, ServeFault: As :func:`publish_cards`.
     """
     directory = needed_publication(config)
-    cards = cards.complete(newest_generation(directory))
+    newest = newest_generation(directory)
+    documents = _with_published(documents, newest, drops_others=drops_others)
     age = _usual_age(config) if max_age is None else max_age
-    documents = Documents(cards.card, jwks, cards.extended, cards.legacy_card, max_age=age)
+    documents = replace(documents, max_age=age)
     return publish_generation(documents, directory, now=now, writes=writes)
 
 
@@ -491,11 +476,8 @@ def check_publishable(
     candidate.checked(now=work.now, before=published).check_follows(ends)
 
 
-def still_trusted(work: Work, records: Sequence[KeyRecord]) -> list[KeyRecord]:
-    """The keys that are revoked in the store, but in nothing that verifiers are given."""
-    state = work.store.load()
-    keys = [state.find(record.thumbprint) for record in records]
-    revoked = [key for key in keys if key.state == "revoked"]
+def still_trusted(work: Work, revoked: Sequence[KeyRecord]) -> list[KeyRecord]:
+    """Return the keys that are revoked in the store, but in nothing that verifiers are given."""
     try:
         published = published_statements(work.config.publish)
     except PublishRefused:  # no history, as the steps that publish have said

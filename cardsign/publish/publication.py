@@ -59,7 +59,7 @@ class Documents:
 
     Attributes:
         card: The signed public card.
-        jwks: The keys to publish.
+        jwks: The keys to publish; those of the key store, where one is named beside the documents.
         extended: The signed extended cards, by the audience that their markers name.
         legacy_card: The same agent, of the same version, as a signed card of A2A 0.3 or 0.2.
         issued: The issuer's statements; None for those that are published already, if any are.
@@ -68,7 +68,7 @@ class Documents:
     """
 
     card: bytes
-    jwks: JwkSet
+    jwks: JwkSet = field(default_factory=lambda: JwkSet.of([]))
     extended: Mapping[str, bytes] = field(default_factory=dict)
     legacy_card: bytes | None = None
     issued: Issued | None = None

@@ -24,7 +24,7 @@ from cardsign.issuer.keyset import (
     show_keyset,
     sign_keyset,
 )
-from cardsign.issuer.publishing import SignedCards, publish_cards
+from cardsign.issuer.publishing import publish_cards
 from cardsign.issuer.reconcile import publish_keyset, renew_release
 from cardsign.issuer.recovery import open_recovery_key, recover
 from cardsign.issuer.release import ReleaseChanges, is_release_due, needed_keyset, sign_next_release
@@ -36,6 +36,7 @@ from cardsign.keys.agenda import steps
 from cardsign.keys.folder import FolderStore
 from cardsign.keys.opening import create_store, open_store
 from cardsign.publish.generation import load_current
+from cardsign.publish.publication import Documents
 from cardsign.statements.keyset import RootKey
 from tests.publications import fast_forward, put_in_place
 from tests.support import PORTABLE
@@ -104,7 +105,7 @@ def publish(made: Made, now: datetime) -> bytes:
     signed = sign_card(CARD, card_signers(made.store, SECRET, now=now).signers)
     listed = ReleaseChanges(cards=((None, signed),))
     renew_release(made.work(now, publishes=True), listed)
-    publish_cards(made.work(now, publishes=True), SignedCards(signed))
+    publish_cards(made.work(now, publishes=True), Documents(signed))
     return signed
 
 
@@ -289,7 +290,7 @@ def test_a_keyset_waits_for_the_release_that_names_it(made: Made) -> None:
     draft = draft_keyset(made.work(now))
     ready = sign_keyset(made.work(), draft, digest=draft.statement.digest)
     accept_keyset(made.work(now), ready.statement)
-    published = publish_cards(made.work(now, publishes=True), SignedCards(signed))
+    published = publish_cards(made.work(now, publishes=True), Documents(signed))
     assert [*published.keysets] == ["1.1"]
     renew_release(made.work(now, publishes=True), ReleaseChanges())
     assert [*load_current(made.public).keysets] == ["1.1", "1.2"]
@@ -303,10 +304,10 @@ def test_a_publication_directory_has_one_key_store(made: Made, tmp_path: Path) -
     other.add_key(key, SECRET, now=NOW)
     signed, before = sign_card(CARD, [key]), made.tree()
     theirs = Work(other, NOW, ProjectConfig(publish=made.public))
-    assert code(lambda: publish_cards(theirs, SignedCards(signed))) == "publish.other_publisher"
+    assert code(lambda: publish_cards(theirs, Documents(signed))) == "publish.other_publisher"
     assert made.tree() == before
     mine = publish_cards(
-        replace(theirs, config=ProjectConfig(publish=tmp_path / "mine")), SignedCards(signed)
+        replace(theirs, config=ProjectConfig(publish=tmp_path / "mine")), Documents(signed)
     )
     assert mine.number == 1
 
