@@ -91,7 +91,7 @@ def init(origin: str | None, agent: str | None, recovery_out: str, **options: An
     key replaces a stolen root key; no copy of it is kept.
 
     CARDSIGN_ROOT_PASSPHRASE, CARDSIGN_RELEASE_PASSPHRASE and CARDSIGN_RECOVERY_PASSPHRASE give
-    those keys passphrases of their own, as the files do that the user's settings name.
+    those keys passphrases of their own. So do the passphrase files in your own settings.
     """
     keystore = take(UnlockOptions, options)
     if agent is not None:

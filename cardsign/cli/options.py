@@ -105,7 +105,7 @@ alg_option: Final = click.option(
 public_option: Final = click.option(
     "--public",
     metavar="FILE",
-    help="The public key that belongs to it: a JWK or PEM ('-' for stdin).",
+    help="The public key of the signer: a JWK or PEM ('-' for stdin).",
 )
 recovery_option: Final = click.option(
     "--recovery-file",

@@ -183,9 +183,9 @@ def draft(
 def sign(draft: str, digest: str | None, recovery_file: Path | None, **options: Any) -> None:
     """Add the signature of this key store's holder to DRAFT.
 
-    First it shows what the draft changes, compared with the newest statement of this key store.
-    Then it asks for the digest. Get the digest from the author of the draft, not with the draft.
-    A key store with root keys alone keeps the statement once enough have signed it.
+    The command shows what the draft changes, compared with the newest statement of this key store,
+    and asks for the digest. Get the digest from the author of the draft, over another channel than
+    the draft. A key store with root keys alone keeps the statement once enough have signed it.
     """
     keystore = take(UnlockOptions, options)
     refuse_two_documents(draft)
@@ -242,16 +242,16 @@ def recover(
     yes: bool,
     **options: Any,
 ) -> None:
-    """Open the next epoch with the recovery key: for when root keys were stolen or lost.
+    """Open the next epoch with the recovery key, after root keys were stolen or lost.
 
-    It makes a new root key in this key store, and every old root key ends. Revoke stolen card and
-    release keys first: cardsign keys revoke. The draft has the signatures of the new root and of
-    --recovery-file. If recovery needs more holders, send it to them
-    (cardsign keyset sign).
+    The command makes a new root key in this key store, and every old root key ends. Revoke stolen
+    card and release keys first: cardsign keys revoke. The draft is signed by the new root and by
+    the key in --recovery-file. If recovery needs more holders, send them the draft (cardsign
+    keyset sign).
 
-    If everything else is lost, it makes a new key store with a card key and a release key. It
-    takes the statements from what is published. The lost keys are no longer listed. Afterwards:
-    cardsign keyset publish DRAFT; cardsign keys rotate.
+    If everything else is lost, the command makes a new key store with a card key and a release key,
+    and takes the statements from what is published. The draft no longer lists the lost keys.
+    Afterwards: cardsign keyset publish DRAFT; cardsign keys rotate.
     """
     keystore = take(UnlockOptions, options)
     refuse_two_documents(output)
@@ -316,10 +316,10 @@ def _new_passphrases(keystore: UnlockOptions) -> Callable[[str], bytes]:
 def publish(file: str, publication: Path | None, **options: Any) -> int:
     """Keep STATEMENT as the newest keyset, if enough holders have signed it, and publish it.
 
-    A release that names it is signed and published with it. That needs the passphrase of the
-    release key; without it, the next cardsign release renew publishes the statement. A key store
-    that has neither a release nor a release key keeps the statement alone. Each holder of a root
-    key should keep every statement in this way, to compare the next draft with it.
+    A release that names the keyset is signed and published with it. That needs the passphrase of
+    the release key; without it, the next cardsign release renew publishes the statement. A key
+    store that has neither a release nor a release key keeps the statement alone. Each holder of a
+    root key should keep every statement in this way, to compare the next draft with it.
 
     Exit status 1: something is left for a person.
     """
@@ -425,11 +425,10 @@ def renew(
 ) -> int:
     """Sign and publish the next release with the release key; for cron, daily.
 
-    It does nothing if nothing is new and less than half of the newest release's time is over.
-    Without --card it lists the signed public card of cardsign.toml.
-    Listed cards stay listed. A card that was withdrawn stays so until --card names it. An older
-    card is dropped once caches cannot have it any more.
-    Keys that were revoked in the key store are revoked by this release too.
+    Nothing is signed if nothing is new and less than half of the newest release's time is over.
+    Without --card the release lists the signed public card of cardsign.toml. Listed cards stay
+    listed. A withdrawn card stays withdrawn until --card names it. An older card is dropped once no
+    cache can have it. Keys that were revoked in the key store are revoked by this release too.
 
     Exit status 1: something is left for a person.
     """
@@ -447,10 +446,10 @@ def renew(
 @release.command("show", example="cardsign release show --json")
 @keystore_option
 def show_release(**options: Any) -> int:
-    """Show the newest release. Exit status 1 if it is time for another one.
+    """Show the newest release. Exit status 1 if another one is due.
 
-    It is time if half of its lifetime is over, or if it names an older keyset statement. It is
-    also time if the clock was ahead when it was signed.
+    Another one is due when half of the release's lifetime is over, when it names an older keyset
+    statement, or when the clock was ahead as it was signed.
     """
     keystore = take(KeystoreOptions, options)
     store = keystore.open()

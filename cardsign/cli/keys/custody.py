@@ -128,9 +128,9 @@ def import_(
 ) -> None:
     """Import a key from a PEM, PKCS #12 or JWK FILE ('-' for stdin), or from a signer.
 
-    Keep the kid that peers know already: they find the key by it. Of a URI, such as awskms:///ID
-    or env:NAME, the key store holds only the public key and the URI. The signer proves that it has
-    the private key.
+    Keep the kid that peers know already: they find the key by it. For a URI, such as awskms:///ID
+    or env:NAME, the key store holds only the public key and the URI. The signer has to prove that
+    it has the private key.
     """
     keystore = take(UnlockOptions, options)
     path = keystore.located()
@@ -203,7 +203,7 @@ def _made(record: KeyRecord, store: KeyStore, path: StorePlace) -> None:
 def passwd(role: Role, new_passphrase_file: Path | None, **options: Any) -> None:
     """Change the passphrase of every private key of a role that is in this key store.
 
-    If it is interrupted, run it again. Copies keep the old passphrase.
+    If the command is interrupted, run it again. Copies of the key store keep the old passphrase.
     """
     keystore = take(UnlockOptions, options)
     store = keystore.open()
@@ -314,7 +314,8 @@ def export(
 def move(to: str, **options: Any) -> None:
     """Move the key store to TO, a folder or the URL of a database; the old one signs no more.
 
-    The old one stays, and says where the new one is. If it is interrupted, run it again.
+    The old key store stays, and says where the new one is. An interrupted move is continued by the
+    same command.
     Afterwards change `keystore` in cardsign.toml, or set CARDSIGN_KEYSTORE.
     """
     keystore = take(KeystoreOptions, options)

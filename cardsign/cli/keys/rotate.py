@@ -27,7 +27,7 @@ _ALL: Final = "*"
 
 
 @click.command(
-    cls=Command, short_help="Do all that is due.", example="cardsign keys rotate --dry-run"
+    cls=Command, short_help="Do everything that is due.", example="cardsign keys rotate --dry-run"
 )
 @root_keystore_option
 @click.option(
@@ -35,7 +35,8 @@ _ALL: Final = "*"
     metavar="[KID]",
     is_flag=False,
     flag_value=_ALL,
-    help="Begin the rotation of this active key now, or of all; nobody has stolen it.",
+    help="Begin to rotate this active key now, or all of them. For a stolen key use cardsign keys "
+    "revoke.",
 )
 @click.option(
     "--adopt",
@@ -46,7 +47,9 @@ _ALL: Final = "*"
 @unlock_options
 @dry_run_option
 def rotate(root_keystore: StorePlace | None, now: str | None, adopt: bool, **options: Any) -> int:
-    """Do all that is due: keys, keyset, cards, release and publication; by hand or from cron.
+    """Do everything that is due: keys, keyset, cards, release and publication.
+
+    Run it by hand, or from cron.
 
     A rotation makes a successor, activates it, and retires the old key, whose private key goes
     with it. Each step waits until the publication before it has reached every cache. The next
@@ -54,9 +57,10 @@ def rotate(root_keystore: StorePlace | None, now: str | None, adopt: bool, **opt
     again, listed and published. The command may be stopped anywhere, and run at any time on any
     number of hosts; each step is taken once.
 
-    A draft in next-keyset.json that is still right is left as it is.
+    A draft in next-keyset.json is left as it is while it is still right.
 
-    Exit status 1: something is left for a person. It says who, what and until when.
+    Exit status 1: something is left for a person. The output says for whom, what, and until
+    when.
     """
     keystore = take(UnlockOptions, options)
     work = keystore.work(project_config(), root_keystore=root_keystore)
@@ -69,7 +73,7 @@ def rotate(root_keystore: StorePlace | None, now: str | None, adopt: bool, **opt
 
 @click.command(
     cls=Command,
-    short_help="Revoke keys for ever.",
+    short_help="Revoke keys permanently.",
     example="cardsign keys revoke vzTO --reason compromised",
 )
 @click.argument("kids", metavar="KID...", nargs=-1, required=True)
@@ -77,8 +81,8 @@ def rotate(root_keystore: StorePlace | None, now: str | None, adopt: bool, **opt
     "--reason",
     type=click.Choice(REVOCATION_REASONS),
     required=True,
-    help="compromised: somebody else may have it, and all that is kept with it. superseded, "
-    "ceased: it is not needed any more.",
+    help="compromised: somebody else may have the key, and all that is kept with it. superseded, "
+    "ceased: the key is no longer needed.",
 )
 @root_keystore_option
 @unlock_options
@@ -91,17 +95,17 @@ def revoke(
     yes: bool,
     **options: Any,
 ) -> int:
-    """Revoke the keys KID... for ever, and do all that must follow.
+    """Revoke the keys KID... permanently, and do everything that follows from it.
 
-    Of a compromised key all card keys of its custody are revoked with it: those that one
-    passphrase of the key store opens, of one token, or of one service. A release key of the custody
-    signs one more release, which revokes them, and then ends. Root and recovery keys are not
-    revoked: the next keyset leaves them out, or a recovery does.
+    With a compromised key all card keys of its custody are revoked: those that the same passphrase
+    of the key store opens, or that are on the same token or in the same service. A release key of
+    the custody signs one more release, which revokes them, and is revoked after that. Root and
+    recovery keys are not revoked here: the next keyset or a recovery leaves them out.
 
     The keys leave the published key set at once. Standby keys of another custody, or new keys under
     another passphrase, replace them. The root keys that are here sign one keyset that lists the
-    replacements. The cards are signed again and published. What needs a person is said at the
-    end. The command can be repeated.
+    replacements. The cards are signed again and published. At the end the command lists what needs
+    a person. It can be repeated.
 
     Exit status 1: something is left for a person.
     """
@@ -118,11 +122,11 @@ def revoke(
 def _ask_to_revoke(state: StoreState, keys: list[KeyRecord], reason: RevocationReason) -> str:
     names = ", ".join(f"{key.roles[0]} key {key.kid}" for key in keys)
     if reason != "compromised":
-        return f"{names} will be revoked, and stay so for ever"
+        return f"{names} will be revoked permanently"
     groups = {key.group for key in keys}
     beside = [key for key in state.keys if key.group in groups and key.state not in ENDED]
     others = ", ".join(key.named for key in beside if key not in keys)
-    also = f"; with it, as kept in the same custody: {others}" if others else ""
+    also = f", together with {others}, which are kept in the same custody" if others else ""
     if any(not key.rotates for key in beside):
         also += "; root keys end with the next keyset, or the recovery key opens a new epoch"
-    return f"{names} counts as stolen, and stays so for ever{also}"
+    return f"{names} will count as stolen permanently{also}"

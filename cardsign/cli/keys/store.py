@@ -40,7 +40,7 @@ from cardsign.times import day
 @click.option(
     "--ahead",
     is_flag=True,
-    help="List what is to be done next instead, and when, as keys rotate does it.",
+    help="List instead what keys rotate will do next, and when.",
 )
 @keystore_option
 def list_(ahead: bool, **options: Any) -> int:
@@ -71,11 +71,11 @@ def list_(ahead: bool, **options: Any) -> int:
 def jwks(output: str, uris: tuple[str, ...], kid: str | None, **options: Any) -> None:
     """Write the JWK Set of the public keys, for peers.
 
-    It holds the card keys that sign now, the next ones, and those that signed until recently. If
-    there is a keyset statement, only keys that the newest one lists are in it. The output is JSON
-    with or without --json.
+    The set holds the card keys that sign now, the next ones, and those that signed until recently.
+    If there is a keyset statement, the set holds only keys that the newest one lists. The output is
+    JSON with or without --json.
 
-    With --key it holds the keys that are named, and no key store is looked at.
+    With --key the set holds the keys that are named, and no key store is read.
     """
     keystore = take(UnlockOptions, options)
     if uris or kid is not None:
@@ -99,11 +99,14 @@ def jwks(output: str, uris: tuple[str, ...], kid: str | None, **options: Any) ->
 @click.command(cls=Command, example="cardsign keys doctor")
 @keystore_option
 def doctor(**options: Any) -> int:
-    """Check the issuer. Exit status 1: an error, so someone must act. A note is only advice.
+    """Check the key store and what it publishes. An error needs a person; a note is advice.
 
-    It lists what is missing, as cardsign keys rotate --dry-run does, and what ends within 14 days.
-    It checks the files of the key store (leftovers, permissions, missing private keys), the log,
-    the clock and the settings of the timeline. It says which key could take over after a theft.
+    The command lists what is missing, as cardsign keys rotate --dry-run does, and what ends within
+    14 days. It checks the files of the key store (leftovers, permissions, missing private keys),
+    the log, the clock and the timeline of cardsign.toml, and says whether a key could take over
+    after a theft.
+
+    Exit status 1: there is an error.
     """
     from cardsign.issuer.doctor import examine_issuer
     from cardsign.issuer.work import Work
@@ -123,7 +126,7 @@ def doctor(**options: Any) -> int:
 @click.command(cls=Command, example="cardsign keys log")
 @keystore_option
 def log(**options: Any) -> int:
-    """List the changes of the key store, oldest first: the log, which is checked as it is read."""
+    """List the log of the key store, oldest line first. The log is checked as it is read."""
     store = take(KeystoreOptions, options).open()
     lines = store.read_log()
     kids = {key.thumbprint: key.named for key in store.state.keys}
