@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
@@ -27,9 +27,9 @@ from cardsign.errors import UsageFault, of_the_user
 from cardsign.files import read_bytes
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
-from cardsign.statements.envelope import MAX_STATEMENT_BYTES
-from cardsign.statements.keyset import KeysetStatement, read_keyset
-from cardsign.statements.release import ReleaseStatement, read_release
+from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
+from cardsign.statements.keyset import read_keyset
+from cardsign.statements.release import read_release
 from cardsign.trust.cache import StatementCache
 from cardsign.trust.enroll import (
     Proposal,
@@ -37,7 +37,6 @@ from cardsign.trust.enroll import (
     check_new_name,
     check_told,
     entry_text,
-    follow_published,
     propose_jwks_url,
     propose_keys,
     propose_keyset,
@@ -46,11 +45,8 @@ from cardsign.trust.enroll import (
     read_digest,
 )
 from cardsign.trust.policy import Accept, KeysAnchor, Limits, Policy
-from cardsign.trust.walk import newest_keyset, newest_release
+from cardsign.trust.supplied import SuppliedStatements
 from cardsign.urls import Url, is_url, parse_place, parse_url
-
-_Statement = TypeVar("_Statement", KeysetStatement, ReleaseStatement)
-
 
 _ONE_ANCHOR: Final = "expected exactly one of --keyset, --jwks and --jwks-url, or a URL"
 
@@ -72,10 +68,8 @@ class AnchorOptions:
         """How many anchors are named."""
         return sum(map(bool, (self.keysets, self.jwks, self.jwks_url)))
 
-    def propose(
-        self, url: Url | None, digest: str | None, limits: Limits, now: datetime
-    ) -> Proposal:
-        """The anchor that is named, or what the origin of `url` publishes and `digest` leads to."""
+    def propose(self, url: Url | None, limits: Limits, now: datetime) -> Proposal:
+        """The anchor that is named, or what the origin of `url` publishes."""
         if self.named > 1:
             raise UsageFault("usage.conflict", _ONE_ANCHOR)
         if (self.releases or (self.roots and self.named)) and not self.keysets:
@@ -85,17 +79,14 @@ class AnchorOptions:
         if self.holders and self.jwks is None:
             raise UsageFault("usage.conflict", "--holder goes with --jwks")
         if self.keysets:
-            skew = timedelta(seconds=limits.skew)
-            statements = [_read(path, read_keyset) for path in self.keysets]
-            with of_the_user("--keyset "):
-                keyset = newest_keyset(statements, now=now, skew=skew)
-            releases = [_read(path, read_release) for path in self.releases]
-            with of_the_user("--release "):
-                release = newest_release(releases, keyset, now=now, skew=skew)
-            proposal = propose_keyset(keyset, release, roots=self.roots, now=now)
-            return replace(
-                proposal, earlier=frozenset(statement.digest for statement in statements)
-            )
+            keysets = tuple(_read(path, read_keyset) for path in self.keysets)
+            releases = tuple(_read(path, read_release) for path in self.releases)
+            supplied = SuppliedStatements(keysets, releases)
+            with of_the_user("--keyset"):
+                proposal = propose_keyset(supplied, limits=limits, roots=self.roots, now=now)
+                for doubt in proposal.doubts:
+                    raise StatementRefused(doubt.code, doubt.message)
+            return proposal
         if self.jwks is not None:
             keys = _read_keys(self.jwks)
             split = (pair.rpartition("=") for pair in self.holders)
@@ -106,15 +97,15 @@ class AnchorOptions:
         if url is None:
             raise UsageFault("usage.conflict", _ONE_ANCHOR)
         fetch = self.network.fetcher(lambda: now).fetch
-        proposal = propose_published(url.origin, fetch, limits=limits, roots=self.roots, now=now)
-        if digest is None or proposal.keyset is None:
-            return proposal
-        return follow_published(proposal, digest, url.origin, fetch, limits=limits, now=now)
+        return propose_published(url.origin, fetch, limits=limits, roots=self.roots, now=now)
 
 
-def _read(path: Path, read: Callable[[bytes], _Statement]) -> _Statement:
+def _read(path: Path, read: Callable[[bytes], object]) -> bytes:
+    """A statement that `read` accepts."""
     with of_the_user(str(path)):
-        return read(read_bytes(path, max_bytes=MAX_STATEMENT_BYTES))
+        data = read_bytes(path, max_bytes=MAX_STATEMENT_BYTES)
+        read(data)
+        return data
 
 
 def _read_keys(path: Path) -> JwkSet:
@@ -317,7 +308,7 @@ def add(
     check_new_name(policy, members["name"])
     if cards := members.get("cards") or _cards_at(members["origins"]):
         members["cards"] = cards
-    proposal = source.propose(url, comparison.digest, policy.limits, datetime.now(UTC))
+    proposal = source.propose(url, policy.limits, datetime.now(UTC))
     warnings = [*proposal.warnings]
     if "freshness" not in members and not proposal.shows_freshness:
         members = _with_freshness(members, proposal)

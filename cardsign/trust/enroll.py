@@ -1,7 +1,6 @@
 """Adding a trusted issuer: the anchor that is proposed, its comparison, and what is written.
 
-Unlike statements that come with a card, those of an anchor are handed over on purpose: one that
-does not fit is refused, not passed over. Nothing but a comparison over another channel shows that
+Nothing but a comparison over another channel shows that
 a first statement is genuine, so :func:`add_issuers` lets the caller compare before it writes.
 """
 
@@ -38,11 +37,11 @@ from cardsign.trust.policy import (
 )
 from cardsign.trust.policyfile import check_jwks_url, parse_policy
 from cardsign.trust.policytext import with_issuer, with_pin, without_issuer
-from cardsign.trust.refresh import Fetcher, find_keyset, no_answer, refresh_issuer
-from cardsign.trust.session import IssuerTrust, Session, cache_name
+from cardsign.trust.refresh import Fetcher, no_answer, refresh_issuer
+from cardsign.trust.session import Session, cache_name
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.trust.walk import Walk, read_statements
-from cardsign.urls import JWKS_PATH, Origin, Place, parse_url
+from cardsign.urls import JWKS_PATH, Origin, parse_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,8 @@ class Proposal:
         keyset: The keyset statement that it pins, if any.
         release: A release statement under it, if any.
         warnings: What a person should know before saying yes.
-        earlier: The digests of keyset statements from which `keyset` was seen to follow lawfully.
+        doubts: What did not fit; none of it is passed over where a digest or files were given.
+        digests: Of `keyset`, and of those from which it was seen to follow lawfully.
         seen_at: The URL at which the keys were found that are pinned, if they were looked for.
     """
 
@@ -62,7 +62,8 @@ class Proposal:
     keyset: KeysetStatement | None = None
     release: ReleaseStatement | None = None
     warnings: tuple[str, ...] = ()
-    earlier: frozenset[str] = frozenset()
+    doubts: tuple[Finding, ...] = ()
+    digests: frozenset[str] = frozenset()
     seen_at: str = ""
 
     @property
@@ -72,16 +73,56 @@ class Proposal:
 
 
 def propose_keyset(
-    keyset: KeysetStatement, release: ReleaseStatement | None, *, roots: bool, now: datetime
+    supplied: SuppliedStatements,
+    *,
+    limits: Limits,
+    roots: bool,
+    now: datetime,
+    reasons: Sequence[Finding] = (),
 ) -> Proposal:
-    """Pin a keyset statement, or with `roots` its root set."""
+    """Pin the newest keyset statement to which these lead, or with `roots` its root set.
+
+    They begin with the lowest one that its own root has signed. Only a person can say whether
+    that one is genuine.
+
+    Args:
+        supplied: Keyset statements, and releases under the newest.
+        limits: Of the policy.
+        roots: Pin the root set.
+        now: The time.
+        reasons: What is known to be missing.
+
+    Raises:
+        StatementRefused: There is no keyset statement that could be pinned.
+    """
+    notes: list[Finding] = []
+    keysets = read_statements(supplied.untrusted_keysets, read_keyset, notes)
+    walk = Walk(keysets, Floor(), now, timedelta(seconds=limits.skew))
+    first = walk.begin(None, None)
+    if first is None:
+        cause = next(iter((*reasons, *notes, *walk.reasons)), None)
+        code, message = (cause.code, cause.message) if cause else ("statement.gap", "")
+        raise StatementRefused(code, message or "there is no keyset statement")
+    issuer = TrustedIssuer("new", KeysetAnchor(first.id), None)
+    session = Session(issuer, limits, (), Floor(), cache=StatementCache())
+    trust = session.resolve(supplied, now)
+    keyset = session.passed[-1]
     pin = RootAnchor.of(keyset.root) if roots else keyset.id
-    warnings = tuple(
+    every = tuple(dict.fromkeys((*reasons, *trust.blocks, *trust.notes)))
+    expired = [
         f"the {kind} statement has expired; ask for a newer one"
-        for kind, statement in (("keyset", keyset), ("release", release))
+        for kind, statement in (("keyset", keyset), ("release", session.release))
         if statement is not None and now.timestamp() >= statement.exp
+    ]
+    doubts = tuple(reason for reason in every if reason.code != "statement.expired")
+    return Proposal(
+        KeysetAnchor(pin, keyset.issuer),
+        keyset,
+        session.release,
+        (*expired, *(f"{doubt.code}: {doubt.message}" for doubt in doubts)),
+        doubts,
+        frozenset(statement.digest for statement in session.passed),
     )
-    return Proposal(KeysetAnchor(pin, keyset.issuer), keyset, release, warnings)
 
 
 def propose_published(
@@ -89,75 +130,43 @@ def propose_published(
 ) -> Proposal:
     """Pin the newest keyset statement that an origin publishes now, or the keys of one without any.
 
-    Only a person can say whether it is genuine.
-
     Raises:
         FetchFailed: ``trust.no_keys``: it publishes nothing that could be pinned.
     """
     refreshed = refresh_issuer(None, fetch, home=str(origin), now=now, skew=limits.skew)
     supplied, reasons = refreshed.supplied, refreshed.reasons
-    notes: list[Finding] = []
-    keysets = read_statements(supplied.untrusted_keysets, read_keyset, notes)
-    walk = Walk(keysets, Floor(), now, timedelta(seconds=limits.skew))
-    try:
-        first = walk.begin(None, None)
-        reasons += walk.reasons
-    except StatementRefused as refusal:
-        first, reasons = None, (*reasons, refusal.finding)
-    if first is None and not reasons and not supplied.untrusted_keysets and not roots:
+    if not supplied.untrusted_keysets and not reasons and not roots:
         return _propose_published_keys(origin, fetch)
-    if first is None:
-        cause = reasons[0] if reasons else None
-        raise _nothing_published(origin, cause.message if cause else "", cause)
-    trust = _follow(KeysetAnchor(first.id), origin, supplied, limits, now)
-    if trust.keyset is None:
-        cause = next(iter((*trust.blocks, *trust.notes)), None)
-        raise _nothing_published(origin, cause.message if cause else "", cause)
-    proposal = propose_keyset(trust.keyset, trust.release, roots=roots, now=now)
-    warnings = [
-        f"{reason.code}: {reason.message}" for reason in dict.fromkeys((*reasons, *trust.notes))
-    ]
-    return replace(proposal, warnings=(*proposal.warnings, *warnings))
-
-
-def _follow(
-    anchor: KeysetAnchor,
-    origin: Origin,
-    supplied: SuppliedStatements,
-    limits: Limits,
-    now: datetime,
-) -> IssuerTrust:
-    """Return what statements come to, followed from an anchor that is not in the policy yet."""
-    issuer = TrustedIssuer("new", anchor, (Place(origin),))
-    return Session(issuer, limits, (), Floor(), cache=StatementCache()).resolve(supplied, now)
+    try:
+        return propose_keyset(supplied, limits=limits, roots=roots, now=now, reasons=reasons)
+    except StatementRefused as refusal:
+        raise _nothing_published(origin, refusal.finding) from refusal
 
 
 def _propose_published_keys(origin: Origin, fetch: Fetcher) -> Proposal:
     """Pin the keys that an origin without any keyset statement publishes now."""
     answer = fetch(f"{origin}{JWKS_PATH}", max_bytes=MAX_JWKS_BYTES, fresh=False)
-    if answer.outcome != "found":
-        why = "it publishes neither a keyset statement nor a key set"
-        failed = answer.outcome == "failed"
-        raise _nothing_published(origin, why, no_answer(answer) if failed else None)
+    if answer.outcome == "failed":
+        raise _nothing_published(origin, no_answer(answer))
     try:
+        if answer.outcome == "absent":
+            raise KeyRefused(
+                "jwks.malformed", "it publishes neither a keyset statement nor a key set"
+            )
         keys = JwkSet.from_bytes(answer.untrusted_body)
-    except KeyRefused as refusal:
-        raise _nothing_published(origin, refusal.message, None) from refusal
-    if not keys.keys:
-        raise _nothing_published(origin, "its key set holds no key that is accepted", None)
-    proposal = propose_keys(keys, {})
+        proposal = propose_keys(keys, {})
+    except (KeyRefused, UsageFault) as refusal:
+        raise _nothing_published(origin, refusal.finding) from refusal
     pinned = f"{origin} publishes no keyset statement, so its current keys are pinned"
     return replace(proposal, seen_at=answer.url, warnings=(*proposal.warnings, pinned))
 
 
-def _nothing_published(origin: Origin, why: str, cause: Finding | None) -> FetchFailed:
-    hint = (
-        "Add it by keys instead: --jwks FILE or --jwks-url URL. Neither of them shows revocation."
-    )
-    if cause is not None and cause.code == "refresh.no_answer":
+def _nothing_published(origin: Origin, cause: Finding) -> FetchFailed:
+    hint = "Add it by keys instead: --jwks FILE or --jwks-url URL. Neither shows revocation."
+    if cause.code == "refresh.no_answer":
         hint = "Check the URL and the network. A server on this machine needs "
         hint += "--insecure-loopback-http."
-    message = f"nothing that {origin} publishes could be pinned" + (why and f": {why}")
+    message = f"nothing that {origin} publishes could be pinned: {cause.message}"
     return FetchFailed("trust.no_keys", message, hint=hint)
 
 
@@ -211,70 +220,33 @@ def read_digest(told: str) -> str:
     return digest
 
 
-def follow_published(
-    proposal: Proposal,
-    digest: str,
-    origin: Origin,
-    fetch: Fetcher,
-    *,
-    limits: Limits,
-    now: datetime,
-) -> Proposal:
-    """See whether the proposed keyset follows from the published one that has this digest.
-
-    The keyset that an issuer told long ago stays good: each step from it to the newest must be
-    lawful by the one before, its own roots first.
-
-    Raises:
-        StatementRefused: What is published leads from that keyset to another one, or nowhere.
-    """
-    newest = proposal.keyset
-    if newest is None or newest.digest == digest:
-        return proposal
-    pin = find_keyset(digest, fetch, home=str(origin), now=now)
-    if pin is None:
-        return proposal
-    refreshed = refresh_issuer(pin, fetch, home=str(origin), now=now, skew=limits.skew)
-    trust = _follow(KeysetAnchor(pin), origin, refreshed.supplied, limits, now)
-    if trust.keyset is None or trust.keyset.digest != newest.digest:
-        reasons = (*trust.blocks, *refreshed.reasons, *trust.notes)
-        code, why = next(
-            ((reason.code, f": {reason.message}") for reason in reasons), ("statement.gap", "")
-        )
-        raise StatementRefused(
-            code,
-            f"keyset {pin.label} has the digest that you were told, and keyset {newest.label} does "
-            f"not follow from it{why}",
-            hint=_DO_NOT_ADD,
-        )
-    note = (
-        f"the digest that you gave is that of keyset {pin.label}; keyset {newest.label} follows it"
-    )
-    return replace(proposal, earlier=frozenset({digest}), warnings=(*proposal.warnings, note))
-
-
-_DO_NOT_ADD: Final = "Do not add it. Ask the issuer over another channel which digest is right."
-
-
 def check_told(proposal: Proposal, digest: str) -> None:
     """Compare a proposed keyset with the digest that its issuer told over another channel (E14).
 
-    That may be the digest of an earlier keyset, from which the proposed one follows.
+    That may be the digest of an earlier keyset: it stays good, since each step from there to the
+    newest must be lawful by the one before, its own roots first.
 
     Args:
         proposal: What would be pinned.
         digest: As :func:`read_digest` returns it.
 
     Raises:
-        StatementRefused: ``statement.digest``.
+        StatementRefused: ``statement.digest``, or why not all of the statements fit.
     """
     keyset = proposal.keyset
-    if keyset is not None and digest not in (keyset.digest, *proposal.earlier):
+    if keyset is None:
+        return
+    if digest not in proposal.digests:
         raise StatementRefused(
             "statement.digest",
             f"keyset {keyset.label} has the digest {keyset.digest}, and you gave {digest}",
-            hint=f"{_DO_NOT_ADD} If it is an older one: cardsign trust add URL --digest HEX",
+            hint=_DO_NOT_ADD,
         )
+    for doubt in proposal.doubts:
+        raise StatementRefused(doubt.code, doubt.message, hint=_DO_NOT_ADD)
+
+
+_DO_NOT_ADD: Final = "Do not add it. Ask the issuer over another channel which digest is right."
 
 
 def check_new_name(policy: Policy, name: str) -> None:
@@ -356,20 +328,17 @@ def add_issuers(
         return
     raise_lock(policy.lock, floors)
     edit()
-    for _, proposal in entries if cache is not None else ():
-        _keep(cache, proposal)
+    for _, proposal in entries:
+        _keep(cache or StatementCache(), proposal)
 
 
-def _keep(cache: StatementCache | None, proposal: Proposal) -> None:
+def _keep(cache: StatementCache, proposal: Proposal) -> None:
     """Keep the statements of a new issuer, so that its first verdict needs no network."""
-    keyset, anchor = proposal.keyset, proposal.anchor
-    if cache is None or keyset is None or not isinstance(anchor, KeysetAnchor):
-        return
-    statements = [keyset.envelope.to_bytes()]
-    if proposal.release is not None:
-        statements.append(proposal.release.envelope.to_bytes())
-    for name in {keyset.digest, cache_name(anchor.pin)}:
-        cache.put(name, statements)
+    keyset, release, anchor = proposal.keyset, proposal.release, proposal.anchor
+    if keyset is not None and isinstance(anchor, KeysetAnchor):
+        releases = () if release is None else (release.envelope.to_bytes(),)
+        kept = SuppliedStatements((keyset.envelope.to_bytes(),), releases)
+        cache.put(cache_name(anchor.pin), kept)
 
 
 def _check_known(

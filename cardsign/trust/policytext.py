@@ -1,6 +1,6 @@
 """`trust.toml` as text: on which line a member stands, and edits as a careful person makes them.
 
-No TOML reader tells lines. Comments and the order of things stay in an edit;
+`tomllib` tells no lines, so they are looked up. Comments and the order of things stay in an edit;
 :func:`cardsign.trust.disk.edit_policy` reads what came of it before it replaces the file.
 """
 
@@ -17,59 +17,34 @@ from cardsign.trust.policy import Anchor, JwksAnchor, KeysAnchor, KeysetAnchor
 #: Names of members and indices of lists, such as ``("issuer", 0, "origins", 1)``.
 Location: TypeAlias = tuple[str | int, ...]
 
-_TOKEN: Final = re.compile(
-    r"""[ \t\r]+|\#[^\n]*|(?P<text>\"{3}(?:[^\\]|\\.)*?\"{3,5}|'{3}.*?'{3,5})"""
-    r"""|(?P<name>"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[^\s\[\]{}=,."'#]+)|(?P<sign>[^.])|\.""",
-    re.DOTALL,
-)
+_HEADER: Final = re.compile(r"\s*(\[\[?)([^\[\]=,]+)\]\]?\s*(?:#.*)?$")
+_MEMBER: Final = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*[\w"'-]+)*)\s*=""")
 
 
 def find_lines(text: str) -> dict[Location, int]:
-    """Return the line of each member, element and table of a text that `tomllib` has read."""
+    """Return the line of each table, and of each member that begins a line.
+
+    A member within a value stands on the line of that value, as :func:`line_of` has it.
+    """
     lines: dict[Location, int] = {(): 1}
     counts: dict[Location, int] = {}  # the index of the last table of each array of tables
-    brackets: list[tuple[Location, int]] = []  # of values; -1 for a table, else which element
-    place: Location = ()
     table: Location = ()
-    line, expected = 1, "names"  # or what stands in a header, or a value
-    for token in _TOKEN.finditer(text):
-        part, kind = token[0], token.lastgroup
-        if part == "\n" and not brackets:
-            place, expected = table, "names"
-        elif expected == "value" and part not in "\n,]}" and kind:
-            place = _begin_value(part, place, brackets)
-            expected = "names" if part == "{" else "value"
-        elif kind == "name":
-            place = (*place, counts[place]) if place in counts else place
-            place = (*place, part.strip("\"'"))
-        elif part == "[":
-            place, expected = (), "header"
-        elif part == "=":
-            expected = "value"
-        elif part == "]" and expected == "header":
-            if text.startswith("]", token.end()):
-                counts[place] = counts.get(place, -1) + 1
-                place = (*place, counts[place])
-            table = place
-        elif part in ("]", "}"):
-            brackets.pop()
-            expected = "value"
-        elif part == "," and brackets:
-            place, index = brackets.pop()
-            brackets.append((place, index + (index >= 0)))
-            expected = "value" if index >= 0 else "names"
-        lines.setdefault(place, line)
-        line += part.count("\n")
+    for number, line in enumerate(text.split("\n"), 1):
+        if header := _HEADER.match(line):
+            table = ()
+            for name in _split_key(header[2]):
+                table = (*table, counts[table], name) if table in counts else (*table, name)
+            if header[1] == "[[":
+                counts[table] = counts.get(table, -1) + 1
+                table = (*table, counts[table])
+            lines.setdefault(table, number)
+        elif member := _MEMBER.match(line):
+            lines.setdefault((*table, *_split_key(member[1])), number)
     return lines
 
 
-def _begin_value(part: str, place: Location, brackets: list[tuple[Location, int]]) -> Location:
-    """Return the place of a value, which is an element within a list; open its brackets."""
-    if brackets and brackets[-1][1] >= 0:
-        place = (*brackets[-1][0], brackets[-1][1])
-    if part in ("[", "{"):
-        brackets.append((place, 0 if part == "[" else -1))
-    return place
+def _split_key(key: str) -> list[str]:
+    return [name.strip(" \t\"'") for name in key.split(".")]
 
 
 def line_of(lines: Mapping[Location, int], location: Location) -> int:

@@ -12,7 +12,6 @@ that number asked for again: it may have vanished, or be another statement by no
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -147,7 +146,7 @@ def refresh_issuer(
     with suppress(StatementRefused):  # a fork is for the verdict to say
         reached = keyset
         if reached is None:
-            reached = refresh.first_contact(named) if pin is None else refresh.first(pin)
+            reached = refresh.first(pin)
         if reached is not None:
             reached = refresh.onwards(reached)
             if answer.outcome != "failed":  # no answer says nothing
@@ -158,12 +157,6 @@ def refresh_issuer(
         tuple(dict.fromkeys(refresh.reasons)),
         refresh.again_after,
     )
-
-
-def find_keyset(digest: str, fetch: Fetcher, *, home: str, now: datetime) -> KeysetId | None:
-    """Ask for one keyset statement after another, until one has this digest; None if none has."""
-    refresh = _Refresh(home, fetch, False, now, timedelta())
-    return next((keyset.id for keyset in refresh.every_keyset() if keyset.digest == digest), None)
 
 
 @dataclass(slots=True)
@@ -222,33 +215,20 @@ class _Refresh:
         self.keysets.append(answer.untrusted_body)
         return statement
 
-    def first(self, pin: KeysetId | RootAnchor) -> KeysetStatement | None:
-        """The statement that the anchor means; a root set may have become one in any version."""
+    def first(self, pin: KeysetId | RootAnchor | None) -> KeysetStatement | None:
+        """The statement that the anchor means; of a root set, or of none, it may be any."""
         if isinstance(pin, KeysetId):
             statement = self.ask_keyset(pin.epoch, pin.version, is_pinned=True)
             return None if statement is None else self.walk(statement).begin(pin, None)
-        for statement in self.every_keyset():
-            if (first := self.walk(statement).begin(pin, None)) is not None:
-                return first
-        return None
-
-    def every_keyset(self) -> Iterator[KeysetStatement]:
-        """Every statement that is published, from the first on; none of them is checked."""
         epoch, version = 1, 1
-        while True:
-            statement = self.ask_keyset(epoch, version)
-            if statement is not None:
-                yield statement
-                version += 1
-            elif version > 1:
+        while (statement := self.ask_keyset(epoch, version)) is not None or version > 1:
+            if statement is None:
                 epoch, version = epoch + 1, 1
+            elif (first := self.walk(statement).begin(pin, None)) is not None:
+                return first
             else:
-                return
-
-    def first_contact(self, named: KeysetId | None) -> KeysetStatement | None:
-        """The statement of which the newest release speaks, else the very first."""
-        statement = self.ask_keyset(*(named.number if named else (1, 1)))
-        return None if statement is None else self.walk(statement).begin(None, None)
+                version += 1
+        return None
 
     def onwards(self, held: KeysetStatement) -> KeysetStatement:
         """One lawful step after another, and recovery from the last of each epoch (K6, K7)."""

@@ -30,7 +30,7 @@ from cardsign.statements.release import (
     read_release,
 )
 from cardsign.times import minute
-from cardsign.trust.cache import CachedStatements, StatementCache
+from cardsign.trust.cache import StatementCache
 from cardsign.trust.lock import Floor
 from cardsign.trust.policy import (
     JwksAnchor,
@@ -39,7 +39,7 @@ from cardsign.trust.policy import (
     Limits,
     TrustedIssuer,
 )
-from cardsign.trust.supplied import SuppliedStatements
+from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.trust.walk import (
     ReleaseChoice,
     Walk,
@@ -228,8 +228,9 @@ class Session:
         for statement in (keyset, release):
             if statement is not None:
                 self.newest_iat = max(self.newest_iat, statement.iat)
-        if changed:
-            resolution.fill_cache()
+        anchor = self.issuer.anchor
+        if changed and isinstance(anchor, KeysetAnchor) and self.seen != resolution.cached:
+            self.cache.put(cache_name(anchor.pin), self.seen)
         reasons = (*trust.blocks, *trust.hindrances, *trust.notes)
         is_timed = any(reason.code in _TIMED for reason in reasons)
         until = seconds if is_timed else trust.next_change(seconds)
@@ -246,11 +247,8 @@ class Resolution:
         self.statements, self.now, self.historic = statements, now, historic
         self.skew = timedelta(seconds=session.limits.skew)
         self.keyset, self.release, self.jwks = session.keyset, session.release, session.jwks
-        self.cached = CachedStatements(
-            session.cache if session.keyset is None else StatementCache()
-        )
+        self.cached = NO_STATEMENTS
         self.passed: list[KeysetStatement] = []
-        self.first: KeysetStatement | None = None  # that the anchor means, if the walk began there
         self.reasons: defaultdict[Weight, list[Finding]] = defaultdict(list)
 
     def trust(self) -> IssuerTrust:
@@ -266,25 +264,6 @@ class Resolution:
         if isinstance(anchor, JwksAnchor):
             return self._by_jwks(anchor.url)
         return self._by_keyset(anchor)
-
-    def fill_cache(self) -> None:
-        """Keep the statements of this walk, each under the digest from which it is looked up."""
-        anchor = self.issuer.anchor
-        if not isinstance(anchor, KeysetAnchor) or not self.passed:
-            return
-        name = cache_name(anchor.pin)
-        for statement, following in zip(self.passed, [*self.passed[1:], None], strict=True):
-            release = self.release if following is None else None
-            kept = (statement, following, release)
-            data = tuple(other.envelope.to_bytes() for other in kept if other is not None)
-            self._put(statement.digest, data)
-            if statement is self.first and name != statement.digest:
-                self._put(name, data[:1])
-
-    def _put(self, digest: str, statements: tuple[bytes, ...]) -> None:
-        """Keep statements that the cache does not have yet."""
-        if self.cached.found.get(digest) != statements:
-            self.session.cache.put(digest, statements)
 
     def _by_jwks(self, url: str) -> IssuerTrust:
         """Return the keys of the URL's set: as it came now, or as this process saw it last."""
@@ -350,15 +329,13 @@ class Resolution:
             self.statements.untrusted_keysets, read_keyset, notes, self.keyset
         )
         releases = read_statements(self.statements.untrusted_releases, read_release, notes)
-        locked = self.session.locked
-        cached = self.cached
-        kept = [*cached.under(cache_name(anchor.pin)), *cached.leading_to(locked.keyset)]
-        walk = Walk([*keysets, *kept], locked, self.now, self.skew, look_up=cached.under)
+        if self.keyset is None:
+            self.cached = self.session.cache.get(cache_name(anchor.pin))
+        kept = read_statements(self.cached.untrusted_keysets, read_keyset, [])
+        walk = Walk([*keysets, *kept], self.session.locked, self.now, self.skew)
         walk.max_steps += len(kept)
         try:
-            start = self.keyset
-            if start is None:
-                start = self.first = walk.begin(anchor.pin, anchor.issuer)
+            start = self.keyset or walk.begin(anchor.pin, anchor.issuer)
             if start is not None:
                 walk.onward(start)
         except StatementRefused as refusal:
@@ -368,8 +345,8 @@ class Resolution:
         self.keyset = walk.passed[-1] if walk.passed else self.keyset
         if self.keyset is None:
             return releases
-        kept_releases = [release for release in cached.releases if release.keyset == self.keyset.id]
-        return releases + kept_releases
+        cached_releases = read_statements(self.cached.untrusted_releases, read_release, [])
+        return releases + [other for other in cached_releases if other.keyset == self.keyset.id]
 
     def _revoked(self, keyset: KeysetStatement, choice: ReleaseChoice) -> frozenset[str]:
         try:
@@ -488,7 +465,7 @@ def look_ahead(session: Session, now: datetime) -> tuple[IssuerTrust, tuple[Find
     Nothing is asked.
     """
     issuer, limits = session.issuer, session.limits
-    trust = session.resolve(SuppliedStatements(), now)
+    trust = session.resolve(NO_STATEMENTS, now)
     alarms = [*trust.blocks, *(trust.hindrances if issuer.freshness == "required" else ())]
     keyset, release = trust.keyset, trust.release
     ending = []

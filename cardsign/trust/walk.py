@@ -100,7 +100,6 @@ class Walk:
         passed: The statements accepted, in order.
         notes: What was found on the way.
         max_steps: How many steps may be made; those from the cache come on top (K9).
-        look_up: Returns what the cache holds under the digest of a statement that was accepted.
     """
 
     statements: Sequence[KeysetStatement]
@@ -110,7 +109,6 @@ class Walk:
     passed: list[KeysetStatement] = field(default_factory=list)
     notes: list[Finding] = field(default_factory=list)
     max_steps: int = MAX_STEPS
-    look_up: Callable[[str], Iterable[KeysetStatement]] = lambda digest: ()
     _refused: dict[str, Finding] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -249,9 +247,6 @@ class Walk:
     def _accept(self, statement: KeysetStatement) -> KeysetStatement:
         self.passed.append(statement)
         self._refused.pop(statement.digest, None)
-        for cached in self.look_up(statement.digest):
-            self.max_steps += 1
-            self._by_number[cached.number].append(cached)
         return statement
 
     def _refuse(self, statement: KeysetStatement, refusal: StatementRefused) -> None:

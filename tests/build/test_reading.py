@@ -68,7 +68,7 @@ def test_scalars_are_those_of_YAML_1_2(write: Write) -> None:
 
 @pytest.mark.parametrize("suffix", ["yaml", "json", "toml"])
 def test_every_value_has_its_line(write: Write, suffix: str) -> None:
-    """Lists and objects too, in each of the formats."""
+    """Lists and objects too; what a value of TOML holds has the line of that value."""
     text = {
         "yaml": "a: 1\nb:\n  c: x\n  d:\n    - y\n    - z\n",
         "json": '{"a": 1,\n"b": {\n  "c": "x",\n  "d": [\n "y",\n "z"]}}',
@@ -77,7 +77,7 @@ def test_every_value_has_its_line(write: Write, suffix: str) -> None:
     document = read_one(write(f"a.{suffix}", text))
     places = [("a",), ("b", "c"), ("b", "d", 1), ("b", "d", 7)]
     lines = [document.place(*place).line for place in places]
-    assert lines == [1, 3, 6, {"yaml": 4, "json": 4, "toml": 4}[suffix]]
+    assert lines == [1, 3, 4 if suffix == "toml" else 6, 4]
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from cardsign.trust.cache import StatementCache
 from cardsign.trust.lock import Floor, Memory
 from cardsign.trust.policy import Anchor, KeysetAnchor, Policy, Subject, TrustedIssuer
 from cardsign.trust.session import Session
+from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH, parse_place
 from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier as Judge
@@ -167,16 +168,20 @@ def pinned(statement: bytes) -> KeysetAnchor:
     return KeysetAnchor(one.id)
 
 
-class Kept(dict[str, tuple[bytes, ...]]):
+class Kept(StatementCache):
     """A cache of signed statements that outlives a process."""
 
-    def get(self, digest: str) -> tuple[bytes, ...]:  # type: ignore[override]
-        """What is kept under a digest."""
-        return super().get(digest, ())
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: dict[str, SuppliedStatements] = {}
 
-    def put(self, digest: str, statements: Iterable[bytes]) -> None:
+    def get(self, name: str) -> SuppliedStatements:
+        """What is kept under a name."""
+        return self.kept.get(name, NO_STATEMENTS)
+
+    def put(self, name: str, statements: SuppliedStatements) -> None:
         """Keep it."""
-        self[digest] = tuple(statements)
+        self.kept[name] = statements
 
 
 @dataclass

@@ -22,7 +22,7 @@ from cardsign.testing.fake_issuer import digest_of
 from cardsign.trust.disk import read_policy
 from cardsign.trust.enroll import add_issuers, move_pin, propose_keyset
 from cardsign.trust.lock import Floor, Memory, raise_lock, read_lock
-from cardsign.trust.policy import KeysetAnchor, Policy, TrustedIssuer
+from cardsign.trust.policy import KeysetAnchor, Limits, Policy, TrustedIssuer
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.verify.report import NoVerdict, Report
 from cardsign.verify.verifier import Verifier
@@ -53,7 +53,7 @@ def policy(tmp_path: Path) -> Path:
 def enrol(path: Path, statement: bytes) -> None:
     """Add the issuer as `trust add` does."""
     file = read_policy(path)
-    proposal = propose_keyset(read_keyset(statement), None, roots=False, now=NOW)
+    proposal = propose_keyset(given([statement], []), limits=Limits(), roots=False, now=NOW)
     add_issuers(file, [({"name": "tides", "origins": [TIDES.origin]}, proposal)])
 
 
@@ -462,10 +462,10 @@ def test_a_poisoned_cache_brings_no_trust(policy: Path, poison: str) -> None:
     second = stranger.keyset_after(FIRST)  # signed by other roots
     data = {
         "junk": b"\x00[[[",
-        "other issuer": json.dumps([other.keyset().decode()]).encode(),
+        "other issuer": json.dumps([[other.keyset().decode()], []]).encode(),
         "huge": b"[" + b" " * 10_000_000 + b"]",
         "link": b"",
-        "unsigned": json.dumps([FIRST.decode(), second.decode()]).encode(),
+        "unsigned": json.dumps([[FIRST.decode(), second.decode()], []]).encode(),
     }[poison]
     cache = policy.parent / "cache"
     cache.mkdir()
