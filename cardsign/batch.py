@@ -1,22 +1,19 @@
 """Verify many cards by the same policy: one verdict for each, as soon as it is reached.
 
-What happens to one card hides no other: a crash, too little memory or a killed worker becomes the
-result of that one card. The work is done in this process, in worker processes (``-j``), or on the
-workers of a Dask cluster (extra ``cluster``).
+A crash becomes the result of the one card that it happened to. The work is done in this process,
+in worker processes (``-j``), or on the workers of a Dask cluster (extra ``cluster``).
 """
 
 from __future__ import annotations
 
 import signal
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from ipaddress import ip_address
-from queue import Empty, SimpleQueue
-from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -41,16 +38,12 @@ from cardsign.urls import is_url
 from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier
 
-if TYPE_CHECKING:  # processes and an HTTP client, which a single card in hand does not need
-    from concurrent.futures import Future, ProcessPoolExecutor
-
+if TYPE_CHECKING:  # an HTTP client, which a card in hand does not need
     from cardsign.net.discovery import Discovery
 
 #: Several cards, one exit status: the last of these that any of them has.
 _WEIGHT: Final = (EXIT_OK, EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_LOCAL_FAULT)
 
-#: Chunks that are begun for each worker before the first is done; it bounds what is held.
-_AHEAD: Final = 4
 #: Tasks of a chunk at most: a message for each would cost half as much as a verification.
 CHUNK: Final = 32
 
@@ -165,7 +158,7 @@ class Batch:
         if subject.is_nobody and self.by_origin:
             subject = subject_by_origin(untrusted_bytes, self.verifier.policy)
         report = self.verifier.judge(untrusted_bytes, subject, self.statements, at=self.at)
-        return Outcome(name, self._explained(report), untrusted_bytes)
+        return Outcome(name, report, untrusted_bytes)
 
     def look_up(self, url: str) -> Discovery:
         """Return the verdict on the card at a URL, and what was received.
@@ -173,10 +166,7 @@ class Batch:
         Raises:
             LocalFault: As :meth:`examine`.
         """
-        lookup = self.verifier.look_up(url, self.subject, self.statements, at=self.at)
-        if not lookup.untrusted_card:
-            return lookup
-        return replace(lookup, report=self._explained(lookup.report))
+        return self.verifier.look_up(url, self.subject, self.statements, at=self.at)
 
     def examine_beside(
         self, public: str, untrusted_public: bytes, extended: str, untrusted_extended: bytes
@@ -219,17 +209,8 @@ class Batch:
             audience=self.subject.audience or "",
             at=self.at,
         )
-        yield Outcome(public, self._explained(reports[0]), untrusted_public)
-        yield Outcome(extended, self._explained(reports[1]), untrusted_extended)
-
-    def _explained(self, report: Report) -> Report:
-        """Without a policy, say first that this is what is missing."""
-        policy = self.verifier.policy
-        if policy.issuers or policy.path is not None or report.verdict != "indeterminate":
-            return report
-        missing = Finding("trust.no_anchor", "there is no policy, so no issuer is trusted")
-        others = (reason for reason in report.reasons if reason.code != missing.code)
-        return replace(report, reasons=(missing, *others))
+        yield Outcome(public, reports[0], untrusted_public)
+        yield Outcome(extended, reports[1], untrusted_extended)
 
 
 def subject_by_origin(untrusted_bytes: bytes, policy: Policy) -> Subject:
@@ -257,9 +238,6 @@ def verify_many(
     cluster: str | None = None,
 ) -> Iterator[_Result]:
     """Verify cards, and yield a view of what came of each, in the order given.
-
-    What a lost worker had begun is done again, one by one. A card that ends every worker which it
-    is given to has the fault ``internal.ended``.
 
     Args:
         names: Files, which are read here; objects and URLs, which a worker reads.
@@ -298,8 +276,6 @@ def attempt(work: Callable[[_Task], _Result], task: _Task) -> _Result | LocalFau
         return work(task)
     except LocalFault as fault:
         return fault
-    except MemoryError:
-        return LocalFault("internal.ended", "there was not enough memory")
     except Exception as crash:  # noqa: BLE001  it becomes the result
         return LocalFault("internal.bug", f"{type(crash).__name__}: {crash}"[:200])
 
@@ -307,125 +283,59 @@ def attempt(work: Callable[[_Task], _Result], task: _Task) -> _Result | LocalFau
 # In worker processes, and in threads.
 
 
-#: Bytes of address space for each worker process; a card of the largest size needs a tenth.
-WORKER_MEMORY: Final = 2 * 1024**3
-
-
 def in_processes(
     work: Callable[[_Task], _Result], tasks: Sequence[_Task], jobs: int
 ) -> Iterator[_Result | LocalFault]:
     """Do each task, and yield its result or the fault that ended it, in the order given.
 
+    Where a worker is killed, each task that is not done has the fault ``internal.ended``.
+
     Args:
-        work: Does one task. With several jobs its results must be picklable.
+        work: Does one task. With several jobs it is picklable, and so are its results.
         tasks: What to do; with several jobs picklable.
         jobs: How many worker processes; 1 works in this process.
     """
     if jobs <= 1 or len(tasks) <= 1:
         yield from (attempt(work, task) for task in tasks)
         return
-    from concurrent.futures.process import BrokenProcessPool
+    from concurrent.futures.process import BrokenProcessPool, ProcessPoolExecutor
 
-    count = min(jobs, len(tasks))
-    pool = _pool(work, count)
-
-    def submit(chunk: Sequence[_Task]) -> Future[list[Any]]:
-        nonlocal pool
-        try:
-            return pool.submit(_serve, chunk)
-        except BrokenProcessPool:
-            pool = _pool(work, count)
-            return pool.submit(_serve, chunk)
-
+    count, done = min(jobs, len(tasks)), 0
+    pool = ProcessPoolExecutor(count, initializer=_begin, initargs=(work,))
     try:
-        size = max(1, min(CHUNK, len(tasks) // (_AHEAD * count)))
-        yield from _in_chunks(tasks, size, count, submit, BrokenProcessPool)
+        chunk = max(1, min(CHUNK, len(tasks) // (4 * count)))
+        for result in pool.map(_do, tasks, chunksize=chunk):
+            done += 1
+            yield result
+    except BrokenProcessPool:
+        for _ in tasks[done:]:
+            yield LocalFault("internal.ended", "its worker was ended")
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _in_chunks(
-    tasks: Sequence[_Task],
-    size: int,
-    workers: int,
-    submit: Callable[[Sequence[_Task]], Any],
-    lost: type[Exception],
-) -> Iterator[_Result | LocalFault]:
-    """Do tasks in chunks; `lost` is what is raised for a chunk that ended its worker."""
-    waiting = deque(tasks[at : at + size] for at in range(0, len(tasks), size))
-    begun: deque[tuple[Sequence[_Task], Any]] = deque()
-    while waiting or begun:
-        while waiting and len(begun) < _AHEAD * workers:
-            chunk = waiting.popleft()
-            begun.append((chunk, submit(chunk)))
-        chunk, future = begun.popleft()
-        with suppress(lost):
-            yield from future.result()
-            continue
-        for task in chunk:  # which of them ended the worker, each shows alone
-            try:
-                yield submit([task]).result()[0]
-            except lost:
-                yield LocalFault("internal.ended", "its worker was ended")
-
-
-def _pool(work: Callable[[Any], Any], size: int) -> ProcessPoolExecutor:
-    """Worker processes; forked where that is possible, so that the work is not pickled."""
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
-
-    methods = multiprocessing.get_all_start_methods()
-    context = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
-    return ProcessPoolExecutor(size, context, initializer=_begin, initargs=(work,))
 
 
 _work: Callable[[Any], Any]  # of this worker process
 
 
 def _begin(work: Callable[[Any], Any]) -> None:
-    """Make a process a worker: Ctrl-C ends it without a word, and so does too much memory."""
+    """Make a process a worker, which Ctrl-C ends without a word."""
     global _work
     _work = work
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    with suppress(ImportError, ValueError, OSError):  # not on Windows; or a lower limit holds
-        import resource
-
-        _, hard = resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (WORKER_MEMORY, hard))
 
 
-def _serve(tasks: Sequence[Any]) -> list[Any]:
-    return [attempt(_work, task) for task in tasks]
+def _do(task: Any) -> Any:
+    return attempt(_work, task)
 
 
 def in_threads(
     work: Callable[[_Task], _Result], tasks: Sequence[_Task], threads: int
 ) -> Iterator[tuple[_Task, _Result | LocalFault]]:
-    """Do each task, and yield it with its result, or the fault that ended it, as it is done.
-
-    The threads are daemons, for which nothing waits: a caller that reads no further is not kept by
-    a peer that does not answer.
-    """
-    waiting: SimpleQueue[_Task] = SimpleQueue()
-    done: SimpleQueue[tuple[_Task, _Result | LocalFault]] = SimpleQueue()
-    for task in tasks:
-        waiting.put(task)
-
-    def run() -> None:
-        with suppress(Empty):
-            while True:
-                task = waiting.get_nowait()
-                done.put((task, attempt(work, task)))
-
-    for _ in range(min(threads, len(tasks))):
-        Thread(target=run, name="peer", daemon=True).start()
-    try:
-        for _ in tasks:
-            yield done.get()
-    finally:
-        with suppress(Empty):  # nothing more is begun
-            while True:
-                waiting.get_nowait()
+    """Do each task, and yield it with its result, or the fault that ended it, as it is done."""
+    with ThreadPoolExecutor(threads) as pool:
+        futures = {pool.submit(attempt, work, task): task for task in tasks}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
 
 
 # On the workers of a Dask cluster, which are sent policy, lock, statements, time and cards as data.
@@ -447,22 +357,35 @@ def _on_cluster(
     read: Read,
 ) -> Iterator[_Result | LocalFault]:
     import pickle
-    from concurrent.futures import CancelledError
 
     _check_address(cluster)
-    sent = pickle.dumps((view, batch))
+    sent, now = pickle.dumps((view, batch)), batch.verifier.clock()
     with closing(_connected(cluster)) as client:
-        from distributed import KilledWorker
+        from distributed import CancelledError, KilledWorker
 
         def submit(chunk: Sequence[str]) -> Any:
             cards = [(name, attempt(read, name)) for name in chunk]
-            return client.submit(_judge, sent, batch.verifier.clock(), cards, pure=False)
+            return client.submit(_judge, sent, now, cards, pure=False)
 
-        workers = _check_workers(client, cluster)
+        block = CHUNK * 4 * _check_workers(client, cluster)  # which bounds what is held here
         try:
-            yield from _in_chunks(names, CHUNK, workers, submit, KilledWorker)
+            for start in range(0, len(names), block):
+                ends = range(start, min(start + block, len(names)), CHUNK)
+                begun = [(names[at : at + CHUNK], submit(names[at : at + CHUNK])) for at in ends]
+                for chunk, future in begun:
+                    try:
+                        yield from future.result()
+                    except KilledWorker:  # which of them ends workers, each shows alone
+                        yield from (_alone(submit([name]), KilledWorker) for name in chunk)
         except (OSError, CancelledError) as exc:
             raise _unreachable(cluster, f"it was lost: {exc}") from exc
+
+
+def _alone(future: Any, lost: type[Exception]) -> Any:
+    try:
+        return future.result()[0]
+    except lost:
+        return LocalFault("internal.ended", "its worker was ended")
 
 
 def _check_address(cluster: str) -> None:

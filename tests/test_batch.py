@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from cardsign import batch
 from cardsign.batch import Batch, in_processes, in_threads, subject_by_origin, verify_many
 from cardsign.errors import FileFault, LocalFault, UsageFault
 from cardsign.jose.jwks import JwkSet
@@ -145,27 +144,20 @@ def _task(word: str) -> str:
             raise ZeroDivisionError("oh")
         case "fault":
             raise UsageFault("usage.invalid", "no", path="here", hint="Do this.")
-        case "memory":
-            return str(len(bytearray(8 * batch.WORKER_MEMORY)))
         case "killed":
             os.kill(os.getpid(), signal.SIGKILL)
-        case "exit":
-            os._exit(0)
     return word.upper()
 
 
 ENDS = {
     "crash": "internal.bug",
     "fault": "usage.invalid",
-    "memory": "internal.ended",
-    "killed": "internal.ended",
-    "exit": "internal.ended",
 }
 
 
 @pytest.mark.parametrize(("word", "code"), ENDS.items(), ids=ENDS)
 def test_what_ends_one_task_ends_no_other(word: str, code: str) -> None:
-    """A worker that is gone is replaced, as often as it takes."""
+    """Each has its own fault."""
     words = ["a", word, "b", word, word, "c", word, "d"]
 
     found = list(in_processes(_task, words, 2))
@@ -178,13 +170,13 @@ def test_what_ends_one_task_ends_no_other(word: str, code: str) -> None:
     assert [isinstance(one, str) for one in found] == [one != word for one in words]
 
 
-@pytest.mark.parametrize("word", ["crash", "fault"])
-def test_in_one_process_a_crash_ends_no_other_task_either(word: str) -> None:
-    """Without workers nothing is different."""
-    found = list(in_processes(_task, ["a", word, "b"], 1))
+def test_a_killed_worker_leaves_a_fault_for_each_task_that_is_not_done() -> None:
+    """None of them is missing, and none is called done."""
+    found = list(in_processes(_task, ["killed", *"abcdefg"], 2))
 
-    assert (found[0], found[2]) == ("A", "B")
-    assert isinstance(found[1], LocalFault)
+    faults = [one for one in found if isinstance(one, LocalFault)]
+    assert (len(found), found[0] in faults) == (8, True)
+    assert {fault.code for fault in faults} == {"internal.ended"}
 
 
 def test_many_more_tasks_than_workers_come_back_in_order() -> None:

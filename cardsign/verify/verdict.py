@@ -213,9 +213,12 @@ def _reasons(
     subject, trust = inquiry.subject, inquiry.trust
     if best is None:
         yield from _unsigned_reasons(card)
+    has_policy = bool(inquiry.policy.issuers) or inquiry.policy.path is not None
+    if not has_policy:
+        yield Finding("trust.no_anchor", "there is no policy, so no issuer is trusted")
     if subject.is_nobody:
         yield Finding("trust.no_expectation", "nothing says whose card this should be")
-    elif trust is None:
+    elif trust is None and has_policy:
         message = "the policy has no trusted issuer for this subject"
         yield Finding("trust.no_anchor", message)
     if best is not None and trust is None:
