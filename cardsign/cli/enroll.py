@@ -25,7 +25,6 @@ from cardsign.cli.verifier import TrustOptions
 from cardsign.cli.views import keyset_lines, kind_of, pin_json, say_if_old
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.files import read_bytes
-from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import read_keyset
@@ -45,6 +44,7 @@ from cardsign.trust.enroll import (
     read_digest,
 )
 from cardsign.trust.policy import Accept, KeysAnchor, Limits, Policy
+from cardsign.trust.refresh import Ask
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.urls import Url, is_url, parse_place, parse_url
 
@@ -68,9 +68,9 @@ class AnchorOptions:
         """How many anchors are named."""
         return sum(map(bool, (self.keysets, self.jwks, self.jwks_url)))
 
-    def propose(self, url: Url | None, limits: Limits, now: datetime) -> Proposal:
-        """The anchor that is named, or what the origin of `url` publishes."""
-        if self.named > 1:
+    def check(self, url: Url | None) -> None:
+        """Refuse what contradicts itself."""
+        if self.named > 1 or (url is None and not self.named):
             raise UsageFault("usage.conflict", _ONE_ANCHOR)
         if (self.releases or (self.roots and self.named)) and not self.keysets:
             raise UsageFault(
@@ -78,26 +78,37 @@ class AnchorOptions:
             )
         if self.holders and self.jwks is None:
             raise UsageFault("usage.conflict", "--holder goes with --jwks")
+
+    def propose(self, url: Url | None, limits: Limits, now: datetime) -> Proposal:
+        """The anchor that is named, or what the origin of `url` publishes."""
+        self.check(url)
         if self.keysets:
-            keysets = tuple(_read(path, read_keyset) for path in self.keysets)
-            releases = tuple(_read(path, read_release) for path in self.releases)
-            supplied = SuppliedStatements(keysets, releases)
-            with of_the_user("--keyset"):
-                proposal = propose_keyset(supplied, limits=limits, roots=self.roots, now=now)
-                for doubt in proposal.doubts:
-                    raise StatementRefused(doubt.code, doubt.message)
-            return proposal
+            return self._propose_statements(limits, now)
         if self.jwks is not None:
             keys = _read_keys(self.jwks)
             split = (pair.rpartition("=") for pair in self.holders)
             return propose_keys(keys, {kid: holder for kid, _, holder in split})
-        if self.jwks_url is not None:
+        if self.jwks_url is not None or url is None:
             with of_the_user("--jwks-url"):
-                return propose_jwks_url(self.jwks_url)
-        if url is None:
-            raise UsageFault("usage.conflict", _ONE_ANCHOR)
-        fetch = self.network.fetcher(lambda: now).fetch
-        return propose_published(url.origin, fetch, limits=limits, roots=self.roots, now=now)
+                return propose_jwks_url(self.jwks_url or "")
+        ask = _asker(self.network, now)
+        return propose_published(url.origin, ask, limits=limits, roots=self.roots, now=now)
+
+    def _propose_statements(self, limits: Limits, now: datetime) -> Proposal:
+        """What the files of --keyset and --release come to; one that does not fit is refused."""
+        keysets = tuple(_read(path, read_keyset) for path in self.keysets)
+        releases = tuple(_read(path, read_release) for path in self.releases)
+        supplied = SuppliedStatements(keysets, releases)
+        with of_the_user("--keyset"):
+            proposal = propose_keyset(supplied, limits=limits, roots=self.roots, now=now)
+            for doubt in proposal.doubts:
+                raise StatementRefused(doubt.code, doubt.message)
+        return proposal
+
+
+def _asker(network: NetworkOptions, now: datetime) -> Ask:
+    fetcher = network.fetcher(lambda: now)
+    return lambda url, max_bytes: fetcher.fetch(url, max_bytes=max_bytes)
 
 
 def _read(path: Path, read: Callable[[bytes], object]) -> bytes:
@@ -123,12 +134,8 @@ class EntryOptions:
 
     origins: tuple[str, ...]
     cards: tuple[str, ...]
-    peer: str | None
-    networks: tuple[str, ...]
-    proxy: str | None
     require: tuple[str, ...]
     accept: Accept | None
-    algorithms: tuple[str, ...]
     freshness: str | None
 
     def members(self) -> dict[str, Any]:
@@ -206,34 +213,12 @@ def _key_lines(proposal: Proposal) -> Iterator[str]:
     "card of each origin].",
 )
 @click.option(
-    "--peer",
-    type=click.Choice(["required", "optional"]),
-    help="Whether `cardsign peers verify` fails where a card is not trusted [default: required].",
-)
-@click.option(
-    "--network",
-    "networks",
-    metavar="CIDR",
-    multiple=True,
-    help="A private network where it may be, such as 10.0.0.0/8. May be repeated. Needs --trust.",
-)
-@click.option(
-    "--proxy", metavar="URL", help="The proxy for requests to it, http://host:port. Needs --trust."
-)
-@click.option(
     "--require",
     metavar="HOLDER",
     multiple=True,
     help="Holders who must all have signed a card. May be repeated.",
 )
 @accept_option
-@click.option(
-    "--algorithm",
-    "algorithms",
-    multiple=True,
-    type=click.Choice(tuple(ALGORITHMS)),
-    help="The only algorithms that count. May be repeated.",
-)
 @click.option(
     "--freshness",
     type=click.Choice(["required", "waived"]),
@@ -407,11 +392,11 @@ def import_(listing: Path, yes: bool, **options: Any) -> None:
     names = {issuer.name for issuer in policy.issuers}
     agents = [issuer for issuer in read_agents(listing) if issuer["name"] not in names]
     now = datetime.now(UTC)
-    fetch, limits = network.fetcher(lambda: now).fetch, policy.limits
+    ask, limits = _asker(network, now), policy.limits
     added = []
     for members in agents:
         origin = parse_url(members["cards"][0]).origin
-        proposal = propose_published(origin, fetch, limits=limits, roots=False, now=now)
+        proposal = propose_published(origin, ask, limits=limits, roots=False, now=now)
         added.append((_with_freshness(members, proposal), proposal))
     texts = [entry_text(members, proposal) for members, proposal in added]
     lines = [line for text in texts for line in text.split("\n")]

@@ -115,7 +115,6 @@ def edit_policy(
     change: Callable[[str], str],
     expected: Callable[[tuple[TrustedIssuer, ...]], Iterable[TrustedIssuer]],
     *,
-    is_own: bool = True,
     dry_run: bool = False,
 ) -> None:
     """Change a policy file, alone among processes; on any error it stays as it was.
@@ -124,8 +123,7 @@ def edit_policy(
     must then say what is expected.
 
     Raises:
-        UsageFault: ``policy.malformed``: no such change can be made to this text;
-            ``config.not_allowed``.
+        UsageFault: ``policy.malformed``: no such change can be made to this text.
         FileFault: It cannot be read or written.
     """
     from cardsign.trust.policyfile import parse_policy
@@ -136,7 +134,7 @@ def edit_policy(
         text = _read_text(path) if os.path.lexists(path) else EMPTY_POLICY
         policy = parse_policy(text, source=str(path))
         changed = change(text)
-        after = parse_policy(changed, source=f"{path} with the new entry", is_own=is_own)
+        after = parse_policy(changed, source=f"{path} with the new entry")
         if (after.issuers, after.limits) != (tuple(expected(policy.issuers)), policy.limits):
             raise UsageFault(
                 "policy.malformed",

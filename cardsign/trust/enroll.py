@@ -37,7 +37,7 @@ from cardsign.trust.policy import (
 )
 from cardsign.trust.policyfile import check_jwks_url, parse_policy
 from cardsign.trust.policytext import with_issuer, with_pin, without_issuer
-from cardsign.trust.refresh import Fetcher, no_answer, refresh_issuer
+from cardsign.trust.refresh import Ask, Refresh, no_answer
 from cardsign.trust.session import Session, cache_name
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.trust.walk import Walk, read_statements
@@ -126,26 +126,25 @@ def propose_keyset(
 
 
 def propose_published(
-    origin: Origin, fetch: Fetcher, *, limits: Limits, roots: bool, now: datetime
+    origin: Origin, ask: Ask, *, limits: Limits, roots: bool, now: datetime
 ) -> Proposal:
     """Pin the newest keyset statement that an origin publishes now, or the keys of one without any.
 
     Raises:
         FetchFailed: ``trust.no_keys``: it publishes nothing that could be pinned.
     """
-    refreshed = refresh_issuer(None, fetch, home=str(origin), now=now, skew=limits.skew)
-    supplied, reasons = refreshed.supplied, refreshed.reasons
+    supplied, reasons = Refresh(str(origin), ask, now, limits.skew).run(None)
     if not supplied.untrusted_keysets and not reasons and not roots:
-        return _propose_published_keys(origin, fetch)
+        return _propose_published_keys(origin, ask)
     try:
         return propose_keyset(supplied, limits=limits, roots=roots, now=now, reasons=reasons)
     except StatementRefused as refusal:
         raise _nothing_published(origin, refusal.finding) from refusal
 
 
-def _propose_published_keys(origin: Origin, fetch: Fetcher) -> Proposal:
+def _propose_published_keys(origin: Origin, ask: Ask) -> Proposal:
     """Pin the keys that an origin without any keyset statement publishes now."""
-    answer = fetch(f"{origin}{JWKS_PATH}", max_bytes=MAX_JWKS_BYTES, fresh=False)
+    answer = ask(f"{origin}{JWKS_PATH}", MAX_JWKS_BYTES)
     if answer.outcome == "failed":
         raise _nothing_published(origin, no_answer(answer))
     try:
@@ -293,7 +292,7 @@ def add_issuers(
         dry_run: Check and compare, and write nothing.
 
     Raises:
-        UsageFault: ``policy.malformed``, ``config.not_allowed``, ``usage.conflict``; what
+        UsageFault: ``policy.malformed``, ``usage.conflict``; what
             `compare` raises; ``lock.malformed``, ``lock.other_anchor``; ``statement.rollback``
             or ``statement.fork``: the lock has a newer or another statement of that name.
         FileFault: Something cannot be written.
@@ -312,7 +311,6 @@ def add_issuers(
         policy.file,
         with_all,
         lambda before: (*before, *new.issuers),
-        is_own=policy.is_own,
     )
     edit(dry_run=True)
     locked = read_lock(policy.lock)

@@ -76,20 +76,10 @@ def test_a_new_user_verifies_a_live_peer_in_two_commands(
 
 
 def test_add_by_url_takes_other_words(cardsign: Cardsign, network: Network, tides: bytes) -> None:
-    """A name, more cards, an optional peer, and the roots instead of the statement."""
-    add(
-        cardsign,
-        HOME,
-        "--name",
-        "tides",
-        "--card",
-        f"{HOME}/b.json",
-        "--peer",
-        "optional",
-        "--roots",
-    )
+    """A name, more cards, and the roots instead of the statement."""
+    add(cardsign, HOME, "--name", "tides", "--card", f"{HOME}/b.json", "--roots")
     (said,) = cardsign("trust", "list", "--json").json
-    assert (said["name"], said["peer"]) == ("tides", "optional")
+    assert said["name"] == "tides"
     assert said["cards"] == [HOME + "/", f"{HOME}/b.json"]
     assert list(said["anchor"]) == ["roots"]
     assert "roots" in Path("trust.toml").read_text()

@@ -13,19 +13,6 @@ MEMBERS = {
     "networks": 'networks = ["10.0.0.0/8"]',
     "proxy": 'proxy = "http://proxy.example:3128"',
 }
-ADDED = {
-    "networks": ("--network", "10.0.0.0/8"),
-    "proxy": ("--proxy", "http://proxy.example:3128"),
-}
-ENTRY = (
-    "trust",
-    "add",
-    "acme",
-    "--origin",
-    "https://acme.example",
-    "--jwks-url",
-    "https://acme.example/k",
-)
 
 
 @pytest.mark.parametrize("member", MEMBERS)
@@ -57,15 +44,3 @@ def test_a_policy_that_is_named_may_say_it(cardsign: Cardsign, member: str, tmp_
     own.mkdir(parents=True)
     (own / "trust.toml").write_text(text)
     assert cardsign(*listing).json[0][member]
-
-
-@pytest.mark.parametrize("member", ADDED)
-def test_an_entry_that_says_it_goes_into_a_named_policy(cardsign: Cardsign, member: str) -> None:
-    """`trust add` writes nothing that the next command would refuse."""
-    refused = cardsign(*ENTRY, *ADDED[member])
-    assert (refused.status, "config.not_allowed" in refused.err) == (2, True)
-    assert not Path("trust.toml").exists()
-
-    assert cardsign(*ENTRY, *ADDED[member], "--trust", "mine.toml").status == 0
-    (entry,) = cardsign("trust", "list", "--json", "--trust", "mine.toml").json
-    assert entry[member]
