@@ -43,7 +43,7 @@ from cardsign.publish.publication import (
 from cardsign.server.documents import Document, public_documents
 from cardsign.server.settings import ServerSettings
 from cardsign.trust.policy import KeysetAnchor, Limits, Policy, Subject, TrustedIssuer
-from cardsign.trust.refresh import FetchResult, refresh_issuer
+from cardsign.trust.refresh import FetchResult, Refresh
 from cardsign.urls import CARD_PATH, parse_place
 from cardsign.verify.report import Report
 from tests.keys.issuing import NOW, URL, first, key, online, released, signed
@@ -199,22 +199,14 @@ class Verifier:
         return report if report.verdict == "trusted" else self._examine(fresh=True)
 
     def _examine(self, *, fresh: bool) -> Report:
-        def fetch(url: str, *, max_bytes: int, fresh: bool) -> FetchResult:
+        def ask(url: str, _max_bytes: int) -> FetchResult:
             got = self.copies.get(url.removeprefix(HOME), fresh=fresh)
-            return FetchResult(url, "absent") if got is None else FetchResult(url, "found", *got)
+            return FetchResult(url, "absent") if got is None else FetchResult(url, "found", got[0])
 
         known = self.memory.verifier(self.policy).session(self.policy.issuers[0])
         now = self.issuer.now
-        brought = refresh_issuer(
-            self.pin,
-            fetch,
-            home=HOME,
-            now=now,
-            skew=self.policy.limits.skew,
-            keyset=known.keyset,
-            release=known.release,
-            fresh=fresh,
-        )
+        refresh = Refresh(HOME, ask, now, self.policy.limits.skew)
+        supplied, _ = refresh.run(self.pin, known.keyset, known.release)
         got = self.copies.get(CARD_PATH, fresh=fresh and not self.handed)
         assert got is not None
         return reach_verdict(
@@ -222,7 +214,7 @@ class Verifier:
             expect=Subject(url=URL),
             policy=self.policy,
             now=now,
-            supplied=brought.supplied,
+            supplied=supplied,
             memory=self.memory,
         )
 

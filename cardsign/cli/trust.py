@@ -173,8 +173,7 @@ def _update(
     if statements is None:
         from cardsign.net.discovery import home_of, refresh
 
-        refreshed = refresh(verifier, issuer, home_of(issuer.places, ""))
-        statements, reasons = refreshed.supplied, refreshed.reasons
+        statements, reasons = refresh(verifier, issuer, home_of(issuer.places, ""))
     trust = session.resolve(statements, now)
     return tuple(dict.fromkeys((*trust.blocks, *reasons)))
 

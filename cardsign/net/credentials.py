@@ -19,7 +19,6 @@ from typing import Final
 from urllib.parse import quote_plus, urlencode
 
 from cardsign.card.security import (
-    Requirement,
     Scheme,
     requirements_of,
     schemes_of,
@@ -111,37 +110,36 @@ def header_form_of(payload: Mapping[str, Json]) -> HeaderForm:
     Raises:
         CredentialFault: ``credential.scheme``: no such scheme; nothing may be guessed.
     """
-    declared = schemes_of(payload)
-    alternatives = [
-        tuple(alternative.schemes)
-        for alternative in _readable_requirements(payload)
-        if alternative.schemes
-    ]
-    names_alone = [names[0] for names in alternatives if len(names) == 1]
-    for name in names_alone if alternatives else declared:
-        scheme = declared.get(name)
-        if scheme is not None and scheme.header is not None and _may_hold_keys(scheme.header):
+    for scheme, _ in _schemes_alone(payload):
+        if scheme.header is not None and _may_hold_keys(scheme.header):
             return HeaderForm(scheme.header)
-        if scheme is not None and scheme.carrier in _FORMS:
+        if scheme.carrier in _FORMS:
             return _FORMS[scheme.carrier]
-    demanded = (
-        ", or ".join([" and ".join(alternative) for alternative in alternatives] or declared)
-        or "nothing"
+    raise CredentialFault(
+        "credential.scheme", "the card demands nothing that is one credential in a header"
     )
-    message = f"of what the card demands ({demanded}) nothing is one credential in a header"
-    raise CredentialFault("credential.scheme", message)
 
 
-def _readable_requirements(payload: Mapping[str, Json]) -> Iterator[Requirement]:
-    """Yield the requirements of a card that asks for no more than can be read.
+def _schemes_alone(payload: Mapping[str, Json]) -> Iterator[tuple[Scheme, Sequence[str]]]:
+    """Yield each scheme that a requirement names alone, with its scopes.
+
+    Without requirements each scheme of the card, without scopes.
 
     Raises:
-        CredentialFault: ``credential.scheme``: no credential is sent on a guess.
+        CredentialFault: ``credential.scheme``: the card asks for more than can be read, and no
+            credential is sent on a guess.
     """
     for problem in security_problems(payload):
         message = f"the card's requirements cannot be read: {problem.message}"
         raise CredentialFault("credential.scheme", message, path=problem.path)
-    yield from requirements_of(payload, schemes_of(payload))
+    declared = schemes_of(payload)
+    requirements = [each.schemes for each in requirements_of(payload, declared) if each.schemes]
+    if not requirements:
+        yield from ((scheme, ()) for scheme in declared.values())
+    for schemes in requirements:
+        name = next(iter(schemes))
+        if len(schemes) == 1 and name in declared:
+            yield declared[name], schemes[name]
 
 
 def _may_hold_keys(name: str) -> bool:
@@ -340,17 +338,8 @@ def find_token_url(
             token URL is none of these places.
         FetchFailed: ``fetch.url``: its token URL is none, or none of https.
     """
-    declared = schemes_of(payload)
-    alternatives = [
-        alternative.schemes
-        for alternative in _readable_requirements(payload)
-        if alternative.schemes
-    ]
-    single = [
-        next(iter(alternative.items())) for alternative in alternatives if len(alternative) == 1
-    ]
-    for name, scopes in single if alternatives else ((name, ()) for name in declared):
-        text = _token_url(declared.get(name))
+    for scheme, scopes in _schemes_alone(payload):
+        text = _token_url(scheme)
         if text is None:
             continue
         if not all(map(_SCOPE.fullmatch, scopes)):
@@ -364,8 +353,8 @@ def find_token_url(
     )
 
 
-def _token_url(scheme: Scheme | None) -> str | None:
-    flows = scheme.members.get("flows") if scheme is not None and scheme.type == "oauth2" else None
+def _token_url(scheme: Scheme) -> str | None:
+    flows = scheme.members.get("flows") if scheme.type == "oauth2" else None
     flow = flows.get("clientCredentials") if isinstance(flows, dict) else None
     url = flow.get("tokenUrl") if isinstance(flow, dict) else None
     return url if isinstance(url, str) else None

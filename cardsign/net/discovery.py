@@ -20,14 +20,7 @@ from cardsign.net.connection import Deadline
 from cardsign.net.fetch import PrivateAccess
 from cardsign.net.fetcher import DocumentFetcher, card_url, note_legacy_path
 from cardsign.trust.policy import JwksAnchor, KeysetAnchor, Subject, TrustedIssuer
-from cardsign.trust.refresh import (
-    REFRESH_INTERVAL,
-    Fetcher,
-    FetchResult,
-    Refreshed,
-    no_answer,
-    refresh_issuer,
-)
+from cardsign.trust.refresh import Ask, FetchResult, Refresh, no_answer
 from cardsign.trust.session import Session
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import (
@@ -150,11 +143,11 @@ class _Look:
         asked = _at(self.subject, answer.url)
         owner = self.owner(asked)
         asked = self.narrow(asked, owner, here)
-        refreshed = Refreshed()
+        supplied, missing = NO_STATEMENTS, tuple[Finding, ...]()
         if owner is not None and not self.has_keys_of(owner):
             origin = str(parse_url(answer.url).origin)
-            refreshed = refresh(verifier, owner, origin, fresh=fresh)
-        supplied = refreshed.supplied.joined(self.supplied)
+            supplied, missing = refresh(verifier, owner, origin, fresh=fresh)
+        supplied = supplied.joined(self.supplied)
         report = verifier.judge(answer.untrusted_body, asked, supplied, at=self.at)
         if report.verdict == "trusted" and owner is not None and asked == here:
             seen = verifier.session(owner).cards
@@ -164,7 +157,7 @@ class _Look:
         if answer.failure is not None:
             message = f"{answer.failure.message}; what it gave before was judged"
             notes.append(Finding("fetch.stale", message))
-        reasons = tuple(dict.fromkeys((*report.reasons, *notes, *refreshed.reasons)))
+        reasons = tuple(dict.fromkeys((*report.reasons, *notes, *missing)))
         report = replace(report, reasons=reasons)
         return Discovery(answer.url, report, answer.untrusted_body, supplied)
 
@@ -214,11 +207,10 @@ class _Look:
 
 def refresh(
     verifier: Verifier, issuer: TrustedIssuer, origin: str, *, fresh: bool = False
-) -> Refreshed:
-    """Return the statements of an issuer: as they came a short while ago, or asked for now.
+) -> tuple[SuppliedStatements, tuple[Finding, ...]]:
+    """Return the statements of an issuer, and what could not be fetched.
 
-    Threads that come while another one asks share its result. What came before a failure is in
-    the session.
+    What came a short while ago is not asked for again, and threads share what they ask for.
 
     Args:
         verifier: By whose policy, memory and fetcher.
@@ -226,51 +218,25 @@ def refresh(
         origin: The origin that the card was asked from.
         fresh: Ask every cache on the way to look again.
     """
-    session, now = verifier.session(issuer), verifier.clock()
-    clock = verifier.fetcher.settings.clock
-    came = clock()
-    with session.guard:
-        last: Refreshed = session.rounds.get(origin, Refreshed())
-        is_shared = last.ended > came and last.is_fresh >= fresh  # it was asked while we waited
-        if is_shared or (last.lasts(now) and not fresh):
-            return last
-        refreshed = _ask(verifier, session, origin, now, fresh=fresh)
-        if refreshed.supplied == last.supplied:  # keeps what was resolved by it
-            refreshed = replace(refreshed, supplied=last.supplied)
-        refreshed = replace(refreshed, asked_at=now, ended=clock(), is_fresh=fresh)
-        session.rounds[origin] = refreshed
-        return refreshed
-
-
-def _ask(
-    verifier: Verifier, session: Session, origin: str, now: datetime, *, fresh: bool
-) -> Refreshed:
-    """Ask for what the anchor needs: statements at the issuer's home, a key set, or nothing."""
-    issuer, anchor = session.issuer, session.issuer.anchor
-    ask = _hurried(verifier.fetcher, issuer)
+    session, anchor, now = verifier.session(issuer), issuer.anchor, verifier.clock()
+    ask = _hurried(verifier.fetcher, issuer, fresh)
     if isinstance(anchor, JwksAnchor):
-        return _ask_for_keys(session, anchor.url, ask, fresh=fresh)
+        return _ask_for_keys(session, anchor.url, ask)
     if not isinstance(anchor, KeysetAnchor):
-        return Refreshed()
-    if session.keyset is None:
-        session.resolve(NO_STATEMENTS, now)  # goes as far as the cache leads
-    return refresh_issuer(
-        anchor.pin,
-        ask,
-        home=home_of(issuer.places, origin),
-        now=now,
-        skew=session.limits.skew,
-        keyset=session.keyset,
-        release=session.release,
-        fresh=fresh,
-    )
+        return NO_STATEMENTS, ()
+    with session.guard:
+        if session.keyset is None:
+            session.resolve(NO_STATEMENTS, now)  # goes as far as the cache leads
+        keyset, release = session.keyset, session.release
+    home = home_of(issuer.places, origin)
+    return Refresh(home, ask, now, session.limits.skew).run(anchor.pin, keyset, release)
 
 
-def _hurried(fetcher: DocumentFetcher, issuer: TrustedIssuer) -> Fetcher:
+def _hurried(fetcher: DocumentFetcher, issuer: TrustedIssuer, fresh: bool) -> Ask:
     """Ask until the time for one refresh is over; everything after that has no answer."""
     end, access = Deadline(fetcher.settings.clock, REFRESH_SECONDS), PrivateAccess.of(issuer)
 
-    def ask(url: str, *, max_bytes: int, fresh: bool) -> FetchResult:
+    def ask(url: str, max_bytes: int) -> FetchResult:
         try:
             end.remaining()
         except TimeoutError:
@@ -281,19 +247,17 @@ def _hurried(fetcher: DocumentFetcher, issuer: TrustedIssuer) -> Fetcher:
     return ask
 
 
-def _ask_for_keys(session: Session, url: str, ask: Fetcher, *, fresh: bool) -> Refreshed:
-    answer = ask(url, max_bytes=MAX_JWKS_BYTES, fresh=fresh)
-    again_after = REFRESH_INTERVAL
-    if answer.max_age is not None:
-        again_after = min(again_after, max(answer.max_age, 0))
+def _ask_for_keys(
+    session: Session, url: str, ask: Ask
+) -> tuple[SuppliedStatements, tuple[Finding, ...]]:
+    answer = ask(url, MAX_JWKS_BYTES)
     if answer.outcome == "found":
-        keys = SuppliedStatements(untrusted_jwks=answer.untrusted_body, jwks_url=url)
-        return Refreshed(keys, (), again_after)
+        return SuppliedStatements(untrusted_jwks=answer.untrusted_body, jwks_url=url), ()
     reason = no_answer(answer)
     if answer.outcome == "absent":
         code = "refresh.no_answer" if session.jwks is None else "statement.vanished"
         reason = Finding(code, f"there is no key set at {url}")
-    return Refreshed(NO_STATEMENTS, (reason,), again_after)
+    return NO_STATEMENTS, (reason,)
 
 
 def home_of(places: Iterable[Place] | None, origin: str) -> str:

@@ -26,9 +26,13 @@ from cardsign.net.fetch import (
     fetch_document,
     values,
 )
-from cardsign.trust.refresh import REFRESH_INTERVAL, FetchResult
+from cardsign.trust.refresh import FetchResult
 from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH, Headers, Url, parse_url, without_userinfo
 
+#: Seconds after which a URL is asked again; HTTP may shorten it and never lengthen it.
+REFRESH_INTERVAL: Final = 300
+#: Seconds after which one that gave no answer is asked again; a failure takes up to ten.
+RETRY_INTERVAL: Final = 30
 COOLDOWN: Final = 60.0  # seconds between two requests out of turn for one URL
 MAX_BYTES: Final = 64 * 1024 * 1024  # of answers: a thousand peers with 64 KiB each
 PAGE_COST: Final = 1024  # bytes that are counted for a URL, in addition to its answer
@@ -96,9 +100,9 @@ class _Page:
         body: Of the last good answer; None where there is none.
         etag: Its validator.
         freshness: What was said about using it again.
-        stored_at: When it came, or was last said to be unchanged.
-        age: Seconds that it had lain in caches by then.
         last: What the last request resulted in.
+        asked_at: When that was.
+        lasts: Seconds for which that is the answer.
         ended: When that ended, by the clock that nobody sets.
         was_fresh: Whether that asked every cache on the way to look again.
         cost: Bytes that it counts for.
@@ -108,29 +112,27 @@ class _Page:
     body: bytes | None = None
     etag: str = ""
     freshness: Freshness = field(default_factory=partial(Freshness, 0))
-    stored_at: datetime | None = None
-    age: int = 0
     last: FetchResult | None = None
+    asked_at: datetime | None = None
+    lasts: int = 0
     ended: float = float("-inf")
     was_fresh: bool = False
     cost: int = 0
 
-    def seconds_left(self, now: datetime) -> int:
-        """Return for how long it may still be used without asking."""
-        if self.body is None or self.stored_at is None or now < self.stored_at:
-            return 0
-        gone = (now - self.stored_at).total_seconds()
-        return max(0, int(self.freshness.seconds - self.age - gone))
+    def remembered(self, now: datetime) -> FetchResult | None:
+        """Return what the last request resulted in, if it is too early to ask again."""
+        if self.asked_at is None or not 0 <= (now - self.asked_at).total_seconds() < self.lasts:
+            return None
+        return self.last
 
-    def keep(self, answer: FetchResult, now: datetime, ceiling: int) -> FetchResult:
+    def keep(self, answer: FetchResult) -> FetchResult:
         """Keep a good answer, and return what it comes to."""
         if answer.outcome == "found":
             self.body, self.etag = answer.untrusted_body, _etag(answer.headers)
         if answer.outcome == "found" or values(answer.headers, "cache-control"):
-            self.freshness = freshness(answer.headers, ceiling)
-        self.stored_at, self.age = now, _age(answer.headers)
-        seconds = self.seconds_left(now)
-        return FetchResult(answer.url, "found", self.body or b"", seconds, headers=answer.headers)
+            self.freshness = freshness(answer.headers, REFRESH_INTERVAL)
+        self.lasts = self.freshness.seconds - _age(answer.headers)
+        return FetchResult(answer.url, "found", self.body or b"", headers=answer.headers)
 
 
 class DocumentFetcher:
@@ -185,10 +187,10 @@ class DocumentFetcher:
             if page.last is not None and page.ended > came and page.was_fresh >= fresh:
                 return page.last  # it was asked while we waited
             fresh = fresh and self._hurry(str(asked))
-            seconds = page.seconds_left(self._now())
-            if seconds and not fresh:
-                return FetchResult(str(asked), "found", page.body or b"", seconds)
-            page.last = self._request(key, page, fresh=fresh)
+            now = self._now()
+            if not fresh and (remembered := page.remembered(now)) is not None:
+                return remembered
+            page.last, page.asked_at = self._request(key, page, fresh=fresh), now
             page.ended, page.was_fresh = self.settings.clock(), fresh
             self._make_room(key, page)
             return page.last
@@ -246,11 +248,13 @@ class DocumentFetcher:
         except FetchFailed as failure:
             # 404 and 410 say that there is nothing, which no other answer does.
             if isinstance(failure, OtherStatus) and failure.status in (404, 410):
+                page.lasts = REFRESH_INTERVAL
                 return FetchResult(str(url), "absent", failure=failure)
+            page.lasts = RETRY_INTERVAL
             stale = page.body if page.freshness.may_be_stale else None
             is_stale = stale is not None
             return FetchResult(str(url), "failed", stale or b"", failure=failure, is_stale=is_stale)
-        return page.keep(answer, self._now(), REFRESH_INTERVAL)
+        return page.keep(answer)
 
     def _make_room(self, key: PageKey, page: _Page) -> None:
         """Count the bytes of a page that is the newest now, and forget the oldest ones."""

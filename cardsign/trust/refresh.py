@@ -1,4 +1,4 @@
-"""What a verifier asks an issuer for, when, and what comes of it (threats 13 and 15; K7, K9).
+"""What a verifier asks an issuer for, and what comes of it (threats 13 and 15; K7, K9).
 
 Pure: fetching is an argument. The result is supplied statements, as untrusted as any other:
 :class:`cardsign.trust.session.Session` checks and keeps them. The walk here only finds out
@@ -12,10 +12,11 @@ that number asked for again: it may have vanished, or be another statement by no
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final, Literal, Protocol
+from typing import Literal, TypeAlias
 
 from cardsign.errors import FetchFailed
 from cardsign.findings import Finding
@@ -23,17 +24,9 @@ from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release
 from cardsign.trust.lock import Floor
-from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
+from cardsign.trust.supplied import SuppliedStatements
 from cardsign.trust.walk import MAX_CHAIN_BYTES, MAX_STEPS, Walk
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH, Headers
-
-#: Seconds after which an issuer is asked again; HTTP may shorten it and never lengthen it.
-REFRESH_INTERVAL: Final = 300
-#: Seconds after which an issuer that gave no answer is asked again; a failure takes up to ten.
-RETRY_INTERVAL: Final = 30
-#: Seconds, as two requests for the card take. If the last refresh is later by no more, it overtook
-#: this look, whose time was fixed before; no clock has gone back.
-OVERTAKEN_SECONDS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +39,6 @@ class FetchResult:
             ``failed`` (any other status, no answer, too large).
         untrusted_body: What was found; of a failure what was found before it, where that may
             still be used.
-        max_age: Seconds for which it may be used without asking again; None where nothing says.
         failure: Why nothing was found; None for ``found`` and ``unchanged``.
         is_stale: Whether `untrusted_body` is from before a failure.
         headers: Names in lower case; empty for what was kept.
@@ -55,52 +47,13 @@ class FetchResult:
     url: str
     outcome: Literal["found", "unchanged", "absent", "failed"]
     untrusted_body: bytes = field(default=b"", repr=False)
-    max_age: int | None = None
     failure: FetchFailed | None = None
     is_stale: bool = False
     headers: Headers = field(default=(), repr=False)
 
 
-class Fetcher(Protocol):
-    """Asks for one URL, below the issuer's origin. Raises nothing."""
-
-    def __call__(self, url: str, *, max_bytes: int, fresh: bool) -> FetchResult:
-        """Answer; `fresh` asks every cache on the way to look again."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Refreshed:
-    """What came of asking an issuer for its statements.
-
-    Attributes:
-        supplied: The statements, as received.
-        reasons: What could not be fetched, or has vanished.
-        again_after: Seconds after which it is time to ask again.
-        asked_at: When the issuer was asked; None if it never was.
-        ended: When that ended, by the clock that nobody sets.
-        is_fresh: Whether every cache on the way was asked to look again.
-    """
-
-    supplied: SuppliedStatements = NO_STATEMENTS
-    reasons: tuple[Finding, ...] = ()
-    again_after: int = REFRESH_INTERVAL
-    asked_at: datetime | None = None
-    ended: float = float("-inf")
-    is_fresh: bool = False
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether anything of it could not be asked for."""
-        return any(reason.code == "refresh.no_answer" for reason in self.reasons)
-
-    def lasts(self, now: datetime) -> bool:
-        """Return whether it is too early to ask again."""
-        if self.asked_at is None or not self.again_after:
-            return False
-        most = RETRY_INTERVAL if self.has_failed else REFRESH_INTERVAL
-        elapsed = (now - self.asked_at).total_seconds()
-        return -OVERTAKEN_SECONDS <= elapsed < min(self.again_after, most)
+Ask: TypeAlias = Callable[[str, int], FetchResult]
+"""Asks for a URL, whose answer may have so many bytes. Raises nothing."""
 
 
 def no_answer(result: FetchResult) -> Finding:
@@ -109,77 +62,68 @@ def no_answer(result: FetchResult) -> Finding:
     return Finding("refresh.no_answer", failure.message, fix=failure.hint)
 
 
-def refresh_issuer(
-    pin: KeysetId | RootAnchor | None,
-    fetch: Fetcher,
-    *,
-    home: str,
-    now: datetime,
-    skew: int,
-    keyset: KeysetStatement | None = None,
-    release: ReleaseStatement | None = None,
-    fresh: bool = False,
-) -> Refreshed:
-    """Ask for the newest release, for recovery, and for every keyset statement on the way.
+@dataclass(slots=True)
+class Refresh:
+    """One round of questions: for the newest release, recovery, and every keyset on the way.
 
     The end of the walk is where no lawful successor is found; whether that is the statement
     which the release names is for the verdict to say, and a 404 proves nothing by itself.
 
-    Args:
-        pin: The anchor; None where an issuer is added by what it publishes.
-        fetch: Asks for one URL.
+    Attributes:
         home: The origin at which the statements are published.
+        ask_url: Asks for one URL.
         now: The time, aware.
         skew: Seconds that the issuer's clock may be ahead.
-        keyset: The newest keyset statement so far.
-        release: The newest release statement so far.
-        fresh: Ask every cache on the way to look again.
+        keysets: The keyset statements that came.
+        releases: The release that came.
+        reasons: What could not be fetched, or has vanished.
     """
-    refresh = _Refresh(home, fetch, fresh, now, timedelta(seconds=skew))
-    answer = refresh.ask(RELEASE_PATH)
-    if answer.outcome == "absent" and release is not None:
-        refresh.vanished(f"release {release.seq}")
-    named = None
-    if answer.outcome == "found":
-        with suppress(StatementRefused):
-            named = read_release(answer.untrusted_body).keyset
-    with suppress(StatementRefused):  # a fork is for the verdict to say
-        reached = keyset
-        if reached is None:
-            reached = refresh.first(pin)
-        if reached is not None:
-            reached = refresh.onwards(reached)
-            if answer.outcome != "failed":  # no answer says nothing
-                refresh.check_named(reached, named, keyset)
-    bodies = (answer.untrusted_body,) if answer.outcome == "found" else ()
-    return Refreshed(
-        SuppliedStatements(tuple(refresh.keysets), bodies),
-        tuple(dict.fromkeys(refresh.reasons)),
-        refresh.again_after,
-    )
 
-
-@dataclass(slots=True)
-class _Refresh:
     home: str
-    fetch: Fetcher
-    fresh: bool
+    ask_url: Ask
     now: datetime
-    skew: timedelta
+    skew: int
     keysets: list[bytes] = field(default_factory=list)
+    releases: list[bytes] = field(default_factory=list)
     reasons: list[Finding] = field(default_factory=list)
-    again_after: int = REFRESH_INTERVAL
+
+    def run(
+        self,
+        pin: KeysetId | RootAnchor | None,
+        keyset: KeysetStatement | None = None,
+        release: ReleaseStatement | None = None,
+    ) -> tuple[SuppliedStatements, tuple[Finding, ...]]:
+        """Return the statements that came, and what could not be fetched, or has vanished.
+
+        Args:
+            pin: The anchor; None where an issuer is added by what it publishes.
+            keyset: The newest keyset statement so far.
+            release: The newest release statement so far.
+        """
+        answer, named = self.ask(RELEASE_PATH), None
+        if answer.outcome == "absent" and release is not None:
+            self.vanished(f"release {release.seq}")
+        if answer.outcome == "found":
+            self.releases.append(answer.untrusted_body)
+            with suppress(StatementRefused):
+                named = read_release(answer.untrusted_body).keyset
+        with suppress(StatementRefused):  # a fork is for the verdict to say
+            reached = self.first(pin) if keyset is None else keyset
+            if reached is not None:
+                reached = self.onwards(reached)
+                if answer.outcome != "failed":  # no answer says nothing
+                    self.check_named(reached, named, keyset)
+        supplied = SuppliedStatements(tuple(self.keysets), tuple(self.releases))
+        return supplied, tuple(dict.fromkeys(self.reasons))
 
     def walk(self, statement: KeysetStatement) -> Walk:
         """Return a walk that only finds out what to ask for next; the session checks the lock."""
-        return Walk([statement], Floor(), self.now, self.skew)
+        return Walk([statement], Floor(), self.now, timedelta(seconds=self.skew))
 
     def ask(self, path: str) -> FetchResult:
-        answer = self.fetch(self.home + path, max_bytes=MAX_STATEMENT_BYTES, fresh=self.fresh)
+        answer = self.ask_url(self.home + path, MAX_STATEMENT_BYTES)
         if answer.outcome == "failed":
             self.reasons.append(no_answer(answer))
-        if answer.max_age is not None:
-            self.again_after = min(self.again_after, max(answer.max_age, 0))
         return answer
 
     def vanished(self, what: str) -> None:

@@ -151,7 +151,6 @@ class Session:
         release: The newest release statement so far.
         passed: The keyset statements from the anchor to the newest, in order.
         verdicts: The last trusted verdict on each subject, for :mod:`cardsign.verify.verifier`.
-        rounds: The last refresh by origin, for :mod:`cardsign.net.discovery`.
         cards: URLs at which a trusted card was seen; it may not vanish from there.
     """
 
@@ -173,7 +172,6 @@ class Session:
         self.jwks: JwkSet | None = None
         self.passed: list[KeysetStatement] = []
         self.verdicts: dict[Any, Any] = {}
-        self.rounds: dict[str, Any] = {}
         self.cards: set[str] = set()
         self.guard = threading.RLock()
         self._resolved: tuple[SuppliedStatements, IssuerTrust, float, float] | None = None

@@ -5,9 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import timedelta
-from time import monotonic
 from typing import Any
 
 import pytest
@@ -27,14 +25,7 @@ from cardsign.trust.policy import (
     Policy,
     TrustedIssuer,
 )
-from cardsign.trust.refresh import (
-    OVERTAKEN_SECONDS,
-    REFRESH_INTERVAL,
-    RETRY_INTERVAL,
-    Fetcher,
-    FetchResult,
-    Refreshed,
-)
+from cardsign.trust.refresh import FetchResult
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH, parse_place
 from cardsign.verify.verifier import Verifier
@@ -63,7 +54,7 @@ class Answers:
         if isinstance(answer, str):
             return FetchResult(url, "failed", failure=FetchFailed("fetch.failed", answer))
         assert len(answer) <= max_bytes
-        return FetchResult(url, "found", answer, 60)
+        return FetchResult(url, "found", answer)
 
 
 def statements() -> dict[str, bytes | str]:
@@ -82,14 +73,16 @@ def enrolled(anchor: Anchor, *places: str) -> TrustedIssuer:
 class Asking:
     """A fetcher of these answers, which takes no time by its clock."""
 
-    def __init__(self, ask: Fetcher, clock: Callable[[], float] = lambda: 0.0) -> None:
+    def __init__(
+        self, ask: Callable[..., FetchResult], clock: Callable[[], float] = lambda: 0.0
+    ) -> None:
         self.ask, self.settings = ask, FetchSettings(clock=clock)
 
     def fetch(self, url: str, *, access: object = None, **how: Any) -> FetchResult:
         return self.ask(url, **how)
 
 
-def asker(ask: Fetcher, *issuers: TrustedIssuer, **clock: Any) -> Verifier:
+def asker(ask: Callable[..., FetchResult], *issuers: TrustedIssuer, **clock: Any) -> Verifier:
     """A verifier whose peers answer so."""
     verifier = Verifier(Policy(issuers), lock=Memory(), clock=lambda: NOW)
     vars(verifier)["fetcher"] = Asking(ask, **clock)
@@ -98,12 +91,13 @@ def asker(ask: Fetcher, *issuers: TrustedIssuer, **clock: Any) -> Verifier:
 
 def brought(
     anchor: Anchor, ask: Answers, *, contact: str = HOME, jwks: JwkSet | None = None
-) -> Refreshed:
-    """What comes home from one destination."""
+) -> tuple[SuppliedStatements, list[str]]:
+    """What comes home from one destination, and the codes of what does not."""
     issuer = enrolled(anchor)
     verifier = asker(ask, issuer)
     verifier.session(issuer).jwks = jwks
-    return refresh(verifier, issuer, contact)
+    supplied, reasons = refresh(verifier, issuer, contact)
+    return supplied, [reason.code for reason in reasons]
 
 
 HOMES: dict[str, tuple[tuple[str, ...], str, str]] = {
@@ -146,11 +140,11 @@ def test_each_anchor_asks_its_one_source() -> None:
 
 
 def test_a_key_set_is_evidence_for_its_own_url() -> None:
-    """Nothing of it has been checked, and HTTP says for how long."""
+    """Nothing of it has been checked."""
     ask = Answers({f"{HOME}/keys": KEYS.to_bytes()})
-    found = brought(JwksAnchor(f"{HOME}/keys"), ask)
-    assert (found.supplied.jwks_url, found.again_after) == (f"{HOME}/keys", 60)
-    assert (found.supplied.untrusted_jwks, found.reasons) == (KEYS.to_bytes(), ())
+    supplied, missing = brought(JwksAnchor(f"{HOME}/keys"), ask)
+    assert (supplied.untrusted_jwks, supplied.jwks_url) == (KEYS.to_bytes(), f"{HOME}/keys")
+    assert missing == []
 
 
 @pytest.mark.parametrize(
@@ -167,123 +161,11 @@ def test_a_key_set_that_is_not_had(
 ) -> None:
     """404 says something only of what was seen."""
     ask = Answers({} if answer is None else {f"{HOME}/keys": answer})
-    found = brought(JwksAnchor(f"{HOME}/keys"), ask, jwks=remembered)
-    assert [reason.code for reason in found.reasons] == [code]
-    assert found.supplied.untrusted_jwks is None
+    supplied, missing = brought(JwksAnchor(f"{HOME}/keys"), ask, jwks=remembered)
+    assert (supplied.untrusted_jwks, missing) == (None, [code])
 
 
 # ------------------------------------------------------------------ refreshes
-
-
-def rounds_of(ask: Fetcher) -> Callable[..., Refreshed]:
-    """One issuer, asked again and again."""
-    issuer = enrolled(ANCHOR)
-    verifier = asker(ask, issuer)
-
-    def again(seconds: float, **more: Any) -> Refreshed:
-        verifier.clock = lambda: NOW + timedelta(seconds=seconds)
-        return refresh(verifier, issuer, HOME, **more)
-
-    return again
-
-
-WAITS: dict[str, tuple[dict[str, bytes | str], float]] = {
-    "what HTTP allows": (statements(), 60),
-    "an answer that failed": ({HOME + RELEASE_PATH: "503"}, RETRY_INTERVAL),
-    "nothing at all": ({}, REFRESH_INTERVAL),
-}
-
-
-@pytest.mark.parametrize(("site", "wait"), WAITS.values(), ids=WAITS)
-def test_an_issuer_is_asked_once_in_a_while(site: dict[str, bytes | str], wait: float) -> None:
-    """What was brought holds until then, to the second."""
-    ask = Answers(site)
-    again = rounds_of(ask)
-    first = again(0)
-    times = len(ask.asked)
-    assert again(wait - 1) is first
-    assert len(ask.asked) == times
-    again(wait)
-    assert len(ask.asked) == 2 * times
-
-
-@pytest.mark.parametrize(
-    "more",
-    [{"fresh": True}, {"seconds": -OVERTAKEN_SECONDS - 1}],
-    ids=["out of turn", "a clock that went back"],
-)
-def test_an_issuer_is_asked_before_that(more: dict[str, Any]) -> None:
-    """Where somebody has a reason."""
-    ask = Answers(statements())
-    again = rounds_of(ask)
-    again(0)
-    times = len(ask.asked)
-    again(more.pop("seconds", 1), **more)
-    assert len(ask.asked) == 2 * times
-
-
-def test_who_began_before_the_last_round_uses_it() -> None:
-    """His card came later than another's; his clock has not gone back."""
-    ask = Answers(statements())
-    again = rounds_of(ask)
-    first = again(OVERTAKEN_SECONDS)
-    times = len(ask.asked)
-    assert all(again(seconds) is first for seconds in (OVERTAKEN_SECONDS - 1, 1, 0))
-    assert len(ask.asked) == times
-
-
-def test_who_began_before_a_round_that_nobody_may_keep() -> None:
-    """What HTTP lets nobody keep is asked for by everybody who did not wait for it."""
-    ask = Answers(statements())
-    again = rounds_of(short_lived(ask))
-    again(1)
-    times = len(ask.asked)
-    again(0)
-    assert len(ask.asked) == 2 * times
-
-
-def short_lived(ask: Answers) -> Fetcher:
-    """The same answers, for one use."""
-
-    def once(url: str, *, max_bytes: int, fresh: bool) -> FetchResult:
-        return replace(ask(url, max_bytes=max_bytes, fresh=fresh), max_age=0)
-
-    return once
-
-
-@pytest.mark.parametrize(
-    ("fresh", "rounds"), [([False] * 10, 1), ([True] * 10, 1)], ids=["in turn", "out of turn"]
-)
-def test_who_waited_for_a_round_uses_it(fresh: list[bool], rounds: int) -> None:
-    """Also of what nobody may keep: it was asked for while they waited."""
-    site, gate, begun = Answers(statements()), threading.Event(), threading.Event()
-    briefly = short_lived(site)
-
-    def ask(url: str, *, max_bytes: int, fresh: bool) -> FetchResult:
-        begun.set()
-        assert gate.wait(PATIENCE)
-        return briefly(url, max_bytes=max_bytes, fresh=fresh)
-
-    issuer, came = enrolled(ANCHOR), threading.Semaphore(0)
-
-    def clock() -> float:
-        came.release()
-        return monotonic()
-
-    verifier = asker(ask, issuer, clock=clock)
-    with ThreadPoolExecutor(10) as threads:
-        try:
-            found = [threads.submit(refresh, verifier, issuer, HOME, fresh=fresh[0])]
-            assert begun.wait(PATIENCE)
-            found += [
-                threads.submit(refresh, verifier, issuer, HOME, fresh=each) for each in fresh[1:]
-            ]
-            # Each has come; the one that asks looks at the clock for its own deadline too.
-            assert all(came.acquire(timeout=PATIENCE) for _ in range(12))
-        finally:
-            gate.set()
-        assert len({each.result(PATIENCE).supplied for each in found}) == 1
-    assert len(site.asked) == 4 * rounds
 
 
 def test_a_failure_takes_nothing_away_and_grows_nothing() -> None:
@@ -291,16 +173,16 @@ def test_a_failure_takes_nothing_away_and_grows_nothing() -> None:
     ask, issuer = Answers(statements()), enrolled(ANCHOR)
     verifier = asker(ask, issuer)
     session = verifier.session(issuer)
-    good = session.resolve(refresh(verifier, issuer, HOME).supplied, NOW)
+    good = session.resolve(refresh(verifier, issuer, HOME)[0], NOW)
     assert good.release is not None
     ask.answers = dict.fromkeys(ask.answers, "503")
     for nth in range(1, 5):
         now = NOW + timedelta(seconds=nth * 61)
         verifier.clock = lambda now=now: now
-        failed = refresh(verifier, issuer, HOME)
-        assert {reason.code for reason in failed.reasons} == {"refresh.no_answer"}
-        assert failed.supplied == SuppliedStatements()
-        trust = session.resolve(failed.supplied, now)
+        supplied, missing = refresh(verifier, issuer, HOME)
+        assert {reason.code for reason in missing} == {"refresh.no_answer"}
+        assert supplied == SuppliedStatements()
+        trust = session.resolve(supplied, now)
         assert (trust.keyset, trust.release) == (good.keyset, good.release)
 
 
@@ -320,10 +202,10 @@ def test_a_refresh_ends(each: float, codes: set[str], requests: int) -> None:
         return site(url, max_bytes=max_bytes, fresh=fresh)
 
     issuer = enrolled(ANCHOR)
-    found = refresh(asker(ask, issuer, clock=lambda: clock[0]), issuer, HOME)
-    assert {reason.code for reason in found.reasons} == codes
+    supplied, missing = refresh(asker(ask, issuer, clock=lambda: clock[0]), issuer, HOME)
+    assert {reason.code for reason in missing} == codes
     assert len(site.asked) == requests
-    assert len(found.supplied.untrusted_releases) == 1
+    assert len(supplied.untrusted_releases) == 1
 
 
 def test_one_issuer_s_silence_keeps_nobody_else_waiting() -> None:
@@ -350,4 +232,4 @@ def test_a_successor_is_brought() -> None:
     """The twin of all that brings nothing."""
     second = after(FIRST)
     ask = Answers({**statements(), HOME + KEYSET_PATH.format(epoch=1, version=2): second})
-    assert brought(ANCHOR, ask).supplied.untrusted_keysets == (FIRST, second)
+    assert brought(ANCHOR, ask)[0].untrusted_keysets == (FIRST, second)

@@ -21,10 +21,11 @@ from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys import lifecycle
 from cardsign.keys.model import KeyRecord
 from cardsign.keys.store import KeyStore
+from cardsign.net.fetcher import REFRESH_INTERVAL
 from cardsign.statements.keyset import KeysetId, RootAnchor
 from cardsign.trust.lock import Floor
 from cardsign.trust.policy import KeysetAnchor, Limits, Policy, Subject, TrustedIssuer
-from cardsign.trust.refresh import FetchResult, refresh_issuer
+from cardsign.trust.refresh import FetchResult, Refresh
 from cardsign.trust.session import Session
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import CARD_PATH, RELEASE_PATH, parse_place
@@ -136,7 +137,7 @@ class KeysetPeer:
         issuer = TrustedIssuer(name, anchor, (parse_place(home),))
         self.policy = Policy((issuer,), limits=self.limits)
         self.memory = Remembering()
-        self._asked, self._again_after = -1, 0
+        self._asked = -1
 
     def verify(self, t: int, card: bytes) -> Report:
         """The verdict, after one more look, uncached, where the first was none to rely on."""
@@ -169,31 +170,25 @@ class KeysetPeer:
         return self.memory.verifier(self.policy).session(self.policy.issuers[0])
 
     def _refresh(self, t: int, *, fresh: bool) -> SuppliedStatements:
-        if not fresh and self._asked >= 0 and t < self._asked + self._again_after:
+        if (
+            not fresh
+            and self._asked >= 0
+            and t < self._asked + min(self.copies.keep, REFRESH_INTERVAL)
+        ):
             return NO_STATEMENTS
 
-        def fetch(url: str, *, max_bytes: int, fresh: bool) -> FetchResult:
+        def ask(url: str, _max_bytes: int) -> FetchResult:
             path = url.removeprefix(self.home)
             taken, body = self.answer(path, t, fresh=fresh)
             if path == RELEASE_PATH:
                 self.release_of = max(self.release_of, taken)
-            if body is None:
-                return FetchResult(url, "absent")
-            return FetchResult(url, "found", body, self.copies.keep)
+            return FetchResult(url, "absent") if body is None else FetchResult(url, "found", body)
 
         known = self.remembered()
-        brought = refresh_issuer(
-            self.pin,
-            fetch,
-            home=self.home,
-            now=self.at(t),
-            skew=self.limits.skew,
-            keyset=known.keyset,
-            release=known.release,
-            fresh=fresh,
-        )
-        self._asked, self._again_after = t, brought.again_after
-        return brought.supplied
+        refresh = Refresh(self.home, ask, self.at(t), self.limits.skew)
+        supplied, _ = refresh.run(self.pin, known.keyset, known.release)
+        self._asked = t
+        return supplied
 
 
 class MemoryStore(KeyStore):

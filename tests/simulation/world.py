@@ -13,11 +13,11 @@ from cardsign import sign_card
 from cardsign.card.document import Card
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.drafts import ReleasePlan, card_digest, draft_following
+from cardsign.net.fetcher import REFRESH_INTERVAL
 from cardsign.statements.envelope import TYP_RELEASE
 from cardsign.statements.keyset import read_keyset
 from cardsign.statements.release import read_release
 from cardsign.statements.signing import sign_statement
-from cardsign.trust.refresh import REFRESH_INTERVAL
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 from tests.simulation.checks import Checks
 from tests.simulation.clockwork import CARD, DAY, JWKS, START, Clockwork, Figures, at

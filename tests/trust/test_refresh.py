@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import pytest
 
 from cardsign.card.values import jcs
 from cardsign.errors import FetchFailed
+from cardsign.findings import Finding
 from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE, StatementRefused
 from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, read_keyset
 from cardsign.statements.release import read_release
@@ -18,8 +19,9 @@ from cardsign.statements.signing import sign_statement
 from cardsign.trust.cache import StatementCache
 from cardsign.trust.lock import Floor
 from cardsign.trust.policy import KeysetAnchor, Limits, TrustedIssuer
-from cardsign.trust.refresh import REFRESH_INTERVAL, FetchResult, Refreshed, refresh_issuer
+from cardsign.trust.refresh import FetchResult, Refresh
 from cardsign.trust.session import Session
+from cardsign.trust.supplied import SuppliedStatements
 from cardsign.trust.walk import MAX_CHAIN_BYTES, MAX_STEPS
 from cardsign.urls import RELEASE_PATH, parse_place
 from tests.jose.statement_making import (
@@ -67,15 +69,21 @@ def history(length: int, *, root: str = "ann", after: bytes | None = None) -> li
 
 
 @dataclass
-class Site:
-    """An issuer's server behind caches, of which each keeps one URL for `max_age` seconds."""
+class Brought:
+    """What came of one refresh."""
 
-    max_age: int | None = None
+    supplied: SuppliedStatements
+    reasons: tuple[Finding, ...]
+
+
+@dataclass
+class Site:
+    """An issuer's server."""
+
     now: datetime = NOW
     documents: dict[str, bytes] = field(default_factory=dict)
     failing: set[str] = field(default_factory=set)
     asked: list[str] = field(default_factory=list)
-    _cache: dict[str, tuple[datetime, FetchResult]] = field(default_factory=dict)
 
     def publish(self, *statements: bytes) -> None:
         """Put statements where they belong; a release replaces the one before."""
@@ -87,23 +95,13 @@ class Site:
             else:
                 self.documents[path_of(one.epoch, one.version)] = data
 
-    def __call__(self, url: str, *, max_bytes: int, fresh: bool) -> FetchResult:
+    def __call__(self, url: str, max_bytes: int) -> FetchResult:
         path = url.removeprefix(HOME)
         self.asked.append(path)
-        held = self._cache.get(path)
-        if held is not None and not fresh and self.now < held[0]:
-            return held[1]
         if path in self.failing:
             return FetchResult(url, "failed")
         body = self.documents.get(path)
-        answer = (
-            FetchResult(url, "absent")
-            if body is None
-            else FetchResult(url, "found", body, self.max_age)
-        )
-        if self.max_age:
-            self._cache[path] = (self.now + timedelta(seconds=self.max_age), answer)
-        return answer
+        return FetchResult(url, "absent") if body is None else FetchResult(url, "found", body)
 
 
 def path_of(epoch: int, version: int) -> str:
@@ -117,11 +115,10 @@ def pin_of(data: bytes) -> KeysetId:
     return one.id
 
 
-def ask(site: Site, pin: Any, known: Session | None = None, **changes: Any) -> Refreshed:
+def ask(site: Site, pin: Any, known: Session | None = None) -> Brought:
     """One refresh."""
-    if known is not None:
-        changes = {"keyset": known.keyset, "release": known.release, **changes}
-    return refresh_issuer(pin, site, home=HOME, now=site.now, skew=LIMITS.skew, **changes)
+    held = () if known is None else (known.keyset, known.release)
+    return Brought(*Refresh(HOME, site, site.now, LIMITS.skew).run(pin, *held))
 
 
 def session(pin: Any) -> Session:
@@ -130,7 +127,7 @@ def session(pin: Any) -> Session:
     return Session(issuer, LIMITS, (), Floor(), cache=StatementCache())
 
 
-def held(brought: Refreshed, pin: Any, memory: Session | None = None) -> str:
+def held(brought: Brought, pin: Any, memory: Session | None = None) -> str:
     """What a verifier holds who has this anchor and gets what was brought."""
     standing = (memory or session(pin)).resolve(brought.supplied, NOW)
     return "" if standing.keyset is None else f"{standing.keyset.epoch}.{standing.keyset.version}"
@@ -144,7 +141,7 @@ def knowing(pin: KeysetId, data: bytes, listed: bytes | None = None) -> Session:
     return known
 
 
-def codes(brought: Refreshed) -> set[str]:
+def codes(brought: Brought) -> set[str]:
     """The codes of what could not be had."""
     return {reason.code for reason in brought.reasons}
 
@@ -157,7 +154,7 @@ def test_everything_after_the_pin_is_brought_home() -> None:
     brought = ask(site, pin_of(chain[0]))
     assert held(brought, pin_of(chain[0])) == "1.4"
     assert len(brought.supplied.untrusted_releases) == 1
-    assert (brought.reasons, brought.again_after) == ((), REFRESH_INTERVAL)
+    assert brought.reasons == ()
 
 
 def test_who_holds_the_newest_asks_for_three_things() -> None:
@@ -388,44 +385,13 @@ def test_the_walk_ends_where_the_release_says() -> None:
 def test_why_there_is_no_answer_is_said() -> None:
     """In the words of who asked."""
 
-    def silent(url: str, *, max_bytes: int, fresh: bool) -> FetchResult:
+    def silent(url: str, max_bytes: int) -> FetchResult:
         return FetchResult(
             url, "failed", failure=FetchFailed("fetch.failed", f"{url} answered 503 instead of 200")
         )
 
-    brought = refresh_issuer(None, silent, home=HOME, now=NOW, skew=300)
-    assert brought.reasons[0].message == f"{HOME}{RELEASE_PATH} answered 503 instead of 200"
-
-
-# ------------------------------------------------------------------ caches
-
-
-@pytest.mark.parametrize(
-    ("max_age", "expected"),
-    [(None, REFRESH_INTERVAL), (31_536_000, REFRESH_INTERVAL), (60, 60), (0, 0), (-5, 0)],
-    ids=["nothing said", "a year", "a minute", "no time", "less than none"],
-)
-def test_http_may_shorten_the_interval_and_never_lengthen_it(
-    max_age: int | None, expected: int
-) -> None:
-    """A CDN that says a year freezes nobody (threat 13)."""
-    first = history(1)[0]
-    site = Site(max_age=max_age)
-    site.publish(first)
-    assert ask(site, pin_of(first)).again_after == expected
-
-
-def test_what_caches_hide_is_seen_when_asked_for_afresh() -> None:
-    """A cached 404 for the next version hides it until it ends, or until caches are passed by."""
-    chain = history(2)
-    site = Site(max_age=600)
-    site.publish(chain[0], release(read_keyset(chain[0])))
-    assert held(ask(site, pin_of(chain[0])), pin_of(chain[0])) == "1.1"
-    site.publish(chain[1], release(read_keyset(chain[1]), seq=6))
-    assert held(ask(site, pin_of(chain[0])), pin_of(chain[0])) == "1.1"
-    assert held(ask(site, pin_of(chain[0]), fresh=True), pin_of(chain[0])) == "1.2"
-    site.now += timedelta(seconds=601)
-    assert held(ask(site, pin_of(chain[0])), pin_of(chain[0])) == "1.2"
+    _, reasons = Refresh(HOME, silent, NOW, 300).run(None)
+    assert reasons[0].message == f"{HOME}{RELEASE_PATH} answered 503 instead of 200"
 
 
 def test_keys_are_listed_anew_at_each_step() -> None:
