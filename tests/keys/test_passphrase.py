@@ -168,7 +168,7 @@ def test_an_empty_passphrase_is_no_passphrase(source):
     with pytest.raises(PassphraseFault) as caught:
         read_passphrase(PassphraseSource(**{"prompt": nobody, **source}))
 
-    assert caught.value.code == "passphrase.unfit"
+    assert caught.value.code == "passphrase.none"
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])

@@ -190,12 +190,28 @@ def test_the_secret_is_rotated_as_the_page_says(page: str, trial: Trial) -> None
         release("card-key.pem")
 
 
-def test_a_pipeline_without_its_secret_fails(page: str, trial: Trial) -> None:
-    """The runner sees it, and the message is the one in the table of the page."""
+#: The value of `CARD_KEY`, as a shell writes it, for each message of the page's table.
+MISTAKES = {
+    "the environment variable CARD_KEY is empty": "",
+    "the passphrase is empty": "$(cat card-key.pem)",
+    "this PEM has lost its line breaks": "$(tr '\\n' '|' < card-key.pem)",
+    "found a PEM of: public key": "$(openssl pkey -in card-key.pem -passin file:passphrase.txt "
+    "-pubout)",
+    "this is a JWK Set of 2 keys": '{\\"keys\\": [{}, {}]}',
+}
+
+
+def test_each_mistake_fails_the_pipeline_with_the_message_of_the_table(
+    page: str, trial: Trial
+) -> None:
+    """The runner sees it, under the code that stands there."""
     trial.prepares(blocks(page, "console")[0][1])
-    with pytest.raises(AssertionError, match="the environment variable CARD_KEY is empty"):
-        trial.runs(script_of(pipelines(page, kms=False)[0]))
-    assert "the environment variable CARD_KEY is empty" in page
+    rows = re.findall(r"^\| `([a-z_.]+)`: ([^|]+?) \|", page, re.MULTILINE)
+    assert [message for _, message in rows] == list(MISTAKES)
+    github = script_of(pipelines(page, kms=False)[0])
+    for (code, message), value in zip(rows, MISTAKES.values(), strict=True):
+        with pytest.raises(AssertionError, match=f"{code}: .*{re.escape(message)}"):
+            trial.runs(github.replace('$CARD_KEY"', f'{value}"', 1))
 
 
 @pytest.mark.needs_boto3

@@ -60,14 +60,14 @@ def read_passphrase(source: PassphraseSource, *, question: str = "Passphrase: ")
     """Return the passphrase of something that exists.
 
     Raises:
-        PassphraseFault: ``passphrase.none``, or ``passphrase.unfit`` for an empty one.
+        PassphraseFault: ``passphrase.none``, also for an empty one: a job that lacks its secret.
         FileFault: The file cannot be read, or is open to others.
     """
     passphrase = _unasked(source)
     if passphrase is None:
         passphrase = _asked(source.prompt, question)
     if not passphrase:
-        raise PassphraseFault("passphrase.unfit", "the passphrase is empty", hint=_ADVICE)
+        raise PassphraseFault("passphrase.none", "the passphrase is empty")
     return passphrase
 
 
