@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from http import HTTPStatus
+from threading import BoundedSemaphore
 from typing import Final, TypeAlias
 
 from flask import Response, request
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, ServiceUnavailable
 
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json
@@ -20,6 +21,7 @@ from cardsign.errors import JsonRefused
 #: Of every answer about an extended card, an error too: shared caches keep out.
 PRIVATE: Final = {"Cache-Control": "private, no-cache", "Vary": "Authorization"}
 NO_STORE: Final = {"Cache-Control": "no-store"}
+RETRY_SECONDS: Final = 5  # after which it is worth trying again
 NO_SNIFF: Final = {"X-Content-Type-Options": "nosniff"}
 
 #: Bytes. A request for a card has about 100; what other methods send is refused anyway.
@@ -49,34 +51,30 @@ class ErrorKind:
     Attributes:
         rpc_code: The JSON-RPC error code.
         status: The HTTP status over REST.
-        grpc_status: The name of the google.rpc code.
         reason: A2A's reason, for errors of A2A's own.
         rpc_status: The HTTP status over JSON-RPC; 200 unless HTTP itself must know.
     """
 
     rpc_code: int
     status: int
-    grpc_status: str
     reason: str = ""
     rpc_status: int = 200
 
 
-PARSE_ERROR: Final = ErrorKind(-32700, 400, "INVALID_ARGUMENT")
-INVALID_REQUEST: Final = ErrorKind(-32600, 400, "INVALID_ARGUMENT")
-METHOD_NOT_FOUND: Final = ErrorKind(-32601, 404, "NOT_FOUND")
-INVALID_PARAMS: Final = ErrorKind(-32602, 400, "INVALID_ARGUMENT")
-TOO_LARGE: Final = ErrorKind(-32600, 413, "INVALID_ARGUMENT", rpc_status=413)
-UNSUPPORTED: Final = ErrorKind(-32004, 400, "FAILED_PRECONDITION", "UNSUPPORTED_OPERATION")
-NOT_CONFIGURED: Final = ErrorKind(
-    -32007, 400, "FAILED_PRECONDITION", "EXTENDED_AGENT_CARD_NOT_CONFIGURED"
-)
-BAD_VERSION: Final = ErrorKind(-32009, 400, "FAILED_PRECONDITION", "VERSION_NOT_SUPPORTED")
+PARSE_ERROR: Final = ErrorKind(-32700, 400)
+INVALID_REQUEST: Final = ErrorKind(-32600, 400)
+METHOD_NOT_FOUND: Final = ErrorKind(-32601, 404)
+INVALID_PARAMS: Final = ErrorKind(-32602, 400)
+TOO_LARGE: Final = ErrorKind(-32600, 413, rpc_status=413)
+UNSUPPORTED: Final = ErrorKind(-32004, 400, "UNSUPPORTED_OPERATION")
+NOT_CONFIGURED: Final = ErrorKind(-32007, 400, "EXTENDED_AGENT_CARD_NOT_CONFIGURED")
+BAD_VERSION: Final = ErrorKind(-32009, 400, "VERSION_NOT_SUPPORTED")
 # A2A leaves authentication without a code; -32000 is JSON-RPC's first for servers, and A2A's
 # own begin at -32001. The HTTP status and the challenge are what a client acts upon.
-UNAUTHENTICATED: Final = ErrorKind(-32000, 401, "UNAUTHENTICATED", rpc_status=401)
-FORBIDDEN: Final = ErrorKind(-32000, 403, "PERMISSION_DENIED", rpc_status=403)
-UNAVAILABLE: Final = ErrorKind(-32000, 503, "UNAVAILABLE", rpc_status=503)
-BAD_CREDENTIALS: Final = ErrorKind(-32000, 400, "INVALID_ARGUMENT", rpc_status=400)
+UNAUTHENTICATED: Final = ErrorKind(-32000, 401, rpc_status=401)
+FORBIDDEN: Final = ErrorKind(-32000, 403, rpc_status=403)
+UNAVAILABLE: Final = ErrorKind(-32000, 503, rpc_status=503)
+BAD_CREDENTIALS: Final = ErrorKind(-32000, 400, rpc_status=400)
 
 
 class A2AError(Exception):
@@ -110,23 +108,24 @@ class A2AError(Exception):
         if kind.reason:
             info = "type.googleapis.com/google.rpc.ErrorInfo"
             details = [{"@type": info, "reason": kind.reason, "domain": "a2a-protocol.org"}]
+        if not as_rpc:
+            return status_body(kind.status, self.message, details)
         error: dict[str, Json] = {"code": kind.rpc_code, "message": self.message}
-        if as_rpc:
-            error |= {"data": details} if details else {}
-            return {"jsonrpc": "2.0", "id": self.call_id, "error": error}
-        return status_body(kind.status, kind.grpc_status, self.message, details)
+        error |= {"data": details} if details else {}
+        return {"jsonrpc": "2.0", "id": self.call_id, "error": error}
 
 
-def status_body(
-    status: int, grpc_status: str, message: str, details: list[Json] | None = None
-) -> dict[str, Json]:
-    """Return a google.rpc.Status as JSON; `details` only where there are any."""
-    error: dict[str, Json] = {"code": status, "status": grpc_status, "message": message}
+def status_body(status: int, message: str, details: list[Json]) -> dict[str, Json]:
+    """Return a google.rpc.Status as JSON; `details`, which A2A's own errors have, if there are."""
+    name = "FAILED_PRECONDITION" if details else _GRPC_STATUSES.get(status, "UNKNOWN")
+    error: dict[str, Json] = {"code": status, "status": name, "message": message}
     return {"error": error | ({"details": details} if details else {})}
 
 
 _GRPC_STATUSES: Final = {
     400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
     404: "NOT_FOUND",
     405: "UNIMPLEMENTED",
     410: "NOT_FOUND",
@@ -136,6 +135,34 @@ _GRPC_STATUSES: Final = {
     500: "INTERNAL",
     503: "UNAVAILABLE",
 }
+
+
+class Busy(ServiceUnavailable):
+    """All places are taken."""
+
+    def __init__(self) -> None:
+        super().__init__("too many requests wait; try again later", retry_after=RETRY_SECONDS)
+
+
+class Places:
+    """How many requests may wait at a time for slow bodies, or for other hosts: ``with places:``.
+
+    That is a quarter of the threads. Nobody waits for a place: who finds none gets
+    :class:`Busy`, and is told to come back.
+
+    Args:
+        threads: Requests that are answered at a time.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._free = BoundedSemaphore(max(1, threads // 4))
+
+    def __enter__(self) -> None:
+        if not self._free.acquire(blocking=False):
+            raise Busy
+
+    def __exit__(self, *_: object) -> None:
+        self._free.release()
 
 
 def answer_a2a_error(error: A2AError) -> Response:
@@ -153,9 +180,8 @@ def answer_a2a_error(error: A2AError) -> Response:
 def answer_http_error(error: HTTPException) -> Response:
     """Return what HTTP itself refuses (404, 405, 410, 429, 500) as JSON that no cache keeps."""
     status = error.code or 500
-    grpc_status = _GRPC_STATUSES.get(status, "UNKNOWN")
     message = error.description if status in (400, 413, 415, 429, 503) else None
-    body = status_body(status, grpc_status, message or HTTPStatus(status).phrase)
+    body = status_body(status, message or HTTPStatus(status).phrase, [])
     response = json_response(body, status, NO_STORE)
     if methods := getattr(error, "valid_methods", None):
         response.headers["Allow"] = ", ".join(methods)
@@ -216,9 +242,9 @@ def check_call(call: Call) -> None:
     Raises:
         A2AError: It does not.
     """
-    if call.method in _OTHER_METHODS:
-        raise A2AError(UNSUPPORTED, "this endpoint serves the agent card only")
     if call.method not in CARD_METHODS:
+        if call.method in _OTHER_METHODS:
+            raise A2AError(UNSUPPORTED, "this endpoint serves the agent card only")
         raise A2AError(METHOD_NOT_FOUND, "there is no such method")
     params = {} if call.params is None else call.params
     if not isinstance(params, dict) or not isinstance(params.get("tenant", ""), str):

@@ -263,9 +263,7 @@ def answer_probe(status: str, code: int) -> Response:
     """Answer a probe, which no cache keeps."""
     if request.method not in ("GET", "HEAD"):
         raise MethodNotAllowed(valid_methods=("GET", "HEAD"))
-    site = find_publications().site
-    only = site.agents.get("")
-    count = {"generation": only.generation.number} if only else {"agents": len(site.agents)}
+    count = find_publications().site.count()
     return a2a.json_response({"status": status, **count}, code, a2a.NO_STORE)
 
 

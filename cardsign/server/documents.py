@@ -21,7 +21,7 @@ from werkzeug.http import http_date
 from cardsign.card.interfaces import Interface, interfaces_of
 from cardsign.card.security import schemes_of
 from cardsign.card.strictjson import parse_object
-from cardsign.card.values import Json
+from cardsign.card.values import Json, members_of
 from cardsign.errors import CardRefused
 from cardsign.publish.generation import Generation, PublicFile, public_files
 from cardsign.server.a2a import NO_SNIFF, PRIVATE
@@ -116,6 +116,30 @@ def resource_metadata(card: Mapping[str, Json], issuers: Iterable[str]) -> dict[
         card: The public card.
         issuers: Whose tokens the server takes, where the card declares that it takes some.
     """
+    servers, scopes = find_servers(card, issuers)
+    members: dict[str, Json] = {
+        "authorization_servers": [*sorted(servers)],
+        "bearer_methods_supported": ["header"],
+    }
+    if scopes:
+        members["scopes_supported"] = [*sorted(scopes)]
+    if isinstance(name := card.get("name"), str):
+        members["resource_name"] = name
+    metadata = {}
+    for interface in interfaces_of(card) if servers else ():
+        with suppress(CardRefused):
+            resource = parse_url(str(interface.url))
+            body = json.dumps(
+                {"resource": str(resource), **members}, ensure_ascii=False, separators=(",", ":")
+            )
+            # The path of a resource comes after the well-known one (3.1).
+            path = METADATA_PATH + (unquote(resource.path) if resource.path != "/" else "")
+            metadata[path] = body.encode()
+    return metadata
+
+
+def find_servers(card: Mapping[str, Json], issuers: Iterable[str]) -> tuple[set[str], set[str]]:
+    """Return the issuers whose tokens a card declares, and the scopes of their tokens."""
     servers, scopes = set[str](), set[str]()
     for scheme in schemes_of(card).values():
         servers.update(issuers if scheme.type in _ISSUED else ())
@@ -124,31 +148,9 @@ def resource_metadata(card: Mapping[str, Json], issuers: Iterable[str]) -> dict[
             url = scheme.members.get(member)
             if scheme.type is not None and isinstance(url, str) and part in url:
                 servers.add(url.replace(part, "", 1))
-        flows = scheme.members.get("flows")
-        for flow in flows.values() if isinstance(flows, dict) else ():
-            named = flow.get("scopes") if isinstance(flow, dict) else None
-            scopes.update(named if isinstance(named, dict) else ())
-    metadata = {}
-    for interface in interfaces_of(card) if servers else ():
-        try:
-            resource = parse_url(interface.url) if isinstance(interface.url, str) else None
-        except CardRefused:
-            continue
-        if resource is None:
-            continue
-        members: dict[str, Json] = {
-            "resource": str(resource),
-            "authorization_servers": [*sorted(servers)],
-            "bearer_methods_supported": ["header"],
-        }
-        if scopes:
-            members["scopes_supported"] = [*sorted(scopes)]
-        if isinstance(name := card.get("name"), str):
-            members["resource_name"] = name
-        # The path of a resource comes after the well-known one (3.1).
-        path = METADATA_PATH + (unquote(resource.path) if resource.path != "/" else "")
-        metadata[path] = json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode()
-    return metadata
+        for flow in members_of(scheme.members.get("flows")).values():
+            scopes.update(members_of(members_of(flow).get("scopes")))
+    return servers, scopes
 
 
 def find_paths(*cards: Mapping[str, Json]) -> tuple[Paths, Paths]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
@@ -13,26 +14,23 @@ from cardsign.card.document import Card
 from cardsign.card.extensions import declares_extended_card, find_marker
 from cardsign.card.security import requirements_of, schemes_of, security_problems
 from cardsign.card.values import Json
-from cardsign.errors import InputRefused, ServeFault
+from cardsign.errors import ServeFault
 from cardsign.publish.generation import Generation
 from cardsign.server import a2a
+from cardsign.server.a2a import RETRY_SECONDS, Busy
 from cardsign.server.documents import Document, extended_document
-from cardsign.server.places import RETRY_SECONDS, Busy
 from cardsign.server.providers import Denied, Provider, Unreachable
 
 log = logging.getLogger(__name__)
 
 #: The realm where the card declares no scheme that a provider takes.
 FALLBACK_REALM: Final = "extended-agent-card"
-MAX_NAMED: Final = 10  # audiences in one line for the operator
 #: A client that sends no version means 0.3 (A2A 1.0 3.6.2); both get the same signed bytes.
 _VERSIONS: Final = ("", "0.3", "1.0")
 
 
 class ExtendedCards:
     """The extended cards of one generation, by audience.
-
-    A card that cannot be served is a line for the operator. It harms no other card.
 
     Args:
         generation: Where they stand.
@@ -41,7 +39,9 @@ class ExtendedCards:
         now: Unix seconds.
 
     Raises:
-        ServeFault: ``serve.schemes``: the public card demands a scheme that none of them takes,
+        InputRefused: One of them is no card.
+        ServeFault: ``serve.corrupt_generation``: it is no extended card; ``serve.schemes``: the
+            public card demands a scheme that none of them takes,
             so callers who do as it says would be turned away (threat 26).
     """
 
@@ -55,18 +55,12 @@ class ExtendedCards:
         self._providers, self._now = providers, now
         self._is_declared = declares_extended_card(card)
         self._cards: dict[str, tuple[Document, int]] = {}
-        self._broken: dict[str, str] = {}
         for audience, body in generation.extended.items():
-            try:
-                marker = find_marker(Card.from_bytes(body).document)
-            except InputRefused as exc:
-                self._broken[audience] = f"it cannot be read: {exc.message}"
-                continue
+            marker = find_marker(Card.from_bytes(body).document)
             if marker is None:
-                self._broken[audience] = "it does not say for whom it is, and until when"
-                continue
-            document = extended_document(body, generation.published_at)
-            self._cards[audience] = document, marker.exp
+                message = f"the extended card of audience {audience} does not say until when it is"
+                raise ServeFault("serve.corrupt_generation", message)
+            self._cards[audience] = extended_document(body, generation.published_at), marker.exp
         schemes = schemes_of(card)
         #: What the card demands: alternatives, each the names of schemes that go together.
         self._alternatives = [
@@ -91,8 +85,8 @@ class ExtendedCards:
 
     @property
     def are_published(self) -> bool:
-        """Whether there is any, also one that cannot be served."""
-        return bool(self._cards or self._broken)
+        """Whether there is any, also one that has expired."""
+        return bool(self._cards)
 
     def check_offer(self, request: Request) -> None:
         """Check what the public card says already, and may be said before authentication.
@@ -112,14 +106,14 @@ class ExtendedCards:
         Raises:
             A2AError: There is none, or it has expired.
         """
-        document, expires = self._cards.get(audience, (None, 0))
-        if document is None:
-            message = "there is no extended card for the audience of this caller"
-            raise a2a.A2AError(a2a.NOT_CONFIGURED, message)
-        if expires <= self._now():
+        document, expires = self._cards.get(audience, (None, math.inf))
+        if document is not None and self._now() < expires:
+            return document
+        message = "there is no extended card for the audience of this caller"
+        if document is not None:
             message = "the extended card of this audience has expired, and none is newer"
-            raise a2a.A2AError(a2a.NOT_CONFIGURED, message)
-        return document
+        log.warning("a caller of audience %s: %s", audience, message)
+        raise a2a.A2AError(a2a.NOT_CONFIGURED, message)
 
     def authenticate(self, request: Request) -> str:
         """Return the audience of a caller, by the head of the request alone.
@@ -146,13 +140,7 @@ class ExtendedCards:
                 log.warning("could not check a credential (%s): %s", provider.name, exc)
                 is_unreachable = True
                 continue
-            if audience is None:
-                continue
-            shown = satisfied.setdefault(audience, set())
-            shown.update(names)
-            # One whose schemes no alternative names is the operator's own, and opens the card too.
-            is_own = not any(alternative.intersection(names) for alternative in self._alternatives)
-            if is_own or any(need and need <= shown for need in self._alternatives):
+            if audience and self._are_enough(names, satisfied.setdefault(audience, set())):
                 self._refuse_query_token(request)
                 return audience
         if is_unreachable:
@@ -163,14 +151,25 @@ class ExtendedCards:
             challenges = self._challenges("")
             raise a2a.A2AError(a2a.UNAUTHENTICATED, message or "send a credential", challenges)
         self._refuse_query_token(request)
+        raise self._refusal(denied)
+
+    def _are_enough(self, names: list[str], shown: set[str]) -> bool:
+        """Return whether a credential for some schemes opens a card, beside those shown before."""
+        shown.update(names)
+        # One whose schemes no alternative names is the operator's own, and opens the card too.
+        is_own = not any(alternative.intersection(names) for alternative in self._alternatives)
+        return is_own or any(need and need <= shown for need in self._alternatives)
+
+    def _refusal(self, denied: list[Denied]) -> a2a.A2AError:
+        """Return the answer to credentials that are not valid, or that open nothing."""
         scopes = next((exc.scopes for exc in denied if exc.scopes is not None), None)
         if scopes is None:
             challenges = self._challenges("invalid_token")
-            raise a2a.A2AError(a2a.UNAUTHENTICATED, "the credential is not valid", challenges)
+            return a2a.A2AError(a2a.UNAUTHENTICATED, "the credential is not valid", challenges)
         lacking = f"; it lacks {' or '.join(scopes)}" if scopes else ""
         message = f"the credential opens no extended card{lacking}"
         challenges = self._challenges("insufficient_scope", scopes)
-        raise a2a.A2AError(a2a.FORBIDDEN, message, challenges)
+        return a2a.A2AError(a2a.FORBIDDEN, message, challenges)
 
     def _refuse_query_token(self, request: Request) -> None:
         """Refuse a second token in the query: queries end up in logs (RFC 6750 2)."""
@@ -188,36 +187,21 @@ class ExtendedCards:
         fallback = self._providers[0].challenge(FALLBACK_REALM, error, scopes)
         return tuple(challenges) or (fallback,)
 
-    def find_problems(self, *, is_alone: bool = True) -> Iterator[str]:
-        """Yield what of the cards and their callers does not fit together, a line each.
-
-        Args:
-            is_alone: No other agent of the host has extended cards for the same callers.
-        """
+    def find_problems(self) -> Iterator[str]:
+        """Yield what of the cards and their providers does not fit together, a line each."""
         if not self._is_declared:
             if self._providers:
                 yield "the public card declares no extended card, so no credential opens anything"
             return
-        for audience, reason in self._broken.items():
-            yield f"the extended card of audience {audience} is not served: {reason}"
         for audience, (_, expires) in self._cards.items():
             if expires <= self._now():
                 yield f"the extended card of audience {audience} has expired and is not served"
         if not self.are_published:
             yield "the public card declares an extended card, but none was published"
-        if not any(provider.audiences for provider in self._providers):
+        if not self._providers:
             yield "there is no token, so the extended card cannot be asked for"
         elif not any(self._taken.values()):
             yield (
                 "the public card declares no security scheme that the server takes, "
                 "so clients cannot know how to ask for the extended card"
             )
-        published = {*self._cards, *self._broken}
-        for provider in self._providers if is_alone else ():
-            if missing := sorted(provider.audiences - published):
-                more = f" and {len(missing) - MAX_NAMED} more" if len(missing) > MAX_NAMED else ""
-                yield (
-                    f"provider {provider.name} opens the cards of {', '.join(missing[:MAX_NAMED])}"
-                    f"{more}, which are not published; the audiences are "
-                    f"{', '.join(sorted(published)) or 'none'}"
-                )

@@ -1,10 +1,14 @@
-"""Who a caller is: what every provider of it does, and those that ask no other server.
+"""Who a caller is: nine kinds of providers, and what every one of them does.
 
 A provider reads its own credential in a request, and says which card it opens. Several are
 alternatives: one that finds nothing of its own in a request says so, and the next one is asked.
 
 To add one: give it a scheme in :data:`cardsign.card.security.PROVIDERS`, its needs in
-:data:`cardsign.server.settings.NEEDS`, and a class in :func:`make_providers`.
+:data:`cardsign.server.settings.NEEDS`, and a class in :data:`CLASSES`.
+
+What a provider asks another host goes through :mod:`cardsign.net`: checked addresses, no
+redirects, bounded time and size. What it is asked about is never followed: no URL in a token is,
+and of AWS only the host that the operator expects.
 """
 
 from __future__ import annotations
@@ -13,23 +17,56 @@ import base64
 import binascii
 import hmac
 import ipaddress
+import logging
+import math
 import os
 import re
-from collections.abc import Callable, Mapping, Set
-from typing import Final, TypeAlias
-from urllib.parse import unquote
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from threading import Lock
+from typing import ClassVar, Final, TypeAlias, cast
+from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
 from cryptography import x509
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.x509.oid import NameOID
 from flask import Request
+from pydantic import IPvAnyNetwork
 
-from cardsign.card.security import PROVIDERS, ProviderType, Scheme, schemes_of
+from cardsign.card.security import PROVIDERS, ProviderType, Scheme, azure_issuer, schemes_of
+from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json
-from cardsign.errors import UsageFault
-from cardsign.server.places import Places
+from cardsign.errors import CardRefused, FetchFailed, JsonRefused, KeyRefused, UsageFault
+from cardsign.jose.jwt import MAX_TOKEN_CHARS, TokenRefused, check_claims, read_token
+from cardsign.jose.keys import PublicKey
+from cardsign.net.fetch import FetchSettings, OtherStatus, PrivateAccess, fetch_document
+from cardsign.server.a2a import RETRY_SECONDS, Busy, Places
 from cardsign.server.settings import ProviderSettings, ServerSettings
 from cardsign.server.tokens import TokenFile
+from cardsign.urls import Origin, parse_url
+
+log = logging.getLogger(__name__)
+
+ASK_SECONDS: Final = 3.0  # for one request: a caller waits for it
+KEYS_SECONDS: Final = 600  # for which an issuer's keys are used without asking again
+REFRESH_SECONDS: Final = 60  # between two looks for an unknown key
+MAX_ANSWER_BYTES: Final = 64 * 1024
+
+IAP_ISSUER: Final = "https://cloud.google.com/iap"
+IAP_KEYS: Final = "https://www.gstatic.com/iap/verify/public_key-jwk"
+STS_PREFIX: Final = "forge-aws-v1."
+#: Of a region that cannot be there STS is not looked for; one of another form is named by `url`.
+_STS_HOST: Final = re.compile(
+    r"sts\.(?:(?:af|ap|ca|eu|il|me|mx|sa|us)(?:-gov)?-"
+    r"(?:central|north|south|east|west|northeast|northwest|southeast|southwest)-[1-9]\.)?"
+    r"amazonaws\.com"
+)
+#: Codes of an answer that came whole, and cannot be read.
+_UNREADABLE_ANSWERS: Final = frozenset({"fetch.content_type", "fetch.encoding", "fetch.too_large"})
+
 
 Now: TypeAlias = Callable[[], float]
 Claims: TypeAlias = Mapping[str, Json]
@@ -76,12 +113,6 @@ class Provider:
         """What the log calls it."""
         return f"{self.settings.type} {self.settings.issuer}".rstrip()
 
-    @property
-    def audiences(self) -> Set[str]:
-        """Whose cards it opens."""
-        opens = [self.settings.opens, *(rule.opens for rule in self.settings.rules)]
-        return {audience for audience in opens if audience is not None}
-
     def gives(self, scheme: Scheme) -> bool:
         """Return whether a caller who does what a scheme of the card says is known here."""
         return self.scheme.gives(scheme)
@@ -125,14 +156,7 @@ class StaticTokens(Provider):
 
     def __init__(self, settings: ProviderSettings, hosts: Places, now: Now) -> None:
         super().__init__(settings, hosts, now)
-        if settings.token_file is None:
-            raise TypeError("this provider needs a token file")
-        self._tokens = TokenFile(settings.token_file, now)
-
-    @property
-    def audiences(self) -> Set[str]:
-        """As :attr:`Provider.audiences`."""
-        return self._tokens.audiences
+        self._tokens = TokenFile(cast(Path, settings.token_file), now)
 
     def find_audience(self, request: Request) -> str | None:
         """As :meth:`Provider.find_audience`."""
@@ -272,29 +296,269 @@ def _read_claims(certificate: x509.Certificate) -> Claims:
     }
 
 
+class RemoteProvider(Provider):
+    """A provider that asks another host, and remembers for a while that it could not connect."""
+
+    #: The statuses that are about our own credential, or about how often we ask.
+    refusals_of_us: ClassVar[tuple[int, ...]] = (401, 403, 408, 429)
+
+    def __init__(self, settings: ProviderSettings, hosts: Places, now: Now) -> None:
+        super().__init__(settings, hosts, now)
+        self._failed: dict[Origin, float] = {}  # when each host could not be reached last
+
+    def ask(
+        self,
+        url: str,
+        *,
+        form: bytes | None = None,
+        authorization: str | None = None,
+        is_about_token: bool = True,
+    ) -> dict[str, Json]:
+        """Return the JSON object that another host answers with.
+
+        Args:
+            url: Where it is asked.
+            form: What is posted; None for GET.
+            authorization: Our own credential, likewise.
+            is_about_token: Whether what it answers concerns one token alone; else a host that
+                says anything but what it was asked for is not asked again for a while.
+
+        Raises:
+            Denied: It says no to the token, or what cannot be read.
+            Unreachable: It gives no answer, or none to us.
+        """
+        asked = parse_url(url)
+        # Callers must not queue up behind a host that does not answer.
+        if 0 <= self._now() - self._failed.get(asked.origin, -math.inf) < RETRY_SECONDS:
+            raise Unreachable(f"{asked.origin} gave no answer a moment ago")
+        networks = self.settings.networks
+        named = filter(None, (self.settings.url, self.settings.issuer))
+        origins = frozenset(parse_url(text).origin for text in named)
+        reach = FetchSettings(
+            connect_timeout=ASK_SECONDS,
+            total_timeout=ASK_SECONDS,
+            max_bytes=MAX_ANSWER_BYTES,
+            insecure_loopback_http=self.settings.insecure_loopback_http,
+            access=PrivateAccess(origins, networks) if networks else None,
+        )
+        try:
+            headers = (("Authorization", authorization),) if authorization else ()
+            answer = fetch_document(url, reach, headers=headers, body=form)
+            return parse_object(answer.untrusted_body, max_bytes=MAX_ANSWER_BYTES)
+        except OtherStatus as exc:
+            problem = f"{asked.origin} answers {exc.status}"
+            if not is_about_token:
+                raise self.fail(url, problem) from exc
+            is_denied = 400 <= exc.status < 500 and exc.status not in self.refusals_of_us
+            raise (Denied if is_denied else Unreachable)(problem) from exc
+        except (FetchFailed, JsonRefused) as exc:
+            is_answer = isinstance(exc, JsonRefused) or exc.code in _UNREADABLE_ANSWERS
+            if is_about_token and is_answer:
+                raise Denied(f"the answer about it cannot be read ({exc.code})") from exc
+            shown = str(replace(asked, query=""))  # a query may hold a secret
+            raise self.fail(url, str(exc).replace(str(asked), shown)) from exc
+
+    def fail(self, url: str, problem: str) -> Unreachable:
+        """Return what is raised where a host gave no answer; it is not asked for a while."""
+        asked = parse_url(url)
+        self._failed[asked.origin] = self._now()
+        return Unreachable(f"asking {replace(asked, query='')}: {problem}")
+
+
+class Jwt(RemoteProvider):
+    """Tokens that their issuer signed: ``oidc``, ``azure_ad``, ``gcp_iap``."""
+
+    def __init__(self, settings: ProviderSettings, hosts: Places, now: Now) -> None:
+        update: dict[str, str] = {}
+        if settings.type == "azure_ad":
+            update["issuer"] = azure_issuer({"tenant": settings.tenant})
+        elif settings.type == "gcp_iap":
+            update["issuer"] = settings.issuer or IAP_ISSUER
+            update["url"] = settings.url or IAP_KEYS
+        super().__init__(settings.model_copy(update=update), hosts, now)
+        self._lock = Lock()
+        self._keys: dict[str, PublicKey] = {}
+        self._asked_at = -math.inf
+
+    def find_audience(self, request: Request) -> str | None:
+        """As :meth:`Provider.find_audience`."""
+        header = self.scheme.header
+        token = request.headers.get(header) if header else bearer_token(request)
+        if token is None:
+            return None
+        try:
+            claims = read_token(token, self._find_key, types=self.settings.typ)
+            check_claims(
+                claims, issuer=self.settings.issuer, audience=self.settings.aud, now=self._now()
+            )
+        except TokenRefused as exc:
+            raise Denied(str(exc)) from exc
+        return self.choose_audience(claims)
+
+    def _find_key(self, kid: str) -> PublicKey | None:
+        """Return the key of a kid; an unknown one may be new, which is asked once a minute."""
+        age = self._now() - self._asked_at
+        if not 0 <= age < (KEYS_SECONDS if kid in self._keys else REFRESH_SECONDS):
+            with self._hosts, self._lock:  # who waits for the other has a place too
+                if not 0 <= self._now() - self._asked_at < REFRESH_SECONDS:
+                    self._refresh_keys()
+        elif age >= KEYS_SECONDS - REFRESH_SECONDS and not self._lock.locked():
+            # One caller asks before the keys end, so that none must wait; they are good till then.
+            with suppress(Busy, Unreachable), self._hosts, self._lock:
+                self._refresh_keys()
+        return self._keys.get(kid)
+
+    def _refresh_keys(self) -> None:
+        """Ask the issuer for its keys."""
+        url, keys_url = str(self.scheme.members.get("openIdConnectUrl")), self.settings.url
+        if not keys_url:
+            configuration = self.ask(url, is_about_token=False)
+            keys_url = str(configuration.get("jwks_uri"))
+            # Else one issuer could speak with the keys of another (OpenID Connect Discovery 4.3).
+            if configuration.get("issuer") != self.settings.issuer:
+                raise self.fail(url, "it names another issuer")
+        try:
+            document = self.ask(keys_url, is_about_token=False)
+        except CardRefused as exc:  # what its configuration names is no URL
+            raise self.fail(url, str(exc)) from exc
+        self._keys = self._read_keys(document)
+        self._asked_at = self._now()
+
+    def _read_keys(self, document: dict[str, Json]) -> dict[str, PublicKey]:
+        """Return the usable keys of an issuer by kid; odd ones are skipped and logged.
+
+        Strictness about a whole set is for the keys of cards: here one odd key among an issuer's
+        many would lock out every caller.
+        """
+        entries = document.get("keys")
+        keys: dict[str, PublicKey] = {}
+        kids = Counter[Json]()
+        for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+            members = entry if isinstance(entry, dict) else {}
+            kid = members.get("kid")
+            try:
+                if not isinstance(kid, str):
+                    raise KeyRefused("key.malformed", "it has no kid")
+                kids[kid] += 1
+                if kids[kid] > 1:
+                    raise KeyRefused("jwks.duplicate_kid", "its kid is there twice")
+                keys[kid] = PublicKey.from_jwk(members)
+            except KeyRefused as exc:
+                log.warning("provider %s: skipped key %d of the issuer: %s", self.name, index, exc)
+        return {kid: key for kid, key in keys.items() if kids[kid] == 1}
+
+
+class Introspection(RemoteProvider):
+    """Opaque tokens about which their server is asked: ``http_verifier`` (RFC 7662)."""
+
+    def __init__(self, settings: ProviderSettings, hosts: Places, now: Now) -> None:
+        super().__init__(settings, hosts, now)
+        self._secret = read_secret(settings.client)
+
+    def gives(self, scheme: Scheme) -> bool:
+        """As :meth:`Provider.gives`."""
+        return super().gives(scheme) and scheme.type != "openIdConnect"
+
+    def find_audience(self, request: Request) -> str | None:
+        """As :meth:`Provider.find_audience`."""
+        token = bearer_token(request)
+        if token is None:
+            return None
+        if not 0 < len(token) <= MAX_TOKEN_CHARS:
+            raise Denied("the token is empty or too long")
+        form = {"token": token, "token_type_hint": "access_token"}
+        authorization = None
+        if self._secret:
+            authorization = f"Basic {base64.b64encode(self._secret.encode()).decode()}"
+        with self._hosts:
+            claims = self.ask(
+                self.settings.url,
+                form=urlencode(form, errors="surrogateescape").encode(),
+                authorization=authorization,
+            )
+        expires, audience = claims.get("exp", math.inf), claims.get("aud")
+        if claims.get("active") is not True:
+            raise Denied("its server says that it is not active")
+        if not isinstance(expires, int | float) or expires <= self._now():
+            raise Denied("exp has passed")
+        wanted = self.settings.aud
+        if wanted and wanted not in (audience if isinstance(audience, list) else [audience]):
+            raise Denied("aud is another audience")
+        return self.choose_audience(claims)
+
+
+class AwsSts(RemoteProvider):
+    """A pre-signed GetCallerIdentity request as a bearer token: ``aws_sigv4``.
+
+    STS itself says who signed it. Its host is compared with the one that is expected.
+    """
+
+    refusals_of_us = (408, 429)  # it gets no credential of ours
+
+    def gives(self, scheme: Scheme) -> bool:
+        """As :meth:`Provider.gives`."""
+        return super().gives(scheme) and scheme.type == "http"
+
+    def find_audience(self, request: Request) -> str | None:
+        """As :meth:`Provider.find_audience`."""
+        token = bearer_token(request)
+        if token is None or not token.startswith(STS_PREFIX):
+            return None
+        url = self._check_url(token.removeprefix(STS_PREFIX))
+        with self._hosts:
+            answer = self.ask(url)
+        response = answer.get("GetCallerIdentityResponse")
+        result = response.get("GetCallerIdentityResult") if isinstance(response, dict) else None
+        if not isinstance(result, dict):
+            raise Denied("STS does not say who signed the request")
+        claims = {"account": result.get("Account"), "arn": result.get("Arn")}
+        return self.choose_audience({**claims, "sub": result.get("UserId")})
+
+    def _check_url(self, untrusted_text: str) -> str:
+        """Return the URL in a token, if it asks the expected STS who signed it, and no more."""
+        try:
+            padded = untrusted_text + "=" * (-len(untrusted_text) % 4)
+            url = base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii")
+            origin, query = parse_url(url).origin, parse_qs(urlsplit(url).query)
+        except (binascii.Error, UnicodeDecodeError, CardRefused, ValueError) as exc:
+            raise Denied("the token holds no URL") from exc
+        expected = self.settings.url
+        if expected:
+            is_expected = origin == parse_url(expected).origin
+        else:
+            is_https = origin.scheme == "https" and origin.port == 443
+            is_expected = is_https and _STS_HOST.fullmatch(origin.host) is not None
+        if not is_expected or urlsplit(url).path != "/":
+            raise Denied("the token names another host than STS")
+        if query.get("Action") != ["GetCallerIdentity"] or "X-Amz-Signature" not in query:
+            raise Denied("the token is no signed GetCallerIdentity request")
+        return url
+
+
+#: The nine kinds of callers.
+CLASSES: Final[dict[ProviderType, type[Provider]]] = {
+    "static_token": StaticTokens,
+    "http_verifier": Introspection,
+    "oidc": Jwt,
+    "azure_ad": Jwt,
+    "gcp_iap": Jwt,
+    "aws_sigv4": AwsSts,
+    "api_key": ApiKeys,
+    "basic": BasicTokens,
+    "mtls": MutualTls,
+}
+
+
 def make_providers(settings: ServerSettings, hosts: Places, now: Now) -> tuple[Provider, ...]:
     """Return the providers of a server; its own token file comes before all others.
 
     Raises:
         UsageFault: ``config.malformed``: a secret is not in its variable.
     """
-    from cardsign.server.remote import AwsSts, Introspection, Jwt
-
-    classes: dict[ProviderType, type[Provider]] = {
-        "static_token": StaticTokens,
-        "http_verifier": Introspection,
-        "oidc": Jwt,
-        "azure_ad": Jwt,
-        "gcp_iap": Jwt,
-        "aws_sigv4": AwsSts,
-        "api_key": ApiKeys,
-        "basic": BasicTokens,
-        "mtls": MutualTls,
-    }
     chosen = list(settings.providers)
     if settings.token_file is not None:
         chosen.insert(0, ProviderSettings(type="static_token", token_file=settings.token_file))
-    return tuple(classes[provider.type](provider, hosts, now) for provider in chosen)
+    return tuple(CLASSES[provider.type](provider, hosts, now) for provider in chosen)
 
 
 def bearer_token(request: Request) -> str | None:
@@ -316,12 +580,10 @@ def read_secret(source: str) -> str:
     return os.environ.get(name, "") if name else ""
 
 
-def in_networks(text: str, networks: tuple[str, ...]) -> bool:
+def in_networks(text: str, networks: tuple[IPvAnyNetwork, ...]) -> bool:
     """Return whether a text is an address of one of the networks."""
     address = parse_address(text)
-    return address is not None and any(
-        address in ipaddress.ip_network(network) for network in networks
-    )
+    return address is not None and any(address in network for network in networks)
 
 
 def parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cardsign.errors import CardsignError, ServeFault, UsageFault
 from cardsign.server.app import create_app
 from cardsign.server.providers import in_networks
-from cardsign.server.settings import ServerSettings
+from cardsign.server.settings import LOOPBACK, ServerSettings
 from cardsign.server.site import Publications
 from cardsign.server.tokens import read_tokens
 
@@ -40,7 +40,6 @@ SHUTDOWN_SECONDS: Final = 3
 BACKPRESSURE: Final = 8192
 _RESPAWN_SECONDS: Final = 0.5
 _SIGNAL_SECONDS: Final = 0.1
-_LOOPBACK: Final = ("127.0.0.0/8", "::1/128")
 
 
 def serve(
@@ -79,7 +78,7 @@ def serve(
     ):
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = counters  # before workers import the library
         publications = Publications(location, settings)  # fails before anything listens
-        if not settings.behind_proxy and not in_networks(address[0], _LOOPBACK):
+        if not settings.behind_proxy and not in_networks(address[0], LOOPBACK):
             log.warning(
                 "slow clients can hold threads of this server; put a proxy that reads requests "
                 "whole in front, and say so: behind_proxy = true"
@@ -255,13 +254,11 @@ def _announce(publications: Publications, address: tuple[str, int], as_json: boo
     with socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET) as client:
         while client.connect_ex(address):
             time.sleep(0.02)
-    agents, url = publications.site.agents, make_url(address)
-    count, served = {"agents": len(agents)}, f"{len(agents)} agents"
-    if "" in agents:
-        number = agents[""].generation.number
-        count, served = {"generation": number}, f"generation {number}"
+    count, url = publications.site.count(), make_url(address)
     if as_json:
         print(json.dumps({**count, "url": url}), flush=True)
+    ((what, number),) = count.items()
+    served = f"{number} agents" if what == "agents" else f"generation {number}"
     log.info("serving %s on %s", served, url)
     publications.start_watching()
 

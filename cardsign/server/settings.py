@@ -7,16 +7,27 @@ networks and who may have an extended card, so it is named on the command line a
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+import limits
+from limits.errors import ConfigurationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    IPvAnyNetwork,
+    StringConstraints,
+    model_validator,
+)
 
 from cardsign.card.extensions import AUDIENCE
 from cardsign.card.security import ProviderType
-from cardsign.errors import CardRefused, UsageFault
+from cardsign.errors import UsageFault
 from cardsign.files import read_bytes, read_settings
 from cardsign.urls import parse_url
 
@@ -25,12 +36,36 @@ MAX_SETTINGS_BYTES: Final = 256 * 1024
 _GUIDE: Final = "Each setting is shown in docs/reference/server.md."
 
 AgentName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
-_Path = Annotated[str, StringConstraints(pattern=r"^/[!-~]*$")]
 _Variable = Annotated[str, StringConstraints(pattern=r"^(env:[A-Za-z_][A-Za-z0-9_]*)?$")]
 _Audience = Annotated[str, StringConstraints(pattern=f"^(?:{AUDIENCE.pattern})$")]
-_Network = Annotated[str, AfterValidator(lambda text: ipaddress.ip_network(text) and text)]
-_Networks = Annotated[tuple[_Network, ...], Field(strict=False)]
+_Networks = Annotated[tuple[IPvAnyNetwork, ...], Field(strict=False)]
 _File = Annotated[Path, Field(strict=False)]
+
+
+def _check_catalogue(path: str) -> str:
+    taken = ("/", "/healthz", "/readyz", "/metrics", "/extendedAgentCard")
+    if path in taken or path.startswith("/.well-known/"):
+        raise ValueError(f"= {path!r}: something else is at this path")
+    return path
+
+
+def _check_rate(rate: str) -> str:
+    limits.parse_many(rate or "1/day")
+    return rate
+
+
+def _check_storage(uri: str) -> str:
+    try:
+        limits.storage.storage_from_string(uri)
+    except ConfigurationError as exc:
+        raise ValueError(f"= {uri!r}: {exc}") from exc
+    return uri
+
+
+_CATALOGUE_FORM: Final = StringConstraints(pattern=r"^(/[!-~]*)?$")
+_Catalogue = Annotated[str, _CATALOGUE_FORM, AfterValidator(_check_catalogue)]
+_Rate = Annotated[str, AfterValidator(_check_rate)]
+_Storage = Annotated[str, AfterValidator(_check_storage)]
 
 #: What each type of provider cannot do without.
 NEEDS: Final[dict[ProviderType, tuple[str, ...]]] = {
@@ -44,6 +79,7 @@ NEEDS: Final[dict[ProviderType, tuple[str, ...]]] = {
     "basic": ("token_file",),
     "mtls": (),
 }
+LOOPBACK: Final = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
 _OF_AWS: Final = ("account", "arn", "sub")
 
 
@@ -101,33 +137,34 @@ class ProviderSettings(_Table):
     location: Literal["header", "query", "cookie"] = "header"
     key: Annotated[str, StringConstraints(pattern=r"^[!-~]{0,64}$")] = ""
     certificate: str = "X-SSL-Client-Cert"
-    proxies: _Networks = ("127.0.0.0/8", "::1/128")
+    proxies: _Networks = LOOPBACK
     secret: _Variable = ""
     networks: _Networks = ()
     insecure_loopback_http: bool = False
 
-    def model_post_init(self, _: Any) -> None:
+    @model_validator(mode="after")
+    def check(self) -> Self:
         """Refuse a provider that could not work, or that lets in whom nobody named."""
+        for problem in self._find_problems():
+            raise ValueError(f"is of type {self.type}: {problem}")
+        return self
+
+    def _find_problems(self) -> Iterator[str]:
         for name in NEEDS[self.type]:
             if not getattr(self, name):
-                member = "[[provider.rule]]" if name == "rules" else repr(name)
-                raise _bad_provider(self.type, f"{member} is missing")
+                yield f"{'[[provider.rule]]' if name == 'rules' else repr(name)} is missing"
         if self.type == "aws_sigv4":
             if self.opens or any(rule.claim not in _OF_AWS for rule in self.rules):
-                problem = f"anybody has an AWS account; let rules name {' or '.join(_OF_AWS[:2])}"
-                raise _bad_provider(self.type, f"{problem}, and leave out 'opens'")
-        elif self.token_file is None and self.opens is None and not self.rules:
-            problem = "nobody gets a card; say 'opens', or add [[provider.rule]]"
-            raise _bad_provider(self.type, problem)
+                names = " or ".join(_OF_AWS[:2])
+                yield f"anybody has an AWS account; let rules name {names}, and leave out 'opens'"
+        elif not (self.token_file or self.opens or self.rules):
+            yield "nobody gets a card; say 'opens', or add [[provider.rule]]"
         for url in filter(None, (self.issuer, self.url)):
-            try:
-                is_plain = parse_url(url).origin.scheme == "http"
-            except CardRefused as exc:
-                raise _bad_provider(self.type, str(exc)) from exc
-            if is_plain and not self.insecure_loopback_http:
-                problem = f"{url} is plain http, which others can read and change"
-                hint = "Use https; to try a server on this machine: insecure_loopback_http = true."
-                raise _bad_provider(self.type, problem, hint)
+            if parse_url(url).origin.scheme == "http" and not self.insecure_loopback_http:
+                yield (
+                    f"{url} is plain http, which others can read and change; use https, or to "
+                    "try a server on this machine insecure_loopback_http = true"
+                )
 
 
 class ServerSettings(_Table):
@@ -167,29 +204,17 @@ class ServerSettings(_Table):
     agent_path: Annotated[str, StringConstraints(pattern=r"^/[^{}<>]*\{name\}[^{}<>]*$")] = (
         "/agents/{name}"
     )
-    catalogue: _Path | Literal[""] = "/a2a/agents"
+    catalogue: _Catalogue = "/a2a/agents"
     placeholder: bool = False
     page: bool = True
-    rate: str = ""
-    rate_storage: str = "memory://"
+    rate: _Rate = ""
+    rate_storage: _Storage = "memory://"
     proxies: _Networks = ()
     behind_proxy: bool = False
     threads: Annotated[int, Field(ge=4, le=256)] = 16
     workers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] = 1
     access_log: bool = False
     metrics: bool = False
-
-    def model_post_init(self, _: Any) -> None:
-        """Refuse a catalogue that would hide something else, and a rate that cannot be counted."""
-        if self.catalogue in ("/", "/healthz", "/readyz", "/metrics", "/extendedAgentCard") or (
-            self.catalogue.startswith("/.well-known/")
-        ):
-            problem = f"catalogue = {self.catalogue!r}: something else is at this path"
-            raise UsageFault("config.malformed", problem, hint='catalogue = "/a2a/agents"')
-        if self.rate:
-            from cardsign.server.traffic import check_rate
-
-            check_rate(self.rate, self.rate_storage)
 
 
 DEFAULT_SETTINGS: Final = ServerSettings()
@@ -211,23 +236,17 @@ def read_server_settings(path: Path) -> ServerSettings:
         exc.finding = replace(exc.finding.at(str(path)), fix=hint)
         raise
     settings = ServerSettings.model_validate({n: v for n, v in members.items() if n != "format"})
-    providers = tuple(_beside(path, provider) for provider in settings.providers)
-    return _beside(path, settings).model_copy(update={"providers": providers})
+    providers = tuple(
+        provider.model_copy(update={"token_file": _beside(path, provider.token_file)})
+        for provider in settings.providers
+    )
+    own = {"token_file": _beside(path, settings.token_file), "providers": providers}
+    return settings.model_copy(update=own)
 
 
 class _ServerFile(ServerSettings):
     format: Literal[1]
 
 
-_T = TypeVar("_T", ProviderSettings, ServerSettings)
-
-
-def _beside(path: Path, settings: _T) -> _T:
-    """Return settings whose token file is found from the folder of the settings file."""
-    if settings.token_file is None:
-        return settings
-    return settings.model_copy(update={"token_file": path.parent / settings.token_file})
-
-
-def _bad_provider(kind: str, problem: str, hint: str = "") -> UsageFault:
-    return UsageFault("config.malformed", f"[[provider]] of type {kind}: {problem}", hint=hint)
+def _beside(path: Path, file: Path | None) -> Path | None:
+    return path.parent / file if file else None

@@ -17,11 +17,11 @@ from cardsign.card.strictjson import parse_object
 from cardsign.errors import CardsignError, ServeFault
 from cardsign.files import FileStamp, file_stamp
 from cardsign.publish.generation import CURRENT_FILE, Generation, find_current, load_current
+from cardsign.server.a2a import Places
 from cardsign.server.documents import Document, Paths, bare_host, find_paths, public_documents
 from cardsign.server.events import log_publication
 from cardsign.server.extended import ExtendedCards
 from cardsign.server.page import Page
-from cardsign.server.places import Places
 from cardsign.server.providers import make_providers
 from cardsign.server.settings import ServerSettings
 
@@ -74,6 +74,11 @@ class Site:
 
     agents: Mapping[str, Agent] = field(default_factory=dict)
     root: Agent | None = None
+
+    def count(self) -> dict[str, int]:
+        """Return how many agents there are; of the only publication the generation."""
+        only = self.agents.get("")
+        return {"generation": only.generation.number} if only else {"agents": len(self.agents)}
 
     @cached_property
     def _claims(self) -> dict[str, dict[str, set[str]]]:
@@ -231,7 +236,7 @@ class Publications:
             agent = self._update(name, self._newest.agents.get(name), problems[name])
             if agent is not None:
                 agents[name] = agent
-                problems[name] += agent.extended.find_problems(is_alone=self.is_single)
+                problems[name] += agent.extended.find_problems()
         if agents != self._newest.agents:
             self._moment = _exchange_moment(self._stamp)
             self._newest = Site(agents, self._choose_root(agents))

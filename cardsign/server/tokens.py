@@ -11,15 +11,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from cardsign.card.extensions import AUDIENCE, check_audience
 from cardsign.errors import CardsignError, FileFault, FileMissing, ServeFault, UsageFault
 from cardsign.files import file_stamp, locked, read_bytes, write_atomic
 from cardsign.times import read_stamp, stamp
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger(__name__)
 
@@ -133,11 +130,6 @@ class TokenFile:
         if token is None or (token.expires and token.expires.timestamp() <= self._now()):
             return None
         return token
-
-    @property
-    def audiences(self) -> frozenset[str]:
-        """Whose cards the tokens open."""
-        return frozenset(token.audience for token in self._tokens.values())
 
 
 def create_token(audience: str, expires: datetime | None = None) -> tuple[str, str]:

@@ -13,13 +13,13 @@ import json
 import logging
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from flask import Flask, Response, request
+from pydantic import IPvAnyNetwork
 from werkzeug.exceptions import TooManyRequests
 
-from cardsign.errors import UsageFault
 from cardsign.server.a2a import NO_STORE, answer_http_error
 from cardsign.server.providers import in_networks, parse_address
 from cardsign.server.settings import ServerSettings
@@ -36,29 +36,6 @@ MAX_COUNTERS: Final = 16 * 1024
 #: Some proxies write the port behind the address, as URLs do.
 _PORT: Final = re.compile(r"^([0-9.]+|\[[^\]]*\]):[0-9]+$")
 _PREFIX: Final = 64  # bits of an IPv6 address that one client has
-
-
-def check_rate(rate: str, storage: str) -> None:
-    """Check a rate, and where it is counted.
-
-    Raises:
-        UsageFault: ``config.malformed``, with a value that would do.
-    """
-    import limits
-    from limits.errors import ConfigurationError
-
-    try:
-        limits.parse_many(rate)
-    except ValueError as exc:
-        problem, hint = f"rate = {rate!r}: {exc}", 'For example rate = "100/minute".'
-        raise UsageFault("config.malformed", problem, hint=hint) from exc
-    try:
-        limits.storage.storage_from_string(storage)
-    except ConfigurationError as exc:
-        hint = 'For example rate_storage = "redis://HOST:6379".'
-        raise UsageFault(
-            "config.malformed", f"rate_storage = {storage!r}: {exc}", hint=hint
-        ) from exc
 
 
 def limit_rate(app: Flask, settings: ServerSettings) -> None:
@@ -113,7 +90,7 @@ def is_probe() -> bool:
     )
 
 
-def find_address(peer: str, forwarded: str, proxies: tuple[str, ...]) -> str:
+def find_address(peer: str, forwarded: str, proxies: tuple[IPvAnyNetwork, ...]) -> str:
     """Return the address that a request comes from; of IPv6 the network.
 
     Args:
@@ -181,7 +158,7 @@ def count_requests(app: Flask, publications: Publications) -> None:
     def show_metrics() -> Response:
         registry = CollectorRegistry()
         MultiProcessCollector(registry)
-        registry.register(_Served(publications))
+        registry.register(_Gauges(publications))
         return Response(
             generate_latest(registry), content_type=CONTENT_TYPE_LATEST, headers=NO_STORE
         )
@@ -191,15 +168,8 @@ def count_requests(app: Flask, publications: Publications) -> None:
     app.add_url_rule("/metrics", view_func=show_metrics, provide_automatic_options=False)
 
 
-_GAUGES: Final = {
-    "generation": "The generation that is served.",
-    "published_timestamp_seconds": "When it was published.",
-    "problems": "What the log says is wrong with it.",
-}
-
-
-class _Served:
-    """What is served now, and what is wrong: gauges by agent; the only one has no name."""
+class _Gauges:
+    """What is served now, and what is wrong, by agent; the only one has no name."""
 
     def __init__(self, publications: Publications) -> None:
         self._publications = publications
@@ -208,15 +178,16 @@ class _Served:
         """Yield the gauges."""
         from prometheus_client.core import GaugeMetricFamily
 
-        agents = self._publications.site.agents
-        times = {name: one.generation.published_at.timestamp() for name, one in agents.items()}
-        gauges: dict[str, dict[str, float]] = {
-            "generation": {name: agent.generation.number for name, agent in agents.items()},
-            "published_timestamp_seconds": times,
-            "problems": {n: len(lines) for n, lines in self._publications.problems.items()},
-        }
-        for name, values in gauges.items():
-            gauge = GaugeMetricFamily(f"cardsign_{name}", _GAUGES[name], labels=["agent"])
+        def gauge(name: str, meaning: str, values: Mapping[str, float]) -> Any:
+            family = GaugeMetricFamily(f"cardsign_{name}", meaning, labels=["agent"])
             for agent, value in values.items():
-                gauge.add_metric([agent], value)
-            yield gauge
+                family.add_metric([agent], value)
+            return family
+
+        generations = {n: a.generation for n, a in self._publications.site.agents.items()}
+        numbers = {name: generation.number for name, generation in generations.items()}
+        times = {name: made.published_at.timestamp() for name, made in generations.items()}
+        counts = {name: len(lines) for name, lines in self._publications.problems.items()}
+        yield gauge("generation", "The generation that is served.", numbers)
+        yield gauge("published_timestamp_seconds", "When it was published.", times)
+        yield gauge("problems", "What the log says is wrong with it.", counts)

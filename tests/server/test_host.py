@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from served import look, write_tokens
 from served import serve as serve_app
 
-from cardsign.errors import ServeFault, UsageFault
+from cardsign.errors import ServeFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.server.settings import ServerSettings
 from cardsign.server.tokens import create_token
@@ -108,7 +108,7 @@ def test_a_template_without_one_name_is_refused(path: str) -> None:
 @pytest.mark.parametrize("path", ["/", "/healthz", "/extendedAgentCard", CARD])
 def test_a_catalogue_in_the_place_of_something_else_is_refused(path: str) -> None:
     """It would be lost, or would hide the card."""
-    with pytest.raises(UsageFault, match="something else is at this path"):
+    with pytest.raises(ValidationError, match="something else is at this path"):
         ServerSettings(catalogue=path)
 
 

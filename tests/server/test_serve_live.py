@@ -154,11 +154,8 @@ def test_a_token_never_opens_the_card_of_another_audience(site: Site, key: Priva
 
     assert answer.status_code == 400
     assert b"NOT_CONFIGURED" in answer.data
-    assert site.log == [
-        "warning: provider static_token opens the cards of staff, which are not published; "
-        "the audiences are crew",
-        "serving generation 2",
-    ]
+    problem = "there is no extended card for the audience of this caller"
+    assert site.log == ["serving generation 2", f"warning: a caller of audience staff: {problem}"]
     assert _served(site) == "2.0.0"
 
 

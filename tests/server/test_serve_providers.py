@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 from identity import Counterpart, Issuer, counterpart, unsigned
 from publications import PUBLIC, publish_cards
+from pydantic import ValidationError
 from served import serve as serve_app
 from served import write_tokens
 from werkzeug.test import Client
@@ -36,7 +37,7 @@ from cardsign.card.security import (
 )
 from cardsign.errors import FetchFailed, ServeFault, UsageFault
 from cardsign.jose.keys import PrivateKey
-from cardsign.server.places import Places
+from cardsign.server.a2a import Places
 from cardsign.server.providers import Provider, make_providers
 from cardsign.server.settings import AudienceRule, ProviderSettings, ServerSettings
 from cardsign.server.tokens import create_token
@@ -249,6 +250,8 @@ def test_a_new_key_is_asked_for_once_a_minute(serve: Serve, issuer: Issuer) -> N
     served = serve(oidc(issuer))
     assert served.bearer(issuer.token()).status_code == 200
     issuer.add_key("k2")
+    assert served.bearer(issuer.token(kid="k2")).status_code == 401
+    served.ahead = 61
     assert served.bearer(issuer.token(kid="k2")).status_code == 200
     before = len(issuer.served.asked)
     for number in range(5):
@@ -426,15 +429,14 @@ def test_a_scheme_that_is_demanded_together_needs_a_provider(serve: Serve, issue
 def test_an_audience_without_a_card_is_a_line_and_harms_no_other_card(
     serve: Serve, issuer: Issuer
 ) -> None:
-    """With those that there are; its callers get an error, and everybody the public card."""
+    """Its callers get an error, and everybody the public card."""
     rules = (AudienceRule(claim="scope", value="card.read", opens="stuff"),)
     served = serve(oidc(issuer, opens=None, rules=rules))
-    assert any("of stuff" in one and "crew, staff" in one for one in served.log)
     answer = served.bearer(issuer.token(scope="card.read"))
     assert answer.json["error"]["details"][0]["reason"] == "EXTENDED_AGENT_CARD_NOT_CONFIGURED"
     assert served.client.get(CARD).status_code == 200
     assert audience_of(serve(oidc(issuer)).bearer(issuer.token())) == "staff"
-    assert not any("not published" in one for one in serve(oidc(issuer)).log)
+    assert any("audience stuff" in line for line in served.log)
 
 
 # ------------------------------------------------------------------ who gives no answer
@@ -517,7 +519,8 @@ def test_an_issuer_that_gives_no_answer_is_a_line_for_the_operator(
     assert [served.bearer(token).status_code for _ in range(3)] == [503] * 3
     asked = f"{gone}/.well-known/openid-configuration"
     said = f"could not check a credential (oidc {gone}): "
-    assert served.log[0].startswith(f"{said}asking {asked}: fetch.")
+    assert served.log[0].startswith(f"{said}asking {asked}: ")
+    assert ("fetch." in served.log[0]) == (answer is None)
     assert served.log[1:] == [f"{said}{gone} gave no answer a moment ago"] * 2
     assert token not in "".join(served.log)
 
@@ -534,16 +537,13 @@ def test_an_issuer_without_caches_is_asked_once_in_ten_minutes(
     for _ in range(5):
         assert served.bearer(issuer.token()).status_code == 200
     assert issuer.served.asked == ["/.well-known/openid-configuration", "/keys"]
-    for number in range(5):
-        assert served.bearer(issuer.token(header={"kid": f"x{number}"})).status_code == 401
-    assert issuer.served.asked.count("/keys") == 2
     served.ahead = 539.0
     assert served.bearer(issuer.token()).status_code == 200
-    assert issuer.served.asked.count("/keys") == 2
+    assert issuer.served.asked.count("/keys") == 1
     served.ahead = 545.0
     token = issuer.token(exp=int(time.time()) + 3600)
     assert served.bearer(token).status_code == 200
-    assert issuer.served.asked.count("/keys") == 3
+    assert issuer.served.asked.count("/keys") == 2
 
 
 def test_odd_keys_of_an_issuer_are_skipped(serve: Serve, issuer: Issuer) -> None:
@@ -560,7 +560,7 @@ def test_odd_keys_of_an_issuer_are_skipped(serve: Serve, issuer: Issuer) -> None
     for kid in ("weak", "oct", "zero", "twice"):
         assert served.bearer(issuer.token(header={"kid": kid})).status_code == 401
     skipped = [line for line in served.log if "skipped key" in line]
-    assert len(skipped) == 2 * 6  # an unknown kid asks once more
+    assert len(skipped) == 6
     assert not any("c2VjcmV0" in line for line in skipped)
 
 
@@ -606,7 +606,7 @@ def test_oauth_metadata_names_the_issuer_of_the_settings(serve: Serve, issuer: I
 def test_a_token_may_be_introspected(
     serve: Serve, peer: Counterpart, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By RFC 7662, with our own credential; an answer counts for a short time."""
+    """By RFC 7662, with our own credential; a token that was revoked ends at once."""
     monkeypatch.setenv("VERIFIER", "us:s3cret")
     active: dict[str, Any] = {"good": {"active": True, "scope": "card.read", "aud": AUD}}
 
@@ -624,7 +624,6 @@ def test_a_token_may_be_introspected(
     )
     served = serve(settings)
     assert audience_of(served.bearer("good")) == "staff"
-    assert audience_of(served.bearer("good")) == "staff"
     assert peer.authorizations == ["Basic " + base64.b64encode(b"us:s3cret").decode()]
     assert served.bearer("bad").status_code == 401
     active["other"] = {"active": True, "aud": "https://waves.example"}
@@ -632,28 +631,9 @@ def test_a_token_may_be_introspected(
     active["idle"] = {"active": True, "aud": [AUD], "scope": ""}
     assert served.bearer("idle").status_code == 403
     active.clear()
-    served.ahead = 31
     assert served.bearer("good").status_code == 401
     peer.answers["/introspect"] = (500, {})
     assert served.bearer("good again").status_code == 503
-
-
-@pytest.mark.parametrize(("most", "asked"), [(1, 3), (2, 2)], ids=["full", "with room"])
-def test_introspected_tokens_that_are_kept_are_bounded(
-    serve: Serve, peer: Counterpart, monkeypatch: pytest.MonkeyPatch, most: int, asked: int
-) -> None:
-    """When they are full, each is asked about again."""
-    monkeypatch.setattr("cardsign.server.remote.MAX_KNOWN", most)
-    tokens: list[str] = []
-
-    def introspect(form: dict[str, list[str]]) -> tuple[int, Any]:
-        tokens.append(form["token"][0])
-        return 200, {"active": True}
-
-    peer.answers["/introspect"] = introspect
-    served = serve(introspection(peer))
-    assert [audience_of(served.bearer(one)) for one in ("a", "b", "a")] == ["staff"] * 3
-    assert len(tokens) == asked
 
 
 def sts_token(url: str) -> str:
@@ -716,7 +696,7 @@ def test_only_hosts_of_sts_are_asked(
         asked.append(url)
         raise FetchFailed("fetch.timeout", f"{url} did not answer")
 
-    monkeypatch.setattr("cardsign.server.remote.fetch_document", fetch)
+    monkeypatch.setattr("cardsign.server.providers.fetch_document", fetch)
     rule = AudienceRule(claim="account", value="1", opens="staff")
     served = serve(ProviderSettings(type="aws_sigv4", rules=(rule,)))
     url = f"https://{host}/?Action=GetCallerIdentity&X-Amz-Signature=ab"
@@ -938,7 +918,7 @@ def test_a_secret_of_the_proxy_stands_for_its_address(
 )
 def test_a_provider_of_aws_names_accounts(chosen: dict[str, Any]) -> None:
     """Anybody has an account there."""
-    with pytest.raises(UsageFault, match=r"account|rule"):
+    with pytest.raises(ValidationError, match=r"account|rule"):
         ProviderSettings(type="aws_sigv4", **chosen)
 
 

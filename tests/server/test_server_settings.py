@@ -146,6 +146,6 @@ def test_an_issuer_on_this_machine_is_named_with_the_way_to_try_it(tmp_path: Pat
     (tmp_path / "serve.toml").write_text(text)
     with pytest.raises(UsageFault) as caught:
         read_server_settings(tmp_path / "serve.toml")
-    assert "insecure_loopback_http = true" in caught.value.hint
+    assert "insecure_loopback_http = true" in caught.value.message
     (tmp_path / "serve.toml").write_text(text + "insecure_loopback_http = true\n")
     assert read_server_settings(tmp_path / "serve.toml").providers[0].insecure_loopback_http
