@@ -71,7 +71,7 @@ def _truncate_card(directory: Path) -> None:
     [
         pytest.param(_truncate_card, "serve.corrupt_generation", id="a damaged card"),
         pytest.param(
-            lambda d: (d / "current").write_text("{"), "strict JSON", id="a damaged current"
+            lambda d: (d / "current").write_text("{"), "it is no JSON", id="a damaged current"
         ),
         pytest.param(
             lambda d: (d / "current").unlink(), "serve.no_generation", id="no current any more"
