@@ -56,7 +56,7 @@ def _take_card(document: SourceDocument, draft: Draft) -> None:
         converted = convert_card(_put_right(document, draft), "1.0")
     except CardRefused as refused:
         at = tuple(token for token in refused.path.split("/") if token)
-        if refused.code.startswith("card.auth"):
+        if refused.code in ("card.auth_type", "card.auth_setting"):
             at = ("auth",) if "auth" in document.value else ("authentication",)
         raise of_card(refused, document.place(*at)) from refused
     for change in converted.changes:

@@ -10,9 +10,8 @@ from typing import Any, Final
 
 from cardsign.card.document import Card, render, unsigned
 from cardsign.card.extensions import contract_member, is_contract
-from cardsign.card.interfaces import interfaces_of
 from cardsign.card.strictjson import offsets
-from cardsign.card.values import Json, elements_of, members_of
+from cardsign.card.values import Json, elements_of, members_of, split
 from cardsign.errors import (
     EXIT_NOT_TRUSTED,
     EXIT_OK,
@@ -31,21 +30,18 @@ from cardsign.findings import (
     cut,
     list_findings,
 )
-from cardsign.lint import contract as contract  # its rules bind themselves
-from cardsign.lint import meaning, portability
-from cardsign.lint import security as security  # its rules bind themselves, as those of the others
+from cardsign.lint import contract, meaning, portability, security
 from cardsign.lint.rules import (
     DEFAULT_SETTINGS,
     LintedCard,
     LintSettings,
+    Rule,
     Tokens,
-    add_rule,
     apply_rules,
     describe_finding,
     group_of,
-    rules_of,
+    make_finding,
 )
-from cardsign.lint.rules import RULES as RULES
 
 #: What ``--group`` chooses, in the order of a report.
 GROUPS: Final[dict[str, str]] = {
@@ -56,8 +52,13 @@ GROUPS: Final[dict[str, str]] = {
     "portable": "one payload for all default profiles, so one signature serves every SDK",
     "secrets": "keys, tokens, internal addresses and settings",
 }
+RULES: Final[dict[str, Rule]] = {
+    **meaning.RULES,
+    **security.RULES,
+    **contract.RULES,
+    **portability.RULES,
+}
 SCHEMA: Final = "cardsign.lint/1"
-_MAX_NAMESAKES: Final = 100  # of one name, how many are compared with each other
 # Of a card in A2A 0.3 they say no more than that it is one.
 _OF_THE_OLD_VERSION: Final = frozenset({"portable.legacy-member"})
 # What the groups before have said of the same place.
@@ -175,7 +176,10 @@ def lint_card(
     try:
         document = Card.from_bytes(untrusted_bytes).document
     except (JsonRefused, CardRefused) as refusal:
-        return _sorted_out(name, [meaning.unreadable(refusal)], settings, None)
+        tokens = split(refusal.path) if refusal.path.startswith("/") else ()
+        place = replace(refusal.finding.place, tokens=tokens)
+        unreadable = replace(find_at(refusal.code, tokens, refusal.message), place=place)
+        return _sorted_out(name, [unreadable], settings, None)
     report = _sorted_out(name, lint_document(document, settings), settings, document)
     findings = placed(
         [*report.findings, *(finding for finding, _ in report.waived)], untrusted_bytes
@@ -207,8 +211,9 @@ def lint_document(
             of_group = portability.find_unportable(subject)
             findings += of_group if chosen is not None else _not_said(of_group, findings, subject)
             continue
-        for rule in rules_of(group):
-            findings += apply_rules((rule,), subject)
+        for code, rule in RULES.items():
+            if group_of(code) == group:
+                findings += apply_rules({code: rule}, subject)
     return tuple(dict.fromkeys(findings))
 
 
@@ -311,14 +316,10 @@ def placed(findings: Sequence[Finding], data: bytes) -> tuple[Finding, ...]:
 
 # Cards that speak of one another.
 
-_SPECIALISTS: Final = add_rule("contract.reference", "error")
-_SAME_NAME: Final = add_rule("meaning.same-name", "warning")
-NOT_READ: Final = add_rule("json.not-read", "error")
-NO_CARD: Final = add_rule("contract.no-card", "error")
-UNTRACKED: Final = add_rule("contract.untracked", "warning")
-NO_CONSTANT: Final = add_rule("contract.path-constant", "note")
-APP_VERSION: Final = add_rule("contract.app-version", "note")
-NOT_ADVERTISED: Final = add_rule("meaning.not-advertised", "warning")
+
+def find_at(code: str, tokens: Tokens, message: str) -> Finding:
+    """Return what a rule finds that is checked outside of the card."""
+    return make_finding(code, RULES[code], tokens, message)
 
 
 def lint_references(
@@ -333,15 +334,7 @@ def lint_references(
         for report in reports
         if report.document is not None
     }
-    namesakes: dict[Json, dict[frozenset[str], str]] = {}  # by name and URLs, the first report
-    for report in reports:
-        if report.document is not None and isinstance(report.document.get("name"), str):
-            same_name = namesakes.setdefault(report.document["name"], {})
-            if len(same_name) < _MAX_NAMESAKES:
-                same_name.setdefault(_urls(report.document), report.name)
-    return tuple(
-        with_findings(report, _references(report, cards, namesakes), settings) for report in reports
-    )
+    return tuple(with_findings(report, _references(report, cards), settings) for report in reports)
 
 
 def with_findings(
@@ -353,24 +346,11 @@ def with_findings(
     return replace(report, findings=findings, waived=(*report.waived, *added.waived))
 
 
-def _references(
-    report: CardReport,
-    cards: Mapping[str, CardReport],
-    namesakes: Mapping[Json, Mapping[frozenset[str], str]],
-) -> Iterator[Finding]:
-    document = report.document
-    if document is None:
-        return
+def _references(report: CardReport, cards: Mapping[str, CardReport]) -> Iterator[Finding]:
+    document = report.document or {}
     name = str(document.get("name"))
-    same_name, own = namesakes.get(name, {}), _urls(document)
-    # Cards that share a URL are forms of one card, such as that of A2A 0.3 and that of 1.0.
-    others = (file for urls, file in same_name.items() if urls != own and own.isdisjoint(urls))
-    other = next(others, None)
-    if other is not None:
-        yield _SAME_NAME.find(("name",), f"{other[-80:]} has the same name")
-    tokens, metadata = contract_member(document, "metadata")
-    if not isinstance(metadata, dict):
-        return
+    tokens, value = contract_member(document, "metadata")
+    metadata = members_of(value)
     for index, specialist in enumerate(elements_of(metadata.get("specialists"))):
         place = (*tokens, "specialists", str(index))
         yield from _named(str(specialist), name, "foreman", place, cards)
@@ -384,18 +364,15 @@ def _named(
 ) -> Iterator[Finding]:
     report = cards.get(other)
     if report is None or report.document is None:
-        yield _SPECIALISTS.find(place, f"there is no card of {other[:60]!r}")
+        yield find_at("contract.reference", place, f"there is no card of {other[:60]!r}")
         return
     specialist = members_of(contract_member(report.document, "metadata")[1]).get(back)
     if specialist is not None and name not in (
         specialist if isinstance(specialist, list) else [specialist]
     ):
-        yield _SPECIALISTS.find(place, f"{other[:60]!r} does not name this agent as {back}")
-
-
-def _urls(document: Mapping[str, Json]) -> frozenset[str]:
-    """Where a card says that its agent is called, in any form."""
-    return frozenset(str(interface.url) for interface in interfaces_of(document, any_spelling=True))
+        yield find_at(
+            "contract.reference", place, f"{other[:60]!r} does not name this agent as {back}"
+        )
 
 
 # ------------------------------------------------------------------ fixing

@@ -11,11 +11,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from semver import Version
+
 from cardsign.card.extensions import SCHEMA_MEMBERS, contract_member, skill_schemas
 from cardsign.card.security import authentication_schemes
 from cardsign.card.values import Json, elements_of, members_of
 from cardsign.errors import CardRefused
-from cardsign.lint.rules import Found, LintedCard, Tokens, card_rule
+from cardsign.lint.rules import Found, LintedCard, Rule, Tokens
 from cardsign.lint.schemas import MAX_STEPS, Steps, TooMuchWork, find_fault
 
 _STRICT: Final = ("description", "spiffe_id", "authentication")
@@ -40,15 +42,16 @@ _MAX_DEPTH: Final = 16  # levels of one schema; the strict reader allows 32 for 
 # What has to be there.
 
 
-@card_rule("contract.required", "error")
 def required(subject: LintedCard) -> Iterator[Found]:
     """Layer 2 of the standard."""
     for name in ("name", "version", "skills"):
         if not subject.document.get(name):
             yield (), f"{name!r} is missing"
+    version = str(subject.document.get("version") or "0.0.0")[:100]
+    if not Version.is_valid(version):
+        yield ("version",), f"{version[:40]!r} is no semantic version"
 
 
-@card_rule("contract.strict", "error")
 def strictly_required(subject: LintedCard) -> Iterator[Found]:
     """Security schemes of A2A stand for `authentication`."""
     for name in _STRICT if subject.settings.strict else ():
@@ -57,7 +60,6 @@ def strictly_required(subject: LintedCard) -> Iterator[Found]:
             yield (), f"{name!r} is missing"
 
 
-@card_rule("contract.skill", "error")
 def skill_members(subject: LintedCard) -> Iterator[Found]:
     """The schemas may stand in an extension."""
     schemas = {(entry.skill, entry.kind) for entry in skill_schemas(subject.document)}
@@ -73,7 +75,6 @@ def skill_members(subject: LintedCard) -> Iterator[Found]:
                 yield tokens, f"{kind!r} is missing"
 
 
-@card_rule("contract.skill-id", "error")
 def skill_id(subject: LintedCard) -> Iterator[Found]:
     """Known prefixes are the settings', else the card's own department."""
     prefixes = subject.settings.prefixes
@@ -88,7 +89,6 @@ def skill_id(subject: LintedCard) -> Iterator[Found]:
             yield tokens, f"{match['prefix'][:40]!r} is none of {', '.join(prefixes)}"
 
 
-@card_rule("contract.verb", "note")
 def verb(subject: LintedCard) -> Iterator[Found]:
     """Of ids in the right form."""
     for tokens, skill in subject.skills:
@@ -97,7 +97,6 @@ def verb(subject: LintedCard) -> Iterator[Found]:
             yield tokens, f"the verb is {match['verb'][:40]!r}"
 
 
-@card_rule("contract.skill-count", "note")
 def skill_count(subject: LintedCard) -> Iterator[Found]:
     """Of the skills that are objects."""
     if subject.skills and not 2 <= len(subject.skills) <= 5:
@@ -131,7 +130,6 @@ def _all_places(subject: LintedCard) -> Iterator[tuple[Tokens, Mapping[str, Json
         yield from _places(skill_schema.tokens, skill_schema.schema)
 
 
-@card_rule("contract.schema", "error")
 def schema(subject: LintedCard) -> Iterator[Found]:
     """Held against the meta-schema. Its patterns are a stranger's programs: none is compiled."""
     from jsonschema import Draft7Validator, Draft201909Validator, Draft202012Validator
@@ -158,7 +156,6 @@ def schema(subject: LintedCard) -> Iterator[Found]:
             yield (*skill_schema.tokens, *fault[0]), fault[1]
 
 
-@card_rule("contract.empty-schema", "error")
 def empty_schema(subject: LintedCard) -> Iterator[Found]:
     """The whole schema of an input or output."""
     for skill_schema in skill_schemas(subject.document):
@@ -176,7 +173,6 @@ def _says_nothing(value: Mapping[str, Json]) -> bool:
     )
 
 
-@card_rule("contract.open-object", "warning")
 def open_object(subject: LintedCard) -> Iterator[Found]:
     """Below the whole; the whole has a rule of its own."""
     for at, inner, is_field in _all_places(subject):
@@ -189,7 +185,6 @@ def open_object(subject: LintedCard) -> Iterator[Found]:
             yield at, "an object without properties"
 
 
-@card_rule("contract.field-type", "error")
 def field_type(subject: LintedCard) -> Iterator[Found]:
     """Properties and list elements, at every depth."""
     for at, inner, is_field in _all_places(subject):
@@ -197,7 +192,6 @@ def field_type(subject: LintedCard) -> Iterator[Found]:
             yield at, "has no type"
 
 
-@card_rule("contract.undescribed", "note")
 def undescribed(subject: LintedCard) -> Iterator[Found]:
     """`required` of the whole; descriptions of its own fields where no enum speaks for itself."""
     for skill_schema in skill_schemas(subject.document):
@@ -213,7 +207,6 @@ def undescribed(subject: LintedCard) -> Iterator[Found]:
                     yield (*skill_schema.tokens, "properties", name), "has no description"
 
 
-@card_rule("contract.vague", "warning")
 def vague(subject: LintedCard) -> Iterator[Found]:
     """Of schemas, fields and skills."""
     texts = [(at, inner.get("description")) for at, inner, _ in _all_places(subject)]
@@ -223,7 +216,6 @@ def vague(subject: LintedCard) -> Iterator[Found]:
             yield (*at, "description"), f"{text.strip()[:40]!r} says nothing"
 
 
-@card_rule("contract.names", "note")
 def names(subject: LintedCard) -> Iterator[Found]:
     """Names of one word are in both styles."""
     styles: dict[str, str] = {}
@@ -241,7 +233,6 @@ def names(subject: LintedCard) -> Iterator[Found]:
 # Identity, and what A2A says in another place.
 
 
-@card_rule("contract.spiffe", "error")
 def spiffe(subject: LintedCard) -> Iterator[Found]:
     """At the top, or in an extension."""
     tokens, value = contract_member(subject.document, "spiffe_id")
@@ -257,7 +248,6 @@ def spiffe(subject: LintedCard) -> Iterator[Found]:
             yield tokens, f"it names the {part} {match[part][:40]!r}, the card {own[:40]!r}"
 
 
-@card_rule("contract.authentication", "error")
 def authentication(subject: LintedCard) -> Iterator[Found]:
     """By the table that `build` maps it with."""
     value = subject.document.get("authentication")
@@ -266,3 +256,27 @@ def authentication(subject: LintedCard) -> Iterator[Found]:
             authentication_schemes(value)
         except CardRefused as refusal:
             yield ("authentication",), refusal.message
+
+
+RULES: Final = {
+    "contract.required": Rule("error", required),
+    "contract.strict": Rule("error", strictly_required),
+    "contract.skill": Rule("error", skill_members),
+    "contract.skill-id": Rule("error", skill_id),
+    "contract.verb": Rule("note", verb),
+    "contract.skill-count": Rule("note", skill_count),
+    "contract.schema": Rule("error", schema),
+    "contract.empty-schema": Rule("error", empty_schema),
+    "contract.open-object": Rule("warning", open_object),
+    "contract.field-type": Rule("error", field_type),
+    "contract.undescribed": Rule("note", undescribed),
+    "contract.vague": Rule("warning", vague),
+    "contract.names": Rule("note", names),
+    "contract.spiffe": Rule("error", spiffe),
+    "contract.authentication": Rule("error", authentication),
+    "contract.reference": Rule("error"),
+    "contract.no-card": Rule("error"),
+    "contract.untracked": Rule("warning"),
+    "contract.path-constant": Rule("note"),
+    "contract.app-version": Rule("note"),
+}

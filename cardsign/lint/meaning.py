@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from semver import Version
@@ -12,63 +11,28 @@ from semver import Version
 from cardsign.card.extensions import declares_extended_card, extensions_of, find_marker
 from cardsign.card.interfaces import BINDING_MEMBERS, Interface, interfaces_of
 from cardsign.card.schema import snake
+from cardsign.card.spots import Spot
 from cardsign.card.values import Json, members_of, split, value_at
-from cardsign.errors import CardRefused, InputRefused
-from cardsign.findings import Finding
-from cardsign.lint.rules import (
-    Found,
-    LintedCard,
-    Tokens,
-    add_rule,
-    card_rule,
-)
+from cardsign.errors import CardRefused
+from cardsign.lint.rules import Found, LintedCard, Rule, Tokens
 from cardsign.urls import Url, interface_url, is_this_machine, without_userinfo
-
-_JSON_CODES: Final = (
-    "json.too_large",
-    "json.too_many_values",
-    "json.not_utf8",
-    "json.bom",
-    "json.syntax",
-    "json.duplicate_member",
-    "json.number",
-    "json.integer_range",
-    "json.surrogate",
-    "json.depth",
-    "json.trailing",
-    "json.not_object",
-)
-# Of a flat scheme, `type` alone is reported.
-_FOLLOWS_TYPE: Final = ("in", "name", "scheme", "flows", "bearerFormat", "openIdConnectUrl")
 
 # What the strict reader refuses is a rule of the same code; what it refuses of JSON that could be
 # read is about members.
-
-_READING: Final = {
-    code: add_rule(code, "error")
-    for code in (
-        *_JSON_CODES,
-        "card.two_spellings",
-        "card.signatures_shape",
-        "card.signatures_too_many",
-    )
-}
-
-
-def unreadable(refusal: InputRefused) -> Finding:
-    """What the strict reader says of bytes, as a finding."""
-    rule = _READING[refusal.code]
-    tokens = tuple(split(refusal.path)) if refusal.path.startswith("/") else ()
-    place = replace(refusal.finding.place, tokens=tokens)
-    return replace(rule.find(tokens, refusal.message), place=place)
-
+_READING: Final = (
+    *("json.too_large", "json.too_many_values", "json.not_utf8", "json.bom", "json.syntax"),
+    *("json.duplicate_member", "json.number", "json.integer_range", "json.surrogate"),
+    *("json.depth", "json.trailing", "json.not_object", "json.not-read"),
+    *("card.two_spellings", "card.signatures_shape", "card.signatures_too_many"),
+)
+# Of a flat scheme, `type` alone is reported.
+_FOLLOWS_TYPE: Final = ("in", "name", "scheme", "flows", "bearerFormat", "openIdConnectUrl")
 
 # What the schema of the card's A2A version asks for.
 
 _ENDPOINTS: Final = (("supportedInterfaces",), ("url",))
 
 
-@card_rule("members.missing", "error")
 def missing(subject: LintedCard) -> Iterator[Found]:
     """Absent, or null, under the name that the schema gives it."""
     groups = subject.settings.groups
@@ -85,7 +49,6 @@ def missing(subject: LintedCard) -> Iterator[Found]:
             yield tokens, problem.message + hint
 
 
-@card_rule("members.type", "error")
 def wrong_type(subject: LintedCard) -> Iterator[Found]:
     """Held against the schema of the card's version; of both where it is of both."""
     for problem in subject.problems:
@@ -93,7 +56,6 @@ def wrong_type(subject: LintedCard) -> Iterator[Found]:
             yield problem.place.tokens, problem.message
 
 
-@card_rule("members.empty", "warning")
 def empty(subject: LintedCard) -> Iterator[Found]:
     """In either version's sense."""
     for spot in subject.spots:
@@ -104,7 +66,6 @@ def empty(subject: LintedCard) -> Iterator[Found]:
             yield spot.tokens, "is empty"
 
 
-@card_rule("members.version", "error")
 def of_the_other_version(subject: LintedCard) -> Iterator[Found]:
     """Only where the card is plainly of one version."""
     if subject.a2a_version not in ("1.0", "0.3"):
@@ -134,6 +95,11 @@ _KNOWN_MODES: Final = {
     "image": "image/png",
     "markdown": "text/markdown",
 }
+# Controls, bidirectional marks, and what has no width; not the joiners of emoji and of scripts.
+_HIDDEN: Final = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f"
+    "\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+")
 # Hosts that documents use as examples (RFC 2606), and what templates leave open.
 _EXAMPLE_HOST: Final = re.compile(r"(?:.*\.)?(?:example\.(?:com|org|net)|your-[a-z-]+\..*)")
@@ -153,7 +119,6 @@ def _urls(subject: LintedCard) -> Iterator[tuple[Interface, Url]]:
                 continue
 
 
-@card_rule("meaning.no-interface", "error")
 def no_interface(subject: LintedCard) -> Iterator[Found]:
     """None in either version's form."""
     if not any(interfaces_of(subject.document)):
@@ -162,7 +127,6 @@ def no_interface(subject: LintedCard) -> Iterator[Found]:
         yield (), f"neither supportedInterfaces nor url is there{hint}"
 
 
-@card_rule("meaning.url", "error")
 def url_form(subject: LintedCard) -> Iterator[Found]:
     """Held against the strict grammar of :mod:`cardsign.urls`."""
     for interface in interfaces_of(subject.document):
@@ -173,7 +137,6 @@ def url_form(subject: LintedCard) -> Iterator[Found]:
                 yield interface.tokens, refusal.message
 
 
-@card_rule("meaning.placeholder", "error")
 def placeholder(subject: LintedCard) -> Iterator[Found]:
     """A host of examples, or braces that were to be replaced."""
     for interface in interfaces_of(subject.document):
@@ -184,7 +147,6 @@ def placeholder(subject: LintedCard) -> Iterator[Found]:
             yield interface.tokens, f"{url.origin.host} is a host of examples"
 
 
-@card_rule("meaning.http", "error")
 def plain_http(subject: LintedCard) -> Iterator[Found]:
     """This machine's own addresses are left to the secrets group."""
     for interface, url in _urls(subject):
@@ -192,7 +154,6 @@ def plain_http(subject: LintedCard) -> Iterator[Found]:
             yield interface.tokens, f"{url.origin} is not https"
 
 
-@card_rule("meaning.binding", "warning")
 def binding(subject: LintedCard) -> Iterator[Found]:
     """A URI names a binding of one's own."""
     for interface in interfaces_of(subject.document):
@@ -205,7 +166,6 @@ def binding(subject: LintedCard) -> Iterator[Found]:
             yield place, f"{str(interface.binding)[:40]!r} is no binding of A2A{hint}"
 
 
-@card_rule("meaning.protocol-version", "warning")
 def protocol_version(subject: LintedCard) -> Iterator[Found]:
     """The patch number is no part of it in 1.0."""
     for interface in interfaces_of(subject.document):
@@ -217,26 +177,6 @@ def protocol_version(subject: LintedCard) -> Iterator[Found]:
         yield ("protocolVersion",), f"{version[:40]!r} is no version"
     elif isinstance(version, str) and version.startswith("1.") and subject.a2a_version == "0.3":
         yield ("protocolVersion",), f"{version} is claimed in a card that is written as 0.3"
-
-
-@card_rule("meaning.same-interface", "warning")
-def same_interface(subject: LintedCard) -> Iterator[Found]:
-    """The main url of 0.3 may be named once more, with its own transport."""
-    seen: dict[str, Json] = {}
-    main = subject.document.get("url")
-    for interface in interfaces_of(subject.document):
-        if interface.member == "supportedInterfaces":
-            key = repr((interface.url, interface.binding, interface.version, interface.tenant))
-            if key in seen:
-                yield interface.tokens[:-1], "an interface is listed twice"
-            seen[key] = None
-        elif interface.member == "additionalInterfaces" and interface.url == main and main:
-            preferred = subject.document.get("preferredTransport", "JSONRPC")
-            if interface.binding != preferred:
-                message = (
-                    f"{interface.binding!r:.40} at the main url, which speaks {preferred!r:.40}"
-                )
-                yield interface.tokens[:-1], message
 
 
 # Texts, media types, skills.
@@ -253,7 +193,6 @@ def _lists(subject: LintedCard, names: tuple[str, ...]) -> Iterator[tuple[Tokens
                 yield (*tokens, name), value
 
 
-@card_rule("meaning.media-type", "warning")
 def media_type(subject: LintedCard) -> Iterator[Found]:
     """Of the card and of its skills."""
     for tokens, modes in _lists(subject, _MODES):
@@ -264,24 +203,6 @@ def media_type(subject: LintedCard) -> Iterator[Found]:
                 yield (*tokens, str(index)), f"{mode[:40]!r} is no media type{hint}"
 
 
-def _has_repeats(value: Json) -> bool:
-    """Whether a list of texts holds one of them twice."""
-    return (
-        isinstance(value, list)
-        and all(isinstance(element, str) for element in value)
-        and len(set(map(str, value))) < len(value)
-    )
-
-
-@card_rule("meaning.repeated", "note")
-def repeated(subject: LintedCard) -> Iterator[Found]:
-    """In the same letters."""
-    for tokens, texts in _lists(subject, (*_MODES, "tags")):
-        if _has_repeats(texts):
-            yield tokens, f"{len(texts) - len(set(map(str, texts)))} of {len(texts)} are repeated"
-
-
-@card_rule("meaning.skill-id", "error")
 def skill_id(subject: LintedCard) -> Iterator[Found]:
     """Under either of its names."""
     seen: set[str] = set()
@@ -295,7 +216,6 @@ def skill_id(subject: LintedCard) -> Iterator[Found]:
                 break
 
 
-@card_rule("meaning.version", "warning")
 def version(subject: LintedCard) -> Iterator[Found]:
     """A leading `v` is none of SemVer's."""
     value = subject.document.get("version")
@@ -310,7 +230,6 @@ def version(subject: LintedCard) -> Iterator[Found]:
 # The extended card, extensions, what other formats call a signature.
 
 
-@card_rule("meaning.extended-open", "warning")
 def extended_open(subject: LintedCard) -> Iterator[Found]:
     """Whatever spells the announcement."""
     announced = declares_extended_card(subject.document, any_spelling=True)
@@ -318,14 +237,12 @@ def extended_open(subject: LintedCard) -> Iterator[Found]:
         yield (), "an extended card is announced, and there is no security scheme"
 
 
-@card_rule("meaning.extended-spelling", "warning")
 def extended_spelling(subject: LintedCard) -> Iterator[Found]:
     """The third spelling, which old examples have."""
     if subject.document.get("supportsExtendedAgentCard") is True:
         yield ("supportsExtendedAgentCard",), "no A2A version defines this member"
 
 
-@card_rule("meaning.extended-marker", "error")
 def marker(subject: LintedCard) -> Iterator[Found]:
     """Read as a verifier reads it."""
     try:
@@ -334,7 +251,6 @@ def marker(subject: LintedCard) -> Iterator[Found]:
         yield tuple(split(refusal.path)), refusal.message
 
 
-@card_rule("meaning.extension", "error")
 def extension(subject: LintedCard) -> Iterator[Found]:
     """Its form alone; nothing is asked."""
     seen: set[Json] = set()
@@ -349,16 +265,47 @@ def extension(subject: LintedCard) -> Iterator[Found]:
             seen.add(uri)
 
 
-@card_rule("meaning.extensions-place", "error")
 def extensions_place(subject: LintedCard) -> Iterator[Found]:
     """A list or object of that name."""
     if isinstance(subject.document.get("extensions"), list | dict):
         yield ("extensions",), "extensions belong in capabilities.extensions"
 
 
-@card_rule("meaning.legacy-path", "warning")
+def hidden_character(spot: Spot) -> str | None:
+    """In a text or a name: what turns the order of a text, or is not shown at all."""
+    text = f"{spot.name or ''}{spot.value if isinstance(spot.value, str) else ''}"
+    hidden = sorted({f"U+{ord(char):04X}" for char in _HIDDEN.findall(text)})
+    return f"holds {', '.join(hidden)[:100]}" if hidden else None
+
+
 def legacy_path(subject: LintedCard) -> Iterator[Found]:
     """By the settings of the project alone."""
     end, today = subject.settings.legacy_sunset, subject.settings.today
     if end is not None and today is not None and today > end:
         yield (), f"the legacy path was to end on {end.isoformat()}"
+
+
+RULES: Final = {
+    **dict.fromkeys(_READING, Rule("error")),
+    "members.missing": Rule("error", missing),
+    "members.type": Rule("error", wrong_type),
+    "members.empty": Rule("warning", empty),
+    "members.version": Rule("error", of_the_other_version),
+    "meaning.no-interface": Rule("error", no_interface),
+    "meaning.url": Rule("error", url_form),
+    "meaning.placeholder": Rule("error", placeholder),
+    "meaning.http": Rule("error", plain_http),
+    "meaning.binding": Rule("warning", binding),
+    "meaning.protocol-version": Rule("warning", protocol_version),
+    "meaning.media-type": Rule("warning", media_type),
+    "meaning.skill-id": Rule("error", skill_id),
+    "meaning.version": Rule("warning", version),
+    "meaning.extended-open": Rule("warning", extended_open),
+    "meaning.extended-spelling": Rule("warning", extended_spelling),
+    "meaning.extended-marker": Rule("error", marker),
+    "meaning.extension": Rule("error", extension),
+    "meaning.extensions-place": Rule("error", extensions_place),
+    "meaning.hidden-character": Rule("warning", on_value=hidden_character),
+    "meaning.legacy-path": Rule("warning", legacy_path),
+    "meaning.not-advertised": Rule("warning"),
+}

@@ -20,13 +20,7 @@ from cardsign.card.schema import JSON_TYPES, Field, Shape, fold
 from cardsign.card.spots import Spot
 from cardsign.card.values import Json
 from cardsign.findings import Finding
-from cardsign.lint.rules import (
-    LintedCard,
-    always,
-    apply_rules,
-    rule,
-    rules_of,
-)
+from cardsign.lint.rules import LintedCard, Rule, apply_rules
 
 _CONTAINERS: Final[dict[Shape, type]] = {"list": list, "map": dict}
 _WORDING: Final = {str: "a string", bool: "true or false", dict: "an object", list: "a list"}
@@ -35,7 +29,6 @@ _WORDING: Final = {str: "a string", bool: "true or false", dict: "an object", li
 # ------------------------------------------------------------------ members of no 1.0 schema
 
 
-@rule("portable.unknown-member", "warning")
 def unknown_member(spot: Spot) -> str | None:
     """A member of neither schema, where 1.0 knows the object in which it stands."""
     if spot.role != "member" or spot.message is None or spot.field or spot.old_field:
@@ -46,11 +39,6 @@ def unknown_member(spot: Spot) -> str | None:
     return f"neither A2A 1.0 nor 0.3 defines this member here{hint}"
 
 
-@rule(
-    "portable.legacy-member",
-    "warning",
-    fixable=lambda spot: spot.value is None and not spot.security,
-)
 def legacy_member(spot: Spot) -> str | None:
     """A member of 0.3 alone, where 1.0 knows the object in which it stands."""
     if spot.role != "member" or spot.message is None or spot.field or not spot.old_field:
@@ -58,7 +46,6 @@ def legacy_member(spot: Spot) -> str | None:
     return "a null member of A2A 0.3" if spot.value is None else "a member of A2A 0.3"
 
 
-@rule("portable.snake-case", "warning", fixable=always)
 def snake_case(spot: Spot) -> str | None:
     """A member under the other name that protobuf's JSON readers take."""
     field = spot.field
@@ -67,7 +54,6 @@ def snake_case(spot: Spot) -> str | None:
     return f"the protobuf spelling of {field.name}"
 
 
-@rule("portable.oneof", "error")
 def oneof(spot: Spot) -> str | None:
     """A member beside another, of which one may be set."""
     field, owner = spot.field, spot.owner
@@ -86,26 +72,22 @@ def oneof(spot: Spot) -> str | None:
 # ------------------------------------------------------------------ what a member holds
 
 
-@rule("portable.null", "warning", fixable=always)
 def null(spot: Spot) -> str | None:
     """A null that says what the member's absence says."""
     return "is null" if _is_null(spot) else None
 
 
-@rule("portable.default", "note", fixable=always)
 def default(spot: Spot) -> str | None:
     """A default that says what the member's absence says."""
     return f"is {json.dumps(spot.value)}, its default" if _is_default(spot) else None
 
 
-@rule("portable.empty-value", "note")
 def empty_value(spot: Spot) -> str | None:
     """What the pruning profiles drop, of all that is neither free-form nor about who may call."""
     field = spot.field
     return _empty(spot) if field and field.kind != "free" and not spot.security else None
 
 
-@rule("portable.empty-params", "note")
 def empty_params(spot: Spot) -> str | None:
     """What the pruning profiles drop of free-form content."""
     if spot.role == "free":
@@ -114,13 +96,11 @@ def empty_params(spot: Spot) -> str | None:
     return _empty(spot) if field and field.kind == "free" and not spot.security else None
 
 
-@rule("portable.empty-security", "note")
 def empty_security(spot: Spot) -> str | None:
     """What the pruning profiles drop of what says who may call."""
     return _empty(spot) if spot.role != "free" and spot.security else None
 
 
-@rule("portable.wrong-type", "error")
 def wrong_type(spot: Spot) -> str | None:
     """A value that the schema of 1.0 does not allow here."""
     expected = _expected(spot)
@@ -170,15 +150,8 @@ def _is_empty(value: Json) -> bool:
 # Not among these: what it means that a 1.0 member is there, be it as null, hangs on the quirks of
 # a2a-sdk's rewriting (cardsign.card.profiles.rules).
 _REWRITTEN: Final = frozenset(
-    {
-        "url",
-        "preferredTransport",
-        "protocolVersion",
-        "additionalInterfaces",
-        "supportsAuthenticatedExtendedCard",
-        "security",
-        "type",
-    }
+    {"url", "preferredTransport", "protocolVersion", "additionalInterfaces", "security", "type"}
+    | {"supportsAuthenticatedExtendedCard"}
 )
 _DEPENDS_ON_REWRITING: Final = frozenset({"portable.null", "portable.snake-case"})
 
@@ -188,7 +161,7 @@ def find_unportable(card: LintedCard) -> Iterator[Finding]:
 
     Says nothing of whether the card is complete, true or wise, nor of its signatures.
     """
-    findings = tuple(apply_rules(rules_of("portable"), card))
+    findings = tuple(apply_rules(RULES, card))
     # Where a2a-sdk would rewrite the card, less can be fixed without a change of its meaning.
     is_rewritten = any(_is_of_rewriting(finding) and not finding.fixable for finding in findings)
     for finding in findings:
@@ -201,3 +174,25 @@ def find_unportable(card: LintedCard) -> Iterator[Finding]:
 def _is_of_rewriting(finding: Finding) -> bool:
     """Whether it is a 0.3 member that the rewriting reads: its null, too, is not its absence."""
     return finding.code == "portable.legacy-member" and finding.place.tokens[-1] in _REWRITTEN
+
+
+def _always(_: Spot) -> bool:
+    return True
+
+
+def _is_idle(spot: Spot) -> bool:
+    return spot.value is None and not spot.security
+
+
+RULES: Final = {
+    "portable.unknown-member": Rule("warning", on_value=unknown_member),
+    "portable.legacy-member": Rule("warning", on_value=legacy_member, is_fixable=_is_idle),
+    "portable.snake-case": Rule("warning", on_value=snake_case, is_fixable=_always),
+    "portable.oneof": Rule("error", on_value=oneof),
+    "portable.null": Rule("warning", on_value=null, is_fixable=_always),
+    "portable.default": Rule("note", on_value=default, is_fixable=_always),
+    "portable.empty-value": Rule("note", on_value=empty_value),
+    "portable.empty-params": Rule("note", on_value=empty_params),
+    "portable.empty-security": Rule("note", on_value=empty_security),
+    "portable.wrong-type": Rule("error", on_value=wrong_type),
+}

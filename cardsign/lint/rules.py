@@ -1,8 +1,7 @@
 """Lint rules: what each of them checks, and what it finds.
 
-A check is bound to its rule by :func:`rule` (asked about every value of a card) or
-:func:`card_rule` (asked once about a card). ``codes.toml`` has the texts of each rule, and two
-examples, which are its tests.
+Each group of rules is a module with a table ``RULES``. ``codes.toml`` has the texts of each rule,
+and two examples, which are its tests.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
-from typing import Any, Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from cardsign.card.document import A2aVersion, Card
 from cardsign.card.members import check_members
@@ -28,41 +27,23 @@ SpotCheck: TypeAlias = Callable[[Spot], str | None]
 CardCheck: TypeAlias = "Callable[[LintedCard], Iterator[Found]]"
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """One rule. A rule, once released, keeps its code and what it means.
 
     Its texts and examples are in ``codes.toml``.
 
     Attributes:
-        code: ``group.name``.
         severity: ``error``: some reader refuses the card, or is misled by it. ``warning``: it
             should be fixed. ``note``: worth knowing. A project may set another one.
-        fixable: Whether :func:`cardsign.lint.cards.fix` fixes it, because that loses no meaning.
+        check: Yields what is wrong with a card; None where it is found elsewhere.
+        on_value: Says what is wrong with one value of it.
+        is_fixable: Whether :func:`cardsign.lint.cards.fix` fixes that, since it loses no meaning.
     """
 
-    code: str
     severity: Severity
-    on_spot: SpotCheck | None = field(default=None, compare=False)
-    on_card: CardCheck | None = field(default=None, compare=False)
-    fixable: Callable[[Spot], bool] | None = field(default=None, compare=False)
-
-    def find(
-        self,
-        tokens: Tokens,
-        message: str,
-        *,
-        fixable: bool = False,
-    ) -> Finding:
-        """Return what the rule finds at a place of a card.
-
-        Args:
-            tokens: The reference tokens (RFC 6901) of the member or element; () for the card.
-            message: What is the case there, without a final period; cut where it is long.
-            fixable: :func:`cardsign.lint.cards.fix` fixes it.
-        """
-        place = Place(pointer(*tokens), tokens=tokens)
-        return Finding(self.code, message, place, severity=self.severity, fixable=fixable)
+    check: CardCheck | None = None
+    on_value: SpotCheck | None = None
+    is_fixable: Callable[[Spot], bool] | None = None
 
 
 def describe_finding(finding: Finding) -> dict[str, object]:
@@ -131,6 +112,27 @@ class LintSettings:
 DEFAULT_SETTINGS: Final = LintSettings()
 
 
+def apply_rules(rules: Mapping[str, Rule], subject: LintedCard) -> Iterator[Finding]:
+    """Yield what breaks some rules: of each value in document order, then of the whole card."""
+    on_values = [(code, rule, rule.on_value) for code, rule in rules.items() if rule.on_value]
+    for spot in subject.spots if on_values else ():
+        for code, rule, check in on_values:
+            if (message := check(spot)) is not None:
+                fixable = rule.is_fixable is not None and rule.is_fixable(spot)
+                yield make_finding(code, rule, spot.tokens, message, fixable=fixable)
+    for code, rule in rules.items():
+        for tokens, message in rule.check(subject) if rule.check else ():
+            yield make_finding(code, rule, tokens, message)
+
+
+def make_finding(
+    code: str, rule: Rule, tokens: Tokens, message: str, *, fixable: bool = False
+) -> Finding:
+    """Return what a rule finds at a place of a card: () stands for the card."""
+    place = Place(pointer(*tokens), tokens=tokens)
+    return Finding(code, message, place, severity=rule.severity, fixable=fixable)
+
+
 class LintedCard:
     """A card as the rules look at it; what several of them need is made once."""
 
@@ -179,55 +181,3 @@ class LintedCard:
     def owners(self) -> tuple[tuple[Tokens, Mapping[str, Json]], ...]:
         """What has requirements and modes: the card and its skills."""
         return ((), self.document), *self.skills
-
-
-RULES: Final[dict[str, Rule]] = {}
-
-
-def always(_: Spot) -> bool:
-    """What :func:`cardsign.lint.cards.fix` fixes wherever it is found."""
-    return True
-
-
-def rule(code: str, severity: Severity, **options: Any) -> Callable[[SpotCheck], SpotCheck]:
-    """Make a check of one value the check of a new rule; the options are those of :class:`Rule`."""
-
-    def bind(check: SpotCheck) -> SpotCheck:
-        add_rule(code, severity, on_spot=check, **options)
-        return check
-
-    return bind
-
-
-def card_rule(code: str, severity: Severity) -> Callable[[CardCheck], CardCheck]:
-    """Make a check of a card the check of a new rule."""
-
-    def bind(check: CardCheck) -> CardCheck:
-        add_rule(code, severity, on_card=check)
-        return check
-
-    return bind
-
-
-def add_rule(code: str, severity: Severity, **options: Any) -> Rule:
-    """Make a rule whose check is elsewhere, such as one about several cards."""
-    RULES[code] = Rule(code, severity, **options)
-    return RULES[code]
-
-
-def rules_of(group: str) -> tuple[Rule, ...]:
-    """Return the rules of one group, in the order in which they were bound."""
-    return tuple(one for one in RULES.values() if group_of(one.code) == group)
-
-
-def apply_rules(rules: tuple[Rule, ...], subject: LintedCard) -> Iterator[Finding]:
-    """Yield what breaks some rules: of each value in document order, then of the whole card."""
-    of_values = [(one, one.on_spot, one.fixable) for one in rules if one.on_spot]
-    for spot in subject.spots if of_values else ():
-        for one, check, fixable in of_values:
-            if (message := check(spot)) is not None:
-                can_fix = fixable is not None and fixable(spot)
-                yield one.find(spot.tokens, message, fixable=can_fix)
-    for one in rules:
-        for tokens, message in one.on_card(subject) if one.on_card else ():
-            yield one.find(tokens, message)

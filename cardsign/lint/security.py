@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -16,11 +15,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from cardsign.card.schema import fold
 from cardsign.card.security import Scheme, security_problems
 from cardsign.card.spots import Spot
-from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json, elements_of, members_of
-from cardsign.errors import CardRefused, JsonRefused, SignatureRefused
-from cardsign.jose import base64url
-from cardsign.lint.rules import Found, LintedCard, Tokens, card_rule, rule
+from cardsign.errors import CardRefused, SignatureRefused
+from cardsign.lint.rules import Found, LintedCard, Rule
 from cardsign.urls import is_this_machine, parse_url
 
 _NEEDED: Final[dict[str, tuple[str, ...]]] = {
@@ -40,16 +37,11 @@ _SCHEME_URLS: Final = (
     "refreshUrl",
     "deviceAuthorizationUrl",
 )
-_DISCOVERY: Final = "/.well-known/openid-configuration"
-_KEYS_IN_HEADER: Final = ("jku", "jwk", "x5u", "x5c")
-#: How the signatures begin that A2A's specification shows; nobody has the key.
-_SHOWN_SIGNATURES: Final = ("QFdkNLNszlGj3z3u0YQGt_T9LixY3qtdQpZmsTdDHDe3fXV9y9",)
 
 
 # Schemes.
 
 
-@card_rule("meaning.scheme", "error")
 def scheme(subject: LintedCard) -> Iterator[Found]:
     """In either version's form; the members of 1.0 are also held against its schema."""
     for problem in security_problems(subject.document):
@@ -72,7 +64,6 @@ def _flows(one: Scheme) -> Iterator[tuple[str, Mapping[str, Json]]]:
         yield name, members_of(flow)
 
 
-@card_rule("meaning.scheme-url", "error")
 def scheme_url(subject: LintedCard) -> Iterator[Found]:
     """Of OpenID Connect, of OAuth metadata and of each flow."""
     for name, one in subject.schemes.items():
@@ -91,17 +82,6 @@ def _is_https(text: str) -> bool:
     return origin.scheme == "https" or is_this_machine(origin.host)
 
 
-@card_rule("meaning.discovery-url", "warning")
-def discovery_url(subject: LintedCard) -> Iterator[Found]:
-    """By its path; OAuth's own discovery document is taken, too."""
-    for name, one in subject.schemes.items():
-        url = one.members.get("openIdConnectUrl")
-        is_one = one.type == "openIdConnect" and isinstance(url, str) and url
-        if is_one and "/.well-known/" not in str(url):
-            yield ("securitySchemes", name), f"{url:.80} does not lead to {_DISCOVERY}"
-
-
-@card_rule("meaning.old-flow", "warning")
 def old_flow(subject: LintedCard) -> Iterator[Found]:
     """By the flow's name."""
     for name, one in subject.schemes.items():
@@ -113,23 +93,13 @@ def old_flow(subject: LintedCard) -> Iterator[Found]:
 # Requirements.
 
 
-@card_rule("meaning.requirement-form", "error")
-def requirement_form(subject: LintedCard) -> Iterator[Found]:
-    """Names in place of objects, mostly."""
-    for one in subject.requirements:
-        if one.problem is not None and not one.schemes:
-            yield one.tokens, one.problem
-
-
-@card_rule("meaning.requirement", "error")
 def requirement(subject: LintedCard) -> Iterator[Found]:
-    """Of the card and of each skill."""
+    """Of the card and of each skill: names in place of objects, mostly, or names of no scheme."""
     for one in subject.requirements:
-        if one.problem is not None and one.schemes:
+        if one.problem is not None:
             yield one.tokens, one.problem
 
 
-@card_rule("meaning.no-requirement", "warning")
 def no_requirement(subject: LintedCard) -> Iterator[Found]:
     """A requirement of any skill is enough."""
     owners = [owner for _, owner in subject.owners]
@@ -140,7 +110,6 @@ def no_requirement(subject: LintedCard) -> Iterator[Found]:
         yield ("securitySchemes",), "no requirement names a scheme"
 
 
-@card_rule("meaning.open-door", "warning")
 def open_door(subject: LintedCard) -> Iterator[Found]:
     """In either version's form; what is in neither is `meaning.requirement-form`'s alone."""
     for one in subject.requirements:
@@ -148,7 +117,6 @@ def open_door(subject: LintedCard) -> Iterator[Found]:
             yield one.tokens, "an alternative without schemes lets everybody in"
 
 
-@card_rule("meaning.scope", "warning")
 def requirement_scope(subject: LintedCard) -> Iterator[Found]:
     """Only of OAuth, whose flows list them."""
     offered = {
@@ -166,73 +134,20 @@ def requirement_scope(subject: LintedCard) -> Iterator[Found]:
 # Signatures.
 
 
-def _entries(subject: LintedCard) -> Iterator[tuple[Tokens, Json]]:
-    for index, entry in enumerate(elements_of(subject.document.get("signatures"))):
-        yield ("signatures", str(index)), entry
-
-
-def _refused(subject: LintedCard) -> Iterator[tuple[Tokens, SignatureRefused]]:
-    """The entries that a verifier cannot read, and why."""
-    entries = list(_entries(subject))
+def signature(subject: LintedCard) -> Iterator[Found]:
+    """Read as a verifier reads it, by its closed list of algorithms."""
+    entries = elements_of(subject.document.get("signatures"))
     if not entries:
         return
     from cardsign.jose.jws import read_entry  # a library for keys, which most cards do not need
 
-    for tokens, entry in entries:
+    for index, entry in enumerate(entries):
         try:
             read_entry(entry)
         except SignatureRefused as refusal:
-            yield tokens, refusal
+            yield ("signatures", str(index)), refusal.message
 
 
-@card_rule("meaning.signature", "error")
-def signature(subject: LintedCard) -> Iterator[Found]:
-    """Read as a verifier reads it; an algorithm or kid has a rule of its own."""
-    for tokens, refusal in _refused(subject):
-        if refusal.code not in ("sig.alg_forbidden", "sig.kid_missing"):
-            yield tokens, refusal.message
-
-
-@card_rule("meaning.signature-alg", "error")
-def signature_alg(subject: LintedCard) -> Iterator[Found]:
-    """By the closed list of the verifier."""
-    for tokens, refusal in _refused(subject):
-        if refusal.code == "sig.alg_forbidden":
-            yield (*tokens, "protected"), refusal.message
-
-
-@card_rule("meaning.signature-kid", "error")
-def signature_kid(subject: LintedCard) -> Iterator[Found]:
-    """In the protected header, where A2A wants it."""
-    for tokens, refusal in _refused(subject):
-        if refusal.code == "sig.kid_missing":
-            yield (*tokens, "protected"), refusal.message
-
-
-@card_rule("meaning.signature-key", "warning")
-def signature_key(subject: LintedCard) -> Iterator[Found]:
-    """In either header; cardsign's verifier follows none of them."""
-    for tokens, entry in _entries(subject):
-        header = dict(members_of(members_of(entry).get("header")))
-        protected = members_of(entry).get("protected")
-        if isinstance(protected, str):
-            with suppress(base64url.Base64urlError, JsonRefused):
-                header |= parse_object(base64url.decode(protected))
-        for name in _KEYS_IN_HEADER:
-            if name in header:
-                yield tokens, f"the header holds {name}"
-
-
-@card_rule("meaning.signature-copied", "error")
-def signature_copied(subject: LintedCard) -> Iterator[Found]:
-    """By how the signature begins."""
-    for tokens, entry in _entries(subject):
-        value = members_of(entry).get("signature")
-        if isinstance(value, str) and value.startswith(_SHOWN_SIGNATURES):
-            yield (*tokens, "signature"), "is the example of A2A's specification"
-
-
-@card_rule("meaning.foreign-signature", "error")
 def foreign_signature(subject: LintedCard) -> Iterator[Found]:
     """At the top of the card, by the names in use."""
     for name in ("signature", "proof", "sigstore", "signatureBundle", "attestations"):
@@ -303,7 +218,6 @@ def _text(spot: Spot) -> str:
     return spot.value if isinstance(spot.value, str) else ""
 
 
-@rule("secrets.private-key", "error")
 def private_key(spot: Spot) -> str | None:
     """As PEM, or as a JWK with its private member."""
     if _PRIVATE_KEY.search(_text(spot)):
@@ -314,7 +228,6 @@ def private_key(spot: Spot) -> str | None:
     return None
 
 
-@rule("secrets.token", "error")
 def token(spot: Spot) -> str | None:
     """By the form that its issuer gives it."""
     text = _text(spot)
@@ -323,7 +236,6 @@ def token(spot: Spot) -> str | None:
     return " and ".join(name for name, form in _TOKENS.items() if form.search(text)) or None
 
 
-@rule("secrets.password", "error")
 def password(spot: Spot) -> str | None:
     """Letters and digits without white space, under such a name; no name of A2A's is one."""
     text = _text(spot)
@@ -335,7 +247,6 @@ def password(spot: Spot) -> str | None:
     return None if is_url_or_word else f"{spot.name[:40]} holds a text"
 
 
-@rule("secrets.url", "error")
 def url(spot: Spot) -> str | None:
     """A password, a user over HTTP, or a parameter of query or fragment named as a secret."""
     text = _text(spot)
@@ -355,7 +266,6 @@ def url(spot: Spot) -> str | None:
     return None
 
 
-@rule("secrets.internal-address", "warning")
 def internal_address(spot: Spot) -> str | None:
     """In a URL or by itself, in any text."""
     text = _text(spot)
@@ -375,16 +285,34 @@ def _is_internal(host: str) -> bool:
     return not documentation and (address.is_private or address.is_link_local)
 
 
-@rule("secrets.local-path", "warning")
 def local_path(spot: Spot) -> str | None:
     """Home folders, drives, file URLs."""
     return "a path of a machine" if _LOCAL_PATH.search(_text(spot)) else None
 
 
-@rule("secrets.internal-member", "error")
 def internal_member(spot: Spot) -> str | None:
     """By its name, wherever it stands."""
     if spot.name is None or spot.field or spot.old_field or not spot.value:
         return None
     folded = re.sub(r"[_-]", "", spot.name).lower()
     return f"{spot.name[:40]} is internal" if folded in _INTERNAL_NAMES else None
+
+
+RULES: Final = {
+    "meaning.scheme": Rule("error", scheme),
+    "meaning.scheme-url": Rule("error", scheme_url),
+    "meaning.old-flow": Rule("warning", old_flow),
+    "meaning.requirement": Rule("error", requirement),
+    "meaning.no-requirement": Rule("warning", no_requirement),
+    "meaning.open-door": Rule("warning", open_door),
+    "meaning.scope": Rule("warning", requirement_scope),
+    "meaning.signature": Rule("error", signature),
+    "meaning.foreign-signature": Rule("error", foreign_signature),
+    "secrets.private-key": Rule("error", on_value=private_key),
+    "secrets.token": Rule("error", on_value=token),
+    "secrets.password": Rule("error", on_value=password),
+    "secrets.url": Rule("error", on_value=url),
+    "secrets.internal-address": Rule("warning", on_value=internal_address),
+    "secrets.local-path": Rule("warning", on_value=local_path),
+    "secrets.internal-member": Rule("error", on_value=internal_member),
+}

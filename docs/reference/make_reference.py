@@ -175,9 +175,10 @@ def lint() -> str:
     """docs/reference/lint.md: the rules of each group, and what each finds."""
     sections = [NOTE, "# Lint", *map(wrapped, LINT_INTRODUCTION)]
     for name, about in GROUPS.items():
-        rules = [rule for rule in RULES.values() if group_of(rule.code) == name]
         lines = [
-            f"* `{rule.code}` ({rule.severity}): {describe_code(rule.code).title}" for rule in rules
+            f"* `{code}` ({rule.severity}): {describe_code(code).title}"
+            for code, rule in RULES.items()
+            if group_of(code) == name
         ]
         sections.append(f"## {name}\n\nOf {about}.\n\n" + "\n".join(lines))
     return "\n\n".join(sections) + "\n"

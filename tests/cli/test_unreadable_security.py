@@ -76,7 +76,7 @@ def test_inspect_and_lint_say_that_it_cannot_be_read(
     assert {} not in inspected.json["agent"]["requirements"]
     linted = cardsign("lint", "card.json", "--json")
     assert linted.status == 1
-    rules = {"meaning.requirement-form", "meaning.requirement", "meaning.scheme"}
+    rules = {"meaning.requirement", "meaning.scheme"}
     assert rules & {one["code"] for one in linted.json["cards"][0]["findings"]}
 
 

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from cardsign.card.convert import convert_card
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import UsageFault
 from cardsign.findings import describe_code
@@ -35,7 +34,6 @@ BESIDE = {
     "contract.untracked",
     "contract.path-constant",
     "contract.app-version",
-    "meaning.same-name",
     "meaning.not-advertised",
     "json.not-read",
 }
@@ -313,20 +311,6 @@ def test_a_text_that_was_to_be_replaced_is_a_placeholder() -> None:
     left = put(PORTABLE, url, "REPLACE_WITH_URL_AFTER_DEPLOYMENT")
     assert found(left, groups=chosen) == ["meaning.placeholder"]
     assert found(put(PORTABLE, url, "https://replace.tides/a2a"), groups=chosen) == []
-
-
-def test_two_agents_of_one_name() -> None:
-    """The same card twice is no clash."""
-    one = lint_card(json.dumps(PORTABLE).encode(), name="a.json")
-    other = put(PORTABLE, "/supportedInterfaces/0/url", "https://other.example/a2a")
-    two = lint_card(json.dumps(other).encode(), name="b.json")
-    assert references(one, one) == []
-    assert references(one, two) == [("meaning.same-name", "/name")] * 2
-    forms = [convert_card(PORTABLE, version).document for version in ("0.2", "0.3")]
-    for form in forms:
-        assert references(one, lint_card(json.dumps(form).encode(), name="old.json")) == []
-    nameless = lint_card(json.dumps(without(PORTABLE, "/name")).encode(), name="c.json")
-    assert references(nameless, nameless, one) == []
 
 
 def test_cards_of_one_name_are_not_held_against_each_other_in_pairs() -> None:
@@ -614,9 +598,9 @@ def test_a_requirement_in_the_other_form_is_one_finding() -> None:
     flat = put(PORTABLE, "/securityRequirements", [{"harbour": ["read"]}])
     beside = put(PORTABLE, "/securityRequirements", [{"harbour": ["read"]}, {}])
 
-    assert found(flat, groups=("meaning",)) == ["meaning.requirement-form"]
+    assert found(flat, groups=("meaning",)) == ["meaning.requirement"]
     assert set(found(beside, groups=("meaning",))) == {
-        "meaning.requirement-form",
+        "meaning.requirement",
         "meaning.open-door",
     }
 
@@ -681,7 +665,7 @@ OTHERS: dict[str, tuple[dict[str, Any], str]] = {
     "a secret": (put(PORTABLE, "/apiKey", "a8f3Kx0Pq71"), "secrets.password"),
     "a signature without kid": (
         put(PORTABLE, "/signatures", [{"protected": "eyJhbGciOiJFUzI1NiJ9", "signature": "AAAA"}]),
-        "meaning.signature-kid",
+        "meaning.signature",
     ),
 }
 
