@@ -31,6 +31,8 @@ FileStamp: TypeAlias = tuple[int, int, int]
 
 #: The settings of a project (:mod:`cardsign.config`).
 CONFIG_FILE: Final = "cardsign.toml"
+#: What a user allows on this machine (:mod:`cardsign.keys.signers.access`).
+USER_FILE: Final = "signers.toml"
 #: Bytes. More than any card or statement has: one that is too large is refused as such, and not
 #: called unreadable.
 MAX_INPUT_BYTES: Final = 4 * 1024 * 1024
@@ -351,7 +353,7 @@ def read_settings(
     except ValueError as exc:
         problem = "the file must be UTF-8" if isinstance(exc, UnicodeDecodeError) else str(exc)
         problem = f"this is not TOML: {problem[:1].lower()}{problem[1:]}"
-        raise UsageFault("config.malformed", problem, path=str(path)) from exc
+        raise bad_settings(path, problem) from exc
 
 
 MAX_SHOWN: Final = 80  # characters of a wrong value
@@ -388,14 +390,13 @@ def file_stamp(path: str | Path) -> FileStamp | None:
     return status.st_ino, status.st_ctime_ns, status.st_size
 
 
-def bad_settings(path: Path, problem: str, member: str = "", *, hint: str = "") -> UsageFault:
+def bad_settings(path: Path, problem: str, member: str = "") -> UsageFault:
     """The error for a settings file that cannot be understood.
 
     Args:
         path: The file.
         problem: What is wrong, and what was expected.
         member: The member that is wrong; the line where it is first written is named.
-        hint: What to do, where it is not what ``codes.toml`` says.
     """
     line = None
     if member:
@@ -405,6 +406,7 @@ def bad_settings(path: Path, problem: str, member: str = "", *, hint: str = "") 
             )
             lines = path.read_text(encoding="utf-8").splitlines()
             line = next((at for at, text in enumerate(lines, 1) if begin.match(text)), None)
+    hint = "Fix what is named." if path.name == USER_FILE else ""  # else what codes.toml says
     return UsageFault("config.malformed", problem, path=str(path), line=line, hint=hint)
 
 

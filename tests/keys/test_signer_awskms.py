@@ -12,7 +12,6 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cardsign.errors import CardsignError, SignerFault
 from cardsign.jose.jws import sign_payload
 from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.keys.signers import services
 from cardsign.keys.signers.access import Access
 from cardsign.keys.signers.registry import check_possession, list_public_keys, open_signer
 from tests.keys import aws
@@ -87,25 +86,6 @@ def test_the_server_refuses_what_kms_refuses(kms: aws.Kms, natives: dict[str, An
     with pytest.raises(ClientError, match="ValidationException"):
         client.sign(KeyId=key, Message=LARGE, MessageType="RAW", SigningAlgorithm="ECDSA_SHA_256")
     client.close()
-
-
-def test_pss_is_not_given_out(
-    kms: aws.Kms, natives: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Should it be asked for by mistake."""
-    monkeypatch.setattr(services, "_AWS_ALGORITHMS", {"RS256": "RSASSA_PSS_SHA_256"})
-    uri = kms.make(natives["RS256"])
-    with pytest.raises(SignerFault, match="PSS") as caught:
-        sign(uri, list_public_keys(uri, ACCESS)[0])
-    assert caught.value.code == "signer.wrong_key"
-
-
-def test_a_key_behind_another_id_is_not_given_out(kms: aws.Kms, es256: PrivateKey) -> None:
-    """KMS signs with its key, and the stored public key is another's."""
-    uri = kms.make(ec.generate_private_key(ec.SECP256R1()))
-    with pytest.raises(SignerFault) as caught:
-        sign(uri, es256.public)
-    assert caught.value.code == "signer.wrong_key"
 
 
 @pytest.mark.parametrize("state", ["Disabled", "PendingDeletion"])

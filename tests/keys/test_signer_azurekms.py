@@ -205,29 +205,6 @@ def test_the_vault_signs(alg: str, secretive: bool, vault: Vault, natives: dict[
     check_possession(open_signer(uri, public, ACCESS))
 
 
-def test_pss_is_not_given_out(
-    vault: Vault, natives: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Should it be asked for by mistake."""
-    from azure.keyvault.keys import crypto
-
-    uri = vault.make(natives["RS256"])
-    public = list_public_keys(uri, ACCESS)[0]
-    monkeypatch.setattr(crypto, "SignatureAlgorithm", lambda alg: "PS256")
-    with pytest.raises(SignerFault, match="PSS") as caught:
-        sign(uri, public)
-    assert caught.value.code == "signer.wrong_key"
-
-
-def test_a_key_behind_another_version_is_not_given_out(
-    vault: Vault, natives: dict[str, Any], es256: PrivateKey
-) -> None:
-    """The vault signs with its key, and the stored public key is another's."""
-    with pytest.raises(SignerFault) as caught:
-        sign(vault.make(natives["ES256"]), es256.public)
-    assert caught.value.code == "signer.wrong_key"
-
-
 def test_each_fault_has_its_own_code(
     vault: Vault, natives: dict[str, Any], es256: PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -154,15 +154,6 @@ def test_a_key_for_pss_signs_nothing(service: Kms, natives: dict[str, Any]) -> N
     assert caught.value.code == "signer.wrong_key"
 
 
-def test_a_key_behind_another_name_is_not_given_out(
-    service: Kms, natives: dict[str, Any], es256: PrivateKey
-) -> None:
-    """KMS signs with its key, and the stored public key is another's."""
-    with pytest.raises(SignerFault) as caught:
-        sign(service.make(natives["ES256"], ALGORITHMS["ES256"]), es256.public)
-    assert caught.value.code == "signer.wrong_key"
-
-
 def test_a_version_that_is_disabled_or_absent(
     service: Kms, natives: dict[str, Any], es256: PrivateKey
 ) -> None:

@@ -18,7 +18,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from cardsign.errors import PassphraseFault, SignerFault
-from cardsign.files import read_secret, read_settings
+from cardsign.files import USER_FILE, read_secret, read_settings
 from cardsign.keys.model import ROLES
 
 # Where a passphrase comes from: a file, the environment, or a terminal. Never from
@@ -247,7 +247,7 @@ def user_file(environment: Mapping[str, str]) -> Path | None:
     home = Path(environment.get("HOME", ""))
     if not configured.is_absolute():
         configured = home / ".config"
-    return configured / "cardsign" / "signers.toml" if configured.is_absolute() else None
+    return configured / "cardsign" / USER_FILE if configured.is_absolute() else None
 
 
 def user_policy(environment: Mapping[str, str]) -> SignerPolicy:
