@@ -21,7 +21,6 @@ from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.lint.rules import LintSettings, Waiver
 from cardsign.urls import parse_origin
 
-FORMAT: Final = 1
 MAX_CONFIG_BYTES: Final = 64 * 1024  # bytes; a few lines are usual
 MAX_SECONDS: Final = 10 * 365 * 24 * 3600  # of one setting; more is a slip of the pen
 
@@ -122,7 +121,7 @@ class TimelineTable(_Table):
 class ConfigFile(_Table):
     """The whole file."""
 
-    format: int = Field(ge=FORMAT, le=FORMAT)
+    format: Literal[1]
     issuer: str | None = Field(default=None, description="the https origin of the cards")
     keystore: _Place | None = None
     publish: _Place | None = Field(default=None, description="the publication directory")
@@ -222,8 +221,7 @@ def _read_cards(table: CardTable, path: Path, allowed: Collection[Path]) -> Iter
         raise bad_settings(path, "a [[card]] has one of 'source' and 'build'")
     is_extended = table.audience is not None
     if is_extended != (table.expires is not None) or (is_extended and table.legacy):
-        message = "'audience' and 'expires' of a [[card]] need each other, and exclude 'legacy'"
-        raise bad_settings(path, message)
+        raise bad_settings(path, "'audience' and 'expires' need each other, and exclude 'legacy'")
     signed, skills = table.signed, table.skills
     yield ProjectCard(source, signed, table.audience, table.expires, table.build, skills=skills)
     if table.legacy is not None:
@@ -242,8 +240,7 @@ def _sort_cards(cards: list[ProjectCard], path: Path) -> tuple[ProjectCard, ...]
     if len(set(audiences)) < len(audiences):
         raise bad_settings(path, "two [[card]] tables have the same 'audience'")
     if len(signed) < len(cards) or signed & {os.path.realpath(card.source) for card in cards}:
-        message = "'signed' of a [[card]] names a file that 'source' or another 'signed' names"
-        raise bad_settings(path, message)
+        raise bad_settings(path, "a 'signed' of [[card]] is also a 'source', or another 'signed'")
     return tuple(sorted(cards, key=lambda card: (card.audience is not None, card.legacy or "")))
 
 
@@ -253,7 +250,7 @@ def render_config(
     """Return the file that ``cardsign init`` writes; it names no database."""
     values = {"issuer": issuer, "keystore": keystore, "publish": publish}
     lines = ["# Settings for every cardsign command run in this folder; options override them."]
-    lines.append(f"format = {FORMAT}")
+    lines.append("format = 1")
     lines += [f"{name} = {json.dumps(value)}" for name, value in values.items() if value]
     if card is not None:
         lines += ["", "[[card]]", f"source = {json.dumps(card)}", 'signed = "signed.json"']
