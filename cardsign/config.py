@@ -121,7 +121,7 @@ class TimelineTable(_Table):
 class ConfigFile(_Table):
     """The whole file."""
 
-    format: Literal[1]
+    format: int = Field(ge=1, le=1)
     issuer: str | None = Field(default=None, description="the https origin of the cards")
     keystore: _Place | None = None
     publish: _Place | None = Field(default=None, description="the publication directory")
