@@ -36,7 +36,7 @@ MANY = 3
 COMMANDS_INTRODUCTION = (
     "What each command does, and what its options are for. `cardsign COMMAND --help` says the "
     "rest: defaults, limits, exit statuses and an example.",
-    'A command that says "Also" has those options of many commands. Every command has `--json`, '
+    "Options of many commands stand first, and are not repeated. Every command has `--json`, "
     "`--quiet` and `--help`.",
 )
 LINT_INTRODUCTION = (
@@ -94,13 +94,7 @@ def describe_command(context: click.Context, shared: Collection[tuple[str, str]]
     }
     own = [record for record, advanced in records.items() if record not in shared and not advanced]
     expert = [name_of(record) for record, advanced in records.items() if advanced]
-    also = [
-        name_of(record)
-        for record, advanced in records.items()
-        if record in shared and not advanced and name_of(record) not in ("`--json`", "`--quiet`")
-    ]
     parts = [title, wrapped(about), *option_list(own)]
-    parts += [wrapped(f"Also: {', '.join(also)}.")] if also else []
     parts += [wrapped(f"Advanced: {', '.join(expert)}.")] if expert else []
     return "\n\n".join(parts)
 

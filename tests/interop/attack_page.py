@@ -9,7 +9,7 @@ from dataclasses import asdict
 from textwrap import wrap
 from typing import Any, Final
 
-from attack_trial import ASKED, FETCHES, MAX_PUT, OURS, Result
+from attack_trial import ASKED, FETCHES, OURS, Result
 from judges import Version
 from roster import VERIFIERS
 
@@ -17,14 +17,6 @@ from tests.attack_runner.corpus import Attack
 
 _WIDTH: Final = 98  # columns of prose
 _NAMES: Final = {"a2a-js plain": "@a2a-js/sdk", "joserfc": "plain joserfc"}
-_NOT_PUT: Final = {
-    "policy": "only a policy refuses them, such as for an interface elsewhere",
-    "memory": "they need a memory of earlier verdicts or statements",
-    "keys": "the key set is missing or no JSON object",
-    "bytes": "the bytes are no UTF-8, and the judges take text",
-    "size": f"the card has more than {MAX_PUT:,} characters",
-    "network": "they turn on names, addresses, certificates, caches, statements or several servers",
-}
 
 
 def record(attacks: Sequence[Attack], results: Iterable[Result], versions: Any) -> str:
@@ -188,10 +180,11 @@ def cell(count: tuple[int, int]) -> str:
 
 
 def _not_put(results: Sequence[Result]) -> Iterator[str]:
-    counts = Counter(result.not_put for result in results if result.not_put)
-    for name, why in _NOT_PUT.items():
-        if counts[name]:
-            yield f"* {counts[name]} cases: {why}."
+    count = sum(bool(result.not_put) for result in results)
+    yield from _prose(
+        f"{count:,} cases need a policy, a memory, statements, a sound key set, a network of their "
+        "own, or more than the judges take. attacks.json says which for each."
+    )
 
 
 def _prose(text: str) -> list[str]:
