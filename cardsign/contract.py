@@ -86,64 +86,58 @@ def check_envelope(untrusted_envelope: bytes, card: VerifiedCard) -> EnvelopeRep
         envelope = parse_object(untrusted_envelope, max_bytes=MAX_ENVELOPE_BYTES)
     except JsonRefused as refusal:
         return EnvelopeReport((_found("envelope.form", (), refusal.message),))
-    findings = _findings(envelope, cast("Mapping[str, Json]", card.document))
+    document = cast("Mapping[str, Json]", card.document)
+    findings = [*_check_head(envelope, document)]
+    if "skill_id" in envelope:
+        findings += _check_skill(envelope, document)
     return EnvelopeReport(cap_findings(findings))
-
-
-def known_skills(card: Mapping[str, Json]) -> tuple[str, ...]:
-    """The ids of a card's skills, in its order."""
-    skills = objects_in(card.get("skills"))
-    names = (skill.get("skill_id") or skill.get("id") for _, skill in skills)
-    return tuple(name for name in names if isinstance(name, str) and name)
 
 
 def _found(rule: str, tokens: Tokens, message: str) -> Finding:
     return Finding(rule, message, Place(pointer(*tokens)))
 
 
-def _findings(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Iterator[Finding]:
-    is_response = "status" in envelope
-    for name in _RESPONSE if is_response else _TASK:
+def _check_head(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Iterator[Finding]:
+    """Yield what is wrong with what every envelope has: who it is for, and of which trace."""
+    for name in _RESPONSE if "status" in envelope else _TASK:
         if name not in envelope:
             yield _found("envelope.form", (name,), "it is missing")
-    skill, target = envelope.get("skill_id"), envelope.get("target_agent")
-    if "target_agent" in envelope and target != card.get("name"):
+    target = envelope.get("target_agent", card.get("name"))
+    if target != card.get("name"):
         message = f"it is for {target!r:.60}, the card is of {card.get('name')!r:.60}"
         yield _found("envelope.target", ("target_agent",), message)
     owners = (members_of(envelope.get(name)) for name in ("metadata", "context"))
-    if not any(one.get("trace_id") or one.get("pipeline_run_id") for one in owners):
+    if not any(owner.get("trace_id") or owner.get("pipeline_run_id") for owner in owners):
         message = "no trace_id or pipeline_run_id in /metadata or /context"
         yield _found("envelope.untraced", ("metadata", "trace_id"), message)
-    if is_response and envelope["status"] not in STATUSES:
-        yield _found("envelope.status", ("status",), f"{envelope['status']!r:.40}")
-    skills = known_skills(card)
-    if "skill_id" not in envelope:
-        return
-    if skill not in skills:
-        message = f"unsupported_skill: {skill!r:.60}; supported_skills: {', '.join(skills)[:2000]}"
+    status = envelope.get("status", "ok")
+    if status not in STATUSES:
+        yield _found("envelope.status", ("status",), f"{status!r:.40}")
+
+
+def _check_skill(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Iterator[Finding]:
+    """Yield where the input or output breaks the schema of its skill."""
+    skill = envelope.get("skill_id")
+    names = [one.get("skill_id") or one.get("id") for _, one in objects_in(card.get("skills"))]
+    if skill not in names:
+        known = ", ".join(filter(None, (name for name in names if isinstance(name, str))))
+        message = f"unsupported_skill: {skill!r:.60}; supported_skills: {known[:2000]}"
         yield _found("envelope.unsupported-skill", ("skill_id",), message)
         return
-    member, kind = ("output", "output_schema") if is_response else ("input", "input_schema")
-    if member in envelope:
-        schemas = [
-            one.schema for one in skill_schemas(card) if (one.skill, one.kind) == (skill, kind)
-        ]
-        if not schemas:
-            yield _found("envelope.unclear", (member,), f"the skill has no {kind}")
-        for schema in schemas:
-            yield from _held_against(schema, envelope[member], member)
-
-
-def _held_against(schema: Json, value: Json, member: str) -> Iterator[Finding]:
-    if not isinstance(schema, dict):
-        yield _found("envelope.unclear", (member,), "its schema is no object")
-        return
-    problems, unclear = find_problems(schema, value)
-    code = "envelope.output" if member == "output" else "envelope.input"
-    for tokens, message in problems:
-        yield _found(code, (member, *tokens), message)
-    if unclear:
-        yield _found("envelope.unclear", (member,), unclear)
+    member = "output" if "status" in envelope else "input"
+    key = skill, f"{member}_schema"
+    schemas = [one.schema for one in skill_schemas(card) if (one.skill, one.kind) == key]
+    if member in envelope and not schemas:
+        yield _found("envelope.unclear", (member,), f"the skill has no {member}_schema")
+    for schema in schemas if member in envelope else ():
+        if not isinstance(schema, dict):
+            yield _found("envelope.unclear", (member,), "its schema is no object")
+            continue
+        problems, unclear = find_problems(schema, envelope[member])
+        for tokens, message in problems:
+            yield _found(f"envelope.{member}", (member, *tokens), message)
+        if unclear:
+            yield _found("envelope.unclear", (member,), unclear)
 
 
 # A new agent with a contract: its card, its code's reference to it, test, make targets (B30).

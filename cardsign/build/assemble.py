@@ -12,7 +12,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final, cast, get_args
 
-from cardsign.build import cards, forge, mcp, openfang, orloj, skills
+from cardsign.build import cards, forge, mcp, openfang, orloj
 from cardsign.build.draft import (
     FILLED,
     BuildOptions,
@@ -40,7 +40,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     openfang.KIND,
     mcp.KIND,
     cards.CARD_KIND,
-    skills.KIND,
+    forge.SKILLS,
 )
 SET_HINT: Final = (
     "Such as: --set version=1.2.0, --set provider.url=..., --set skills.ID.name=...; "
@@ -164,7 +164,7 @@ def _fill(draft: Draft, kind: Kind, place: SourcePlace) -> None:
         hint = "Pass --set name='...', or name a source that says it."
         raise refusal("build.missing", "no source names the agent", place, hint=hint)
     if not draft.has("skills"):
-        hint = "Name a source that has one as well, such as a SKILL.md."
+        hint = "Name a source that has one too: a SKILL.md, or a saved answer to tools/list."
         raise refusal("build.missing", "no source names a skill or a tool", place, hint=hint)
     for skill in draft.skill_ids():
         draft.take(("skills", skill, "id"), skill, FILLED)
@@ -195,17 +195,12 @@ def _take_url(draft: Draft, kind: Kind, name: str, place: SourcePlace) -> str:
     """
     interfaces = [interface for _, interface in objects_in(draft.value("supportedInterfaces"))]
     first, *others = interfaces or [{}]
-    options, option = draft.options, "--url"
-    template, base = options.url, options.base_url
-    if kind is orloj.KIND:
-        base = base or options.orloj.public_base_url
-    if template is None and base is not None:
-        path = kind.path if isinstance(kind.path, str) else kind.path(draft)
-        template, option = base.rstrip("/") + (path or "/"), "--base-url"
-    if template is None and not interfaces:
-        hint = "Pass --url 'https://agents.example.com/{name}', or --base-url."
-        raise refusal("build.missing", "no source says where the agent is called", place, hint=hint)
+    template, option = _choose_template(draft, kind)
     if template is None:
+        if not interfaces:
+            hint = "Pass --url 'https://agents.example.com/{name}', or --base-url."
+            message = "no source says where the agent is called"
+            raise refusal("build.missing", message, place, hint=hint)
         return str(first.get("url", ""))
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")  # may stand in a host or a path
     url = template.replace("{name}", slug)
@@ -220,6 +215,17 @@ def _take_url(draft: Draft, kind: Kind, name: str, place: SourcePlace) -> str:
     kept = {name: part for name, part in first.items() if name in ("protocolBinding", "tenant")}
     draft.replace(("supportedInterfaces",), [{"url": url, **kept}], SourcePlace(option))
     return url
+
+
+def _choose_template(draft: Draft, kind: Kind) -> tuple[str | None, str]:
+    """The url that the options say, with ``{name}`` for the name, and which option says it."""
+    base = draft.options.base_url
+    if kind is orloj.KIND:
+        base = base or draft.options.orloj.public_base_url
+    if draft.options.url is not None or base is None:
+        return draft.options.url, "--url"
+    path = kind.path if isinstance(kind.path, str) else kind.path(draft)
+    return base.rstrip("/") + (path or "/"), "--base-url"
 
 
 def _fill_provider(draft: Draft, url: str, place: SourcePlace) -> None:

@@ -14,7 +14,7 @@ from cardsign.build.draft import Draft, Kind, first_in
 from cardsign.build.reading import Location, SourceDocument, SourcePlace, of_card, read_one, refusal
 from cardsign.card.convert import convert_card
 from cardsign.card.extensions import KEPT_OF_CARD, kept_of, with_kept
-from cardsign.card.values import Json, members_of
+from cardsign.card.values import Json, elements_of, members_of
 from cardsign.errors import CardRefused
 from cardsign.lint.cards import camel_case, lint_document
 from cardsign.lint.rules import LintSettings
@@ -90,9 +90,29 @@ def _put_right(document: SourceDocument, draft: Draft) -> dict[str, Json]:
     ):
         members["skills"] = [_skill(skill) for skill in words]
         del members["capabilities"]
+    for owner in (members, *map(members_of, elements_of(members.get("skills")))):
+        if "securityRequirements" in owner:
+            owner["securityRequirements"] = _wrap_scopes(owner["securityRequirements"])
     if "metadata" in members:
         members["metadata"] = _harmless(members["metadata"], document, draft)
     return members
+
+
+def _wrap_scopes(requirements: Json) -> Json:
+    """Requirements whose scopes may be bare lists, as a2a-go before 2.4.1 writes them."""
+    if not isinstance(requirements, list):
+        return requirements
+    wrapped: list[Json] = []
+    for requirement in requirements:
+        schemes = members_of(requirement).get("schemes")
+        if isinstance(requirement, dict) and isinstance(schemes, dict):
+            lists: dict[str, Json] = {
+                name: {"list": scopes} if isinstance(scopes, list) else scopes
+                for name, scopes in schemes.items()
+            }
+            requirement = {**requirement, "schemes": lists}
+        wrapped.append(requirement)
+    return wrapped
 
 
 def _harmless(metadata: Json, document: SourceDocument, draft: Draft) -> Json:

@@ -54,31 +54,25 @@ def take_server(document: SourceDocument, draft: Draft) -> None:
             "you trust; or save each server's answer to tools/list as JSON, and build from that.",
         )
     is_tool = "inputSchema" in document.value
-    own = None if is_tool else document.text("title") or document.text("displayName")
-    name = None if is_tool else document.text("name") or document.text("serverInfo", "name")
-    if name is not None:
-        draft.take(("name",), own or name, document.place("name"))
-    server = name or draft.value("name")
-    if not isinstance(server, str):
-        hint = "Pass --set name=NAME: the ids of its tools begin with it."
-        raise document.refuse("build.missing", "no source names the server", hint=hint)
     if not is_tool:
         _take_server(document, draft)
-    tools = next(
-        (candidate for candidate in _TOOLS if isinstance(document.get(*candidate), list)), None
-    )
-    places = [()] if is_tool else list(document.rows(*tools)) if tools else []
-    for at in places:
+    server = None if is_tool else document.text("name") or document.text("serverInfo", "name")
+    server = server or str(draft.value("name") or "")
+    if not server:
+        hint = "Pass --set name=NAME: the ids of its tools begin with it."
+        raise document.refuse("build.missing", "no source names the server", hint=hint)
+    tools = next((at for at in _TOOLS if isinstance(document.get(*at), list)), None)
+    for at in [()] if is_tool else document.rows(*tools) if tools else ():
         _take_tool(document, at, server, draft)
-    skills = list(document.rows("skills"))
-    for at in skills:
+    for at in document.rows("skills"):
         draft.take_listed_skill(document, at)
-    if not places and not skills:
-        hint = "Save the server's answer to tools/list as JSON, and name that file too."
-        raise document.refuse("build.missing", "it lists neither tools nor skills", hint=hint)
 
 
 def _take_server(document: SourceDocument, draft: Draft) -> None:
+    name = document.text("name") or document.text("serverInfo", "name")
+    if name is not None:
+        name = document.text("title") or document.text("displayName") or name
+        draft.take(("name",), name, document.place("name"))
     draft.take_members(document, SERVER)
     draft.take_members(document, INFO, at=("serverInfo",))
     draft.take_members(document, PUBLISHER, at=("publisher",))

@@ -82,7 +82,7 @@ def take_orloj(sources: Sequence[Path], draft: Draft) -> None:
             for document in read_source(path):
                 if "apiVersion" in document.value or path in sources:
                     _add(document, pool)
-    system = _chosen(pool, draft.options.agent, SourcePlace(str(sources[0])))
+    system = _choose(pool, draft.options.agent, SourcePlace(str(sources[0])))
     document = pool[system]
     draft.take(("name",), system[2], document.place("metadata", "name"))
     draft.take_members(document, ANNOTATIONS, at=("metadata", "annotations"))
@@ -95,30 +95,27 @@ def take_orloj(sources: Sequence[Path], draft: Draft) -> None:
         _take_agent(agent, pool, draft)
 
 
-def _chosen(pool: _Pool, wanted: str | None, place: SourcePlace) -> _Key:
+def _choose(pool: _Pool, wanted: str | None, place: SourcePlace) -> _Key:
     systems = [key for key in pool if key[0] == "AgentSystem"]
     systems = systems or [key for key in pool if key[0] == "Agent"]
-    if wanted is not None:
-        fitting = [key for key in systems if wanted in (key[2], f"{key[1]}/{key[2]}")]
-    else:
-        enabled = [key for key in systems if pool[key].flag("spec", "a2a", "enabled")]
-        fitting = systems if len(systems) == 1 else enabled
-    if len(fitting) == 1:
-        document = pool[fitting[0]]
-        if document.flag("spec", "a2a", "enabled") is False:
-            message = f"A2A is switched off for {fitting[0][2]!r}"
-            hint = "Set spec.a2a.enabled to true, or name another: --agent NAMESPACE/NAME."
-            at = ("spec", "a2a", "enabled")
-            raise document.refuse("build.unsupported", message, *at, hint=hint)
-        return fitting[0]
     if not systems:
         message = "no source defines an AgentSystem or an Agent"
         raise refusal("build.missing", message, place, hint=describe_code("build.reference").fix)
-    names = ", ".join(f"{key[1]}/{key[2]}" for key in systems[:10])
-    message = f"there are {len(systems)} agents, and which one is meant is not clear: {names}"
-    if wanted is not None and not fitting:
-        message = f"there is no agent {wanted!r}; there are {names}"
-    raise refusal("build.reference", message, place, hint="Name one: --agent NAMESPACE/NAME.")
+    fitting = [key for key in systems if wanted in (key[2], f"{key[1]}/{key[2]}")]
+    if wanted is None:
+        enabled = [key for key in systems if pool[key].flag("spec", "a2a", "enabled")]
+        fitting = systems if len(systems) == 1 else enabled
+    if len(fitting) != 1:
+        names = ", ".join(f"{key[1]}/{key[2]}" for key in systems[:10])
+        message = f"there are {len(systems)} agents, and which one is meant is not clear: {names}"
+        raise refusal("build.reference", message, place, hint="Name one: --agent NAMESPACE/NAME.")
+    (system,) = fitting
+    at = ("spec", "a2a", "enabled")
+    if pool[system].flag(*at) is False:
+        message = f"A2A is switched off for {system[2]!r}"
+        hint = "Set spec.a2a.enabled to true, or name another: --agent NAMESPACE/NAME."
+        raise pool[system].refuse("build.unsupported", message, *at, hint=hint)
+    return system
 
 
 def _take_agent(agent: _Key, pool: _Pool, draft: Draft) -> None:

@@ -216,6 +216,19 @@ def test_G9_a_list_of_names_becomes_requirements(write: Write) -> None:
         assert any("becomes a requirement" in one.message for one in card.reasons) is is_told
 
 
+def test_scopes_that_are_bare_lists_are_wrapped(write: Write) -> None:
+    """As a2a-go before 2.4.1 writes them, of the card and of a skill; the twin stays as it is."""
+    schemes = {"b": {"httpAuthSecurityScheme": {"scheme": "bearer"}}}
+    for scopes in (["read"], {"list": ["read"]}):
+        requirements = [{"schemes": {"b": scopes}}]
+        skill = {**PORTABLE["skills"][0], "securityRequirements": requirements}
+        members = {"securitySchemes": schemes, "securityRequirements": requirements}
+        card = card_of(write, {**PORTABLE, **members, "skills": [skill]})
+        wrapped = [{"schemes": {"b": {"list": ["read"]}}}]
+        assert card["securityRequirements"] == wrapped
+        assert card["skills"][0]["securityRequirements"] == wrapped
+
+
 def test_G16_missing_modes_are_filled_and_listed(write: Write) -> None:
     """With text/plain; modes that are there stay."""
     card = built(write("source.json", json.dumps(GENERIC)), url=None)

@@ -84,7 +84,7 @@ def test_O27_a_list_of_servers_runs_nothing(
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ({**SERVER, "transport": {}}, "neither tools nor skills"),
+        ({**SERVER, "transport": {}}, "names a skill or a tool"),
         ({"tools": [TOOL]}, "names the server"),
         ({**SERVER, "tools": [{"description": "x"}]}, "the tool has no name"),
         ({**SERVER, "tools": [TOOL], "auth": {"type": "magic"}}, "'magic'"),
@@ -96,6 +96,15 @@ def test_what_is_missing_is_refused(write: Write, source: dict[str, Any], words:
     with pytest.raises(BuildRefused, match=words) as caught:
         built(path)
     assert caught.value.path == str(path)
+
+
+def test_a_server_card_without_tools_takes_those_of_a_saved_answer(
+    write: Write, build: Build
+) -> None:
+    """As the draft of today has none; their ids carry the server's name."""
+    card = write("server.json", json.dumps({**SERVER, "transport": {}}))
+    tools = write("tools.json", json.dumps({"tools": [TOOL]}))
+    assert [one["id"] for one in build(card, tools)["skills"]] == ["mcp_my_docs_search_docs"]
 
 
 def test_two_servers_make_one_agent(write: Write, build: Build) -> None:

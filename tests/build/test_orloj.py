@@ -235,7 +235,7 @@ def test_which_of_several_systems_is_meant(folder: Path, build: Build, write: Wr
     write("second.yaml", SYSTEM.replace("research-system", "second"))
     with pytest.raises(BuildRefused, match="which one is meant"):
         build(folder)
-    with pytest.raises(BuildRefused, match=r"no agent 'third'; there are default/.*system"):
+    with pytest.raises(BuildRefused, match=r"which one is meant is not clear: default/.*system"):
         build(folder, agent="third")
     assert build(folder, agent="second")["name"] == "second"
     elsewhere = SYSTEM.replace("metadata:", "metadata:\n  namespace: other")

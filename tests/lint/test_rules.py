@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import date
-from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from cardsign.errors import UsageFault
 from cardsign.findings import describe_code
 from cardsign.lint.cards import GROUPS, RULES, CardReport, lint_card, lint_references
 from cardsign.lint.rules import LintSettings, Waiver, group_of
-from tests.inspect.test_cost import calls
 from tests.lint.examples import UNREADABLE, example_card, read_example
 from tests.support import DUAL, OLD, PORTABLE, put, without
 
@@ -311,13 +309,6 @@ def test_a_text_that_was_to_be_replaced_is_a_placeholder() -> None:
     left = put(PORTABLE, url, "REPLACE_WITH_URL_AFTER_DEPLOYMENT")
     assert found(left, groups=chosen) == ["meaning.placeholder"]
     assert found(put(PORTABLE, url, "https://replace.tides/a2a"), groups=chosen) == []
-
-
-def test_cards_of_one_name_are_not_held_against_each_other_in_pairs() -> None:
-    """Twice as many copies of a card are twice the work, not four times."""
-    one = lint_card(json.dumps(PORTABLE).encode())
-    few, many = (calls(partial(lint_references, [one] * n)) for n in (60, 120))
-    assert many < 3 * few
 
 
 # ------------------------------------------------------------------ contract rows
