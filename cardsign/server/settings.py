@@ -27,7 +27,7 @@ from pydantic import (
 
 from cardsign.card.extensions import AUDIENCE
 from cardsign.card.security import ProviderType
-from cardsign.errors import UsageFault
+from cardsign.errors import CardRefused, UsageFault
 from cardsign.files import read_bytes, read_settings
 from cardsign.urls import parse_url
 
@@ -60,6 +60,13 @@ def _check_storage(uri: str) -> str:
     except ConfigurationError as exc:
         raise ValueError(f"= {uri!r}: {exc}") from exc
     return uri
+
+
+def _is_plain(url: str) -> bool:
+    try:
+        return parse_url(url).origin.scheme == "http"
+    except CardRefused as exc:
+        raise ValueError(f"= {url!r}: {exc}") from exc
 
 
 _CATALOGUE_FORM: Final = StringConstraints(pattern=r"^(/[!-~]*)?$")
@@ -145,26 +152,27 @@ class ProviderSettings(_Table):
     @model_validator(mode="after")
     def check(self) -> Self:
         """Refuse a provider that could not work, or that lets in whom nobody named."""
+        for name in NEEDS[self.type]:
+            if not getattr(self, name):
+                member = "[[provider.rule]]" if name == "rules" else repr(name)
+                raise ValueError(f"is of type {self.type}: {member} is missing")
         for problem in self._find_problems():
             raise ValueError(f"is of type {self.type}: {problem}")
         return self
 
     def _find_problems(self) -> Iterator[str]:
-        for name in NEEDS[self.type]:
-            if not getattr(self, name):
-                yield f"{'[[provider.rule]]' if name == 'rules' else repr(name)} is missing"
         if self.type == "aws_sigv4":
             if self.opens or any(rule.claim not in _OF_AWS for rule in self.rules):
                 names = " or ".join(_OF_AWS[:2])
                 yield f"anybody has an AWS account; let rules name {names}, and leave out 'opens'"
         elif not (self.token_file or self.opens or self.rules):
             yield "nobody gets a card; say 'opens', or add [[provider.rule]]"
-        for url in filter(None, (self.issuer, self.url)):
-            if parse_url(url).origin.scheme == "http" and not self.insecure_loopback_http:
-                yield (
-                    f"{url} is plain http, which others can read and change; use https, or to "
-                    "try a server on this machine insecure_loopback_http = true"
-                )
+        plain = [url for url in (self.issuer, self.url) if url and _is_plain(url)]
+        if plain and not self.insecure_loopback_http:
+            yield (
+                f"{plain[0]} is plain http, which others can read and change; use https, or to "
+                "try a server on this machine insecure_loopback_http = true"
+            )
 
 
 class ServerSettings(_Table):

@@ -265,21 +265,6 @@ def test_F41_a_card_cannot_fill_or_forge_the_log(tmp_path: Path, key: PrivateKey
     assert [len(one) for one in watched.last["security_schemes"]] == [256] * 32
 
 
-@pytest.mark.parametrize("name", ["agent-card.json", "jwks.json"])
-def test_F39_a_broken_publication_is_no_event(tmp_path: Path, key: PrivateKey, name: str) -> None:
-    """Whichever of its files is broken, the last good one stays, and the operator is told."""
-    good = publish_cards(tmp_path / "pub", key, _version(1))
-    watched = Watched(tmp_path / "pub")
-    publish_cards(tmp_path / "pub", key, _version(2))
-    (tmp_path / "pub/000002" / name).chmod(0o644)
-    (tmp_path / "pub/000002" / name).write_bytes(b"{}")
-
-    assert [watched.ask(), watched.ask()] == [good.card] * 2
-    assert watched.last["generation"] == len(watched.lines) == 1
-    (line,) = [line for line in watched.log if "still" in line]
-    assert line.startswith("warning: still serving generation 1: ")
-
-
 def test_F39_a_publication_that_cannot_be_served_is_no_event(
     tmp_path: Path, key: PrivateKey
 ) -> None:
@@ -293,16 +278,6 @@ def test_F39_a_publication_that_cannot_be_served_is_no_event(
     assert watched.ask() == good.card
     assert watched.last["generation"] == len(watched.lines) == 1
     assert "serve.schemes" in watched.log[0]
-
-
-def test_F39_a_publication_that_stays_is_no_further_event(tmp_path: Path, key: PrivateKey) -> None:
-    """However often it is looked at, or touched."""
-    publish_cards(tmp_path / "pub", key)
-    watched = Watched(tmp_path / "pub")
-    watched.ask()
-    os.utime(tmp_path / "pub/current", (1, 1))
-    watched.ask()
-    assert len(watched.lines) == 1
 
 
 def test_F39_F40_each_of_several_agents_has_its_events(tmp_path: Path, key: PrivateKey) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -190,22 +189,6 @@ def test_the_catalogue_holds_every_card_as_it_was_signed(
     assert served.client.get("/a2a/agents", headers=tag).status_code == 304
     assert served.client.head("/a2a/agents").headers["Content-Length"] == str(len(answer.data))
     assert served.client.post("/a2a/agents").status_code == 405
-
-
-def test_an_agent_that_is_published_anew_is_new_in_the_catalogue(
-    serve: Callable[..., Served], tmp_path: Path, key: PrivateKey
-) -> None:
-    """Its generations begin at 1 again, and the page that was kept says what it was before."""
-    served = serve("tides", "waves")
-    for number in range(20):
-        newer = {**card("tides"), "version": f"{number}.0.0"}
-        shutil.rmtree(tmp_path / "all/tides")
-        served.look()
-        assert json.loads(served.client.get("/a2a/agents").data)["total"] == 1
-        publish_cards(tmp_path / "all/tides", key, newer, "staff")
-        served.look()
-        listed = json.loads(served.client.get("/a2a/agents").data)["agents"]
-        assert [one["version"] for one in listed if one["name"] == "tides"] == [f"{number}.0.0"]
 
 
 def test_O4_B29_the_catalogue_has_pages(serve: Callable[..., Served]) -> None:

@@ -508,18 +508,6 @@ def test_a_blueprint_comes_before_what_reads_the_body(site: Site, settings: Serv
     assert client.post("/a2a", data=json.dumps(SEND)).data == json.dumps(SEND).encode()
 
 
-def test_a_blueprint_follows_the_publication(flask_agent: Any, site: Site, key: PrivateKey) -> None:
-    """Paths of a new card too, although the rules are fixed."""
-    interface = {"url": "https://x.example/new", "protocolBinding": "JSONRPC"}
-    newer = publish_cards(
-        site.directory, key, {**PUBLIC, "supportedInterfaces": [interface]}, "staff"
-    )
-    assert flask_agent.get(CARD).data == newer.card
-    opened = flask_agent.get("/new/extendedAgentCard", headers=site.bearer())
-    assert opened.data == newer.extended["staff"]
-    assert flask_agent.get("/rest/v1/extendedAgentCard").status_code == 404
-
-
 def test_a_blueprint_answers_every_spelling_and_the_metadata(
     tmp_path: Path, key: PrivateKey
 ) -> None:

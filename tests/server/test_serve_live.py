@@ -159,27 +159,6 @@ def test_a_token_never_opens_the_card_of_another_audience(site: Site, key: Priva
     assert _served(site) == "2.0.0"
 
 
-def test_a_token_keeps_opening_its_card_beside_new_ones(site: Site, key: PrivateKey) -> None:
-    """The twin: more audiences change nothing for those there were, and are no line."""
-    new = publish_cards(site.directory, key, _version(2), "crew", "staff")
-    site.wait()
-    answer = site.client.get("/extendedAgentCard", headers=site.bearer("staff"))
-
-    assert answer.data == new.extended["staff"]
-    assert site.log == ["serving generation 2"]
-
-
-def test_a_token_opens_its_card_once_that_is_published_again(site: Site, key: PrivateKey) -> None:
-    """Nobody has to start the server again."""
-    publish_cards(site.directory, key, _version(2))
-    site.wait()
-    assert site.client.get("/extendedAgentCard", headers=site.bearer()).status_code == 400
-    new = publish_cards(site.directory, key, _version(3), "staff")
-    site.wait()
-    answer = site.client.get("/extendedAgentCard", headers=site.bearer())
-    assert answer.data == new.extended["staff"]
-
-
 def test_there_is_no_server_without_a_publication(tmp_path: Path) -> None:
     """At the start a fault is a fault: nothing good is there to keep."""
     with pytest.raises(ServeFault) as refused:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import select
@@ -427,30 +426,6 @@ def test_an_ipv6_address_is_served(published: Published) -> None:
     with _running(published, host="::1") as server:
         assert server.url == f"http://[::1]:{server.port}"
         assert httpx.get(server.url + CARD, trust_env=False, timeout=PATIENCE).status_code == 200
-
-
-def test_a_new_generation_is_served_without_a_restart(tmp_path: Path, key: PrivateKey) -> None:
-    """A reader in between gets one or the other."""
-    published = _publish(tmp_path, key)
-    with _running(published) as server, httpx.Client(trust_env=False, timeout=PATIENCE) as client:
-        old = client.get(server.url + CARD).content
-        new = publish_cards(
-            published.directory, key, {**PUBLIC, "version": "2.0.0"}, "staff", now=datetime.now(UTC)
-        )
-
-        seen = {old}
-
-        def is_served() -> bool:
-            seen.add(client.get(server.url + CARD).content)
-            return new.card in seen
-
-        assert _wait_for(is_served)
-        assert seen == {old, new.card}
-        assert server.process.stderr is not None
-        event, line = (server.process.stderr.readline() for _ in "12")
-        assert line == "cardsign: serving generation 2\n"
-        assert server.stop() == (0, "")
-        assert json.loads(event)["fields"]["card_sha256"] == hashlib.sha256(new.card).hexdigest()
 
 
 def test_settings_and_tokens_are_read_again_without_a_dropped_request(

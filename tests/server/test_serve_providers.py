@@ -415,17 +415,6 @@ def test_schemes_that_are_demanded_together_open_the_card_together(
     assert audience_of(served.ask(door=token)) == "staff"
 
 
-def test_a_scheme_that_is_demanded_together_needs_a_provider(serve: Serve, issuer: Issuer) -> None:
-    """As one that is demanded alone."""
-    schemes = {
-        "harbour": {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
-        "mesh": {"mtlsSecurityScheme": {}},
-    }
-    together = [{"schemes": {"harbour": {}, "mesh": {}}}]
-    with pytest.raises(ServeFault, match="'mesh'"):
-        serve(oidc(issuer), schemes=schemes, demanded=together)
-
-
 def test_an_audience_without_a_card_is_a_line_and_harms_no_other_card(
     serve: Serve, issuer: Issuer
 ) -> None:

@@ -26,7 +26,7 @@ from cardsign.errors import UsageFault
 from cardsign.files import file_stamp
 from cardsign.jose.keys import PrivateKey
 from cardsign.server.run import serve
-from cardsign.server.settings import ServerSettings, read_server_settings
+from cardsign.server.settings import ServerSettings
 from cardsign.server.site import Publications
 from tests.support import workers_of
 
@@ -226,12 +226,6 @@ def test_metrics_count_for_all_workers(tmp_path: Path, key: PrivateKey) -> None:
         assert "nothing" not in said.text
 
 
-def test_metrics_are_off_until_asked_for(tmp_path: Path, key: PrivateKey) -> None:
-    """There is no such path."""
-    publish_cards(tmp_path, key, PUBLIC)
-    assert serve_app(tmp_path).get("/metrics").status_code == 404
-
-
 @pytest.fixture
 def two_agents(tmp_path: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of two agents without a root, whose requests are counted."""
@@ -264,15 +258,6 @@ def test_a_problem_is_a_metric(two_agents: Path) -> None:
     assert problems(broken) == problems(began) + 1
     assert problems(mended) == problems(began)
     assert 'cardsign_generation{agent="waves"} 1.0' in broken
-
-
-@pytest.mark.parametrize("value", ["0", "65", '"2"'])
-def test_a_number_of_workers_that_is_none_is_refused(tmp_path: Path, value: str) -> None:
-    """By name."""
-    path = tmp_path / "serve.toml"
-    path.write_text(f"format = 1\nworkers = {value}\n")
-    with pytest.raises(UsageFault, match="workers"):
-        read_server_settings(path)
 
 
 def test_metrics_without_the_library_are_refused(
