@@ -26,7 +26,7 @@ from publications import (
 from support import without
 
 from cardsign.card.extensions import ExtendedMarker, declares_extended_card, with_marker
-from cardsign.errors import CardsignError, FileFault, PublishRefused, ServeFault, UsageFault
+from cardsign.errors import FileFault, PublishRefused, ServeFault, UsageFault
 from cardsign.files import locked
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
@@ -709,51 +709,6 @@ def test_what_a_killed_publication_left_is_swept(directory: Path, key: PrivateKe
 
     assert sorted(os.listdir(directory)) == [".lock", "000001", "current"]
     assert load_current(directory).files == generation.files
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        pytest.param(lambda path: path.write_text("a file"), id="a file stands there"),
-        pytest.param(lambda path: path.symlink_to(path), id="a link that leads nowhere"),
-    ],
-)
-def test_a_directory_that_cannot_be_made_is_a_local_fault(
-    directory: Path, key: PrivateKey, make: Callable[[Path], object]
-) -> None:
-    """One of ours, exit status 2, never a bare OSError."""
-    make(directory)
-
-    with pytest.raises(FileFault) as refused:
-        publish_cards(directory, key)
-
-    assert (refused.value.code, refused.value.exit_status) == ("file.exists", 2)
-
-
-def test_a_read_only_directory_is_a_local_fault_and_stays_as_it_was(
-    directory: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The operating system's word is passed on, with the path."""
-    publish_cards(directory, key)
-    before = _tree(directory)
-
-    def refuse(path: Path, *args: object, **options: object) -> None:
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
-
-    monkeypatch.setattr(
-        Path, "mkdir", lambda path, *_, **__: refuse(path) if ".new" in str(path) else 0
-    )
-    with pytest.raises(FileFault, match="Read-only file system") as refused:
-        publish_cards(directory, key, with_skill(PUBLIC, "new"))
-
-    assert ".new" in refused.value.path
-    assert _tree(directory) == before
-
-
-def test_every_error_of_publishing_is_one_of_ours(key: PrivateKey) -> None:
-    """Even for a directory whose name no file system takes."""
-    with pytest.raises(CardsignError):
-        publish_cards(Path("a\0b"), key)
 
 
 def test_a_publication_that_another_process_holds_is_busy(

@@ -125,15 +125,14 @@ class Issued:
 
     @classmethod
     def of(cls, generation: Generation) -> Issued | None:
-        """What a generation carries, if it carries statements."""
-        if not generation.keysets:
-            return None
-        return cls(tuple(generation.keysets.values()), generation.release)
+        """Return what a generation carries, if it carries statements."""
+        keysets = tuple(generation.keysets.values())
+        return cls(keysets, generation.release) if keysets else None
 
     def checked(
         self, *, now: datetime | None, before: CheckedIssued | None = None
     ) -> CheckedIssued:
-        """The statements as read, each by the right of the one before.
+        """Return the statements as read, each by the right of the one before.
 
         Args:
             now: Aware; the newest may not be of later. None: as they were when they were issued.
@@ -149,8 +148,9 @@ class Issued:
             read = {read_keyset(data): data for data in self.keysets}
             history = tuple(sorted(read, key=attrgetter("number")))
             newest_keyset(history, now=now or utc(history[-1].iat), skew=SKEW)
-            release = None if self.release is None else read_release(self.release)
-            if release is not None:
+            release = None
+            if self.release is not None:
+                release = read_release(self.release)
                 at = utc(release.iat) if now is None or release.digest == digest_before else now
                 # By the statement that it names, which may be the one before the newest.
                 named = [keyset for keyset in history if keyset.digest == release.keyset.digest]
