@@ -146,7 +146,7 @@ class Batch:
                 and is asked for it.
 
         Raises:
-            LocalFault: Two lock files disagree, or the object cannot be read.
+            LocalFault: The object cannot be read.
         """
         if untrusted_bytes is None:
             if is_url(name):

@@ -399,14 +399,13 @@ def import_(listing: Path, yes: bool, **options: Any) -> None:
         proposal = propose_published(origin, ask, limits=limits, roots=False, now=now)
         added.append((_with_freshness(members, proposal), proposal))
     texts = [entry_text(members, proposal) for members, proposal in added]
-    lines = [line for text in texts for line in text.split("\n")]
+    lines = "\n".join(texts).splitlines()
     show(Answer({"policy": str(policy.path), "entries": texts}, lines))
     if not added:
         say(f"{policy.path} has all of these agents")
         return
     if not yes and not is_dry_run():
-        for _, proposal in added:
-            _say_all(proposal.warnings)
+        _say_all(warning for _, proposal in added for warning in proposal.warnings)
         confirm(yes, f"{len(added)} issuers go into {policy.path}, by what they publish now")
     add_issuers(policy, added, cache=StatementCache.of_user(), dry_run=is_dry_run())
     verb = "would add" if is_dry_run() else "added"

@@ -127,9 +127,13 @@ class TaskOptions:
         elif text is None:
             hint = "Name the text to send; or --task ID with --get or --cancel."
             raise UsageFault("usage.conflict", "TEXT is missing", hint=hint)
-        for name, value in (("--task", self.task), ("--context", self.context)):
-            if value and not _ID.fullmatch(value):
-                raise UsageFault("usage.invalid", f"{name} takes an id as the agent gave it")
+        _check_id("--task", self.task)
+        _check_id("--context", self.context)
+
+
+def _check_id(option: str, value: str) -> None:
+    if value and not _ID.fullmatch(value):
+        raise UsageFault("usage.invalid", f"{option} takes an id as the agent gave it")
 
 
 @click.command(

@@ -22,7 +22,7 @@ from cardsign.cli.printer import (
     write_line,
 )
 from cardsign.cli.progress import Progress
-from cardsign.cli.verifier import TrustOptions, summary
+from cardsign.cli.verifier import TrustOptions, chosen_issuers, summary
 from cardsign.cli.views import kind_of
 from cardsign.errors import (
     EXIT_LOCAL_FAULT,
@@ -65,7 +65,7 @@ def status(names: tuple[str, ...], **options: Any) -> int:
     of this machine. Optional peers do not change it.
     """
     policy = take(TrustOptions, options).needed()
-    chosen = [policy.issuer(name) for name in dict.fromkeys(names)] or policy.issuers
+    chosen = chosen_issuers(policy, names)
     verifier = Verifier(policy)
     shown, lines, status = [], list[str](), EXIT_OK
     for issuer in chosen:
@@ -183,18 +183,31 @@ def verify(
             with progress.paused():
                 if isinstance(one.result, LocalFault):
                     progress.print_error(one.result)
-                if is_json():
-                    print_json(_checked_json(issuer, one), indent=None)
-                elif alarms or one.verdict != "trusted" or not is_quiet():
-                    write_line(_checked_line(issuer, one, alarms))
-    for name in verifier.raise_lock() if update else ():
-        say(f"{policy.lock} has newer statements of {name} now; commit it")
+                _print_checked(issuer, one, alarms)
+    if update:
+        _update(verifier, policy)
     issuers = len({issuer.name for issuer, _ in checks})
     line = summary([status for _, status in statuses], f" of {counted(issuers, 'issuer')}")
     say(f"{line}, {len(alarmed)} with an alarm" if alarmed else line)
-    status = heaviest(status for peer, status in statuses if peer == "required")
+    status = heaviest(_required(statuses))
     needs_action = "required" in alarmed and status != EXIT_LOCAL_FAULT
     return EXIT_NOT_TRUSTED if needs_action else status
+
+
+def _required(statuses: Sequence[tuple[str, int]]) -> list[int]:
+    return [status for peer, status in statuses if peer == "required"]
+
+
+def _update(verifier: Verifier, policy: Policy) -> None:
+    for name in verifier.raise_lock():
+        say(f"{policy.lock} has newer statements of {name} now; commit it")
+
+
+def _print_checked(issuer: TrustedIssuer, outcome: Outcome, alarms: Sequence[Finding]) -> None:
+    if is_json():
+        print_json(_checked_json(issuer, outcome), indent=None)
+    elif alarms or outcome.verdict != "trusted" or not is_quiet():
+        write_line(_checked_line(issuer, outcome, alarms))
 
 
 def _card_of(outcome: Outcome) -> tuple[str | None, int | None]:
@@ -234,11 +247,10 @@ def _checked_line(issuer: TrustedIssuer, outcome: Outcome, alarms: Sequence[Find
 
 def _checks(policy: Policy, names: tuple[str, ...]) -> list[_Check]:
     """The cards to check; none at all would be a check that cannot fail."""
-    chosen = [policy.issuer(name) for name in dict.fromkeys(names)]
-    issuers = chosen or list(policy.issuers)
+    issuers = chosen_issuers(policy, names)
     checks = [(issuer, url) for issuer in issuers for url in issuer.cards]
     without = [issuer.name for issuer in issuers if not issuer.cards]
-    if not checks or (chosen and without):
+    if not checks or (names and without):
         raise UsageFault(
             "policy.no_cards",
             f"trust.toml lists no card of {', '.join(without) or 'any issuer'}",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +23,7 @@ from cardsign.cli.options import (
     yes_option,
 )
 from cardsign.cli.printer import Answer, safe, say, show, table_lines
-from cardsign.cli.verifier import TrustOptions
+from cardsign.cli.verifier import TrustOptions, chosen_issuers
 from cardsign.cli.views import (
     floor_text,
     issuer_json,
@@ -127,44 +129,44 @@ def update(names: tuple[str, ...], statements: tuple[Path, ...], **options: Any)
     """
     network = take(NetworkOptions, options)
     policy = take(TrustOptions, options).needed()
-    chosen = [policy.issuer(name) for name in dict.fromkeys(names)] or policy.issuers
+    chosen = chosen_issuers(policy, names)
     issuers = [issuer for issuer in chosen if isinstance(issuer.anchor, KeysetAnchor)]
     verifier = Verifier(policy, net=network.settings())
     supplied = load_statements(statements) if statements else None
 
-    def ask(issuer: TrustedIssuer) -> tuple[Finding, ...]:
-        return _update(verifier, issuer, supplied)
-
-    problems: dict[str, tuple[Finding, ...]] = {}
-    for issuer, result in in_threads(ask, issuers, CONCURRENCY):
-        problems[issuer.name] = (
-            (result.finding,) if isinstance(result, LocalFault) else tuple(result)
-        )
+    wrong = _update_all(verifier, issuers, supplied)
     raised = () if is_dry_run() else verifier.raise_lock()
-    notes = [_raised_note(policy, verifier, issuer) for issuer in issuers if issuer.name in raised]
+    notes = [_raised_note(policy, verifier, policy.issuer(name)) for name in raised]
     if not issuers:
         notes = ["no issuer has a keyset or roots as its anchor, so there is nothing to record"]
-    elif not raised and not any(problems.values()):
+    elif not raised and not wrong:
         notes = [f"{policy.lock} is up to date"]
-    for name in sorted(problems):
-        for finding in problems[name]:
+    _say_problems(wrong)
+    shown = {name: [each.to_json() for each in findings] for name, findings in wrong.items()}
+    view = {"lock": str(policy.lock), "raised": list(raised), "problems": shown}
+    return show(Answer(view, notes=notes, exit_status=EXIT_NO_VERDICT if wrong else EXIT_OK))
+
+
+def _update_all(
+    verifier: Verifier, issuers: Sequence[TrustedIssuer], supplied: SuppliedStatements | None
+) -> dict[str, tuple[Finding, ...]]:
+    """Return what keeps statements from being accepted, by the issuers of which something does."""
+    problems: dict[str, tuple[Finding, ...]] = {}
+    ask = partial(_update, verifier, supplied)
+    for issuer, result in in_threads(ask, issuers, CONCURRENCY):
+        problems[issuer.name] = (result.finding,) if isinstance(result, LocalFault) else result
+    return {name: findings for name, findings in sorted(problems.items()) if findings}
+
+
+def _say_problems(problems: Mapping[str, Sequence[Finding]]) -> None:
+    for name, findings in problems.items():
+        for finding in findings:
             say(f"{name}: {finding.code}: {safe(finding.message, limit=300)}")
             say(f"  {safe(finding.hint, limit=300)}")
-    view = {
-        "lock": str(policy.lock),
-        "raised": list(raised),
-        "problems": {
-            name: [finding.to_json() for finding in problem]
-            for name, problem in sorted(problems.items())
-            if problem
-        },
-    }
-    status = EXIT_NO_VERDICT if any(problems.values()) else EXIT_OK
-    return show(Answer(view, notes=notes, exit_status=status))
 
 
 def _update(
-    verifier: Verifier, issuer: TrustedIssuer, supplied: SuppliedStatements | None
+    verifier: Verifier, supplied: SuppliedStatements | None, issuer: TrustedIssuer
 ) -> tuple[Finding, ...]:
     """Verify the newest statements of an issuer; return what keeps them from being accepted."""
     session, now = verifier.session(issuer), verifier.clock()

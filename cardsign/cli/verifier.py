@@ -78,6 +78,11 @@ class TrustOptions:
         return self.needed()
 
 
+def chosen_issuers(policy: Policy, names: Sequence[str]) -> tuple[TrustedIssuer, ...]:
+    """Return the issuers that are named, each once; all of them where none is."""
+    return tuple(policy.issuer(name) for name in dict.fromkeys(names)) or policy.issuers
+
+
 # The verifier that a command line names.
 
 
@@ -105,13 +110,7 @@ class VerifierOptions:
 
     def batch(self, *, by_origin: bool = False, audience: str | None = None) -> Batch:
         """Read what is named."""
-        if self.issuer is not None and self.origin is not None:
-            both = "--issuer and --origin both name the subject"
-            raise UsageFault("usage.conflict", both, hint="Leave one of the two out.")
-        if self.origin is not None:
-            with of_the_user("--origin"):
-                parse_origin(self.origin)
-        subject = Subject(issuer=self.issuer, origin=self.origin, audience=audience)
+        subject = self._subject(audience)
         if self.jwks is not None and self.issuer is None and self.trust.trust_file is None:
             policy = self._by_keys_alone(self.jwks)
             subject = Subject(is_holder=True, audience=audience)
@@ -122,14 +121,22 @@ class VerifierOptions:
             named.issuer(self.issuer)
         statements = load_statements(self.statements)
         policy = Policy() if named is None else named
-        # Whose card it may be. A URL or the card itself may name any issuer of the policy.
-        issuer = policy.find(subject)
-        meant = [other for other in policy.issuers if subject.is_nobody or other is issuer]
+        meant = _meant(policy, subject)
         if keys is not None and meant:
             statements = _with_keys(meant, keys, statements)
         if self.accept or self.profiles:
             policy = self._narrowed(policy, meant)
         return Batch(self._verifier(policy), subject, by_origin, statements, self.at)
+
+    def _subject(self, audience: str | None) -> Subject:
+        """Return whose card is asked for; nobody where the command line names none."""
+        if self.issuer is not None and self.origin is not None:
+            both = "--issuer and --origin both name the subject"
+            raise UsageFault("usage.conflict", both, hint="Leave one of the two out.")
+        if self.origin is not None:
+            with of_the_user("--origin"):
+                parse_origin(self.origin)
+        return Subject(issuer=self.issuer, origin=self.origin, audience=audience)
 
     def _verifier(self, policy: Policy) -> Verifier:
         # Settings load the HTTP client, which a card in hand does not need.
@@ -184,7 +191,6 @@ class VerifierOptions:
             raise UsageFault("usage.invalid", f"{shown!r} is no URL", hint=f"Write https://{shown}")
         from cardsign.net.credentials import Credential
 
-        _refuse_credentials_file()
         if self.credential is None and self.client_id is not None:
             message = "--client-id says whose secret --credential is: name both"
             raise UsageFault("usage.conflict", message)
@@ -197,15 +203,10 @@ class VerifierOptions:
         return batch, batch.look_up(url), credential
 
 
-def _refuse_credentials_file() -> None:
-    """Refuse a file of credentials from before the first release, which would do nothing."""
-    try:
-        file = user_folder("CONFIG") / "credentials.toml"
-    except UsageFault:  # no home folder
-        return
-    if file.exists():
-        hint = "Give --credential env:NAME or file:PATH, and remove the file."
-        raise UsageFault("usage.conflict", "it is no longer read", path=str(file), hint=hint)
+def _meant(policy: Policy, subject: Subject) -> list[TrustedIssuer]:
+    """Whose card it may be. A URL or the card itself may name any issuer of the policy."""
+    issuer = policy.find(subject)
+    return [other for other in policy.issuers if subject.is_nobody or other is issuer]
 
 
 def _with_keys(

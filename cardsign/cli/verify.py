@@ -39,7 +39,6 @@ from cardsign.cli.streams import STDIO, read_input, refuse_two_documents, write_
 from cardsign.cli.verifier import VerifierOptions, check_audience, summary
 from cardsign.errors import (
     EXIT_OK,
-    FileFault,
     FileMissing,
     LocalFault,
     UsageFault,
@@ -229,9 +228,7 @@ def verify(
     form = asked_form()
     inputs = Inputs.of(many.named(cards))
     names: Sequence[str] = inputs.names
-    for passed, count in inputs.passed.items():
-        if count:
-            say(f"{counted(count, passed)} not looked into")
+    _say_passed(inputs)
     _check_together(names, extended, audience, output)
     many.check(form, extended or output)
     batch = named.batch(by_origin=len(names) > 1, audience=audience)
@@ -255,16 +252,24 @@ def verify(
         outcomes = list(verify_many(names, batch, view=_whole, **how))
     else:
         outcomes = _beside(batch, names[0], inputs.given, extended)
-    for outcome in outcomes:  # two locks that disagree are no fault of the card
-        if isinstance(outcome.result, LocalFault) and not isinstance(outcome.result, FileFault):
-            raise outcome.result
-    last = outcomes[-1].result
-    if output is not None and not isinstance(last, LocalFault) and last.card is not None:
-        # The octets of the verified payload: their SHA-256 is the signature's `payload_sha256`.
-        write_output(output, jcs(last.card), is_exact=True)
+    if output is not None:
+        _write_payload(output, outcomes[-1])
     return heaviest(
         _show_each(map(style.of_one, outcomes), style, len(outcomes), err=output == STDIO)
     )
+
+
+def _say_passed(inputs: Inputs) -> None:
+    """Say what of the folders is no card."""
+    for passed, count in inputs.passed.items():
+        if count:
+            say(f"{counted(count, passed)} not looked into")
+
+
+def _write_payload(output: str, outcome: Outcome) -> None:
+    """Write the octets of the verified payload: their SHA-256 is `payload_sha256`."""
+    if not isinstance(outcome.result, LocalFault) and outcome.result.card is not None:
+        write_output(output, jcs(outcome.result.card), is_exact=True)
 
 
 def _serve(where: str, named: VerifierOptions, *others: object) -> int:

@@ -101,16 +101,15 @@ def check_address(
         message = f"{address} is not this machine, and plain http goes no further"
         raise FetchFailed("fetch.forbidden_address", message, hint="Use https.")
     if objection := _objection(address):
-        network = ip_network(f"{address}/{24 if address.version == 4 else 64}", strict=False)
-        hint = (
-            "If this is a network of your own, allow it for this issuer: networks = "
-            f'["{network}"] in a policy file that you name with --trust.'
-        )
-        raise FetchFailed(
-            "fetch.forbidden_address",
-            f"{address} is {objection}",
-            hint="" if is_loopback else hint,
-        )
+        message = f"{address} is {objection}"
+        hint = "" if is_loopback else _how_to_allow(address)
+        raise FetchFailed("fetch.forbidden_address", message, hint=hint)
+
+
+def _how_to_allow(address: IPAddress) -> str:
+    network = ip_network(f"{address}/{24 if address.version == 4 else 64}", strict=False)
+    where = f'networks = ["{network}"] in a policy file that you name with --trust'
+    return f"If this is a network of your own, allow it for this issuer: {where}."
 
 
 def resolve(host: str, *, resolver: Resolver, timeout: float) -> tuple[IPAddress, ...]:

@@ -90,7 +90,6 @@ def look_up(
 
     Raises:
         CardRefused: The subject is outside the strict grammar of URLs.
-        UsageFault: ``statement.fork``: two lock files disagree about the issuer.
     """
     look = _Look(verifier, card_url(url), subject, supplied, at)
     look.owner(_at(subject, card_url(url)))
@@ -133,12 +132,7 @@ class _Look:
         legacy, access = card_url(url) not in seen, PrivateAccess.of(owner)
         answer = verifier.fetcher.fetch_card(url, fresh=fresh, legacy=legacy, access=access)
         if answer.outcome != "found" and not answer.is_stale:
-            failure = answer.failure or FetchFailed("fetch.failed", f"{answer.url} gave no answer")
-            reason = failure.finding
-            if answer.outcome == "absent" and answer.url in seen:
-                message = f"a trusted card was seen at {answer.url}, and now there is none"
-                reason = Finding("card.vanished", message)
-            return self.no_verdict(answer.url, owner, reason)
+            return self.no_verdict(answer.url, owner, _why_no_card(answer, seen))
         here = Subject(url=answer.url)
         asked = _at(self.subject, answer.url)
         owner = self.owner(asked)
@@ -200,6 +194,14 @@ class _Look:
             return asked
         origin = parse_url(here.url or "").origin
         return here if asked.origin is None or parse_origin(asked.origin) == origin else asked
+
+
+def _why_no_card(answer: FetchResult, seen: set[str]) -> Finding:
+    if answer.outcome == "absent" and answer.url in seen:
+        message = f"a trusted card was seen at {answer.url}, and now there is none"
+        return Finding("card.vanished", message)
+    failure = answer.failure or FetchFailed("fetch.failed", f"{answer.url} gave no answer")
+    return failure.finding
 
 
 # What an issuer's anchor needs.

@@ -39,7 +39,7 @@ from cardsign.trust.policyfile import check_jwks_url, parse_policy
 from cardsign.trust.policytext import with_issuer, with_pin, without_issuer
 from cardsign.trust.refresh import Ask, Refresh, no_answer
 from cardsign.trust.session import Session, cache_name
-from cardsign.trust.supplied import SuppliedStatements
+from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.trust.walk import Walk, read_statements
 from cardsign.urls import JWKS_PATH, Origin, parse_url
 
@@ -134,7 +134,7 @@ def propose_published(
         FetchFailed: ``trust.no_keys``: it publishes nothing that could be pinned.
     """
     supplied, reasons = Refresh(str(origin), ask, now, limits.skew).run(None)
-    if not supplied.untrusted_keysets and not reasons and not roots:
+    if supplied == NO_STATEMENTS and not reasons and not roots:
         return _propose_published_keys(origin, ask)
     try:
         return propose_keyset(supplied, limits=limits, roots=roots, now=now, reasons=reasons)

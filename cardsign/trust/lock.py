@@ -68,6 +68,10 @@ class LockedRelease:
         }
         return LockedRelease(newer.order, newer.digest, newer.revoked | older.revoked, floor)
 
+    def raises_beyond(self, other: LockedRelease) -> bool:
+        """Return whether a floor is higher than in the other."""
+        return any(least > other.floor.get(url, 0) for url, least in self.floor.items())
+
     def to_json(self) -> dict[str, Any]:
         """Return the member `release` of an entry."""
         epoch, version, seq = self.order
@@ -102,13 +106,11 @@ class Floor:
         """
         locked = self.release
         if release is not None and (locked is None or locked.order < release.order):
-            same_keyset = locked is not None and locked.order[:2] == release.keyset.number
-            revoked = locked.revoked if locked is not None and same_keyset else frozenset()
-            floor = locked.floor if locked is not None and same_keyset else {}
-            raises = any(least > floor.get(url, 0) for url, least in release.floor.items())
-            if raises or release.revoked - revoked:
-                new = LockedRelease.of(release)
-                locked = new if locked is None else locked.united_with(new)
+            new = LockedRelease.of(release)
+            if locked is None or locked.order[:2] != new.order[:2]:
+                locked = new if new.revoked or any(new.floor.values()) else locked
+            elif new.revoked - locked.revoked or new.raises_beyond(locked):
+                locked = new.united_with(locked)
         if keyset.id == self.keyset and locked == self.release:
             return self
         times = (self.newest_iat, keyset.iat, release.iat if release is not None else 0)
@@ -169,30 +171,25 @@ class Lock:
     Attributes:
         floors: By issuer; where several files name one issuer, the highest.
         paths: The files, of which only the last may be written.
-        forks: Issuers of which two files name one number with two digests, with the fault.
     """
 
     floors: Mapping[str, Floor]
     paths: tuple[Path, ...]
-    forks: Mapping[str, UsageFault] = field(default_factory=dict)
 
     @classmethod
     def load(cls, paths: Sequence[Path]) -> Lock:
         """Read lock files; a file that is not there has no entries.
 
         Raises:
-            UsageFault: ``lock.malformed``.
+            UsageFault: ``lock.malformed``; ``statement.fork``: two files name one number with two
+                digests.
             FileFault: A file is a link or device, or cannot be read.
         """
         floors: dict[str, Floor] = {}
-        forks: dict[str, UsageFault] = {}
         for path in paths:
             for name, floor in read_lock(path).items():
-                try:
-                    floors[name] = floors.get(name, floor).raised_to(floor, name)
-                except UsageFault as fault:
-                    forks[name] = fault
-        return cls(MappingProxyType(floors), tuple(paths), MappingProxyType(forks))
+                floors[name] = floors.get(name, floor).raised_to(floor, name)
+        return cls(MappingProxyType(floors), tuple(paths))
 
 
 def read_lock(path: Path) -> dict[str, Floor]:

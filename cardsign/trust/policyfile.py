@@ -369,14 +369,6 @@ def parse_policy(text: str, *, source: str = POLICY_FILE, is_own: bool = True) -
     return policy
 
 
-#: Members that went, and what to do instead.
-_INSTEAD: Final = {
-    "enforce": "Remove it. Until a partner signs, log what cardsign.examine_card says.",
-    "unsigned": "Remove it: an unsigned card is untrusted, and its first reason is sig.none.",
-    "tofu": "Add the issuer by what it publishes now: cardsign trust add URL",
-}
-
-
 def _explain(error: Any) -> Problem:
     at, context = error["loc"], error.get("ctx", {})
     if error["type"] == "refused":
@@ -384,7 +376,7 @@ def _explain(error: Any) -> Problem:
         message = f"{'.'.join(map(str, at))}: {context['text']}"
         return at, "policy.malformed", message, context["hint"]
     message, member = explain_error(error, TrustFile)
-    hint = _INSTEAD.get(member, "") if error["type"] == "extra_forbidden" else ""
+    hint = ""
     if "anchor" in at and member in IssuerTable.model_fields:
         hint = "It belongs to [[issuer]]: move it above [issuer.anchor]."
     if at == ("format",):

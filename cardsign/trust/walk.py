@@ -339,9 +339,7 @@ def choose_release(
         skew: How far the issuer's clock may be ahead of ours.
     """
     notes: list[Finding] = []
-    revoked = locked.revoked if locked and locked.order[:2] == keyset.number else frozenset[str]()
-    if current is not None and current.keyset == keyset.id:
-        revoked |= current.revoked
+    revoked = _revoked_before(current, keyset, locked)
     offered = (
         release for release in offered if current is None or release.digest != current.digest
     )
@@ -367,6 +365,15 @@ def choose_release(
         elif lawful:
             current, contested = next(iter(lawful.values())), None
     return ReleaseChoice(current, revoked, contested, tuple(notes))
+
+
+def _revoked_before(
+    current: ReleaseStatement | None, keyset: KeysetStatement, locked: LockedRelease | None
+) -> frozenset[str]:
+    """Return the keys that what was accepted before revokes under this keyset."""
+    revoked = locked.revoked if locked and locked.order[:2] == keyset.number else frozenset[str]()
+    is_current = current is not None and current.keyset == keyset.id
+    return revoked | current.revoked if current is not None and is_current else revoked
 
 
 def check_signers(

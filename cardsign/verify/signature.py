@@ -242,22 +242,17 @@ def _judge(
     counts = may_count and not is_revoked
     # (4.5) authorised
     marker, other_kind = _read_marker(payload, inquiry.subject)
-    against = [
-        reason
-        for reason in (_why_key_may_not_sign_now(key, trust, inquiry.now), other_kind)
-        if reason
-    ]
-    against += _why_no_card_of(payload, payloads, trust)
+    not_now = _why_key_may_not_sign_now(key, trust, inquiry.now)
+    against = [*filter(None, (not_now, other_kind)), *_why_no_card_of(payload, payloads, trust)]
     # (4.6) current
     current, not_current = _freshness(payloads, marker, trust, inquiry)
     # (4.7) complete
     opened = left_open(payload, accept_lossy=may_count)
-    reasons = [reason for reason in (first, *against, not_current) if reason]
-    if opened.first:
-        open_parts = tuple(_coverage_reasons(opened, payload.profile))
-        # What the policy accepts unsigned speaks against nothing.
-        is_accepted = counts and not opened.fails
-        reasons.extend(rate_findings(open_parts, trusted=True) if is_accepted else open_parts)
+    reasons = [*filter(None, (first, *against, not_current))]
+    open_parts = tuple(_coverage_reasons(opened, payload.profile)) if opened.first else ()
+    # What the policy accepts unsigned speaks against nothing.
+    is_accepted = counts and not opened.fails
+    reasons.extend(rate_findings(open_parts, trusted=True) if is_accepted else open_parts)
     return SignatureReport(
         index=index,
         kid=header.kid,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from cardsign.card.canonical import FULL_PROFILES, Payloads
 from cardsign.card.document import Card
@@ -57,25 +57,31 @@ def judge_card(
     signatures, decider = _examine_all(card.signatures, payloads, inquiry, stop_early)
     best = decider or max(signatures, key=lambda signature: signature.rank, default=None)
     verdict = "trusted" if decider else _verdict(signatures, best, inquiry)
-    reasons = tuple(dict.fromkeys(_reasons(card, payloads, signatures, best, inquiry)))
-    is_trusted = verdict == "trusted" and best is not None
-    payload = payloads.of(best.profile) if is_trusted and best and best.profile else None
+    shown = best or _NO_SIGNATURE
+    is_trusted = verdict == "trusted" and shown.profile is not None
+    payload = payloads.of(shown.profile) if is_trusted and shown.profile else None
     return Report(
         verdict=verdict,
         subject=_name_of(inquiry),
-        answers=best.answers if best else Answers(integrity="no"),
-        reasons=reasons,
+        answers=shown.answers,
+        reasons=tuple(dict.fromkeys(_reasons(card, payloads, signatures, best, inquiry))),
         signatures=signatures,
-        profile=best.profile if best else None,
-        uncovered=best.uncovered if best else (),
-        uncovered_count=best.uncovered_count if best else 0,
+        profile=shown.profile,
+        uncovered=shown.uncovered,
+        uncovered_count=shown.uncovered_count,
         issuer=trust.issuer.name if trust and not trust.issuer.is_holder else None,
-        valid_until=best.ends if is_trusted and best else None,
+        valid_until=shown.ends if is_trusted else None,
         historic=historic,
         checked_at=inquiry.now,
         card=payload.value if payload else None,
         **_statements(trust),
     )
+
+
+#: What an unsigned card has in place of its best signature.
+_NO_SIGNATURE: Final = SignatureReport(
+    -1, None, None, None, "refused", (), answers=Answers(integrity="no")
+)
 
 
 def _statements(trust: IssuerTrust | None) -> dict[str, Any]:
@@ -237,12 +243,7 @@ def _signed_reasons(
     trust: IssuerTrust,
     now: datetime,
 ) -> Iterator[Finding]:
-    bad = [report for report in signatures if report.verdict == "invalid"]
-    for report in bad:
-        yield from report.reasons
-    if bad and best.profile is not None and not _covers_all(best, payloads):
-        message = "a signature that covers more is bad, and the good one covers less"
-        yield Finding("sig.coverage_reduced", message, Place(f"/signatures/{bad[0].index}"))
+    yield from _bad_reasons(payloads, signatures, best)
     if not trust.has_source:
         yield from trust.blocks
         return
@@ -259,6 +260,17 @@ def _signed_reasons(
     yield from best.reasons
     if best.counts:
         yield from _freshness_reasons(best, trust)
+
+
+def _bad_reasons(
+    payloads: Payloads, signatures: Sequence[SignatureReport], best: SignatureReport
+) -> Iterator[Finding]:
+    bad = [report for report in signatures if report.verdict == "invalid"]
+    for report in bad:
+        yield from report.reasons
+    if bad and best.profile is not None and not _covers_all(best, payloads):
+        message = "a signature that covers more is bad, and the good one covers less"
+        yield Finding("sig.coverage_reduced", message, Place(f"/signatures/{bad[0].index}"))
 
 
 def _covers_all(best: SignatureReport, payloads: Payloads) -> bool:

@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, Unpack
 
-from cardsign.errors import CardRefused, UsageFault
+from cardsign.errors import UsageFault
 from cardsign.trust.cache import StatementCache
 from cardsign.trust.lock import Floor, Lock, Memory, raise_lock
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject, SubjectNames, TrustedIssuer
@@ -62,8 +62,8 @@ class Verifier:
 
     Raises:
         TypeError: A policy made in code anchors an issuer at a keyset, and `lock` is not given.
-        UsageFault: ``policy.malformed``, ``lock.malformed``, ``lock.missing``,
-            ``lock.other_anchor``.
+        UsageFault: ``policy.malformed``; ``lock.malformed``, ``lock.missing``,
+            ``lock.other_anchor``; ``statement.fork``: two lock files disagree about an issuer.
         FileFault: A file is a link, or cannot be read.
     """
 
@@ -109,7 +109,7 @@ class Verifier:
             NotTrusted: Something speaks against the card; its `report` says what.
             NoVerdict: What would decide it is missing; its `report` says what.
             CardRefused: `url` or `origin` is no URL that is accepted.
-            UsageFault: ``policy.unknown_issuer``; ``statement.fork`` of two lock files.
+            UsageFault: ``policy.unknown_issuer``.
             TypeError: `data` is not bytes, or nothing says whose card it is.
         """
         asked = self.subject_of(subject, needed=True)
@@ -149,9 +149,9 @@ class Verifier:
             NotTrusted: Something speaks against the card; its `report` says what.
             NoVerdict: The peer gave no answer, or what would decide it is missing.
             CardRefused: `url` is no URL that is accepted.
-            UsageFault: ``policy.unknown_issuer``; ``statement.fork`` of two lock files.
+            UsageFault: ``policy.unknown_issuer``.
         """
-        _check_url(url)
+        parse_url(url)
         return trusted_card(self.look_up(url, self.subject_of({"issuer": issuer})).report)
 
     async def adiscover(self, url: str, *, issuer: str | None = None) -> VerifiedCard:
@@ -188,7 +188,7 @@ class Verifier:
         """
         from cardsign.net.extended import look_up_extended
 
-        _check_url(url)
+        parse_url(url)
         subject = self.subject_of({"issuer": issuer})
         public = self.look_up(url, subject)
         how = {"audience": audience, "call_id": secrets.token_hex(8)}
@@ -289,11 +289,7 @@ class Verifier:
         return first, beside_its_public_card(second, first)
 
     def session(self, issuer: TrustedIssuer) -> Session:
-        """Return the session of an issuer of the policy.
-
-        Raises:
-            UsageFault: ``statement.fork``: two lock files disagree about this issuer.
-        """
+        """Return the session of an issuer of the policy."""
         session = self._sessions.get(id(issuer))
         if session is None:
             with self._guard:
@@ -304,8 +300,6 @@ class Verifier:
         floor, update_hint = Floor(), None
         if isinstance(issuer.anchor, KeysetAnchor):
             if isinstance(self.lock, Lock):
-                if issuer.name in self.lock.forks:
-                    raise self.lock.forks[issuer.name]
                 update_hint = self._update_hint()
             floor = self.lock.floors.get(issuer.name, floor)
         reserved = self.policy.reserved_from(issuer)
@@ -376,19 +370,6 @@ class Verifier:
         if subject.is_nobody and needed:
             raise TypeError("say whose card it is: issuer='NAME' or url='https://...'")
         return subject
-
-
-def _check_url(url: str) -> None:
-    """Check that a peer can be asked for its card there; a bare host is shown as a URL."""
-    try:
-        parse_url(url)
-    except CardRefused as refusal:
-        try:
-            parse_url(meant := f"https://{url}")
-        except CardRefused:
-            raise refusal from None
-        message = f"{refusal.message}; did you mean {meant!r}?"
-        raise CardRefused(refusal.code, message) from None
 
 
 Matter: TypeAlias = tuple[bytes, Subject, bool, IssuerTrust]

@@ -190,17 +190,6 @@ def test_a_refused_credential(peer: LivePeer, fetch: Fetch) -> None:
     assert "it says it wants: Bearer resource_metadata" in ended.err
 
 
-def test_a_file_of_credentials_is_refused_and_not_passed_over(peer: LivePeer, fetch: Fetch) -> None:
-    """Whoever wrote one before the first release would wonder why nothing is sent."""
-    file = Path.home() / ".config" / "cardsign" / "credentials.toml"
-    file.parent.mkdir(parents=True)
-    file.write_text("format = 1\n")
-    ended = fetch("--audience", AUDIENCE, "--extended", "--credential", "env:TIDES_TOKEN")
-    assert (ended.status, "--credential env:NAME" in ended.err) == (2, True)
-    file.unlink()
-    assert "credentials.toml" not in fetch("--extended").err
-
-
 FAULTS = {
     "no credential": (("--audience", AUDIENCE), "credential.none"),
     "a token in place of its source": (

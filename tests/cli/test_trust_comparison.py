@@ -218,6 +218,10 @@ NOT_PINNED: dict[str, Callable[[], dict[str, bytes]]] = {
         KEYS_URL: keys("card"),
         FIRST_KEYSET: histories.keyset("ann", "eve"),
     },
+    "a release whose keyset is not there": lambda: {
+        KEYS_URL: keys("card"),
+        f"{HOME}/.well-known/cardsign/release.json": peer.release(peer.keyset(), PORTABLE),
+    },
     "a keyset of the future": lambda: {
         KEYS_URL: keys("card"),
         FIRST_KEYSET: peer.keyset(iat=peer.T0 + 3650 * 86400, exp=peer.T0 + 3700 * 86400),

@@ -12,7 +12,7 @@ from cardsign.findings import Finding
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
 from cardsign.trust.lock import Floor, Memory
-from cardsign.trust.policy import JwksAnchor, KeysAnchor, Limits, Policy, Subject, TrustedIssuer
+from cardsign.trust.policy import KeysAnchor, Limits, Policy, Subject, TrustedIssuer
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.urls import parse_place
 from cardsign.verify.report import NoVerdict, StatementUsed
@@ -26,13 +26,12 @@ from tests.support import (
     by_another_sdk,
     codes,
     dump,
-    one_signature,
     put,
     reach_verdict,
     signed,
 )
-from tests.trust.establishing import ORIGIN, listed, pin_of
-from tests.trust.histories import after, digest_of, keyset, opened, release
+from tests.trust.establishing import ORIGIN, pin_of
+from tests.trust.histories import after, digest_of, keyset
 from tests.verify.test_verdict_freshness import marked
 from tests.verify.tides import Tides, card_of, current, later
 
@@ -51,85 +50,7 @@ def shared(**changes: Members) -> bytes:
     return keyset("ann", "bob", keys=list(keys.values()))
 
 
-def over(profile: str, *names: str, card: dict[str, Any] = WITH_DEFAULTS) -> list[dict[str, str]]:
-    """Signatures over one profile's payload."""
-    return [one_signature(card, key(name), profile) for name in names]
-
-
-def assembled(*entries: dict[str, str]) -> bytes:
-    """The card with defaults, of which two profiles have different payloads."""
-    return dump({**WITH_DEFAULTS, "signatures": list(entries)})
-
-
-FULL, RULE_1 = "served-as-is", "rule-1-as-written"
-MET: dict[str, Callable[[], bytes]] = {
-    "both over the whole": lambda: assembled(*over(FULL, "card", "registry")),
-    "in the other order": lambda: assembled(*over(FULL, "registry", "card")),
-    "both over another full profile": lambda: assembled(*over(RULE_1, "card", "registry")),
-    "and a stranger": lambda: assembled(*over(FULL, "eve", "card", "registry")),
-    "and a bad one": lambda: assembled(
-        {**over(FULL, "card")[0], "signature": "A" * 86}, *over(FULL, "card2", "registry")
-    ),
-}
-UNMET: dict[str, Callable[[], bytes]] = {
-    "one alone": lambda: assembled(*over(FULL, "card")),
-    "the other alone": lambda: assembled(*over(FULL, "registry")),
-    "two keys of one holder": lambda: assembled(*over(FULL, "card", "card2")),
-    "one twice": lambda: assembled(*over(FULL, "card", "card")),
-    "two payloads": lambda: assembled(*over(FULL, "card"), *over(RULE_1, "registry")),
-    "the other only for releases": lambda: assembled(*over(FULL, "card", "rel")),
-    "the other as compat": lambda: assembled(
-        *over(FULL, "card"),
-        one_signature(WITH_DEFAULTS, key("registry"), FULL, typ="cardsign-compat+jws"),
-    ),
-    "the other bad": lambda: assembled(
-        *over(FULL, "card"), {**over(FULL, "registry")[0], "signature": "A" * 86}
-    ),
-}
 BOTH = ("harbour", "registry")
-
-
-@pytest.mark.parametrize("card", MET.values(), ids=MET)
-def test_all_required_holders_have_signed(card: Callable[[], bytes]) -> None:
-    """Over one and the same payload."""
-    tides = Tides(shared(), require=BOTH)
-    report = tides.says(card(), releases=[current(tides.one, card=WITH_DEFAULTS)])
-
-    assert (report.verdict, report.answers.complete) == ("trusted", "yes")
-
-
-@pytest.mark.parametrize("card", UNMET.values(), ids=UNMET)
-def test_a_required_holder_is_missing(card: Callable[[], bytes]) -> None:
-    """A rotation pair of one holder is no second one (threat 10), nor are parts (4)."""
-    tides = Tides(shared(), require=BOTH)
-    releases = [current(tides.one, card=WITH_DEFAULTS)]
-    report = tides.says(card(), releases=releases)
-
-    assert (report.verdict, report.answers.complete) == ("untrusted", "no")
-    assert "threshold.unmet" in codes(report)
-    assert report.card is None
-
-
-def test_without_a_requirement_one_is_enough() -> None:
-    """The negative's twin: the same card under a policy that requires nobody."""
-    tides = Tides(shared())
-    releases = [current(tides.one, card=WITH_DEFAULTS)]
-
-    assert tides.says(MET["both over the whole"](), releases=releases).verdict == "trusted"
-    assert tides.says(UNMET["one alone"](), releases=releases).verdict == "trusted"
-
-
-def test_a_revoked_co_signer_is_none() -> None:
-    """Nor one whose key has expired."""
-    tides = Tides(shared(), require=BOTH)
-    card, listing = card_of("card", "registry"), {"revoked": [thumbprint("registry")]}
-    assert tides.says(card).verdict == "trusted"
-
-    report = tides.says(card, releases=[current(tides.one, seq=6, **listing)])
-    assert "threshold.unmet" in codes(report)
-    gone = entry("registry", "card", holder="registry", exp=T0)
-    expired = Tides(shared(registry=gone), require=BOTH).says(card)
-    assert (expired.verdict, "threshold.unmet" in codes(expired)) == ("untrusted", True)
 
 
 def test_who_is_required_is_who_counts() -> None:
@@ -155,24 +76,6 @@ def test_pinned_keys_count_for_the_holders_that_the_policy_names() -> None:
 
 # ------------------------------------------------------------------ unsigned cards
 
-UNSIGNED = dump(PORTABLE)
-
-
-def test_an_unsigned_card_is_untrusted() -> None:
-    """Whatever was signed before."""
-    tides = Tides()
-    for before in (UNSIGNED, card_of()):
-        tides.says(before)
-        report = tides.says(UNSIGNED)
-        assert (report.verdict, codes(report)[0]) == ("untrusted", "sig.none")
-
-
-def test_an_unsigned_card_of_nobody_is_untrusted() -> None:
-    """No entry of the policy allows it."""
-    report = Tides().says(UNSIGNED, expect=Subject(issuer="lamp"))
-
-    assert (report.verdict, codes(report)) == ("untrusted", ["sig.none", "trust.no_anchor"])
-
 
 def test_a_key_set_in_the_place_of_a_card_is_told_so() -> None:
     """With the command that takes both."""
@@ -185,14 +88,6 @@ def test_a_key_set_in_the_place_of_a_card_is_told_so() -> None:
 
 
 # ------------------------------------------------------------------ no verdict
-
-
-def test_without_its_source_nothing_is_said() -> None:
-    """Neither of a good signature nor of a bad one."""
-    for tides in (Tides(), Tides(freshness="waived"), Tides(anchor=JwksAnchor(f"{ORIGIN}/jwks"))):
-        for card in (card_of(), card_of("eve")):
-            report = tides.says(card, keysets=[])
-            assert (report.verdict, codes(report)[0]) == ("indeterminate", "trust.no_keys")
 
 
 BLOCKS: dict[str, tuple[Callable[[Tides], dict[str, Any]], str]] = {
@@ -214,21 +109,6 @@ BLOCKS: dict[str, tuple[Callable[[Tides], dict[str, Any]], str]] = {
     ),
     "a time of one's choice": (lambda tides: {"historic": True}, "time.historic"),
 }
-
-
-@pytest.mark.parametrize(("blocked", "code"), BLOCKS.values(), ids=BLOCKS)
-@pytest.mark.parametrize("freshness", ["required", "waived"])
-def test_what_blocks_is_not_waived(
-    blocked: Callable[[Tides], dict[str, Any]], code: str, freshness: str
-) -> None:
-    """Freshness is waived, not the order of things (V7)."""
-    tides = Tides(freshness=freshness)
-    assert tides.says().verdict == "trusted"
-    tides = Tides(tides.one, freshness=freshness)
-
-    report = tides.says(**blocked(tides))
-    assert (report.verdict, report.card, report.valid_until) == ("indeterminate", None, None)
-    assert codes(report)[0] == code
 
 
 OUTDATED: dict[str, tuple[Callable[[Tides], dict[str, Any]], str]] = {
@@ -276,14 +156,6 @@ def test_an_unknown_key_is_untrusted_as_long_as_the_keyset_holds() -> None:
     assert aged.says(card_of("eve")).verdict == "indeterminate"
 
 
-def test_a_no_is_said_whatever_blocks() -> None:
-    """A card that is wrong at any time is wrong at this one."""
-    tides = Tides()
-
-    assert tides.says(card_of("eve"), historic=True).verdict == "untrusted"
-    assert tides.says(card_of().replace(b"Tides", b"Waves"), historic=True).verdict == "invalid"
-
-
 def test_a_time_of_one_s_choice_is_said() -> None:
     """In every report, whatever else it says."""
     tides = Tides()
@@ -291,19 +163,6 @@ def test_a_time_of_one_s_choice_is_said() -> None:
     assert tides.says(historic=True).historic
     assert tides.says(expect=Subject(issuer="lamp"), historic=True).historic
     assert not tides.says().historic
-
-
-def test_recovery_is_trusted_again() -> None:
-    """After a thief's fork the issuer's new roots name a new key."""
-    tides = Tides()
-    fork = [after(tides.one), after(tides.one, "bob", "cat", revoked=[thumbprint("lost")])]
-    assert tides.says(keysets=[tides.one, *fork]).verdict == "indeterminate"
-
-    back = opened(tides.one, keys=[entry("card3", "card"), entry("rel3", "release")])
-    releases = [release(back, "rel3", seq=9, cards=[listed()])]
-    report = tides.says(card_of("card3"), keysets=[*fork, back], releases=releases)
-    assert report.verdict == "trusted"
-    assert tides.says(card_of("card")).verdict == "untrusted"
 
 
 # ------------------------------------------------------------------ until when
