@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -60,10 +61,6 @@ class JwkSet:
     keys: tuple[PublicKey, ...]
     skipped: tuple[SkippedKey, ...] = ()
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.keys, tuple):
-            raise TypeError("JwkSet takes a tuple of keys; from a file: JwkSet.from_bytes(data)")
-
     @classmethod
     def of(cls, keys: Iterable[PublicKey]) -> JwkSet:
         """Gather keys.
@@ -88,14 +85,19 @@ class JwkSet:
         for index, jwk in enumerate(jwks):
             with _in_key(index):
                 refuse_private_members(jwk)
-        keys_read: list[PublicKey | SkippedKey] = []
+        keys: list[PublicKey] = []
+        skipped: list[SkippedKey] = []
         for index, jwk in enumerate(jwks):
-            with _in_key(index):
-                keys_read.append(_read(jwk))
-        return cls._checked(
-            tuple(key for key in keys_read if isinstance(key, PublicKey)),
-            tuple(key for key in keys_read if isinstance(key, SkippedKey)),
-        )
+            try:
+                with _in_key(index):
+                    keys.append(PublicKey.from_jwk(jwk))
+            except KeyRefused as refusal:
+                if refusal.code not in _FOR_ANOTHER_PURPOSE:
+                    raise
+                kid = jwk.get("kid")
+                kid = kid if isinstance(kid, str) and KID_FORM.fullmatch(kid) else ""
+                skipped.append(SkippedKey(kid, refusal.code, refusal.message))
+        return cls._checked(tuple(keys), tuple(skipped))
 
     @classmethod
     def read(cls, untrusted_keys: JwkSet | bytes | str | Mapping[str, Any]) -> JwkSet:
@@ -108,40 +110,31 @@ class JwkSet:
             KeyRefused: As :meth:`from_bytes`.
             TypeError: It is none of these, or text that is no JSON, such as a path or a URL.
         """
-        match untrusted_keys:
-            case JwkSet():
-                return untrusted_keys
-            case bytes():
-                return cls.from_bytes(untrusted_keys)
-            case Mapping():
-                return cls.from_bytes(json.dumps(untrusted_keys).encode("utf-8", "surrogatepass"))
-            case str() if untrusted_keys.lstrip().startswith(("{", "-----BEGIN ")):
-                return cls.from_bytes(untrusted_keys.encode("utf-8", "surrogatepass"))
-            case str() if is_url(untrusted_keys):
-                raise TypeError(
-                    "jwks takes the keys, not their URL: use "
-                    f"policy=Policy.from_jwks_url({untrusted_keys!r}, origin=...) with discover()"
-                )
-            case str():
-                raise TypeError(
-                    f"jwks takes the keys, not a path: jwks=Path({untrusted_keys!r}).read_bytes()"
-                )
-        raise TypeError(
-            "jwks takes a JWK Set as bytes, as text, as a dict or as a JwkSet, not "
-            f"{type(untrusted_keys).__name__}: jwks=Path('jwks.json').read_bytes()"
-        )
+        if isinstance(untrusted_keys, JwkSet):
+            return untrusted_keys
+        given: object = untrusted_keys
+        if isinstance(given, Mapping):
+            given = json.dumps(given)
+        if isinstance(given, str):
+            if not given.lstrip().startswith(("{", "-----BEGIN ")):
+                instead = f"not a path: jwks=Path({given!r}).read_bytes()"
+                if is_url(given):
+                    policy = f"policy=Policy.from_jwks_url({given!r}, origin=...)"
+                    instead = f"not their URL: use {policy} with discover()"
+                raise TypeError(f"jwks takes the keys, {instead}")
+            given = given.encode("utf-8", "surrogatepass")
+        if not isinstance(given, bytes):
+            forms = "jwks takes a JWK Set as bytes, as text, as a dict or as a JwkSet"
+            kind = type(given).__name__
+            raise TypeError(f"{forms}, not {kind}: jwks=Path('jwks.json').read_bytes()")
+        return cls.from_bytes(given)
 
     @classmethod
     def _checked(cls, keys: tuple[PublicKey, ...], skipped: tuple[SkippedKey, ...]) -> JwkSet:
-        kids = set[str]()
-        for kid in [key.kid for key in keys] + [key.kid for key in skipped if key.kid]:
-            if kid in kids:
-                raise KeyRefused(
-                    "jwks.duplicate_kid",
-                    f"two keys have the kid {kid!r}, expected one",
-                    path="/keys",
-                )
-            kids.add(kid)
+        kids = Counter([key.kid for key in keys] + [key.kid for key in skipped if key.kid])
+        if twice := [kid for kid, count in kids.items() if count > 1]:
+            message = f"two keys have the kid {twice[0]!r}, expected one"
+            raise KeyRefused("jwks.duplicate_kid", message, path="/keys")
         refuse_shared_primes(
             key.native.public_numbers().n for key in keys if isinstance(key.native, RSAPublicKey)
         )
@@ -200,17 +193,6 @@ def read_jwks(untrusted_bytes: bytes) -> Iterator[Mapping[str, Json]]:
         if not isinstance(jwk, dict):
             raise KeyRefused("jwks.malformed", "a key is no object", path=f"/keys/{index}")
         yield jwk
-
-
-def _read(jwk: Mapping[str, Json]) -> PublicKey | SkippedKey:
-    try:
-        return PublicKey.from_jwk(jwk)
-    except KeyRefused as exc:
-        if exc.code not in _FOR_ANOTHER_PURPOSE:
-            raise
-        kid = jwk.get("kid")
-        named = isinstance(kid, str) and KID_FORM.fullmatch(kid)
-        return SkippedKey(named[0] if named else "", exc.code, exc.message)
 
 
 @contextlib.contextmanager

@@ -83,25 +83,22 @@ def _read_protected(untrusted_protected: str, algorithms: Collection[Algorithm])
     _refuse_extensions(members, "/protected")
     algorithm = named(members.get("alg"), algorithms)
     if algorithm is None:
-        names = [one.name for one in algorithms]
+        names = [accepted.name for accepted in algorithms]
         allowed = " or ".join(names) if len(names) < 3 else f"one of {', '.join(names)}"
         # No policy can accept what is not in the closed list (E11).
-        hint = "" if named(members.get("alg"), choose(tuple(ALGORITHMS))) else _SIGN_OTHERWISE
+        hint = "" if named(members.get("alg"), ALGORITHMS.values()) else _SIGN_OTHERWISE
         raise _refused("sig.alg_forbidden", members, "alg", f"expected {allowed}", hint=hint)
-    kid = members.get("kid")
+    kid, typ = members.get("kid"), members.get("typ")
     if kid is None:
         raise _refused("sig.kid_missing", members, "kid", "expected the name of a key")
     if not isinstance(kid, str) or not KID_FORM.fullmatch(kid):
-        raise _refused(
-            "sig.kid_form", members, "kid", "expected 1 to 256 printable ASCII characters"
-        )
-    typ = members.get("typ")
-    kind = _KINDS.get(typ.lower()) if isinstance(typ, str) else None
+        expected = "expected 1 to 256 printable ASCII characters"
+        raise _refused("sig.kid_form", members, "kid", expected)
     if "typ" not in members:
-        typ, kind = None, "full"
-    if kind is None or not isinstance(typ, str | None):
+        return ProtectedHeader(algorithm.name, kid, None, "full", members)
+    if not isinstance(typ, str) or typ.lower() not in _KINDS:
         raise _refused("sig.typ_forbidden", members, "typ", f"expected {TYP_JOSE}")
-    return ProtectedHeader(algorithm.name, kid, typ, kind, members)
+    return ProtectedHeader(algorithm.name, kid, typ, _KINDS[typ.lower()], members)
 
 
 def _check_unprotected(untrusted_header: Json, protected: ProtectedHeader) -> None:
@@ -111,11 +108,10 @@ def _check_unprotected(untrusted_header: Json, protected: ProtectedHeader) -> No
     _refuse_extensions(untrusted_header, "/header")
     for name in untrusted_header:
         if name in _PROTECTED_ONLY or name in protected.members:
-            raise SignatureRefused(
-                "sig.header_overlap",
-                f"the unprotected header holds {name!a:.40}, expected only in the protected one",
-                path="/header",
+            message = (
+                f"the unprotected header holds {name!a:.40}, expected only in the protected one"
             )
+            raise SignatureRefused("sig.header_overlap", message, path="/header")
 
 
 def decode_part(text: str, name: str) -> bytes:
@@ -127,11 +123,8 @@ def decode_part(text: str, name: str) -> bytes:
     try:
         return base64url.decode(text)
     except base64url.Base64urlError as exc:
-        raise SignatureRefused(
-            "sig.base64url",
-            f"`{name}` is not canonical unpadded base64url: {exc}",
-            path=f"/{name}",
-        ) from exc
+        message = f"`{name}` is not canonical unpadded base64url: {exc}"
+        raise SignatureRefused("sig.base64url", message, path=f"/{name}") from exc
 
 
 def header_members(untrusted_protected: str) -> dict[str, Json]:
@@ -144,11 +137,8 @@ def header_members(untrusted_protected: str) -> dict[str, Json]:
     try:
         return parse_object(text, max_bytes=MAX_HEADER_BYTES, max_depth=MAX_HEADER_DEPTH)
     except JsonRefused as exc:
-        raise SignatureRefused(
-            "sig.header",
-            f"the protected header is no strict JSON object: {exc.message} ({exc.code})",
-            path="/protected",
-        ) from exc
+        message = f"the protected header is no strict JSON object: {exc.message} ({exc.code})"
+        raise SignatureRefused("sig.header", message, path="/protected") from exc
 
 
 def _refuse_extensions(members: dict[str, Json], path: str) -> None:
@@ -166,12 +156,8 @@ def _refused(
 ) -> SignatureRefused:
     # Short, and in ASCII whatever the signer wrote.
     shown = f"is {members[name]!a:.40}" if name in members else "is absent"
-    return SignatureRefused(
-        code,
-        f"`{name}` of the protected header {shown}, {expectation}",
-        path="/protected",
-        hint=hint,
-    )
+    message = f"`{name}` of the protected header {shown}, {expectation}"
+    return SignatureRefused(code, message, path="/protected", hint=hint)
 
 
 #: Characters of base64url. joserfc's own limit, so what we sign beyond it many could not verify.
@@ -250,11 +236,8 @@ def check_entry(entry: Entry, payload: bytes, key: PublicKey) -> None:
         SignatureRefused: ``key.alg_mismatch`` or ``sig.bad``.
     """
     if entry.header.alg != key.alg:
-        raise SignatureRefused(
-            "key.alg_mismatch",
-            f"the header says {entry.header.alg}, the key is for {key.alg}",
-            path="/protected",
-        )
+        message = f"the header says {entry.header.alg}, the key is for {key.alg}"
+        raise SignatureRefused("key.alg_mismatch", message, path="/protected")
     key.check(entry.protected, payload, entry.signature)
 
 
@@ -301,20 +284,14 @@ def sign_payload(
     """
     key = signer.public
     if key.alg not in SIGNING_ALGORITHMS:
-        raise KeyRefused(
-            "key.unsupported",
-            f"the key {key.kid!r} is for {key.alg}, expected {' or '.join(SIGNING_ALGORITHMS)}",
-            path="/alg",
-        )
+        expected = f"is for {key.alg}, expected {' or '.join(SIGNING_ALGORITHMS)}"
+        raise KeyRefused("key.unsupported", f"the key {key.kid!r} {expected}", path="/alg")
     header = {"alg": key.alg, "kid": kid or key.kid, "typ": typ}
     protected = base64url.encode(_HEADERS.encode(header).encode("ascii"))
     if len(protected) > MAX_EMITTED_HEADER_CHARS:
-        raise SigningRefused(
-            "sign.header_too_long",
-            f"the protected header would have {len(protected)} characters, "
-            f"expected at most {MAX_EMITTED_HEADER_CHARS}",
-            path="/kid",
-        )
+        expected = f"{len(protected)} characters, expected at most {MAX_EMITTED_HEADER_CHARS}"
+        message = f"the protected header would have {expected}"
+        raise SigningRefused("sign.header_too_long", message, path="/kid")
     signing_input = f"{protected}.{base64url.encode(payload)}".encode("ascii")
     signature = signer.sign(signing_input)
     if not (will_verify and type(signer) is PrivateKey):

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, NoReturn, cast
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS, PKCS1v15
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.asymmetric.utils import (
     decode_dss_signature,
     encode_dss_signature,
 )
 from cryptography.hazmat.primitives.hashes import SHA256
+from joserfc import jws
+from joserfc.errors import JoseError
 
 from cardsign.card.values import Json
 from cardsign.errors import KeyRefused, PassphraseFault, SignatureRefused, SignerFault
@@ -37,13 +38,12 @@ from cardsign.jose.algorithms import (
 from cardsign.jose.jwk import (
     EXPONENT,
     NEW_MODULUS_BITS,
-    SIGNATURE_BYTES,
+    PUBLIC_MEMBERS,
     JoseKey,
     NativePrivateKey,
     NativePublicKey,
     check_point,
     check_purpose,
-    coordinate_bytes,
     jose_key,
     native_private_key,
     native_public_key,
@@ -51,7 +51,7 @@ from cardsign.jose.jwk import (
     refuse_weak,
     text_member,
 )
-from cardsign.jose.signature import check_signature
+from cardsign.jose.signature import REGISTRY
 
 # ECDSA signatures in the two forms that they come in: DER (X9.62), and r and s (RFC 7518 3.4).
 
@@ -73,7 +73,6 @@ def raw_from_der(der: bytes, *, size: int) -> bytes:
     raise ValueError("expected DER in its shortest form")
 
 
-_NUMBERS: Final = ("kty", "crv", "x", "y", "n", "e")
 #: What a kid may be: short enough for a header, and nothing that a terminal or log would obey.
 #: It is opaque otherwise, and no path: ``../../etc/passwd`` is a kid.
 KID_FORM: Final = re.compile(r"[\x20-\x7e]{1,256}")
@@ -198,9 +197,8 @@ class PublicKey:
     @classmethod
     def _of(cls, native: NativePublicKey, alg: VerifyAlg, kid: str | None) -> PublicKey:
         if kid is not None and not KID_FORM.fullmatch(kid):
-            raise KeyRefused(
-                "key.malformed", "the kid is not 1 to 256 printable ASCII characters", path="/kid"
-            )
+            message = "the kid is not 1 to 256 printable ASCII characters"
+            raise KeyRefused("key.malformed", message, path="/kid")
         key = jose_key(native, alg)
         thumbprint = key.thumbprint()
         return cls(thumbprint if kid is None else kid, alg, thumbprint, key)
@@ -214,17 +212,17 @@ class PublicKey:
     def numbers(self) -> dict[str, str]:
         """``kty, crv, x, y``, ``kty, crv, x`` or ``kty, n, e``, as JWK writes them."""
         members = self.jose.as_dict()
-        return {name: str(members[name]) for name in _NUMBERS if name in members}
+        return {name: str(members[name]) for name in PUBLIC_MEMBERS if name in members}
 
     @property
     def signature_bytes(self) -> int:
         """The exact length of this key's signatures: r and s, R and S, or that of the modulus."""
         match self.native:
             case ec.EllipticCurvePublicKey(curve=curve):
-                return 2 * coordinate_bytes(curve)
+                return 2 * ((curve.key_size + 7) // 8)
             case rsa.RSAPublicKey(key_size=bits):
                 return (bits + 7) // 8
-        return SIGNATURE_BYTES
+        return 64
 
     def jwk(self) -> dict[str, str]:
         """The key as a JWK, built anew: numbers, ``kid``, ``use`` and ``alg``, nothing else."""
@@ -245,11 +243,13 @@ class PublicKey:
         Raises:
             SignatureRefused: ``sig.bad``.
         """
+        token = f"{protected}..{base64url.encode(signature)}"
         try:
-            check_signature(protected, payload, signature, self.jose)
-        except SignatureRefused:
+            jws.deserialize_compact(token, self.jose, payload=payload, registry=REGISTRY)
+        except (JoseError, KeyError, TypeError, ValueError) as exc:  # all that joserfc 1.8 raises
             self.check_length(signature)  # says more, where that is why
-            raise
+            message = "the signature does not fit these bytes and this key"
+            raise SignatureRefused("sig.bad", message, path="/signature") from exc
 
     def check_length(self, signature: bytes) -> None:
         """Check that a signature by this key can have this length.
@@ -258,12 +258,9 @@ class PublicKey:
             SignatureRefused: ``sig.bad``.
         """
         if len(signature) != self.signature_bytes:
-            raise SignatureRefused(
-                "sig.bad",
-                f"the signature has {len(signature)} bytes, "
-                f"expected {self.signature_bytes} for {self.alg} with this key",
-                path="/signature",
-            )
+            expected = f"expected {self.signature_bytes} for {self.alg} with this key"
+            message = f"the signature has {len(signature)} bytes, {expected}"
+            raise SignatureRefused("sig.bad", message, path="/signature")
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle as a JWK, so that another process reads it as strictly as this one did."""
@@ -349,9 +346,8 @@ class PrivateKey:
         if not isinstance(
             native, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey | Ed25519PrivateKey
         ):
-            raise KeyRefused(
-                "key.unsupported", "expected a key on the curve P-256, an Ed25519 key or an RSA key"
-            )
+            expected = "expected a key on the curve P-256, an Ed25519 key or an RSA key"
+            raise KeyRefused("key.unsupported", expected)
         return cls(PublicKey.from_cryptography(native.public_key(), kid=kid), native)
 
     def to_pkcs8_der(self) -> bytes:
@@ -378,12 +374,12 @@ class PrivateKey:
         try:
             der = self._native.sign(signing_input, ec.ECDSA(SHA256(), deterministic_signing=True))
         except UnsupportedAlgorithm as exc:
-            raise SignerFault(
-                "signer.failed",
-                "this machine's OpenSSL cannot sign by RFC 6979, expected OpenSSL 3.2 or later",
-                hint="Install cryptography from its wheel, which brings an OpenSSL of its own.",
-            ) from exc
-        return raw_from_der(der, size=coordinate_bytes(self._native.curve))
+            message = (
+                "this machine's OpenSSL cannot sign by RFC 6979, expected OpenSSL 3.2 or later"
+            )
+            hint = "Install cryptography from its wheel, which brings an OpenSSL of its own."
+            raise SignerFault("signer.failed", message, hint=hint) from exc
+        return raw_from_der(der, size=self.public.signature_bytes // 2)
 
     def __reduce__(self) -> NoReturn:
         """Refuse: a pickle would carry the private key to wherever it is written."""
@@ -398,27 +394,23 @@ def _load(
     loader: Callable[[bytes, bytes | None], object], data: bytes, password: bytes | None
 ) -> object:
     """Let `loader` read a private key; the one place where its exceptions are converted."""
-    try:
-        return loader(data, None)
-    except TypeError as exc:  # its way of saying that the key is encrypted
-        if not password:
-            raise PassphraseFault("passphrase.none", "the private key is encrypted") from exc
-    except UnsupportedAlgorithm as exc:
-        raise KeyRefused("key.unsupported", "the key or its encryption is unknown here") from exc
-    except ValueError as exc:
-        raise KeyRefused(
-            "key.malformed",
-            "expected a private key as PKCS #8, SEC 1 or PKCS #1",
-            hint="openssl pkcs8 -topk8 -in OLD -out NEW brings most keys into this form.",
-        ) from exc
-    try:
-        return loader(data, password)
-    except UnsupportedAlgorithm as exc:
-        raise KeyRefused("key.unsupported", "the key's encryption is unknown here") from exc
-    except ValueError as exc:
-        raise PassphraseFault(
-            "passphrase.wrong", "the passphrase does not open the private key"
-        ) from exc
+    for passphrase in (None, password):
+        try:
+            return loader(data, passphrase)
+        except TypeError as exc:  # its way of saying that the key is encrypted
+            if not password:
+                raise PassphraseFault("passphrase.none", "the private key is encrypted") from exc
+        except UnsupportedAlgorithm as exc:
+            unknown = "the key or its encryption is unknown here"
+            raise KeyRefused("key.unsupported", unknown) from exc
+        except ValueError as exc:
+            if passphrase:
+                message = "the passphrase does not open the private key"
+                raise PassphraseFault("passphrase.wrong", message) from exc
+            expected = "expected a private key as PKCS #8, SEC 1 or PKCS #1"
+            hint = "openssl pkcs8 -topk8 -in OLD -out NEW brings most keys into this form."
+            raise KeyRefused("key.malformed", expected, hint=hint) from exc
+    raise AssertionError("a passphrase that was needed is not needed")
 
 
 # What a signer has answered: right, or wrong and in which of the usual ways.
@@ -436,7 +428,7 @@ def check_answer(public: PublicKey, signing_input: bytes, untrusted_answer: byte
     try:
         _check_input(public, signing_input, untrusted_answer)
     except SignatureRefused as exc:
-        seen = _recognised(public, signing_input, untrusted_answer) or exc.message
+        seen = _recognise(public, signing_input, untrusted_answer) or exc.message
         raise SignerFault("signer.wrong_key", f"with the key {public.kid!r}: {seen}") from exc
 
 
@@ -445,22 +437,18 @@ def _check_input(public: PublicKey, signing_input: bytes, signature: bytes) -> N
     public.check(protected, base64url.decode(encoded), signature)
 
 
-def _recognised(public: PublicKey, signing_input: bytes, answer: bytes) -> str:
-    match public.native:
-        case EllipticCurvePublicKey():
-            try:
-                raw = raw_from_der(answer, size=public.signature_bytes // 2)
-            except ValueError:
-                return ""
+def _recognise(public: PublicKey, signing_input: bytes, answer: bytes) -> str:
+    """Say in which of the usual ways an answer is wrong; empty if in none of them."""
+    if isinstance(public.native, rsa.RSAPublicKey):
+        with suppress(InvalidSignature):
+            public.native.verify(answer, signing_input, _PSS, SHA256())
+            return "the signature is padded by PSS, expected PKCS #1 v1.5"
+    elif isinstance(public.native, ec.EllipticCurvePublicKey):
+        with suppress(ValueError):
+            raw = raw_from_der(answer, size=public.signature_bytes // 2)
             try:
                 _check_input(public, signing_input, raw)
             except SignatureRefused:
                 return "the signature is in DER, and by another key"
             return "the signature is in DER, expected r and s of 32 bytes each"
-        case RSAPublicKey() as native:
-            try:
-                native.verify(answer, signing_input, _PSS, SHA256())
-            except InvalidSignature:
-                return ""
-            return "the signature is padded by PSS, expected PKCS #1 v1.5"
     return ""

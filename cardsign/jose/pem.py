@@ -13,9 +13,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from cardsign.errors import KeyRefused
-from cardsign.jose.jwk import jose_key
+from cardsign.jose.jwk import PUBLIC_MEMBERS, jose_key
 
-_NUMBERS: Final = ("kty", "crv", "x", "y", "n", "e")
 PRIVATE_LABELS: Final = frozenset(
     {"PRIVATE KEY", "ENCRYPTED PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY"}
 )
@@ -76,4 +75,4 @@ def jwk_of_pem(untrusted_pem: bytes) -> dict[str, str]:
     if not isinstance(native, kinds):
         raise KeyRefused("key.unsupported", "expected an EC, RSA or Ed25519 key")
     members = jose_key(native, "RS256").as_dict(private=False)
-    return {name: str(members[name]) for name in _NUMBERS if name in members}
+    return {name: str(members[name]) for name in PUBLIC_MEMBERS if name in members}

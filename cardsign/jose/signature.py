@@ -1,4 +1,4 @@
-"""One signature, verified by joserfc in the one way that is safe for us.
+"""What joserfc is called with to verify a signature, in the one way that is safe for us.
 
 One key at a time, and the payload detached: joserfc refuses attached payloads over 128,000 bytes,
 and takes the only key of a set for a signature that names none. What it does not refuse, such as
@@ -10,11 +10,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from joserfc import jws
-from joserfc.errors import JoseError, UnsupportedAlgorithmError
-from joserfc.jwk import ECKey, OKPKey, RSAKey
+from joserfc.errors import UnsupportedAlgorithmError
 from joserfc.registry import JWS_HEADER_REGISTRY
 
-from cardsign.errors import SignatureRefused
 from cardsign.jose import base64url
 from cardsign.jose.algorithms import ALGORITHMS
 
@@ -48,28 +46,3 @@ class _Registry(jws.JWSRegistry):
 
 
 REGISTRY: Final = _Registry()
-
-
-def check_signature(
-    protected: str, payload: bytes, signature: bytes, key: ECKey | OKPKey | RSAKey
-) -> None:
-    """Check that a key made a signature over a header and a payload (RFC 7515 5.2).
-
-    Not checked: what the header says besides ``alg``, and whether the key is sound.
-
-    Args:
-        protected: The header, base64url, as received.
-        payload: The bytes before base64url.
-        signature: ECDSA: r and s at full length. RSA: PKCS #1 v1.5 or PSS. Ed25519: R and S.
-        key: A public key; an RSA key names its one algorithm.
-
-    Raises:
-        SignatureRefused: ``sig.bad``.
-    """
-    token = f"{protected}..{base64url.encode(signature)}"
-    try:
-        jws.deserialize_compact(token, key, payload=payload, registry=REGISTRY)
-    except (JoseError, KeyError, TypeError, ValueError) as exc:  # all that joserfc 1.8 raises
-        raise SignatureRefused(
-            "sig.bad", "the signature does not fit these bytes and this key", path="/signature"
-        ) from exc
