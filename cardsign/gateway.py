@@ -100,8 +100,7 @@ def resign_card(
     if len(via) > MAX_GATEWAYS:
         raise CardRefused("gateway.loop", f"the card came through {len(via) - 1} gateways already")
     moved, hosts = _at_gateway(document, url)
-    kept = {name: value for name, value in kept_of(moved).items() if name != "supportedInterfaces"}
-    kept[UPSTREAM] = _origin(upstream, now, via)
+    kept = {**kept_of(moved), UPSTREAM: _origin(upstream, now, via)}
     copy = with_kept(_without_extended(moved), kept)
     data = json.dumps(copy, ensure_ascii=False, indent=2).encode() + b"\n"
     signed = sign_with_notes(data, signers, options or SigningOptions())

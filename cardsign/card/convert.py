@@ -1,16 +1,16 @@
 """A card of one A2A version in the form of another: 0.2, 0.3 and 1.0.
 
-Everything goes by way of 1.0. What the other form has no place for is kept in an extension of
-ours and put back on the way home, if it still agrees with the other members. Unknown members
-and signatures are left out: a signature covers the bytes that it was made over, and no others.
-What the agent speaks does not change, so an interface keeps its `protocolVersion`.
+Everything goes by way of 1.0. What A2A 1.0 has no place for is kept in an extension of ours; what
+an older form cannot say is left out of it, and noted. Unknown members and signatures are left out
+too: a signature covers the bytes that it was made over, and no others. What the agent speaks does
+not change, so an interface keeps its `protocolVersion`.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -41,14 +41,14 @@ CardForm = Literal["0.2", "0.3", "1.0"]
 
 #: The `protocolVersion` that a card of each form says, where its interfaces say nothing better.
 PROTOCOL_VERSIONS: Final[Mapping[CardForm, str]] = {"0.2": "0.2", "0.3": "0.3.0", "1.0": "1.0"}
-_ORIGINALS: Final = KEPT_OF_CARD[-3:]
 _SHARED: Final = ("provider", "version", "documentationUrl", "iconUrl")
 _FLAGS: Final = ("supportsAuthenticatedExtendedCard", "supportsExtendedAgentCard")
 _MODES: Final = ("defaultInputModes", "defaultOutputModes")
 #: Members that the conversion reads by name; all others that are unknown get a note.
 _READ: Final = frozenset(
     {"url", "preferredTransport", "protocolVersion", "additionalInterfaces", "security"}
-    | {"authentication", "capabilities", "signatures", *_ORIGINALS, *_FLAGS}
+    | {"authentication", "capabilities", "signatures", "securitySchemes", *_FLAGS}
+    | {"supportedInterfaces", "securityRequirements"}
 )
 #: Notes a change, in words, and the place where it was.
 _Change: TypeAlias = Callable[[str, str], None]
@@ -150,14 +150,14 @@ class _Upgrade:
         if isinstance(skills := document.get("skills"), list):
             card["skills"] = self.skills(skills)
         for name in KEPT_OF_CARD:
-            if name not in (*_ORIGINALS, "capabilities", "authentication") and name in document:
+            if name not in ("capabilities", "authentication") and name in document:
                 self.change(f"{name} moves into our extension", f"/{name}")
                 kept.setdefault(name, document[name])
         read = {*card, *kept, *_READ}
         for name, value in document.items():
             if name not in read and value is not None:
                 self.change(f"{name} is no member of A2A and is left out", f"/{name}")
-        return with_kept(card, {name: one for name, one in kept.items() if name not in _ORIGINALS})
+        return with_kept(card, kept)
 
     def interfaces(self) -> None:
         version = "0.2" if form_of(self.document) == "0.2" else "0.3.0"
@@ -175,14 +175,10 @@ class _Upgrade:
                     repr((interface.url, interface.binding)),
                     _made(interface.url, interface.binding, spoken),
                 )
-        items = list(old.values())
-        original = elements_of(self.kept.get("supportedInterfaces"))
-        if original and _called(original) == _called(items):
-            items = original
-        elif items:
+        if old:
             self.change("url and interfaces become supportedInterfaces", "/url")
         listed = elements_of(self.document.get("supportedInterfaces"))
-        if both := [*listed, *(interface for interface in items if interface not in listed)]:
+        if both := [*listed, *(interface for interface in old.values() if interface not in listed)]:
             self.card["supportedInterfaces"] = both
 
     def capabilities(self) -> None:
@@ -208,44 +204,33 @@ class _Upgrade:
             self.card["capabilities"] = capabilities
 
     def schemes(self) -> None:
-        document, kept, card = self.document, self.kept, self.card
+        document, card = self.document, self.card
         declared = checked_object(document.get("securitySchemes"), "securitySchemes")
         schemes: dict[str, Json] = {}
-        originals = checked_object(kept.get("securitySchemes"), "securitySchemes")
         taken = SchemeNames(declared)
         for name, scheme in declared.items():
-            if name in originals and _flat(originals[name]) == scheme:
-                upgraded = {name: originals[name]}
-            else:
-                upgraded = self.scheme(name, scheme, taken)
+            upgraded = self.scheme(name, scheme, taken)
             self.names[name] = list(upgraded)
             schemes |= upgraded
         authentication = document.get("authentication")
-        if authentication is None:
-            text = ""
-        elif not declared:
-            # The words of 0.2 say less than what was kept; they only have to be the same ones.
-            words = [_word(original) for original in originals.values()]
-            if originals and authentication == {"schemes": words}:
-                schemes = originals
-                requirements = elements_of(kept.get("securityRequirements"))
-            else:
-                derived = authentication_schemes(authentication)
-                schemes, requirements = dict(derived.schemes), list(derived.requirements)
+        listed = any(
+            isinstance(document.get(n), list) for n in ("security", "securityRequirements")
+        )
+        if authentication is not None and declared and listed:
+            text = "authentication is left out, because securitySchemes say it"
+            self.change(text, "/authentication")
+        elif authentication is not None:
+            derived = authentication_schemes(authentication)
+            requirements = list(derived.requirements)
+            # A card that asks for a credential and lists schemes without requirements is not open.
+            if requirements and declared:
+                requirements = [{"schemes": {name: {}}} for name in schemes]
             if requirements:
                 card["securityRequirements"] = requirements
-            text = "authentication says that there is none"
-            if schemes:
-                text = "authentication becomes securitySchemes and securityRequirements"
-        elif any(isinstance(document.get(n), list) for n in ("security", "securityRequirements")):
-            text = "authentication is left out, because securitySchemes say it"
-        else:
-            # A card that asks for a credential and lists schemes without requirements is not open.
-            if authentication_schemes(authentication).requirements:
-                card["securityRequirements"] = [{"schemes": {name: {}}} for name in schemes]
-            text = "authentication becomes securityRequirements: any of the schemes"
-        if text:
-            self.change(text, "/authentication")
+            schemes = schemes or dict(derived.schemes)
+            text = "becomes securitySchemes and securityRequirements"
+            text = text if schemes else "says that there is none"
+            self.change(f"authentication {text}", "/authentication")
         if schemes:
             card["securitySchemes"] = schemes
 
@@ -337,8 +322,6 @@ class _Upgrade:
                 requirements := _requirements(skill.get("security"), f"{where}/security")
             ) is not None:
                 new["securityRequirements"] = self.alternatives(requirements, "security")
-            if isinstance(security := own.pop("security", None), list):
-                new.setdefault("securityRequirements", security)
             if own:
                 ours[str(skill.get("id"))] = own
             upgraded.append(new)
@@ -358,23 +341,14 @@ def _made(url: Json, binding: Json, version: Json) -> dict[str, Json]:
     return {"url": url, "protocolBinding": binding, "protocolVersion": version}
 
 
-def _called(interfaces: Iterable[Json]) -> set[tuple[str, str]]:
-    """Where an agent is called and how, whatever is spoken there."""
-    return {
-        (str(interface.get("url")), str(interface.get("protocolBinding") or DEFAULT_TRANSPORT))
-        for interface in interfaces
-        if isinstance(interface, dict)
-    }
-
-
 # ------------------------------------------------------------------ to 0.3 and 0.2
 
 
 def _downgraded(card: Mapping[str, Json], to: CardForm, change: _Change) -> dict[str, Json]:
     kept = kept_of(card)
     old: dict[str, Json] = {name: card[name] for name in ("name", "description") if name in card}
-    _downgrade_interfaces(card, old, kept, to, change)
-    old |= {name: card[name] for name in _SHARED if name in card}
+    old |= _old_interfaces(card, to, change)
+    old |= {name: card[name] for name in (*_SHARED, *_MODES) if name in card}
     capabilities = dict(checked_object(card.get("capabilities"), "capabilities"))
     extended = capabilities.pop("extendedAgentCard", None)
     if (history := kept.pop("stateTransitionHistory", None)) is not None:
@@ -382,14 +356,11 @@ def _downgraded(card: Mapping[str, Json], to: CardForm, change: _Change) -> dict
     if extended is not None:
         old["supportsAuthenticatedExtendedCard"] = extended
     old["capabilities"] = capabilities
-    _downgrade_security(card, old, kept, to)
-    old |= {name: card[name] for name in _MODES if name in card}
+    old |= _old_security(card, to, change)
     if isinstance(skills := card.get("skills"), list):
-        ours = dict(checked_object(kept.get("skills"), "skills"))
-        old["skills"] = [_downgraded_skill(skill, ours, to) for skill in skills]
-        if to == "0.2":  # 0.3 leaves there what is there
-            kept.pop("skills", None)
-            kept |= {"skills": ours} if ours else {}
+        ours = dict(checked_object(kept.pop("skills", None), "skills"))
+        old["skills"] = [_old_skill(skill, ours, to) for skill in skills]
+        kept |= {"skills": ours} if ours else {}
     downgraded = with_kept(old, kept)
     return {name: downgraded[name] for name in _ORDER[to] if name in downgraded}
 
@@ -410,99 +381,71 @@ _ORDER: Final[Mapping[CardForm, tuple[str, ...]]] = {
 }
 
 
-def _downgrade_interfaces(
-    card: Mapping[str, Json],
-    old: dict[str, Json],
-    kept: dict[str, Json],
-    to: CardForm,
-    change: _Change,
-) -> None:
+def _old_interfaces(card: Mapping[str, Json], to: CardForm, change: _Change) -> dict[str, Json]:
     listed = [interface for _, interface in objects_in(card.get("supportedInterfaces"))]
     if not listed:
-        return
-    major = to[:3]
-    speaking = [
-        interface for interface in listed if str(interface.get("protocolVersion")).startswith(major)
-    ]
+        return {}
+    path = "/supportedInterfaces"
+    speaking = [one for one in listed if str(one.get("protocolVersion")).startswith(to)]
     if not speaking:
-        text = f"no interface speaks A2A {to}, and the card now says so of all of them"
-        change(text, "/supportedInterfaces")
+        change(f"no interface speaks A2A {to}, and the card now says so of all of them", path)
+    elif len({str(one.get("protocolVersion")) for one in listed}) > 1:
+        change(f"A2A {to} has one version for all interfaces, that of the first", path)
+    if any("tenant" in one for one in listed):
+        change(f"A2A {to} has no tenants, so they are left out", path)
     first, *others = sorted(listed, key=lambda interface: interface not in speaking)
     version = first.get("protocolVersion") if speaking else PROTOCOL_VERSIONS[to]
-    old |= {"url": first.get("url"), "protocolVersion": version}
+    old: dict[str, Json] = {"url": first.get("url"), "protocolVersion": version}
     binding = first.get("protocolBinding")
     if binding is not None and (binding != DEFAULT_TRANSPORT or to == "0.3"):
         old["preferredTransport"] = binding
     if others:
-        old["additionalInterfaces"] = [
-            {"url": interface.get("url")}
-            | (
-                {"transport": interface["protocolBinding"]}
-                if interface.get("protocolBinding")
-                else {}
+        additional: list[Json] = []
+        for one in (first, *others):
+            transport = one.get("protocolBinding")
+            additional.append(
+                {"url": one.get("url"), **({"transport": transport} if transport else {})}
             )
-            for interface in (first, *others)
-        ]
-    again = [
-        _made(interface.get("url"), interface.get("protocolBinding"), version)
-        for interface in (first, *others)
-    ]
-    if again != listed:
-        kept["supportedInterfaces"] = list(listed)
+        old["additionalInterfaces"] = additional
+    return old
 
 
-def _downgrade_security(
-    card: Mapping[str, Json], old: dict[str, Json], kept: dict[str, Json], to: CardForm
-) -> None:
+def _old_security(card: Mapping[str, Json], to: CardForm, change: _Change) -> dict[str, Json]:
     schemes = checked_object(card.get("securitySchemes"), "securitySchemes")
-    flat = {name: _flat(scheme) for name, scheme in schemes.items()}
-    requirements = flat_requirements(card)
-    if to == "0.3":
-        taken, upgrade = SchemeNames(flat), _Upgrade({})
-        again = {name: upgrade.scheme(name, entry, taken) for name, entry in flat.items()}
-        lost = {name: entry for name, entry in schemes.items() if again[name] != {name: entry}}
-        if lost:
-            kept["securitySchemes"] = lost
-        if flat:
-            old["securitySchemes"] = flat
-        if requirements is not None:
-            old["security"] = requirements
-        return
-    if not schemes:
-        return
-    words: list[Json] = [_word(scheme) for scheme in schemes.values()]
-    old["authentication"] = {"schemes": words}
-    required = card.get("securityRequirements")
-    try:
-        derived = authentication_schemes(old["authentication"])
-    except CardRefused:  # a word alone does not say all of it, such as the header of a key
-        derived = None
-    original = derived and (dict(derived.schemes), list(derived.requirements))
-    if original != (schemes, required):
-        kept |= {"securitySchemes": schemes, "securityRequirements": required or []}
+    if to == "0.2":
+        words: list[Json] = [_word(scheme) for scheme in schemes.values()]
+        if schemes:
+            text = "securitySchemes become words of authentication, which say less"
+            change(text, "/securitySchemes")
+        return {"authentication": {"schemes": words}} if schemes else {}
+    old: dict[str, Json] = {}
+    if schemes:
+        old["securitySchemes"] = {
+            name: _flat(scheme, f"/securitySchemes/{name}", change)
+            for name, scheme in schemes.items()
+        }
+    if (requirements := flat_requirements(card)) is not None:
+        old["security"] = requirements
+    return old
 
 
-def _downgraded_skill(skill: Json, ours: dict[str, Json], to: CardForm) -> Json:
-    downgraded = dict(checked_object(skill, "skills"))
-    security = flat_requirements(downgraded)
-    downgraded.pop("securityRequirements", None)
-    if security is not None and to == "0.3":
-        downgraded["security"] = security
+def _old_skill(skill: Json, ours: dict[str, Json], to: CardForm) -> Json:
+    """A skill of an older form; what 0.2 has on the skill itself is taken out of `ours`."""
+    old = dict(checked_object(skill, "skills"))
+    security = flat_requirements(old)
+    old.pop("securityRequirements", None)
     if to == "0.3":
-        return downgraded
-    own = dict(checked_object(ours.get(str(downgraded.get("id"))), "skills"))
-    if (schema := own.pop("inputSchema", None)) is not None:  # 0.2 has it on the skill itself
-        tags = downgraded.pop("tags", None)
-        downgraded |= {"inputSchema": schema} | ({} if tags is None else {"tags": tags})
-    if security is not None:
-        own["security"] = checked_object(skill, "skills").get("securityRequirements")
-    ours.pop(str(downgraded.get("id")), None)
+        return old if security is None else {**old, "security": security}
+    own = dict(checked_object(ours.pop(str(old.get("id")), None), "skills"))
+    if (schema := own.pop("inputSchema", None)) is not None:
+        tags = old.pop("tags", None)
+        old |= {"inputSchema": schema} | ({} if tags is None else {"tags": tags})
     if own:
-        ours[str(downgraded.get("id"))] = own
-    return downgraded
+        ours[str(old.get("id"))] = own
+    return old
 
 
-def _flat(scheme: Json) -> Json:
+def _flat(scheme: Json, path: str, change: _Change) -> Json:
     """A scheme as 0.3 writes it. A device code flow has no place there; the rest has."""
     pair = unwrapped(members_of(scheme))
     if pair is None:
@@ -510,6 +453,8 @@ def _flat(scheme: Json) -> Json:
     kind, members = pair
     flows = members.get("flows")
     if isinstance(flows, dict):
+        if "deviceCode" in flows:
+            change("A2A 0.3 has no device code flow, so it is left out", path)
         members["flows"] = {
             flow: {name: setting for name, setting in value.items() if name != "pkceRequired"}
             for flow, value in flows.items()
@@ -519,10 +464,8 @@ def _flat(scheme: Json) -> Json:
 
 
 def _word(scheme: Json) -> str:
-    """The word of 0.2 for a scheme."""
-    flat = _flat(scheme)
-    if not isinstance(flat, dict):
-        return "unknown"
-    word = flat.get("scheme")
-    kind = word if flat.get("type") == "http" and isinstance(word, str) else flat.get("type")
-    return str(kind)
+    """The word of 0.2 for a scheme: that of HTTP, else its type."""
+    kind, members = unwrapped(members_of(scheme)) or (None, members_of(scheme))
+    name = members.get("type") if kind is None else kind.name
+    word = members.get("scheme")
+    return str(word if name == "http" and isinstance(word, str) else name)

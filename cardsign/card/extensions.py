@@ -240,7 +240,7 @@ def _refused(message: str, where: str, member: str | None = None) -> CardRefused
 
 #: Our extension: what cards have and A2A 1.0 has no member for.
 FIELDS_URI: Final = "urn:uuid:6d5ef2e3-32a0-4bd5-8c37-2f0a4a1c9f6b"
-#: What is kept there of a card; the last three are what an older form could not hold.
+#: What is kept there of a card.
 KEPT_OF_CARD: Final = (
     "id",
     "spiffe_id",
@@ -249,14 +249,11 @@ KEPT_OF_CARD: Final = (
     "capabilities",
     "rateLimits",
     "stateTransitionHistory",
-    "supportedInterfaces",
-    "securitySchemes",
-    "securityRequirements",
 )
 #: Where a gateway's copy came from: no member of any manifest, so nothing moves there.
 UPSTREAM: Final = "upstream"
 #: What is kept there of a skill.
-KEPT_OF_SKILL: Final = ("inputSchema", "outputSchema", "deprecated", "security")
+KEPT_OF_SKILL: Final = ("inputSchema", "outputSchema", "deprecated")
 #: How the two schemas of a skill are spelled.
 SCHEMA_MEMBERS: Final = {
     "input_schema": ("input_schema", "inputSchema"),
