@@ -11,8 +11,10 @@ Facts: A2A 1.0 `specification/a2a.proto` (package lf.a2a.v1), A2A 0.3.0 `types/s
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
+from operator import attrgetter
 from typing import Annotated, Any, Final, Literal, Required, get_args, get_origin, get_type_hints
 
 from typing_extensions import TypedDict, is_typeddict
@@ -357,27 +359,33 @@ def fold(name: str) -> str:
     return name.replace("_", "").casefold()
 
 
-def respelled(value: Any, *messages: Message, lenient: bool = True) -> Any:
+def respelled(
+    value: Any,
+    *messages: Message,
+    lenient: bool = True,
+    spell: Callable[[Field], str] = attrgetter("name"),
+) -> Any:
     """Return a copy of a message's value in which its members have the names of the schema.
 
     Unknown members keep their names. Two spellings of one member are for the caller to refuse.
-    Not `lenient`, only the two spellings of proto3 JSON are read.
+    Not `lenient`, only the two spellings of proto3 JSON are read. `spell` names a field.
     """
     if not isinstance(value, dict):
         return value
+    respell = partial(respelled, lenient=lenient, spell=spell)
     renamed = {}
     for name, child in value.items():
+        tables = [message.folded if lenient else message.spelled for message in messages]
         spelled = fold(name) if lenient else name
-        found = [(one.folded if lenient else one.spelled).get(spelled) for one in messages]
-        fields = [field for field in found if field is not None]
-        below = [one.message for one in fields if one.message is not None]
+        fields = [table[spelled] for table in tables if spelled in table]
+        below = [field.message for field in fields if field.message is not None]
         if below and fields[0].shape == "list" and isinstance(child, list):
-            child = [respelled(one, *below, lenient=lenient) for one in child]
+            child = [respell(element, *below) for element in child]
         elif below and fields[0].shape == "map" and isinstance(child, dict):
-            child = {key: respelled(one, *below, lenient=lenient) for key, one in child.items()}
+            child = {key: respell(element, *below) for key, element in child.items()}
         elif below:
-            child = respelled(child, *below, lenient=lenient)
-        renamed[fields[0].name if fields else name] = child
+            child = respell(child, *below)
+        renamed[spell(fields[0]) if fields else name] = child
     return renamed
 
 

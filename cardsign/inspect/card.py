@@ -84,22 +84,21 @@ def _inspect_signatures(
     if (issuer := policy.find(subject)) is not None:
         trust = Verifier(policy).session(issuer).resolve(NO_STATEMENTS, _ANY_TIME)
     inquiry = Inquiry(subject, policy, trust, _ANY_TIME)
-    spellings: list[Spelling] = []
+    spellings = write_spellings(payloads.members) if jwks and card.signatures else []
     for index, entry in enumerate(card.signatures):
         report = examine_signature(index, entry, payloads, inquiry)
         header = _read_header(entry)
         # A signature fits one byte string, and so all the profiles that make it.
         same = ((name, payloads.of(name)) for name in PROFILES if report.payload is not None)
-        fitted = [name for name, payload in same if payload and payload.data == report.payload]
+        fitted = tuple(name for name, payload in same if payload and payload.data == report.payload)
         reasons = [one for one in report.reasons if not one.code.startswith(_ABOUT_THE_CARD)]
-        is_crewai = any(reason.code in _CREWAI for reason in reasons)
-        if jwks is not None and header and (report.verdict == "invalid" or is_crewai):
-            spellings = spellings or write_spellings(payloads.members)
-            misfit = _explain_misfit(members_of(entry), header, jwks, spellings)
-            reasons = reasons if is_crewai else []
-            if misfit or not is_crewai:
+        is_invalid = report.verdict == "invalid"
+        if is_invalid or _CREWAI.intersection(reason.code for reason in reasons):
+            misfit = _explain_misfit(members_of(entry), header or {}, jwks, spellings)
+            reasons = [] if is_invalid else reasons
+            if misfit or is_invalid:
                 reasons.append((misfit or _CHANGED).at(f"/signatures/{index}"))
-        yield InspectedSignature(replace(report, reasons=tuple(reasons)), header, tuple(fitted))
+        yield InspectedSignature(replace(report, reasons=tuple(reasons)), header, fitted)
 
 
 def _read_header(untrusted_entry: Json) -> dict[str, Json] | None:
@@ -111,10 +110,10 @@ def _read_header(untrusted_entry: Json) -> dict[str, Json] | None:
 
 
 def _explain_misfit(
-    entry: dict[str, Json], header: dict[str, Json], jwks: JwkSet, spellings: list[Spelling]
+    entry: dict[str, Json], header: dict[str, Json], jwks: JwkSet | None, spellings: list[Spelling]
 ) -> Finding | None:
     """Say what a signature was made over that fits no payload of the card, if that can be found."""
-    key = jwks.find(str(header.get("kid")))
+    key = jwks.find(str(header.get("kid"))) if jwks else None
     if key is None or header.get("alg") != key.alg:
         return None
     signature = decode_part(str(entry["signature"]), "signature")

@@ -46,19 +46,27 @@ def _predict(
         return "unknown" if verifier.converts else "refused", payload.message
     if not payload.value:
         return "unknown", "nothing of the card is left to sign"
-    unread = [
-        entry for entry in signatures if entry.report.verdict == "refused" and not entry.profiles
-    ]
-    if any(reason.code == "sig.shape" for entry in unread for reason in entry.report.reasons):
+    refused = [entry for entry in signatures if entry.report.verdict == "refused"]
+    unread = [entry for entry in refused if not entry.profiles]
+    if "sig.shape" in {reason.code for entry in unread for reason in entry.report.reasons}:
         shape = "an entry of `signatures` has the wrong shape, and the rest may go with it"
         return "unknown", shape
+    return _find_acceptable(verifier, unread, signatures)
+
+
+def _find_acceptable(
+    verifier: SdkVerifier,
+    unread: Sequence[InspectedSignature],
+    signatures: Sequence[InspectedSignature],
+) -> tuple[PredictedOutcome, str]:
+    """Return what a verifier says by the headers of those that fit its payload."""
     fitting = [entry for entry in signatures if verifier.profile in entry.profiles]
     typed = [entry for entry in fitting if not verifier.wants_typ or "typ" in (entry.header or {})]
-    usual = [entry for entry in typed if _USUAL.issuperset(entry.header or {})]
-    if usual:
-        return "accepted", f"signature {usual[0].report.index} fits {verifier.profile}"
+    for entry in typed:
+        if _USUAL.issuperset(entry.header or {}):
+            return "accepted", f"signature {entry.report.index} fits {verifier.profile}"
     for entry in (*unread, *typed):
         return "unknown", f"signature {entry.report.index} has a header that it may refuse"
-    if fitting:
-        return "refused", f"the header of signature {fitting[0].report.index} has no typ"
+    for entry in fitting:
+        return "refused", f"the header of signature {entry.report.index} has no typ"
     return "refused", f"no signature by a known key fits {verifier.profile}"

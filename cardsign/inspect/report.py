@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any, Final, Literal
 
-from cardsign.card.canonical import DEFAULT_PROFILES, Payload, ProfileName
+from cardsign.card.canonical import Payload, ProfileName
 from cardsign.card.document import A2aVersion
 from cardsign.card.values import Json
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, CanonicalizationError
@@ -108,14 +108,6 @@ class Inspection:
     asked: tuple[str, ...] = ()
 
     @property
-    def is_portable(self) -> bool:
-        """Whether the profiles that may count all make one payload."""
-        forms = [self.payloads.get(name) for name in DEFAULT_PROFILES]
-        return (
-            len({form.data if isinstance(form, Payload) else None for form in forms} - {None}) == 1
-        )
-
-    @property
     def exit_status(self) -> int:
         """1 if the card or a signature is refused, one by a known key fits nothing, or the service
         gives away what it must not.
@@ -130,7 +122,6 @@ class Inspection:
             "schema": SCHEMA,
             "name": self.name,
             "a2a_version": self.a2a_version,
-            "portable": self.is_portable,
             "problems": [problem.to_json() for problem in self.problems],
             "agent": dict(self.agent),
             "payloads": {
@@ -177,8 +168,7 @@ class Inspection:
         """Say what the card is, and how many of its signatures fit."""
         if self.a2a_version is None:
             return "not a card that can be read"
-        portable = "portable" if self.is_portable else "not portable"
-        kind = f"A2A version {self.a2a_version}, {portable}"
+        kind = f"A2A version {self.a2a_version}"
         if not self.signatures:
             return f"{kind}, not signed"
         keys = "the keys that its own origin publishes" if self.asked else "the keys given"

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
-from cardsign.card.schema import CARD_0_3, Message
+from cardsign.card.schema import CARD_0_3, Field, respelled
 from cardsign.card.values import Json, jcs
 from cardsign.errors import CanonicalizationError
 
@@ -33,21 +33,8 @@ def write_spellings(members: dict[str, Json]) -> list[Spelling]:
         return []
 
 
-def _snake(value: Any, message: Message | None) -> Any:
-    """Return the same with the names that fields have in Python; keys of maps are no names."""
-    if isinstance(value, list):
-        return [_snake(element, message) for element in value]
-    if not isinstance(value, dict) or message is None:
-        return value
-    renamed = {}
-    for name, child in value.items():
-        field = message.fields.get(name)
-        below = field.message if field else None
-        if field and field.shape == "map" and isinstance(child, dict):
-            child = {key: _snake(element, below) for key, element in child.items()}
-        snake_name = "in_" if name == "in" else field.snake_name if field else name
-        renamed[snake_name] = _snake(child, below) if field and field.shape != "map" else child
-    return renamed
+def _spell_in_python(field: Field) -> str:
+    return "in_" if field.name == "in" else field.snake_name
 
 
 #: In the order in which they are tried; of two that write the same bytes the first is named.
@@ -74,6 +61,6 @@ SPELLINGS: Final[tuple[tuple[str, str, Callable[[dict[str, Json]], str]], ...]] 
     (
         "crewAI's snake_case members",
         "Sign the card as it is served, with its camelCase members: cardsign sign CARD.",
-        lambda members: _write_compact(_snake(members, CARD_0_3)),
+        lambda members: _write_compact(respelled(members, CARD_0_3, spell=_spell_in_python)),
     ),
 )

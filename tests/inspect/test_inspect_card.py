@@ -90,7 +90,6 @@ def test_without_keys_nothing_is_claimed(alice: PrivateKey) -> None:
     assert {one.report.verdict for one in report.signatures} == {"unknown-key"}
     assert {one.profiles for one in report.signatures} == {()}
     assert report.predictions == ()
-    assert report.is_portable is False
     assert report.exit_status == 0
 
 
@@ -192,7 +191,6 @@ def test_seventeen_signatures_are_refused_as_verify_does(alice: PrivateKey) -> N
 def test_a_signature_that_fits_nothing_is_said_to(alice: PrivateKey) -> None:
     """The profiles make one payload, and it is not that one."""
     report = inspected(over(PORTABLE, b"something else", alice), alice)
-    assert report.is_portable
     signature = only(report)
     assert (signature.report.verdict, signature.profiles) == ("invalid", ())
     assert [reason.code for reason in signature.report.reasons] == ["sig.bad"]
