@@ -247,29 +247,33 @@ class _Upgrade:
             raise CardRefused("card.auth_type", unknown, path=where)
         back = {old: new for new, old in scheme_type.renamed.items()}
         members = {back.get(one, one): value for one, value in scheme.items() if one != "type"}
-        flows_given = members.get("flows")
-        if scheme_type.name != "oauth2" or not isinstance(flows_given, dict):
+        if scheme_type.name != "oauth2" or not isinstance(flows := members.get("flows"), dict):
             return {name: {scheme_type.wrapper: members}}
-        flows = {flow: one for flow, one in flows_given.items() if one is not None}
-        for flow in ("implicit", "password"):
-            if flow in flows:
-                self.change(f"the OAuth flow {flow} is deprecated; offer another", where)
-        listed = [one for one in _FLOWS if one in flows]
-        # Without a flow there would be no scheme, and what requires it would let everybody in.
-        if flows and not listed:
-            raise CardRefused("card.type", "none of its OAuth flows is one of A2A", path=where)
-        if len(listed) < len(flows):
-            self.change("an OAuth flow that A2A does not know is left out", where)
-        if not listed:
+        given = {flow: value for flow, value in flows.items() if value is not None}
+        known = self.known_flows(given, where)
+        if not known:
             return {name: {scheme_type.wrapper: {**members, "flows": {}}}}
-        called = [name, *(taken.free(f"{name}-{flow}") for flow in listed[1:])]
-        if len(listed) > 1:
-            text = f"{len(listed)} OAuth flows become a scheme each, of which one will do"
+        called = [name, *(taken.free(f"{name}-{flow}") for flow in known[1:])]
+        if len(known) > 1:
+            text = f"{len(known)} OAuth flows become a scheme each, of which one will do"
             self.change(f"{text}: {', '.join(called)}", where)
         return {
-            new: {scheme_type.wrapper: {**members, "flows": {flow: flows[flow]}}}
-            for new, flow in zip(called, listed, strict=True)
+            new: {scheme_type.wrapper: {**members, "flows": {flow: given[flow]}}}
+            for new, flow in zip(called, known, strict=True)
         }
+
+    def known_flows(self, given: Mapping[str, Json], where: str) -> list[str]:
+        """The names of the OAuth flows that A2A has, in its order."""
+        for flow in ("implicit", "password"):
+            if flow in given:
+                self.change(f"the OAuth flow {flow} is deprecated; offer another", where)
+        known = [flow for flow in _FLOWS if flow in given]
+        # Without a flow there would be no scheme, and what requires it would let everybody in.
+        if given and not known:
+            raise CardRefused("card.type", "none of its OAuth flows is one of A2A", path=where)
+        if len(known) < len(given):
+            self.change("an OAuth flow that A2A does not know is left out", where)
+        return known
 
     def alternatives(self, listed: list[Json], member: str) -> list[Json]:
         """Those of a requirement; one that names a scheme of several flows becomes several."""
@@ -400,14 +404,13 @@ def _old_interfaces(card: Mapping[str, Json], to: CardForm, change: _Change) -> 
     if binding is not None and (binding != DEFAULT_TRANSPORT or to == "0.3"):
         old["preferredTransport"] = binding
     if others:
-        additional: list[Json] = []
-        for one in (first, *others):
-            transport = one.get("protocolBinding")
-            additional.append(
-                {"url": one.get("url"), **({"transport": transport} if transport else {})}
-            )
-        old["additionalInterfaces"] = additional
+        old["additionalInterfaces"] = [_old_interface(one) for one in (first, *others)]
     return old
+
+
+def _old_interface(interface: Mapping[str, Json]) -> Json:
+    old = {"url": interface.get("url"), "transport": interface.get("protocolBinding")}
+    return old if old["transport"] else {"url": old["url"]}
 
 
 def _old_security(card: Mapping[str, Json], to: CardForm, change: _Change) -> dict[str, Json]:

@@ -156,14 +156,7 @@ class _Walk:
                 yield from self._inside(child, field, old_field, below)
             else:
                 exact = field if field is not None and field.name == name else None
-                fields = [one for one in (exact, old_field) if one is not None]
-                # Rule 1 reads a default as if the member were not there.
-                absent = (child.value is None and fields) or (
-                    exact is not None and not exact.required and exact.is_default(child.value)
-                )
-                # Where absence means the card's own default, an empty list or null may say "none".
-                means_more = below.security or any(one.inherits for one in fields)
-                excuse = self._excuse(child, field, bool(absent) and not means_more)
+                excuse = self._excuse(child, field, exact, old_field, below.security)
                 yield Uncovered(child, below.security, excuse)
 
     def _inside(
@@ -183,8 +176,22 @@ class _Walk:
             elif isinstance(child.value, list):
                 yield from self._inside(child, None, None, place)
 
-    def _excuse(self, node: Node, field: Field | None, as_if_absent: bool) -> Excuse | None:
-        if as_if_absent:
+    def _excuse(
+        self,
+        node: Node,
+        field: Field | None,
+        exact: Field | None,
+        old_field: Field | None,
+        security: bool,
+    ) -> Excuse | None:
+        """The closed table; `exact` is the field of 1.0 where the member has its own spelling."""
+        fields = [one for one in (exact, old_field) if one is not None]
+        # Rule 1 reads a default as if the member were not there. Where absence means the card's
+        # own default, an empty list or null may say "none".
+        is_default = exact is not None and not exact.required and exact.is_default(node.value)
+        if (is_default or (node.value is None and fields)) and not (
+            security or any(one.inherits for one in fields)
+        ):
             return Excuse.SCHEMA_DEFAULT
         if says_the_same(node, self.payload, self.messages):
             return Excuse.SAME_AS_1_0
@@ -201,14 +208,13 @@ def _is_empty(node: Node, field: Field, *, whole: bool = False) -> bool:
     value = node.value
     if value is None:
         return True
-    if whole and field.shape == "list":
-        return isinstance(value, list) and all(_is_empty(child, field) for child in value)
-    if whole and field.shape == "map":
-        return isinstance(value, dict) and all(_is_empty(c, field) for c in value.values())
+    if whole and field.shape != "one":
+        kind = list if field.shape == "list" else dict
+        return isinstance(value, kind) and all(_is_empty(c, field) for _, c in node.children())
     if field.message is not None:
+        spelled = field.message.spelled
         return isinstance(value, dict) and all(
-            (inner := field.message.spelled.get(name)) is not None
-            and _is_empty(child, inner, whole=True)
+            name in spelled and _is_empty(child, spelled[name], whole=True)
             for name, child in value.items()
         )
     if field.kind == "free":
@@ -221,7 +227,6 @@ def _is_empty(node: Node, field: Field, *, whole: bool = False) -> bool:
 
 
 _CONNECTION: Final = frozenset({"url", "preferredTransport", "protocolVersion"})
-_REQUIREMENTS: Final = "securityRequirements"
 _VERSION: Final = re.compile(r"(?P<minor>[0-9]+\.[0-9]+)(?:\.[0-9]+)?")
 
 _BY_WRAPPER: Final = {one.wrapper: one for one in SCHEME_TYPES}
@@ -236,24 +241,20 @@ def says_the_same(node: Node, payload: Payload, messages: Mapping[Source, Node])
     assert node.source is not None  # noqa: S101 - a received node
     match node.source.tokens:
         case (str(name),) if name in _CONNECTION:
-            assert payload.received is not None  # noqa: S101 - it leaves something out
-            card = payload.received.value
-            assert isinstance(card, dict)  # noqa: S101 - a card is an object
-            written = {one: write(card[one]) for one in _CONNECTION if one in card}
-            return any(_same_connection(written, one) for one in _old_interfaces(payload))
+            return any(_same_connection(payload, one) for one in _old_interfaces(payload))
         case ("additionalInterfaces",):
             old = {jcs({"url": i.url, "transport": i.binding}) for i in _old_interfaces(payload)}
             value = write(node)
-            return isinstance(value, list) and all(jcs(one) in old for one in value)
+            return isinstance(value, list) and old.issuperset(map(jcs, value))
         case ("supportsAuthenticatedExtendedCard",):
             flag = members_of(payload.value.get("capabilities")).get("extendedAgentCard")
             return isinstance(node.value, bool) and node.value is (flag is True)
         case ("security",):
             return write(node) == flat_requirements(payload.value)
         case ("skills", _, "security"):
-            skill = _above(node, messages)
-            owner = {name: write(one) for name, one in skill.items() if name == _REQUIREMENTS}
-            return bool(skill) and write(node) == flat_requirements(owner)
+            listed = _above(node, messages).get("securityRequirements")
+            owner = {} if listed is None else {"securityRequirements": write(listed)}
+            return write(node) == flat_requirements(owner)
         case ("securitySchemes", _, str(member)):
             flat = _flat_scheme(_above(node, messages))
             # Not `==`: to Python 1 is True, to JSON it is not.
@@ -277,15 +278,16 @@ def _old_interfaces(payload: Payload) -> list[Interface]:
     ]
 
 
-def _same_connection(document: Mapping[str, Json], interface: Interface) -> bool:
+def _same_connection(payload: Payload, interface: Interface) -> bool:
     """One covered 0.x interface must give all three members, so they are judged as one."""
-    defaults = {"preferredTransport": DEFAULT_TRANSPORT, "protocolVersion": interface.version}
-    own = {name: document[name] for name in _CONNECTION if document.get(name) is not None}
-    connection = {**defaults, **own}
+    card = payload.received.value if payload.received is not None else None
+    assert isinstance(card, dict)  # noqa: S101 - a card is an object, and something is left out
+    own = {name: write(card[name]) for name in _CONNECTION if name in card}
+    transport, version = own.get("preferredTransport"), own.get("protocolVersion")
     return (
-        connection.get("url") == interface.url
-        and connection["preferredTransport"] == interface.binding
-        and _same_version(connection["protocolVersion"], interface.version)
+        own.get("url") == interface.url
+        and (DEFAULT_TRANSPORT if transport is None else transport) == interface.binding
+        and _same_version(interface.version if version is None else version, interface.version)
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from cardsign.card.document import A2aVersion
 from cardsign.card.schema import CARD_0_3, CARD_1_0, JSON_TYPES, Field, Message
-from cardsign.card.values import Json, finding_at
+from cardsign.card.values import Json, children_of, finding_at
 from cardsign.findings import Finding
 
 
@@ -37,24 +37,24 @@ def _of_message(value: Json, message: Message, where: tuple[str, ...]) -> Sequen
     problems: list[Finding] = []
     for name, field in message.fields.items():
         child = value.get(name)
-        if child is None:
-            if field.required:
-                problems.append(
-                    finding_at(
-                        "card.missing_required", (*where, name), "a REQUIRED member is missing"
-                    )
-                )
-        elif field.shape == "one":
-            if type(child) is not str or field.kind != "string":  # as most are
-                problems += _of_value(child, field, (*where, name))
-        elif not isinstance(child, list if field.shape == "list" else dict):
-            expected = "a list" if field.shape == "list" else "an object"
-            problems += _wrong(expected, (*where, name))
-        else:
-            for key, element in child.items() if isinstance(child, dict) else enumerate(child):
-                if type(element) is not str or field.kind != "string":
-                    problems += _of_value(element, field, (*where, name, str(key)))
+        if child is not None:
+            problems += _of_field(child, field, (*where, name))
+        elif field.required:
+            missing = "a REQUIRED member is missing"
+            problems.append(finding_at("card.missing_required", (*where, name), missing))
     return problems
+
+
+def _of_field(value: Json, field: Field, where: tuple[str, ...]) -> Sequence[Finding]:
+    if field.shape == "one":
+        return _of_value(value, field, where)
+    if not isinstance(value, list if field.shape == "list" else dict):
+        return _wrong("a list" if field.shape == "list" else "an object", where)
+    return [
+        problem
+        for key, element in children_of(value)
+        for problem in _of_value(element, field, (*where, str(key)))
+    ]
 
 
 def _of_value(value: Json, field: Field, where: tuple[str, ...]) -> Sequence[Finding]:

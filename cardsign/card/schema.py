@@ -373,20 +373,25 @@ def respelled(
     if not isinstance(value, dict):
         return value
     respell = partial(respelled, lenient=lenient, spell=spell)
+    tables = [message.folded if lenient else message.spelled for message in messages]
     renamed = {}
     for name, child in value.items():
-        tables = [message.folded if lenient else message.spelled for message in messages]
         spelled = fold(name) if lenient else name
         fields = [table[spelled] for table in tables if spelled in table]
-        below = [field.message for field in fields if field.message is not None]
-        if below and fields[0].shape == "list" and isinstance(child, list):
-            child = [respell(element, *below) for element in child]
-        elif below and fields[0].shape == "map" and isinstance(child, dict):
-            child = {key: respell(element, *below) for key, element in child.items()}
-        elif below:
-            child = respell(child, *below)
-        renamed[spell(fields[0]) if fields else name] = child
+        renamed[spell(fields[0]) if fields else name] = _respelled_below(child, fields, respell)
     return renamed
+
+
+def _respelled_below(value: Any, fields: list[Field], respell: Callable[..., Any]) -> Any:
+    """Return what a member holds, respelled: elements and entries by their fields' messages."""
+    below = [field.message for field in fields if field.message is not None]
+    if not below:
+        return value
+    if fields[0].shape == "list" and isinstance(value, list):
+        return [respell(element, *below) for element in value]
+    if fields[0].shape == "map" and isinstance(value, dict):
+        return {key: respell(element, *below) for key, element in value.items()}
+    return respell(value, *below)
 
 
 @cache

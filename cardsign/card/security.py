@@ -142,30 +142,40 @@ def schemes_of(document: Mapping[str, Json], *, flat_first: bool = False) -> dic
 
 def _read_scheme(name: str, declared: Json, flat_first: bool) -> Scheme:
     scheme = members_of(respelled(declared, _SCHEME_1_0, _SCHEME_0_3))
-    wrapped, kind = unwrapped(scheme), scheme.get("type")
-    scheme_type, members = wrapped or (None, {})
-    flat = next((one for one in SCHEME_TYPES if one.name == kind), None)
+    wrapped = unwrapped(scheme)
+    flat = next((one for one in SCHEME_TYPES if one.name == scheme.get("type")), None)
     wrappers = [one.wrapper for one in SCHEME_TYPES if scheme.get(one.wrapper) is not None]
-    problem = None
     if not isinstance(declared, dict):
         problem = f"expected a security scheme, an object, and found {_kind_of(declared)}"
-    elif len(wrappers) > 1:
-        problem = f"{' and '.join(wrappers)} are set, and a scheme is one of them"
-    elif wrapped is not None and kind is not None and wrapped[0] is not flat:
-        problem = f"its type is said twice: {_shown(kind)} and {wrappers[0]}"
-    elif wrapped is not None and (twice := _named_twice(scheme, wrapped[0])):
-        problem = f"`{twice}` is there twice, by its names in A2A 1.0 and 0.3"
-    elif wrapped is None and flat is None:
-        problem = f"its type is none of {', '.join(one.name for one in SCHEME_TYPES)}"
     else:
-        for message in (_SCHEME_1_0, _SCHEME_0_3):
-            for one in type_problems(scheme, message):
-                problem = problem or f"{one.message} at {one.path}"
+        problem = _find_problem(scheme, wrapped and wrapped[0], flat, wrappers)
+    scheme_type, members = wrapped or (None, {})
     if wrapped is None or (flat_first and flat is not None):
         names = {"type", *wrappers}
         scheme_type, members = flat, {n: v for n, v in scheme.items() if n not in names}
-    type_name = scheme_type.name if scheme_type is not None and problem is None else None
-    return Scheme(name, type_name, members, problem)
+    type_name = scheme_type.name if scheme_type is not None and not problem else None
+    return Scheme(name, type_name, members, problem or None)
+
+
+def _find_problem(
+    scheme: dict[str, Json],
+    wrapped: SchemeType | None,
+    flat: SchemeType | None,
+    wrappers: list[str],
+) -> str:
+    """Return why a scheme cannot be read in one way; empty where it can."""
+    if len(wrappers) > 1:
+        return f"{' and '.join(wrappers)} are set, and a scheme is one of them"
+    if wrapped is None and flat is None:
+        return f"its type is none of {', '.join(one.name for one in SCHEME_TYPES)}"
+    if wrapped is not None and scheme.get("type") is not None and wrapped is not flat:
+        return f"its type is said twice: {_shown(scheme['type'])} and {wrappers[0]}"
+    if wrapped is not None and (twice := _named_twice(scheme, wrapped)):
+        return f"`{twice}` is there twice, by its names in A2A 1.0 and 0.3"
+    for message in (_SCHEME_1_0, _SCHEME_0_3):
+        for problem in type_problems(scheme, message):
+            return f"{problem.message} at {problem.path}"
+    return ""
 
 
 def _named_twice(scheme: Mapping[str, Json], kind: SchemeType) -> str:
@@ -225,14 +235,21 @@ def _read_requirement(value: Json, member: str, place: tuple[str, ...]) -> Requi
         return Requirement(place, value, problem="expected a list of the scopes of 'schemes'")
     schemes = {}
     for name, asked in named.items():
-        scopes = asked
-        if is_wrapped and isinstance(asked, dict):
-            scopes = asked.get("list", None if asked else [])
-        if not isinstance(scopes, list) or not all(isinstance(scope, str) for scope in scopes):
+        scopes = _read_scopes(asked, is_wrapped)
+        if scopes is None:
             problem = f"expected a list of the scopes of {_shown(name)}, each a string"
             return Requirement(place, value, problem=problem)
-        schemes[name] = tuple(map(str, scopes))
+        schemes[name] = scopes
     return Requirement(place, value, schemes)
+
+
+def _read_scopes(asked: Json, is_wrapped: bool) -> tuple[str, ...] | None:
+    """Return the scopes of one scheme; None where they cannot be read."""
+    if is_wrapped and isinstance(asked, dict):
+        asked = asked.get("list", None if asked else [])
+    if isinstance(asked, list) and all(isinstance(scope, str) for scope in asked):
+        return tuple(map(str, asked))
+    return None
 
 
 def is_wrapped_requirement(value: Mapping[str, Json], member: str) -> bool:

@@ -33,6 +33,7 @@ from cardsign.jose.keys import PublicKey
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
 from cardsign.keys.signers.access import Access
 from cardsign.keys.signers.registry import list_public_keys
+from cardsign.sign.notes import SignedPayload
 from cardsign.sign.plan import COMPAT
 from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
 
@@ -283,11 +284,17 @@ def _lines(
         readers = "; ".join((*ours, *payload.verifiers)) or "no SDK that is known"
         yield f"  {payload.profile}: {readers}"
         if explain:
-            lost = safe(", ".join(payload.leaves_open.pointers), limit=_OPEN)
-            yield f"    leaves open: {lost}" if lost else "    covers the whole card"
-            yield from ["    " + _IGNORES_TYP] if payload.compat else []
+            yield from _explain(payload)
     if signing.payloads and all(signer.public.alg != RUST_ALG for signer in signers):
         yield f"  a2a-protocol-types (Rust) verifies {RUST_ALG} alone, so it accepts none of these"
+
+
+def _explain(payload: SignedPayload) -> Iterator[str]:
+    """What one payload leaves open."""
+    lost = safe(", ".join(payload.leaves_open.pointers), limit=_OPEN)
+    yield f"    leaves open: {lost}" if lost else "    covers the whole card"
+    if payload.compat:
+        yield "    " + _IGNORES_TYP
 
 
 @click.command(

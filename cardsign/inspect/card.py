@@ -6,9 +6,10 @@ What is *not* said: that a card is trusted. That takes a subject and a policy
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 from cardsign.card.canonical import PROFILES, Payloads
@@ -25,6 +26,7 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import decode_part, header_members
 from cardsign.trust.policy import Policy, Subject
 from cardsign.trust.supplied import NO_STATEMENTS
+from cardsign.verify.report import SignatureReport
 from cardsign.verify.signature import Inquiry, examine_signature
 from cardsign.verify.verifier import Verifier
 
@@ -91,14 +93,22 @@ def _inspect_signatures(
         # A signature fits one byte string, and so all the profiles that make it.
         same = ((name, payloads.of(name)) for name in PROFILES if report.payload is not None)
         fitted = tuple(name for name, payload in same if payload and payload.data == report.payload)
-        reasons = [one for one in report.reasons if not one.code.startswith(_ABOUT_THE_CARD)]
-        is_invalid = report.verdict == "invalid"
-        if is_invalid or _CREWAI.intersection(reason.code for reason in reasons):
-            misfit = _explain_misfit(members_of(entry), header or {}, jwks, spellings)
-            reasons = [] if is_invalid else reasons
-            if misfit or is_invalid:
-                reasons.append((misfit or _CHANGED).at(f"/signatures/{index}"))
-        yield InspectedSignature(replace(report, reasons=tuple(reasons)), header, fitted)
+        misfit = partial(_explain_misfit, members_of(entry), header or {}, jwks, spellings)
+        reasons = tuple(_list_reasons(report, misfit))
+        yield InspectedSignature(replace(report, reasons=reasons), header, fitted)
+
+
+def _list_reasons(
+    report: SignatureReport, explain: Callable[[], Finding | None]
+) -> Iterator[Finding]:
+    """Yield why a signature does not count, and what it was made over, if that can be found."""
+    is_invalid = report.verdict == "invalid"
+    reasons = [one for one in report.reasons if not one.code.startswith(_ABOUT_THE_CARD)]
+    yield from () if is_invalid else reasons
+    if is_invalid or _CREWAI.intersection(reason.code for reason in reasons):
+        misfit = explain()
+        if misfit or is_invalid:
+            yield (misfit or _CHANGED).at(f"/signatures/{report.index}")
 
 
 def _read_header(untrusted_entry: Json) -> dict[str, Json] | None:

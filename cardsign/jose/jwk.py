@@ -244,14 +244,7 @@ def _read_key(jwk: Mapping[str, Json], private: tuple[str, ...]) -> object:
     if reader is RSAKey and len(text_member(jwk, "n")) > _MAX_MODULUS_CHARS:
         raise _weak(f"the modulus has more than {MAX_MODULUS_BITS} bits")
     numbers = {name: _decode_number(jwk, name) for name in (*public, *private)}
-    if reader is OKPKey:
-        check_point(numbers["x"])
-    if reader is RSAKey:
-        modulus = int.from_bytes(numbers["n"])
-        refuse_weak(modulus, int.from_bytes(numbers["e"]))
-        # A longer one would only take longer to find wrong.
-        if private and int.from_bytes(numbers["d"]) >= modulus:
-            _malformed("d", "is not less than the modulus")
+    _check_strength(reader, numbers)
     members = {name: text_member(jwk, name) for name in ("kty", "crv", *numbers) if name in jwk}
     try:
         key = reader.import_key(members)  # type: ignore[arg-type]
@@ -267,6 +260,17 @@ def _read_key(jwk: Mapping[str, Json], private: tuple[str, ...]) -> object:
         if written.get(name) != members[name]:
             _malformed(name, "is not in its one spelling, of the curve's length or the shortest")
     return native
+
+
+def _check_strength(reader: object, numbers: Mapping[str, bytes]) -> None:
+    if reader is OKPKey:
+        check_point(numbers["x"])
+    if reader is RSAKey:
+        modulus = int.from_bytes(numbers["n"])
+        refuse_weak(modulus, int.from_bytes(numbers["e"]))
+        # A longer one would only take longer to find wrong.
+        if int.from_bytes(numbers.get("d", b"")) >= modulus:
+            _malformed("d", "is not less than the modulus")
 
 
 def text_member(untrusted_jwk: Mapping[str, Json], name: str) -> str:

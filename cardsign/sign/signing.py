@@ -44,6 +44,7 @@ from cardsign.jose.keys import PublicKey
 from cardsign.sign.notes import SignedPayload, describe_payloads, note_sdks
 from cardsign.sign.plan import payloads_to_sign
 from cardsign.trust.policy import Policy, Subject
+from cardsign.verify.report import SignatureReport
 from cardsign.verify.signature import matching_payload
 from cardsign.verify.verifier import Verifier
 
@@ -262,15 +263,14 @@ def _keep_foreign(
             if entry.header.kid in own:
                 continue
             described = f"the signature by {entry.header.kid!r}"
-            if (key := known.find(entry.header.kid)) is not None:
+            if key := known.find(entry.header.kid):
                 is_by_it = entry.header.alg == key.alg and matching_payload(entry, key, payloads)
                 fate = "fits" if is_by_it else "misfit"
         if options.drop_foreign and fate in ("fits", "unchecked"):
             fate = "unwanted"
-        if fate in _FATES:
-            done, hint = _FATES[fate]
+        if done := _FATES.get(fate):
             place = Place(f"/signatures/{index}")
-            notes.append(Finding("sign.foreign", f"{described} was {done}", place, fix=hint))
+            notes.append(Finding("sign.foreign", f"{described} was {done[0]}", place, fix=done[1]))
         if fate in ("fits", "unchecked"):
             kept.append(untrusted_entry)
     return kept
@@ -346,9 +346,13 @@ def self_check(
         code = first.code if report.verdict == "invalid" else "sign.self_check"
         message = f"what was signed is {report.verdict} when read again: {first.message}"
         raise SigningRefused(code, message, path=first.path)
-    # All of them, not only what made the verdict: no full one was verified before.
+    _check_each(report.signatures, signers)
+
+
+def _check_each(signatures: Sequence[SignatureReport], signers: Sequence[Signer]) -> None:
+    """Check all of them, not only what made the verdict: no full one was verified before."""
     lacking = {signer.public.kid for signer in signers}
-    ours = [signature for signature in report.signatures if signature.kid in lacking]
+    ours = [signature for signature in signatures if signature.kid in lacking]
     for signature in ours:
         if signature.verdict not in _AS_SIGNED:
             bad = f"what was signed has a signature that is {signature.verdict} when read again: "
