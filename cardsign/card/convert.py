@@ -417,7 +417,7 @@ def _old_security(card: Mapping[str, Json], to: CardForm, change: _Change) -> di
     schemes = checked_object(card.get("securitySchemes"), "securitySchemes")
     if to == "0.2":
         words: list[Json] = [_word(scheme) for scheme in schemes.values()]
-        if schemes:
+        if [{"httpAuthSecurityScheme": {"scheme": word}} for word in words] != [*schemes.values()]:
             text = "securitySchemes become words of authentication, which say less"
             change(text, "/securitySchemes")
         return {"authentication": {"schemes": words}} if schemes else {}

@@ -530,25 +530,28 @@ def provider_schemes(
             ``json.too_many_values``: there are more than :data:`MAX_ALTERNATIVES`.
     """
     check_alternatives(len(providers))
-    kept = dict(by_hand or {})
-    names = SchemeNames(kept)
-    schemes: dict[str, Json] = {}
+    made = [
+        (provider.name or provider.type, PROVIDERS[provider.type](provider.settings))
+        for provider in providers
+        if provider.type in PROVIDERS
+    ]
+    unmapped = tuple(one.type for one in providers if one.type not in PROVIDERS)
+    return DerivedSecurity(*_gather(made, by_hand or {}, required=required), unmapped)
+
+
+def _gather(
+    made: Iterable[tuple[str, _Scheme]], by_hand: Mapping[str, Json], *, required: bool
+) -> tuple[dict[str, Json], tuple[Json, ...]]:
+    """Return schemes under free names, and the alternatives: each alone, and none if it may be."""
+    names, schemes = SchemeNames(by_hand), dict(by_hand)
     requirements: list[Json] = []
-    unmapped = []
-    for provider in providers:
-        make = PROVIDERS.get(provider.type)
-        if make is None:
-            unmapped.append(provider.type)
-            continue
-        scheme = make(provider.settings)
-        scheme_name = provider.name or provider.type
-        name = scheme_name if kept.get(scheme_name) == scheme else names.free(scheme_name)
-        if name not in kept:
-            schemes[name] = scheme
+    for wanted, scheme in made:
+        name = wanted if by_hand.get(wanted) == scheme else names.free(wanted)
+        schemes.setdefault(name, scheme)
         requirements.append({"schemes": {name: {}}})
     if requirements and not required:
         requirements.append({"schemes": {}})
-    return DerivedSecurity(kept | schemes, tuple(requirements), tuple(unmapped))
+    return schemes, tuple(requirements)
 
 
 def authentication_schemes(authentication: Json) -> DerivedSecurity:
@@ -561,11 +564,9 @@ def authentication_schemes(authentication: Json) -> DerivedSecurity:
         CardRefused: ``card.auth_type``: a type is unknown, or the form is; or a credential is
             required and none is named. ``card.auth_setting``. ``json.too_many_values``.
     """
-    schemes: dict[str, Json] = {}
-    requirements: list[Json] = []
-    names = SchemeNames()
     entries = list(_entries(authentication))
     check_alternatives(len(entries))
+    made: list[tuple[str, _Scheme]] = []
     for entry in entries:
         word, settings = (entry, {}) if isinstance(entry, str) else _typed(entry)
         if word.lower() in _OPEN:
@@ -573,20 +574,15 @@ def authentication_schemes(authentication: Json) -> DerivedSecurity:
         make = AUTHENTICATION.get(word.lower().replace("-", ""))
         if make is None:
             raise CardRefused("card.auth_type", f"no authentication is known as {word!r}")
-        scheme = make(settings)
-        (inner,) = scheme.values()
+        ((wrapper, inner),) = make(settings).items()
         if isinstance(inner, dict) and isinstance(text := settings.get("description"), str):
             inner = {"description": text, **inner}
-        name = names.free(word)
-        schemes[name] = {next(iter(scheme)): inner}
-        requirements.append({"schemes": {name: {}}})
-    required = authentication.get("required") if isinstance(authentication, dict) else None
-    if requirements and required is False:
-        requirements.append({"schemes": {}})
-    if not requirements and required not in (None, False):  # who asks for a credential is not open
+        made.append((word, {wrapper: inner}))
+    required = members_of(authentication).get("required")
+    if not made and required not in (None, False):  # who asks for a credential is not open
         text = "`authentication` is required, and names no way to authenticate"
         raise CardRefused("card.auth_type", text)
-    return DerivedSecurity(schemes, tuple(requirements))
+    return DerivedSecurity(*_gather(made, {}, required=required is not False))
 
 
 def _entries(authentication: Json) -> Iterator[Json]:
