@@ -12,12 +12,16 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import rfc8785
 from experiment import ACCEPTED, ALGORITHMS, VERIFIERS, Row
 from explanations import NO_ENDPOINT, UNEXPLAINED, UNSAFE, why_refused
+from joserfc import jws
+from joserfc.jwk import ECKey
 from judges import Judge
 from support import DUAL, LAX, OLD, PORTABLE, dump, put, signed
 
 from cardsign import JwkSet, PrivateKey, canonicalize
+from cardsign.sign.signing import SigningOptions, sign_document
 
 EXPECTED: Final[dict[str, dict[str, list[str]]]] = json.loads(
     (Path(__file__).parent / "refusals.json").read_text(encoding="utf-8")
@@ -97,6 +101,29 @@ def test_an_older_key_and_a_newer_one_are_both_enough(
     ours = dump(signed(LAX, alice, bob))
     for key in (alice, bob):
         assert sdk.verify(ours, JwkSet.of([key.public])).outcome == "accepted"
+
+
+@pytest.mark.needs_judges("py")
+@pytest.mark.needs_judges("js")
+def test_an_unsigned_header_turns_no_sdk_away(alice: PrivateKey, sdk: Judge, js: Judge) -> None:
+    """They read the protected one alone, and look at all signatures."""
+    options = SigningOptions(header={"jku": "https://tides.example/keys", "x-team": "tides"})
+    ours, keys = sign_document(dump(LAX), [alice], options), JwkSet.of([alice.public])
+    assert all("header" in entry for entry in json.loads(ours)["signatures"])
+    for judge in (sdk, js):
+        assert judge.verify(ours, keys).outcome == "accepted"
+
+
+@pytest.mark.parametrize("card", CARDS.values(), ids=CARDS)
+def test_a_jose_library_finds_a_good_signature_first(
+    card: dict[str, Any], alice: PrivateKey
+) -> None:
+    """joserfc, given the RFC 8785 bytes, as its documentation shows."""
+    ours = signed(card, alice)
+    first = ours.pop("signatures")[0]
+    token = f"{first['protected']}..{first['signature']}"
+    key = ECKey.import_key(dict(alice.public.numbers))
+    assert jws.deserialize_compact(token, key, ["ES256"], payload=rfc8785.dumps(ours))
 
 
 # ------------------------------------------------------------------ the reasons
