@@ -24,13 +24,13 @@ from cardsign.card.extensions import (
 from cardsign.card.interfaces import DEFAULT_TRANSPORT, interfaces_of
 from cardsign.card.schema import CAPABILITIES_1_0, CARD_0_3, CARD_1_0, SKILL_1_0, respelled
 from cardsign.card.security import (
-    SCHEME_TYPES,
     SchemeNames,
     authentication_schemes,
     check_alternatives,
     check_security,
     flat_requirements,
     is_wrapped_requirement,
+    type_of_flat,
     unwrapped,
 )
 from cardsign.card.values import Json, elements_of, members_of, objects_in
@@ -221,12 +221,10 @@ class _Upgrade:
             self.change(text, "/authentication")
         elif authentication is not None:
             derived = authentication_schemes(authentication)
-            requirements = list(derived.requirements)
             # A card that asks for a credential and lists schemes without requirements is not open.
-            if requirements and declared:
-                requirements = [{"schemes": {name: {}}} for name in schemes]
-            if requirements:
-                card["securityRequirements"] = requirements
+            if derived.requirements:
+                each: list[Json] = [{"schemes": {name: {}}} for name in schemes]
+                card["securityRequirements"] = each or list(derived.requirements)
             schemes = schemes or dict(derived.schemes)
             text = "becomes securitySchemes and securityRequirements"
             text = text if schemes else "says that there is none"
@@ -241,7 +239,7 @@ class _Upgrade:
             raise CardRefused("card.type", "expected a security scheme, an object", path=where)
         if unwrapped(scheme):
             return {name: scheme}
-        scheme_type = next((one for one in SCHEME_TYPES if one.name == scheme.get("type")), None)
+        scheme_type = type_of_flat(scheme)
         if scheme_type is None:
             unknown = f"no scheme is of type {scheme.get('type')!r}"
             raise CardRefused("card.auth_type", unknown, path=where)

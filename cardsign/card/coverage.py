@@ -209,7 +209,7 @@ def _is_empty(node: Node, field: Field, *, whole: bool = False) -> bool:
     if value is None:
         return True
     if whole and field.shape != "one":
-        kind = list if field.shape == "list" else dict
+        kind: type = {"list": list, "map": dict}[field.shape]
         return isinstance(value, kind) and all(_is_empty(c, field) for _, c in node.children())
     if field.message is not None:
         spelled = field.message.spelled

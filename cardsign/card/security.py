@@ -143,7 +143,7 @@ def schemes_of(document: Mapping[str, Json], *, flat_first: bool = False) -> dic
 def _read_scheme(name: str, declared: Json, flat_first: bool) -> Scheme:
     scheme = members_of(respelled(declared, _SCHEME_1_0, _SCHEME_0_3))
     wrapped = unwrapped(scheme)
-    flat = next((one for one in SCHEME_TYPES if one.name == scheme.get("type")), None)
+    flat = type_of_flat(scheme)
     wrappers = [one.wrapper for one in SCHEME_TYPES if scheme.get(one.wrapper) is not None]
     if not isinstance(declared, dict):
         problem = f"expected a security scheme, an object, and found {_kind_of(declared)}"
@@ -326,6 +326,11 @@ def flat_requirements(owner: Mapping[str, Json]) -> list[Json] | None:
     return [
         {name: [*scopes] for name, scopes in requirement.schemes.items()} for requirement in read
     ]
+
+
+def type_of_flat(scheme: Mapping[str, Json]) -> SchemeType | None:
+    """Return the type that a scheme of 0.3 names; None where it names none that is known."""
+    return next((one for one in SCHEME_TYPES if one.name == scheme.get("type")), None)
 
 
 def unwrapped(scheme: Mapping[str, Json]) -> tuple[SchemeType, dict[str, Json]] | None:

@@ -266,12 +266,13 @@ def _keep_foreign(
             if key := known.find(entry.header.kid):
                 is_by_it = entry.header.alg == key.alg and matching_payload(entry, key, payloads)
                 fate = "fits" if is_by_it else "misfit"
-        if options.drop_foreign and fate in ("fits", "unchecked"):
-            fate = "unwanted"
+        stays = fate in ("fits", "unchecked")
+        if stays and options.drop_foreign:
+            fate, stays = "unwanted", False
         if done := _FATES.get(fate):
             place = Place(f"/signatures/{index}")
             notes.append(Finding("sign.foreign", f"{described} was {done[0]}", place, fix=done[1]))
-        if fate in ("fits", "unchecked"):
+        if stays:
             kept.append(untrusted_entry)
     return kept
 
