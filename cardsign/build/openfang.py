@@ -10,17 +10,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from cardsign.build.draft import FILLED, Draft, Kind, found_in, take_prompt
-from cardsign.build.reading import SourceDocument, read_one
+from cardsign.build.draft import Draft, Kind, found_in, take_prompt
+from cardsign.build.reading import SourceDocument, SourcePlace, read_one
 from cardsign.card.security import DeclaredProvider, provider_schemes
+from cardsign.card.values import Json
 
 #: The card's member for each member of a manifest. The version is the agent's own (O30).
 AGENT: Final = {"name": "name", "version": "version", "description": "description"}
 HAND: Final = {"name": "name", "description": "description"}
-#: What OpenFang's server can do, whatever the agent is.
-STREAMING: Final = True
-PUSH_NOTIFICATIONS: Final = False
-HISTORY: Final = True
+#: What OpenFang's server does, whatever the agent is: facts, which the form of 0.2 keeps, too.
+SERVER: Final[dict[str, Json]] = {
+    "capabilities.streaming": True,
+    "capabilities.pushNotifications": False,
+    "defaultInputModes": ["text/plain"],
+    "defaultOutputModes": ["text/plain"],
+}
+_SERVER: Final = SourcePlace("OpenFang's server")
 _LISTEN_PATH: Final = "/a2a"
 _FILES: Final = ("agent.toml", "HAND.toml", "config.toml", "openfang.toml")
 
@@ -35,9 +40,9 @@ def take_openfang(sources: Sequence[Path], draft: Draft) -> None:
     for source in sources:
         for file in found_in(source, _FILES) if os.path.isdir(source) else [source]:
             _take(file, draft)
-    draft.take(("capabilities", "streaming"), STREAMING, FILLED)
-    draft.take(("capabilities", "pushNotifications"), PUSH_NOTIFICATIONS, FILLED)
-    draft.keep("stateTransitionHistory", HISTORY, FILLED)
+    for member, value in SERVER.items():
+        draft.take(tuple(member.split(".")), value, _SERVER)
+    draft.keep("stateTransitionHistory", True, _SERVER)
 
 
 def _take(path: Path, draft: Draft) -> None:

@@ -57,6 +57,13 @@ def test_O2_O3_O22_O30_a_manifest_becomes_a_card(build: Build, write: Write) -> 
     ]
     assert card["capabilities"]["streaming"] is True
     assert card["capabilities"]["pushNotifications"] is False
+    old = build(write("agent.toml", AGENT), a2a="0.2")  # which OpenFang speaks; no fact is lost
+    assert old["capabilities"] == {
+        "streaming": True,
+        "pushNotifications": False,
+        "stateTransitionHistory": True,
+    }
+    assert old["defaultInputModes"] == old["defaultOutputModes"] == ["text/plain"]
 
 
 def test_O3_the_seeds_example_comes_out(build: Build, write: Write) -> None:
