@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from cardsign.jose.jwks import JwkSet
-from cardsign.statements.keyset import KeysetId, RootAnchor, read_keyset
+from cardsign.statements.keyset import KeysetId, read_keyset
 from cardsign.statements.release import read_release
-from cardsign.trust.lock import Floor, LockedRelease
+from cardsign.trust.lock import Floor
 from cardsign.trust.policy import (
     Anchor,
     JwksAnchor,
@@ -29,7 +29,7 @@ from tests.trust.establishing import (
     pin_of,
     stand,
 )
-from tests.trust.histories import after, digest_of, keyset, opened, release
+from tests.trust.histories import after, digest_of, keyset, release
 
 JWKS_URL = f"{ORIGIN}/jwks.json"
 
@@ -138,18 +138,6 @@ def test_an_empty_key_set_revokes_all() -> None:
     assert stand(source, memo=memo).keys == ()
 
 
-def test_a_newer_key_set_replaces_the_one_before() -> None:
-    """It is kept; a key that is gone is no key any more, and one of another type is named."""
-    source = JwksAnchor(JWKS_URL)
-    memo = Notebook(jwks=JwkSet.of([key("ann").public]))
-    came = jwks("bob").replace(b'"keys": [', b'"keys": [{"kty": "AKP", "kid": "pq"},')
-
-    standing = stand(source, memo=memo, untrusted_jwks=came, jwks_url=JWKS_URL)
-    assert names(standing, "ann", "bob") == {"bob"}
-    assert standing.unsupported == ("pq",)
-    assert names(stand(source, memo=memo), "ann", "bob") == {"bob"}
-
-
 # ------------------------------------------------------------------ keyset statements
 
 
@@ -172,34 +160,12 @@ def test_the_newest_statement_says_whose_keys_count(
     assert (standing.hindrances, standing.blocks, standing.notes) == ((), (), ())
 
 
-def test_a_key_set_beside_a_keyset_anchor_brings_no_trust(anchor: KeysetAnchor, one: bytes) -> None:
-    """It is there to explain, and replaces no statement (threat 16)."""
-    standing = stand(anchor, [one], untrusted_jwks=jwks("eve"), jwks_url=JWKS_URL)
-    assert names(standing, "eve", "card") == {"card"}
-    assert standing.offered is not None
-    assert standing.offered.find(thumbprint("eve")) is not None
-
-    without = stand(anchor, [], untrusted_jwks=jwks("eve"), jwks_url=JWKS_URL)
-    assert (without.keys, without.has_source) == ((), False)
-    assert codes(without.blocks) == ["trust.no_keys"]
-
-
 def test_a_key_set_that_is_none_is_reported(anchor: KeysetAnchor, one: bytes) -> None:
     """And changes nothing."""
     standing = stand(anchor, [one], [release(one)], untrusted_jwks=b"{}")
 
     assert codes(standing.notes) == ["jwks.malformed"]
     assert (standing.offered, standing.hindrances) == (None, ())
-
-
-def test_a_root_set_is_an_anchor(one: bytes, two: bytes) -> None:
-    """With the issuer that it means."""
-    root = RootAnchor.of(read_keyset(one).root)
-
-    assert number(stand(KeysetAnchor(root, "tides.example"), [two, one])) == (1, 2)
-    other = stand(KeysetAnchor(root, "lamp.example"), [two, one])
-    assert (number(other), codes(other.blocks)) == (None, ["trust.no_keys"])
-    assert set(codes(other.notes)) == {"statement.issuer"}
 
 
 def test_a_statement_without_keys_is_a_source(one: bytes) -> None:
@@ -247,89 +213,10 @@ def test_nothing_is_kept_of_a_time_of_one_s_choice(
     assert codes(standing.blocks) == ["time.historic"]
 
 
-def test_the_clock_is_not_asked_of_a_time_of_one_s_choice(anchor: KeysetAnchor) -> None:
-    """It is in the past, as it may be."""
-    memo = Notebook(newest_iat=T0)
-
-    standing = stand(anchor, memo=memo, now=later(-90 * DAY), historic=True)
-    assert "time.clock_behind" not in codes(standing.blocks)
-
-
 # ------------------------------------------------------------------ floors of a lock
 
 
-def test_below_the_lock_there_is_no_trust(anchor: KeysetAnchor, one: bytes, two: bytes) -> None:
-    """A rollback and a fork block; the statement itself, and a higher one, do not."""
-    three = after(two)
-    fork = after(one, revoked=[thumbprint("lost")])
-    for statements, code in (
-        ([one], ["statement.rollback"]),
-        ([one, fork], ["statement.rollback"]),
-        ([one, fork, after(fork)], ["statement.rollback"]),
-        ([one, two], []),
-        ([one, two, three], []),
-        ([one, fork, two, three], []),
-    ):
-        memo = Notebook(floor=Floor(pin_of(two)))
-        standing = stand(anchor, statements, memo=memo)
-        assert codes(standing.blocks) == code
-        assert memo.session is not None
-        assert memo.session.keyset != read_keyset(fork)
-
-
-def test_a_memory_of_another_history_than_the_lock(
-    anchor: KeysetAnchor, one: bytes, two: bytes
-) -> None:
-    """Nothing of it is trusted."""
-    known = read_keyset(after(one, "bob", "cat", keys=[]))
-
-    assert codes(stand(anchor, memo=Notebook(known, floor=Floor(pin_of(two)))).blocks) == [
-        "statement.fork"
-    ]
-
-
-def test_a_release_below_the_lock(anchor: KeysetAnchor, one: bytes) -> None:
-    """It is left, so it is unknown which cards are current."""
-    floor = Floor(pin_of(one), 0, LockedRelease((1, 1, 6), "0" * 64))
-    standing = stand(anchor, [one], [release(one)], memo=Notebook(floor=floor))
-
-    assert (standing.release, codes(standing.notes)) == (None, ["statement.rollback"])
-    assert codes(standing.hindrances) == ["trust.freshness_unknown"]
-    higher = [release(one, seq=7)]
-    assert stand(anchor, [one], higher, memo=Notebook(floor=floor)).release is not None
-
-
-def test_a_release_that_is_held_below_the_lock(anchor: KeysetAnchor, one: bytes) -> None:
-    """Another machine has seen a newer one: this one says nothing any more."""
-    memo = Notebook()
-    stand(anchor, [one], [release(one)], memo=memo)
-    assert memo.session is not None
-    known = memo.session
-    for seq, why in ((5, ["statement.fork"]), (6, ["statement.rollback"]), (4, [])):
-        floor = Floor(pin_of(one), 0, LockedRelease((1, 1, seq), "0" * 64))
-        standing = stand(anchor, memo=Notebook(known.keyset, known.release, floor=floor))
-        assert codes(standing.blocks) == why
-        assert (standing.release is None) == bool(why)
-
-
 # ------------------------------------------------------------------ the clock
-
-
-@pytest.mark.parametrize(
-    ("behind", "blocked"), [(300, False), (301, True)], ids=["by the skew", "by a second more"]
-)
-@pytest.mark.parametrize("where", ["memory", "lock"])
-def test_a_clock_behind_what_was_signed(
-    anchor: KeysetAnchor, one: bytes, behind: int, blocked: bool, where: str
-) -> None:
-    """It would revive what has expired (threat 19)."""
-    memo = Notebook(newest_iat=T0)
-    if where == "lock":
-        memo = Notebook(floor=Floor(newest_iat=T0))
-
-    standing = stand(anchor, [one], memo=memo, now=later(-behind))
-    assert ("time.clock_behind" in codes(standing.blocks)) == blocked
-    assert standing.clock_is_behind == blocked
 
 
 def test_a_lock_that_is_ahead_of_every_clock_is_accused(anchor: KeysetAnchor, one: bytes) -> None:
@@ -339,33 +226,6 @@ def test_a_lock_that_is_ahead_of_every_clock_is_accused(anchor: KeysetAnchor, on
     assert reason.code == "time.clock_behind"
     assert "9999-12-31" in reason.message
     assert "the lock is wrong" in reason.hint
-
-
-@pytest.mark.parametrize(
-    ("ahead", "believed"), [(300, True), (301, False)], ids=["by the skew", "by a second more"]
-)
-def test_a_statement_of_the_future(
-    anchor: KeysetAnchor, one: bytes, ahead: int, believed: bool
-) -> None:
-    """It is neither believed nor kept, so that no clock looks late by it."""
-    two = after(one, iat=T0 + ahead, exp=T0 + DAY)
-    memo = Notebook()
-
-    under = two if believed else one
-    standing = stand(anchor, [one, two], [release(under, iat=T0 + ahead)], memo=memo)
-    assert number(standing) == ((1, 2) if believed else (1, 1))
-    assert memo.session is not None
-    assert memo.session.newest_iat <= T0 + 300
-    assert (standing.release is not None) == believed
-    assert ("statement.not_yet" in codes(standing.notes)) == (not believed)
-
-
-def test_the_skew_is_the_policy_s(anchor: KeysetAnchor, one: bytes) -> None:
-    """A policy may allow none, or up to an hour."""
-    two = after(one, iat=T0 + 1, exp=T0 + DAY)
-
-    assert number(stand(anchor, [one, two], limits=Limits(skew=0))) == (1, 1)
-    assert number(stand(anchor, [one, two], limits=Limits(skew=1))) == (1, 2)
 
 
 # ------------------------------------------------------------------ what holds now
@@ -404,41 +264,6 @@ def test_statements_hold_until_they_end(
         assert reason.message.startswith(f"{what} expired ")
 
 
-def test_a_release_of_the_version_before_says_nothing_of_this_one(
-    anchor: KeysetAnchor, one: bytes, two: bytes
-) -> None:
-    """Which cards are current is unknown until the next release; what it revoked, the roots say."""
-    memo = Notebook()
-    stand(anchor, [one], [release(one, revoked=[thumbprint("rel2")])], memo=memo)
-
-    standing = stand(anchor, [two], memo=memo)
-    assert (standing.release, codes(standing.hindrances)) == (None, ["statement.keyset"])
-    assert standing.revoked == {thumbprint("card")}
-    assert stand(anchor, [], [release(two, seq=6)], memo=memo).hindrances == ()
-
-
-def test_a_release_ends_with_the_key_that_signed_it() -> None:
-    """A key that does not count now says nothing now."""
-    keys = [entry("card", "card"), entry("rel", "release", exp=T0 + DAY)]
-    first = keyset("ann", "bob", keys=keys)
-    memo = Notebook()
-    stand(anchored(first), [first], [release(first)], memo=memo)
-
-    for seconds, why in ((DAY - 1, []), (DAY, ["statement.unsigned"])):
-        standing = stand(anchored(first), memo=memo, now=later(seconds))
-        assert codes(standing.hindrances) == why
-
-
-def test_a_revocation_outlives_the_release_that_says_it(anchor: KeysetAnchor, one: bytes) -> None:
-    """What speaks against a key is not forgotten because nobody renews it."""
-    memo = Notebook()
-    stand(anchor, [one], [release(one, revoked=[thumbprint("card")])], memo=memo)
-
-    standing = stand(anchor, memo=memo, now=later(8 * DAY))
-    assert standing.release is None
-    assert standing.revoked == {thumbprint("card")}
-
-
 def test_a_release_of_no_keyset_that_is_held(anchor: KeysetAnchor, one: bytes, two: bytes) -> None:
     """A memory that contradicts itself is no ground to trust anything."""
 
@@ -446,19 +271,6 @@ def test_a_release_of_no_keyset_that_is_held(anchor: KeysetAnchor, one: bytes, t
     standing = stand(anchor, memo=memo)
     assert codes(standing.blocks) == ["statement.keyset"]
     assert standing.revoked == frozenset()
-
-
-def test_two_lawful_successors_block(anchor: KeysetAnchor, one: bytes, two: bytes) -> None:
-    """Until recovery, nothing of this issuer is trusted; what was held stays."""
-    fork = after(one, "bob", "cat", keys=[])
-    memo = Notebook()
-
-    standing = stand(anchor, [one, two, fork], memo=memo)
-    assert (number(standing), codes(standing.blocks)) == ((1, 1), ["statement.fork"])
-    assert stand(anchor, [two, fork, opened(one)], memo=memo).blocks == ()
-
-    further = [after(two), after(two, keys=[])]
-    assert number(stand(anchor, [one, two, *further])) == (1, 2)
 
 
 # ------------------------------------------------------------------ no anchor weakens
