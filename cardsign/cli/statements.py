@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -39,8 +40,18 @@ from cardsign.cli.views import (
     show_progress,
     signing_lines,
 )
-from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, StoreFault, UsageFault, in_file, of_the_user
+from cardsign.errors import (
+    EXIT_NOT_TRUSTED,
+    EXIT_OK,
+    PassphraseFault,
+    StoreFault,
+    UsageFault,
+    in_file,
+    of_the_user,
+)
+from cardsign.files import CONFIG_FILE
 from cardsign.issuer.cards import to_list
+from cardsign.issuer.init import write_settings
 from cardsign.issuer.keyset import (
     KeysetChanges,
     KeysetDraft,
@@ -58,7 +69,7 @@ from cardsign.issuer.release import ReleaseChanges, is_release_due, needed_keyse
 from cardsign.issuer.work import Work
 from cardsign.keys.drafts import KEYSET_LIFETIME, RELEASE_LIFETIME, differences, read_draft
 from cardsign.keys.history import kept_release
-from cardsign.keys.opening import create_store, is_taken
+from cardsign.keys.opening import StorePlace, create_store, is_taken
 from cardsign.keys.signers.access import terminal_prompt
 from cardsign.keys.store import KeyStore
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
@@ -286,9 +297,25 @@ def recover(
     write_output(file, signed.data, plain=output is None)
     say_differences(signed.changes)
     notes = [*(f"signed by {line}" for line in signing_lines(signed))]
+    if publication is not None and _write_settings(signed.statement, place, publication):
+        notes.append(f"wrote {CONFIG_FILE}, so that the next commands find what is published")
     notes.append(f"  next: cardsign keyset publish {file}")
     view = {"draft": file, "digest": signed.statement.digest, "root": root.thumbprint}
     show(Answer(view, notes=notes))
+
+
+def _write_settings(statement: KeysetStatement, place: StorePlace, publication: Path) -> bool:
+    """Write the settings after a loss: what follows publishes there, and signs the cards there.
+
+    They are not written over others, and a committed file names no place outside its folder.
+    """
+    here = Path(os.path.relpath(place)) if isinstance(place, Path) else place
+    publish = os.path.relpath(publication)
+    is_outside = publish.startswith("..") or str(here).startswith("..")
+    if is_outside or os.path.lexists(CONFIG_FILE):
+        return False
+    write_settings(Path(), statement.origins[0], here, publish)
+    return True
 
 
 def _new_passphrases(keystore: UnlockOptions) -> Callable[[str], bytes]:
@@ -297,7 +324,16 @@ def _new_passphrases(keystore: UnlockOptions) -> Callable[[str], bytes]:
 
     def of(role: str) -> bytes:
         is_usual = keystore.source(role) == keystore.source()
-        return usual() if is_usual else keystore.new_passphrase(role)
+        try:
+            return usual() if is_usual else keystore.new_passphrase(role)
+        except PassphraseFault as fault:
+            if fault.code != "passphrase.none":
+                raise
+            message = f"no passphrase of the new {role} key was given"
+            hint = (
+                f"Set CARDSIGN_{role.upper()}_PASSPHRASE, or CARDSIGN_PASSPHRASE for all new keys."
+            )
+            raise PassphraseFault(fault.code, message, hint=hint) from fault
 
     return of
 

@@ -103,11 +103,13 @@ def say_progress(progress: Progress, now: datetime) -> None:
     )
     if first:
         say(f"not finished. Do this: {whole(first)}", asked=True)
+    elif progress.left:
+        say(f"not finished: it waits for {safe(progress.left[0].who)}", asked=True)
     for line in progress.done:
         say(safe(line, limit=400))
     for line in progress.planned:
         say(f"would {safe(line, limit=400)}")
-    if not (progress.done or progress.planned or first):
+    if not (progress.done or progress.planned or progress.left):
         say("nothing was due")
     for line in progress.notes:
         say(safe(line, limit=400), asked=True)
@@ -118,7 +120,7 @@ def say_progress(progress: Progress, now: datetime) -> None:
         say(f"  {safe(gap.what, limit=600)}", asked=True)
         if not first.startswith(gap.command):
             say(f"  next: {whole(gap.command)}", asked=True)
-    if first or progress.planned:
+    if progress.left or progress.planned:
         return  # what comes by itself may wait
     for line in ahead_lines(progress, now):
         say(f"  {line}")

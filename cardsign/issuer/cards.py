@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -50,9 +51,10 @@ from cardsign.issuer.signers import CardSigners, NotOpened, card_signers
 from cardsign.issuer.work import NEEDS_A_PERSON, NOTICE, UNLISTED, Gap, Work, key_holder
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys.drafts import card_digest
+from cardsign.keys.history import kept_keyset, kept_release
 from cardsign.keys.lifecycle import cards_to_sign
 from cardsign.keys.model import PUBLISHED
-from cardsign.publish.generation import Generation
+from cardsign.publish.generation import CARD_FILE, Generation
 from cardsign.publish.publication import Documents, published_card
 from cardsign.sign.signing import SignedCard, SigningOptions, self_check, sign_with_notes
 from cardsign.times import utc
@@ -318,28 +320,46 @@ def find_card_gaps(work: Work, *, is_astray: bool = False) -> Iterator[Gap]:
     is published is not this key store's, so nobody knows where its cards are.
     """
     store, config = work.store, work.config
-    ends = [key.times.stops_signing for key in store.load().keys if key.state == "retiring"]
-    until = min((end for end in ends if end is not None), default=None)
     signed: Documents | None = None
+    if (unlisted := _find_unlisted_card(work)) is not None:
+        yield from find_release_gap(work)
+        yield from find_update_gap(work)
+        yield unlisted
+        return
     try:
         signed = _find_signed(work)
     except _BROKEN_SOURCE as fault:
         message = f"repair {fault.path or 'the cards'}; what is published stays: {fault.message}"
-        yield Gap(message, until=until)
+        yield Gap(message)
     except (*NEEDS_A_PERSON, StoreFault) as fault:
         if isinstance(fault, StoreFault) and fault.code not in UNLISTED:
             raise
         close = partial(_sign_again, work)
-        yield Gap("sign the cards", key_holder("card"), until=until, close=close)
+        yield Gap("sign the cards", key_holder("card"), close=close)
     else:
         is_here = signed is not None and config.publish is not None
         if not (is_here or is_astray or is_card_withdrawn(store)):
-            yield from _find_cards_elsewhere(work, until)
+            yield from _find_cards_elsewhere(work)
     yield from find_release_gap(work, to_list(config.cards) if signed else ())
     if signed is not None and config.publish is not None and not is_card_withdrawn(store):
         yield from _find_publication_gap(work, signed)
     else:
         yield from _find_statement_gap(work)
+
+
+def _find_unlisted_card(work: Work) -> Gap | None:
+    """Return the gap of a published card that no release of ours lists, as after a recovery.
+
+    Whoever had the lost keys may have put it there, so a person looks at it before it is signed.
+    """
+    newest, release = newest_generation(work.config.publish), kept_release(work.store)
+    is_listed = bool(work.config.cards or (release and (release.cards or release.floor)))
+    if newest is None or kept_keyset(work.store) is None or is_listed:
+        return None
+    card = shlex.quote(str(work.config.publish / newest.folder / CARD_FILE))  # type: ignore[operator]
+    command = f"cardsign sign {card} -o signed.json && cardsign release renew --card signed.json"
+    message = f"look at the published card, {card}, and sign, list and publish it if it is yours"
+    return Gap(message, command=f"{command} && cardsign publish signed.json", until=work.now)
 
 
 def _find_statement_gap(work: Work) -> Iterator[Gap]:
@@ -355,14 +375,14 @@ def _refuse(refusal: PublishRefused) -> list[str]:
     raise refusal
 
 
-def _find_cards_elsewhere(work: Work, until: datetime | None) -> Iterator[Gap]:
+def _find_cards_elsewhere(work: Work) -> Iterator[Gap]:
     """Yield cards that were published from another place than the project names."""
     if cards := cards_to_sign(work.store.load(), work.now):
         names = ", ".join(card.url or card.name for card in cards)
         message = f"sign these published cards again, and publish them: {names}"
         command = "cardsign sign CARD -o SIGNED; cardsign publish SIGNED"
         command += "" if work.config.publish else " -o DIR"
-        yield Gap(message, key_holder("card"), command, until)
+        yield Gap(message, key_holder("card"), command)
 
 
 def find_ending_cards(work: Work) -> Iterator[Gap]:

@@ -56,7 +56,8 @@ def _list_gaps(work: Work) -> Iterator[Finding]:
         is_ending = gap.until is not None and gap.until <= work.now + NOTICE
         level: Severity = "error" if gap.is_for_people or is_ending else "note"
         until = f"; until {second(gap.until)}" if gap.until and gap.until > work.now else ""
-        fix = f"For {gap.who}: {gap.command or work.again}"
+        command = gap.command or (work.again if gap.close else "")
+        fix = f"For {gap.who}: {command}".removesuffix(": ")
         yield Finding("doctor.gap", f"{gap.text}{until}", severity=level, fix=fix)
 
 

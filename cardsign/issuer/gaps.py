@@ -40,12 +40,18 @@ from cardsign.issuer.publishing import (
 )
 from cardsign.issuer.recovery import RECOVER
 from cardsign.issuer.release import find_release_gap
-from cardsign.issuer.work import Gap, Progress, Work, key_holder
+from cardsign.issuer.work import NOTICE, Gap, Progress, Work, key_holder
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS, SigningAlg
 from cardsign.jose.keys import PrivateKey, short_kid
 from cardsign.keys import lifecycle
 from cardsign.keys.agenda import Step, steps
-from cardsign.keys.drafts import draft_if_due, keyset_due, read_draft, says_more
+from cardsign.keys.drafts import (
+    draft_if_due,
+    keyset_due,
+    quorum_signatures,
+    read_draft,
+    says_more,
+)
 from cardsign.keys.history import (
     awaits_recovery,
     follow_events,
@@ -111,7 +117,7 @@ def foresee(work: Work) -> Progress:
     state, keyset = work.store.load(), kept_keyset(work.store)
     settings, renewal = work.config.timeline, None
     if keyset and not has_ended(state, keyset) and not awaits_recovery(state, keyset):
-        renewal = keyset_due(state, keyset, now=work.now, settings=settings)
+        renewal = keyset_due(state, keyset, now=work.now)
     return Progress(ahead=steps(state, settings, work.now), renewal=renewal)
 
 
@@ -269,8 +275,11 @@ def _find_key_gaps(work: Work) -> Iterator[Gap]:
             continue  # another copy of this key store has made it
         if is_made_here(state, step):
             close = partial(_make_key, work, step)
-            until = now if is_lost else None
-            yield Gap(message, key_holder(step.role), until=until, close=close)
+            until, command = now if is_lost else None, ""
+            if any(key.is_stolen for key in _keys_before(state, step)):
+                message += ", under a passphrase that the thief does not have"
+                command = f"CARDSIGN_{step.role.upper()}_PASSPHRASE='A NEW ONE' {work.again}"
+            yield Gap(message, key_holder(step.role), command, until, close)
         else:
             command = "cardsign keys import URI"
             yield Gap(f"{message} where the active one is", command=command)
@@ -313,9 +322,13 @@ def _has_turned(line: Sequence[KeyRecord], now: datetime) -> bool:
 
 def _take_step(work: Work, key: KeyRecord) -> list[str]:
     taken = work.store.tick(now=work.now, settings=work.config.timeline)
-    return (
-        [] if taken is None or taken.key is None else [f"{_PAST[taken.action]} {taken.key.named}"]
-    )
+    if taken is None or taken.key is None:
+        return []
+    done = [f"{_PAST[taken.action]} {taken.key.named}"]
+    state = work.store.state
+    if taken.action == "activate" and not (state.keysets or state.publications):
+        done.append("sign your cards again, and hand out the key set: cardsign keys jwks")
+    return done
 
 
 def _make_key(work: Work, step: Step) -> list[str]:
@@ -427,12 +440,18 @@ def _find_missing_signatures(
             asked.add(who)
             close = partial(_sign_draft, work, holder, draft, here[0])
             yield Gap(message, who, until=until, close=close, awaits_roots=True)
-    yield from _ask_roots(work, draft, message, sign, asked)
+    yield from _ask_roots(work, draft, message, asked)
 
 
 def _write_draft(file: Path, draft: KeysetDraft) -> list[str]:
+    untrusted_draft, signed = read_draft_file(file), set[str]()
+    if untrusted_draft is not None:
+        earlier = read_draft(untrusted_draft)
+        if earlier.number == draft.statement.number:
+            signed.update(*(quorum.signed for quorum in quorum_signatures(earlier, draft.previous)))
     write_atomic(file, draft.data, plain=True)
-    return []
+    names = " and ".join(sorted(signed))
+    return [f"drafted keyset {draft.label} anew; {names} must sign it again"] if signed else []
 
 
 def _roots_here(holder: Work, draft: KeysetDraft) -> list[KeyRecord]:
@@ -454,26 +473,42 @@ def _sign_draft(work: Work, holder: Work, draft: KeysetDraft, root: KeyRecord) -
     return [f"signed keyset {draft.label} with {root.named}"]
 
 
-def _ask_roots(
-    work: Work, draft: KeysetDraft, what: str, sign: str, asked: set[str]
-) -> Iterator[Gap]:
-    """Yield which root holders have to sign; who works here brings the root key."""
-    until = work.keyset_wanted_by
+def _ask_roots(work: Work, draft: KeysetDraft, message: str, asked: set[str]) -> Iterator[Gap]:
+    """Yield which root holders have to sign; who works here brings the root key.
+
+    Holders elsewhere are asked once the draft is final: a key that is due to be made changes it.
+    """
+    until, now = work.keyset_wanted_by, work.now
     absent = set() if work.roots else {key.holder for key in work.store.state.keys}
+    ahead = steps(work.store.state, work.config.timeline, now)
+    is_final = not any(step.action == "generate" and step.is_due(now) for step in ahead)
+    is_final |= until is not None and until <= now + NOTICE
     for signing in draft.signings:
-        holders = sorted({key.holder for key in signing.quorum.keys} - signing.signed - asked)
-        if not signing.missing or not holders:
+        holders = {key.holder for key in signing.quorum.keys} - signing.signed - asked
+        ours = sorted(holders & absent)
+        others = sorted(holders - absent) if is_final else []
+        if not signing.missing:
             continue
-        if signing.missing < len(holders):
-            who = f"{signing.missing} of these root holders: {', '.join(holders)}"
-            yield Gap(what, who, sign, until, awaits_roots=True)
+        if others and signing.missing < len(holders):
+            who = f"{signing.missing} of these root holders: {', '.join(sorted(holders))}"
+            yield Gap(f"{message}. {_send(draft, work.draft)}", who, "", until, awaits_roots=True)
             continue
-        if ours := [name for name in holders if name in absent]:
+        if ours:
             command = f"{work.again} --root-keystore DIR"
-            here = f"{what}, with the root key, which is not here"
+            here = f"{message}, with the root key, which is not here"
             yield Gap(here, ", ".join(ours), command, until, awaits_roots=True)
-        if others := [name for name in holders if name not in absent]:
-            yield Gap(what, ", ".join(others), sign, until, awaits_roots=True)
+        if others:
+            sent = f"{message}. {_send(draft, work.draft)}"
+            yield Gap(sent, ", ".join(others), "", until, awaits_roots=True)
+
+
+def _send(draft: KeysetDraft, file: Path) -> str:
+    """Say how a draft comes to the holders of root keys elsewhere, and back."""
+    sign = f"cardsign keyset sign {file.name} --digest {draft.statement.digest} --keystore DIR"
+    return (
+        f"Send {file} to them, and the digest over another channel. Each types, with their key "
+        f"store for DIR: {sign}. Put the signed file in the place of {file}"
+    )
 
 
 def read_draft_file(file: Path) -> bytes | None:

@@ -154,11 +154,17 @@ def init_issuer(
         store = stores[-1 if role == "root" else 0]
         store.add_key(key, passphrases[role], now=now, roles=(role,), holder=plan.holder)
     keyset = _sign_first(plan, stores, private, recovery, now)
-    origin, keystore = keyset.origins[0], plan.keystore
-    named = str(keystore) if isinstance(keystore, Path) else None
-    config = render_config(issuer=origin, keystore=named, publish=plan.publish, card=plan.card)
-    write_atomic(plan.folder / CONFIG_FILE, config, plain=True)
+    write_settings(plan.folder, keyset.origins[0], plan.keystore, plan.publish, plan.card)
     return keyset, text
+
+
+def write_settings(
+    folder: Path, origin: str, keystore: StorePlace, publish: str, card: str | None = None
+) -> None:
+    """Write the settings of an issuer's folder, which name no database."""
+    named = str(keystore) if isinstance(keystore, Path) else None
+    config = render_config(issuer=origin, keystore=named, publish=publish, card=card)
+    write_atomic(folder / CONFIG_FILE, config, plain=True)
 
 
 def _sign_first(

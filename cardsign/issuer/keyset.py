@@ -6,6 +6,7 @@ root keys; the last one publishes it.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -55,7 +56,7 @@ from cardsign.statements.keyset import (
 )
 from cardsign.statements.signing import add_signatures, sign_statement
 from cardsign.times import second, utc
-from cardsign.urls import parse_origin
+from cardsign.urls import KEYSET_PATH, parse_origin
 
 #: What a fork is told with: ``{}`` stands for the statement that this key store keeps.
 _NOT_TO_SIGN: Final = (
@@ -251,9 +252,12 @@ def _with_advice(
                     kept = store.place_of(statement_blob(kept_statement.blob))
             why = f"another keyset {label} was signed here before, and this key store keeps it"
             hint = advice.format(kept)
-        elif refusal.code == "statement.gap":
-            hint = "Keep the published keysets that this key store lacks, the oldest first: "
-            hint += "cardsign keyset publish FILE --keystore DIR"
+        elif refusal.code == "statement.gap" and (newest := kept_keyset(store)):
+            epoch, version = newest.number[0], newest.number[1] + 1
+            url = newest.origins[0] + KEYSET_PATH.format(epoch=epoch, version=version)
+            why = f"this key store keeps keyset {newest.label} as the newest, and lacks later ones"
+            hint = f"Get {url} and keep it: cardsign keyset publish {epoch}.{version}.json "
+            hint += f"--keystore {shlex.quote(store.place)}; then the next one, if it says so again"
         raise StatementRefused(refusal.code, why, path=name, hint=hint) from refusal
 
 

@@ -173,7 +173,10 @@ def _explain(work: Work, gap: Gap, fault: CardsignError | None) -> Gap:
     message = gap.text if fault is None else f"{gap.text}: {fault.message}"
     if fault is not None and fault.code == "keystore.same_custody":
         message += f". {fault.finding.fix}"
-    return gap._replace(what=message, command=gap.command or work.again, close=None, why="")
+    # Others act first: the command that goes on would say the same again.
+    is_others = gap.awaits_roots and gap.close is None
+    command = gap.command if is_others else gap.command or work.again
+    return gap._replace(what=message, command=command, close=None, why="")
 
 
 # The commands that write a line first, and what they would do.

@@ -26,8 +26,7 @@ from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json, jcs
 from cardsign.errors import JsonRefused
 from cardsign.jose import base64url
-from cardsign.keys.agenda import find_wait
-from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
+from cardsign.keys.lifecycle import TimelineSettings
 from cardsign.keys.model import ENDED, KeyRecord, StoreState
 from cardsign.statements.envelope import (
     MAX_STATEMENT_BYTES,
@@ -337,28 +336,18 @@ class KeysetDue:
         return self.due <= now
 
 
-def keyset_due(
-    state: StoreState,
-    previous: KeysetStatement,
-    *,
-    now: datetime,
-    settings: TimelineSettings = DEFAULT_SETTINGS,
-) -> KeysetDue:
+def keyset_due(state: StoreState, previous: KeysetStatement, *, now: datetime) -> KeysetDue:
     """Say when the roots have to sign again: keys have changed, or a third of its time is left.
 
-    Keys that retire leave the keyset together, once the last of them has retired, so that the roots
-    are wanted once for them. `settings` foresee when that is; whether it is due now, the state says
-    alone.
+    Keys that have retired leave with the statement that is due for another reason. Nobody has
+    their private keys any more, so the roots are not wanted for them alone.
     """
-    changed, ends = find_changed(state, previous, now), utc(previous.exp)
-    listed = {key.public.thumbprint for key in previous.keys}
-    leaving = [key for key in state.keys if key.state == "retiring" and key.thumbprint in listed]
+    ends = utc(previous.exp)
+    changed = [key for key in find_changed(state, previous, now) if key.state != "retired"]
     due, why = previous.renew_at, f"keyset {previous.label} ends at {second(ends)}"
-    if changed and not (leaving and all(key.state == "retired" for key in changed)):
+    if changed:
         why = f"keyset {previous.label} is out of date: {_kids(changed)} changed since"
         due = min(due, max(map(_last_change, changed)))
-    elif now < (last := max((_leaves(state, key, settings) for key in leaving), default=now)) < due:
-        due, why = last, f"{_kids((*changed, *leaving))} have retired by then"
     return KeysetDue(f"{previous.epoch}.{previous.version + 1}", due, why, ends)
 
 
@@ -372,13 +361,6 @@ def find_changed(
     names |= {key.public.thumbprint for key in {*plan.keys} ^ {*after.keys}}
     names |= {key.public.thumbprint for key in {*plan.root.keys} ^ {*after.root.keys}}
     return tuple(key for key in state.keys if key.thumbprint in names)
-
-
-def _leaves(state: StoreState, key: KeyRecord, settings: TimelineSettings) -> datetime:
-    """When a retiring key has retired; the earliest time where that waits for its cards."""
-    _, until = find_wait(state, key, "retire", settings)
-    stops = key.times.stops_signing or key.created
-    return until or stops + settings.as_published(state).turnover
 
 
 def _kids(keys: Sequence[KeyRecord]) -> str:
@@ -446,6 +428,10 @@ def says_more(
     `previous`; see :func:`check_draft`.
     """
     issued = utc(draft.iat)
+    # A key of ours that has retired since was still to be listed when the draft was made.
+    listed = {key.public.thumbprint for key in draft.keys}
+    since = [key for key in state.keys if key.state == "retired" and key.thumbprint in listed]
+    state = state.replacing(key.at("retiring") for key in since)
     try:
         ours = _draft_at(state, previous, issued)
     except StatementRefused:  # such as too few roots: only a person can fix that

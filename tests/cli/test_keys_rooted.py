@@ -369,11 +369,15 @@ def root_of(store: str = "keys") -> str:
     return next(key.kid for key in keys if "root" in key.roles)
 
 
-def test_a_root_key_signs_once_a_keyset_lists_it(cardsign: Cardsign) -> None:
-    """In a store of its own too; the first card key signs at once."""
-    root = run(cardsign("keys", "generate", "--role", "root", "--keystore", "bob"))
-    assert "signs as soon as a keyset statement lists it" in root.err
-    card = run(cardsign("keys", "generate", "--keystore", "other"))
+def test_a_root_key_signs_once_a_keyset_lists_it(issuer: Cardsign) -> None:
+    """From a store of its own its public key goes to another holder; a card key signs at once."""
+    root = run(issuer("keys", "generate", "--role", "root", "--keystore", "bob"))
+    command = root.err.partition("who drafts the keyset: ")[2].split()
+    assert command[:3] == ["cardsign", "keys", "export"]
+    assert run(issuer(*command[1:])).json["kty"] == "EC"
+    beside = run(issuer("keys", "generate", "--role", "root"))
+    assert "signs as soon as a keyset statement lists it" in beside.err
+    card = run(issuer("keys", "generate", "--keystore", "other"))
     assert "it signs from now on" in card.err
 
 

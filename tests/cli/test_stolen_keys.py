@@ -67,6 +67,7 @@ def test_a_stolen_key_is_in_the_key_set_of_before_until_another_is_written(
     told = revoke(robbed, *kids(robbed))
 
     assert (told.status, "Do this: cardsign keys jwks -o jwks.json" in told.err) == (1, True)
+    assert "sign your cards again, and hand out the key set" in told.err
     assert is_forgery_trusted(robbed, "jwks.json")
     for _ in range(2):
         assert alarms(robbed).startswith("verifiers may still trust")
@@ -89,6 +90,11 @@ def test_the_passphrase_that_was_stolen_makes_no_key(robbed: Cardsign) -> None:
     for ended in (told, robbed("keys", "rotate"), robbed("keys", "generate")):
         assert "this custody was stolen" in ended.err
         assert ended.status != 0
+    asked = "CARDSIGN_CARD_PASSPHRASE='A NEW ONE' cardsign keys rotate"
+    assert f"next: {asked}" in robbed("keys", "rotate").err
+    assert asked in robbed("keys", "doctor").err
+    empty = robbed("keys", "jwks", "-o", "empty.json")
+    assert (empty.status, "no key is in it" in empty.err) == (0, True)
     assert "make the next ES256 card key" in alarms(robbed)
     robbed("keys", "rotate", CARDSIGN_PASSPHRASE=NEW)
     assert "make the next" not in alarms(robbed)

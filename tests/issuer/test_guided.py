@@ -73,6 +73,8 @@ def test_a_rotation_takes_two_visits_of_one_command(site: Site, peer: Peer) -> N
         assert peer.verdict(site.live, site.now) == "trusted"
     assert site.state(old) == "retired"
     assert old not in site.live.kids
+    assert site.rotate("release").left == (), "cron is quiet until the roots are due"
+    site.now += timedelta(days=59)
     told = site.rotate("release")
     (task,) = [one for one in told.left if "keyset" in one.what]
     assert (task.who, task.command) == ("owner", "cardsign keys rotate --root-keystore DIR")
@@ -80,6 +82,18 @@ def test_a_rotation_takes_two_visits_of_one_command(site: Site, peer: Peer) -> N
     listed = {key.public.kid for key in needed_keyset(site.store).keys}
     assert (old in listed, site.active("card") in listed) == (False, True)
     assert peer.verdict(site.live, site.now) == "trusted"
+
+
+def test_a_key_that_cron_retires_after_its_draft_accuses_nobody(site: Site) -> None:
+    """The draft is its own; a person with the root passphrase alone signs it."""
+    site.now += timedelta(days=60)
+    site.rotate("release")
+    site.wait(days=3)
+    assert "retired" in {key.state for key in site.store.state.keys}
+    left = site.rotate("release").left
+    assert not any("nobody here has drafted" in gap.what for gap in left)
+    signed = site.rotate("release", root=True)
+    assert any(line.startswith("signed keyset") for line in signed.done), signed
 
 
 def test_again_nothing_is_due(site: Site) -> None:
@@ -292,13 +306,35 @@ def test_a_holder_elsewhere_signs_and_the_next_call_publishes(site: Site, peer: 
     site.now += timedelta(days=61)
     first = site.rotate("card", "release", root=True)
     (task,) = first.left
-    assert task.who == "bob"
+    assert (task.who, task.command) == ("bob", "")
+    assert f"Send {site.draft} to them" in task.what
     assert task.until == datetime.fromtimestamp(needed_keyset(site.store).exp, UTC)
     half = read_draft(site.draft.read_bytes())
     sign_elsewhere(site, half, bob)
     assert site.rotate("card", "release").left == ()
     assert needed_keyset(site.store).digest == half.digest
     assert peer.verdict(site.live, site.now) == "trusted"
+
+
+def test_a_holder_elsewhere_is_asked_once_the_draft_is_final(site: Site) -> None:
+    """While a key is to be made, another draft will follow; who has signed too early is told."""
+    bob = PrivateKey.generate("ES256")
+    changes = KeysetChanges(add_roots=(RootKey(bob.public, "bob"),), threshold=2)
+    site.now += timedelta(days=1)
+    drafted = draft_keyset(site.work(), changes)
+    signed = sign_keyset(site.holder, drafted, digest=drafted.statement.digest)
+    how = {"digest": drafted.statement.digest}
+    signed = sign_keyset(site.work(), signed, recovery=lambda: (bob, b""), **how)
+    for store in (site.store, site.roots):
+        accept_keyset(Work(store, site.now, access=SECRETS["release"]), signed.statement)
+
+    site.now += timedelta(days=61)
+    cron = site.rotate("release")
+    assert not any("bob" in gap.who for gap in cron.left), cron.left
+    sign_elsewhere(site, read_draft(site.draft.read_bytes()), bob)
+    visit = site.rotate("card", "release", root=True)
+    assert any("anew; bob must sign it again" in line for line in visit.done), visit.done
+    assert [gap.who for gap in visit.left] == ["bob"]
 
 
 def test_a_stick_that_missed_a_visit_is_brought_up_to_date(site: Site) -> None:
@@ -318,7 +354,8 @@ def test_a_stick_that_missed_a_visit_is_brought_up_to_date(site: Site) -> None:
     assert needed_keyset(site.roots).digest != draft.digest
     with pytest.raises(StatementRefused, match="gap") as refused:
         review_keyset(site.holder, draft_keyset(site.work()).statement)
-    assert "cardsign keyset publish FILE --keystore DIR" in refused.value.finding.fix
+    assert "/keyset/1.4.json" in refused.value.finding.fix
+    assert f"cardsign keyset publish 1.4.json --keystore {site.folder}" in refused.value.finding.fix
 
     site.now += timedelta(days=61)
     assert site.rotate("card", "release", root=True).left == ()
@@ -461,6 +498,27 @@ def test_everything_but_the_recovery_key_is_lost(site: Site, peer: Peer) -> None
     assert lost.isdisjoint(key.public.thumbprint for key in needed_keyset(new).keys)
     assert lost <= needed_keyset(new).revoked
     assert peer.verdict(site.live, site.now + timedelta(minutes=1)) == "trusted"
+
+
+def test_without_its_settings_a_recovery_leaves_the_published_card_to_a_person(
+    site: Site,
+) -> None:
+    """Whoever had the lost keys may have put it there; nothing is signed unseen."""
+    site.now += timedelta(days=2)
+    new = create_store(site.folder / "new")
+    work = replace(site.work(), store=new, access=ROOT, config=replace(site.config, cards=()))
+    for folder in ("keys", "usb"):
+        shutil.rmtree(site.folder / folder)
+    key = open_recovery_key(site.folder / "recovery.key", RECOVERY)
+    recovered, _ = recover(work, lambda: (key, RECOVERY), passphrase=lambda _: ROOT)
+    accept_keyset(work, recovered.statement)
+    before = site.live.card
+    for _ in range(2):
+        (left,) = reconcile(work).left
+        assert left.what.startswith("look at the published card")
+        assert "cardsign release renew --card signed.json && cardsign publish" in left.command
+    assert site.live.card == before
+    assert recovered.label in site.live.keysets, "the lost keys end all the same"
 
 
 # How a guided command could be misled.

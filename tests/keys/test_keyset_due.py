@@ -17,7 +17,6 @@ from cardsign.keys.drafts import (
     write_draft,
 )
 from cardsign.keys.history import has_ended
-from cardsign.keys.lifecycle import DEFAULT_SETTINGS
 from cardsign.keys.model import KeyRecord, KeyTimes, StoreState
 from cardsign.statements.envelope import TYP_KEYSET, StatementRefused
 from cardsign.statements.keyset import KeysetStatement, read_keyset
@@ -49,7 +48,7 @@ DUE: dict[str, tuple[tuple[KeyRecord, ...], timedelta, bool]] = {
     "two thirds of its time are over": ((), 60 * DAY, True),
     "a key waits to be listed": ((record("card2", "generated"),), DAY, True),
     "a standby has come": ((record("card2", "prepublished"),), DAY, True),
-    "a key has been retired": ((record("card", "retired"),), DAY, True),
+    "a key has been retired": ((record("card", "retired"),), DAY, False),
     "a key has been retired, and another is about to": (
         (record("rel", "retired", "release"), record("card", "retiring")),
         DAY,
@@ -103,20 +102,6 @@ def test_it_says_why_and_since_when() -> None:
     assert changed.due == NOW + HOUR
     assert thumbprint("card") in changed.why
     assert thumbprint("card2") in changed.why
-
-
-def test_it_foresees_when_the_last_key_has_retired() -> None:
-    """So that people know of their second visit in the first; an earlier end is said instead."""
-    stops = KeyTimes(activated=NOW, stops_signing=LATER + 2 * HOUR)
-    gone, leaves = record("card", "retired"), record("rel", "retiring", "release", times=stops)
-
-    told = keyset_due(store(gone, leaves), first(), now=LATER)
-    over = keyset_due(store(gone, leaves), first(), now=LATER + 3 * HOUR)
-
-    assert (told.due, thumbprint("rel") in told.why) == (LATER + 2 * HOUR, True)
-    assert over.due == NOW + 60 * DAY
-    waits = keyset_due(store(record("card", "retiring", times=stops)), first(), now=LATER)
-    assert waits.due == LATER + 2 * HOUR + DEFAULT_SETTINGS.turnover, "its cards are signed again"
 
 
 def test_hosts_come_to_the_same_draft() -> None:
@@ -189,6 +174,23 @@ def test_the_stores_own_draft_says_no_more_than_the_store() -> None:
 
     for draft in (draft_of(state, keyset), draft_next(theirs, keyset, now=LATER)):
         assert says_more(state, keyset, draft, now=LATER + 20 * DAY) == ()
+
+
+def test_a_key_that_retires_after_the_draft_makes_no_stranger_of_its_author() -> None:
+    """Cron has drafted it while the key was still to be listed."""
+    keyset = first()
+    before = store(record("card", "retiring"), record("rel", "active", "release"))
+    found = draft_if_due(before, keyset, None, now=NOW + 61 * DAY)
+    assert found is not None
+    after = store(record("card", "retired"), record("rel", "active", "release"))
+    untrusted_draft = write_draft(found[0])
+    assert draft_if_due(after, keyset, untrusted_draft, now=NOW + 62 * DAY) == (found[0], False)
+    assert says_more(after, keyset, found[0], now=NOW + 62 * DAY) == ()
+    theirs = replace(KeysetPlan.of(found[0]), keys=(*found[0].keys, online("evil", "card")))
+    draft = draft_next(theirs, keyset, now=NOW + 61 * DAY)
+    assert any(
+        "+ key ES256" in line for line in says_more(after, keyset, draft, now=NOW + 62 * DAY)
+    )
 
 
 MORE: dict[str, tuple[dict[str, Any], timedelta, str]] = {

@@ -176,6 +176,11 @@ def _made(record: KeyRecord, store: KeyStore, path: StorePlace) -> None:
     does, state = _DOES[record.state], store.state
     if record.state == "active" and (not record.rotates or state.keyset is not None):
         does = "it signs as soon as a keyset statement lists it: cardsign keyset draft"
+    if not record.rotates and state.keyset is None and len(state.keys) == 1:
+        does = "send its public key to who drafts the keyset: "
+        does += (
+            f"cardsign keys export {shlex.quote(record.kid)} --keystore {shlex.quote(str(path))}"
+        )
     say(f"the {record.alg} key {short_kid(record.kid)} is in {path}; {does}")
 
 

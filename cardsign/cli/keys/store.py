@@ -89,6 +89,9 @@ def jwks(output: str, uris: tuple[str, ...], kid: str | None, **options: Any) ->
     listed = find_listed(store, published, "card")
     write_output(output, JwkSet.of([key.public for key in listed]).to_bytes())
     store.apply(lifecycle.record_key_set, now=datetime.now(UTC))
+    if not listed:
+        say("no key is in it: whoever takes it trusts none of your cards", asked=True)
+        say("  next: cardsign keys rotate, which says what is missing", asked=True)
     for key in published:
         if key not in listed:
             say(f"{key.kid} is left out: the newest keyset statement does not list it")
