@@ -19,15 +19,15 @@ _OURS: Final = "-m cardsign verify - --quiet --jwks {keys} --origin {origin}"
 
 @click.command(
     cls=Command,
-    example='cardsign conformance tests --verifier "node my-verifier.mjs {keys} {origin}"',
+    example="cardsign conformance tests --verifier 'node my-verifier.mjs {keys} {origin}'",
 )
 @click.argument("folder", metavar="DIR", type=PATH)
 @click.option(
     "--verifier",
     metavar="CMD",
     help="The program to check, started for each case with the card on stdin. {keys} stands for a "
-    "file with the trusted keys (a JWK Set), {origin} for the issuer's origin [default: "
-    "cardsign verify].",
+    "file with the trusted keys (a JWK Set), {origin} for the issuer's origin [default: this "
+    "program].",
 )
 def conformance(folder: Path, verifier: str | None) -> int:
     """Put attacks and honest cards to a verifier, and say what it gets wrong.

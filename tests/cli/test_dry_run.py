@@ -118,7 +118,7 @@ READ_ONLY = {
     "tokens list",
     "config check",
     "config schema",
-    *("canonicalize", "verify", "fetch", "call", "inspect", "serve"),
+    *("canonicalize", "conformance", "verify", "fetch", "call", "inspect", "serve"),
     *("contract check", "diff"),
     *("completion", "keys export", "keys list", "keys jwks"),
     *("keys log", "keys log", "keys doctor"),
