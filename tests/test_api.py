@@ -241,7 +241,7 @@ def test_misuse_is_told_with_the_right_call(call: Callable[[], object], right: s
     assert right in str(caught.value)
 
 
-ROOMS = ("", ".server", ".testing")
+ROOMS = ("", ".testing")
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -61,6 +61,10 @@ class JwkSet:
     keys: tuple[PublicKey, ...]
     skipped: tuple[SkippedKey, ...] = ()
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.keys, tuple):
+            raise TypeError("JwkSet takes a tuple of keys; from a file: JwkSet.from_bytes(data)")
+
     @classmethod
     def of(cls, keys: Iterable[PublicKey]) -> JwkSet:
         """Gather keys.

@@ -357,27 +357,3 @@ def test_a_crontab_of_no_such_time_is_seen(line: str) -> None:
     """The check can fail."""
     with pytest.raises(ValueError, match=re.escape(line)):
         check_cron(line)
-
-
-def verify_units(text: str, folder: Path) -> str:
-    """What systemd says of the unit files of a page; empty where nothing is wrong."""
-    block = re.search(r"```text\n(# /etc/systemd/.*?)```", text, re.DOTALL)
-    assert block is not None
-    _, *parts = re.split(r"^# /etc/systemd/system/(\S+)\n", block[1], flags=re.MULTILINE)
-    files = [folder / name for name in parts[::2]]
-    for file, unit in zip(files, parts[1::2], strict=True):
-        file.write_text(unit.replace("/usr/local/bin/cardsign", sys.executable))
-    verified = subprocess.run(
-        ["systemd-analyze", "verify", *map(str, files)], capture_output=True, text=True, check=False
-    )
-    said = verified.stdout + verified.stderr
-    return "".join(line for line in said.splitlines() if "cardsign" in line)
-
-
-@pytest.mark.needs_systemd
-def test_the_timer_of_the_guide_is_one_that_systemd_takes(tmp_path: Path) -> None:
-    """Service and timer; with a word misspelt it says so."""
-    text = GUIDE.read_text()
-    assert verify_units(text, tmp_path) == ""
-    assert "calendar" in verify_units(text.replace("=hourly", "=sometimes"), tmp_path)
-    assert "Typ" in verify_units(text.replace("Type=oneshot", "Typ=oneshot"), tmp_path)

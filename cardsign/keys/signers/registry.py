@@ -76,6 +76,8 @@ def open_signer(
         PassphraseFault: ``passphrase.none``, ``passphrase.wrong``, or what the secrets raise.
         FileFault: Such as ``file.permissions``: others can read a key that is not encrypted.
     """
+    if not isinstance(uri, str):
+        raise TypeError(f"a signer is named by its URI: open_signer('file:key.pem'), not {uri!r}")
     if access is None:  # nobody is asked, and nothing more is allowed
         usual = user_secrets(PassphraseSource(environment=os.environ))
         access = Access(usual, environment=os.environ)
