@@ -129,23 +129,25 @@ def _at_gateway(document: dict[str, Json], url: str) -> tuple[dict[str, Json], f
     moved: dict[str, Any] = json.loads(json.dumps(document))
     own = parse_url(url.replace(PATH, "/"))
     below = parse_place(url.partition(PATH)[0]) if PATH in url else None
-    found: dict[str, Url] = {}
-    made: dict[str, set[Url]] = {}
-    for one in interfaces_of(document, any_spelling=True):
-        if not isinstance(one.url, str):
-            raise CardRefused("card.interface_url", "expected a URL", path=one.pointer)
-        theirs = found[one.url] = interface_url(one.url, str(one.binding))
+    upstream: dict[str, Url] = {}
+    targets: dict[str, set[Url]] = {}
+    for interface in interfaces_of(document, any_spelling=True):
+        if not isinstance(interface.url, str):
+            raise CardRefused("card.interface_url", "expected a URL", path=interface.pointer)
+        theirs = upstream[interface.url] = interface_url(interface.url, str(interface.binding))
         if theirs == own or (below is not None and below.holds(theirs)):
-            raise CardRefused("gateway.loop", f"the card is of {own} already", path=one.pointer)
+            raise CardRefused(
+                "gateway.loop", f"the card is of {own} already", path=interface.pointer
+            )
         if theirs.query and PATH in url:
             message = f"{PATH} would lose its query"
-            raise CardRefused("card.interface_url", message, path=one.pointer)
+            raise CardRefused("card.interface_url", message, path=interface.pointer)
         place: Any = moved
-        for token in one.tokens[:-1]:
+        for token in interface.tokens[:-1]:
             place = place[int(token)] if isinstance(place, list) else place[token]
-        at = place[one.tokens[-1]] = str(parse_url(url.replace(PATH, theirs.path or "/")))
-        made.setdefault(at, set()).add(theirs)
-    for at, several in made.items():
+        at = place[interface.tokens[-1]] = str(parse_url(url.replace(PATH, theirs.path or "/")))
+        targets.setdefault(at, set()).add(theirs)
+    for at, several in targets.items():
         if len(several) > 1:
             raise UsageFault(
                 "usage.invalid",
@@ -154,7 +156,9 @@ def _at_gateway(document: dict[str, Json], url: str) -> tuple[dict[str, Json], f
                 if PATH not in url
                 else "They have the same path on several hosts. No gateway can tell them apart.",
             )
-    return moved, frozenset(one.origin.host for one in found.values()) - {own.origin.host}
+    return moved, frozenset(interface.origin.host for interface in upstream.values()) - {
+        own.origin.host
+    }
 
 
 def _without_extended(document: dict[str, Json]) -> dict[str, Json]:

@@ -44,8 +44,8 @@ _FOLDER: Final = (".well-known/agent-card.json", "agent-card.json", ".well-known
 def take_cards(sources: Sequence[Path], draft: Draft) -> None:
     """Take cards: files, or folders with one at its usual place."""
     for source in sources:
-        found = first_in(source, _FOLDER) if os.path.isdir(source) else None
-        _take_card(read_one(found or source), draft)
+        file = first_in(source, _FOLDER) if os.path.isdir(source) else None
+        _take_card(read_one(file or source), draft)
 
 
 def _take_card(document: SourceDocument, draft: Draft) -> None:
@@ -233,11 +233,11 @@ def take_pyproject(sources: Sequence[Path], draft: Draft) -> None:
 
 
 def _take_project(source: Path, draft: Draft) -> None:
-    found = first_in(source, (PYPROJECT_FILE,)) if os.path.isdir(source) else source
-    if found is None:
+    file = first_in(source, (PYPROJECT_FILE,)) if os.path.isdir(source) else source
+    if file is None:
         message = f"the folder has no {PYPROJECT_FILE}"
         raise refusal("build.missing", message, SourcePlace(str(source)))
-    document = read_one(found)
+    document = read_one(file)
     if not _has_table(document):
         raise document.refuse("build.missing", "it has no table [tool.cardsign.card]")
     table, depth = document.table(*_TABLE), len(_TABLE)

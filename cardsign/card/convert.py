@@ -144,9 +144,9 @@ class _Upgrade:
         self.capabilities()
         self.schemes()
         for member in ("securityRequirements", "security"):
-            found = _requirements(document.get(member), f"/{member}")
-            if found is not None and "securityRequirements" not in card:
-                card["securityRequirements"] = self.alternatives(found, member)
+            requirements = _requirements(document.get(member), f"/{member}")
+            if requirements is not None and "securityRequirements" not in card:
+                card["securityRequirements"] = self.alternatives(requirements, member)
         if isinstance(skills := document.get("skills"), list):
             card["skills"] = self.skills(skills)
         for name in KEPT_OF_CARD:
@@ -223,8 +223,8 @@ class _Upgrade:
             derived = authentication_schemes(authentication)
             # A card that asks for a credential and lists schemes without requirements is not open.
             if derived.requirements:
-                each: list[Json] = [{"schemes": {name: {}}} for name in schemes]
-                card["securityRequirements"] = each or list(derived.requirements)
+                alone: list[Json] = [{"schemes": {name: {}}} for name in schemes]
+                card["securityRequirements"] = alone or list(derived.requirements)
             schemes = schemes or dict(derived.schemes)
             text = "becomes securitySchemes and securityRequirements"
             text = text if schemes else "says that there is none"
@@ -244,7 +244,9 @@ class _Upgrade:
             unknown = f"no scheme is of type {scheme.get('type')!r}"
             raise CardRefused("card.auth_type", unknown, path=where)
         back = {old: new for new, old in scheme_type.renamed.items()}
-        members = {back.get(one, one): value for one, value in scheme.items() if one != "type"}
+        members = {
+            back.get(member, member): value for member, value in scheme.items() if member != "type"
+        }
         if scheme_type.name != "oauth2" or not isinstance(flows := members.get("flows"), dict):
             return {name: {scheme_type.wrapper: members}}
         given = {flow: value for flow, value in flows.items() if value is not None}
@@ -388,12 +390,12 @@ def _old_interfaces(card: Mapping[str, Json], to: CardForm, change: _Change) -> 
     if not listed:
         return {}
     path = "/supportedInterfaces"
-    speaking = [one for one in listed if str(one.get("protocolVersion")).startswith(to)]
+    speaking = [entry for entry in listed if str(entry.get("protocolVersion")).startswith(to)]
     if not speaking:
         change(f"no interface speaks A2A {to}, and the card now says so of all of them", path)
-    elif len({str(one.get("protocolVersion")) for one in listed}) > 1:
+    elif len({str(entry.get("protocolVersion")) for entry in listed}) > 1:
         change(f"A2A {to} has one version for all interfaces, that of the first", path)
-    if any("tenant" in one for one in listed):
+    if any("tenant" in entry for entry in listed):
         change(f"A2A {to} has no tenants, so they are left out", path)
     first, *others = sorted(listed, key=lambda interface: interface not in speaking)
     version = first.get("protocolVersion") if speaking else PROTOCOL_VERSIONS[to]
@@ -402,7 +404,7 @@ def _old_interfaces(card: Mapping[str, Json], to: CardForm, change: _Change) -> 
     if binding is not None and (binding != DEFAULT_TRANSPORT or to == "0.3"):
         old["preferredTransport"] = binding
     if others:
-        old["additionalInterfaces"] = [_old_interface(one) for one in (first, *others)]
+        old["additionalInterfaces"] = [_old_interface(entry) for entry in (first, *others)]
     return old
 
 

@@ -185,12 +185,12 @@ class _Walk:
         security: bool,
     ) -> Excuse | None:
         """The closed table; `exact` is the field of 1.0 where the member has its own spelling."""
-        fields = [one for one in (exact, old_field) if one is not None]
+        fields = [entry for entry in (exact, old_field) if entry is not None]
         # Rule 1 reads a default as if the member were not there. Where absence means the card's
         # own default, an empty list or null may say "none".
         is_default = exact is not None and not exact.required and exact.is_default(node.value)
         if (is_default or (node.value is None and fields)) and not (
-            security or any(one.inherits for one in fields)
+            security or any(entry.inherits for entry in fields)
         ):
             return Excuse.SCHEMA_DEFAULT
         if says_the_same(node, self.payload, self.messages):

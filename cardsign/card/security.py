@@ -144,7 +144,7 @@ def _read_scheme(name: str, declared: Json, flat_first: bool) -> Scheme:
     scheme = members_of(respelled(declared, _SCHEME_1_0, _SCHEME_0_3))
     wrapped = unwrapped(scheme)
     flat = type_of_flat(scheme)
-    wrappers = [one.wrapper for one in SCHEME_TYPES if scheme.get(one.wrapper) is not None]
+    wrappers = [kind.wrapper for kind in SCHEME_TYPES if scheme.get(kind.wrapper) is not None]
     if not isinstance(declared, dict):
         problem = f"expected a security scheme, an object, and found {_kind_of(declared)}"
     else:
@@ -167,7 +167,7 @@ def _find_problem(
     if len(wrappers) > 1:
         return f"{' and '.join(wrappers)} are set, and a scheme is one of them"
     if wrapped is None and flat is None:
-        return f"its type is none of {', '.join(one.name for one in SCHEME_TYPES)}"
+        return f"its type is none of {', '.join(kind.name for kind in SCHEME_TYPES)}"
     if wrapped is not None and scheme.get("type") is not None and wrapped is not flat:
         return f"its type is said twice: {_shown(scheme['type'])} and {wrappers[0]}"
     if wrapped is not None and (twice := _named_twice(scheme, wrapped)):
@@ -330,7 +330,7 @@ def flat_requirements(owner: Mapping[str, Json]) -> list[Json] | None:
 
 def type_of_flat(scheme: Mapping[str, Json]) -> SchemeType | None:
     """Return the type that a scheme of 0.3 names; None where it names none that is known."""
-    return next((one for one in SCHEME_TYPES if one.name == scheme.get("type")), None)
+    return next((kind for kind in SCHEME_TYPES if kind.name == scheme.get("type")), None)
 
 
 def unwrapped(scheme: Mapping[str, Json]) -> tuple[SchemeType, dict[str, Json]] | None:
@@ -535,13 +535,13 @@ def provider_schemes(
             ``json.too_many_values``: there are more than :data:`MAX_ALTERNATIVES`.
     """
     check_alternatives(len(providers))
-    made = [
+    schemes = [
         (provider.name or provider.type, PROVIDERS[provider.type](provider.settings))
         for provider in providers
         if provider.type in PROVIDERS
     ]
     unmapped = tuple(one.type for one in providers if one.type not in PROVIDERS)
-    return DerivedSecurity(*_gather(made, by_hand or {}, required=required), unmapped)
+    return DerivedSecurity(*_gather(schemes, by_hand or {}, required=required), unmapped)
 
 
 def _gather(
@@ -571,7 +571,7 @@ def authentication_schemes(authentication: Json) -> DerivedSecurity:
     """
     entries = list(_entries(authentication))
     check_alternatives(len(entries))
-    made: list[tuple[str, _Scheme]] = []
+    schemes: list[tuple[str, _Scheme]] = []
     for entry in entries:
         word, settings = (entry, {}) if isinstance(entry, str) else _typed(entry)
         if word.lower() in _OPEN:
@@ -582,12 +582,12 @@ def authentication_schemes(authentication: Json) -> DerivedSecurity:
         ((wrapper, inner),) = make(settings).items()
         if isinstance(inner, dict) and isinstance(text := settings.get("description"), str):
             inner = {"description": text, **inner}
-        made.append((word, {wrapper: inner}))
+        schemes.append((word, {wrapper: inner}))
     required = members_of(authentication).get("required")
-    if not made and required not in (None, False):  # who asks for a credential is not open
+    if not schemes and required not in (None, False):  # who asks for a credential is not open
         text = "`authentication` is required, and names no way to authenticate"
         raise CardRefused("card.auth_type", text)
-    return DerivedSecurity(*_gather(made, {}, required=required is not False))
+    return DerivedSecurity(*_gather(schemes, {}, required=required is not False))
 
 
 def _entries(authentication: Json) -> Iterator[Json]:

@@ -74,7 +74,9 @@ def _members(
     for name, value in owner.items():
         field = message.spelled.get(name) if message else None
         old_field = old.fields.get(field.name if field else name) if old else None
-        secure = security or any(one is not None and one.security for one in (field, old_field))
+        secure = security or any(
+            entry is not None and entry.security for entry in (field, old_field)
+        )
         context = message, field, old_field, secure, old
         spot = Spot((*above, name), name, value, "member", owner, *context)
         yield spot

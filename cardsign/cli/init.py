@@ -207,15 +207,15 @@ def check() -> None:
     """
     if not Path(CONFIG_FILE).exists():
         raise FileMissing("file.not_found", "there are no settings here", path=CONFIG_FILE)
-    found = project_config()
+    settings = project_config()
     store = KeystoreOptions().open_if_any()
-    for path in (path for card in found.cards for path in card.build or [card.source]):
+    for path in (path for card in settings.cards for path in card.build or [card.source]):
         if not path.exists():
             raise FileMissing("file.not_found", "the card is not there", path=str(path))
-    names = [str(card.source) for card in found.cards]
+    names = [str(card.source) for card in settings.cards]
     place = "no key store yet" if store is None else f"key store {safe(store.place)}"
-    note = f"{CONFIG_FILE} is good: {counted(len(found.cards), 'card')}, {place}"
-    view = {"issuer": found.issuer, "keystore": store and store.place, "cards": names}
+    note = f"{CONFIG_FILE} is good: {counted(len(settings.cards), 'card')}, {place}"
+    view = {"issuer": settings.issuer, "keystore": store and store.place, "cards": names}
     show(Answer(view, notes=[note]))
 
 

@@ -169,21 +169,21 @@ def verify(
     verifier = Verifier(policy, net=network.settings())
 
     def check(task: _Check) -> Outcome:
-        found = verifier.look_up(task[1])
-        return Outcome(found.url, found.report, found.untrusted_card)
+        discovery = verifier.look_up(task[1])
+        return Outcome(discovery.url, discovery.report, discovery.untrusted_card)
 
     statuses: list[tuple[str, int]] = []
     alarmed: list[str] = []
     with Progress(len(checks)) as progress:
         for (issuer, url), result in in_threads(check, checks, concurrency):
-            one = result if isinstance(result, Outcome) else Outcome(url, result)
-            alarms = [reason for reason in one.reasons if reason.code in _ALARMS]
-            statuses.append((issuer.peer, one.result.exit_status))
+            outcome = result if isinstance(result, Outcome) else Outcome(url, result)
+            alarms = [reason for reason in outcome.reasons if reason.code in _ALARMS]
+            statuses.append((issuer.peer, outcome.result.exit_status))
             alarmed += [issuer.peer] * bool(alarms)
             with progress.paused():
-                if isinstance(one.result, LocalFault):
-                    progress.print_error(one.result)
-                _print_checked(issuer, one, alarms)
+                if isinstance(outcome.result, LocalFault):
+                    progress.print_error(outcome.result)
+                _print_checked(issuer, outcome, alarms)
     if update:
         _update(verifier, policy)
     issuers = len({issuer.name for issuer, _ in checks})

@@ -142,7 +142,7 @@ def update(names: tuple[str, ...], statements: tuple[Path, ...], **options: Any)
     elif not raised and not wrong:
         notes = [f"{policy.lock} is up to date"]
     _say_problems(wrong)
-    shown = {name: [each.to_json() for each in findings] for name, findings in wrong.items()}
+    shown = {name: [finding.to_json() for finding in findings] for name, findings in wrong.items()}
     view = {"lock": str(policy.lock), "raised": list(raised), "problems": shown}
     return show(Answer(view, notes=notes, exit_status=EXIT_NO_VERDICT if wrong else EXIT_OK))
 

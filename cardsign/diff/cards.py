@@ -232,7 +232,9 @@ class CardDiff:
     def _conclusion(self) -> str:
         if self.must_be_same:
             return "something differs" if self.changes else "nothing differs"
-        versions = " to ".join(cut(str(one)) for one in (self.old_version, self.new_version))
+        versions = " to ".join(
+            cut(str(version)) for version in (self.old_version, self.new_version)
+        )
         conclusion = {
             "enough": "enough",
             "unclear": "enough, unless an undecided change breaks a caller",
@@ -503,8 +505,8 @@ def _semver(version: Json) -> Version | None:
 
 def _list_changes(*cards: Card) -> Iterator[Change]:
     """Yield the changes for those who know the old card: of each half, if it has two."""
-    old, new = (respelled(one.document, CARD_1_0, CARD_0_3, lenient=False) for one in cards)
-    was, now = (one.a2a_version for one in cards)
+    old, new = (respelled(card.document, CARD_1_0, CARD_0_3, lenient=False) for card in cards)
+    was, now = (card.a2a_version for card in cards)
     halves = ["1.0", "0.3"] if was == "mixed" else [was] if now == "mixed" else [""]
     changes: list[Change] = []
     for half in halves:
@@ -523,7 +525,7 @@ def _list_changes(*cards: Card) -> Iterator[Change]:
     # is not the same as none. All else is another in a card of another A2A version.
     for name in _READ:
         place = append("", name)
-        values = [_normalize(name, one.get(name)) for one in (old, new)]
+        values = [_normalize(name, card.get(name)) for card in (old, new)]
         is_seen = any(path == place or path.startswith(f"{place}/") for path in seen)
         if not (is_seen or is_same(*values) or (was != now and any(values))):
             yield "unclear", place, f"`{name}` changed in a way that is read in several ways"
@@ -578,10 +580,10 @@ def _compare_ways(old: _Members, new: _Members) -> Iterator[Change]:
     changed = {name for name, members in followed[0].items() if members != followed[1].get(name)}
     former, present = (_by(card.get("skills"), "id", "/skills") for card in (old, new))
     owners = [("", old, new)]
-    owners += [(path, former[n][1], one) for n, (path, one) in present.items() if n in former]
+    owners += [(path, former[n][1], way) for n, (path, way) in present.items() if n in former]
     for path, *pair in owners:
         member = next((name for name in _REQUIREMENTS if name in pair[1]), "security")
-        ways = [_ways_in(requirements_of(*each)) for each in zip(pair, declared, strict=True)]
+        ways = [_ways_in(requirements_of(*entry)) for entry in zip(pair, declared, strict=True)]
         yield from _compare_ways_of(append(path, member), ways[0], ways[1], changed)
 
 

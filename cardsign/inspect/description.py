@@ -29,15 +29,15 @@ def describe_card(card: Card) -> dict[str, Any]:
         "version": document.get("version"),
         "description": document.get("description"),
         "interfaces": [
-            {"url": one.url, "binding": one.binding, "version": one.version}
-            for one in interfaces_of(document, any_spelling=True)
+            {"url": entry.url, "binding": entry.binding, "version": entry.version}
+            for entry in interfaces_of(document, any_spelling=True)
         ],
         "extended_card": declares_extended_card(document, any_spelling=True),
         "capabilities": [
             *sorted(name for name, value in capabilities.items() if value is True),
             *(
-                f"extension {one.get('uri')}"
-                for _, one in objects_in(capabilities.get("extensions"))
+                f"extension {entry.get('uri')}"
+                for _, entry in objects_in(capabilities.get("extensions"))
             ),
         ],
         "schemes": [
@@ -46,14 +46,14 @@ def describe_card(card: Card) -> dict[str, Any]:
         ],
         "requirements": [
             "unreadable: it does not say who may call"
-            if one.problem is not None
-            else {name: [*one.schemes[name]] for name in sorted(one.schemes)}
+            if entry.problem is not None
+            else {name: [*entry.schemes[name]] for name in sorted(entry.schemes)}
             or "none: anybody may call"
-            for one in requirements_of(document, schemes)
+            for entry in requirements_of(document, schemes)
         ],
         "skills": [
-            {name: one.get(name) for name in ("id", "name", "description", "tags")}
-            for _, one in objects_in(document.get("skills"))
+            {name: entry.get(name) for name in ("id", "name", "description", "tags")}
+            for _, entry in objects_in(document.get("skills"))
         ],
     }
     bound: dict[str, Any] = _bound(described)

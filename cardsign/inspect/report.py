@@ -156,12 +156,12 @@ class Inspection:
         if self.payloads:
             yield "  payloads"
         for name, payload in self.payloads.items():
-            made = (
+            parts = (
                 cut(payload.message, _MAX_SENTENCE)
                 if isinstance(payload, Exception)
                 else (f"{len(payload.data)} bytes, sha256 {payload.sha256}")
             )
-            yield f"    {name:<22} {made}"
+            yield f"    {name:<22} {parts}"
         yield from list_findings(self.service, "the service")
 
     def _summary(self) -> str:

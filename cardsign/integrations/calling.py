@@ -303,15 +303,17 @@ async def ask_task(
 
     async def ask(client: Client) -> Reply:
         if cancel:
-            found = await client.cancel_task(CancelTaskRequest(id=task))
+            answer = await client.cancel_task(CancelTaskRequest(id=task))
         else:
-            found = await client.get_task(GetTaskRequest(id=task))
-        if found.id != task:
+            answer = await client.get_task(GetTaskRequest(id=task))
+        if answer.id != task:
             message = "the agent answered about another task than it was asked"
             raise CallFailed("call.error", message)
-        artifacts = [list(artifact.parts) for artifact in found.artifacts]
-        parts = list(found.status.message.parts) if found.status.HasField("message") else []
-        return _reply(artifacts, parts, TaskState.Name(found.status.state), task, found.context_id)
+        artifacts = [list(artifact.parts) for artifact in answer.artifacts]
+        parts = list(answer.status.message.parts) if answer.status.HasField("message") else []
+        return _reply(
+            artifacts, parts, TaskState.Name(answer.status.state), task, answer.context_id
+        )
 
     return await _called(payload, endpoint, header, ask, settings)
 

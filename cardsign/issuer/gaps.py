@@ -148,7 +148,7 @@ def _find_unkept_keysets(work: Work) -> Iterator[Gap]:
     holders = [(work, "")]
     if work.roots is not None:
         holders.append((work.roots, " in the key store of the root keys"))
-    statements = [each for holder, _ in holders for each in kept_keysets(holder.store)]
+    statements = [keyset for holder, _ in holders for keyset in kept_keysets(holder.store)]
     # What is wrong with the file is said once a draft is due, which would go there.
     with suppress(FileFault, UsageFault):
         untrusted_draft = read_draft_file(work.draft)

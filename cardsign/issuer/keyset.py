@@ -299,13 +299,13 @@ def sign_keyset(
     """
     if "".join(digest.split()).lower() != draft.statement.digest:
         raise UsageFault("statement.digest", "this draft has another digest")
-    able = {key.public.thumbprint for one in draft.signings for key in one.quorum.keys}
+    able = {key.public.thumbprint for signing in draft.signings for key in signing.quorum.keys}
     signers: Sequence[Signer]
     if recovery is None:
         signers = open_signers(work, ("root", "recovery"), able)
     else:
         signers = [recovery()[0]]
-    if not signers or any(one.public.thumbprint not in able for one in signers):
+    if not signers or any(signer.public.thumbprint not in able for signer in signers):
         raise SigningRefused(
             "sign.no_key",
             "no key that is here has to sign this statement",

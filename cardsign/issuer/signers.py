@@ -120,7 +120,7 @@ def named_signers(
         record = None
         if store is not None and public is None:
             able = store.state.signing_keys(now)
-            record = next((one for one in able if one.custody == uri), None)
+            record = next((key for key in able if key.custody == uri), None)
         if store is not None and record is not None:
             if kid not in (None, record.kid):
                 raise UsageFault("usage.conflict", f"the key store calls this key {record.kid!r}")
@@ -137,7 +137,7 @@ def named_signers(
             signers.append(open_signer(uri, public, access, kid=kid))
     own_kids = frozenset(signer.public.kid for signer in signers)
     if store is not None:
-        check_listed(store, [one.public for one in signers], "card")
+        check_listed(store, [key.public for key in signers], "card")
         own_kids |= store.state.ever_held_kids()
     return CardSigners(tuple(signers), own_kids)
 

@@ -116,22 +116,22 @@ class JwkSet:
         """
         if isinstance(untrusted_keys, JwkSet):
             return untrusted_keys
-        given: object = untrusted_keys
-        if isinstance(given, Mapping):
-            given = json.dumps(given)
-        if isinstance(given, str):
-            if not given.lstrip().startswith(("{", "-----BEGIN ")):
-                instead = f"not a path: jwks=Path({given!r}).read_bytes()"
-                if is_url(given):
-                    policy = f"policy=Policy.from_jwks_url({given!r}, origin=...)"
+        keys: object = untrusted_keys
+        if isinstance(keys, Mapping):
+            keys = json.dumps(keys)
+        if isinstance(keys, str):
+            if not keys.lstrip().startswith(("{", "-----BEGIN ")):
+                instead = f"not a path: jwks=Path({keys!r}).read_bytes()"
+                if is_url(keys):
+                    policy = f"policy=Policy.from_jwks_url({keys!r}, origin=...)"
                     instead = f"not their URL: use {policy} with discover()"
                 raise TypeError(f"jwks takes the keys, {instead}")
-            given = given.encode("utf-8", "surrogatepass")
-        if not isinstance(given, bytes):
+            keys = keys.encode("utf-8", "surrogatepass")
+        if not isinstance(keys, bytes):
             forms = "jwks takes a JWK Set as bytes, as text, as a dict or as a JwkSet"
-            kind = type(given).__name__
+            kind = type(keys).__name__
             raise TypeError(f"{forms}, not {kind}: jwks=Path('jwks.json').read_bytes()")
-        return cls.from_bytes(given)
+        return cls.from_bytes(keys)
 
     @classmethod
     def _checked(cls, keys: tuple[PublicKey, ...], skipped: tuple[SkippedKey, ...]) -> JwkSet:

@@ -261,10 +261,11 @@ def quorum_signatures(
         quorums["the recovery keys"] = previous.recovery
     quorums["its own root"] = statement.root
     signers = list_signers(
-        statement.envelope, (key.public for each in quorums.values() for key in each.keys)
+        statement.envelope, (key.public for quorum in quorums.values() for key in quorum.keys)
     )
     return tuple(
-        QuorumSignatures(whose, each, each.holders(signers)) for whose, each in quorums.items()
+        QuorumSignatures(whose, quorum, quorum.holders(signers))
+        for whose, quorum in quorums.items()
     )
 
 
@@ -568,11 +569,17 @@ def says_something_new(
     """
     if previous is None or now >= previous.renew_at or is_early(previous, now=now):
         return True
-    said, before = (
-        (one.issuer, one.keyset, frozenset(one.cards), dict(one.floor), one.revoked)
-        for one in (draft, previous)
+    new, old = (
+        (
+            release.issuer,
+            release.keyset,
+            frozenset(release.cards),
+            dict(release.floor),
+            release.revoked,
+        )
+        for release in (draft, previous)
     )
-    return said != before
+    return new != old
 
 
 def is_early(release: ReleaseStatement, *, now: datetime) -> bool:

@@ -275,7 +275,11 @@ def _sorted_out(
             kept.append(replace(finding, message=message))
         else:
             kept.append(finding)
-    accepted = ((one, reason) for reason, found in waived.items() for one in cap_findings(found))
+    accepted = (
+        (finding, reason)
+        for reason, findings_waived in waived.items()
+        for finding in cap_findings(findings_waived)
+    )
     return CardReport(name, cap_findings(kept), tuple(accepted), document)
 
 

@@ -95,9 +95,9 @@ def old_flow(subject: LintedCard) -> Iterator[Found]:
 
 def requirement(subject: LintedCard) -> Iterator[Found]:
     """Of the card and of each skill: names in place of objects, mostly, or names of no scheme."""
-    for one in subject.requirements:
-        if one.problem is not None:
-            yield one.tokens, one.problem
+    for demand in subject.requirements:
+        if demand.problem is not None:
+            yield demand.tokens, demand.problem
 
 
 def no_requirement(subject: LintedCard) -> Iterator[Found]:
@@ -112,9 +112,9 @@ def no_requirement(subject: LintedCard) -> Iterator[Found]:
 
 def open_door(subject: LintedCard) -> Iterator[Found]:
     """In either version's form; what is in neither is `meaning.requirement-form`'s alone."""
-    for one in subject.requirements:
-        if one.is_open:
-            yield one.tokens, "an alternative without schemes lets everybody in"
+    for demand in subject.requirements:
+        if demand.is_open:
+            yield demand.tokens, "an alternative without schemes lets everybody in"
 
 
 def requirement_scope(subject: LintedCard) -> Iterator[Found]:

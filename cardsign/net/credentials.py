@@ -133,7 +133,9 @@ def _schemes_alone(payload: Mapping[str, Json]) -> Iterator[tuple[Scheme, Sequen
         message = f"the card's requirements cannot be read: {problem.message}"
         raise CredentialFault("credential.scheme", message, path=problem.path)
     declared = schemes_of(payload)
-    requirements = [each.schemes for each in requirements_of(payload, declared) if each.schemes]
+    requirements = [
+        wanted_by.schemes for wanted_by in requirements_of(payload, declared) if wanted_by.schemes
+    ]
     if not requirements:
         yield from ((scheme, ()) for scheme in declared.values())
     for schemes in requirements:

@@ -186,7 +186,7 @@ class _Gauges:
 
         generations = {n: a.generation for n, a in self._publications.site.agents.items()}
         numbers = {name: generation.number for name, generation in generations.items()}
-        times = {name: made.published_at.timestamp() for name, made in generations.items()}
+        times = {name: newest.published_at.timestamp() for name, newest in generations.items()}
         counts = {name: len(lines) for name, lines in self._publications.problems.items()}
         yield gauge("generation", "The generation that is served.", numbers)
         yield gauge("published_timestamp_seconds", "When it was published.", times)

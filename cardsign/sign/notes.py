@@ -49,12 +49,12 @@ def describe_payloads(
     readers: list[tuple[ProfileName, str]] = [(sdk.profile, sdk.name) for sdk in VERIFIERS]
     if RUST_ALG in algs:
         readers.append((RUST_PROFILE, RUST))
-    made = [(name, payloads.of(profile)) for profile, name in readers]
+    payload_of = [(name, payloads.of(profile)) for profile, name in readers]
     return tuple(
         SignedPayload(
             payload.profile,
             payload.profile not in FULL_PROFILES,
-            tuple(name for name, read in made if read and read.data == payload.data),
+            tuple(name for name, read in payload_of if read and read.data == payload.data),
             _lost(payload)[0],
         )
         for payload in signed

@@ -164,8 +164,8 @@ def _sign(
     kept = _keep_foreign(card, payloads, signers, options, notes)
     plan = payloads_to_sign(card, payloads, options.compat, notes)
     if (total := len(signers) * len(plan) + len(kept)) > MAX_SIGNATURES:
-        made = f"{len(signers) * len(plan)} signatures by {len(signers)} keys"
-        message = f"{made} and {len(kept)} kept foreign signatures make {total}"
+        summary = f"{len(signers) * len(plan)} signatures by {len(signers)} keys"
+        message = f"{summary} and {len(kept)} kept foreign signatures make {total}"
         message += f"; at most {MAX_SIGNATURES} are read"
         raise SigningRefused("sign.too_many", message, path="/signatures")
     notes += _note_header(options.header)
@@ -249,7 +249,7 @@ def _keep_foreign(
 ) -> list[Json]:
     """Return the signatures of others that stay, in their order."""
     own = {signer.public.kid for signer in signers} | set(options.own_kids)
-    known = options.known_keys or JwkSet(())
+    known_keys = options.known_keys or JwkSet(())
     kept: list[Json] = []
     for index, untrusted_entry in enumerate(card.signatures):
         fate = "unchecked"
@@ -263,7 +263,7 @@ def _keep_foreign(
             if entry.header.kid in own:
                 continue
             described = f"the signature by {entry.header.kid!r}"
-            if key := known.find(entry.header.kid):
+            if key := known_keys.find(entry.header.kid):
                 is_by_it = entry.header.alg == key.alg and matching_payload(entry, key, payloads)
                 fate = "fits" if is_by_it else "misfit"
         stays = fate in ("fits", "unchecked")
@@ -312,8 +312,8 @@ def _note_header(header: Mapping[str, str]) -> Iterator[Finding]:
 def _make_entry(payload: Payload, signer: Signer, header: Mapping[str, str]) -> Json:
     typ = _typ(payload)
     # `self_check` verifies full ones; those of compat no outsider does, so they are verified here.
-    made = sign_payload(payload.data, signer, typ=typ, will_verify=typ == TYP_JOSE)
-    return {**made, **({"header": {**header}} if header else {})}
+    signed = sign_payload(payload.data, signer, typ=typ, will_verify=typ == TYP_JOSE)
+    return {**signed, **({"header": {**header}} if header else {})}
 
 
 # ------------------------------------------------------------------ the self-check

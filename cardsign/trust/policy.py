@@ -345,9 +345,9 @@ class Policy:
         # The reader is loaded here alone: a policy made in Python needs neither it nor pydantic.
         from cardsign.trust.disk import read_policy
 
-        given: object = path
-        if not isinstance(given, str | Path):
-            named = type(given).__name__
+        source: object = path
+        if not isinstance(source, str | Path):
+            named = type(source).__name__
             raise TypeError(f"Policy.load takes a path, not {named}: Policy.load('trust.toml')")
         return read_policy(Path(path), is_own=is_own)
 

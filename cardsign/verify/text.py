@@ -103,9 +103,9 @@ def _every_line(report: Report) -> Iterator[str]:
         yield f"  {question:<11} {answer:<8} {_describe(report, question, str(answer))}"
     used = {"keyset": report.keyset, "release": report.release}
     statements = [
-        f"{name} {one.number} until {second(one.exp)}"
-        for name, one in used.items()
-        if one is not None
+        f"{name} {entry.number} until {second(entry.exp)}"
+        for name, entry in used.items()
+        if entry is not None
     ]
     if statements:
         yield f"  statements  {', '.join(statements)}"
