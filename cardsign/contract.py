@@ -120,8 +120,8 @@ def _check_skill(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Iter
     skill = envelope.get("skill_id")
     names = [one.get("skill_id") or one.get("id") for _, one in objects_in(card.get("skills"))]
     if skill not in names:
-        known = ", ".join(filter(None, (name for name in names if isinstance(name, str))))
-        message = f"unsupported_skill: {skill!r:.60}; supported_skills: {known[:2000]}"
+        listed = ", ".join(filter(None, (name for name in names if isinstance(name, str))))
+        message = f"unsupported_skill: {skill!r:.60}; supported_skills: {listed[:2000]}"
         yield _found("envelope.unsupported-skill", ("skill_id",), message)
         return
     member = "output" if "status" in envelope else "input"

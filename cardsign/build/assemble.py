@@ -249,12 +249,12 @@ def _fill_provider(draft: Draft, url: str, place: SourcePlace) -> None:
 
 def _write(draft: Draft, kind: Kind) -> BuiltCard:
     orloj_version = draft.options.orloj.protocol_version if kind is orloj.KIND else None
-    wanted = draft.options.a2a or orloj_version or kind.a2a
-    if wanted not in (*get_args(CardForm), "both"):
-        raise UsageFault("usage.invalid", f"there is no A2A version {wanted!r} to build")
+    a2a = draft.options.a2a or orloj_version or kind.a2a
+    if a2a not in (*get_args(CardForm), "both"):
+        raise UsageFault("usage.invalid", f"there is no A2A version {a2a!r} to build")
     documents: dict[CardForm, bytes] = {}
-    versions: tuple[CardForm, ...] = (cast(CardForm, wanted),)
-    if wanted == "both":
+    versions: tuple[CardForm, ...] = (cast(CardForm, a2a),)
+    if a2a == "both":
         versions = ("1.0", "0.3")
     for version in versions:
         converted = convert_card(_spoken(draft, version), version)
@@ -267,7 +267,7 @@ def _write(draft: Draft, kind: Kind) -> BuiltCard:
             message = f"the card would be refused: {refused.message}"
             raise BuildRefused("build.limit", message) from refused
     reasons = draft.reasons
-    if wanted == "0.2":  # whose form has nothing that a rule fills
+    if a2a == "0.2":  # whose form has nothing that a rule fills
         reasons = [reason for reason in reasons if reason.code != "build.filled"]
     return BuiltCard(documents, draft.facts(), tuple(dict.fromkeys(reasons)))
 

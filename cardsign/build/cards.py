@@ -73,8 +73,10 @@ def _put_right(document: SourceDocument, draft: Draft) -> dict[str, Json]:
         if value is not None and name != "signature":
             own_name = CARD.get(name, camel_case(name) if name not in KEPT_OF_CARD else name)
             members.setdefault(own_name, value)
-    found = members.pop("interfaces", None)
-    if isinstance(found, list) and (interfaces := _interfaces(found, document, draft)):
+    old_interfaces = members.pop("interfaces", None)
+    if isinstance(old_interfaces, list) and (
+        interfaces := _interfaces(old_interfaces, document, draft)
+    ):
         members["supportedInterfaces"] = interfaces
     if isinstance(extensions := members.pop("extensions", None), list):
         text = "extensions belong into capabilities"
@@ -122,8 +124,8 @@ def _harmless(metadata: Json, document: SourceDocument, draft: Draft) -> Json:
     """
     members: dict[str, Json] = metadata if isinstance(metadata, dict) else {"": metadata}
     settings = LintSettings(groups=("secrets",))
-    given: dict[str, Json] = {"metadata": members}
-    findings = lint_document(given, settings)
+    all_members: dict[str, Json] = {"metadata": members}
+    findings = lint_document(all_members, settings)
     secret_members = {name for finding in findings for name in finding.place.tokens[1:2]}
     kept: dict[str, Json] = {}
     for name, value in members.items():

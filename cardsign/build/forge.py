@@ -173,7 +173,9 @@ def _take_file(path: Path, draft: Draft) -> str:
     place = document.place("name")
     if draft.value("skills", skill, "id") is not None:
         draft.warn("build.left_out", f"a skill {skill!r} is there already, and stays", place)
-    display = next((one for key in _DISPLAY_NAMES if (one := document.text(key))), None)
+    display = next(
+        (display_name for key in _DISPLAY_NAMES if (display_name := document.text(key))), None
+    )
     category = document.text("category")
     tags = [*([category] if category else []), *document.texts("tags")]
     draft.take_members(document, MEMBERS, to=("skills", skill))

@@ -188,15 +188,15 @@ class _Upgrade:
             self.kept.setdefault("capabilities", declared)
             declared = {}
         capabilities: dict[str, Json] = {}
-        for name, one in checked_object(declared, "capabilities").items():
-            if name == "stateTransitionHistory" and one is not None:
+        for name, declared_value in checked_object(declared, "capabilities").items():
+            if name == "stateTransitionHistory" and declared_value is not None:
                 text = f"{name}, which 1.0 does not have, moves into our extension"
                 self.change(text, f"/capabilities/{name}")
-                self.kept[name] = one
+                self.kept[name] = declared_value
             elif name not in (*CAPABILITIES_1_0.fields, "stateTransitionHistory"):
                 self.change(f"{name} is no capability of A2A and is left out", "/capabilities")
-            elif one is not None:
-                capabilities[name] = one
+            elif declared_value is not None:
+                capabilities[name] = declared_value
         for flag in _FLAGS:
             if isinstance(value := self.document.get(flag), bool):
                 capabilities.setdefault("extendedAgentCard", value)
@@ -249,8 +249,8 @@ class _Upgrade:
         }
         if scheme_type.name != "oauth2" or not isinstance(flows := members.get("flows"), dict):
             return {name: {scheme_type.wrapper: members}}
-        given = {flow: value for flow, value in flows.items() if value is not None}
-        known = self.known_flows(given, where)
+        stated = {flow: value for flow, value in flows.items() if value is not None}
+        known = self.known_flows(stated, where)
         if not known:
             return {name: {scheme_type.wrapper: {**members, "flows": {}}}}
         called = [name, *(taken.free(f"{name}-{flow}") for flow in known[1:])]
@@ -258,7 +258,7 @@ class _Upgrade:
             text = f"{len(known)} OAuth flows become a scheme each, of which one will do"
             self.change(f"{text}: {', '.join(called)}", where)
         return {
-            new: {scheme_type.wrapper: {**members, "flows": {flow: given[flow]}}}
+            new: {scheme_type.wrapper: {**members, "flows": {flow: stated[flow]}}}
             for new, flow in zip(called, known, strict=True)
         }
 

@@ -241,7 +241,9 @@ def says_the_same(node: Node, payload: Payload, messages: Mapping[Source, Node])
     assert node.source is not None  # noqa: S101 - a received node
     match node.source.tokens:
         case (str(name),) if name in _CONNECTION:
-            return any(_same_connection(payload, one) for one in _old_interfaces(payload))
+            return any(
+                _same_connection(payload, interface) for interface in _old_interfaces(payload)
+            )
         case ("additionalInterfaces",):
             old = {jcs({"url": i.url, "transport": i.binding}) for i in _old_interfaces(payload)}
             value = write(node)

@@ -280,7 +280,9 @@ def security_problems(
             if scheme.problem is not None:
                 yield finding_at("card.security", (spelled, name), scheme.problem)
     owners = [((), document), *skills_of(document)]
-    owners = [one for one in owners if not _OTHER_NAMES.issuperset(one[1])]  # as most skills are
+    owners = [
+        member for member in owners if not _OTHER_NAMES.issuperset(member[1])
+    ]  # as most skills are
     for tokens, owner in owners:
         for requirement in requirements_of(owner, declared, tokens):
             if requirement.problem is not None:
@@ -540,7 +542,7 @@ def provider_schemes(
         for provider in providers
         if provider.type in PROVIDERS
     ]
-    unmapped = tuple(one.type for one in providers if one.type not in PROVIDERS)
+    unmapped = tuple(entry.type for entry in providers if entry.type not in PROVIDERS)
     return DerivedSecurity(*_gather(schemes, by_hand or {}, required=required), unmapped)
 
 

@@ -204,7 +204,7 @@ def sign(draft: str, digest: str | None, recovery_file: Path | None, **options: 
     drafted = review_keyset(work, read_statement(draft), name=draft)
     say_differences(drafted.changes)
     recovery = None if recovery_file is None else partial(unlock_recovery, recovery_file)
-    signed = sign_keyset(work, drafted, digest=_told_digest(digest), recovery=recovery)
+    signed = sign_keyset(work, drafted, digest=_ask_digest(digest), recovery=recovery)
     write_output(draft, signed.data)
     lines = signing_lines(signed)
     notes = [f"signed by {line}" for line in lines]
@@ -218,9 +218,9 @@ def sign(draft: str, digest: str | None, recovery_file: Path | None, **options: 
     show(Answer({"digest": signed.statement.digest, "signed_by": lines}, notes=notes))
 
 
-def _told_digest(told: str | None) -> str:
-    if told is not None:
-        return told
+def _ask_digest(digest: str | None) -> str:
+    if digest is not None:
+        return digest
     prompt = terminal_prompt()
     if prompt is None:
         raise UsageFault(

@@ -103,7 +103,9 @@ def _list_reasons(
 ) -> Iterator[Finding]:
     """Yield why a signature does not count, and what it was made over, if that can be found."""
     is_invalid = report.verdict == "invalid"
-    reasons = [one for one in report.reasons if not one.code.startswith(_ABOUT_THE_CARD)]
+    reasons = [
+        finding for finding in report.reasons if not finding.code.startswith(_ABOUT_THE_CARD)
+    ]
     yield from () if is_invalid else reasons
     if is_invalid or _CREWAI.intersection(reason.code for reason in reasons):
         misfit = explain()

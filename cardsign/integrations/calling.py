@@ -523,8 +523,12 @@ async def _gathered(events: AsyncIterator[StreamResponse]) -> Reply:
             for artifact in event.task.artifacts:
                 _add(artifacts, artifact, False)
         elif kind == "status_update":
-            one = event.status_update
-            task, context, status = one.task_id, one.context_id, one.status
+            event_update = event.status_update
+            task, context, status = (
+                event_update.task_id,
+                event_update.context_id,
+                event_update.status,
+            )
         else:
             continue
         state = TaskState.Name(status.state)

@@ -211,9 +211,9 @@ def _move(state: StoreState, event: Event, at: datetime) -> StoreState:
 def _with_keys(state: StoreState, at: datetime) -> StoreState:
     """Return a state whose keys have changed: one is active in each line, and marks are set."""
     active = [key for key in state.keys if key.state == "active" and key.rotates]
-    for one, other in combinations(active, 2):
-        if one.succeeds(other):
-            raise ValueError(f"two keys are active, {one.kid!r} and {other.kid!r}")
+    for first, other in combinations(active, 2):
+        if first.succeeds(other):
+            raise ValueError(f"two keys are active, {first.kid!r} and {other.kid!r}")
     return _marked(state, at)
 
 

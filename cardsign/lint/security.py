@@ -84,8 +84,8 @@ def _is_https(text: str) -> bool:
 
 def old_flow(subject: LintedCard) -> Iterator[Found]:
     """By the flow's name."""
-    for name, one in subject.schemes.items():
-        for flow, _ in _flows(one):
+    for name, entry in subject.schemes.items():
+        for flow, _ in _flows(entry):
             if flow in _OLD_FLOWS:
                 yield ("securitySchemes", name), f"the {flow} flow"
 
@@ -120,9 +120,9 @@ def open_door(subject: LintedCard) -> Iterator[Found]:
 def requirement_scope(subject: LintedCard) -> Iterator[Found]:
     """Only of OAuth, whose flows list them."""
     offered = {
-        name: {scope for _, flow in _flows(one) for scope in members_of(flow.get("scopes"))}
-        for name, one in subject.schemes.items()
-        if one.type == "oauth2"
+        name: {scope for _, flow in _flows(entry) for scope in members_of(flow.get("scopes"))}
+        for name, entry in subject.schemes.items()
+        if entry.type == "oauth2"
     }
     for requirement in subject.requirements:
         for name, asked in requirement.schemes.items():

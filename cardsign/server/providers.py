@@ -481,8 +481,8 @@ class Introspection(RemoteProvider):
             raise Denied("its server says that it is not active")
         if not isinstance(expires, int | float) or expires <= self._now():
             raise Denied("exp has passed")
-        wanted = self.settings.aud
-        if wanted and wanted not in (audience if isinstance(audience, list) else [audience]):
+        required = self.settings.aud
+        if required and required not in (audience if isinstance(audience, list) else [audience]):
             raise Denied("aud is another audience")
         return self.choose_audience(claims)
 

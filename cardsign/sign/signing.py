@@ -184,16 +184,16 @@ def _sign(
 
 
 def _marked(
-    card: Card, wanted: ExtendedMarker | None
+    card: Card, new_marker: ExtendedMarker | None
 ) -> tuple[Card, Payloads, ExtendedMarker | None]:
     """The card with the marker that it should have, its payloads, and the marker it has now."""
     payloads = Payloads(card)
     whole = payloads.of("served-as-is")
     marker = find_marker(card.document, whole.data if whole else None)
-    if wanted is None or wanted == marker:
+    if new_marker is None or new_marker == marker:
         return card, payloads, marker
-    card = Card.from_object(with_marker(card.document, wanted))
-    return card, Payloads(card), wanted
+    card = Card.from_object(with_marker(card.document, new_marker))
+    return card, Payloads(card), new_marker
 
 
 # ------------------------------------------------------------------ is it a card?
@@ -252,12 +252,12 @@ def _keep_foreign(
     known_keys = options.known_keys or JwkSet(())
     kept: list[Json] = []
     for index, untrusted_entry in enumerate(card.signatures):
-        fate = "unchecked"
+        state = "unchecked"
         try:
             entry = read_entry(untrusted_entry)
         except SignatureRefused as refusal:
             # Such as an algorithm that we do not know: not ours to judge, unless it is garbage.
-            fate = "garbage" if refusal.code in _UNREADABLE else fate
+            state = "garbage" if refusal.code in _UNREADABLE else state
             described = f"an entry that cannot be verified ({refusal.message})"
         else:
             if entry.header.kid in own:
@@ -265,11 +265,11 @@ def _keep_foreign(
             described = f"the signature by {entry.header.kid!r}"
             if key := known_keys.find(entry.header.kid):
                 is_by_it = entry.header.alg == key.alg and matching_payload(entry, key, payloads)
-                fate = "fits" if is_by_it else "misfit"
-        stays = fate in ("fits", "unchecked")
+                state = "fits" if is_by_it else "misfit"
+        stays = state in ("fits", "unchecked")
         if stays and options.drop_foreign:
-            fate, stays = "unwanted", False
-        if done := _FATES.get(fate):
+            state, stays = "unwanted", False
+        if done := _FATES.get(state):
             place = Place(f"/signatures/{index}")
             notes.append(Finding("sign.foreign", f"{described} was {done[0]}", place, fix=done[1]))
         if stays:

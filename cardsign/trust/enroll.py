@@ -187,7 +187,10 @@ def propose_keys(jwks: JwkSet, holders: Mapping[str, str]) -> Proposal:
                 "a-z, 0-9, '.', '_', '@' and '-'",
                 hint=f"The kids are {kids}.",
             )
-    skipped = tuple(f"the key {one.kid!r} was left out: {one.message}" for one in jwks.skipped)
+    skipped = tuple(
+        f"the key {skipped_key.kid!r} was left out: {skipped_key.message}"
+        for skipped_key in jwks.skipped
+    )
     return Proposal(KeysAnchor(JwkSet.of(jwks.keys), dict(holders)), warnings=skipped)
 
 

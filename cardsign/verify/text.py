@@ -162,7 +162,9 @@ def _reasons(reasons: Iterable[Finding], limit: int, more: str) -> Iterator[str]
     for alike in list(grouped.values())[:limit]:
         shown = cut(alike[0].worded, 300)
         # The message names the place already where it is about a part of the card.
-        paths = [one.path for one in alike if one.path and cut(one.path) not in shown]
+        paths = [
+            finding.path for finding in alike if finding.path and cut(finding.path) not in shown
+        ]
         where = f" ({', '.join(cut(path, 120) for path in paths)})" if paths else ""
         yield f"  {alike[0].code}: {shown}{where}"
         if alike[0].hint:

@@ -80,7 +80,7 @@ def prune_empty(node: Node, message: Message) -> Node:
         # A list or map that comes again replaces the first, as a 0.3 `url` does under
         # prune-empty-upgraded beside `supported_interfaces`.
         kept[field.name] = _field(child, field)
-    return node.with_value({name: one for name, one in kept.items() if not one.is_empty})
+    return node.with_value({name: inner for name, inner in kept.items() if not inner.is_empty})
 
 
 def without_empties(node: Node) -> Node:

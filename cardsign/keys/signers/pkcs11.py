@@ -141,10 +141,10 @@ class TokenKey(RemoteKey):
         wanted = {"CLASS": library.ObjectClass[kind], "LABEL": self.label, "ID": self.id}
         if alg is not None:
             wanted["KEY_TYPE"] = library.KeyType[_KEY_TYPES[alg]]
-        given = {
+        attributes = {
             library.Attribute[name]: value for name, value in wanted.items() if value is not None
         }
-        keys = list(session.get_objects(given))
+        keys = list(session.get_objects(attributes))
         if len(keys) == 1:
             return keys[0]
         if keys:
