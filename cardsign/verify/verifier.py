@@ -309,9 +309,10 @@ class Verifier:
 
     def _update_hint(self) -> str:
         """Return what records newer statements; a policy that was found has to be named."""
-        if self.policy.is_own:
-            return "Record them: cardsign trust update. Then commit trust.lock."
-        command = f"cardsign trust update --trust {self.policy.path}"
+        command = "cardsign trust update"
+        if not self.policy.is_own:
+            command += f" --trust {self.policy.path}"
+        command += ", with --statements DIR if they are files"
         return f"Record them: {command}. Then commit trust.lock."
 
     @cached_property
