@@ -146,34 +146,14 @@ signers: signers-env  ## each kind of signer with the real thing; the matrix of 
 	@$(BIN)/python -m pytest -v tests/keys/test_signers_matrix.py tests/keys/test_signer_*.py $(T)
 
 signers-env: $(VENV)/.signers  ## install what signers are tested with: SoftHSM, OpenBao
-	@if command -v softhsm2-util >/dev/null; then :; \
-	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  echo "installing softhsm2 ..."; \
-	  { apt-get -qq install -y softhsm2 || { apt-get -qq update && \
-	    apt-get -qq install -y softhsm2; }; } >$(VENV)/softhsm2.log 2>&1 || \
-	    { cat $(VENV)/softhsm2.log >&2; exit 1; }; \
-	else echo "install softhsm2 yourself (apt-get needs root): its tests are left out"; fi
+	@.ci/install-packages softhsm2-util:softhsm2
 
 postgres-env: $(VENV)/.postgres  ## install PostgreSQL for tests of key stores, and systemd for the unit files
-	@if { command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; } && \
-	  command -v systemd-analyze >/dev/null; then :; \
-	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  echo "installing postgresql and systemd ..."; \
-	  { apt-get -qq install -y postgresql systemd || { apt-get -qq update && \
-	    apt-get -qq install -y postgresql systemd; }; } >$(VENV)/postgresql.log 2>&1 || \
-	    { cat $(VENV)/postgresql.log >&2; exit 1; }; \
-	else echo "install postgresql and systemd yourself (apt-get needs root): its tests are left out"; fi
+	@.ci/install-packages initdb:postgresql systemd-analyze:systemd
 
 serving-env: $(VENV)/.serving $(addsuffix /.installed,.venv-browser .venv-schemathesis)  ## install what serving is tested with: nginx, Redis, Chromium; and shells
-	@for each in nginx:nginx-light curl:curl redis-server:redis-server wrk:wrk chromium:chromium systemd-analyze:systemd zsh:zsh fish:fish; do \
-	  command -v "$${each%:*}" >/dev/null || missing="$$missing $${each#*:}"; done; \
-	if [ -z "$$missing" ]; then :; \
-	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  echo "installing$$missing ..."; \
-	  { apt-get -qq install -y --no-install-recommends $$missing || { apt-get -qq update && \
-	    apt-get -qq install -y --no-install-recommends $$missing; }; } \
-	    >$(VENV)/serving.log 2>&1 || { cat $(VENV)/serving.log >&2; exit 1; }; \
-	else echo "install$$missing yourself (apt-get needs root): their tests are left out"; fi
+	@.ci/install-packages nginx:nginx-light curl:curl redis-server:redis-server wrk:wrk \
+	  chromium:chromium systemd-analyze:systemd zsh:zsh fish:fish
 
 linters-env: $(VENV)/.linters $(VENV)/sarif-2.1.0.json  ## install what workflows and the image are linted with
 	@:
@@ -225,22 +205,11 @@ $(VENV)/.dev: $(VENV)/.installed
 	@.venv-lowest/bin/$(PIP) install -r .venv-lowest/lowest.txt -e .
 	@touch $@
 
-# The group's marker says where atheris has a wheel; elsewhere this installs nothing.
-$(VENV)/.fuzz: $(VENV)/.dev
-	@$(BIN)/python -c '$(GROUP)' fuzz > $(VENV)/fuzz.txt
-	@$(BIN)/$(PIP) install --only-binary atheris -c constraints.txt -r $(VENV)/fuzz.txt
-	@touch $@
-
-$(VENV)/.signers: $(VENV)/.dev
-	@echo "installing python-pkcs11, hvac and OpenBao into $(VENV), once ..."
-	@$(BIN)/python -c '$(GROUP)' signers > $(VENV)/signers.txt
-	@$(BIN)/$(PIP) install -c constraints.txt -r $(VENV)/signers.txt
-	@touch $@
-
-$(VENV)/.cluster: $(VENV)/.dev
-	@echo "installing Dask into $(VENV), once ..."
-	@$(BIN)/python -c '$(GROUP)' cluster > $(VENV)/cluster.txt
-	@$(BIN)/$(PIP) install -c constraints.txt -r $(VENV)/cluster.txt
+# The groups of pyproject.toml that tests need. Atheris is installed where it has a wheel.
+$(addprefix $(VENV)/.,a2a cluster fuzz postgres serving signers): $(VENV)/.%: $(VENV)/.dev
+	@echo "installing the group $* into $(VENV), once ..."
+	@$(BIN)/python -c '$(GROUP)' $* > $(VENV)/$*.txt
+	@$(BIN)/$(PIP) install --only-binary atheris -c constraints.txt -r $(VENV)/$*.txt
 	@touch $@
 
 $(VENV)/.linters: $(VENV)/.dev
@@ -259,18 +228,6 @@ $(VENV)/sarif-2.1.0.json: $(VENV)/.dev
 	    package/lib/schemas/sarif-2.1.0-rtm.5.json > $@; \
 	else echo "no npm on this machine: reports are not held against the schema of SARIF"; fi
 
-$(VENV)/.postgres: $(VENV)/.dev
-	@echo "installing psycopg into $(VENV), once ..."
-	@$(BIN)/python -c '$(GROUP)' postgres > $(VENV)/postgres.txt
-	@$(BIN)/$(PIP) install -c constraints.txt -r $(VENV)/postgres.txt
-	@touch $@
-
-$(VENV)/.serving: $(VENV)/.dev
-	@echo "installing Authlib, gunicorn, prometheus-client, redis, uvicorn and waitress into $(VENV), once ..."
-	@$(BIN)/python -c '$(GROUP)' serving > $(VENV)/serving.txt
-	@$(BIN)/$(PIP) install -c constraints.txt -r $(VENV)/serving.txt
-	@touch $@
-
 # Playwright drives Debian's Chromium; axe-core says who cannot read a page.
 .venv-browser/.installed: tests/browser/package.json tests/browser/package-lock.json
 	@if command -v npm >/dev/null; then \
@@ -280,36 +237,16 @@ $(VENV)/.serving: $(VENV)/.dev
 	  npm ci --prefix .venv-browser --no-audit --no-fund --loglevel=error >/dev/null && touch $@; \
 	else echo "no npm on this machine: pages are not looked at"; fi
 
-# It would be a plugin of every run of the tests if it lay in .venv.
-.venv-schemathesis/.installed: Makefile
-	@echo "installing schemathesis into .venv-schemathesis ..."
-	@$(PYTHON) -m venv .venv-schemathesis
-	@.venv-schemathesis/bin/$(PIP) install schemathesis==$(SCHEMATHESIS) \
-	  openapi-spec-validator==$(OPENAPI_VALIDATOR)
-	@touch $@
-
-$(VENV)/.a2a: $(VENV)/.dev
-	@echo "installing a2a-sdk and FastAPI into $(VENV), once ..."
-	@$(BIN)/python -c '$(GROUP)' a2a > $(VENV)/a2a.txt
-	@$(BIN)/$(PIP) install -c constraints.txt -r $(VENV)/a2a.txt
-	@touch $@
-
-.venv-judges/.installed: constraints.txt
-	@echo "installing a2a-sdk into .venv-judges ..."
-	@$(PYTHON) -m venv .venv-judges
-	@.venv-judges/bin/$(PIP) install -c constraints.txt 'a2a-sdk[signing]'
-	@touch $@
-
-.venv-mutants/.installed: Makefile
-	@echo "installing cosmic-ray into .venv-mutants ..."
-	@$(PYTHON) -m venv .venv-mutants
-	@.venv-mutants/bin/$(PIP) install cosmic-ray==$(COSMIC_RAY)
-	@touch $@
-
-.venv-docs/.installed: Makefile
-	@echo "installing zensical into .venv-docs ..."
-	@$(PYTHON) -m venv .venv-docs
-	@.venv-docs/bin/$(PIP) install zensical==$(ZENSICAL)
+# Environments of their own: schemathesis would be a plugin of every run of the tests in .venv, and
+# a2a-sdk judges with the versions that it asks for.
+.venv-docs/.installed: PACKAGES := zensical==$(ZENSICAL)
+.venv-judges/.installed: PACKAGES := -c constraints.txt 'a2a-sdk[signing]'
+.venv-mutants/.installed: PACKAGES := cosmic-ray==$(COSMIC_RAY)
+.venv-schemathesis/.installed: PACKAGES := schemathesis==$(SCHEMATHESIS) openapi-spec-validator==$(OPENAPI_VALIDATOR)
+$(addsuffix /.installed,.venv-docs .venv-judges .venv-mutants .venv-schemathesis): %/.installed: Makefile constraints.txt
+	@echo "installing $(lastword $(PACKAGES)) into $* ..."
+	@$(PYTHON) -m venv $*
+	@$*/bin/$(PIP) install $(PACKAGES)
 	@touch $@
 
 .judges-js/.installed: tests/interop/package.json tests/interop/package-lock.json
