@@ -144,7 +144,8 @@ class ProviderSettings(_Table):
     location: Literal["header", "query", "cookie"] = "header"
     key: Annotated[str, StringConstraints(pattern=r"^[!-~]{0,64}$")] = ""
     certificate: str = "X-SSL-Client-Cert"
-    proxies: _Networks = LOOPBACK
+    # By a factory: pydantic 2.9 cannot write these into the JSON schema, which a misspelling reads.
+    proxies: _Networks = Field(default_factory=lambda: LOOPBACK, strict=False)
     secret: _Variable = ""
     networks: _Networks = ()
     insecure_loopback_http: bool = False
