@@ -182,7 +182,6 @@ def test_what_can_be_read_two_ways_is_not_fixed(untrusted: bytes, refusal: type)
     [
         ("/supportedInterfaces/0/protocolBinding", "jsonrpc"),
         ("/defaultInputModes", ["text", " text/plain", " text/plain"]),
-        ("/skills/0/tags", ["sea", "sea"]),
     ],
 )
 def test_what_every_sdk_signs_alike_is_left(at: str, value: Any) -> None:
