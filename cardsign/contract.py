@@ -141,7 +141,7 @@ def _check_skill(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Iter
             yield _found("envelope.unclear", (member,), unclear)
 
 
-# A new agent with a contract: its card, its code's reference to it, test, make targets (B30).
+# A new agent with a contract: its card, its code's reference to it, test, make targets.
 
 _AGENT: Final = re.compile(r"(?=.{3,64}\Z)(?P<department>[a-z][a-z0-9]*)-[a-z0-9]+(?:-[a-z0-9]+)*")
 _TEMPLATES: Final = Path(__file__).parent / "templates/agent"

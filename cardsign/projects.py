@@ -132,7 +132,7 @@ def _of_folder(
             continue
         report = lint_card(data, settings, name=str(path))
         yield with_findings(report, _beside(report, path, folder, tracked, read), settings)
-    # Folders of agents next to those that have a card in .well-known (row B2).
+    # Folders of agents next to those that have a card in .well-known.
     with_cards = {path.parents[1] for path in files if path.parent.name == _WELL_KNOWN}
     for above in sorted({agent.parent for agent in with_cards if agent.parent.name == "agents"}):
         for agent in sorted(above.iterdir()):
@@ -176,7 +176,7 @@ def _agent_of(card: Path) -> Path:
 
 
 def _not_advertised(agent: Path, declared: Set[str], read: _Reader) -> Iterator[str]:
-    """Types of the providers in forge.yaml that no scheme stands for, nor one by hand (F23)."""
+    """Types of the providers in forge.yaml that no scheme stands for, nor one by hand."""
     document = read(agent / "forge.yaml")
     if document is None:
         return

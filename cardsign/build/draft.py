@@ -1,8 +1,8 @@
 """The one intermediate form of every source: facts for a card of A2A 1.0, each with its place.
 
 A fact is taken once: what is there stays, so the order in which sources speak is their
-precedence (F36). Only members of the A2A 1.0 schema and the closed list of our extension can be
-taken, and what is taken is cut down to the schema: nothing else of a source can leave (F26).
+precedence. Only members of the A2A 1.0 schema and the closed list of our extension can be
+taken, and what is taken is cut down to the schema: nothing else of a source can leave.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Draft:
     Attributes:
         options: What the person who builds says.
         reasons: What was filled, changed or left out, in the order in which it was noticed.
-        listen_path: What follows the base URL, where a source says it (O32).
+        listen_path: What follows the base URL, where a source says it.
     """
 
     def __init__(self, options: BuildOptions) -> None:
@@ -82,7 +82,7 @@ class Draft:
     def keep(self, name: str, value: Json, place: SourcePlace, skill: str | None = None) -> None:
         """Keep a member of the card or of a skill that A2A 1.0 has no place for, in our extension.
 
-        An empty object of a skill says nothing (L13).
+        An empty object of a skill says nothing.
         """
         if skill is None and name in KEPT_OF_CARD:
             self.take((_OURS, name), value, place)
@@ -133,7 +133,7 @@ class Draft:
     ) -> None:
         """Take what every skill has; tags differ in more than case, and one is always there.
 
-        A `tool` is a skill, too; one without a description gets a sentence (F47).
+        A `tool` is a skill, too; one without a description gets a sentence.
         """
         to = ("skills", skill)
         if tool is not None:
@@ -204,7 +204,7 @@ class Draft:
         self.take(target, value, place)
 
     def facts(self, *, filled: bool = True) -> tuple[Fact, ...]:
-        """What was taken, in the order of the schema, skills by id (F37).
+        """What was taken, in the order of the schema, skills by id.
 
         Args:
             filled: Also what no source says and a rule filled.

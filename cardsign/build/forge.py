@@ -1,7 +1,7 @@
 """Forge: forge.yaml, the agent.json of its builder, and the agent's skills.
 
 What the configuration says wins over the specification (F8), and both over the skill files,
-which fill gaps only (F36). `egress`, `security`, `mcp`, `secrets` and the like stay inside.
+which fill gaps only. `egress`, `security`, `mcp`, `secrets` and the like stay inside.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _take(file: Path, draft: Draft) -> None:
 
 
 def _take_security(document: SourceDocument, draft: Draft) -> None:
-    """The chain of providers; what was written by hand stays as it is (F24)."""
+    """The chain of providers; what was written by hand stays as it is."""
     by_hand = document.table("securitySchemes")
     providers: list[DeclaredProvider] = []
     places: list[SourcePlace] = []  # of those that have a scheme
@@ -134,7 +134,7 @@ KIND: Final = Kind(
 )
 
 
-# SKILL.md files: the frontmatter of each becomes one skill (F27 to F34).
+# SKILL.md files: the frontmatter of each becomes one skill.
 
 #: The skill's member for each member of the frontmatter; name, category and tags: see `take_skill`.
 MEMBERS: Final = {
@@ -148,7 +148,7 @@ MEMBERS: Final = {
 }
 _DISPLAY_NAMES: Final = ("display_name", "displayName", "display-name", "title")
 MAIN: Final = "SKILL.md"
-#: Where an agent keeps them (F34).
+#: Where an agent keeps them.
 PLACES: Final = (MAIN, "skills/*.md", "skills/*/SKILL.md")
 #: Where a folder of nothing but skills has them.
 _FOLDER: Final = (*PLACES, "*/SKILL.md", ".agents/skills/*/SKILL.md", ".claude/skills/*/SKILL.md")

@@ -15,7 +15,7 @@ from cardsign.build.reading import SourceDocument, SourcePlace, read_one
 from cardsign.card.security import DeclaredProvider, provider_schemes
 from cardsign.card.values import Json
 
-#: The card's member for each member of a manifest. The version is the agent's own (O30).
+#: The card's member for each member of a manifest. The version is the agent's own.
 AGENT: Final = {"name": "name", "version": "version", "description": "description"}
 HAND: Final = {"name": "name", "description": "description"}
 #: What OpenFang's server does, whatever the agent is: facts, which the form of 0.2 keeps, too.
@@ -31,7 +31,7 @@ _FILES: Final = ("agent.toml", "HAND.toml", "config.toml", "openfang.toml")
 
 
 def tool_id(name: str) -> str:
-    """The id of a tool: lower case, and no hyphens (O22)."""
+    """The id of a tool: lower case, and no hyphens."""
     return name.lower().replace("-", "_")
 
 

@@ -1,7 +1,7 @@
 """Orloj: an AgentSystem, its Agents and their Tools, resolved across files and namespaces.
 
-A Tool's endpoint, `auth` and runtime stay inside (L23). What Orloj takes from its server comes
-from ``[build.orloj]`` of cardsign.toml (L21).
+A Tool's endpoint, `auth` and runtime stay inside. What Orloj takes from its server comes
+from ``[build.orloj]`` of cardsign.toml.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _Pool: TypeAlias = dict[_Key, SourceDocument]
 
 
 def _add(document: SourceDocument, pool: _Pool) -> None:
-    """Add a resource; one of another apiVersion is refused (L18)."""
+    """Add a resource; one of another apiVersion is refused."""
     version, kind = document.text("apiVersion"), document.text("kind")
     if version != API_VERSION:
         message = f"apiVersion {version!r} is not read; {API_VERSION} is"
@@ -59,7 +59,7 @@ def _add(document: SourceDocument, pool: _Pool) -> None:
 
 
 def _follow(kind: str, owner: _Key, at: Location, pool: _Pool) -> Iterator[_Key]:
-    """What a list of names refers to: in its owner's namespace, or in the one that it names (L20).
+    """What a list of names refers to: in its owner's namespace, or in the one that it names.
 
     Raises:
         BuildRefused: ``build.reference``: there is no such resource.

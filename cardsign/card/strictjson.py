@@ -5,7 +5,7 @@ two readers see different values in the same bytes: no member twice, no number t
 cannot hold, no lone surrogate, no byte order mark, and nothing after the object.
 
 The scanner below is the definition. The standard library's is faster, but laxer, and does not say
-where a value stands. :func:`_read_fast` keeps its answer only where the scanner would give the
+where a value stands. `_FAST` keeps its answer only where the scanner would give the
 same, so every refusal of the text is the scanner's.
 """
 

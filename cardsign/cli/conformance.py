@@ -30,7 +30,7 @@ _OURS: Final = "-m cardsign verify - --quiet --jwks {keys} --origin {origin}"
     "program].",
 )
 def conformance(folder: Path, verifier: str | None) -> int:
-    """Put attacks and honest cards to a verifier, and say what it gets wrong.
+    """Try attacks and honest cards on a verifier, and say what it gets wrong.
 
     DIR is the folder `tests` of a checkout of cardsign. CMD exits with 0 if it trusts the card, and
     with 1 or 3 if it does not; it is run without a shell. Cases that need statements, a memory or

@@ -111,11 +111,6 @@ class Command(click.Command):
             *_, params = self.make_parser(ctx).parse_args(list(args))
         except click.UsageError as error:
             error.ctx = error.ctx or ctx  # which click leaves out where a value is missing
-            if isinstance(error, click.NoSuchOption) and error.option_name in _instead(ctx):
-                message = (
-                    f"No such option '{error.option_name}'. {_instead(ctx)[error.option_name]}"
-                )
-                raise click.UsageError(message, ctx) from error
             raise
         for param in params if not ctx.resilient_parsing else ():
             if not isinstance(param, click.Option) or param.multiple or params.count(param) == 1:
@@ -160,7 +155,6 @@ class Group(click.Group):
             ``MODULE:FUNCTION`` in ``cardsign.cli``, and one line of what it does. Such a command
             is imported when it is used. A group without sections has its commands added to it.
         exit_statuses: What is said of them below the commands.
-        instead: What to use in place of commands and options that there are no more.
     """
 
     command_class = Command
@@ -171,12 +165,11 @@ class Group(click.Group):
         *settings: Any,
         sections: Mapping[str, Mapping[str, tuple[str, str]]] | None = None,
         exit_statuses: Sequence[tuple[str, str]] = (),
-        instead: Mapping[str, str] | None = None,
         **named: Any,
     ) -> None:
         super().__init__(*settings, **named)
         self.sections = sections or {}
-        self.exit_statuses, self.instead = exit_statuses, instead or {}
+        self.exit_statuses = exit_statuses
         self.places = {
             name: place for names in self.sections.values() for name, place in names.items()
         }
@@ -202,8 +195,7 @@ class Group(click.Group):
         except click.UsageError as error:
             if not args or args[0].startswith("-"):
                 raise
-            instead = _instead(ctx).get(f"{ctx.info_name} {args[0]}".removeprefix("cardsign "))
-            hint = f". {instead}" if instead else closest(args[0], self.list_commands(ctx))
+            hint = closest(args[0], self.list_commands(ctx))
             raise click.UsageError(f"No such command '{args[0]}'{hint}", ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -229,11 +221,6 @@ class Group(click.Group):
             if name.startswith(incomplete)
         ]
         return [*fitting, *click.Command.shell_complete(self, ctx, incomplete)]
-
-
-def _instead(context: click.Context) -> Mapping[str, str]:
-    root = context.find_root().command
-    return root.instead if isinstance(root, Group) else {}
 
 
 # How a command ends: every error is one clear line on stderr and the right exit status.

@@ -87,7 +87,7 @@ def init(origin: str | None, agent: str | None, recovery_out: str, **options: An
     """Set up this folder: cardsign.toml, a key store, and the first signed statements.
 
     It makes four keys. The root key signs the keyset statement, which says which keys count. The
-    card key signs cards. The release key signs, from cron, which cards are current. The recovery
+    card key signs cards. From cron, the release key lists the current cards. The recovery
     key replaces a stolen root key; no copy of it is kept.
 
     CARDSIGN_ROOT_PASSPHRASE, CARDSIGN_RELEASE_PASSPHRASE and CARDSIGN_RECOVERY_PASSPHRASE give

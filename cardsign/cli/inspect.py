@@ -35,9 +35,9 @@ from cardsign.urls import is_url
 def inspect(card: str, jwks: str | None, page: str | None, **options: Any) -> int:
     """Show what CARD is, what its signatures cover, and why one does not fit.
 
-    CARD is a file, a URL, or '-' for stdin. Of a URL, its own origin alone is asked, without
-    credentials: for the card, its key set, and whether the extended card is given to anyone. What
-    SDKs would say is predicted. It gives no verdict: for that, use verify.
+    CARD is a file, a URL, or '-' for stdin. For a URL only its origin is asked, without
+    credentials: for the card, its key set, and whether anyone gets the extended card. The answers
+    of SDKs are predicted. There is no verdict: for that, use verify.
 
     Exit status 1: the card cannot be read, a signature is malformed or fits nothing, or the
     service has an error.

@@ -34,8 +34,8 @@ _SECTIONS: Final = {
     },
     "Write cards": {
         "build": ("build:build", "Build a card from an agent's files, or convert one."),
-        "lint": ("lint:lint", "Find what is wrong with cards, and fix what can be."),
-        "diff": ("diff:diff", "Say what changed between two cards, and for whom."),
+        "lint": ("lint:lint", "Find faults in cards, and fix what can be fixed."),
+        "diff": ("diff:diff", "Compare two cards, and say whom a change breaks."),
         "contract": ("lint:contract", "Check tasks and responses against a verified card."),
     },
     "Publish": {
@@ -44,62 +44,16 @@ _SECTIONS: Final = {
         "tokens": ("serve:tokens", "Make, list and revoke bearer tokens."),
         "keyset": ("statements:keyset", "Say which keys may sign for the issuer."),
         "release": ("statements:release", "Sign the daily list of current cards."),
-        "resign": ("resign:resign", "Make and sign the copy of a card at a gateway."),
+        "resign": ("resign:resign", "Sign a copy of a card for your gateway."),
     },
     "More": {
         "canonicalize": ("sign:canonicalize", "Print exactly the bytes that a signature covers."),
         "conformance": ("conformance:conformance", "Check any verifier with attacks and vectors."),
-        "mcp": ("mcp:mcp", "Answer about cards as an MCP server."),
+        "mcp": ("mcp:mcp", "Serve card checks as MCP tools."),
         "config": ("init:config", "Check cardsign.toml, and print its JSON Schema."),
         "help": ("main:help_", "Show the help of a command, or what a code means."),
         "completion": ("main:completion", "Print the completion code of a shell."),
     },
-}
-#: Commands and options that went before the first release, and what to do instead.
-_INSTEAD: Final = {
-    "check": "Run: cardsign inspect CARD",
-    "drift": "Run: cardsign diff CARD LIVE --live",
-    "explain": "Run: cardsign inspect CARD --jwks FILE",
-    "bundle": "Run: cardsign verify CARD --issuer NAME --statements DIR",
-    "keys activate": "Run: cardsign keys rotate; it activates what is due",
-    "keys audit": "Run: cardsign keys log",
-    "keys backup": "Copy the folder of the keys: it is encrypted.",
-    "keys destroy": "Run: cardsign keys rotate; it destroys what nobody needs any more",
-    "keys look": "Set live = ORIGIN in cardsign.toml; then keys rotate and doctor look there",
-    "keys rehearse": "Run: cardsign keys list --ahead",
-    "keys restore": "Copy the folder of the keys back.",
-    "keys retire": "Run: cardsign keys rotate; for a root or recovery key: cardsign keys revoke",
-    "keys show": "Run: cardsign keys list --json",
-    "keys timeline": "Run: cardsign keys list --ahead",
-    "keyset verify": "Run: cardsign keyset show FILE",
-    "trust init": "Run: cardsign trust add URL",
-    "trust known": "Run: cardsign trust list",
-    "trust test": "Run: cardsign verify CARD --issuer NAME",
-    "--against": "Run: cardsign diff SIGNED_CARD RECEIVED_CARD",
-    "--custody": "Name the URI itself: cardsign keys import URI",
-    "--enforce": "Leave it out; log what cardsign.examine_card says until the partner signs.",
-    "--explain": "Run: cardsign help RULE",
-    "--for": "Run: cardsign lint CARD --group portable",
-    "--like": "Name the keys: --jwks FILE, with --accept sdk for an SDK's rule.",
-    "--no-recovery": "Leave it out: every issuer has a recovery key.",
-    "--no-state": "Leave it out: a verdict reads trust.lock and writes nothing beside it.",
-    "--not-live": "Set live = ORIGIN in cardsign.toml: what it serves counts, and nothing else.",
-    "--paranoid": "Leave it out: rfc8785 makes every payload.",
-    "--passphrase-fd": "Use --passphrase-file /dev/fd/N",
-    "--recovery-passphrase-file": "Set CARDSIGN_RECOVERY_PASSPHRASE, or type it.",
-    "--release-passphrase-file": "Set CARDSIGN_RELEASE_PASSPHRASE, or `release` of "
-    "[passphrase_files] in the user's settings.",
-    "--root-passphrase-file": "Set CARDSIGN_ROOT_PASSPHRASE, or `root` of "
-    "[passphrase_files] in the user's settings.",
-    "--same-custody-accepted": "Leave it out: a key that may be stolen is never activated.",
-    "--simple": "Run: cardsign keys generate; it needs no settings",
-    "--standby": "Leave it out: only a store's first key of a role signs at once.",
-    "--state": "Leave it out: what was seen of issuers is recorded in trust.lock.",
-    "--store-only": "Leave it out: keys revoke does all that must follow.",
-    "--stored-with": "Leave it out: --reason compromised revokes all of a key's custody.",
-    "--tofu": "Leave it out: cardsign trust add URL pins what is published now.",
-    "--withdrawn": "Leave it out: cardsign publish forgets the endpoint that a card has left.",
-    "--words": "Compare the digest: --digest HEX",
 }
 #: What every command's exit status means.
 EXIT_STATUSES: Final = (
@@ -114,7 +68,6 @@ EXIT_STATUSES: Final = (
     cls=Group,
     sections=_SECTIONS,
     exit_statuses=EXIT_STATUSES,
-    instead=_INSTEAD,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, prog_name="cardsign", message="%(prog)s %(version)s")

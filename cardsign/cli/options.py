@@ -99,8 +99,8 @@ alg_option: Final = click.option(
     type=click.Choice(("ES256", "RS256", "EdDSA")),
     default="ES256",
     show_default=True,
-    help="ES256: P-256, small and fast; RS256: RSA, where a verifier knows nothing else; "
-    "EdDSA: Ed25519, for card keys alone, which few SDKs verify.",
+    help="ES256: P-256, small and fast; RS256: RSA, for verifiers that know nothing else; "
+    "EdDSA: Ed25519, for card keys only; few SDKs verify it.",
 )
 public_option: Final = click.option(
     "--public",

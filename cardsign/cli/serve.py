@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     "--sunset",
     metavar="DATE",
     type=click.DateTime(["%Y-%m-%d"]),
-    help="The day when the legacy path stops answering; its clients are told.",
+    help="The day when the legacy path stops answering; its headers say so.",
 )
 @click.option(
     "--workers",

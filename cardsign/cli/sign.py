@@ -150,7 +150,7 @@ class CardOptions:
 @click.option(
     "--known-keys",
     metavar="JWKS",
-    help="Keys of other signers, to check their signatures. Those that do not fit are dropped.",
+    help="Keys of other signers, to check their signatures. Bad signatures are dropped.",
 )
 @click.option("--drop-foreign", is_flag=True, help="Drop the signatures of other signers.")
 @click.option(

@@ -461,7 +461,7 @@ def renew(
 ) -> int:
     """Sign and publish the next release with the release key; for cron, daily.
 
-    Nothing is signed if nothing is new and less than half of the newest release's time is over.
+    A release is signed if something is new or half of the newest release's time is over.
     Without --card the release lists the signed public card of cardsign.toml. Listed cards stay
     listed. A withdrawn card stays withdrawn until --card names it. An older card is dropped once no
     cache can have it. Keys that were revoked in the key store are revoked by this release too.

@@ -118,7 +118,7 @@ def show_issuer(name: str, **options: Any) -> None:
 @policy_option
 @dry_run_option
 def update(names: tuple[str, ...], statements: tuple[Path, ...], **options: Any) -> int:
-    """Fetch the statements of the issuers, verify them, and raise trust.lock by them.
+    """Fetch the issuers' statements, verify them, and record them in trust.lock.
 
     From then on older cards and statements are refused on every machine that has this lock.
     Commit it. With --statements nothing is fetched. Only issuers with a keyset or a root set as
@@ -237,7 +237,7 @@ def forget(name: str, yes: bool, **options: Any) -> None:
 def pin(name: str, **options: Any) -> None:
     """Move the pin of NAME forward to the keyset statement that trust.lock records.
 
-    Roots that were retired before it can then begin no other history. `cardsign trust update`
+    Roots retired before it can then no longer start another history. `cardsign trust update`
     brings the lock up to date.
     """
     policy = take(TrustOptions, options).needed()

@@ -131,8 +131,8 @@ class ManyOptions:
     "--at",
     metavar="TIME",
     type=read_time,
-    help="Ask about another time than now: YYYY-MM-DD (0:00 UTC), or ISO 8601 with an offset. "
-    "Nothing is trusted by such a verdict.",
+    help="Judge the card at another time: YYYY-MM-DD (0:00 UTC), or ISO 8601 with an offset. "
+    "Such a verdict trusts nothing.",
 )
 @accept_option
 @click.option(
@@ -212,14 +212,14 @@ def verify(
     """Verify each CARD (a file, '-' for stdin), folder or URL, and say why or why not.
 
     Say whose card it should be: --jwks, --issuer or --origin. A URL needs none of them; without a
-    path it means /.well-known/agent-card.json there, then the legacy path. Of a folder, each
+    path it means /.well-known/agent-card.json, or else the legacy path. In a folder, each
     *.json is verified; s3://BUCKET/CARD and other stores need the extra cluster.
 
     With --json one object is printed for each card, with its name as `input`; several are JSON
-    Lines. Of several trusted cards each takes one line, or none with --quiet.
+    Lines. Several trusted cards take one line each, or none with --quiet.
 
-    Exit status: 0 trusted, 1 not trusted, 2 a fault of this machine, 3 no verdict. Of several
-    cards, 2 counts before 1, 1 before 3, and 3 before 0.
+    Exit status: 0 trusted, 1 not trusted, 2 a fault of this machine, 3 no verdict. With several
+    cards, the first of 2, 1, 3, 0 that occurs counts.
     """
     where, named = options.pop("serve"), VerifierOptions.take(options)
     many = take(ManyOptions, options)

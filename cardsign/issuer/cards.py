@@ -92,7 +92,7 @@ def sign_sources(work: Work, chosen: CardSigners) -> list[tuple[ProjectCard, Sig
 
     Raises:
         FileFault: A card cannot be read.
-        BuildRefused: As :func:`cardsign.build.build_card`.
+        BuildRefused: As :func:`cardsign.build.assemble.build_card`.
         SigningRefused, SignerFault, PassphraseFault, StoreFault: As
             :func:`cardsign.issuer.signers.card_signers`.
         InputRefused: As :func:`cardsign.sign.signing.sign_document`.

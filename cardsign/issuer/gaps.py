@@ -265,7 +265,7 @@ def _find_key_gaps(work: Work) -> Iterator[Gap]:
         if not step.is_due(now):
             continue
         if step.key is not None:
-            yield Gap(step.what, close=partial(_take_step, work, step.key))
+            yield Gap(step.what, close=partial(_take_step, work))
             continue
         if _has_turned(_line_of(state, step), now):
             continue  # with waits of zero this would go on for ever
@@ -320,7 +320,7 @@ def _has_turned(line: Sequence[KeyRecord], now: datetime) -> bool:
     )
 
 
-def _take_step(work: Work, key: KeyRecord) -> list[str]:
+def _take_step(work: Work) -> list[str]:
     taken = work.store.tick(now=work.now, settings=work.config.timeline)
     if taken is None or taken.key is None:
         return []

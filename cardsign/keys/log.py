@@ -120,8 +120,8 @@ def read_line(state: StoreState, untrusted_line: bytes, where: str) -> tuple[Sto
 
 
 _IN_CONFLICT: Final = (
-    "Two machines have changed the key store. Take the log of the one that has published: "
-    "git checkout --theirs keys/log.jsonl; then cardsign keys rotate does the rest again."
+    "Two machines have changed the key store. Keep the log of the one that has published, "
+    "with git checkout --ours or --theirs; then cardsign keys rotate does the rest again."
 )
 
 

@@ -1,6 +1,6 @@
 """Is a card that claims to be a contract one: skills with ids, strict schemas, an identity.
 
-The rules are those of a standard for departments of agents (rows B1 to B36). They are asked
+The rules are those of a standard for departments of agents. They are asked
 where a card has a `skill_id` or a `spiffe_id`, and where the group is chosen. A card of A2A keeps
 the same facts in the `params` of an extension: `spiffe_id`, and under `skills` the schemas by id.
 """

@@ -84,7 +84,6 @@ def of_the_other_version(subject: LintedCard) -> Iterator[Found]:
 
 _URL: Final = "/supportedInterfaces/0/url"
 _BINDINGS: Final = ("JSONRPC", "GRPC", "HTTP+JSON")
-_BLANKS: Final = " \t\r\n"
 _MAJOR_MINOR: Final = re.compile(r"[0-9]+\.[0-9]+")
 _ANY_VERSION: Final = re.compile(r"[0-9]+\.[0-9]+(?:\.[0-9]+)?")
 _MEDIA_TYPE: Final = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+*-]+(?:\s*;.*)?")

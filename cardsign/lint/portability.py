@@ -6,7 +6,7 @@ changes a document exactly where it is not clean; rule 1 drops nothing that prun
 and in what prune-empty leaves alone a2a-sdk's rewriting finds no 0.3 member.
 
 Duplicate members, lone surrogates, excessive depth and numbers are refused by the strict reader
-before any lint. An absent REQUIRED member makes no difference to the four profiles.
+before any lint. An absent REQUIRED member makes no difference to the default profiles.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Signed statements kept in the user's cache folder (decision F6, L6). It brings no trust.
+"""Signed statements kept in the user's cache folder (decision F6). It brings no trust.
 
 One file for each anchor, named by its digest: the keyset statements that our own walk has passed
 from there, and the newest release. What is read is verified again, so a poisoned file costs time

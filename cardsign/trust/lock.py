@@ -1,4 +1,4 @@
-"""`trust.lock`: a floor for each issuer whose anchor is a keyset (decision F6, L1 to L5, L8).
+"""`trust.lock`: a floor for each issuer whose anchor is a keyset (decision F6).
 
 An entry can only refuse. The file is JSON with one block for each issuer, sorted by name, so that
 git merges entries of different issuers. It is read strictly: a name that stands twice, which a

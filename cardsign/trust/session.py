@@ -407,7 +407,7 @@ class Resolution:
         self._weigh("blocks", clock)
 
     def _say_behind(self) -> None:
-        """Note that the lock records less than was verified (L4)."""
+        """Note that the lock records less than was verified."""
         locked, keyset = self.session.locked, self.keyset
         hint = self.session.update_hint
         if hint is None or keyset is None or self.reasons["blocks"]:

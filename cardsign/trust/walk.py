@@ -203,7 +203,7 @@ class Walk:
         return self._single(lawful, f"lawful successors of {describe(keyset)}") if lawful else None
 
     def _may_recover(self, keyset: KeysetStatement) -> bool:
-        """Return whether a recovery may follow, as far as the lock is concerned (L1).
+        """Return whether a recovery may follow, as far as the lock is concerned.
 
         From below the lock it may only by the recovery keys that were in force at the lock:
         otherwise a recovery key that was replaced long ago could open an epoch.

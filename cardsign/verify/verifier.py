@@ -423,7 +423,7 @@ def _open_cache(
 
 
 def check_entries(policy: Policy, lock: Lock) -> None:
-    """Check that each keyset anchor has an entry in the lock, and no other anchor has (L3).
+    """Check that each keyset anchor has an entry in the lock, and no other anchor has.
 
     Raises:
         UsageFault: ``lock.missing``, ``lock.other_anchor``.

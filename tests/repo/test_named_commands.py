@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMED = re.compile(r"\bcardsign ((?:--? )?[a-z][^\n`;,()|&\"]*)")
 ENDS = re.compile(r"\.(?=\s|$)|:(?=\s|$)|'(?=\s|$|\.)")
+PASTED_STOP = re.compile(r": cardsign [^.;`]+\.$")
 CODE = re.compile(r"`([^`\n]+)`|^\$ (.+)$", re.MULTILINE)
 # The program as a subject: "cardsign checks them".
 SAID_OF_THE_PROGRAM = frozenset(
@@ -112,3 +113,11 @@ def test_no_hint_points_into_the_source() -> None:
     """An installed package has no docs folder."""
     texts = {code: describe_code(code) for code in list_codes()}
     assert [code for code, text in texts.items() if "docs/" in text.title + text.fix] == []
+
+
+def test_a_fix_ends_with_its_command() -> None:
+    """A full stop after the last word would be pasted with it."""
+    fixes = {code: describe_code(code).fix for code in list_codes()}
+    assert [code for code, fix in fixes.items() if faults(fix)] == []
+    assert [code for code, fix in fixes.items() if PASTED_STOP.search(fix)] == []
+    assert PASTED_STOP.search("Publish first: cardsign publish CARD -o DIR.")

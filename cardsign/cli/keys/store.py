@@ -40,7 +40,7 @@ from cardsign.times import day
 @click.option(
     "--ahead",
     is_flag=True,
-    help="List instead what keys rotate will do next, and when.",
+    help="List what `keys rotate` will do next, and when.",
 )
 @keystore_option
 def list_(ahead: bool, **options: Any) -> int:
