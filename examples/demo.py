@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 from rotation import keys_that_change
-from telling import cardsign, console, expect, say, serving, tell
+from telling import cardsign, expect, say, serving, tell
 
 from cardsign import Policy, verify_card
 
@@ -44,9 +44,7 @@ def main() -> None:
         let_the_official_sdk_verify()
         keys_that_change(enter(home / "harbour"), enter(home / "peer"), CARDS / "harbour.json")
         os.chdir("/")
-    console.print(
-        "\n[bold]That is all.[/] Everything was in a temporary folder, which is gone now."
-    )
+    tell("That is all. Everything was in a temporary folder, which is gone now.")
 
 
 def enter(folder: Path) -> Path:

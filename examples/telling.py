@@ -9,12 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
-from rich.console import Console
-from rich.markup import escape
+import click
 
 from cardsign.cli.main import run_words
-
-console = Console(highlight=False, soft_wrap=True)
 
 #: The lines of a verdict that matter where it is about time.
 VERDICT = ("trusted:", "untrusted:", "current", "statements")
@@ -24,12 +21,12 @@ CUT = "[...]"
 
 def tell(sentence: str) -> None:
     """A step of the story."""
-    console.print(f"\n[bold]{escape(sentence)}[/]")
+    click.secho(f"\n{sentence}", bold=True)
 
 
 def say(line: str) -> None:
     """A line below a step."""
-    console.print(f"  {escape(line)}")
+    click.echo(f"  {line}")
 
 
 def expect(condition: bool, what: str) -> None:
@@ -109,7 +106,7 @@ def shown(lines: list[str], only: tuple[str, ...] | None) -> Iterator[str]:
 def show_command(*arguments: str) -> None:
     """Show a command, its paths shortened."""
     words = [Path(word).name if word.startswith("/") else word for word in arguments]
-    console.print(f"[bold cyan]$ cardsign {escape(' '.join(words))}[/]")
+    click.secho(f"$ cardsign {' '.join(words)}", fg="cyan", bold=True)
 
 
 @contextmanager

@@ -236,6 +236,11 @@ def _ask_digest(digest: str | None) -> str:
 )
 @click.option("-o", "--output", metavar="DRAFT", help=DRAFT_HELP)
 @click.option(
+    "--digest",
+    metavar="SHA-256",
+    help="Of a keyset that is yours, as init printed it; needed if the key store is lost.",
+)
+@click.option(
     "--new-recovery-out",
     metavar="FILE",
     type=PATH,
@@ -248,6 +253,7 @@ def _ask_digest(digest: str | None) -> str:
 def recover(
     output: str | None,
     recovery_file: Path | None,
+    digest: str | None,
     new_recovery_out: Path | None,
     publication: Path | None,
     yes: bool,
@@ -261,7 +267,8 @@ def recover(
     keyset sign).
 
     If everything else is lost, the command makes a new key store with a card key and a release key,
-    and takes the statements from what is published. The draft no longer lists the lost keys.
+    and takes the statements from what is published, which --digest shows to be yours. The draft no
+    longer lists the lost keys.
     Afterwards: cardsign keyset publish DRAFT; cardsign keys rotate.
     """
     keystore = take(UnlockOptions, options)
@@ -287,6 +294,7 @@ def recover(
         Work(store, moment(), config),
         unlock,
         passphrase=_new_passphrases(keystore),
+        digest=digest,
         new_recovery_out=new_recovery_out,
     )
     now = moment()

@@ -40,6 +40,7 @@ from cardsign.keys.drafts import (
     differences,
     draft_next,
     find_changed,
+    is_begun,
     quorum_signatures,
     write_draft,
 )
@@ -231,7 +232,7 @@ def review_keyset(work: Work, draft: KeysetStatement, *, name: str = "the draft"
     with _with_advice(work.store, draft, name, _NOT_TO_SIGN):
         check_draft(draft, previous)
     again = "Draft it again: cardsign keys rotate, or cardsign keyset draft."
-    _check_not_stale(work.store, draft, name, again)
+    _check_not_stale(work.store, draft, previous, name, again)
     check_in_force(draft, name, work.now, "draft it again")
     return KeysetDraft(draft, previous)
 
@@ -261,13 +262,24 @@ def _with_advice(
         raise StatementRefused(refusal.code, why, path=name, hint=hint) from refusal
 
 
-def _check_not_stale(store: KeyStore, draft: KeysetStatement, name: str, hint: str) -> None:
+def _check_not_stale(
+    store: KeyStore,
+    draft: KeysetStatement,
+    previous: KeysetStatement | None,
+    name: str,
+    hint: str,
+) -> None:
     """Refuse a draft that does not say what has become of the keys of this store since.
+
+    What another holder has signed may list a key that has retired since: it leaves with the next.
 
     Raises:
         UsageFault: ``rotate.draft``.
     """
-    if changed := find_changed(store.load(), draft, utc(draft.iat)):
+    changed = find_changed(store.load(), draft, utc(draft.iat))
+    if is_begun(draft, previous):
+        changed = tuple(key for key in changed if key.state != "retired")
+    if changed:
         changes = (f"{key.named} is {key.state}" for key in changed)
         raise UsageFault(
             "rotate.draft",
@@ -354,7 +366,7 @@ def accept_keyset(
         else:
             both = f"Publish it with the keyset that says so: mv {name} {DRAFT_FILE}; "
             both += "cardsign keys rotate"
-            _check_not_stale(store, statement, name, both)
+            _check_not_stale(store, statement, keysets[-1] if keysets else None, name, both)
             check_in_force(statement, name, work.now, "draft it again")
         if not is_root_holder(work):
             check_publishable(work, keyset=write_draft(statement))

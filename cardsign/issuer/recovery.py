@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from cardsign.errors import PassphraseFault, SigningRefused, StoreFault, of_the_user
+from cardsign.errors import PassphraseFault, SigningRefused, StoreFault, UsageFault, of_the_user
 from cardsign.files import create_private, read_bytes
 from cardsign.issuer.keyset import KeysetDraft, check_begun, with_signatures
 from cardsign.issuer.publishing import published_statements
@@ -23,6 +23,7 @@ from cardsign.keys.sealed import (
     open_envelope,
     seal,
 )
+from cardsign.publish.checks import CheckedIssued
 from cardsign.statements.keyset import KeysetStatement, OnlineRole, Quorum, RootKey
 
 #: How a recovery begins, for hints.
@@ -66,6 +67,7 @@ def recover(
     recovery: Callable[[], tuple[PrivateKey, bytes]],
     *,
     passphrase: Callable[[str], bytes],
+    digest: str | None = None,
     new_recovery_out: Path | None = None,
 ) -> tuple[KeysetDraft, KeyRecord]:
     """Open the next epoch with a recovery key, after root keys were stolen or lost.
@@ -79,6 +81,9 @@ def recover(
         recovery: Opens a recovery key of the newest statement; gives it with its passphrase, which
             encrypts a new one too.
         passphrase: Gives the passphrase of a role's new key; asked before anything is written.
+        digest: Of a keyset that is known to be the issuer's own, in lower-case hex. Asked for where
+            no keyset is kept: whoever can write what is published could have put a history there
+            that lists this recovery key beside one of theirs.
         new_recovery_out: Make a new recovery key too, into this new file.
 
     Returns:
@@ -86,13 +91,16 @@ def recover(
 
     Raises:
         SigningRefused: ``sign.no_key``: the newest statement does not list `recovery`.
-        UsageFault: No verifier would take the statement; ``statement.not_yet``.
+        UsageFault: No verifier would take the statement; ``statement.not_yet``;
+            ``statement.digest``: `digest` is missing, or of no published keyset.
         StoreFault: ``keystore.no_keyset``: neither kept nor published.
         FileFault: ``file.exists``: something is at `new_recovery_out`.
     """
     store, now = work.store, work.now
     published = None if kept_keyset(store) else published_statements(work.config.publish)
     previous = published.newest if published else needed_keyset(store)
+    if published is not None:
+        _check_our_own(published, digest)
     check_begun(previous, now)
     holder = previous.root.keys[0].holder
     old, secret = recovery()
@@ -115,6 +123,18 @@ def recover(
         create_private(new_recovery_out, envelope)
     record = store.add_key(root, secrets["root"], now=now, roles=("root",), holder=holder)
     return draft, record
+
+
+def _check_our_own(published: CheckedIssued, digest: str | None) -> None:
+    if "".join((digest or "").split()).lower() in {keyset.digest for keyset in published.keysets}:
+        return
+    why = "no keyset that is published has this digest" if digest else "no keyset is kept here"
+    raise UsageFault(
+        "statement.digest",
+        f"{why}, so what is published may be somebody else's",
+        hint="Give the digest that `cardsign init` printed, or that a verifier's trust.toml pins: "
+        f"{RECOVER} --digest SHA-256",
+    )
 
 
 def _check_recovery_key(key: PrivateKey, previous: KeysetStatement) -> None:

@@ -26,7 +26,7 @@ from cardsign.keys.drafts import (
     settled_cards,
 )
 from cardsign.keys.history import keep_release, kept_keyset, kept_release
-from cardsign.keys.model import Role
+from cardsign.keys.model import ENDED, Role
 from cardsign.keys.store import KeyStore, digest_of
 from cardsign.statements.envelope import TYP_RELEASE, StatementRefused, check_times
 from cardsign.statements.keyset import KeysetStatement
@@ -156,7 +156,8 @@ def draft_release(
         settled=dict(listed) if changes.raise_floor else settled,
         withdrawn=frozenset(changes.withdrawn),
         extended_floor=changes.extended_floor,
-        revoked=frozenset(key.thumbprint for key in state.keys if key.state == "revoked"),
+        # A retired key is still listed until the next keyset; a copy of it is good for nothing.
+        revoked=frozenset(key.thumbprint for key in state.keys if key.state in ENDED),
         audit_head=state.head,
     )
     seq = state.release_seq + 1

@@ -340,8 +340,8 @@ class KeysetDue:
 def keyset_due(state: StoreState, previous: KeysetStatement, *, now: datetime) -> KeysetDue:
     """Say when the roots have to sign again: keys have changed, or a third of its time is left.
 
-    Keys that have retired leave with the statement that is due for another reason. Nobody has
-    their private keys any more, so the roots are not wanted for them alone.
+    Keys that have retired leave with the statement that is due for another reason. Until then each
+    release names them as revoked, so the roots are not wanted for them alone.
     """
     ends = utc(previous.exp)
     changed = [key for key in find_changed(state, previous, now) if key.state != "retired"]
@@ -386,8 +386,8 @@ def draft_if_due(
 ) -> tuple[KeysetStatement, bool] | None:
     """Draft the next statement if one is due, or find that the draft which is there will do.
 
-    That one follows the newest statement and, once signed, leaves nothing to say. Its signatures
-    are not looked at.
+    That one follows the newest statement and, once signed, leaves nothing to say. One that nobody
+    has signed is made anew if it lists a key that has retired since.
 
     Returns:
         The draft, and whether it is a new one; None if nothing is due.
@@ -401,12 +401,19 @@ def draft_if_due(
     with suppress(StatementRefused):
         draft = read_draft(untrusted_draft or b"")
         check_draft(draft, previous)
-        if not keyset_due(state, draft, now=now).is_due(now):
+        is_right = is_begun(draft, previous) or not find_changed(state, draft, utc(draft.iat))
+        if is_right and not keyset_due(state, draft, now=now).is_due(now):
             return draft, False
     # The draft says when it came to be due, unless that was too long ago.
     since = max(following.due, utc(previous.iat)).replace(microsecond=0)
     issued = now if since > now or now >= since + KEYSET_LIFETIME / 3 else since
     return _draft_at(state, previous, issued), True
+
+
+def is_begun(draft: KeysetStatement, previous: KeysetStatement | None) -> bool:
+    """Say whether a root of the statement before has signed a draft."""
+    roots = previous.root.keys if previous else ()
+    return bool(list_signers(draft.envelope, (key.public for key in roots)))
 
 
 def _draft_at(state: StoreState, previous: KeysetStatement, issued: datetime) -> KeysetStatement:
@@ -439,7 +446,7 @@ def says_more(
         ours = previous
     *content, times = differences(ours, draft)
     additions = [change for change in content if not change.startswith("=")]
-    if draft.exp > ours.exp or issued > now:
+    if draft.exp != ours.exp or issued > now:
         additions.append(times)
     return tuple(additions)
 

@@ -16,6 +16,7 @@ import pytest
 from cardsign.keys.history import kept_keyset
 from cardsign.keys.opening import open_store
 from cardsign.publish.generation import load_current
+from cardsign.statements.keyset import read_keyset
 from cardsign.statements.release import read_release
 from cardsign.testing import FakeIssuer
 from cardsign.urls import CARD_PATH
@@ -115,7 +116,7 @@ def test_a_recovery_is_told_once_what_comes_next(issuer: Cardsign) -> None:
     for name in Path("keys").rglob("*"):
         if name.is_file():
             name.unlink()
-    recovery = ("--recovery-file", "recovery.key")
+    recovery = ("--recovery-file", "recovery.key", *first_digest())
     run(issuer("keyset", "recover", *recovery, "-o", "next.json", "--yes", **RECOVERY))
     told = run(issuer("keyset", "publish", "next.json")).err
     assert told.count("next: cardsign keys rotate") == 1
@@ -328,11 +329,31 @@ def test_doctor_at_night_asks_for_the_root_key_and_for_no_other_key(cardsign: Ca
     assert cardsign("keys", "doctor").status == 0
 
 
+def first_digest() -> tuple[str, str]:
+    """What `init` printed, and a verifier pins."""
+    return "--digest", read_keyset(load_current(Path("public")).keysets["1.1"]).digest
+
+
+@pytest.mark.parametrize("digest", [(), ("--digest", "0" * 64)])
+def test_a_lost_store_takes_up_no_history_that_nobody_vouches_for(
+    digest: tuple[str, ...], issuer: Cardsign
+) -> None:
+    """A stranger's could list this recovery key beside one of theirs."""
+    shutil.rmtree("keys")
+    before = load_current(Path("public"))
+    options = ("--recovery-file", "recovery.key", *digest, "-o", "next.json", "--yes")
+    refused = issuer("keyset", "recover", *options, **RECOVERY)
+    assert (refused.status, "statement.digest" in refused.err) == (2, True)
+    assert "cardsign keyset recover --recovery-file FILE --digest SHA-256" in refused.err
+    assert load_current(Path("public")) == before
+    assert not Path("next.json").exists()
+
+
 def test_three_commands_recover_from_the_loss_of_everything_else(issuer: Cardsign) -> None:
     """What is published and the recovery key are enough."""
     lost = active("card")
     shutil.rmtree("keys")
-    options = ("--recovery-file", "recovery.key", "-o", "next.json", "--yes")
+    options = ("--recovery-file", "recovery.key", *first_digest(), "-o", "next.json", "--yes")
     run(issuer("keyset", "recover", *options, **RECOVERY))
     run(issuer("keyset", "publish", "next.json"))
     run(issuer(*ALL_DUE))
@@ -344,7 +365,7 @@ def test_three_commands_recover_from_the_loss_of_everything_else(issuer: Cardsig
 def test_a_slip_in_a_recovery_leaves_nothing_half_made(issuer: Cardsign) -> None:
     """A passphrase that is not there ends it before anything is written; then it goes as ever."""
     shutil.rmtree("keys")
-    options = ("--recovery-file", "recovery.key", "-o", "next.json", "--yes")
+    options = ("--recovery-file", "recovery.key", *first_digest(), "-o", "next.json", "--yes")
     slip = issuer("keyset", "recover", *options, **RECOVERY, CARDSIGN_PASSPHRASE=None)
     assert (slip.status, "passphrase.none" in slip.err, Path("keys").exists()) == (2, True, False)
     run(issuer("keyset", "recover", *options, **RECOVERY))
@@ -373,7 +394,7 @@ def test_a_recovery_that_was_not_published_is_not_forgotten(issuer: Cardsign) ->
 def test_a_rotation_before_the_recovery_is_published_changes_nothing(issuer: Cardsign) -> None:
     """No key is made that the recovery does not list, and doctor asks for one thing only."""
     shutil.rmtree("keys")
-    options = ("--recovery-file", "recovery.key", "-o", "next.json", "--yes")
+    options = ("--recovery-file", "recovery.key", *first_digest(), "-o", "next.json", "--yes")
     run(issuer("keyset", "recover", *options, **RECOVERY))
     before = files()
     early = issuer(*ALL_DUE)
@@ -398,7 +419,16 @@ def test_a_recovery_in_a_strange_folder_writes_nothing(issuer: Cardsign) -> None
     """Nor does one with the wrong passphrase; both say so before a store is made."""
     shutil.rmtree("keys")
     before = files()
-    options = ("keyset", "recover", "--recovery-file", "recovery.key", "-o", "next.json", "--yes")
+    options = (
+        "keyset",
+        "recover",
+        "--recovery-file",
+        "recovery.key",
+        *first_digest(),
+        "-o",
+        "next.json",
+        "--yes",
+    )
     wrong = issuer(*options, CARDSIGN_RECOVERY_PASSPHRASE="a slip of the pen")
     assert (wrong.status, "passphrase.wrong" in wrong.err) == (2, True)
     Path("cardsign.toml").unlink()

@@ -102,6 +102,7 @@ class Story:
     forged: bytes | None = None
     since: datetime | None = None
     old: set[str] = field(default_factory=set)
+    first: str = ""
     root: str | None = ROOT
     card: str = PASSPHRASE
 
@@ -113,6 +114,7 @@ class Story:
         self.run("cardsign keys rotate --root-keystore usb")
         self.deploy()
         first = read_keyset(load_current(Path("public")).keysets["1.1"])
+        self.first = first.digest
         self.peer = KeysetPeer(Copies(self.site, 300), HOME, first.id, at=self.at)
         self.old = {key.kid for key in self.store().state.active_keys("card")}
         self.clock.sleep(3600)
@@ -162,6 +164,8 @@ class Story:
         """What a reader would type in the place of a word in capitals."""
         if word == "DIGEST":
             return [self.call("keyset", "show", draft, "--json").json["digest"]]
+        if word == "SHA-256":
+            return [self.first]
         if word in ("BOB", "EVE"):
             return [key.kid for key in open_store(Path(word.lower())).state.keys]
         if word == "KID":

@@ -26,10 +26,12 @@ from cardsign.issuer.work import Work
 from cardsign.jose import base64url
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.drafts import KeysetPlan, draft_next, read_draft, write_draft
+from cardsign.keys.history import kept_release
 from cardsign.keys.model import RevocationReason
 from cardsign.keys.opening import create_store
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import IssuerKey, KeysetStatement, RootKey
+from cardsign.times import utc
 from tests.issuer.site import RECOVERY, ROOT, SECRETS, Peer, Site, begun, peer_of
 
 
@@ -94,6 +96,59 @@ def test_a_key_that_cron_retires_after_its_draft_accuses_nobody(site: Site) -> N
     assert not any("nobody here has drafted" in gap.what for gap in left)
     signed = site.rotate("release", root=True)
     assert any(line.startswith("signed keyset") for line in signed.done), signed
+
+
+def test_cron_makes_its_draft_anew_when_a_key_of_it_retires(together: Site) -> None:
+    """With all keys in one store; releases go on meanwhile, and the peer trusts the card."""
+    peer, old = peer_of(together), together.active("release")
+    for _ in range(70):
+        together.now += timedelta(days=1)
+        together.rotate("release")
+        assert peer.verdict(together.live, together.now) == "trusted"
+    assert together.state(old) == "retired"
+    draft = read_draft(together.draft.read_bytes())
+    assert old not in {key.public.kid for key in draft.keys}
+    assert together.rotate("card", "release", "root").left == ()
+
+
+def test_a_release_ends_a_retired_key_that_the_keyset_still_lists(site: Site) -> None:
+    """Whoever copied it before cannot use it until the roots sign again."""
+    old = next(key for key in site.store.state.keys if key.kid == site.active("card"))
+    site.now += timedelta(days=60)
+    site.rotate("card", "release", root=True)
+    for _ in range(6):
+        site.now += timedelta(days=1)
+        site.rotate("card", "release")
+    assert site.state(old.kid) == "retired"
+    assert old.thumbprint in {key.public.thumbprint for key in needed_keyset(site.store).keys}
+    release = kept_release(site.store)
+    assert release is not None
+    assert old.thumbprint in release.revoked
+    assert peer_of(site).verdict(site.live, site.now) == "trusted"
+
+
+def test_a_stranger_cannot_put_a_retired_key_back_into_a_draft(site: Site) -> None:
+    """The roots sign what the key store has to say; nothing else is signed unasked."""
+    old = site.active("card")
+    site.now += timedelta(days=60)
+    site.rotate("card", "release", root=True)
+    for _ in range(60):
+        site.now += timedelta(days=1)
+        site.rotate("card", "release")
+    previous, draft = needed_keyset(site.store), read_draft(site.draft.read_bytes())
+    back = [key for key in previous.keys if key.public.kid == old]
+    plan, life = KeysetPlan.of(draft), timedelta(seconds=draft.exp - draft.iat)
+    for changed in (
+        draft_next(
+            replace(plan, keys=(*plan.keys, *back)), previous, now=utc(draft.iat), lifetime=life
+        ),
+        draft_next(plan, previous, now=utc(draft.iat), lifetime=life / 10),
+    ):
+        site.draft.write_bytes(write_draft(changed))
+        site.rotate("card", "release", root=True)
+        newest = needed_keyset(site.store)
+        assert old not in {key.public.kid for key in newest.keys} or newest == previous
+        assert newest.digest != changed.digest
 
 
 def test_again_nothing_is_due(site: Site) -> None:
@@ -478,7 +533,8 @@ def test_a_draft_without_a_new_key_is_neither_signed_nor_published(site: Site) -
 
 def test_everything_but_the_recovery_key_is_lost(site: Site, peer: Peer) -> None:
     """Three commands in a new folder with what is published; no lost key is listed again."""
-    lost = {key.public.thumbprint for key in needed_keyset(site.store).keys}
+    newest = needed_keyset(site.store)
+    lost = {key.public.thumbprint for key in newest.keys}
     assert peer.verdict(site.live, site.now) == "trusted"
     site.now += timedelta(days=2)
     new = create_store(site.folder / "new")
@@ -489,6 +545,7 @@ def test_everything_but_the_recovery_key_is_lost(site: Site, peer: Peer) -> None
         work,
         lambda: (open_recovery_key(site.folder / "recovery.key", RECOVERY), RECOVERY),
         passphrase=lambda _: ROOT,
+        digest=newest.digest,
     )
     reconcile(replace(work))
     assert new.load().release is None  # what keys that are lost have signed
@@ -505,12 +562,13 @@ def test_without_its_settings_a_recovery_leaves_the_published_card_to_a_person(
 ) -> None:
     """Whoever had the lost keys may have put it there; nothing is signed unseen."""
     site.now += timedelta(days=2)
+    digest = needed_keyset(site.store).digest
     new = create_store(site.folder / "new")
     work = replace(site.work(), store=new, access=ROOT, config=replace(site.config, cards=()))
     for folder in ("keys", "usb"):
         shutil.rmtree(site.folder / folder)
     key = open_recovery_key(site.folder / "recovery.key", RECOVERY)
-    recovered, _ = recover(work, lambda: (key, RECOVERY), passphrase=lambda _: ROOT)
+    recovered, _ = recover(work, lambda: (key, RECOVERY), passphrase=lambda _: ROOT, digest=digest)
     accept_keyset(work, recovered.statement)
     before = site.live.card
     for _ in range(2):
