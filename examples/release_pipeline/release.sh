@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Lints, compares, signs and verifies a card. Every other pipeline here runs this script.
-# CARD_KEY and CARDSIGN_PASSPHRASE hold the private key and its passphrase; CARD_KID is its kid.
+# CARD_KEY and CARDSIGN_PASSPHRASE hold the private key and its passphrase. Its kid is that in the
+# key set, unless CARD_KID names another.
 set -euo pipefail
 card=${CARD:-card.json} jwks=${JWKS:-jwks.json} signed=${SIGNED:-signed.json}
 
@@ -12,5 +13,5 @@ if [ -n "$previous" ] && git cat-file -e "$previous:$card" 2>/dev/null; then
   cardsign diff "$previous:$card" "$card"
 fi
 
-cardsign sign "$card" --key env:CARD_KEY --kid "$CARD_KID" -o "$signed"
+cardsign sign "$card" --key env:CARD_KEY --public "$jwks" ${CARD_KID:+--kid "$CARD_KID"} -o "$signed"
 cardsign verify "$signed" --jwks "$jwks"
