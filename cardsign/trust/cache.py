@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from cardsign.errors import CardsignError, UsageFault
-from cardsign.files import read_bytes, write_atomic
+from cardsign.errors import CardsignError, FileFault, UsageFault
+from cardsign.files import locked, make_directory, read_bytes, write_atomic
 from cardsign.trust.disk import user_folder
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 
 #: Bytes of one file: more statements than a walk reads.
 MAX_FILE_BYTES: Final = 8 * 1024 * 1024
+#: Seconds to wait for another process that keeps statements.
+PATIENCE: Final = 1.0
 
 
 class StatementCache:
@@ -49,6 +52,21 @@ class StatementCache:
             return SuppliedStatements(tuple(keysets), tuple(releases))
         except (OSError, ValueError, TypeError, AttributeError, RecursionError, CardsignError):
             return NO_STATEMENTS
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other processes from putting anything.
+
+        Raises:
+            FileFault: The folder cannot be written, or another process holds it too long.
+        """
+        if self.folder is None:
+            yield
+            return
+        busy = FileFault("file.busy", "another process uses the cache", path=str(self.folder))
+        make_directory(self.folder, mode=0o700)
+        with locked(self.folder / "lock", patience=PATIENCE, busy=busy):
+            yield
 
     def put(self, name: str, statements: SuppliedStatements) -> None:
         """Keep statements; nothing happens where the folder cannot be written."""

@@ -38,7 +38,7 @@ from cardsign.trust.policy import (
 from cardsign.trust.policyfile import check_jwks_url, parse_policy
 from cardsign.trust.policytext import with_issuer, with_pin, without_issuer
 from cardsign.trust.refresh import Ask, Refresh, no_answer
-from cardsign.trust.session import Session, cache_name
+from cardsign.trust.session import Session, keep_statements
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.trust.walk import Walk, read_statements
 from cardsign.urls import JWKS_PATH, Origin, parse_url
@@ -339,7 +339,7 @@ def _keep(cache: StatementCache, proposal: Proposal) -> None:
     if keyset is not None and isinstance(anchor, KeysetAnchor):
         releases = () if release is None else (release.envelope.to_bytes(),)
         kept = SuppliedStatements((keyset.envelope.to_bytes(),), releases)
-        cache.put(cache_name(anchor.pin), kept)
+        keep_statements(cache, anchor, kept)
 
 
 def _check_known(

@@ -6,13 +6,14 @@ import hashlib
 import threading
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from math import inf
 from typing import Any, Final, Literal
 
-from cardsign.errors import CardRefused, KeyRefused
+from cardsign.errors import CardRefused, CardsignError, KeyRefused
 from cardsign.findings import Finding
 from cardsign.jose.jwks import JwkSet
 from cardsign.statements.envelope import StatementRefused, check_times
@@ -208,8 +209,13 @@ class Session:
                 return trust
         resolution = Resolution(self, statements, now, historic)
         trust = resolution.trust()
-        if not historic:
-            self._keep(resolution, statements, trust, seconds)
+        if historic:
+            return trust
+        newer = self._keep(resolution, statements, trust, seconds)
+        if newer != NO_STATEMENTS:  # another process has seen more; this one can verify it too
+            trust = self.resolve(statements.joined(newer), now)
+            if self._resolved is not None:
+                self._resolved = (statements, *self._resolved[1:])
         return trust
 
     def _keep(
@@ -218,7 +224,9 @@ class Session:
         statements: SuppliedStatements,
         trust: IssuerTrust,
         seconds: float,
-    ) -> None:
+    ) -> SuppliedStatements:
+        """Remember what came out; return what the cache has beyond it."""
+        newer = NO_STATEMENTS
         keyset, release = resolution.keyset, resolution.release
         changed = keyset is not self.keyset or release is not self.release
         self.passed += resolution.passed[0 if self.keyset is None else 1 :]
@@ -228,11 +236,12 @@ class Session:
                 self.newest_iat = max(self.newest_iat, statement.iat)
         anchor = self.issuer.anchor
         if changed and isinstance(anchor, KeysetAnchor) and self.seen != resolution.cached:
-            self.cache.put(cache_name(anchor.pin), self.seen)
+            newer = keep_statements(self.cache, anchor, self.seen)
         reasons = (*trust.blocks, *trust.hindrances, *trust.notes)
         is_timed = any(reason.code in _TIMED for reason in reasons)
         until = seconds if is_timed else trust.next_change(seconds)
         self._resolved = (statements, trust, seconds, until)
+        return newer
 
 
 class Resolution:
@@ -451,6 +460,42 @@ def cache_name(pin: KeysetId | RootAnchor) -> str:
         return pin.digest
     pairs = " ".join(sorted(f"{thumbprint}:{holder}" for thumbprint, holder in pin.holders))
     return hashlib.sha256(f"roots {pin.threshold} {pairs}".encode()).hexdigest()
+
+
+def keep_statements(
+    cache: StatementCache, anchor: KeysetAnchor, seen: SuppliedStatements
+) -> SuppliedStatements:
+    """Keep statements, unless what another process kept goes further; then return that."""
+    name = cache_name(anchor.pin)
+    with suppress(CardsignError), cache.alone():
+        kept = cache.get(name)
+        if kept != seen and _reach(anchor, kept) > _reach(anchor, seen):
+            return kept
+        cache.put(name, seen)
+    return NO_STATEMENTS
+
+
+def _reach(
+    anchor: KeysetAnchor, statements: SuppliedStatements
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """How far statements lead from an anchor: the numbers of the newest keyset and release.
+
+    Each is verified, as of the last of them: a clock that is behind is no reason to lose one.
+    """
+    keysets = read_statements(statements.untrusted_keysets, read_keyset, [])
+    releases = read_statements(statements.untrusted_releases, read_release, [])
+    issued = [*(keyset.iat for keyset in keysets), *(release.iat for release in releases)]
+    now, skew = datetime.fromtimestamp(max(issued, default=0), UTC), timedelta()
+    walk = Walk(keysets, Floor(), now, skew, max_steps=len(keysets))
+    with suppress(StatementRefused):
+        start = walk.begin(anchor.pin, anchor.issuer)
+        if start is not None:
+            walk.onward(start)
+    if not walk.passed:
+        return (), ()
+    newest = walk.passed[-1]
+    release = choose_release(None, releases, newest, None, now=now, skew=skew).release
+    return newest.number, () if release is None else release.order
 
 
 #: Seconds before a keyset statement ends: roots are offline, and their holders may be away.

@@ -7,12 +7,14 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
+from cardsign.trust.cache import StatementCache
 from cardsign.trust.policy import KeysAnchor, Policy, Subject
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.verify.report import Report
@@ -213,3 +215,55 @@ def test_a_key_that_is_for_another_algorithm_now_is_judged_anew() -> None:
         return report.verdict
 
     assert (verdict("RS256"), verdict("PS256")) == ("trusted", "untrusted")
+
+
+# ------------------------------------------------------------------ statements in a folder
+
+
+def remembering(folder: Path) -> Remembering:
+    """A process that shares this cache with others."""
+    return Remembering(cache=StatementCache(folder))
+
+
+def test_a_process_takes_up_what_another_has_kept(tmp_path: Path) -> None:
+    """It may know less: the cache does not go back, and what it holds is verified like the rest."""
+    tides = Tides()
+    two = after(tides.one, keys=[entry("rel", "release")])
+    older, newer = remembering(tmp_path), remembering(tmp_path)
+    assert tides.says(memory=older).verdict == "trusted"
+    assert tides.says(keysets=[tides.one, two], memory=newer).verdict == "untrusted"
+
+    renewed = [current(tides.one, seq=6)]
+    for process in (older, remembering(tmp_path)):
+        assert tides.says(releases=renewed, memory=process).verdict == "untrusted"
+
+
+@pytest.mark.parametrize("behind", [True, False], ids=["clock behind", "contested"])
+def test_what_a_process_cannot_accept_stays_in_the_cache(tmp_path: Path, behind: bool) -> None:
+    """Its clock is behind, or two releases claim one number: others accept it."""
+    tides = Tides()
+    newest = current(tides.one, seq=6, iat=T0 + 3000, revoked=[thumbprint("card")])
+    tides.says(releases=[newest], now=later(3600), memory=remembering(tmp_path))
+    rival = current(tides.one, seq=6, iat=T0 + 2999)
+    offered = [current(tides.one)] if behind else [rival]
+    tides.says(releases=offered, now=later(0 if behind else 3600), memory=remembering(tmp_path))
+
+    report = tides.says(now=later(3600), memory=remembering(tmp_path))
+    assert (report.verdict, report.release and report.release.number) == ("untrusted", "6")
+
+
+@pytest.mark.parametrize("many", [1, 300])
+def test_a_spoilt_cache_is_overwritten(tmp_path: Path, many: int) -> None:
+    """A keyset of a higher number that no root has signed counts for nothing."""
+    tides = Tides()
+    process = remembering(tmp_path)
+    tides.says(memory=process)
+    (file,) = tmp_path.glob("*.json")
+    forged = after(tides.one, "eve").decode()
+    file.write_text(
+        json.dumps([[tides.one.decode(), *(forged + " " * pad for pad in range(many))], []])
+    )
+
+    tides.says(releases=[current(tides.one, seq=6)], memory=process)
+    keysets, releases = json.loads(file.read_text())
+    assert (len(keysets), len(releases)) == (1, 1)
