@@ -21,9 +21,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
+from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardRefused, UsageFault
 from cardsign.programs import Program, ProgramError, run
 from cardsign.trust.policy import ACCEPTED
+from cardsign.urls import parse_origin
 
 #: What a file of the corpus holds: its kind, and its content of that kind.
 Description = Mapping[str, Any]
@@ -194,16 +195,20 @@ def _read_attacks(folder: Path, left_out: Counter[str]) -> Iterator[ConformanceC
                 keys = [key["public"] for key in issuer["anchor"]["keys"]]
                 jwks = json.dumps({"keys": keys}).encode()
                 name, is_trusted = f"{path.stem}/{members['id']}", members["kind"] == "twin"
-                yield ConformanceCase(name, card, jwks, issuer["origins"][0], is_trusted)
+                yield ConformanceCase(name, card, jwks, str(issuer["origins"][0]), is_trusted)
 
 
 def _read_plain_issuer(policy: bytes) -> dict[str, Any] | None:
-    """Return the issuer of a policy that says no more than its keys and its origin."""
+    """Return the issuer of a policy that says no more than its keys and its origin.
+
+    The origin goes into a command of the user's, so it must be one.
+    """
     try:
         document = tomllib.loads(policy.decode())
         (issuer,) = document["issuer"]
         (origin,) = issuer["origins"]
-    except (ValueError, KeyError):
+        issuer["origins"] = [parse_origin(origin)]
+    except (ValueError, KeyError, CardRefused):
         return None
     is_plain = document.keys() == {"format", "issuer"} and not issuer.keys() - _PLAIN_ISSUER
     is_waived = issuer.get("freshness") == "waived" and origin.count("/") == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -91,3 +92,25 @@ def test_what_cannot_be_checked_is_refused(
     Path("home").mkdir(exist_ok=True)
     ended = cardsign("conformance", *words)
     assert (ended.status, why in ended.err) == (2, True), ended.err
+
+
+ATTACK = "kit/attacks/001-alg-none.json"
+
+
+@pytest.mark.parametrize("origin", ["--jwks=//x", "https://$(id)", "'; id //"])
+def test_an_origin_that_is_none_reaches_no_command(
+    cardsign: Cardsign, kit: str, origin: str
+) -> None:
+    """DIR may come from a stranger; the verifier is the user's."""
+    attack = json.loads(Path(ATTACK).read_bytes())
+    for name, described in attack["files"].items():
+        if "lines" in described:
+            lines = [
+                f'origins = ["{origin}"]' if line.startswith("origins = ") else line
+                for line in described["lines"]
+            ]
+            attack["files"][name] = {"lines": lines}
+    Path(ATTACK).write_text(json.dumps(attack))
+    ended = cardsign("conformance", kit, "--verifier", "sh -c 'echo \"$0\" >&2; exit 7' {origin}")
+    assert "https://tides.example" in ended.text
+    assert origin not in ended.text
