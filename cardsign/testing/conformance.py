@@ -12,17 +12,26 @@ import os
 import shlex
 import shutil
 import tempfile
-import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardRefused, UsageFault
+from cardsign.errors import (
+    EXIT_NO_VERDICT,
+    EXIT_NOT_TRUSTED,
+    EXIT_OK,
+    CardRefused,
+    UsageFault,
+)
+from cardsign.files import MAX_INPUT_BYTES, read_bytes, read_toml
 from cardsign.programs import Program, ProgramError, run
+from cardsign.trust.disk import MAX_POLICY_BYTES
 from cardsign.trust.policy import ACCEPTED
 from cardsign.urls import parse_origin
 
@@ -31,6 +40,10 @@ Description = Mapping[str, Any]
 
 _MAX_SECONDS: Final = 60.0  # for one card
 _MAX_ANSWER: Final = 1024 * 1024
+_MAX_CARD: Final = 64 * 1024 * 1024  # bytes; one of the corpus has 50 MB
+_MAX_CARDS: Final = 512 * 1024 * 1024  # bytes of all cards
+_MAX_LOOKUPS: Final = 1000  # of files for one card
+_MAX_EDITS: Final = 100  # of one file
 #: Of a case in which the card comes without an origin.
 _ORIGIN: Final = "https://tides.example"
 _PLAIN_ISSUER: Final = {"name", "origins", "freshness", "anchor"}
@@ -104,10 +117,18 @@ def check_verifier(folder: Path, command: str) -> ConformanceReport:
             a file with the trusted keys, a JWK Set, and ``{origin}`` for the issuer's origin.
 
     Raises:
-        UsageFault: ``usage.invalid``: there are no cases, or there is no such program.
+        UsageFault: ``usage.invalid``: there are no cases, too many, or there is no such program;
+            or a file is none of the corpus.
+        FileFault: A file is a link, device or pipe, too long, or cannot be read.
     """
     left_out: Counter[str] = Counter()
-    cases = [*_read_vectors(folder, left_out), *_read_attacks(folder, left_out)]
+    cases, size = [], 0
+    for case in chain(_read_vectors(folder, left_out), _read_attacks(folder, left_out)):
+        cases.append(case)
+        size += len(case.card)
+        if size > _MAX_CARDS:
+            message = f"its cards have more than {_MAX_CARDS} bytes in all"
+            raise UsageFault("usage.invalid", message, path=str(folder))
     if not cases:
         hint = "Name the folder tests of a checkout of cardsign."
         raise UsageFault("usage.invalid", "it holds no cases", path=str(folder), hint=hint)
@@ -159,43 +180,73 @@ def _fill(word: str, values: Mapping[str, str]) -> str:
 # The cases, as tests/vectors/README.md and tests/attacks/README.md describe them.
 
 
+@contextmanager
+def _reading(path: Path) -> Iterator[Any]:
+    """Read a file of the corpus; whatever is wrong with it is said by its name."""
+    try:
+        yield json.loads(read_bytes(path, max_bytes=MAX_INPUT_BYTES, plain=True))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as exc:
+        what = f"lacks {exc}" if isinstance(exc, KeyError) else str(exc)
+        message = f"this is no file of the corpus: {what}"
+        hint = "See tests/attacks/README.md and tests/vectors/README.md."
+        raise UsageFault("usage.invalid", message, path=str(path), hint=hint) from exc
+
+
+class _Files(dict[str, Description]):
+    """The files of one case, which may be made of one another, but not without end."""
+
+    lookups = 0
+
+    def __getitem__(self, name: str) -> Description:
+        self.lookups += 1
+        if self.lookups > _MAX_LOOKUPS:
+            raise ValueError("its files hold one another too often")
+        return super().__getitem__(name)
+
+
 def _read_vectors(folder: Path, left_out: Counter[str]) -> Iterator[ConformanceCase]:
     """Yield the cases of signed cards under the readings of A2A that sign all of a card."""
     for path in sorted((folder / "vectors" / "cards").glob("*.json")):
-        vector = json.loads(path.read_bytes())
-        if set(vector["accepted_profiles"]) != set(ACCEPTED["full"]):
-            left_out["signatures that leave parts of a card out"] += 1
-            continue
-        card = base64.b64decode(vector["card_base64"])
-        is_trusted = vector["expect"]["verdict"] == "trusted"
-        keys = json.dumps(vector["jwks"]).encode()
-        yield ConformanceCase(f"cards/{path.stem}", card, keys, _ORIGIN, is_trusted)
+        with _reading(path) as vector:
+            if set(vector["accepted_profiles"]) != set(ACCEPTED["full"]):
+                left_out["signatures that leave parts of a card out"] += 1
+                continue
+            card = base64.b64decode(vector["card_base64"])
+            is_trusted = vector["expect"]["verdict"] == "trusted"
+            keys = json.dumps(vector["jwks"]).encode()
+            yield ConformanceCase(f"cards/{path.stem}", card, keys, _ORIGIN, is_trusted)
 
 
 def _read_attacks(folder: Path, left_out: Counter[str]) -> Iterator[ConformanceCase]:
     """Yield attacks and their honest twins."""
     for path in sorted((folder / "attacks").glob("*.json")):
-        attack = json.loads(path.read_bytes())
-        left_out["a network"] += len(attack.get("transcripts", ()))
-        for members in attack["cases"]:
-            step = members["steps"][0]
-            policy = read_file(attack["files"], members["policy"])
-            is_known = members.get("memory", "none") not in ("none", "fresh")
-            if len(members["steps"]) > 1 or is_known or "lock" in members:
-                left_out["a memory"] += 1
-            elif step.keys() - _PLAIN_STEP:
-                left_out["statements, or a second card"] += 1
-            elif (issuer := _read_plain_issuer(policy)) is None or "issuer" not in step["subject"]:
-                left_out["a policy"] += 1
-            else:
-                described = step["card"]
-                if isinstance(described, str):
-                    described = attack["files"][described]
-                card = describe_bytes(attack["files"], described)
-                keys = [key["public"] for key in issuer["anchor"]["keys"]]
-                jwks = json.dumps({"keys": keys}).encode()
-                name, is_trusted = f"{path.stem}/{members['id']}", members["kind"] == "twin"
-                yield ConformanceCase(name, card, jwks, str(issuer["origins"][0]), is_trusted)
+        with _reading(path) as attack:
+            left_out["a network"] += len(attack.get("transcripts", ()))
+            for members in attack["cases"]:
+                files = _Files(attack["files"])
+                case = _read_case(path.stem, files, members)
+                if isinstance(case, str):
+                    left_out[case] += 1
+                else:
+                    yield case
+
+
+def _read_case(stem: str, files: _Files, members: Mapping[str, Any]) -> ConformanceCase | str:
+    """Return a case of an attack, or what it needs beyond a card, keys and an origin."""
+    step = members["steps"][0]
+    is_known = members.get("memory", "none") not in ("none", "fresh")
+    if len(members["steps"]) > 1 or is_known or "lock" in members:
+        return "a memory"
+    if step.keys() - _PLAIN_STEP:
+        return "statements, or a second card"
+    issuer = _read_plain_issuer(read_file(files, members["policy"]))
+    if issuer is None or "issuer" not in step["subject"]:
+        return "a policy"
+    described = step["card"]
+    card = describe_bytes(files, files[described] if isinstance(described, str) else described)
+    jwks = json.dumps({"keys": [key["public"] for key in issuer["anchor"]["keys"]]}).encode()
+    name, is_trusted = f"{stem}/{members['id']}", members["kind"] == "twin"
+    return ConformanceCase(name, card, jwks, str(issuer["origins"][0]), is_trusted)
 
 
 def _read_plain_issuer(policy: bytes) -> dict[str, Any] | None:
@@ -204,7 +255,7 @@ def _read_plain_issuer(policy: bytes) -> dict[str, Any] | None:
     The origin goes into a command of the user's, so it must be one.
     """
     try:
-        document = tomllib.loads(policy.decode())
+        document = read_toml(policy) if len(policy) <= MAX_POLICY_BYTES else {}
         (issuer,) = document["issuer"]
         (origin,) = issuer["origins"]
         issuer["origins"] = [parse_origin(origin)]
@@ -242,8 +293,18 @@ def describe_bytes(files: Mapping[str, Description], described: Description) -> 
         case {"of": base, "replace": edits}:
             return _edited(read_file(files, base).decode(), edits).encode()
         case {"pieces": pieces}:
-            return b"".join(_piece(files, piece) * piece.get("times", 1) for piece in pieces)
+            return _joined(files, pieces)
     raise ValueError(f"no such description: {sorted(described)}")
+
+
+def _joined(files: Mapping[str, Description], pieces: Iterable[Description]) -> bytes:
+    data = bytearray()
+    for piece in pieces:
+        part, times = _piece(files, piece), piece.get("times", 1)
+        if len(data) + max(len(part), 1) * times > _MAX_CARD:
+            raise ValueError(f"pieces make more than {_MAX_CARD} bytes")
+        data += part * times
+    return bytes(data)
 
 
 def _payload(files: Mapping[str, Description], parts: Description) -> Mapping[str, Any]:
@@ -267,6 +328,8 @@ def _b64(value: Any) -> str:
 def _edited(text: str, edits: list[list[str]]) -> str:
     """The text with other texts in the place of some that occur once in it, in this order."""
     parts, done = [], 0
+    if len(edits) > _MAX_EDITS:
+        raise ValueError(f"more than {_MAX_EDITS} texts are replaced")
     for old, new in edits:
         if text.count(old) != 1:
             raise ValueError(f"occurs {text.count(old)} times: {old!r}")

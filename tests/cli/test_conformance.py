@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,6 +97,63 @@ def test_what_cannot_be_checked_is_refused(
 
 
 ATTACK = "kit/attacks/001-alg-none.json"
+
+
+def spoil(**files: Any) -> None:
+    """Let the first case alone stay, with a card of these files: the last."""
+    attack = json.loads(Path(ATTACK).read_bytes())
+    case = attack["cases"][0]
+    case["steps"][0]["card"] = list(files)[-1]
+    changed = {**attack, "files": {**attack["files"], **files}, "cases": [case]}
+    Path(ATTACK).write_text(json.dumps(changed))
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"[", "no file of the corpus"),
+        (b"[" * 100_000, "no file of the corpus"),
+        (b"[]", "no file of the corpus"),
+        (b'{"cases": [{}]}', "lacks 'files'"),
+        ({"pieces": [{"text": "x", "times": 3_000_000_000}]}, "more than 67108864 bytes"),
+        ({"pieces": [{"text": "", "times": 10**30}]}, "more than 67108864 bytes"),
+        ({"pieces": [{"text": "x", "times": "y"}]}, "no file of the corpus"),
+        ({"of": "itself", "replace": []}, "no file of the corpus"),
+        ({"of": "y", "replace": [["a", "b"]] * 101}, "no file of the corpus"),
+        ({"unknown": 1}, "no such description"),
+    ],
+    ids=range(10),
+)
+def test_a_file_that_is_none_of_the_corpus_is_named(
+    cardsign: Cardsign, kit: str, content: bytes | dict[str, Any], why: str
+) -> None:
+    """Its end is no fault of this program, and costs neither time nor memory."""
+    if isinstance(content, bytes):
+        Path(ATTACK).write_bytes(content)
+    else:
+        spoil(itself=content)
+    ended = cardsign("conformance", kit, "--verifier", "true")
+    assert (ended.status, why in ended.err) == (2, True), ended.err
+    assert ATTACK in ended.err
+    assert "internal" not in ended.err
+
+
+def test_files_that_hold_one_another_are_bounded(cardsign: Cardsign, kit: str) -> None:
+    """Thirty of them would be read a thousand million times."""
+    twice = {str(n + 1): {"pieces": [{"file": str(n)}, {"file": str(n)}]} for n in range(30)}
+    spoil(**{"0": {"text": ""}, **twice})
+    ended = cardsign("conformance", kit, "--verifier", "true")
+    assert (ended.status, "too often" in ended.err) == (2, True), ended.err
+
+
+@pytest.mark.parametrize("place", [ATTACK, "kit/vectors/cards/01-portable-es256.json"])
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_is_no_file_is_not_read(cardsign: Cardsign, kit: str, place: str, kind: str) -> None:
+    """A pipe would be waited for, and a device has no end."""
+    Path(place).unlink()
+    os.mkfifo(place) if kind == "pipe" else Path(place).symlink_to("/dev/zero")
+    ended = cardsign("conformance", kit, "--verifier", "true")
+    assert (ended.status, "file.not_plain" in ended.err, place in ended.err) == (2, True, True)
 
 
 @pytest.mark.parametrize("origin", ["--jwks=//x", "https://$(id)", "'; id //"])
