@@ -12,7 +12,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import IO, Final
 
@@ -81,7 +81,7 @@ def inherited(environment: Mapping[str, str], *names: str) -> dict[str, str]:
 def run(program: Program, untrusted_input: bytes = b"") -> bytes:
     """Run a program and return what it wrote to stdout.
 
-    Its process group is killed if it outlives this call.
+    What of its process group outlives it is killed, such as a child in the background.
 
     Raises:
         ProgramError: It could not be started, took too long, said too much, or failed.
@@ -140,7 +140,7 @@ def _write(descriptor: int, unsent: memoryview) -> int:
 
 @contextmanager
 def _started(program: Program) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the program in a process group of its own, which is killed if it outlives the block."""
+    """Run the program in a process group of its own, which ends with the block."""
     try:
         process = subprocess.Popen(  # noqa: S603  the user has allowed it
             [program.path, *program.arguments],
@@ -155,10 +155,12 @@ def _started(program: Program) -> Iterator[subprocess.Popen[bytes]]:
     except OSError as exc:
         message = f"cannot be started: {exc.strerror}"
         raise ProgramError(message, was_started=False) from exc
-    with process, ExitStack() as unfinished:
-        unfinished.callback(_kill_group, process.pid)  # not yet waited for: the id is still its own
-        yield process
-        unfinished.pop_all()
+    with process:
+        try:
+            yield process
+        finally:
+            # Its children too, if it has ended itself; as long as one is left, the id is theirs.
+            _kill_group(process.pid)
 
 
 def _kill_group(leader: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import selectors
 import sys
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
+from cardsign import programs
 from cardsign.errors import SignerFault
 from cardsign.jose.jws import Signer, sign_payload
 from cardsign.jose.keys import PrivateKey
@@ -18,6 +20,7 @@ from cardsign.keys.signers.access import Access, SignerPolicy
 from cardsign.keys.signers.program import ProgramKey
 from cardsign.keys.signers.registry import check_possession, list_public_keys, open_signer
 
+NO_WAIT = os.O_RDONLY | os.O_NONBLOCK
 LARGE = b'{"name":"' + b"x" * 300_000 + b'"}'
 
 #: Signs with the key in the file that the first argument names, as openssl would.
@@ -154,6 +157,20 @@ def test_a_program_that_does_not_end(
         opened(written(body), es256).sign(b"input")
     assert caught.value.code == "signer.failed"
     assert time.monotonic() - start < 20
+
+
+def test_no_child_outlives_a_program_that_succeeds(tmp_path: Path) -> None:
+    """One in the background, with no pipe of ours, is killed with the group."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    script = 'exec 3<>"$0"; sleep 1000 >&3 2>&3 <&3 & echo answer'
+    program = programs.Program("/bin/sh", ("-c", script, str(gate)), os.environ, 60.0, 100)
+    with os.fdopen(os.open(gate, NO_WAIT), "rb", buffering=0) as end:
+        assert programs.run(program) == b"answer\n"
+        with selectors.DefaultSelector() as selector:
+            selector.register(end, selectors.EVENT_READ)
+            assert selector.select(20)  # the end of the pipe: nobody holds it open any more
+            assert end.read(1) == b""
 
 
 WRONG = {
