@@ -174,7 +174,7 @@ def sign_card(
         KeyRefused: Two signers' keys cannot be told apart.
         SigningRefused: There is no key, or a verifier would refuse the result.
         LocalFault: A signer, a key store or a passphrase fails; `compat` is no choice.
-        TypeError: `card` is not bytes, or a key store has no passphrase.
+        TypeError: `card` is not bytes, `key` no signer, or a key store has no passphrase.
     """
     from cardsign.sign.signing import SigningOptions, sign_document
 
@@ -332,5 +332,11 @@ def _signers(
             )
         stored = card_signers(key, passphrase, now=_time(now))
         return stored.signers, stored.own_kids
-    signers = key if isinstance(key, Sequence) else (key,)
+    signers = (key,) if isinstance(key, str | bytes) or not isinstance(key, Sequence) else key
+    for signer in signers:
+        if not hasattr(signer, "public"):
+            raise TypeError(
+                f"no signer is a {type(signer).__name__}: "
+                "sign_card(card, cardsign.open_signer('file:key.pem'))"
+            )
     return signers, frozenset()

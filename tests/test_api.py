@@ -229,8 +229,24 @@ MISUSE: dict[str, tuple[Callable[[], object], str]] = {
         lambda: DOOR.open_signer(Path("key.pem")),
         "open_signer('file:key.pem')",
     ),
+    "the URI of a signer": (lambda: DOOR.sign_card(SIGNED, "file:key.pem"), "open_signer("),
+    "no signer": (lambda: DOOR.sign_card(SIGNED, None), "no signer is a NoneType"),
+    "PEM for a signer": (lambda: DOOR.sign_card(SIGNED, b"-----BEGIN"), "no signer is a bytes"),
+    "a list of URIs": (lambda: DOOR.sign_card(SIGNED, ["file:key.pem"]), "no signer is a str"),
+    "two dicts to compare": (lambda: DOOR.diff_cards(CARD, CARD), "Path('old.json').read_bytes()"),
+    "two names to compare": (lambda: DOOR.diff_cards("a", "b"), "bytes, not str"),
+    "a misspelt argument": (
+        lambda: DOOR.verify_card(SIGNED, policy=POLICY, isuer="tides"),
+        "'isuer'; did you mean 'issuer'?",
+    ),
     "bytes for keys": (lambda: DOOR.JwkSet(KEYS), "JwkSet.from_bytes(data)"),
 }
+
+
+def test_no_key_is_made_for_an_unknown_algorithm() -> None:
+    """The error says which there are."""
+    with pytest.raises(ValueError, match="'HS256': expected ES256, RS256 or EdDSA"):
+        DOOR.PrivateKey.generate("HS256")
 
 
 @pytest.mark.parametrize(("call", "right"), MISUSE.values(), ids=MISUSE)

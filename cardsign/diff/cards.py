@@ -267,7 +267,13 @@ def diff_cards(
         JsonRefused: One of them is not one strict JSON object.
         CardRefused: One of them is ambiguous; as for
             :meth:`cardsign.card.document.Card.from_bytes`.
+        TypeError: One of them is not bytes.
     """
+    cards: tuple[object, ...] = (untrusted_old, untrusted_new)
+    for card in cards:
+        if not isinstance(card, bytes):
+            example = "diff_cards(Path('old.json').read_bytes(), Path('new.json').read_bytes())"
+            raise TypeError(f"give the cards' bytes, not {type(card).__name__}: {example}")
     old, new = Card.from_bytes(untrusted_old), Card.from_bytes(untrusted_new)
     versions = old.document.get("version"), new.document.get("version")
     changes = _make_findings(_list_changes(old, new))

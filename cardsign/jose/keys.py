@@ -282,6 +282,9 @@ class PrivateKey:
         """Make a new key: P-256 for ES256, RSA of 3072 bits for RS256, Ed25519 for EdDSA.
 
         No thumbprint begins with a hyphen, for as a kid on a command line it would be an option.
+
+        Raises:
+            ValueError: There is no such algorithm.
         """
         while True:
             native: NativePrivateKey
@@ -292,6 +295,8 @@ class PrivateKey:
                     native = rsa.generate_private_key(EXPONENT, NEW_MODULUS_BITS)
                 case "EdDSA":
                     native = Ed25519PrivateKey.generate()
+                case _:
+                    raise ValueError(f"{alg!r}: expected ES256, RS256 or EdDSA")
             private = cls.from_cryptography(native, kid=kid)
             if not private.public.thumbprint.startswith("-"):
                 return private

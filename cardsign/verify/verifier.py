@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, Unpack
 
-from cardsign.errors import UsageFault
+from cardsign.errors import UsageFault, closest
 from cardsign.trust.cache import StatementCache
 from cardsign.trust.lock import Floor, Lock, Memory, raise_lock
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject, SubjectNames, TrustedIssuer
@@ -359,6 +359,10 @@ class Verifier:
 
     def subject_of(self, names: SubjectNames, *, needed: bool = False) -> Subject:
         """Return the subject that a caller names; of a policy that only pins keys, their holder."""
+        known = SubjectNames.__annotations__
+        if unknown := [name for name in names if name not in known]:
+            message = f"unknown argument {unknown[0]!r}{closest(unknown[0], known)}"
+            raise TypeError(f"{message}; a card is named by {', '.join(known)}")
         subject = Subject(**names)
         if subject.issuer is not None:
             self.policy.issuer(subject.issuer)
