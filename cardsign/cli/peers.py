@@ -129,7 +129,10 @@ _MISSING: Final = frozenset({"trust.freshness_unknown", "trust.no_keys"})
 _Check: TypeAlias = tuple[TrustedIssuer, str]  # and the URL of one of its cards
 
 
-@peers.command(example="cardsign peers verify --concurrency 8")
+@peers.command(
+    example="cardsign peers verify --concurrency 8\n"
+    "cardsign peers verify --update --trust trust.toml"
+)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option(
     "--concurrency",
@@ -142,7 +145,8 @@ _Check: TypeAlias = tuple[TrustedIssuer, str]  # and the URL of one of its cards
 @click.option(
     "--update",
     is_flag=True,
-    help="Record newer statements in trust.lock, as `cardsign trust update` does.",
+    help="Record newer statements in trust.lock, as `cardsign trust update` does. A policy that is "
+    "only found here must be named: --trust trust.toml.",
 )
 @network_option
 @policy_option

@@ -110,7 +110,8 @@ def show_issuer(name: str, **options: Any) -> None:
 
 
 @trust_commands.command(
-    short_help="Record newer statements in trust.lock.", example="cardsign trust update"
+    short_help="Record newer statements in trust.lock.",
+    example="cardsign trust update --trust trust.toml",
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @statements_option

@@ -106,6 +106,14 @@ def test_every_command_has_examples_that_it_understands(path: str) -> None:
         assert (program, parse(words)) == ("cardsign", path)
 
 
+@pytest.mark.parametrize("path", ["cardsign trust update", "cardsign peers verify"])
+def test_what_writes_the_lock_names_the_policy(path: str) -> None:
+    """One that is only found in this folder raises no lock: the example would be refused."""
+    context = LEAVES[path]
+    _, _, shown = context.command.get_help(context).partition("\nExample:\n")
+    assert f"{path} --update --trust trust.toml".replace("update --update", "update") in shown
+
+
 @pytest.mark.parametrize("path", LEAVES)
 def test_no_option_of_a_command_takes_the_last_of_two_values(path: str) -> None:
     """It is named; what may be repeated, and a flag that says the same twice, is no mistake."""
