@@ -14,6 +14,7 @@ from cardsign.keys.doctor import examine_store
 from cardsign.keys.history import check_witnessed, kept_keyset, kept_release
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.model import KeyTimes, StoreState
+from cardsign.keys.opening import missing_store
 from cardsign.publish.generation import load_current
 from cardsign.times import second, utc
 
@@ -24,9 +25,11 @@ def examine_issuer(work: Work) -> list[Finding]:
     No key is opened.
 
     Raises:
-        StoreFault: ``file.busy``.
+        StoreFault: ``file.busy``; ``keystore.missing``: neither a log nor a key is there.
         FileFault: As :func:`cardsign.keys.doctor.examine_store`.
     """
+    if not (work.store.list_blobs() or work.store.read_lines()):
+        raise missing_store(work.store.place)
     findings = [*examine_store(work.store)]
     try:
         state = work.store.load()

@@ -68,8 +68,13 @@ def open_store(
     """Open the key store at `place`; ``keystore.missing``, or as :meth:`KeyStore.load`."""
     store = locate_store(place, user)
     if not store.load(moved=moved).seq:
-        raise StoreFault("keystore.missing", "there is no key store here", path=store.place)
+        raise missing_store(store.place)
     return store
+
+
+def missing_store(place: str) -> StoreFault:
+    """Return what is raised where no key store is."""
+    return StoreFault("keystore.missing", "there is no key store here", path=place)
 
 
 def create_store(place: StorePlace, user: StoreUser | None = None) -> KeyStore:

@@ -255,6 +255,17 @@ def test_a_sound_store_has_nothing_to_alarm_about(
     assert "the key store is healthy" in cardsign("keys", "doctor").err
 
 
+@pytest.mark.parametrize("is_there", [False, True], ids=["no folder", "an empty one"])
+def test_a_store_that_is_not_there_is_not_healthy(cardsign: Cardsign, *, is_there: bool) -> None:
+    """A name that is misspelt in a crontab would be well for ever; nothing is made there."""
+    if is_there:
+        Path("gone").mkdir()
+    for command in ("doctor", "doctor", "rotate"):
+        ended = cardsign("keys", command, "--keystore", "gone")
+        assert (ended.status, "keystore.missing" in ended.err) == (2, True)
+    assert [*Path().rglob("gone/*")] == []
+
+
 def test_an_edited_log_is_told(cardsign: Cardsign, keystore: FolderStore) -> None:
     """By doctor and by each other command alike."""
     log = keystore.path / "log.jsonl"
