@@ -335,7 +335,7 @@ def find_card_gaps(work: Work, *, is_astray: bool = False) -> Iterator[Gap]:
         if isinstance(fault, StoreFault) and fault.code not in UNLISTED:
             raise
         close = partial(_sign_again, work)
-        yield Gap("sign the cards", key_holder("card"), close=close)
+        yield Gap("sign the cards", key_holder("card"), until=_harmful_from(work), close=close)
     else:
         is_here = signed is not None and config.publish is not None
         if not (is_here or is_astray or is_card_withdrawn(store)):
@@ -345,6 +345,11 @@ def find_card_gaps(work: Work, *, is_astray: bool = False) -> Iterator[Gap]:
         yield from _find_publication_gap(work, signed)
     else:
         yield from _find_statement_gap(work)
+
+
+def _harmful_from(work: Work) -> datetime | None:
+    """Return when it harms that cards wait: now, if verifiers do not trust what is published."""
+    return work.now if explain_refused_card(work) else None
 
 
 def _find_unlisted_card(work: Work) -> Gap | None:
@@ -367,8 +372,8 @@ def _find_statement_gap(work: Work) -> Iterator[Gap]:
     updates = [*find_update_gap(work)]
     yield from updates
     if not updates and (refusal := explain_refused_card(work)):
-        refuse = partial(_refuse, refusal)
-        yield Gap("sign the published card again", key_holder("card"), close=refuse)
+        refuse, who = partial(_refuse, refusal), key_holder("card")
+        yield Gap("sign the published card again", who, until=work.now, close=refuse)
 
 
 def _refuse(refusal: PublishRefused) -> list[str]:
@@ -415,14 +420,16 @@ def _find_publication_gap(work: Work, signed: Documents) -> Iterator[Gap]:
     try:
         generation = _publish(work, signed, writes=False)
     except NotOpened:
-        yield Gap("publish the cards", key_holder("card"), close=partial(_publish_now, work))
+        until, close = _harmful_from(work), partial(_publish_now, work)
+        yield Gap("publish the cards", key_holder("card"), until=until, close=close)
     except (*NEEDS_A_PERSON, FileFault) as fault:
         why = f"{fault.code}: {fault.message}"
         yield Gap("publish the cards", command=fault.finding.fix, why=why)
         yield from _find_statement_gap(work)
     else:
         if generation.created or is_unrecorded(work, generation):
-            yield Gap("publish the cards", close=partial(_publish_now, work))
+            until, close = _harmful_from(work), partial(_publish_now, work)
+            yield Gap("publish the cards", until=until, close=close)
 
 
 def _publish(work: Work, signed: Documents, *, writes: bool = True) -> Generation:

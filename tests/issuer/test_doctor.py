@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.keys import lifecycle
 from cardsign.keys.lifecycle import TimelineSettings
 from tests.issuer.site import Site, begun
+from tests.support import PORTABLE
 
 DAY = timedelta(days=1)
 
@@ -55,6 +57,30 @@ def test_a_revocation_that_no_release_witnesses_is_an_alarm(site: Site) -> None:
     site.store.apply(lifecycle.revoke, spare.public.kid, reason="ceased", now=site.now)
     assert any("names the newest revocation" in message for message in alarms(site))
     site.rotate("card", "release", root=True)
+    assert alarms(site) == []
+
+
+@pytest.mark.parametrize("has_settings", [True, False], ids=["cards named", "no cards named"])
+def test_a_published_card_that_nobody_trusts_is_an_alarm(site: Site, *, has_settings: bool) -> None:
+    """After a theft the new key is active, and cron can sign no card with it."""
+    stolen, site.secrets["card"] = site.active("card"), b"a passphrase that no thief has"
+    site.revoke(stolen, "compromised", "card", root=False)
+    site.rotate("release", root=True)
+    site.now += timedelta(hours=1)
+    assert site.rotate("release").left
+    work = site.work()
+    if not has_settings:
+        work.config = replace(work.config, cards=())
+    told = [one.message for one in examine_issuer(work) if one.severity == "error"]
+    assert "sign the cards" in told
+    site.rotate("card", "release")
+    assert alarms(site) == []
+
+
+def test_cards_that_wait_while_the_published_one_is_trusted_are_no_alarm(site: Site) -> None:
+    """The honest twin."""
+    site.config.cards[0].source.write_text(json.dumps({**PORTABLE, "name": "Tides again"}))
+    assert ("sign the cards", "note") in [(one.message, one.severity) for one in found(site)]
     assert alarms(site) == []
 
 
