@@ -58,14 +58,15 @@ from cardsign.keys.history import (
     has_ended,
     kept_keyset,
     kept_keysets,
+    kept_release,
     stolen_with,
     unlisted_roots,
 )
 from cardsign.keys.model import KeyRecord, StoreState
 from cardsign.keys.store import KeyStore
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
-from cardsign.statements.keyset import KeysetStatement, check_step
-from cardsign.times import day
+from cardsign.statements.keyset import KeysetStatement, OnlineRole, check_step
+from cardsign.times import day, utc
 
 ADD_ROOT: Final = "cardsign keyset draft --add-root HOLDER=KEY"
 _PAST = {
@@ -387,7 +388,7 @@ def _find_keyset_gaps(work: Work) -> Iterator[Gap]:
         return
     if is_replacing(state, steps(state, work.config.timeline, now)):
         return  # the roots sign once, when the keys that take the places of revoked ones are made
-    until, file = work.keyset_wanted_by, work.draft
+    until, file = _keyset_wanted_by(work, newest), work.draft
     try:
         with of_the_user("the draft"):
             drafted = draft_if_due(state, newest, read_draft_file(file), now=now)
@@ -417,10 +418,31 @@ def _find_keyset_gaps(work: Work) -> Iterator[Gap]:
         yield from _find_missing_signatures(work, draft, newest)
 
 
+def _keyset_wanted_by(work: Work, newest: KeysetStatement) -> datetime:
+    """Return when the next keyset is wanted: as the newest ends, or what no key of it renews.
+
+    Now, if no key of it signs cards, or verifiers still trust a key that was stolen.
+    """
+    keys = work.store.load().keys
+    roles: tuple[OnlineRole, ...] = ("card", "release")
+    signing = [key for key in keys if key.state == "active"]
+    needed = [
+        role
+        for role in roles
+        if any(role in key.roles for key in keys)
+        and not any(newest.lists(key.thumbprint, role) for key in signing)
+    ]
+    stolen = [key for key in keys if key.revoked_because == "compromised"]
+    if "card" in needed or still_trusted(work, stolen):
+        return work.now
+    release = kept_release(work.store) if "release" in needed else None
+    return utc(min(newest.exp, release.exp if release else newest.exp))
+
+
 def _find_missing_signatures(
     work: Work, draft: KeysetDraft, newest: KeysetStatement
 ) -> Iterator[Gap]:
-    digest, until = draft.statement.digest, work.keyset_wanted_by
+    digest, until = draft.statement.digest, _keyset_wanted_by(work, newest)
     message = f"sign keyset {draft.label}, digest {digest}"
     # What a root holder types, whose key store is DIR.
     sign = f"cardsign keyset sign {work.draft} --digest {digest} --keystore DIR && {work.again}"
@@ -440,7 +462,7 @@ def _find_missing_signatures(
             asked.add(who)
             close = partial(_sign_draft, work, holder, draft, here[0])
             yield Gap(message, who, until=until, close=close, awaits_roots=True)
-    yield from _ask_roots(work, draft, message, asked)
+    yield from _ask_roots(work, draft, message, asked, until)
 
 
 def _write_draft(file: Path, draft: KeysetDraft) -> list[str]:
@@ -473,16 +495,18 @@ def _sign_draft(work: Work, holder: Work, draft: KeysetDraft, root: KeyRecord) -
     return [f"signed keyset {draft.label} with {root.named}"]
 
 
-def _ask_roots(work: Work, draft: KeysetDraft, message: str, asked: set[str]) -> Iterator[Gap]:
+def _ask_roots(
+    work: Work, draft: KeysetDraft, message: str, asked: set[str], until: datetime
+) -> Iterator[Gap]:
     """Yield which root holders have to sign; who works here brings the root key.
 
     Holders elsewhere are asked once the draft is final: a key that is due to be made changes it.
     """
-    until, now = work.keyset_wanted_by, work.now
+    now = work.now
     absent = set() if work.roots else {key.holder for key in work.store.state.keys}
     ahead = steps(work.store.state, work.config.timeline, now)
     is_final = not any(step.action == "generate" and step.is_due(now) for step in ahead)
-    is_final |= until is not None and until <= now + NOTICE
+    is_final |= until <= now + NOTICE
     for signing in draft.signings:
         holders = {key.holder for key in signing.quorum.keys} - signing.signed - asked
         ours = sorted(holders & absent)

@@ -155,12 +155,17 @@ def _for_people(
     """Say of each gap what hinders it; what waits for the roots alone is told as theirs."""
     waits_for_roots = any(gap.awaits_roots and gap.close is None for gap in left)
     gaps: dict[_Name, Gap] = {}
+    why = ""
     for gap in left:
         fault = faults.get(gap.name)
         # Without a fault another process keeps opening it.
         is_told = gap.close is None or fault is not None
         if is_told and not (waits_for_roots and fault is not None and fault.code in UNLISTED):
+            if gap.awaits_roots and not gap.why:
+                gap = gap._replace(why=why)
             gaps.setdefault(gap.name, _explain(work, gap, fault))
+        elif is_told:
+            why = why or gap.why
     return tuple({gap.name: gap for gap in gaps.values()}.values())
 
 

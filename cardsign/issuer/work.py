@@ -17,7 +17,6 @@ from cardsign.errors import (
 )
 from cardsign.keys.agenda import Step
 from cardsign.keys.drafts import DRAFT_FILE, KeysetDue
-from cardsign.keys.history import kept_keyset
 from cardsign.keys.model import Role
 from cardsign.keys.signers.access import Access
 from cardsign.keys.store import KeyStore
@@ -70,16 +69,6 @@ class Work:
     def again(self) -> str:
         """The command that goes on."""
         return f"cardsign keys rotate {self.options}".rstrip()
-
-    @property
-    def keyset_wanted_by(self) -> datetime | None:
-        """When the next keyset is wanted: as the newest ends; now, if no key of it signs cards."""
-        keyset, keys = kept_keyset(self.store), self.store.load().keys
-        cards = [key for key in keys if "card" in key.roles]
-        signing = [key for key in cards if key.state == "active"]
-        if keyset and cards and not any(keyset.lists(key.thumbprint, "card") for key in signing):
-            return self.now
-        return end_of(keyset)
 
 
 class Gap(NamedTuple):

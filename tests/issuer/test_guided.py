@@ -31,6 +31,7 @@ from cardsign.keys.model import RevocationReason
 from cardsign.keys.opening import create_store
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import IssuerKey, KeysetStatement, RootKey
+from cardsign.statements.release import read_release
 from cardsign.times import utc
 from tests.issuer.site import RECOVERY, ROOT, SECRETS, Peer, Site, begun, peer_of
 
@@ -300,7 +301,21 @@ def test_a_release_key_of_its_own_custody_ends_at_once(site: Site) -> None:
     assert (site.state(release), site.state(card)) == ("revoked", "active")
     assert any(f"still trust release key {release[:8]}" in gap.what for gap in told.left)
     site.secrets["release"] = NEW
+    (left,) = site.rotate("card", "release").left
+    assert left.what.startswith("sign keyset 1.3"), left
+    assert f"still trust release key {release[:8]}" in left.what
+    assert left.until == site.now
     assert site.rotate("card", "release", root=True).left == ()
+
+
+def test_the_roots_are_wanted_before_a_release_ends_that_no_key_renews(site: Site) -> None:
+    """Nobody has stolen the key, so until then nothing is harmed."""
+    site.now += timedelta(hours=3)
+    revoked = [key.kid for key in site.store.state.keys if "release" in key.roles]
+    told = site.revoke(revoked, "superseded", "card", "release", root=False)
+    (left,) = [gap for gap in told.left if gap.awaits_roots]
+    assert site.live.release is not None
+    assert left.until == datetime.fromtimestamp(read_release(site.live.release).exp, UTC)
 
 
 @pytest.mark.parametrize("reason", ["superseded", "ceased"])
