@@ -29,7 +29,7 @@ def examine_store(store: KeyStore) -> tuple[Finding, ...]:
         try:
             state = store.load(moved=True)
         except (StoreFault, FileFault) as fault:
-            findings = [_alarm(fault.code, fault.message, fault.path)]
+            findings = [_alarm(fault.code, fault.message, fault.path, fault.finding.fix)]
         else:
             findings = [*_find_damage(store, state, private)]
         if isinstance(store, FolderStore):

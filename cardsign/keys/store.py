@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -168,7 +169,8 @@ class KeyStore(ABC):
                 "keystore.other_history",
                 f"the log does not continue from line {seq}, the newest that was seen here",
                 path=self.place,
-                hint=f"If you put an older or another store there yourself, remove {self._seen}.",
+                hint="If you put an older or another store there yourself, forget that line. "
+                f"Run: rm {shlex.quote(str(self._seen))}",
             )
         self.state = state
         if (seq, head) != (state.seq, state.head):

@@ -256,7 +256,7 @@ def test_a_restored_key_store_adopts_what_is_published_if_asked(
     refused = issuer("publish", "signed.json", "--max-age", "60")
     assert (refused.status, "keystore.other_history" in refused.err) == (2, True)
     (seen,) = (path for path in Path("home").rglob("keystores/*") if path.is_file())
-    assert f"remove {seen.resolve()}" in refused.err
+    assert f"Run: rm {seen.resolve()}\n" in refused.err
     seen.unlink()
     ended = issuer("publish", "signed.json", "--max-age", "60")
     assert (ended.status, "release renew" in ended.err) == (1, True)
