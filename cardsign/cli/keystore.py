@@ -6,7 +6,8 @@ import getpass
 import os
 import platform
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -96,7 +97,8 @@ class UnlockOptions(KeystoreOptions):
 
     def new_passphrase(self, role: str = "") -> bytes:
         """The passphrase of a new key."""
-        return new_passphrase(self.source(role))
+        with naming_key(role):
+            return new_passphrase(self.source(role))
 
     def access(self, *uris: str) -> Access:
         """What signers may use: what the user's own file allows, and what was just typed.
@@ -145,6 +147,19 @@ class UnlockOptions(KeystoreOptions):
             f"{name} {shlex.quote(str(place))}" for name, place in typed.items() if place
         )
         return work
+
+
+@contextmanager
+def naming_key(role: str) -> Iterator[None]:
+    """Say of which new key no passphrase was given, and where that of its role is looked for."""
+    try:
+        yield
+    except PassphraseFault as fault:
+        if fault.code != "passphrase.none" or role not in ROLE_VARIABLES:
+            raise
+        message = f"no passphrase of the new {role} key was given"
+        hint = f"Set {ROLE_VARIABLES[role]}, or {PASSPHRASE_VARIABLE} for all new keys."
+        raise PassphraseFault(fault.code, message, hint=hint) from fault
 
 
 def recovery_source() -> PassphraseSource:

@@ -18,6 +18,7 @@ from cardsign.cli.keystore import (
     KeystoreOptions,
     UnlockOptions,
     local_user,
+    naming_key,
     project_config,
     read_public,
     unlock_recovery,
@@ -43,7 +44,6 @@ from cardsign.cli.views import (
 from cardsign.errors import (
     EXIT_NOT_TRUSTED,
     EXIT_OK,
-    PassphraseFault,
     StoreFault,
     UsageFault,
     in_file,
@@ -332,16 +332,8 @@ def _new_passphrases(keystore: UnlockOptions) -> Callable[[str], bytes]:
 
     def of(role: str) -> bytes:
         is_usual = keystore.source(role) == keystore.source()
-        try:
+        with naming_key(role):
             return usual() if is_usual else keystore.new_passphrase(role)
-        except PassphraseFault as fault:
-            if fault.code != "passphrase.none":
-                raise
-            message = f"no passphrase of the new {role} key was given"
-            hint = (
-                f"Set CARDSIGN_{role.upper()}_PASSPHRASE, or CARDSIGN_PASSPHRASE for all new keys."
-            )
-            raise PassphraseFault(fault.code, message, hint=hint) from fault
 
     return of
 

@@ -272,6 +272,17 @@ def test_init_takes_each_passphrase_from_where_it_is_asked_for_later(cardsign: C
     run(cardsign(*ALL_DUE, *apart, **own))
 
 
+@pytest.mark.parametrize("role", ["card", "root", "release"])
+def test_init_names_the_key_whose_passphrase_is_missing(cardsign: Cardsign, role: str) -> None:
+    """And its variable, though those of all other keys are set."""
+    variables = {f"CARDSIGN_{name.upper()}_PASSPHRASE": NEW for name in ("card", "root", "release")}
+    del variables[missing := f"CARDSIGN_{role.upper()}_PASSPHRASE"]
+    words = ("init", "--issuer", ISSUER, "--recovery-out", "recovery.key")
+    told = cardsign(*words, **variables, **RECOVERY, CARDSIGN_PASSPHRASE=None)
+    assert (told.status, f"no passphrase of the new {role} key" in told.err) == (2, True)
+    assert f"Set {missing}, or CARDSIGN_PASSPHRASE" in told.err
+
+
 def test_what_cron_runs_says_when_a_person_is_needed(cardsign: Cardsign) -> None:
     """An exit status alone reaches nobody; without need nothing is printed."""
     _, apart, own = begun_apart(cardsign)
