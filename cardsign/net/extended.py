@@ -244,7 +244,8 @@ def refused_credential(
     shown = header.quotable(words) if header else quotable(words)
     asks = f"; it says it wants: {shown}" if shown else ""
     sent = "the credential" if header else "a request without credential"
-    return CallFailed("credential.refused", f"{url} answered {status} to {sent}{asks}")
+    hint = "" if header else "Name one with --credential env:NAME or file:/PATH."
+    return CallFailed("credential.refused", f"{url} answered {status} to {sent}{asks}", hint=hint)
 
 
 def _no_card(url: Url, how: str) -> CallFailed:

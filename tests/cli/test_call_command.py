@@ -290,6 +290,8 @@ def test_a_credential_is_shown_to_the_agent(running: Any, caplog: pytest.LogCapt
         assert without.status == 3
         assert "credential.refused: http://127.0.0.1:" in without.err
         assert 'it says it wants: Bearer realm="harbour"' in without.err
+        assert "Name one with --credential env:NAME or file:/PATH." in without.err
+        assert "Get a new one" not in without.err
 
 
 @pytest.mark.needs_a2a
