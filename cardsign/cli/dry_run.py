@@ -51,4 +51,5 @@ def confirm(yes: bool, warning: str, *, hint: str = "Add --yes if you are sure."
         message = f"this needs a yes, and there is no terminal: {warning}"
         raise UsageFault("usage.unanswered", message, hint=hint)
     if not click.confirm(f"cardsign: {safe(warning, limit=600)}. Go on?", err=True):
-        raise UsageFault("usage.unanswered", f"the answer was no: {warning}")
+        message = f"the answer was no: {warning}"
+        raise UsageFault("usage.unanswered", message, hint="Nothing was added or changed.")

@@ -291,6 +291,7 @@ def add(
     if "origins" not in members:
         raise _no_origin(who)
     check_new_name(policy, members["name"])
+    _check_new_places(policy, members["origins"])
     if cards := members.get("cards") or _cards_at(members["origins"]):
         members["cards"] = cards
     proposal = source.propose(url, policy.limits, datetime.now(UTC))
@@ -309,6 +310,22 @@ def add(
     )
     _say_all(warnings)
     _tell(policy, members, proposal, comparison)
+
+
+def _check_new_places(policy: Policy, places: Iterable[str]) -> None:
+    """Refuse a place that the policy has of another issuer."""
+    with of_the_user("--origin"):
+        parsed = [parse_place(text) for text in places]
+    for issuer in policy.issuers:
+        for place in set(parsed).intersection(issuer.places or ()):
+            raise UsageFault(
+                "usage.conflict",
+                f"{place} is already trusted as {issuer.name!r}",
+                path=str(policy.path),
+                hint=f"See it: cardsign trust show {issuer.name}. To add it anew, first: cardsign "
+                f"trust remove {issuer.name}. Issuers of one origin are kept apart by paths: "
+                f"--origin {place.origin}/agents/NAME/",
+            )
 
 
 def _no_origin(who: str) -> UsageFault:

@@ -272,8 +272,10 @@ def test_what_is_there_already(cardsign: Cardsign, enrolled: Ended, home: Path, 
     again = cardsign("trust", "add", "tides", "--origin", "https://b.example", *BY_URL)
     assert "already" in again.err
     origin = cardsign("trust", "add", "other", *ORIGIN, *BY_URL)
-    assert "policy.malformed" in origin.err
-    assert "belongs to 'tides' already" in origin.err
+    assert "usage.conflict" in origin.err
+    assert "already trusted as 'tides'" in origin.err
+    assert "cardsign trust remove tides" in origin.err
+    assert "policy.malformed" not in origin.err
     assert files(home) == before
     cardsign("trust", "remove", "tides")
     anchor = cardsign("trust", "add", "tides", *ORIGIN, *BY_URL)

@@ -172,6 +172,8 @@ def test_a_person_is_shown_the_digest_and_asked(
     assert "digest  " in shown
     if status:
         assert nothing_is_written(tmp_path)
+        assert "Nothing was added or changed." in screen
+        assert "Answer it at a terminal" not in screen
     else:
         policy = read_policy(tmp_path / "trust.toml")
         assert [one.name for one in policy.issuers] == ["tides"]
