@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import secrets
+import shlex
 import sys
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -195,23 +196,42 @@ def call(
             raise failure
         print_error(failure)  # the object above says the state
         return failure.exit_status
-    _say_next_step(url, reply, task)
+    _say_next_step(url, reply, task, _given(named))
     return report.exit_status
 
 
-def _say_next_step(url: str, reply: Reply, about: TaskOptions) -> None:
+def _say_next_step(url: str, reply: Reply, about: TaskOptions, given: str) -> None:
     """Say in which state a task is that goes on, and what continues it."""
     if reply.state and not reply.state.endswith("_COMPLETED"):
         step = ""
         if reply.state.endswith("_INPUT_REQUIRED"):
             context = f" --context {_id(reply.context)}" if reply.context else ""
-            step = f"; answer it: cardsign call {safe(url)} TEXT --task {_id(reply.task)}{context}"
+            command = f"cardsign call {safe(url)} TEXT --task {_id(reply.task)}{context}{given}"
+            step = f"; answer it: {command}"
         say(f"task {safe(reply.task)} is {reply.state}{step}")
     if not reply.is_final and not about.get:
         say(
             "the answer ended before the task did: "
-            f"cardsign call {safe(url)} --task {_id(reply.task)} --get"
+            f"cardsign call {safe(url)} --task {_id(reply.task)} --get{given}"
         )
+
+
+def _given(named: VerifierOptions) -> str:
+    """The options that the next command of the same conversation needs again."""
+    options = {
+        "--trust": named.trust.trust_file,
+        "--issuer": named.issuer,
+        "--jwks": named.jwks,
+        "--credential": named.credential,
+        "--client-id": named.client_id,
+    }
+    words = [
+        f" {name} {safe(shlex.quote(str(value)))}"
+        for name, value in options.items()
+        if value is not None
+    ]
+    is_plain = named.network.insecure_loopback_http
+    return "".join([*words, " --insecure-loopback-http" if is_plain else ""])
 
 
 def _id(untrusted_id: str) -> str:

@@ -6,6 +6,7 @@ import builtins
 import contextlib
 import json
 import logging
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -67,7 +68,8 @@ class Called:
     def __call__(self, *words: str, stdin: bytes = b"") -> Ended:
         url = f"http://127.0.0.1:{self.agent.port}"
         timeout = () if "--timeout" in words else ("--timeout", "30")
-        command = ("call", url, *words, "--insecure-loopback-http", *timeout)
+        plain = () if "--insecure-loopback-http" in words else ("--insecure-loopback-http",)
+        command = ("call", url, *words, *plain, *timeout)
         ended = self.cardsign(*command, stdin=stdin, TIDES_TOKEN=TOKEN)
         assert TOKEN not in ended.text + ended.err
         return ended
@@ -292,6 +294,17 @@ def test_a_credential_is_shown_to_the_agent(running: Any, caplog: pytest.LogCapt
         assert 'it says it wants: Bearer realm="harbour"' in without.err
         assert "Name one with --credential env:NAME or file:/PATH." in without.err
         assert "Get a new one" not in without.err
+
+
+@pytest.mark.needs_a2a
+def test_what_continues_a_task_names_what_was_given(running: Any) -> None:
+    """Without its options the command that is shown would ask another way, or be refused."""
+    given = ["--trust", "trust.toml", "--credential", "env:TIDES_TOKEN"]
+    with running(token=TOKEN, secured=True) as call:
+        asked = call("ask me", *given)
+        command = shlex.split(asked.err.partition("answer it: cardsign call ")[2])
+        assert command[command.index("--trust") :] == [*given, "--insecure-loopback-http"]
+        assert call("Brest", *command[2:]).text == "noon at Brest\n"
 
 
 @pytest.mark.needs_a2a
