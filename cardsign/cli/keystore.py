@@ -142,10 +142,9 @@ class UnlockOptions(KeystoreOptions):
         if root_keystore:
             apart = replace(self, place=root_keystore)
             work.roots = Work(apart.open(), work.now, access=apart.access())
-        typed = {"--keystore": self.place, "--root-keystore": root_keystore}
-        work.options = " ".join(
-            f"{name} {shlex.quote(str(place))}" for name, place in typed.items() if place
-        )
+            work.root_option = f"--root-keystore {shlex.quote(str(root_keystore))}"
+        if self.place:
+            work.options = f"--keystore {shlex.quote(str(self.place))}"
         return work
 
 

@@ -97,10 +97,9 @@ def show_progress(progress: Progress, now: datetime, view: Mapping[str, Any] | N
 def say_progress(progress: Progress, now: datetime) -> None:
     """What was done, what needs a person, and what is next; under ``--quiet`` the second alone."""
     first = progress.left[0].command if progress.left else ""
-    # The same with the root keys does more: a person types one command.
-    first = max(
-        (gap.command for gap in progress.left if gap.command.startswith(first)), key=len, default=""
-    )
+    # The same with the root keys, or a new passphrase, does more: a person types one command.
+    same = (gap.command for gap in progress.left if _is_same(gap.command, first))
+    first = max(same, key=len, default="")
     if first:
         say(f"not finished. Do this: {whole(first)}", asked=True)
     elif progress.left:
@@ -118,12 +117,17 @@ def say_progress(progress: Progress, now: datetime) -> None:
         until = ", now" if gap.until is not None and gap.until <= now else until
         say(f"left for {safe(gap.who)}{until}:", asked=True)
         say(f"  {safe(gap.what, limit=600)}", asked=True)
-        if not first.startswith(gap.command):
+        if gap.command not in first:
             say(f"  next: {whole(gap.command)}", asked=True)
     if progress.left or progress.planned:
         return  # what comes by itself may wait
     for line in ahead_lines(progress, now):
         say(f"  {line}")
+
+
+def _is_same(command: str, other: str) -> bool:
+    """Say whether a command is another one, with options or variables besides."""
+    return command.startswith((other, "CARDSIGN_")) and other in command
 
 
 def ahead_lines(progress: Progress, now: datetime) -> Iterator[str]:

@@ -333,11 +333,7 @@ def _take_step(work: Work) -> list[str]:
 
 
 def _make_key(work: Work, step: Step) -> list[str]:
-    try:
-        key = make_successor(work, step)
-    except PassphraseFault as fault:
-        message = f"{fault.message}; set CARDSIGN_{step.role.upper()}_PASSPHRASE"
-        raise PassphraseFault(fault.code, message) from fault
+    key = make_successor(work, step)
     return [] if key is None else [f"made {key.named}, the next {step.alg} {step.role} key"]
 
 

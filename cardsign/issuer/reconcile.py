@@ -37,11 +37,11 @@ from cardsign.issuer.release import (
     find_release_gap,
     sign_next_release,
 )
-from cardsign.issuer.work import NEEDS_A_PERSON, UNLISTED, Gap, Progress, Work
+from cardsign.issuer.work import NEEDS_A_PERSON, UNLISTED, Gap, Progress, Work, key_holder
 from cardsign.keys import lifecycle
 from cardsign.keys.history import is_needed, kept_keyset
 from cardsign.keys.log import Event, fold_all
-from cardsign.keys.model import ENDED, KeyRecord, RevocationReason, StoreState
+from cardsign.keys.model import ENDED, ROLES, KeyRecord, RevocationReason, StoreState
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.times import minute
 
@@ -178,6 +178,9 @@ def _explain(work: Work, gap: Gap, fault: CardsignError | None) -> Gap:
     message = gap.text if fault is None else f"{gap.text}: {fault.message}"
     if fault is not None and fault.code == "keystore.same_custody":
         message += f". {fault.finding.fix}"
+    elif isinstance(fault, PassphraseFault) and not fault.finding.fix:  # else it is of a PIN
+        roles = (role for role in ROLES if gap.who == key_holder(role))
+        message += "".join(f"; set CARDSIGN_{role.upper()}_PASSPHRASE" for role in roles)
     # Others act first: the command that goes on would say the same again.
     is_others = gap.awaits_roots and gap.close is None
     command = gap.command if is_others else gap.command or work.again

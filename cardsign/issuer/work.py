@@ -10,13 +10,15 @@ from typing import Final, NamedTuple
 
 from cardsign.config import ProjectConfig
 from cardsign.errors import (
+    LocalFault,
     PassphraseFault,
     PublishRefused,
     SignerFault,
     SigningRefused,
 )
-from cardsign.keys.agenda import Step
-from cardsign.keys.drafts import DRAFT_FILE, KeysetDue
+from cardsign.keys.agenda import Step, steps
+from cardsign.keys.drafts import DRAFT_FILE, KeysetDue, keyset_due
+from cardsign.keys.history import kept_keyset
 from cardsign.keys.model import Role
 from cardsign.keys.signers.access import Access
 from cardsign.keys.store import KeyStore
@@ -43,7 +45,8 @@ class Work:
         access: What signers may use; a passphrase is enough for keys in files.
         roots: The same of another key store with root keys, such as on a USB stick.
         draft: Where a draft of the next keyset statement is or goes.
-        options: What the commands that are left have to be told again: ``--root-keystore usb``.
+        options: What the commands that are left have to be told again: ``--keystore DIR``.
+        root_option: And while the root keys are wanted: ``--root-keystore usb``.
         drops_others: Publish no extended card, and no card of A2A 0.3, that the project does not
             name.
         is_dry_run: Close no gap, and say which would be closed; the store is a preview.
@@ -56,6 +59,7 @@ class Work:
     roots: Work | None = None
     draft: Path = Path(DRAFT_FILE)
     options: str = ""
+    root_option: str = ""
     drops_others: bool = False
     is_dry_run: bool = False
 
@@ -67,8 +71,20 @@ class Work:
 
     @property
     def again(self) -> str:
-        """The command that goes on."""
-        return f"cardsign keys rotate {self.options}".rstrip()
+        """The command that goes on; it names the root keys while they have anything to sign."""
+        roots = self.root_option if self.root_option and self._wants_roots() else ""
+        return " ".join(filter(None, ("cardsign keys rotate", self.options, roots)))
+
+    def _wants_roots(self) -> bool:
+        """Say whether a keyset is due, or a key that is then to be listed."""
+        try:
+            state, keyset = self.store.load(), kept_keyset(self.store)
+        except LocalFault:  # which the caller tells
+            return True
+        ahead = steps(state, self.config.timeline, self.now)
+        is_making = any(step.action == "generate" and step.is_due(self.now) for step in ahead)
+        is_due = keyset is None or keyset_due(state, keyset, now=self.now).is_due(self.now)
+        return is_making or is_due
 
 
 class Gap(NamedTuple):

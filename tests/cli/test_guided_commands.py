@@ -360,6 +360,32 @@ def test_a_lost_store_takes_up_no_history_that_nobody_vouches_for(
     assert not Path("next.json").exists()
 
 
+def test_once_the_roots_have_signed_only_the_card_key_is_asked_for(cardsign: Cardsign) -> None:
+    """By its variable; the stick may be put away."""
+    _, apart, own = begun_apart(cardsign)
+    run(cardsign(*ALL_DUE, *apart, **own))
+    own["CARDSIGN_CARD_PASSPHRASE"] = NEW
+    words = ("keys", "revoke", active("card"), "--reason", "compromised", "--yes")
+    assert cardsign(*words, **own).status == 1
+
+    lacks = {**own, "CARDSIGN_CARD_PASSPHRASE": None, "CARDSIGN_PASSPHRASE": None}
+    told = cardsign(*ALL_DUE, *apart, **lacks)
+    assert "not finished. Do this: cardsign keys rotate\n" in told.err
+    asked = "no passphrase was given, and there is no terminal to ask on"
+    assert f"sign the cards: {asked}; set CARDSIGN_CARD_PASSPHRASE\n" in told.err
+    run(cardsign(*ALL_DUE, **own))
+
+
+def test_what_makes_a_key_after_a_theft_is_what_to_do(issuer: Cardsign) -> None:
+    """The same command without the new passphrase would say the same again."""
+    words = ("keys", "revoke", active("release"), "--reason", "compromised", "--yes")
+    told = issuer(*words, CARDSIGN_RELEASE_PASSPHRASE=CRON)
+    asked = "CARDSIGN_RELEASE_PASSPHRASE='A NEW ONE' cardsign keys rotate"
+    assert f"not finished. Do this: {asked}\n" in told.err
+    assert "next: " not in told.err
+    run(issuer(*ALL_DUE, CARDSIGN_RELEASE_PASSPHRASE=NEW))
+
+
 def test_three_commands_recover_from_the_loss_of_everything_else(issuer: Cardsign) -> None:
     """What is published and the recovery key are enough."""
     lost = active("card")
