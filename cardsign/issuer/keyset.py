@@ -369,8 +369,26 @@ def accept_keyset(
             _check_not_stale(store, statement, keysets[-1] if keysets else None, name, both)
             check_in_force(statement, name, work.now, "draft it again")
         if not is_root_holder(work):
+            _check_release_key(statement, name, work.now)
             check_publishable(work, keyset=write_draft(statement))
     return keep_keyset(store, statement, write_draft(statement), now=work.now)
+
+
+def _check_release_key(statement: KeysetStatement, name: str, now: datetime) -> None:
+    """Refuse a keyset all release keys of which begin later, so that no release can name it yet.
+
+    Raises:
+        UsageFault: ``statement.not_yet``: another machine's clock is ahead of this one.
+    """
+    begins = min((key.nbf for key in statement.keys if "release" in key.roles), default=0)
+    if now.timestamp() < begins:
+        start, here = second(utc(begins)), second(now)
+        raise UsageFault(
+            "statement.not_yet",
+            f"keyset {statement.label} begins at {start}, and this clock says {here}",
+            path=name,
+            hint="Set this machine's clock, or wait until then, and publish it again.",
+        )
 
 
 def is_root_holder(work: Work) -> bool:

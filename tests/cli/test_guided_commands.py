@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from cardsign.publish.generation import load_current
 from cardsign.statements.keyset import read_keyset
 from cardsign.statements.release import read_release
 from cardsign.testing import FakeIssuer
+from cardsign.times import second
 from cardsign.urls import CARD_PATH
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended, revoke_in_log
 from tests.cli.test_dry_run import files
@@ -397,6 +398,25 @@ def test_three_commands_recover_from_the_loss_of_everything_else(issuer: Cardsig
     shown: Any = run(issuer("keyset", "show", "--json")).json
     assert (shown["epoch"], lost in shown["revoked"]) == (2, True)
     assert lost not in load_current(Path("public")).kids
+
+
+def test_a_recovery_by_a_clock_that_is_ahead_is_published_once_it_begins(
+    issuer: Cardsign, clock: Callable[[datetime], None]
+) -> None:
+    """Ten seconds are enough: its release key does not count before, and nothing is kept."""
+    now = datetime.now(UTC).replace(microsecond=0) + timedelta(minutes=1)
+    begins = now + timedelta(seconds=10)
+    shutil.rmtree("keys")
+    clock(begins)
+    options = ("--recovery-file", "recovery.key", "-o", "next.json", "--yes")
+    run(issuer("keyset", "recover", *options, **RECOVERY))
+    clock(now)
+    before = files()
+    early = issuer("keyset", "publish", "next.json")
+    said = f"begins at {second(begins)}, and this clock says {second(now)}"
+    assert (early.status, said in early.err, files()) == (2, True, before), early.err
+    clock(begins)
+    run(issuer("keyset", "publish", "next.json"))
 
 
 def test_a_slip_in_a_recovery_leaves_nothing_half_made(issuer: Cardsign) -> None:
