@@ -20,7 +20,14 @@ from werkzeug.exceptions import HTTPException
 
 from cardsign.errors import CardsignError, ServeFault, UsageFault
 from cardsign.files import MAX_INPUT_BYTES
-from cardsign.server.run import log_to_stderr, make_server, make_url, reserve_address
+from cardsign.server.run import (
+    leave_stop_to_parent,
+    log_to_stderr,
+    make_server,
+    make_url,
+    reserve_address,
+    run_server,
+)
 from cardsign.server.settings import ServerSettings
 from cardsign.trust.policy import SubjectNames
 from cardsign.urls import is_this_machine
@@ -54,10 +61,7 @@ def serve_verdicts(open_batch: Callable[[], Batch], where: str, *, as_json: bool
         server = make_server(ServerSettings(), address)
         url = f"unix:{address}" if isinstance(address, Path) else make_url(address)
         loader = partial(_load_worker, open_batch, url, os.getpid(), as_json=as_json)
-        try:
-            server.serve(target_loader=loader, wrap_loader=False)
-        except SystemExit as exc:  # granian's way to say that the worker ended unasked
-            raise ServeFault("serve.worker_died", "the worker process ended by itself") from exc
+        run_server(server, loader)
 
 
 def create_verdict_app(
@@ -133,6 +137,7 @@ def _load_worker(open_batch: Callable[[], Batch], url: str, parent: int, *, as_j
             time.sleep(1)
         os._exit(1)
 
+    leave_stop_to_parent()
     log_to_stderr()
     app = create_verdict_app(open_batch)
     threading.Thread(target=end_with_parent, daemon=True).start()

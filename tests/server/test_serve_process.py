@@ -363,6 +363,18 @@ def test_a_directory_without_publication_is_one_clear_line(
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_whole_group_is_no_death(published: Published, how: signal.Signals) -> None:
+    """Ctrl-C at a terminal, or systemd: the worker, which has it too, does not end first."""
+    with _running(published) as server:
+        (worker,) = workers_of(server.process.pid)
+        os.kill(worker, how)
+        os.killpg(server.process.pid, how)
+        out, err = server.process.communicate(timeout=PATIENCE)
+
+        assert (server.process.returncode, out, err) == (0, "", "")
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_cleanly_and_whole(published: Published, how: signal.Signals) -> None:
     """Exit 0, no process left, nothing on stdout, no token said; an idle client is no hindrance."""
     with _running(published) as server, httpx.Client(trust_env=False, timeout=PATIENCE) as client:
