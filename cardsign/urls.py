@@ -9,7 +9,7 @@ where its issuer may not. So what is not in the normal form is refused rather th
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_address
 from typing import Final, TypeAlias
 
@@ -99,6 +99,16 @@ def parse_url(untrusted_text: str) -> Url:
     if port > 65535:
         raise _refused(untrusted_text)
     return Url(origin, path, match["query"] or "")
+
+
+def card_url(url: str) -> str:
+    """Return where the card of a host is looked for first; of any other URL the URL itself."""
+    try:
+        parsed = parse_url(url)
+    except CardRefused:
+        return url
+    bare = parsed.path == "/" and not parsed.query
+    return str(replace(parsed, path=CARD_PATH) if bare else parsed)
 
 
 def parse_origin(untrusted_text: str) -> Origin:

@@ -55,7 +55,6 @@ from cardsign.net.fetch import (
     media_types,
     user_agent,
 )
-from cardsign.net.fetcher import card_url
 from cardsign.net.guarded import (
     ANSWER_SECONDS,
     EVENT_IDLE_SECONDS,
@@ -66,6 +65,7 @@ from cardsign.net.guarded import (
 )
 from cardsign.times import second
 from cardsign.trust.policy import Subject
+from cardsign.urls import card_url
 from cardsign.verify.report import VerificationError, VerifiedCard
 from cardsign.verify.verifier import Verifier
 

@@ -18,13 +18,14 @@ from cardsign.findings import Finding
 from cardsign.jose.jwks import MAX_JWKS_BYTES
 from cardsign.net.connection import Deadline
 from cardsign.net.fetch import PrivateAccess
-from cardsign.net.fetcher import DocumentFetcher, card_url, note_legacy_path
+from cardsign.net.fetcher import DocumentFetcher, note_legacy_path
 from cardsign.trust.policy import JwksAnchor, KeysetAnchor, Subject, TrustedIssuer
 from cardsign.trust.refresh import Ask, FetchResult, Refresh, no_answer
 from cardsign.trust.session import Session
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import (
     Place,
+    card_url,
     parse_origin,
     parse_url,
     without_userinfo,

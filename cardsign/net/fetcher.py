@@ -16,7 +16,7 @@ from functools import cached_property, partial
 from threading import Lock
 from typing import Final, TypeAlias
 
-from cardsign.errors import CardRefused, FetchFailed
+from cardsign.errors import FetchFailed
 from cardsign.findings import Finding
 from cardsign.net.fetch import (
     DEFAULT_SETTINGS,
@@ -27,7 +27,15 @@ from cardsign.net.fetch import (
     values,
 )
 from cardsign.trust.refresh import FetchResult
-from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH, Headers, Url, parse_url, without_userinfo
+from cardsign.urls import (
+    CARD_PATH,
+    LEGACY_CARD_PATH,
+    Headers,
+    Url,
+    card_url,
+    parse_url,
+    without_userinfo,
+)
 
 #: Seconds after which a URL is asked again; HTTP may shorten it and never lengthen it.
 REFRESH_INTERVAL: Final = 300
@@ -272,13 +280,3 @@ def note_legacy_path() -> Finding:
     """Return the note on a card that was found at the path of A2A up to 0.2."""
     message = f"there is no card at {CARD_PATH}; this one is at {LEGACY_CARD_PATH}"
     return Finding("card.legacy_path", message)
-
-
-def card_url(url: str) -> str:
-    """Return where the card of a host is looked for first; of any other URL the URL itself."""
-    try:
-        parsed = parse_url(url)
-    except CardRefused:
-        return url
-    bare = parsed.path == "/" and not parsed.query
-    return str(replace(parsed, path=CARD_PATH) if bare else parsed)

@@ -68,12 +68,15 @@ def public_document(file: PublicFile, published: datetime | None) -> Document:
     return Document(file.body, (*file.headers, *changed, ("ETag", _etag(file.body))))
 
 
-def extended_document(body: bytes, published: datetime) -> Document:
-    """Return the extended card of one audience."""
+def extended_document(body: bytes) -> Document:
+    """Return the extended card of one audience.
+
+    It has no Last-Modified: all audiences have the same, and who asked by it alone would be told
+    that the card of another is still the one.
+    """
     headers = (
         ("Content-Type", "application/a2a+json"),
         ("Cache-Control", PRIVATE["Cache-Control"]),
-        ("Last-Modified", http_date(published)),
         ("ETag", _etag(body)),
         ("Vary", PRIVATE["Vary"]),
         *NO_SNIFF.items(),

@@ -60,7 +60,7 @@ class ExtendedCards:
             if marker is None:
                 message = f"the extended card of audience {audience} does not say until when it is"
                 raise ServeFault("serve.corrupt_generation", message)
-            self._cards[audience] = extended_document(body, generation.published_at), marker.exp
+            self._cards[audience] = extended_document(body), marker.exp
         schemes = schemes_of(card)
         #: What the card demands: alternatives, each the names of schemes that go together.
         self._alternatives = [

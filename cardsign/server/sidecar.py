@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import socket
 import stat
 import threading
 import time
@@ -12,14 +13,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from flask import Flask, abort, jsonify, request
 from werkzeug.exceptions import HTTPException
 
-from cardsign.errors import CardsignError, ServeFault, UsageFault
+from cardsign.errors import CardsignError, LocalFault, ServeFault, UsageFault
 from cardsign.files import MAX_INPUT_BYTES
+from cardsign.server.a2a import Busy
+from cardsign.server.app import BODY_WAS_READ, finish_response
 from cardsign.server.run import (
     leave_stop_to_parent,
     log_to_stderr,
@@ -28,9 +31,11 @@ from cardsign.server.run import (
     reserve_address,
     run_server,
 )
-from cardsign.server.settings import ServerSettings
+from cardsign.server.settings import DEFAULT_SETTINGS
+from cardsign.trust.lock import Lock
 from cardsign.trust.policy import SubjectNames
 from cardsign.urls import is_this_machine
+from cardsign.verify.verifier import check_entries
 
 if TYPE_CHECKING:
     from flask import Response
@@ -41,6 +46,11 @@ log = logging.getLogger(__name__)
 
 #: How long a policy, its lock and its statements count before they are read again.
 FRESH_SECONDS: Final = 10.0
+#: How long a place to wait for a body in is waited for, and the threads that wait for no body.
+_PLACE_SECONDS: Final = 0.25
+_SPARE_THREADS: Final = 4
+#: Faults of who asks; any other is one of this machine.
+_ASKED_WRONGLY: Final = ("usage.invalid", "policy.unknown_issuer")
 
 
 def serve_verdicts(open_batch: Callable[[], Batch], where: str, *, as_json: bool = False) -> None:
@@ -58,25 +68,29 @@ def serve_verdicts(open_batch: Callable[[], Batch], where: str, *, as_json: bool
     """
     open_batch()  # what is wrong with it is said before anything listens
     with _bound(where) as address:
-        server = make_server(ServerSettings(), address)
+        server = make_server(DEFAULT_SETTINGS, address)
         url = f"unix:{address}" if isinstance(address, Path) else make_url(address)
         loader = partial(_load_worker, open_batch, url, os.getpid(), as_json=as_json)
-        run_server(server, loader)
+        with _removed_at_end(server):
+            run_server(server, loader)
 
 
 def create_verdict_app(
-    open_batch: Callable[[], Batch], *, fresh_seconds: float = FRESH_SECONDS
+    open_batch: Callable[[], Batch],
+    *,
+    fresh_seconds: float = FRESH_SECONDS,
 ) -> Flask:
     """Return the application that answers ``POST /verify`` with a verdict, as JSON.
 
     The body is the card as received. `issuer`, `url`, `origin` and `audience` in the query say
     whose card it must be, as for :meth:`cardsign.Verifier.examine`. The status is 200 whatever the
-    verdict is.
+    verdict is. There is none, and 503, while the policy or its lock cannot be had.
     """
     app = Flask("cardsign-verdicts", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = MAX_INPUT_BYTES
     app.json.sort_keys = False  # type: ignore[attr-defined]
-    rules = _Rules(open_batch, fresh_seconds)
+    rules, bodies = _Rules(open_batch, fresh_seconds), _Bodies()
+    app.after_request(finish_response)
 
     @app.before_request
     def refuse_other_names() -> None:
@@ -92,41 +106,91 @@ def create_verdict_app(
             message = "the query takes one of issuer, url and origin, and audience"
             raise UsageFault("usage.invalid", message)
         subject = batch.verifier.subject_of(names) if names else batch.subject  # type: ignore[arg-type]
-        report = batch.verifier.judge(request.get_data(), subject, batch.statements)
+        batch.verifier.policy.find(subject)  # refuses a bad URL before a body is waited for
+        report = batch.verifier.judge(bodies.read(), subject, batch.statements)
         return jsonify(report.to_json())
 
     @app.errorhandler(CardsignError)
     def show_fault(fault: CardsignError) -> tuple[Response, int]:
-        return jsonify(error=fault.finding.to_json()), 400
+        is_ours = isinstance(fault, LocalFault) and fault.code not in _ASKED_WRONGLY
+        return jsonify(error=fault.finding.to_json()), 503 if is_ours else 400
 
     @app.errorhandler(HTTPException)
     def show_refusal(refusal: HTTPException) -> tuple[Response, int]:
-        return jsonify(error={"message": refusal.description}), refusal.code or 500
+        response = jsonify(error={"message": refusal.description})
+        if isinstance(refusal, Busy):
+            response.headers["Retry-After"] = str(refusal.retry_after)
+        return response, refusal.code or 500
 
     return app
 
 
-class _Rules:
-    """The policy and its lock, which are read again after some seconds; broken ones are not taken.
+class _Bodies:
+    """Reads the bodies of requests, in fewer places than there are threads."""
 
-    Other commands raise the lock and fill the cache, while this server goes on for years.
+    def __init__(self) -> None:
+        self._places = threading.BoundedSemaphore(DEFAULT_SETTINGS.threads - _SPARE_THREADS)
+
+    def read(self) -> bytes:
+        """Return the body of the request.
+
+        Raises:
+            HTTPException: It is too long, or too many others are waited for.
+        """
+        stream = request.stream  # of a body that says it is too long there is none
+        if not self._places.acquire(timeout=_PLACE_SECONDS):
+            raise Busy
+        try:
+            data = stream.read()
+        finally:
+            self._places.release()
+        request.environ[BODY_WAS_READ] = True
+        return data
+
+
+class _Rules:
+    """The policy and its lock, which are read again after some seconds.
+
+    Other commands raise the lock and fill the cache, while this server goes on for years. A policy
+    that somebody is writing is not taken; by one that is lost, or without its lock, nothing is
+    judged.
     """
 
     def __init__(self, open_batch: Callable[[], Batch], fresh_seconds: float) -> None:
         self._open, self._fresh_seconds = open_batch, fresh_seconds
         self._guard = threading.Lock()
         self._batch, self._until = open_batch(), time.monotonic() + fresh_seconds
+        self._lost: CardsignError | None = None
 
     def read(self) -> Batch:
-        """Return what cards are judged by now."""
+        """Return what cards are judged by now.
+
+        Raises:
+            LocalFault: Something of it is lost.
+        """
         with self._guard:
             if time.monotonic() >= self._until:
                 try:
-                    self._batch = self._open()
+                    self._read_again()
+                    self._lost = None
                 except CardsignError as fault:
-                    log.error("cards are judged by what was read before: %s", fault)
+                    log.error("no card is judged: %s", fault)
+                    self._lost = fault
                 self._until = time.monotonic() + self._fresh_seconds
+            if self._lost is not None:
+                raise self._lost
             return self._batch
+
+    def _read_again(self) -> None:
+        try:
+            self._batch = self._open()
+        except UsageFault as fault:
+            if fault.code != "policy.malformed" or self._lost is not None:
+                raise
+            log.error("cards are judged by what was read before: %s", fault)
+            verifier = self._batch.verifier
+            if isinstance(verifier.lock, Lock):
+                check_entries(verifier.policy, Lock.load(verifier.lock.paths))
 
 
 def _load_worker(open_batch: Callable[[], Batch], url: str, parent: int, *, as_json: bool) -> Flask:
@@ -151,21 +215,64 @@ def _load_worker(open_batch: Callable[[], Batch], url: str, parent: int, *, as_j
 def _bound(where: str) -> Iterator[tuple[str, int] | Path]:
     """Hold an address of this machine, or take the place of the socket of an earlier run."""
     if "/" in where:
-        path = Path(where)
-        with suppress(FileNotFoundError):
-            if not stat.S_ISSOCK(path.lstat().st_mode):
-                raise ServeFault("serve.bind", "there is a file that is no socket", path=where)
-            path.unlink()
-        yield path
+        _make_way(where)
+        yield Path(where)
         return
     host, colon, port = where.rpartition(":")
     host = host.strip("[]")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise UsageFault(
-            "usage.conflict", f"--serve takes HOST:PORT or the path of a socket, not {where!r}"
-        )
+        message = f"--serve takes HOST:PORT or the path of a socket, not {where!r}"
+        hint = "" if colon else f"A path has a slash: --serve ./{where}"
+        raise UsageFault("usage.conflict", message, hint=hint)
     if not is_this_machine(host):
         hint = "Serve other machines through a proxy that authenticates them."
         raise UsageFault("usage.conflict", f"{host} is not this machine", hint=hint)
     with reserve_address(host, int(port)) as address:
         yield address
+
+
+def _make_way(where: str) -> None:
+    """Remove the socket of an earlier run, if nobody listens at it.
+
+    Raises:
+        ServeFault: ``serve.bind``: somebody does, or no socket can be there.
+    """
+    path, hint = Path(where), "Name a socket of your own, in a folder that is there."
+    try:
+        with suppress(FileNotFoundError):
+            if not stat.S_ISSOCK(path.lstat().st_mode):
+                raise ServeFault("serve.bind", "there is a file that is no socket", path=where)
+            with socket.socket(socket.AF_UNIX) as client:
+                client.setblocking(False)
+                client.connect(where)
+            raise ServeFault("serve.bind", "somebody listens there", path=where)
+    except ConnectionRefusedError:
+        path.unlink(missing_ok=True)
+    except OSError as exc:
+        raise ServeFault("serve.bind", str(exc), path=where, hint=hint) from exc
+    try:
+        with socket.socket(socket.AF_UNIX) as trial:  # since granian says nothing of use
+            trial.bind(where)
+        path.unlink()
+    except (OSError, ValueError) as exc:
+        raise ServeFault("serve.bind", str(exc), path=where, hint=hint) from exc
+
+
+@contextmanager
+def _removed_at_end(server: Any) -> Iterator[None]:
+    """Remove the socket that a server has bound, unless somebody has put another in its place."""
+    path: Path | None = server.bind_uds
+    bound: list[os.stat_result] = []
+
+    @server.on_startup  # type: ignore[untyped-decorator]
+    def keep() -> None:
+        if path is not None:
+            bound.append(path.lstat())
+            server.bind_uds = None  # granian would remove whatever is there
+
+    try:
+        yield
+    finally:
+        with suppress(FileNotFoundError):
+            if path is not None and bound and os.path.samestat(bound[0], path.lstat()):
+                path.unlink()

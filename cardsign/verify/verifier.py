@@ -19,7 +19,7 @@ from cardsign.trust.lock import Floor, Lock, Memory, raise_lock
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject, SubjectNames, TrustedIssuer
 from cardsign.trust.session import IssuerTrust, Session
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
-from cardsign.urls import parse_url
+from cardsign.urls import card_url, parse_url
 from cardsign.verify.report import Report, VerifiedCard, trusted_card
 from cardsign.verify.signature import Inquiry
 from cardsign.verify.verdict import beside_its_public_card, judge_card
@@ -358,12 +358,17 @@ class Verifier:
         return raise_lock(self.lock.paths[-1], floors)
 
     def subject_of(self, names: SubjectNames, *, needed: bool = False) -> Subject:
-        """Return the subject that a caller names; of a policy that only pins keys, their holder."""
+        """Return the subject that a caller names; of a policy that only pins keys, their holder.
+
+        A URL without a path is that of the host's card, as everywhere.
+        """
         known = SubjectNames.__annotations__
         if unknown := [name for name in names if name not in known]:
             message = f"unknown argument {unknown[0]!r}{closest(unknown[0], known)}"
             raise TypeError(f"{message}; a card is named by {', '.join(known)}")
         subject = Subject(**names)
+        if subject.url is not None:
+            subject = replace(subject, url=card_url(subject.url))
         if subject.issuer is not None:
             self.policy.issuer(subject.issuer)
         named = (subject.issuer, subject.origin, subject.url)

@@ -24,7 +24,6 @@ def test_the_right_token_opens_the_extended_card(site: Site) -> None:
         "Content-Type": "application/a2a+json",
         "Content-Length": str(len(body)),
         "ETag": f'"{hashlib.sha256(body).hexdigest()}"',
-        "Last-Modified": "Sat, 21 Nov 2026 12:00:00 GMT",
         "Cache-Control": "private, no-cache",
         "Vary": "Authorization",
         "X-Content-Type-Options": "nosniff",

@@ -116,6 +116,35 @@ def test_a_changed_policy_counts_and_a_broken_one_does_not(
     assert gone.status_code == 400
 
 
+def test_a_lost_policy_gives_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault of this machine is 503; once the policy is back, cards are judged again."""
+    monkeypatch.chdir(tmp_path)
+    Path("trust.toml").write_text(ISSUER)
+    client = create_verdict_app(open_policy, fresh_seconds=0).test_client()
+    Path("trust.toml").unlink()
+    lost = client.post("/verify", data=CARD, query_string={"issuer": "harbour"})
+    assert (lost.status_code, [*lost.json]) == (503, ["error"])
+    Path("trust.toml").write_text(ISSUER)
+    assert ask(client, CARD, issuer="harbour")["verdict"] == "trusted"
+
+
+def test_a_url_without_a_path_is_that_of_the_hosts_card() -> None:
+    """As the command line reads it."""
+    subject = open_keys().verifier.subject_of({"url": "https://tides.example"})
+    assert subject.url == "https://tides.example/.well-known/agent-card.json"
+
+
+def test_the_socket_of_a_living_server_is_left_alone(tmp_path: Path) -> None:
+    """And a folder that is not there is one clear fault."""
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(tmp_path / "s"))
+        other.listen()
+        for where in ("s", "none/s"):
+            with pytest.raises(ServeFault, match=r"serve\.bind"):
+                serve_verdicts(open_keys, str(tmp_path / where))
+        assert (tmp_path / "s").is_socket()
+
+
 @pytest.mark.parametrize(
     ("where", "kind"),
     [
