@@ -259,7 +259,7 @@ def test_a_restored_key_store_adopts_what_is_published_if_asked(
     assert f"Run: rm {seen.resolve()}\n" in refused.err
     seen.unlink()
     ended = issuer("publish", "signed.json", "--max-age", "60")
-    assert (ended.status, "release renew" in ended.err) == (1, True)
+    assert (ended.status, "cardsign keys rotate --adopt" in ended.err) == (1, True)
     told = issuer("release", "renew", "--force")
     assert (told.status, "cardsign keys rotate --adopt" in told.err) == (1, True)
     for words in (("rotate", "--dry-run"), ("doctor",)):
