@@ -310,7 +310,8 @@ class World:
         draft = draft_following(
             plan, keyset, newest, seq=seq, now=at(t + verifier.offset), lifetime=FORGED_LIFE
         )
-        thumbprints = [one.public.thumbprint for one in keyset.keys if "release" in one.roles]
+        listed = [key.public.thumbprint for key in keyset.keys if "release" in key.roles]
+        thumbprints = [name for name in listed if name not in newest.revoked]
         keys = [self.issuer.store.private[thumbprint] for thumbprint in thumbprints]
         return sign_statement(draft.envelope.payload, keys[:1], TYP_RELEASE)
 
