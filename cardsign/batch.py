@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from ipaddress import ip_address
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -331,11 +332,29 @@ def _do(task: Any) -> Any:
 def in_threads(
     work: Callable[[_Task], _Result], tasks: Sequence[_Task], threads: int
 ) -> Iterator[tuple[_Task, _Result | LocalFault]]:
-    """Do each task, and yield it with its result, or the fault that ended it, as it is done."""
-    with ThreadPoolExecutor(threads) as pool:
-        futures = {pool.submit(attempt, work, task): task for task in tasks}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
+    """Do each task, and yield it with its result, or the fault that ended it, as it is done.
+
+    An executor would keep the process until a silent peer's time is over; these threads do not.
+    """
+    waiting, done = SimpleQueue[_Task](), SimpleQueue[tuple[_Task, _Result | LocalFault]]()
+    for task in tasks:
+        waiting.put(task)
+
+    def work_off() -> None:
+        with suppress(Empty):
+            while True:
+                task = waiting.get_nowait()
+                done.put((task, attempt(work, task)))
+
+    for _ in range(min(threads, len(tasks))):
+        Thread(target=work_off, daemon=True).start()
+    try:
+        for _ in tasks:
+            yield done.get()
+    finally:
+        with suppress(Empty):  # nothing is begun for whoever has had enough
+            while True:
+                waiting.get_nowait()
 
 
 # On the workers of a Dask cluster, which are sent policy, lock, statements, time and cards as data.

@@ -428,13 +428,12 @@ def _list_schemes(document: _Members) -> _Facts:
     schemes = schemes_of(document, flat_first="supportedInterfaces" not in document)
     for name, scheme in schemes.items():
         key, place = ("scheme", name), pointer("securitySchemes", name)
-        facts[key] = _Fact("scheme", f"scheme {name!r}", place)
+        named = f"scheme {cut(name, MAX_TOKEN)!r}"
+        facts[key] = _Fact("scheme", named, place)
         members = _list_leaves((*key, "."), "", {"type": scheme.type, **scheme.members})
         for tokens, fact in members.items():
             is_words = tokens[-1] in _SCHEME_WORDS or "scopes" in tokens[4:-1]
-            label = (
-                f"scheme {name!r}: its {'.'.join(cut(token, MAX_TOKEN) for token in tokens[3:])}"
-            )
+            label = f"{named}: its {'.'.join(cut(token, MAX_TOKEN) for token in tokens[3:])}"
             facts[tokens] = _Fact(
                 "words" if is_words else "scheme's member", label, place, fact.value
             )
