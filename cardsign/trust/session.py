@@ -176,6 +176,7 @@ class Session:
         self.cards: set[str] = set()
         self.guard = threading.RLock()
         self._resolved: tuple[SuppliedStatements, IssuerTrust, float, float] | None = None
+        self._kept = NO_STATEMENTS  # what was last written to the cache
 
     @property
     def floor(self) -> Floor:
@@ -236,7 +237,9 @@ class Session:
                 self.newest_iat = max(self.newest_iat, statement.iat)
         anchor = self.issuer.anchor
         if changed and isinstance(anchor, KeysetAnchor) and self.seen != resolution.cached:
-            newer = keep_statements(self.cache, anchor, self.seen)
+            known = (resolution.cached, self._kept)
+            newer = keep_statements(self.cache, anchor, self.seen, known)
+            self._kept = self.seen
         reasons = (*trust.blocks, *trust.hindrances, *trust.notes)
         is_timed = any(reason.code in _TIMED for reason in reasons)
         until = seconds if is_timed else trust.next_change(seconds)
@@ -463,13 +466,19 @@ def cache_name(pin: KeysetId | RootAnchor) -> str:
 
 
 def keep_statements(
-    cache: StatementCache, anchor: KeysetAnchor, seen: SuppliedStatements
+    cache: StatementCache,
+    anchor: KeysetAnchor,
+    seen: SuppliedStatements,
+    known: Sequence[SuppliedStatements] = (),
 ) -> SuppliedStatements:
-    """Keep statements, unless what another process kept goes further; then return that."""
+    """Keep statements, unless what another process kept goes further; then return that.
+
+    What the cache had when this process read or wrote it last, `known`, is not verified again.
+    """
     name = cache_name(anchor.pin)
     with suppress(CardsignError), cache.alone():
         kept = cache.get(name)
-        if kept != seen and _reach(anchor, kept) > _reach(anchor, seen):
+        if kept not in (seen, *known) and _reach(anchor, kept) > _reach(anchor, seen):
             return kept
         cache.put(name, seen)
     return NO_STATEMENTS
