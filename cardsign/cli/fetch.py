@@ -212,7 +212,7 @@ def _say_next_step(url: str, reply: Reply, about: TaskOptions, given: str) -> No
     if not reply.is_final and not about.get:
         say(
             "the answer ended before the task did: "
-            f"cardsign call {safe(url)} --task {_id(reply.task)} --get{given}"
+            f"cardsign call {safe(url)} --task {_id(reply.task)}{given} --get"
         )
 
 

@@ -237,8 +237,8 @@ class Session:
                 self.newest_iat = max(self.newest_iat, statement.iat)
         anchor = self.issuer.anchor
         if changed and isinstance(anchor, KeysetAnchor) and self.seen != resolution.cached:
-            known = (resolution.cached, self._kept)
-            newer = keep_statements(self.cache, anchor, self.seen, known)
+            verified = (resolution.cached, self._kept)
+            newer = keep_statements(self.cache, anchor, self.seen, verified)
             self._kept = self.seen
         reasons = (*trust.blocks, *trust.hindrances, *trust.notes)
         is_timed = any(reason.code in _TIMED for reason in reasons)
@@ -469,16 +469,16 @@ def keep_statements(
     cache: StatementCache,
     anchor: KeysetAnchor,
     seen: SuppliedStatements,
-    known: Sequence[SuppliedStatements] = (),
+    verified: Sequence[SuppliedStatements] = (),
 ) -> SuppliedStatements:
     """Keep statements, unless what another process kept goes further; then return that.
 
-    What the cache had when this process read or wrote it last, `known`, is not verified again.
+    What this process has read from the cache, or written there, is `verified` already.
     """
     name = cache_name(anchor.pin)
     with suppress(CardsignError), cache.alone():
         kept = cache.get(name)
-        if kept not in (seen, *known) and _reach(anchor, kept) > _reach(anchor, seen):
+        if kept not in (seen, *verified) and _reach(anchor, kept) > _reach(anchor, seen):
             return kept
         cache.put(name, seen)
     return NO_STATEMENTS

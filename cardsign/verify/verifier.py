@@ -362,10 +362,10 @@ class Verifier:
 
         A URL without a path is that of the host's card, as everywhere.
         """
-        known = SubjectNames.__annotations__
-        if unknown := [name for name in names if name not in known]:
-            message = f"unknown argument {unknown[0]!r}{closest(unknown[0], known)}"
-            raise TypeError(f"{message}; a card is named by {', '.join(known)}")
+        names_taken = SubjectNames.__annotations__
+        if unknown := [name for name in names if name not in names_taken]:
+            message = f"unknown argument {unknown[0]!r}{closest(unknown[0], names_taken)}"
+            raise TypeError(f"{message}; a card is named by {', '.join(names_taken)}")
         subject = Subject(**names)
         if subject.url is not None:
             subject = replace(subject, url=card_url(subject.url))

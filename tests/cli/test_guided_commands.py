@@ -408,7 +408,7 @@ def test_a_recovery_by_a_clock_that_is_ahead_is_published_once_it_begins(
     begins = now + timedelta(seconds=10)
     shutil.rmtree("keys")
     clock(begins)
-    options = ("--recovery-file", "recovery.key", "-o", "next.json", "--yes")
+    options = ("--recovery-file", "recovery.key", *first_digest(), "-o", "next.json", "--yes")
     run(issuer("keyset", "recover", *options, **RECOVERY))
     clock(now)
     before = files()

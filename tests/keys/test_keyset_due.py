@@ -184,7 +184,9 @@ def test_a_key_that_retires_after_the_draft_makes_no_stranger_of_its_author() ->
     assert found is not None
     after = store(record("card", "retired"), record("rel", "active", "release"))
     untrusted_draft = write_draft(found[0])
-    assert draft_if_due(after, keyset, untrusted_draft, now=NOW + 62 * DAY) == (found[0], False)
+    anew = draft_if_due(after, keyset, untrusted_draft, now=NOW + 62 * DAY)
+    assert anew is not None
+    assert (anew[1], [key.roles for key in anew[0].keys]) == (True, [("release",)])
     assert says_more(after, keyset, found[0], now=NOW + 62 * DAY) == ()
     theirs = replace(KeysetPlan.of(found[0]), keys=(*found[0].keys, online("evil", "card")))
     draft = draft_next(theirs, keyset, now=NOW + 61 * DAY)

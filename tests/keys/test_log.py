@@ -174,7 +174,7 @@ def test_a_conflict_of_git_says_how_it_is_resolved(told: QuickStore) -> None:
     with pytest.raises(StoreFault) as caught:
         open_store(told.path)
     assert caught.value.code == "keystore.corrupt"
-    assert "git checkout --theirs" in caught.value.hint
+    assert "git checkout --ours or --theirs" in caught.value.hint
 
 
 @pytest.mark.thorough
