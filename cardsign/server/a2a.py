@@ -147,18 +147,19 @@ class Busy(ServiceUnavailable):
 class Places:
     """How many requests may wait at a time for slow bodies, or for other hosts: ``with places:``.
 
-    That is a quarter of the threads. Nobody waits for a place: who finds none gets
-    :class:`Busy`, and is told to come back.
+    That is a quarter of the threads. Who finds no place gets :class:`Busy`, and is told to come
+    back.
 
     Args:
         threads: Requests that are answered at a time.
+        patience: Seconds to wait for a place.
     """
 
-    def __init__(self, threads: int) -> None:
-        self._free = BoundedSemaphore(max(1, threads // 4))
+    def __init__(self, threads: int, patience: float = 0) -> None:
+        self._free, self._patience = BoundedSemaphore(max(1, threads // 4)), patience
 
     def __enter__(self) -> None:
-        if not self._free.acquire(blocking=False):
+        if not self._free.acquire(timeout=self._patience):
             raise Busy
 
     def __exit__(self, *_: object) -> None:

@@ -40,8 +40,6 @@ SHUTDOWN_SECONDS: Final = 3
 BACKPRESSURE: Final = 8192
 _RESPAWN_SECONDS: Final = 0.5
 _SIGNAL_SECONDS: Final = 0.1
-#: How long a worker leaves it to its parent to answer a signal that both have received.
-_PARENT_SECONDS: Final = 5
 
 
 def serve(
@@ -170,37 +168,25 @@ def make_server(settings: ServerSettings, address: tuple[str, int] | Path) -> An
 def run_server(server: Any, load: Callable[[], Any]) -> None:
     """Serve what `load` returns in a worker, until SIGTERM or SIGINT.
 
+    A terminal sends SIGINT to the workers as well, and systemd SIGTERM. So they may end before the
+    parent has told them to, which is no fault while it stops.
+
     Raises:
         ServeFault: ``serve.worker_died``.
     """
+
+    def is_news(record: logging.LogRecord) -> bool:
+        if not record.getMessage().startswith("Unexpected exit"):
+            return True
+        time.sleep(2 * _SIGNAL_SECONDS)  # until the parent has seen a signal that both have got
+        return server.workers > 1 and not server.interrupt_signal  # of one the fault below tells
+
+    logging.getLogger("_granian").addFilter(is_news)
     try:
         server.serve(target_loader=load, wrap_loader=False)
     except SystemExit as exc:  # granian's way to say that the worker ended unasked
         if not server.interrupt_signal:
             raise ServeFault("serve.worker_died", "the worker process ended by itself") from exc
-
-
-def leave_stop_to_parent() -> None:
-    """Let this worker end when its parent says so, and not before.
-
-    A terminal sends SIGINT to the whole group, and systemd SIGTERM to the whole service. A worker
-    that ended first would look like one that has died. Only Linux tells who has sent a signal.
-    """
-    if sys.platform == "linux":
-        stops = (signal.SIGINT, signal.SIGTERM)
-        signal.pthread_sigmask(signal.SIG_BLOCK, stops)  # here, and in all threads begun from here
-        threading.Thread(target=_pass_on, args=(stops, os.getppid()), daemon=True).start()
-
-
-def _pass_on(stops: tuple[signal.Signals, ...], parent: int) -> None:
-    if sys.platform == "linux":
-        while True:
-            if signal.sigwaitinfo(stops).si_pid != parent:
-                # It may be for this worker alone, or have swallowed the parent's.
-                signal.sigtimedwait([signal.SIGTERM], _PARENT_SECONDS)
-            stop = signal.getsignal(signal.SIGTERM)  # granian's
-            if callable(stop):
-                stop(signal.SIGTERM, None)
 
 
 class SignalFlag:
@@ -245,7 +231,6 @@ class Worker:
         reloads: Synchronized[int],
     ) -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it is for the parent
-        leave_stop_to_parent()
         log_to_stderr()
         for name in ("cardsign.events", "cardsign.server.site"):  # the parent says it once
             logging.getLogger(name).disabled = True

@@ -21,10 +21,9 @@ from werkzeug.exceptions import HTTPException
 
 from cardsign.errors import CardsignError, LocalFault, ServeFault, UsageFault
 from cardsign.files import MAX_INPUT_BYTES
-from cardsign.server.a2a import Busy
+from cardsign.server.a2a import Places, answer_http_error
 from cardsign.server.app import BODY_WAS_READ, finish_response
 from cardsign.server.run import (
-    leave_stop_to_parent,
     log_to_stderr,
     make_server,
     make_url,
@@ -46,9 +45,8 @@ log = logging.getLogger(__name__)
 
 #: How long a policy, its lock and its statements count before they are read again.
 FRESH_SECONDS: Final = 10.0
-#: How long a place to wait for a body in is waited for, and the threads that wait for no body.
-_PLACE_SECONDS: Final = 0.25
-_SPARE_THREADS: Final = 4
+#: How long a request waits for its turn to send a body, which an honest one has at hand.
+_TURN_SECONDS: Final = 0.25
 #: Faults of who asks; any other is one of this machine.
 _ASKED_WRONGLY: Final = ("usage.invalid", "policy.unknown_issuer")
 
@@ -89,7 +87,8 @@ def create_verdict_app(
     app = Flask("cardsign-verdicts", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = MAX_INPUT_BYTES
     app.json.sort_keys = False  # type: ignore[attr-defined]
-    rules, bodies = _Rules(open_batch, fresh_seconds), _Bodies()
+    rules = _Rules(open_batch, fresh_seconds)
+    bodies = Places(DEFAULT_SETTINGS.threads, patience=_TURN_SECONDS)
     app.after_request(finish_response)
 
     @app.before_request
@@ -107,7 +106,11 @@ def create_verdict_app(
             raise UsageFault("usage.invalid", message)
         subject = batch.verifier.subject_of(names) if names else batch.subject  # type: ignore[arg-type]
         batch.verifier.policy.find(subject)  # refuses a bad URL before a body is waited for
-        report = batch.verifier.judge(bodies.read(), subject, batch.statements)
+        stream = request.stream  # of a body that says it is too long there is none
+        with bodies:
+            card = stream.read()
+        request.environ[BODY_WAS_READ] = True
+        report = batch.verifier.judge(card, subject, batch.statements)
         return jsonify(report.to_json())
 
     @app.errorhandler(CardsignError)
@@ -115,37 +118,8 @@ def create_verdict_app(
         is_ours = isinstance(fault, LocalFault) and fault.code not in _ASKED_WRONGLY
         return jsonify(error=fault.finding.to_json()), 503 if is_ours else 400
 
-    @app.errorhandler(HTTPException)
-    def show_refusal(refusal: HTTPException) -> tuple[Response, int]:
-        response = jsonify(error={"message": refusal.description})
-        if isinstance(refusal, Busy):
-            response.headers["Retry-After"] = str(refusal.retry_after)
-        return response, refusal.code or 500
-
+    app.register_error_handler(HTTPException, answer_http_error)
     return app
-
-
-class _Bodies:
-    """Reads the bodies of requests, in fewer places than there are threads."""
-
-    def __init__(self) -> None:
-        self._places = threading.BoundedSemaphore(DEFAULT_SETTINGS.threads - _SPARE_THREADS)
-
-    def read(self) -> bytes:
-        """Return the body of the request.
-
-        Raises:
-            HTTPException: It is too long, or too many others are waited for.
-        """
-        stream = request.stream  # of a body that says it is too long there is none
-        if not self._places.acquire(timeout=_PLACE_SECONDS):
-            raise Busy
-        try:
-            data = stream.read()
-        finally:
-            self._places.release()
-        request.environ[BODY_WAS_READ] = True
-        return data
 
 
 class _Rules:
@@ -201,7 +175,6 @@ def _load_worker(open_batch: Callable[[], Batch], url: str, parent: int, *, as_j
             time.sleep(1)
         os._exit(1)
 
-    leave_stop_to_parent()
     log_to_stderr()
     app = create_verdict_app(open_batch)
     threading.Thread(target=end_with_parent, daemon=True).start()

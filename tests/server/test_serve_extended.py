@@ -119,6 +119,14 @@ def test_each_audience_gets_its_own_card_under_its_own_tag(make_site: Callable[.
     assert site.client.get(EXTENDED, headers=headers | site.bearer("staff")).status_code == 200
 
 
+def test_a_time_alone_is_no_validator(site: Site) -> None:
+    """The cards of all audiences are as old, so by it one would be taken for another's."""
+    plain = site.client.get(EXTENDED, headers=site.bearer("staff"))
+    assert "Last-Modified" not in plain.headers
+    headers = {"If-Modified-Since": "Fri, 31 Dec 2999 23:59:59 GMT"}
+    assert site.client.get(EXTENDED, headers=headers | site.bearer("staff")).status_code == 200
+
+
 def test_a_304_says_what_the_200_said(site: Site) -> None:
     """Private caching, the tag, and no body."""
     plain = site.client.get(EXTENDED, headers=site.bearer())

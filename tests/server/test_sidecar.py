@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,9 +20,10 @@ from flask.testing import FlaskClient
 
 from cardsign import sign_card
 from cardsign.batch import Batch
-from cardsign.errors import ServeFault, UsageFault
+from cardsign.errors import LocalFault, ServeFault, UsageFault
 from cardsign.files import MAX_INPUT_BYTES
 from cardsign.jose.keys import PrivateKey
+from cardsign.server.settings import DEFAULT_SETTINGS
 from cardsign.server.sidecar import create_verdict_app, serve_verdicts
 from cardsign.trust.policy import Policy, Subject
 from cardsign.verify.verifier import Verifier
@@ -128,6 +132,63 @@ def test_a_lost_policy_gives_no_verdict(tmp_path: Path, monkeypatch: pytest.Monk
     assert ask(client, CARD, issuer="harbour")["verdict"] == "trusted"
 
 
+def test_a_lost_lock_gives_no_verdict(caplog: pytest.LogCaptureFixture) -> None:
+    """What was seen before would count no more, so nothing is judged until it is back."""
+    lost = False
+
+    def open_batch() -> Batch:
+        if lost:
+            raise LocalFault("lock.missing", "there is no trust.lock")
+        return open_keys()
+
+    client = create_verdict_app(open_batch, fresh_seconds=0).test_client()
+    assert ask(client, CARD)["verdict"] == "trusted"
+    lost = True
+    answer = client.post("/verify", data=CARD)
+    assert (answer.status_code, answer.json["error"]["code"]) == (503, "lock.missing")
+    lost = False
+    assert ask(client, CARD)["verdict"] == "trusted"
+
+
+class SilentBody(io.RawIOBase):
+    """A body whose sender waits until somebody else has been answered."""
+
+    def __init__(self, places: threading.Semaphore, answered: threading.Event) -> None:
+        self.places, self.answered = places, answered
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, _: object) -> int:
+        self.places.release()
+        self.answered.wait()
+        return 0
+
+
+def test_silent_clients_take_no_more_than_their_places() -> None:
+    """Others are told to come back, at once, and are answered when the silent ones have gone."""
+    app = create_verdict_app(open_keys)
+    places, answered = threading.Semaphore(0), threading.Event()
+
+    def send_nothing() -> None:
+        body = {"wsgi.input": SilentBody(places, answered), "CONTENT_LENGTH": "9"}
+        app.test_client().post("/verify", environ_overrides=body)
+
+    silent = [threading.Thread(target=send_nothing) for _ in range(DEFAULT_SETTINGS.threads // 4)]
+    for thread in silent:
+        thread.start()
+    try:
+        for _ in silent:
+            assert places.acquire(timeout=60)
+        busy = app.test_client().post("/verify", data=CARD)
+        assert (busy.status_code, "Retry-After" in busy.headers) == (503, True)
+    finally:
+        answered.set()
+        for thread in silent:
+            thread.join()
+    assert ask(app.test_client(), CARD)["verdict"] == "trusted"
+
+
 def test_a_url_without_a_path_is_that_of_the_hosts_card() -> None:
     """As the command line reads it."""
     subject = open_keys().verifier.subject_of({"url": "https://tides.example"})
@@ -193,7 +254,11 @@ def test_other_programs_are_answered(
     (tmp_path / "jwks.json").write_bytes(JWKS)
     command = [sys.executable, "-m", "cardsign", "verify", "--jwks", "jwks.json", "--json"]
     with subprocess.Popen(
-        [*command, "--serve", where], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*command, "--serve", where],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
     ) as server:
         try:
             assert server.stdout is not None
@@ -202,6 +267,12 @@ def test_other_programs_are_answered(
                 # Granian accepts a moment after its worker has said where.
                 answer = client.post("/verify", content=CARD, timeout=60)
             assert answer.json()["verdict"] == "trusted"
+            if where == str(tmp_path / "verdicts"):
+                Path(where).rename(tmp_path / "old")
+                Path(where).write_text("mine")
         finally:
-            server.send_signal(signal.SIGTERM)
-        assert server.wait(60) == 0
+            os.killpg(server.pid, signal.SIGINT)  # as Ctrl-C at a terminal does
+        _, said = server.communicate(timeout=60)
+        assert (server.returncode, b"died" in said, b"Unexpected" in said) == (0, False, False)
+    if where == str(tmp_path / "verdicts"):
+        assert Path(where).read_text() == "mine"
