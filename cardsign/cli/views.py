@@ -14,7 +14,7 @@ from cardsign.times import minute, second
 if TYPE_CHECKING:  # each command needs the modules of one side alone
     from cardsign.findings import Finding
     from cardsign.issuer.keyset import KeysetDraft
-    from cardsign.issuer.work import Progress
+    from cardsign.issuer.work import Gap, Progress
     from cardsign.keys.model import KeyRecord
     from cardsign.statements.keyset import KeysetStatement
     from cardsign.statements.release import ReleaseStatement
@@ -113,16 +113,21 @@ def say_progress(progress: Progress, now: datetime) -> None:
     for line in progress.notes:
         say(safe(line, limit=400), asked=True)
     for gap in progress.left:
-        until = "" if gap.until is None else f", until {second(gap.until, now)}"
-        until = ", now" if gap.until is not None and gap.until <= now else until
-        say(f"left for {safe(gap.who)}{until}:", asked=True)
-        say(f"  {safe(gap.what, limit=600)}", asked=True)
-        if gap.command not in first:
-            say(f"  next: {whole(gap.command)}", asked=True)
+        _say_gap(gap, first, now)
     if progress.left or progress.planned:
         return  # what comes by itself may wait
     for line in ahead_lines(progress, now):
         say(f"  {line}")
+
+
+def _say_gap(gap: Gap, first: str, now: datetime) -> None:
+    """Who closes a gap and until when, and by which command if that is not the `first`."""
+    until = "" if gap.until is None else f", until {second(gap.until, now)}"
+    until = ", now" if gap.until is not None and gap.until <= now else until
+    say(f"left for {safe(gap.who)}{until}:", asked=True)
+    say(f"  {safe(gap.what, limit=600)}", asked=True)
+    if gap.command not in first:
+        say(f"  next: {whole(gap.command)}", asked=True)
 
 
 def _is_same(command: str, other: str) -> bool:

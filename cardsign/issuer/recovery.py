@@ -81,9 +81,8 @@ def recover(
         recovery: Opens a recovery key of the newest statement; gives it with its passphrase, which
             encrypts a new one too.
         passphrase: Gives the passphrase of a role's new key; asked before anything is written.
-        digest: Of a keyset that is known to be the issuer's own, in lower-case hex. Asked for where
-            no keyset is kept: whoever can write what is published could have put a history there
-            that lists this recovery key beside one of theirs.
+        digest: Of one of the issuer's own keysets, in lower-case hex, where none is kept: whoever
+            can write what is published could list this recovery key beside one of theirs.
         new_recovery_out: Make a new recovery key too, into this new file.
 
     Returns:

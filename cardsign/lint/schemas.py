@@ -21,6 +21,9 @@ MAX_PROBLEMS: Final = 50
 #: Keywords that need a pattern, and those that turn a value that fits into one that does not.
 _PATTERNS: Final = ("pattern", "patternProperties")
 _TURNING: Final = ("not", "oneOf", "if", "maxContains")
+_SCHEMAS_BY_NAME: Final = ("properties", "$defs", "definitions")
+_SCHEMA_LISTS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
+_SCHEMAS: Final = ("items", "additionalProperties")
 _TEXTS: Final = ("title", "description", "$comment", "format", "pattern", "$ref")
 # fmt: off
 _LIMITS: Final = frozenset({
@@ -166,29 +169,34 @@ def _without_sound_parts(schema: Json) -> Json:
     """
     if not isinstance(schema, dict):
         return schema
-    kept: dict[str, Json] = {}
-    for name, value in schema.items():
-        if name in ("properties", "$defs", "definitions") and isinstance(value, dict):
-            inner = {key: _without_sound_parts(part) for key, part in value.items()}
-            is_sound = all(isinstance(part, bool) for part in inner.values())
-            value = inner
-        elif name in ("anyOf", "oneOf", "allOf", "prefixItems") and isinstance(value, list):
-            listed = [_without_sound_parts(part) for part in value]
-            is_sound = bool(listed) and all(isinstance(part, bool) for part in listed)
-            value = listed
-        elif name in ("items", "additionalProperties"):
-            value = _without_sound_parts(value)
-            is_sound = isinstance(value, bool)
-        elif name in _TEXTS:
-            is_sound = isinstance(value, str)
-        elif name == "type":
-            is_sound = isinstance(value, str) and value in _ALL_TYPES
-        elif name in _LIMITS:
-            is_sound = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-        elif name == "required" and isinstance(value, list):
-            is_sound = len({part for part in value if isinstance(part, str)}) == len(value)
-        else:
-            is_sound = name in ("default", "const") or (name == "enum" and isinstance(value, list))
-        if not is_sound:
-            kept[name] = value
-    return kept or True
+    parts = {name: _without_sound_schemas(name, value) for name, value in schema.items()}
+    return {name: value for name, value in parts.items() if not _is_sound(name, value)} or True
+
+
+def _without_sound_schemas(name: str, value: Json) -> Json:
+    """The value of a keyword, its subschemas without what is sound in them."""
+    if name in _SCHEMAS_BY_NAME and isinstance(value, dict):
+        return {key: _without_sound_parts(part) for key, part in value.items()}
+    if name in _SCHEMA_LISTS and isinstance(value, list):
+        return [_without_sound_parts(part) for part in value]
+    return _without_sound_parts(value) if name in _SCHEMAS else value
+
+
+def _is_sound(name: str, value: Json) -> bool:
+    """Say whether a keyword, of whose subschemas only the doubtful are left, is sound."""
+    if name in _SCHEMAS_BY_NAME:
+        return isinstance(value, dict) and all(isinstance(part, bool) for part in value.values())
+    if name in _SCHEMA_LISTS:
+        parts = value if isinstance(value, list) else []
+        return parts != [] and all(isinstance(part, bool) for part in parts)
+    if name in _SCHEMAS:
+        return isinstance(value, bool)
+    if name in _TEXTS:
+        return isinstance(value, str)
+    if name == "type":
+        return isinstance(value, str) and value in _ALL_TYPES
+    if name in _LIMITS:
+        return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    if name == "required" and isinstance(value, list):
+        return len({part for part in value if isinstance(part, str)}) == len(value)
+    return name in ("default", "const") or (name == "enum" and isinstance(value, list))

@@ -78,11 +78,7 @@ def serve(
     ):
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = counters  # before workers import the library
         publications = Publications(location, settings)  # fails before anything listens
-        if not settings.behind_proxy and not in_networks(address[0], LOOPBACK):
-            log.warning(
-                "slow clients can hold threads of this server; put a proxy that reads requests "
-                "whole in front, and say so: behind_proxy = true"
-            )
+        _warn_of_slow_clients(settings, address[0])
         reloads = multiprocessing.Value("L", 0)
         server = make_server(settings, address)
 
@@ -105,6 +101,14 @@ def serve(
             threading.Thread(target=_announce, args=arguments, daemon=True).start()
 
         run_server(server, partial(Worker, location, read_settings, reloads))
+
+
+def _warn_of_slow_clients(settings: ServerSettings, host: str) -> None:
+    if not settings.behind_proxy and not in_networks(host, LOOPBACK):
+        log.warning(
+            "slow clients can hold threads of this server; put a proxy that reads requests "
+            "whole in front, and say so: behind_proxy = true"
+        )
 
 
 def check_settings(settings: ServerSettings, *, is_running: bool = False) -> None:
