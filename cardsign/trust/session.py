@@ -237,8 +237,7 @@ class Session:
                 self.newest_iat = max(self.newest_iat, statement.iat)
         anchor = self.issuer.anchor
         if changed and isinstance(anchor, KeysetAnchor) and self.seen != resolution.cached:
-            verified = (resolution.cached, self._kept)
-            newer = keep_statements(self.cache, anchor, self.seen, verified)
+            newer = keep_statements(self.cache, anchor, self.seen, written=self._kept)
             self._kept = self.seen
         reasons = (*trust.blocks, *trust.hindrances, *trust.notes)
         is_timed = any(reason.code in _TIMED for reason in reasons)
@@ -469,16 +468,17 @@ def keep_statements(
     cache: StatementCache,
     anchor: KeysetAnchor,
     seen: SuppliedStatements,
-    verified: Sequence[SuppliedStatements] = (),
+    written: SuppliedStatements = NO_STATEMENTS,
 ) -> SuppliedStatements:
     """Keep statements, unless what another process kept goes further; then return that.
 
-    What this process has read from the cache, or written there, is `verified` already.
+    What this process has `written` itself is not verified again. What it has read is: it may
+    have found no use for what goes further, for its clock is behind or a release is contested.
     """
     name = cache_name(anchor.pin)
     with suppress(CardsignError), cache.alone():
         kept = cache.get(name)
-        if kept not in (seen, *verified) and _reach(anchor, kept) > _reach(anchor, seen):
+        if kept not in (seen, written) and _reach(anchor, kept) > _reach(anchor, seen):
             return kept
         cache.put(name, seen)
     return NO_STATEMENTS

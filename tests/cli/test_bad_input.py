@@ -57,8 +57,6 @@ def test_the_passphrase_may_come_from_a_private_file_or_a_descriptor(
     descriptor = os.open("secret", os.O_RDONLY)
     by_number = ("--passphrase-file", f"/dev/fd/{descriptor}")
     assert cardsign(*arguments, *by_number, CARDSIGN_PASSPHRASE=None).status == 0
-    gone = cardsign(*arguments, "--passphrase-fd", str(descriptor))
-    assert (gone.status, "--passphrase-file /dev/fd/N" in gone.err) == (2, True)
     secret.chmod(0o644)
     refused = cardsign(*arguments, *given, CARDSIGN_PASSPHRASE=None)
     assert (refused.status, "file.permissions" in refused.err) == (2, True)

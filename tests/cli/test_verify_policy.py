@@ -522,10 +522,3 @@ def test_a_link_in_a_clone_is_refused(
     Path(name).symlink_to("elsewhere")
     ended = cardsign("verify", *WHOLE)
     assert (ended.status, "file.not_plain" in ended.err) == (2, True)
-
-
-@pytest.mark.parametrize("option", ["--state", "--no-state"])
-def test_what_took_the_place_of_the_state_folder_is_said(cardsign: Cardsign, option: str) -> None:
-    """An option that went is refused with what there is instead."""
-    ended = cardsign("verify", "signed.json", option)
-    assert (ended.status, "trust.lock" in ended.err) == (2, True)

@@ -33,7 +33,7 @@ FOUND: Final[dict[str, tuple[Callable[[], AbstractContextManager[None]], tuple[i
     "no pre-publication": (mutations.no_prepublication, (1, 2), 1),
     "trusting the state's clock": (mutations.the_clock_of_the_state, (1, 2), 1),
     "no overlap": (mutations.no_overlap, (1, 2), 1),
-    "dropped too early": (mutations.dropped_too_early, (6, 9), 1),
+    "dropped too early": (mutations.dropped_too_early, (13, 14), 1),
     "retired while it stands on cards": (mutations.retired_while_it_stands_on_cards, (3, 5), 1),
     "taking a revoked key back": (mutations.unrevoked, (3, 4), 2),
     "the floor raised too early": (mutations.floor_too_early, (1, 2), 1),
