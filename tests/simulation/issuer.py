@@ -297,12 +297,14 @@ class Issuer:
     # -------------------------------------------------------------- theft
 
     def revoke(self, t: int, kid: str) -> None:
-        """At 3 a.m.: the key is revoked, the card signed anew and published."""
+        """At 3 a.m.: a key is revoked with all of its custody, the card signed and published."""
         now = self.clock(t, 0)
         self.store.apply(lifecycle.revoke, kid, reason="compromised", now=now)
         while self.store.tick(now=now, settings=self.setting.timeline):
             pass
-        self.revoked[kid] = t
+        for key in self.store.state.keys:
+            if key.state == "revoked":
+                self.revoked.setdefault(key.kid, t)
         active = " ".join(key.kid for key in self.store.state.active_keys())
         self.world.note(f"issuer revokes {kid}; active: {active}")
         self._publish(t, now)
