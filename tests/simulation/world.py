@@ -271,8 +271,9 @@ class World:
         if self.setting.theft == "card and release":
             card, bound = self._forged(), keyset.exp
         end = bound - int(START.timestamp()) - offset  # when his clock says so
-        listed = any(key.public.thumbprint == self.stolen.public.thumbprint for key in keyset.keys)
-        if end <= t + 1 or ended(self.clockwork, t, t + offset) or not listed:
+        stolen = self.stolen.public.thumbprint
+        counts = stolen in {key.public.thumbprint for key in keyset.keys} - release.revoked
+        if end <= t + 1 or ended(self.clockwork, t, t + offset) or not counts:
             return
         self.clockwork.note(f"{verifier.label} gets nothing newer from now on, until {at(end)}")
         moments = sorted({t, end - 1, end, *(self.random.randint(t, end) for _ in range(8))})
