@@ -66,6 +66,7 @@ _WARNINGS: Final = frozenset(
         "sign.dual_document",
         "sign.foreign",
         "sign.profile_skipped",
+        "sign.replaced",
     }
 )
 

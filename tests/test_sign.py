@@ -27,6 +27,7 @@ from support import (
 from cardsign import sign_card
 from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
 from cardsign.card.document import MAX_CARD_VALUES
+from cardsign.card.extensions import ExtendedMarker
 from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH
 from cardsign.errors import (
     CardRefused,
@@ -601,6 +602,22 @@ def test_a_foreign_signature_that_its_known_key_cannot_check_is_dropped(
 
     assert headers(json.loads(signing.document)) == [("alice", "JOSE")]
     assert noted(signing) == ["sign.foreign"]
+
+
+def test_an_own_signature_that_a_change_has_spoilt_is_named_and_replaced(
+    alice: PrivateKey, bob: PrivateKey
+) -> None:
+    """Once for each key; a card that was not changed, or that the signer marks, is not accused."""
+    before = json.loads(sign(LAX, alice, bob).document)
+    signing = sign({**before, "name": "Edited"}, alice, bob)
+
+    assert noted(signing).count("sign.replaced") == 2
+    assert "by 'alice' did not fit any more: the card was changed after it was signed" in str(
+        signing.notes
+    )
+    marker = ExtendedMarker("staff", 1, 2_000_000_000)
+    for untouched in (sign(before, alice, bob), sign(before, alice, extended=marker)):
+        assert "sign.replaced" not in noted(untouched)
 
 
 def test_foreign_signatures_go_on_request(alice: PrivateKey, bob: PrivateKey) -> None:

@@ -342,10 +342,16 @@ def test_a_key_set_without_kids_is_said(alice: PrivateKey) -> None:
     keys = JwkSet.from_bytes(dump({"keys": [jwk]}))
     policy = Policy.from_jwks(keys, name="the harbour")
 
-    unnamed = reach_verdict(
-        dump(signed(LAX, alice)), expect=Subject(is_holder=True), policy=policy, now=NOW
-    )
-    named = examine(signed(LAX, alice), PrivateKey.generate("ES256", kid="bob"))
+    def examine_unnamed(card: dict[str, Any]) -> Report:
+        return reach_verdict(dump(card), expect=Subject(is_holder=True), policy=policy, now=NOW)
 
-    assert "named by thumbprint" in unnamed.reasons[0].message
-    assert "thumbprints" not in named.reasons[0].message
+    unnamed = examine_unnamed(signed(LAX, alice))
+    (first, *_) = unnamed.reasons
+    named = examine(signed(LAX, alice), PrivateKey.generate("ES256", kid="bob"))
+    edited = examine_unnamed({**signed(LAX, alice), "name": "Another"})
+
+    assert (unnamed.verdict, first.code) == ("untrusted", "key.unknown")
+    assert "which you have by its thumbprint alone" in first.message
+    assert 'add this kid to its JWK, as "kid"' in first.fix
+    assert "thumbprint" not in named.reasons[0].message
+    assert "named by thumbprint" in edited.reasons[0].message

@@ -80,6 +80,14 @@ class TrustOptions:
 
 def chosen_issuers(policy: Policy, names: Sequence[str]) -> tuple[TrustedIssuer, ...]:
     """Return the issuers that are named, each once; all of them where none is."""
+    if url := next(filter(is_url, names), None):  # which no name of an issuer is
+        shown = without_userinfo(url)
+        raise UsageFault(
+            "policy.unknown_issuer",
+            f"expected the name of an issuer, and {shown} is a URL",
+            hint=f"Trust its issuer first: cardsign trust add {shown}. For the cards of an issuer "
+            "that the policy has, give its name: cardsign trust list",
+        )
     return tuple(policy.issuer(name) for name in dict.fromkeys(names)) or policy.issuers
 
 

@@ -162,6 +162,7 @@ def _sign(
     card, payloads, marker = _marked(card_given, options.extended)
     notes = [*cap_findings(_check_card(card, payloads, options))]
     kept = _keep_foreign(card, payloads, signers, options, notes)
+    notes += _note_replaced(card_given, payloads if card is card_given else None, signers)
     plan = payloads_to_sign(card, payloads, options.compat, notes)
     if (total := len(signers) * len(plan) + len(kept)) > MAX_SIGNATURES:
         summary = f"{len(signers) * len(plan)} signatures by {len(signers)} keys"
@@ -275,6 +276,25 @@ def _keep_foreign(
         if stays:
             kept.append(untrusted_entry)
     return kept
+
+
+def _note_replaced(
+    card: Card, payloads: Payloads | None, signers: Sequence[Signer]
+) -> Iterator[Finding]:
+    """Yield each key of which a signature fits no payload of the card as it came in."""
+    keys = {signer.public.kid: signer.public for signer in signers}
+    payloads = payloads or Payloads(card)
+    for index, untrusted_entry in enumerate(card.signatures):
+        with suppress(SignatureRefused):
+            entry = read_entry(untrusted_entry)
+            key = keys.get(entry.header.kid)
+            if key and key.alg == entry.header.alg and not matching_payload(entry, key, payloads):
+                del keys[key.kid]
+                replaced = (
+                    f"the signature by {key.kid!r} did not fit any more: the card was changed "
+                    "after it was signed; it is replaced"
+                )
+                yield Finding("sign.replaced", replaced, Place(f"/signatures/{index}"))
 
 
 def _find_present(card: Card, payload: Payload, key: PublicKey, header: Mapping[str, str]) -> Json:
