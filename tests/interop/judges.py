@@ -1,8 +1,6 @@
 """Talks to the judges: one process each, JSON Lines both ways, a time limit on every answer.
 
-README.md beside this file holds the protocol. Which judges this machine has is said by the
-environment: CARDSIGN_JUDGE_PY is an interpreter with ``a2a-sdk[signing]``, and
-CARDSIGN_JUDGE_JS_HOME a directory whose ``node_modules`` has ``@a2a-js/sdk``.
+README.md beside this file holds the protocol, `roster.py` which judges there are.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 from joserfc.jwk import ECKey, RSAKey
@@ -29,7 +26,6 @@ Path_ = Literal["plain", "resolver", "unconverted"]
 ANSWER_SECONDS: Final = 60.0
 ALGORITHMS: Final = ("ES256", "RS256")
 
-_HERE: Final = Path(__file__).resolve().parent
 _JOSE_KEYS: Final[dict[str, type[ECKey | RSAKey]]] = {"ES256": ECKey, "RS256": RSAKey}
 
 
@@ -171,14 +167,3 @@ def private_jwk(key: PrivateKey) -> dict[str, Any]:
     """The key as a private JWK, for a judge to sign with; slow for RSA, so make it once."""
     made = _JOSE_KEYS[key.public.alg].import_key(key.to_pkcs8_der())
     return {**made.as_dict(private=True), "kid": key.public.kid, "alg": key.public.alg}
-
-
-def a2a_sdk() -> Judge:
-    """The official Python SDK."""
-    return Judge([os.environ["CARDSIGN_JUDGE_PY"], str(_HERE / "judge_a2a_sdk.py")], {})
-
-
-def a2a_js() -> Judge:
-    """The official JavaScript SDK."""
-    home = os.environ["CARDSIGN_JUDGE_JS_HOME"]
-    return Judge(["node", str(_HERE / "judge_a2a_js.mjs")], {"A2A_JS_HOME": home})

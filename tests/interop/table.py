@@ -23,9 +23,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 import exceptions  # noqa: E402
 from interop_page import Results, page, record  # noqa: E402
 from judges import Version  # noqa: E402
-from population import CLASSES, population  # noqa: E402
+from population import CLASSES, Sample, population  # noqa: E402
 from roster import PROGRAMS, VERIFIERS, Program  # noqa: E402
-from samples import Sample  # noqa: E402
 from trial import ALL, Row, Trial  # noqa: E402
 
 from cardsign import PrivateKey  # noqa: E402

@@ -6,18 +6,15 @@ ones, signed under every profile that each has, and edited afterwards.
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-import judges
 import pytest
-from judges import Judge, Path_
-from samples import Sample
+import roster
+from population import Sample
 from spoilt_cards import spoilt_card
 from support import DUAL, LAX, OLD, PORTABLE, dump, one_signature, put, under_header
 
@@ -30,25 +27,12 @@ from cardsign.inspect.card import inspect_card
 RANDOM_CARDS: Final = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """How a verifier of the table is asked: the judge by its mark, its start, its path."""
-
-    mark: str
-    start: Callable[[], Judge]
-    path: Path_ = "resolver"
-
-
-def by_hand() -> Judge:
-    """RFC 8785 and a JOSE library, and nothing that knows of agents."""
-    return Judge([sys.executable, str(Path(__file__).with_name("judge_joserfc.py"))], {})
-
-
-ASKED: Final[dict[str, Asked]] = {
-    "a2a-sdk 1.1.4 to 1.3.0": Asked("py", judges.a2a_sdk),
-    "@a2a-js/sdk 1.0.1 to 1.3.0, given the plain JSON": Asked("js", judges.a2a_js, "plain"),
-    "@a2a-js/sdk 1.0.1 to 1.3.0, its resolver": Asked("js", judges.a2a_js),
-    "RFC 8785 of the card as served, by hand": Asked("", by_hand, "plain"),
+#: Of the table's verifiers, by what they verify by: one of the roster, and its mark.
+ASKED: Final = {
+    "prune-empty-upgraded": ("a2a-sdk", "py"),
+    "prune-empty": ("a2a-js plain", "js"),
+    "js-instance": ("a2a-js resolver", "js"),
+    "served-as-is": ("joserfc", ""),
 }
 
 
@@ -64,21 +48,22 @@ class Witness:
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(name, marks=pytest.mark.needs_judges(asked.mark) if asked.mark else ())
-        for name, asked in ASKED.items()
+        pytest.param(sdk, marks=pytest.mark.needs_judges(mark) if mark else (), id=name)
+        for sdk in VERIFIERS
+        for name, mark in (ASKED[sdk.profile],)
     ],
 )
 def witness(request: pytest.FixtureRequest, alice: PrivateKey) -> Iterator[Witness]:
     """Each verifier in turn, where it is installed."""
-    name, asked, keys = request.param, ASKED[request.param], JwkSet.of([alice.public])
-    (profile,) = [one.profile for one in VERIFIERS if one.name == name]
-    with asked.start() as judge:
+    keys = JwkSet.of([alice.public])
+    verifier = roster.VERIFIERS[ASKED[request.param.profile][0]]
+    with roster.PROGRAMS[verifier.program].start() as judge:
 
         def say(card: bytes) -> str:
-            outcome = judge.verify(card, keys, path=asked.path).outcome
+            outcome = judge.verify(card, keys, path=verifier.path).outcome
             return "refused" if outcome == "cannot-parse" else outcome
 
-        yield Witness(name, profile, say)
+        yield Witness(request.param.name, request.param.profile, say)
 
 
 def predict(card: bytes, key: PrivateKey) -> dict[str, str]:
@@ -251,8 +236,3 @@ def test_predictions_of_named_cards_come_true(
     """The oddities that are known."""
     for signed in variants(card, alice, Random(1)):
         assert predict(signed, alice)[witness.name] in {"unknown", witness.says(signed)}
-
-
-def test_every_verifier_is_asked() -> None:
-    """No name stands in the table that no test holds it to."""
-    assert [verifier.name for verifier in VERIFIERS] == list(ASKED)

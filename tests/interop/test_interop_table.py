@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import exceptions
 import pytest
-from judges import Judge
-from roster import PROGRAMS, VERIFIERS
-from support import LAX, OLD, PORTABLE, dump, put, signed
+from roster import VERIFIERS
 from table import RECORD
 from trial import ACCEPTED, ALL, CANNOT_PARSE, OWN_PAYLOAD, Row
-
-from cardsign import JwkSet, PrivateKey
 
 
 def record() -> dict[str, Any]:
@@ -63,27 +58,3 @@ def test_with_all_compat_signatures_every_judge_accepts_what_it_can_use(verifier
     can_use = [one for one in outcomes if usable(one)]
     assert set(can_use) <= {ACCEPTED, OWN_PAYLOAD}
     assert can_use.count(ACCEPTED) >= GOALS.get(verifier, 1) * len(can_use)
-
-
-# ------------------------------------------------------------------ the judges by hand
-
-
-@pytest.fixture(params=["joserfc", pytest.param("jose", marks=pytest.mark.needs_judges("js"))])
-def by_hand(request: pytest.FixtureRequest) -> Iterator[Judge]:
-    """A verifier of served-as-is that knows no SDK."""
-    with PROGRAMS[request.param].start() as judge:
-        yield judge
-
-
-@pytest.mark.parametrize("card", [PORTABLE, LAX, OLD], ids=["portable", "lax", "of 0.3"])
-def test_a_verifier_by_hand_accepts_and_notices_an_edit(
-    card: dict[str, Any], alice: PrivateKey, bob: PrivateKey, by_hand: Judge
-) -> None:
-    """It has no tolerance: what was served is what was signed."""
-    ours, keys = signed(card, alice), JwkSet.of([alice.public])
-
-    finding = by_hand.verify(dump(ours), keys)
-    assert (finding.outcome, finding.callable) == ("accepted", True)
-    assert by_hand.verify(dump(put(ours, "/x", "")), keys).outcome == "refused"
-    assert by_hand.verify(dump(ours), JwkSet.of([bob.public])).outcome == "refused"
-    assert by_hand.verify(b"[]", keys).outcome == "cannot-parse"

@@ -6,22 +6,22 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final
 
-from experiment import NOW, serve
-from explanations import fitted
 from judges import Judge, JudgeFailed, private_jwk
+from population import Sample
 from roster import VERIFIERS, Program, Verifier
-from samples import Sample
 
 from cardsign import CardsignError, JwkSet, Policy, PrivateKey, canonicalize, examine_card
-from cardsign.card.canonical import FULL_PROFILES, PROFILES
+from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, PROFILES, Payload, Payloads
 from cardsign.card.coverage import uncovered_parts
 from cardsign.card.values import Json
 from cardsign.errors import CanonicalizationError
 from cardsign.jose.jws import TYP_JOSE, sign_payload
 from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
 
+NOW: Final = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ACCEPTED: Final = "accepted"
 CANNOT_PARSE: Final = "cannot parse"
 OWN_PAYLOAD: Final = "own payload"
@@ -194,7 +194,7 @@ class Trial:
         (signature,) = report.signatures
         if signature.verdict == "valid":
             return COUNTS
-        return ", ".join(fitted(json.loads(card), signature)) or NO_PROFILE
+        return ", ".join(_fitted(json.loads(card), signature.profile)) or NO_PROFILE
 
 
 def _what_it_takes(name: str, signed: tuple[str, ...], callable_: bool) -> str:
@@ -203,3 +203,18 @@ def _what_it_takes(name: str, signed: tuple[str, ...], callable_: bool) -> str:
     if not callable_:
         return f"no endpoint in {name}"
     return name if name == OWN_PAYLOAD else f"asks for {name}"
+
+
+def _fitted(document: Mapping[str, Json], profile: str | None) -> tuple[str, ...]:
+    """All profiles of the same standing that make the payload of this one."""
+    payloads = Payloads(document)
+    data = {name: payload.data for name in PROFILES if (payload := payloads.of(name))}
+    if profile is None:
+        return ()
+    peers = DEFAULT_PROFILES if profile in DEFAULT_PROFILES else (profile,)
+    return tuple(name for name in peers if name in data and data[name] == data[profile])
+
+
+def serve(payload: Payload, signed: Mapping[str, Json]) -> bytes:
+    """The payload as a card, with the signatures of another."""
+    return json.dumps({**payload.value, "signatures": signed["signatures"]}).encode()

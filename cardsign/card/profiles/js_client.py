@@ -158,8 +158,12 @@ _ONLY_0_3: Final = (
     "additionalInterfaces",
     "supportsAuthenticatedExtendedCard",
 )
-#: From 0.3 on and before 1.0, as JavaScript's `parseInt` understands a version.
-_IS_0_3: Final = re.compile(r"\s*[+-]?0+(?![0-9])[^.]*\.\s*\+?0*([3-9]|[1-9][0-9])")
+#: What `trim` and `parseInt` skip; Python's white space has U+001C to U+001F and no U+FEFF.
+_SPACE: Final = "\t-\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+#: A blank version, or one from 0.3 on and before 1.0, as JavaScript's `parseInt` understands it.
+_IS_0_3: Final = re.compile(
+    rf"[{_SPACE}]*(\Z|[+-]?0+(?![0-9])[^.]*\.[{_SPACE}]*\+?0*([3-9]|[1-9][0-9]))"
+)
 
 
 def as_js_client(card: Node) -> Node:
@@ -190,7 +194,7 @@ def _is_0_3(card: Node) -> bool:
     if any(name in names for name in _ONLY_0_3):
         return True
     version = js_get(card, "protocolVersion").value
-    return isinstance(version, str) and (not version.strip() or bool(_IS_0_3.match(version)))
+    return isinstance(version, str) and bool(_IS_0_3.match(version))
 
 
 def _is_proto(card: Node) -> bool:

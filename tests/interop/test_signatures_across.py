@@ -1,0 +1,185 @@
+"""Our signatures before the verifiers of others, and a2a-sdk's signatures before ours.
+
+`table.py` asks the same of every shared card and many random ones, and holds that against
+`exceptions.json`; that our payloads are the SDKs' own is in `test_payloads_are_the_sdks.py`. Here
+are the answers that no count shows: edits, other keys, and what a verdict says of a stranger's
+signature.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final
+
+import pytest
+import rfc8785
+from joserfc import jws
+from joserfc.jwk import ECKey
+from judges import Judge, private_jwk
+from roster import PROGRAMS, VERIFIERS, Verifier
+from support import DUAL, LAX, OLD, PORTABLE, codes, dump, examine, put, signed
+from trial import serve
+
+from cardsign import JwkSet, PrivateKey, canonicalize
+from cardsign.card.canonical import FULL_PROFILES
+
+LOSSY: Final = ("prune-empty", "prune-empty-upgraded")
+CARDS: Final[dict[str, dict[str, Any]]] = {
+    "portable": PORTABLE,
+    "lax": LAX,
+    "of 0.3": OLD,
+    "of both versions": DUAL,
+}
+every_card = pytest.mark.parametrize("card", CARDS.values(), ids=CARDS)
+MARKS: Final = {"CARDSIGN_JUDGE_PY": "py", "CARDSIGN_JUDGE_JS_HOME": "js"}
+ASKED: Final = [
+    pytest.param(
+        verifier,
+        marks=pytest.mark.needs_judges(MARKS[variable]) if variable else (),
+        id=name,
+    )
+    for name, verifier in VERIFIERS.items()
+    if (variable := PROGRAMS[verifier.program].variable) != "CARDSIGN_JUDGE_RUST"
+]
+
+
+@pytest.fixture(scope="module", params=ASKED)
+def verifier(request: pytest.FixtureRequest) -> Verifier:
+    """Each verifier of the roster, where it is installed."""
+    verifier: Verifier = request.param
+    return verifier
+
+
+@pytest.fixture(scope="module")
+def judge(verifier: Verifier) -> Iterator[Judge]:
+    """Its program."""
+    with PROGRAMS[verifier.program].start() as judge:
+        yield judge
+
+
+@every_card
+def test_a_verifier_accepts_what_we_sign_and_notices_an_edit(
+    card: dict[str, Any], verifier: Verifier, judge: Judge, alice: PrivateKey, bob: PrivateKey
+) -> None:
+    """By one key of two, with an unsigned header; not by another's, of whatever kid."""
+    header = {"jku": "https://tides.example/keys", "x-team": "tides"}
+    ours = signed(card, alice, bob, compat="all", header=header)
+    ask = partial(judge.verify, path=verifier.path)
+    keys = JwkSet.of([alice.public])
+    if not canonicalize(card, verifier.payload).names_an_endpoint:
+        assert ask(dump(ours), keys).outcome == "refused"
+        return
+    for key in (alice, bob):
+        accepted = ask(dump(ours), JwkSet.of([key.public]))
+        assert (accepted.outcome, accepted.callable) == ("accepted", True)
+    assert ask(dump(put(ours, "/name", "x")), keys).outcome == "refused"
+    for kid in (alice.public.kid, "carol"):
+        stranger = JwkSet.of([PrivateKey.generate("ES256", kid=kid).public])
+        assert ask(dump(ours), stranger).outcome == "refused"
+    assert ask(b"[]", keys).outcome != "accepted"
+
+
+def test_a_verifier_needs_its_own_payload(
+    verifier: Verifier, judge: Judge, alice: PrivateKey
+) -> None:
+    """Without compat signatures the SDKs refuse a card whose payloads differ."""
+    full = dump(signed(LAX, alice, compat="none"))
+    outcome = judge.verify(full, JwkSet.of([alice.public]), path=verifier.path).outcome
+    assert (outcome == "accepted") == (verifier.payload in FULL_PROFILES)
+
+
+@every_card
+def test_a_jose_library_finds_a_good_signature_first(
+    card: dict[str, Any], alice: PrivateKey
+) -> None:
+    """joserfc, given the RFC 8785 bytes, as its documentation shows."""
+    ours = signed(card, alice)
+    first = ours.pop("signatures")[0]
+    token = f"{first['protected']}..{first['signature']}"
+    key = ECKey.import_key(dict(alice.public.numbers))
+    assert jws.deserialize_compact(token, key, ["ES256"], payload=rfc8785.dumps(ours))
+
+
+@pytest.mark.needs_judges("py")
+@pytest.mark.parametrize("card", [LAX, OLD, DUAL], ids=["lax", "of 0.3", "of both"])
+def test_a_compat_payload_served_as_the_card_is_told_by_its_typ(
+    card: dict[str, Any], alice: PrivateKey, sdk: Judge
+) -> None:
+    """a2a-sdk accepts it; we name what it is, and hand out no card."""
+    ours = signed(card, alice)
+    payload = canonicalize(card, "prune-empty-upgraded")
+    served = serve(payload, ours)
+    assert payload.data != canonicalize(card, "served-as-is").data
+
+    assert sdk.verify(served, JwkSet.of([alice.public])).outcome == "accepted"
+    report = examine(served, alice)
+    assert (report.verdict, report.card) == ("untrusted", None)
+    # Of the same key, the full signatures that went along fit no longer.
+    assert {"sig.bad", "sig.compat"} <= set(codes(report))
+    assert examine(dump(ours), alice).verdict == "trusted"
+
+
+# ------------------------------------------------------------------ what a2a-sdk has signed
+
+NO_SCOPES: Final = put(PORTABLE, "/securityRequirements/0/schemes/harbour/list", [])
+WITH_EMPTIES: Final = {**PORTABLE, "iconUrl": "", "provider": {}}
+TRUSTED: Final = ("trusted", "valid", "trust.freshness_waived")
+OTHER: Final = ("untrusted", "other-profile", "sig.other_profile")
+#: Card, typ (JWT is what a2a-sdk writes by itself), accepted profiles -> verdict on the card,
+#: verdict on the signature, first reason.
+VERDICTS: Final[dict[str, tuple[dict[str, Any], str, tuple[str, ...], tuple[str, str, str]]]] = {
+    "a portable card is trusted outright": (PORTABLE, "JOSE", FULL_PROFILES, TRUSTED),
+    "a card has none of a token's claims": (PORTABLE, "JWT", FULL_PROFILES, TRUSTED),
+    "so is one where pruning is accepted": (PORTABLE, "JWT", LOSSY, TRUSTED),
+    "empties are not covered": (WITH_EMPTIES, "JOSE", FULL_PROFILES, OTHER),
+    "empties are excused by name of the profile": (
+        *(WITH_EMPTIES, "JWT", LOSSY),
+        ("trusted", "valid", "coverage.uncovered"),
+    ),
+    "a requirement without scopes is not covered": (NO_SCOPES, "JOSE", FULL_PROFILES, OTHER),
+    "a policy may put up with that, and is told so": (
+        *(NO_SCOPES, "JOSE", LOSSY),
+        ("trusted", "valid", "coverage.requirement_unsigned"),
+    ),
+    "a member of a vendor is excused by nothing": (
+        *(LAX, "JOSE", LOSSY),
+        ("untrusted", "valid", "coverage.uncovered"),
+    ),
+    "a 0.3 card is signed as what a2a-sdk makes of it": (OLD, "JOSE", FULL_PROFILES, OTHER),
+    "all of a 0.3 card may be covered that way": (OLD, "JOSE", LOSSY, TRUSTED),
+    "0.3 members that say what is signed are harmless": (DUAL, "JOSE", LOSSY, TRUSTED),
+}
+
+
+@pytest.fixture(scope="module", params=["ES256", "RS256"])
+def key(request: pytest.FixtureRequest) -> PrivateKey:
+    """A key of each kind in turn."""
+    return PrivateKey.generate(request.param)
+
+
+@pytest.mark.needs_judges("py")
+@pytest.mark.parametrize("case", VERDICTS)
+def test_a_card_that_a2a_sdk_has_signed(case: str, key: PrivateKey, sdk: Judge) -> None:
+    """Its verdict with and without the policy's consent, and the reason that is put first."""
+    card, typ, profiles, expected = VERDICTS[case]
+    by_sdk = sdk.sign(dump(card), private_jwk(key), typ=None if typ == "JWT" else typ)
+    assert by_sdk is not None
+    report = examine(by_sdk, key, profiles=profiles)
+
+    (signature,) = report.signatures
+    assert signature.typ == typ
+    assert (report.verdict, signature.verdict, codes(report)[0]) == expected
+    assert (report.card is None) == (report.verdict != "trusted")
+
+
+@pytest.mark.needs_judges("py")
+def test_the_requirement_left_open_can_be_deleted(alice: PrivateKey, sdk: Judge) -> None:
+    """Why it counts for nothing by default: for a2a-sdk the card is signed with or without it."""
+    by_sdk = sdk.sign(dump(NO_SCOPES), private_jwk(alice))
+    assert by_sdk is not None
+    edited = json.loads(by_sdk)
+    del edited["securityRequirements"]
+
+    assert examine(edited, alice).verdict == "trusted"
