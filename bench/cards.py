@@ -73,7 +73,7 @@ class Sdk:
 
 @contextmanager
 def official_sdk() -> Iterator[Sdk | None]:
-    """The a2a-sdk if this machine has it: CARDSIGN_JUDGE_PY names an interpreter that does."""
+    """The a2a-sdk if this machine has it: `make tools` installs it."""
     if not JUDGE:
         yield None
         return

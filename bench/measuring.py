@@ -10,6 +10,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Final, TypeAlias
 
 Turn: TypeAlias = Callable[[], float]
@@ -19,7 +20,8 @@ Times: TypeAlias = Mapping[str, Sequence[float]]
 """The seconds of each contestant, round by round."""
 
 #: Of the interpreter that has a2a-sdk; None where there is none.
-JUDGE: Final = os.environ.get("CARDSIGN_JUDGE_PY")
+_JUDGE: Final = Path(__file__).resolve().parents[1] / ".nox/judges/bin/python"
+JUDGE: Final = str(_JUDGE) if _JUDGE.exists() else None
 _BLOCK: Final = 0.02  # seconds of one turn: far more than a clock's tick, far less than a pause
 
 

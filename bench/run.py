@@ -143,7 +143,7 @@ def measure(quick: bool) -> dict[str, str]:
 def _machine(rounds: int, sdk_version: str) -> str:
     names = ("cardsign", "cryptography", "joserfc", "rfc8785")
     software = [f"{name} {version(name)}" for name in names]
-    software.append(f"a2a-sdk {sdk_version}" if sdk_version else "no a2a-sdk (make interop-env)")
+    software.append(f"a2a-sdk {sdk_version}" if sdk_version else "no a2a-sdk (make tools)")
     python = f"{platform.python_implementation()} {platform.python_version()}"
     return (
         f"This page is from {datetime.now(UTC):%Y-%m-%d}: {os.cpu_count()} cores, {python}, "

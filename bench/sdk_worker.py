@@ -1,7 +1,7 @@
 """The official a2a-sdk at the same work, in a process of its own that has never seen cardsign.
 
 Reads one JSON request a line on stdin and answers on stdout. It is run by an interpreter that has
-``a2a-sdk[signing]``, such as that of ``make interop-env``:
+``a2a-sdk[signing]``, such as that of ``make tools``:
 
     {"do": "version"}                                           its version
     {"do": "refuses", "card": text, "jwk": public}              whether it refuses a card

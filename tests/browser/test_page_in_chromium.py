@@ -17,6 +17,7 @@ from cardsign.html import POLICY
 from cardsign.inspect.page import card_page
 from cardsign.testing import FakeIssuer
 from tests.support import NOW
+from tests.tools import BROWSER
 
 pytestmark = pytest.mark.needs_chromium
 HEADINGS = ["What a verifier says", "The agent", "Signatures", "Keys", "Trust this issuer"]
@@ -50,11 +51,10 @@ def shown(page: str) -> Iterator[str]:
 
 def looked_at(page: str, root: Path) -> list[dict[str, Any]]:
     """What Chromium and axe-core find, for each theme and size."""
-    home = root / ".venv-browser"
-    axe = home / "node_modules/axe-core/axe.min.js"
+    axe = BROWSER / "node_modules/axe-core/axe.min.js"
     with shown(page) as url:
         done = subprocess.run(
-            [home / "bin/python", root / "tests/browser/look.py", url, axe],
+            [BROWSER / "bin/python", root / "tests/browser/look.py", url, axe],
             capture_output=True,
             text=True,
             check=True,

@@ -59,7 +59,7 @@ def test_cardsign_is_right_about_a_few(cardsign: Cardsign, kit: str) -> None:
 
 @pytest.mark.thorough
 def test_cardsign_is_right_about_many(cardsign: Cardsign, kit: str) -> None:
-    """Of every fifth attack; `make nightly` puts all to it."""
+    """Of every fifth attack; `nox -s nightly` puts all to it."""
     for path in sorted((TESTS / "attacks").glob("*.json"))[::5]:
         shutil.copy(path, "kit/attacks")
     ended = cardsign("conformance", kit, "--json")

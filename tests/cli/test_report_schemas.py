@@ -11,8 +11,8 @@ import pytest
 
 from tests.cli import peer
 from tests.cli.conftest import Cardsign
-from tests.conftest import SARIF_SCHEMA
 from tests.support import PORTABLE, dump, put
+from tests.tools import SARIF_SCHEMA
 
 pytestmark = pytest.mark.needs_sarif_schema
 

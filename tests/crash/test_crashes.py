@@ -35,7 +35,7 @@ from tests.oracle.check import crash_faults
 
 __all__ = ["quick_user"]
 
-#: Under `make nightly` every command is killed before each of its changes, not only three.
+#: Under `nox -s nightly` every command is killed before each of its changes, not only three.
 NIGHTLY = int(os.environ.get("CARDSIGN_EXAMPLES", "400")) >= 40_000
 KILLED = (
     tuple(CASES) if NIGHTLY else ("generate, another key", "publish, again", "rotate, activating")

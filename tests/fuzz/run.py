@@ -1,7 +1,7 @@
 """Fuzz the targets, several at a time, each for a while, and say what came of it.
 
-``make fuzz T="--seconds 30 --target verify"``. A finding is kept in ``.fuzz/`` and tried again by
-``make fuzz T="--target verify --replay .fuzz/verify-crash-..."``.
+``.venv/bin/python tests/fuzz/run.py --seconds 30 --target verify``. A finding is kept in
+``.fuzz/`` and tried again with ``--target verify --replay .fuzz/verify-crash-...``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main() -> int:
     if importlib.util.find_spec("atheris") is None:
         print(f"fuzzing is left out: no atheris in this Python {platform.python_version()};")
         print(
-            "`make fuzz` installs it where the group `fuzz` of pyproject.toml says it has a wheel"
+            "`make tools` installs it where the group `fuzz` of pyproject.toml says it has a wheel"
         )
         return 0
     if options.replay:

@@ -65,7 +65,7 @@ def page(
 _INTRODUCTION: Final = """\
 # Attacks
 
-`make attacks` writes this page, and fails where cardsign gets a case wrong. Case by case:
+`nox -s attacks` writes this page, and fails where cardsign gets a case wrong. Case by case:
 [attacks.json](attacks.json). The attacks are data that any implementation can use:
 [tests/attacks](../../tests/attacks/README.md).
 

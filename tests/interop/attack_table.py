@@ -2,7 +2,7 @@
 
     python tests/interop/attack_table.py
 
-Fails where cardsign gets a case wrong. Without the SDKs of `make interop-env` nothing is written.
+Fails where cardsign gets a case wrong. Without the SDKs of `make tools` nothing is written.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from roster import PROGRAMS, VERIFIERS  # noqa: E402
 from tests.attack_runner.corpus import load_attacks, load_cases  # noqa: E402
 from tests.attack_runner.outcome import deviations  # noqa: E402
 from tests.attack_runner.verifier import run_case  # noqa: E402
+from tests.tools import name_judges  # noqa: E402
 
 PAGE: Final = ROOT / "docs" / "reports" / "attacks.md"
 RECORD: Final = ROOT / "docs" / "reports" / "attacks.json"
@@ -29,6 +30,7 @@ RECORD: Final = ROOT / "docs" / "reports" / "attacks.json"
 
 def main() -> int:
     """Run all, write both files; 1 where we are wrong."""
+    name_judges()
     attacks, cases = load_attacks(), load_cases().values()
     wrong = {case.id: found for case in cases if (found := deviations(case, run_case))}
     for name, found in wrong.items():

@@ -87,7 +87,7 @@ def page(results: Results, written: Exceptions) -> str:
 _INTRODUCTION: Final = """\
 # Interoperability
 
-`make interop` writes this page, and fails where a number here is no longer true. How many cards
+`nox -s interop` writes this page, and fails where a number here is no longer true. How many cards
 came to which end: [interop.json](interop.json).
 
 Three kinds of cards are signed and put before verifiers that others wrote: real ones from public

@@ -57,7 +57,7 @@ class Program:
     Attributes:
         name: Stays when the version changes.
         language: What it is written in.
-        variable: The environment variable that says where `make interop-env-all` has put it;
+        variable: The environment variable that says where `nox -s judges rust` has put it;
             empty where it runs under our own interpreter.
         command: Its words; ``{}`` stands for the variable's value.
         environment: Likewise.

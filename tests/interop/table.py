@@ -5,7 +5,7 @@
     python tests/interop/table.py --propose  all of it, into exceptions.json, to be explained
 
 A run fails where it finds an exception that was not written down or lacks one that was, and
-where a judge is not there although its registry can be reached: `make interop-env-all`.
+where a judge is not there although its registry can be reached: `nox -s judges rust`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from roster import PROGRAMS, VERIFIERS, Program  # noqa: E402
 from trial import ALL, Row, Trial  # noqa: E402
 
 from cardsign import PrivateKey  # noqa: E402
+from tests.tools import name_judges  # noqa: E402
 
 SHARED: Final = ROOT.parent / "shared"
 PAGE: Final = ROOT / "docs" / "reports" / "interop.md"
@@ -45,6 +46,7 @@ Algorithm: TypeAlias = Literal["ES256", "RS256"]
 
 def main() -> int:
     """Run, compare, write; 1 where anything is not as it was written down."""
+    name_judges()
     options = _arguments()
     programs, faults = _programs(quick=options.quick)
     results = gather(programs, QUICK_RANDOM_CARDS if options.quick else RANDOM_CARDS)

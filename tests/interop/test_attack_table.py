@@ -11,7 +11,7 @@ from attack_trial import Panel
 
 from tests.attack_runner.corpus import load_attacks
 
-#: Each such case is put to the others again: a minute's work is left to `make attacks`.
+#: Each such case is put to the others again: a minute's work is left to `nox -s attacks`.
 STEP = 9
 
 

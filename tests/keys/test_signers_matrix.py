@@ -1,6 +1,6 @@
 """Every kind of signer with each algorithm, as a user has it: enrolled, signing, verified.
 
-`make signers` runs this with the real thing; docs/guides/signers-and-stores.md has the
+`make tools` installs the real thing; docs/guides/signers-and-stores.md has the
 matrix, and says no more than is tested.
 """
 

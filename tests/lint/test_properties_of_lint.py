@@ -1,6 +1,6 @@
 """What the lint promises, on random cards: its rules are exact, and fixing loses nothing.
 
-`EXAMPLES` says on how many; ``.ci/run`` and ``make nightly`` raise it.
+`EXAMPLES` says on how many; ``.ci/run`` and ``nox -s nightly`` raise it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ New generations, new keys, broken generations, killed workers and a stopped Redi
 Counted are wrong bytes, answers older than one that the same client has seen, errors of the server,
 and memory.
 
-    make load T="--public 500000 --extended 50000 --rounds 10"
+    .venv/bin/python tests/load/run.py --public 500000 --extended 50000 --rounds 10
 """
 
 from __future__ import annotations

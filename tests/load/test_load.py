@@ -12,7 +12,7 @@ from tests.load.run import CARD, EXTENDED, FAULTS, Load
 @pytest.mark.thorough
 @pytest.mark.needs_redis
 def test_nothing_goes_wrong_under_load_with_faults(tmp_path: Path) -> None:
-    """`make nightly` has the long one."""
+    """`nox -s nightly` has the long one."""
     found = Load(tmp_path, 4000, 400).run(rounds=1)
     assert set(found.faults) == set(FAULTS)
     assert dict(found.answers) == {(CARD, 200): 4000, (EXTENDED, 200): 400}

@@ -161,7 +161,15 @@ def test_the_source_distribution_is_complete(
         if any(within(path, folder) for folder in folders)
     }
     ours = {name for name in ours if not name.startswith("tests/attacks/")}
-    top = {"Makefile", "README.md", "CHANGELOG.md", "LICENSE", "constraints.txt", "pyproject.toml"}
+    top = {
+        "Makefile",
+        "noxfile.py",
+        "README.md",
+        "CHANGELOG.md",
+        "LICENSE",
+        "constraints.txt",
+        "pyproject.toml",
+    }
     top.add("hatch_build.py")
     assert ours | top == set(packaged["sdist"]) - {"PKG-INFO", ".gitignore"}
 

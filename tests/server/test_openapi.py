@@ -16,7 +16,7 @@ from test_operated import PATIENCE, ended
 
 from cardsign.jose.keys import PrivateKey
 from cardsign.server.tokens import create_token
-from tests.conftest import SCHEMATHESIS
+from tests.tools import SCHEMATHESIS
 
 ROOT = Path(__file__).resolve().parents[2]
 SPECIFICATION = ROOT / "docs/reference/openapi.yaml"

@@ -1,7 +1,7 @@
 """Simulate worlds until so many verifications have been made, and say what came of it.
 
-``make simulate T="--verifications 1000000 --seed 1"``. A failure prints the seed and the history
-of its world, and ``T="--seed SEED --verifications 1"`` shows it again.
+``.venv/bin/python tests/simulation/run.py --verifications 1000000 --seed 1``. A failure prints the
+seed and the history of its world, and ``--seed SEED --verifications 1`` shows it again.
 """
 
 from __future__ import annotations
