@@ -262,10 +262,10 @@ class AsgiMount(_Mount):
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        environ = _make_environ(scope)
+        environ = make_environ(scope)
         is_for_cards = self._is_for_cards(environ)
         if is_for_cards is None:
-            body, receive, is_whole = await _read_ahead(receive)
+            body, receive, is_whole = await read_ahead(receive, MAX_CALL_BYTES)
             environ |= {"wsgi.input": BytesIO(body), "CONTENT_LENGTH": str(len(body))}
             is_for_cards = is_whole and _may_ask_for_card(body)
             if not is_whole and await _pass_scanned(self._app, scope, receive, send):
@@ -275,24 +275,31 @@ class AsgiMount(_Mount):
         if not is_for_cards:
             await self._app(scope, receive, send)
             return
-        response = await asyncio.get_running_loop().run_in_executor(
-            self._threads, Response.from_app, self._cards, environ, True
-        )
-        raw = [(name.lower().encode(), text.encode("latin-1")) for name, text in response.headers]
-        raw += [(b"connection", b"close")] if REFUSAL in environ else []
-        await send({"type": "http.response.start", "status": response.status_code, "headers": raw})
-        await send({"type": "http.response.body", "body": response.get_data()})
+        await answer_by_wsgi(self._cards, environ, self._threads, send)
 
 
-async def _read_ahead(receive: Receive) -> tuple[bytes, Receive, bool]:
-    """Read a body, or its beginning where it is longer than a request for a card may be.
+async def answer_by_wsgi(
+    app: Any, environ: WSGIEnvironment, threads: ThreadPoolExecutor, send: Send
+) -> None:
+    """Have a WSGI application answer a request in a thread, and send the answer."""
+    response = await asyncio.get_running_loop().run_in_executor(
+        threads, Response.from_app, app, environ, True
+    )
+    raw = [(name.lower().encode(), text.encode("latin-1")) for name, text in response.headers]
+    raw += [(b"connection", b"close")] if REFUSAL in environ else []
+    await send({"type": "http.response.start", "status": response.status_code, "headers": raw})
+    await send({"type": "http.response.body", "body": response.get_data()})
+
+
+async def read_ahead(receive: Receive, max_bytes: int) -> tuple[bytes, Receive, bool]:
+    """Read a body, or its beginning where it is longer than `max_bytes`.
 
     Returns:
         Also what gives the same messages once more, and then all that follow; and whether the
-        body is whole, and may be a request for a card.
+        body is whole, and no longer.
     """
-    body, messages, is_whole = b"", list[Message](), False
-    while not is_whole and len(body) <= MAX_CALL_BYTES:
+    body, messages, is_whole = bytearray(), list[Message](), False
+    while not is_whole and len(body) <= max_bytes:
         message = await receive()
         messages.append(message)
         body += message.get("body", b"")
@@ -304,7 +311,7 @@ async def _read_ahead(receive: Receive) -> tuple[bytes, Receive, bool]:
             return message
         return await receive()
 
-    return body, receive_again, is_whole and len(body) <= MAX_CALL_BYTES
+    return bytes(body), receive_again, is_whole and len(body) <= max_bytes
 
 
 async def _pass_scanned(app: Any, scope: Scope, receive: Receive, send: Send) -> bool:
@@ -340,8 +347,8 @@ async def _pass_scanned(app: Any, scope: Scope, receive: Receive, send: Send) ->
     return has_begun or not is_refused
 
 
-def _make_environ(scope: Scope) -> WSGIEnvironment:
-    """Return the head of a request as WSGI has it (PEP 3333).
+def make_environ(scope: Scope) -> WSGIEnvironment:
+    """Return the head of an ASGI request as WSGI has it (PEP 3333).
 
     Headers with an underscore are left out, since they would pass for others.
     """

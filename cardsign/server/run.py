@@ -134,7 +134,9 @@ def check_settings(settings: ServerSettings, *, is_running: bool = False) -> Non
         )
 
 
-def make_server(settings: ServerSettings, address: tuple[str, int] | Path) -> Any:
+def make_server(
+    settings: ServerSettings, address: tuple[str, int] | Path, *, is_asgi: bool = False
+) -> Any:
     """Return granian's server at an address, or at a socket that is its owner's alone."""
     from granian import Granian
     from granian.constants import HTTPModes, Interfaces
@@ -148,9 +150,9 @@ def make_server(settings: ServerSettings, address: tuple[str, int] | Path) -> An
     server: Any = Granian(
         "cardsign",
         **where,
-        interface=Interfaces.WSGI,
+        interface=Interfaces.ASGINL if is_asgi else Interfaces.WSGI,
         workers=settings.workers,
-        blocking_threads=settings.threads,
+        blocking_threads=None if is_asgi else settings.threads,
         backpressure=BACKPRESSURE,
         http=HTTPModes.http1,
         http1_settings=HTTP1Settings(header_read_timeout=HEADER_SECONDS * 1000),
@@ -275,9 +277,7 @@ class Worker:
 
 def _announce(publications: Publications, address: tuple[str, int], as_json: bool) -> None:
     """Say what is served and where, once requests are answered; then follow the publications."""
-    with socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET) as client:
-        while client.connect_ex(address):
-            time.sleep(0.02)
+    wait_for_listener(address)
     count, url = publications.site.count(), make_url(address)
     if as_json:
         print(json.dumps({**count, "url": url}), flush=True)
@@ -285,6 +285,18 @@ def _announce(publications: Publications, address: tuple[str, int], as_json: boo
     served = f"{number} agents" if what == "agents" else f"generation {number}"
     log.info("serving %s on %s", served, url)
     publications.start_watching()
+
+
+def wait_for_listener(address: tuple[str, int] | Path) -> None:
+    """Wait until connections to an address of this machine, or to a socket, are accepted."""
+    family, place = socket.AF_INET, str(address) if isinstance(address, Path) else address
+    if isinstance(address, Path):
+        family = socket.AF_UNIX
+    elif ":" in address[0]:
+        family = socket.AF_INET6
+    with socket.socket(family) as client:
+        while client.connect_ex(place):
+            time.sleep(0.02)
 
 
 class _Message(logging.Formatter):

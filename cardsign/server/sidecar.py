@@ -1,7 +1,11 @@
-"""``cardsign verify --serve``: verdicts for programs in other languages, on this machine alone."""
+"""``cardsign verify --serve``: verdicts for programs in other languages, on this machine alone.
+
+A request is read whole before a thread judges it, so that who sends slowly keeps nobody waiting.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
@@ -10,25 +14,29 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from flask import Flask, abort, jsonify, request
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, RequestEntityTooLarge, RequestTimeout
 
 from cardsign.errors import CardsignError, LocalFault, ServeFault, UsageFault
 from cardsign.files import MAX_INPUT_BYTES
-from cardsign.server.a2a import Places, answer_http_error
-from cardsign.server.app import BODY_WAS_READ, finish_response
+from cardsign.server.a2a import NO_STORE, answer_http_error, json_response
+from cardsign.server.app import REFUSAL
+from cardsign.server.mount import Receive, Scope, Send, answer_by_wsgi, make_environ, read_ahead
 from cardsign.server.run import (
     log_to_stderr,
     make_server,
     make_url,
     reserve_address,
     run_server,
+    wait_for_listener,
 )
 from cardsign.server.settings import DEFAULT_SETTINGS
 from cardsign.trust.lock import Lock
@@ -45,8 +53,8 @@ log = logging.getLogger(__name__)
 
 #: How long a policy, its lock and its statements count before they are read again.
 FRESH_SECONDS: Final = 10.0
-#: How long a request waits for its turn to send a body, which an honest one has at hand.
-_TURN_SECONDS: Final = 0.25
+#: How long the body of a request may take, after its head. An honest caller has it at hand.
+BODY_SECONDS: Final = 5.0
 #: Faults of who asks; any other is one of this machine.
 _ASKED_WRONGLY: Final = ("usage.invalid", "policy.unknown_issuer")
 
@@ -66,9 +74,8 @@ def serve_verdicts(open_batch: Callable[[], Batch], where: str, *, as_json: bool
     """
     open_batch()  # what is wrong with it is said before anything listens
     with _bound(where) as address:
-        server = make_server(DEFAULT_SETTINGS, address)
-        url = f"unix:{address}" if isinstance(address, Path) else make_url(address)
-        loader = partial(_load_worker, open_batch, url, os.getpid(), as_json=as_json)
+        server = make_server(DEFAULT_SETTINGS, address, is_asgi=True)
+        loader = partial(_load_worker, open_batch, address, os.getpid(), as_json=as_json)
         with _removed_at_end(server):
             run_server(server, loader)
 
@@ -85,17 +92,20 @@ def create_verdict_app(
     verdict is. There is none, and 503, while the policy or its lock cannot be had.
     """
     app = Flask("cardsign-verdicts", static_folder=None)
-    app.config["MAX_CONTENT_LENGTH"] = MAX_INPUT_BYTES
     app.json.sort_keys = False  # type: ignore[attr-defined]
     rules = _Rules(open_batch, fresh_seconds)
-    bodies = Places(DEFAULT_SETTINGS.threads, patience=_TURN_SECONDS)
-    app.after_request(finish_response)
 
     @app.before_request
-    def refuse_other_names() -> None:
+    def refuse() -> None:
         # A page in a browser could reach this server by a name of its own (DNS rebinding).
         if not is_this_machine(urlsplit(f"//{request.host}").hostname or ""):
             abort(421)
+        if REFUSAL in request.environ:
+            raise request.environ[REFUSAL]
+
+    @app.get("/healthz")
+    def show_health() -> Response:
+        return json_response({"status": "ok"}, 200, NO_STORE)
 
     @app.post("/verify")
     def verify() -> Response:
@@ -105,12 +115,7 @@ def create_verdict_app(
             message = "the query takes one of issuer, url and origin, and audience"
             raise UsageFault("usage.invalid", message)
         subject = batch.verifier.subject_of(names) if names else batch.subject  # type: ignore[arg-type]
-        batch.verifier.policy.find(subject)  # refuses a bad URL before a body is waited for
-        stream = request.stream  # of a body that says it is too long there is none
-        with bodies:
-            card = stream.read()
-        request.environ[BODY_WAS_READ] = True
-        report = batch.verifier.judge(card, subject, batch.statements)
+        report = batch.verifier.judge(request.get_data(), subject, batch.statements)
         return jsonify(report.to_json())
 
     @app.errorhandler(CardsignError)
@@ -120,6 +125,34 @@ def create_verdict_app(
 
     app.register_error_handler(HTTPException, answer_http_error)
     return app
+
+
+class WholeRequests:
+    """The ASGI application that reads a request whole, and then has `app` answer it.
+
+    Who sends nothing holds a connection, and no thread.
+
+    Args:
+        app: The application of :func:`create_verdict_app`.
+        body_seconds: How long a body may take.
+    """
+
+    def __init__(self, app: Flask, body_seconds: float = BODY_SECONDS) -> None:
+        self._app, self._body_seconds = app, body_seconds
+        self._threads = ThreadPoolExecutor(DEFAULT_SETTINGS.threads, "cardsign")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request; a body that is too long or too slow is not read to its end."""
+        environ, body = make_environ(scope), b""
+        try:
+            async with asyncio.timeout(self._body_seconds):
+                body, _, is_whole = await read_ahead(receive, MAX_INPUT_BYTES)
+            if not is_whole:
+                environ[REFUSAL] = RequestEntityTooLarge()
+        except TimeoutError:
+            environ[REFUSAL] = RequestTimeout()
+        environ |= {"wsgi.input": BytesIO(body), "CONTENT_LENGTH": str(len(body))}
+        await answer_by_wsgi(self._app, environ, self._threads, send)
 
 
 class _Rules:
@@ -167,20 +200,24 @@ class _Rules:
                 check_entries(verifier.policy, Lock.load(verifier.lock.paths))
 
 
-def _load_worker(open_batch: Callable[[], Batch], url: str, parent: int, *, as_json: bool) -> Flask:
+def _load_worker(
+    open_batch: Callable[[], Batch], address: tuple[str, int] | Path, parent: int, *, as_json: bool
+) -> WholeRequests:
     """Return the application in its worker, which ends with the process that has started it."""
 
-    def end_with_parent() -> None:
+    def announce_and_end_with_parent() -> None:
+        wait_for_listener(address)
+        url = f"unix:{address}" if isinstance(address, Path) else make_url(address)
+        if as_json:
+            print(json.dumps({"url": url}), flush=True)
+        log.info("answering POST /verify at %s", url)
         while os.getppid() == parent:
             time.sleep(1)
         os._exit(1)
 
     log_to_stderr()
-    app = create_verdict_app(open_batch)
-    threading.Thread(target=end_with_parent, daemon=True).start()
-    if as_json:
-        print(json.dumps({"url": url}), flush=True)
-    log.info("answering POST /verify at %s", url)
+    app = WholeRequests(create_verdict_app(open_batch))
+    threading.Thread(target=announce_and_end_with_parent, daemon=True).start()
     return app
 
 

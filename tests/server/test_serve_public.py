@@ -146,6 +146,8 @@ LATER, EARLIER = timedelta(hours=1), timedelta(hours=-1)
         pytest.param(
             lambda tag, when: {"If-Modified-Since": "yesterday"}, 200, id="a date that is none"
         ),
+        pytest.param(lambda tag, when: {"If-Match": tag}, 200, id="this tag and no other"),
+        pytest.param(lambda tag, when: {"If-Match": '"old"'}, 412, id="another one and no other"),
     ],
 )
 def test_a_conditional_request_is_answered_by_what_the_client_holds(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import io
+import asyncio
+import contextlib
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Callable
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,7 @@ from cardsign.batch import Batch
 from cardsign.errors import LocalFault, ServeFault, UsageFault
 from cardsign.files import MAX_INPUT_BYTES
 from cardsign.jose.keys import PrivateKey
-from cardsign.server.settings import DEFAULT_SETTINGS
-from cardsign.server.sidecar import create_verdict_app, serve_verdicts
+from cardsign.server.sidecar import WholeRequests, create_verdict_app, serve_verdicts
 from cardsign.trust.policy import Policy, Subject
 from cardsign.verify.verifier import Verifier
 from tests.support import PORTABLE
@@ -99,7 +100,6 @@ def test_what_is_no_question_is_refused(client: FlaskClient) -> None:
     for answer, status in (
         (client.get("/verify"), 405),
         (client.post("/elsewhere"), 404),
-        (client.post("/verify", data=b" " * (MAX_INPUT_BYTES + 1)), 413),
         (client.post("/verify", data=CARD, headers={"Host": "evil.example"}), 421),
         (client.post("/verify", data=CARD, headers={"Host": "127.0.0.1.evil.example:80"}), 421),
     ):
@@ -150,43 +150,35 @@ def test_a_lost_lock_gives_no_verdict(caplog: pytest.LogCaptureFixture) -> None:
     assert ask(client, CARD)["verdict"] == "trusted"
 
 
-class SilentBody(io.RawIOBase):
-    """A body whose sender waits until somebody else has been answered."""
-
-    def __init__(self, places: threading.Semaphore, answered: threading.Event) -> None:
-        self.places, self.answered = places, answered
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, _: object) -> int:
-        self.places.release()
-        self.answered.wait()
-        return 0
+HEAD = b"POST /verify HTTP/1.1\r\nHost: localhost\r\n"
+#: What a client sends that then says nothing more.
+SILENT = [
+    b"",
+    HEAD,
+    HEAD + b"Content-Length: 1000\r\n\r\n",
+    HEAD + b"Content-Length: 1000\r\n\r\n{",
+    HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",
+]
 
 
-def test_silent_clients_take_no_more_than_their_places() -> None:
-    """Others are told to come back, at once, and are answered when the silent ones have gone."""
-    app = create_verdict_app(open_keys)
-    places, answered = threading.Semaphore(0), threading.Event()
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_a_body_has_a_deadline(has_begun: bool) -> None:
+    """Whatever has come by then is not judged."""
+    messages = [{"type": "http.request", "body": CARD, "more_body": True}] if has_begun else []
+    sent: list[dict[str, Any]] = []
 
-    def send_nothing() -> None:
-        body = {"wsgi.input": SilentBody(places, answered), "CONTENT_LENGTH": "9"}
-        app.test_client().post("/verify", environ_overrides=body)
+    async def receive() -> dict[str, Any]:
+        return messages.pop() if messages else await asyncio.Event().wait()  # type: ignore[func-returns-value]
 
-    silent = [threading.Thread(target=send_nothing) for _ in range(DEFAULT_SETTINGS.threads // 4)]
-    for thread in silent:
-        thread.start()
-    try:
-        for _ in silent:
-            assert places.acquire(timeout=60)
-        busy = app.test_client().post("/verify", data=CARD)
-        assert (busy.status_code, "Retry-After" in busy.headers) == (503, True)
-    finally:
-        answered.set()
-        for thread in silent:
-            thread.join()
-    assert ask(app.test_client(), CARD)["verdict"] == "trusted"
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    app = WholeRequests(create_verdict_app(open_keys), body_seconds=0.01)
+    scope = {"method": "POST", "path": "/verify", "headers": [(b"host", b"localhost")]}
+    asyncio.run(app(scope, receive, send))
+    assert sent[0]["status"] == 408
+    assert (b"connection", b"close") in sent[0]["headers"]
+    assert b"verdict" not in sent[1]["body"]
 
 
 def test_a_url_without_a_path_is_that_of_the_hosts_card() -> None:
@@ -227,52 +219,56 @@ def test_it_listens_on_this_machine_alone(
     assert Path("notes.txt").read_text() == "mine"
 
 
-def at_address(_: Path, url: str) -> httpx.Client:
-    """By TCP."""
-    return httpx.Client(base_url=url, trust_env=False)
-
-
-def at_socket(folder: Path, url: str) -> httpx.Client:
-    """By a socket of the file system, which only its owner can open."""
-    assert url == f"unix:{folder / 'verdicts'}"
-    assert (folder / "verdicts").stat().st_mode & 0o777 == 0o600
-    transport = httpx.HTTPTransport(uds=str(folder / "verdicts"))
-    return httpx.Client(base_url="http://localhost", transport=transport)
-
-
-@pytest.mark.parametrize(
-    ("where", "connect"), [("127.0.0.1:0", at_address), ("verdicts", at_socket)]
-)
-def test_other_programs_are_answered(
-    where: str, connect: Callable[[Path, str], httpx.Client], tmp_path: Path
-) -> None:
-    """By a real server, also where an earlier one was killed and has left its socket."""
-    if where == "verdicts":
-        where = str(tmp_path / where)
-        with socket.socket(socket.AF_UNIX) as left:
-            left.bind(where)
-    (tmp_path / "jwks.json").write_bytes(JWKS)
+@contextmanager
+def serving(where: str, folder: Path) -> Iterator[str]:
+    """The command, and where it says that it answers; it ends by Ctrl-C at a terminal."""
+    (folder / "jwks.json").write_bytes(JWKS)
     command = [sys.executable, "-m", "cardsign", "verify", "--jwks", "jwks.json", "--json"]
     with subprocess.Popen(
         [*command, "--serve", where],
-        cwd=tmp_path,
+        cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
     ) as server:
         try:
             assert server.stdout is not None
-            url = json.loads(server.stdout.readline())["url"]
-            with connect(tmp_path, url) as client:
-                # Granian accepts a moment after its worker has said where.
-                answer = client.post("/verify", content=CARD, timeout=60)
-            assert answer.json()["verdict"] == "trusted"
-            if where == str(tmp_path / "verdicts"):
-                Path(where).rename(tmp_path / "old")
-                Path(where).write_text("mine")
+            yield json.loads(server.stdout.readline())["url"]
         finally:
-            os.killpg(server.pid, signal.SIGINT)  # as Ctrl-C at a terminal does
-        _, said = server.communicate(timeout=60)
-        assert (server.returncode, b"died" in said, b"Unexpected" in said) == (0, False, False)
-    if where == str(tmp_path / "verdicts"):
-        assert Path(where).read_text() == "mine"
+            os.killpg(server.pid, signal.SIGINT)
+        _, stderr = server.communicate(timeout=60)
+        assert (server.returncode, b"died" in stderr, b"Unexpected" in stderr) == (0, False, False)
+
+
+def test_silent_clients_stop_nobody(tmp_path: Path) -> None:
+    """Some hundreds of them, of each kind; what is too long is not read to its end."""
+    with serving("127.0.0.1:0", tmp_path) as url, contextlib.ExitStack() as stack:
+        address = ("127.0.0.1", int(url.rpartition(":")[2]))
+        for number in range(300):
+            client = stack.enter_context(socket.create_connection(address, timeout=60))
+            client.sendall(SILENT[number % len(SILENT)])
+        http = stack.enter_context(httpx.Client(base_url=url, trust_env=False, timeout=60))
+        for _ in range(3):
+            began = time.monotonic()
+            assert http.get("/healthz").json() == {"status": "ok"}
+            assert time.monotonic() - began < 1
+            assert http.post("/verify", content=CARD).json()["verdict"] == "trusted"
+        long = http.post("/verify", content=b" " * (MAX_INPUT_BYTES + 1))
+        assert (long.status_code, long.headers["Connection"]) == (413, "close")
+
+
+def test_a_socket_is_its_owners_alone(tmp_path: Path) -> None:
+    """It takes the place of one that a killed server has left; its end removes no other file."""
+    path = tmp_path / "verdicts"
+    with socket.socket(socket.AF_UNIX) as abandoned:
+        abandoned.bind(str(path))
+    with serving(str(path), tmp_path) as url:
+        assert url == f"unix:{path}"
+        assert path.stat().st_mode & 0o777 == 0o600
+        transport = httpx.HTTPTransport(uds=str(path))
+        with httpx.Client(base_url="http://localhost", transport=transport) as http:
+            answer = http.post("/verify", content=CARD, timeout=60)
+        assert answer.json()["verdict"] == "trusted"
+        path.rename(tmp_path / "old")
+        path.write_text("mine")
+    assert path.read_text() == "mine"
