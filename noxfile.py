@@ -51,9 +51,13 @@ def tools(session: nox.Session) -> None:
 
 @nox.session
 def judges(session: nox.Session) -> None:
-    """Install a2a-sdk and @a2a-js/sdk, which judge cards and signatures."""
-    session.install("-c", "constraints.txt", "a2a-sdk[signing]")
+    """Install a2a-sdk and @a2a-js/sdk, which judge cards; `-- newest` takes today's releases."""
+    newest = "newest" in session.posargs
+    pinned = ("--upgrade",) if newest else ("-c", "constraints.txt")
+    session.install(*pinned, "a2a-sdk[signing]")
     npm_locked(session, ROOT / "tests/interop", ENVIRONMENTS / "judges/js")
+    if newest and shutil.which("npm"):
+        npm(session, ENVIRONMENTS / "judges/js", "install", "--no-save", "@a2a-js/sdk@latest")
 
 
 @nox.session(venv_backend="none")
