@@ -49,11 +49,12 @@ class EnvelopeReport:
 
     @property
     def is_kept(self) -> bool | None:
-        """Whether the envelope keeps the contract; None where that cannot be told."""
-        if any(finding.severity == "error" for finding in self.findings):
-            return False
-        is_unclear = any(finding.code == "envelope.unclear" for finding in self.findings)
-        return None if is_unclear else True
+        """Whether the envelope keeps the contract; None where that cannot be told.
+
+        An output that does not fit breaks it, although it is a warning: the caller has it already.
+        """
+        codes = {finding.code for finding in self.findings} - {"envelope.untraced"}
+        return False if codes - {"envelope.unclear"} else None if codes else True
 
     @property
     def exit_status(self) -> int:
@@ -135,8 +136,7 @@ def _check_skill(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Iter
             continue
         problems, unclear = find_problems(schema, envelope[member])
         for tokens, message in problems:
-            code = "envelope.output" if member == "output" else "envelope.input"
-            yield _found(code, (member, *tokens), message)
+            yield _found(f"envelope.{member}", (member, *tokens), message)
         if unclear:
             yield _found("envelope.unclear", (member,), unclear)
 

@@ -14,7 +14,7 @@ from typing import Final, cast, get_args
 
 from cardsign.build import cards, forge, mcp, openfang, orloj
 from cardsign.build.draft import (
-    FILLED,
+    DEFAULT_VERSION,
     BuildOptions,
     Draft,
     Fact,
@@ -46,7 +46,6 @@ SET_HINT: Final = (
     "Such as: --set version=1.2.0, --set provider.url=..., --set skills.ID.name=...; "
     "the agent's url is --url"
 )
-_DEFAULT_VERSION: Final = "0.0.0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,23 +166,23 @@ def _fill(draft: Draft, kind: Kind, place: SourcePlace) -> None:
         hint = "Name a source that has one too: a SKILL.md, or a saved answer to tools/list."
         raise refusal("build.missing", "no source names a skill or a tool", place, hint=hint)
     for skill in draft.skill_ids():
-        draft.take(("skills", skill, "id"), skill, FILLED)
-        draft.take(("skills", skill, "name"), skill, FILLED)
-        draft.take(("skills", skill, "tags"), ["skill"], FILLED)
+        implied: dict[str, Json] = {"id": skill, "name": skill, "tags": ["skill"]}
+        for member, value in implied.items():
+            draft.fill(("skills", skill, member), value, "", place)
         if draft.value("skills", skill, "description") is None:
             message = f"the skill {skill!r} has no description"
             raise refusal("build.missing", message, place, hint=describe_hint(skill))
     if not draft.has("description"):
         hint = "Pass --set description='...', or --prompt-excerpt where there is a prompt."
         raise refusal("build.missing", "no source describes the agent", place, hint=hint)
-    if draft.take(("version",), _DEFAULT_VERSION, FILLED):
-        draft.warn("build.filled", f"no source has a version: {_DEFAULT_VERSION}", place)
-    modes = ("defaultInputModes", "defaultOutputModes")
-    if filled := [mode for mode in modes if draft.take((mode,), list(kind.modes), FILLED)]:
-        text = f"no source has {' and '.join(filled)}: {', '.join(kind.modes)}"
-        draft.warn("build.filled", text, place)
+    text = f"no source has a version: {DEFAULT_VERSION}"
+    draft.fill(("version",), DEFAULT_VERSION, text, place)
+    modes = [m for m in ("defaultInputModes", "defaultOutputModes") if draft.value(m) is None]
+    text = f"no source has {' and '.join(modes)}: {', '.join(kind.modes)}"
+    for mode in modes:
+        draft.fill((mode,), list(kind.modes), text, place)
     if not draft.has("capabilities"):
-        draft.take(("capabilities", "streaming"), False, FILLED)
+        draft.fill(("capabilities", "streaming"), False, "", place)
     _fill_provider(draft, _take_url(draft, kind, str(name), place), place)
 
 
@@ -243,8 +242,7 @@ def _fill_provider(draft: Draft, url: str, place: SourcePlace) -> None:
         draft.warn("build.left_out", "the provider has no organization", place)
         return
     draft.take(("provider", "organization"), provider["organization"], said)
-    draft.take(("provider", "url"), origin, FILLED)  # in two, since only the name has its place
-    draft.warn("build.filled", f"the provider has no url: {origin}", place)
+    draft.fill(("provider", "url"), origin, f"the provider has no url: {origin}", place)
 
 
 def _write(draft: Draft, kind: Kind) -> BuiltCard:
@@ -266,10 +264,8 @@ def _write(draft: Draft, kind: Kind) -> BuiltCard:
         except JsonRefused as refused:
             message = f"the card would be refused: {refused.message}"
             raise BuildRefused("build.limit", message) from refused
-    reasons = draft.reasons
-    if a2a == "0.2":  # whose form has nothing that a rule fills
-        reasons = [reason for reason in reasons if reason.code != "build.filled"]
-    return BuiltCard(documents, draft.facts(), tuple(dict.fromkeys(reasons)))
+    filled = draft.filled if a2a != "0.2" else []
+    return BuiltCard(documents, draft.facts(), tuple(dict.fromkeys([*draft.reasons, *filled])))
 
 
 def _spoken(draft: Draft, version: CardForm) -> dict[str, Json]:

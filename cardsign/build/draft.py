@@ -30,6 +30,8 @@ from cardsign.findings import Finding, Place
 Target = tuple[str, ...]
 #: Places of what no file says.
 FILLED: Final = SourcePlace("filled by a rule")
+#: Where no source says a version.
+DEFAULT_VERSION: Final = "0.0.0"
 _SKILL: Final = list(SKILL_1_0.fields)
 _OURS: Final = "our extension"
 _LISTED: Final = {
@@ -51,13 +53,15 @@ class Draft:
 
     Attributes:
         options: What the person who builds says.
-        reasons: What was filled, changed or left out, in the order in which it was noticed.
+        reasons: What was changed or left out, in the order in which it was noticed.
+        filled: What a rule filled; of no concern to the form of 0.2, which has nothing of it.
         listen_path: What follows the base URL, where a source says it.
     """
 
     def __init__(self, options: BuildOptions) -> None:
         self.options = options
         self.reasons: list[Finding] = []
+        self.filled: list[Finding] = []
         self.listen_path: str | None = None
         self._facts: dict[Target, Fact] = {}
 
@@ -183,6 +187,11 @@ class Draft:
     def warn(self, code: str, message: str, place: SourcePlace) -> None:
         """Note what a person has to know before signing."""
         self.reasons.append(Finding(code, message, Place(str(place))))
+
+    def fill(self, target: Target, value: Json, message: str, place: SourcePlace) -> None:
+        """Fill by a rule what no source says, and note it if there is a message."""
+        if self.take(target, value, FILLED) and message:
+            self.filled.append(Finding("build.filled", message, Place(str(place))))
 
     def has(self, member: str) -> bool:
         """Whether something was taken for a member of the card, or below it."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from cardsign.build.draft import Draft, Kind, found_in, take_prompt
+from cardsign.build.draft import DEFAULT_VERSION, Draft, Kind, found_in, take_prompt
 from cardsign.build.reading import SourceDocument, SourcePlace, read_one
 from cardsign.card.security import DeclaredProvider, provider_schemes
 from cardsign.card.values import Json
@@ -40,6 +40,8 @@ def take_openfang(sources: Sequence[Path], draft: Draft) -> None:
     for source in sources:
         for file in found_in(source, _FILES) if os.path.isdir(source) else [source]:
             _take(file, draft)
+    if draft.take(("version",), DEFAULT_VERSION, _SERVER):  # every card of the server has one
+        draft.warn("build.filled", f"no source has a version: {DEFAULT_VERSION}", _SERVER)
     for member, value in SERVER.items():
         draft.take(tuple(member.split(".")), value, _SERVER)
     draft.keep("stateTransitionHistory", True, _SERVER)
@@ -96,5 +98,6 @@ KIND: Final = Kind(
     take_openfang,
     _is_ours,
     folder=_FILES,
+    a2a="0.2",  # its server answers tasks/send
     path=lambda draft: draft.listen_path or _LISTEN_PATH,
 )

@@ -20,7 +20,7 @@ from cardsign.cli.streams import STDIO, read_input, refuse_two_documents, write_
 from cardsign.errors import UsageFault
 from cardsign.files import CONFIG_FILE, read_bytes
 from cardsign.findings import MAX_TEXT, SEVERITIES, Severity, cap_findings
-from cardsign.lint.cards import GROUPS, CardReport, FixResult, LintReport, fix, lint_card
+from cardsign.lint.cards import GROUPS, LAYERS, CardReport, FixResult, LintReport, fix, lint_card
 from cardsign.lint.rules import DEFAULT_SETTINGS, LintSettings
 
 
@@ -29,6 +29,7 @@ class LintOptions:
     """Which rules, by which settings, printed how: each field is an option of `lint`."""
 
     groups: tuple[str, ...]
+    layers: tuple[str, ...]
     ignore: tuple[str, ...]
     strict: bool
     fail_on: Severity
@@ -40,9 +41,10 @@ class LintOptions:
             from cardsign.config import read_config  # and with it the model of a key store
 
             own = read_config(Path(CONFIG_FILE)).lint
+        of_layers = (name for layer in self.layers for name in LAYERS[layer])
         return replace(
             own,
-            groups=self.groups or own.groups,
+            groups=(*self.groups, *of_layers) or own.groups,
             ignore=own.ignore | set(self.ignore),
             strict=own.strict or self.strict,
             today=moment().date(),
@@ -60,6 +62,14 @@ class LintOptions:
     multiple=True,
     type=click.Choice(list(GROUPS)),
     help="Only these groups of rules [default: all; contract for contract cards].",
+)
+@click.option(
+    "--layer",
+    "layers",
+    multiple=True,
+    type=click.Choice(list(LAYERS)),
+    help="Only this layer of a contract's rules: 1 JSON and JSON Schema, 2 required members, "
+    "3 schemas and names, 4 A2A.",
 )
 @click.option(
     "--ignore", metavar="RULE", multiple=True, help="Leave out a rule or group; repeatable."

@@ -52,6 +52,15 @@ GROUPS: Final[dict[str, str]] = {
     "portable": "one payload for all default profiles, so one signature serves every SDK",
     "secrets": "keys, tokens, internal addresses and settings",
 }
+_SYNTAX: Final = ("json", "contract.schema")
+_REQUIRED: Final = ("contract.required", "contract.strict", "contract.skill", "contract.no-card")
+#: What ``--layer`` chooses: groups and rules, by the four layers of the contract standard.
+LAYERS: Final[dict[str, tuple[str, ...]]] = {
+    "1": _SYNTAX,
+    "2": _REQUIRED,
+    "3": tuple(code for code in contract.RULES if code not in (*_SYNTAX, *_REQUIRED)),
+    "4": ("members", "meaning"),
+}
 RULES: Final[dict[str, Rule]] = {
     **meaning.RULES,
     **security.RULES,
@@ -203,18 +212,23 @@ def lint_document(
     chosen = settings.groups
     findings: list[Finding] = []
     for group in GROUPS:
-        if chosen is not None and group not in chosen:
-            continue
         if group == "contract" and chosen is None and not is_contract(document):
             continue
         if group == "portable":
             of_group = portability.find_unportable(subject)
-            findings += of_group if chosen is not None else _not_said(of_group, findings, subject)
+            if chosen is None:
+                of_group = _not_said(of_group, findings, subject)
+            findings += (finding for finding in of_group if _is_chosen(finding.code, settings))
             continue
         for code, rule in RULES.items():
-            if group_of(code) == group:
+            if group_of(code) == group and _is_chosen(code, settings):
                 findings += apply_rules({code: rule}, subject)
     return tuple(dict.fromkeys(findings))
+
+
+def _is_chosen(code: str, settings: LintSettings) -> bool:
+    chosen = settings.groups
+    return chosen is None or code in chosen or group_of(code) in chosen
 
 
 def _not_said(
@@ -241,15 +255,11 @@ def check_settings(settings: LintSettings) -> None:
     Raises:
         UsageFault: ``usage.conflict``.
     """
-    for group in settings.groups or ():
-        if group not in GROUPS:
-            message = f"there is no group {group!r}; known are {', '.join(GROUPS)}"
-            raise UsageFault("usage.conflict", message)
-    named = [*settings.ignore, *settings.severities, *(waiver.rule for waiver in settings.waivers)]
-    for name in named:
+    waived = (waiver.rule for waiver in settings.waivers)
+    for name in (*(settings.groups or ()), *settings.ignore, *settings.severities, *waived):
         if name not in RULES and name not in GROUPS:
             hint = "Run: cardsign help codes"
-            message = f"there is no rule {name!r}{closest(name, RULES)}"
+            message = f"there is no rule {name!r}{closest(name, (*RULES, *GROUPS))}"
             raise UsageFault("usage.conflict", message, hint=hint)
 
 
@@ -345,7 +355,12 @@ def with_findings(
     report: CardReport, more: Iterable[Finding], settings: LintSettings
 ) -> CardReport:
     """A report with what was found around the card, by the same settings."""
-    added = _sorted_out(report.name, more, settings, report.document)
+    chosen = (
+        finding
+        for finding in more
+        if finding.code == "json.not-read" or _is_chosen(finding.code, settings)
+    )
+    added = _sorted_out(report.name, chosen, settings, report.document)
     findings = (*report.findings, *added.findings)
     return replace(report, findings=findings, waived=(*report.waived, *added.waived))
 

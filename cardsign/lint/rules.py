@@ -89,7 +89,7 @@ class LintSettings:
     """What a project asks of its cards: ``[lint]`` of cardsign.toml, and options.
 
     Attributes:
-        groups: The groups that are looked at; None for all that fit the card.
+        groups: The groups and rules that are looked at; None for all that fit the card.
         ignore: Ids of rules, or groups, that are left out.
         severities: By id of the rule, in place of its own.
         prefixes: Departments that a skill's id may begin with; empty for any.

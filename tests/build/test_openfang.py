@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from making import Build, Write, built
 
+from cardsign.card.convert import convert_card
 from cardsign.errors import BuildRefused
 from cardsign.lint.cards import lint_card
 
@@ -38,58 +39,49 @@ system_prompt = "You are a secret prompt"
 
 def test_O2_O3_O22_O30_a_manifest_becomes_a_card(build: Build, write: Write) -> None:
     """As build_agent_card does it, with media types, and without empty examples."""
-    card = build(write("agent.toml", AGENT))
-    assert (card["name"], card["version"]) == ("code-reviewer", "0.3.0")
-    assert card["defaultInputModes"] == card["defaultOutputModes"] == ["text/plain"]
-    assert card["skills"] == [
-        {
-            "id": "file_read",
-            "name": "file read",
-            "description": "Can use the file_read tool",
-            "tags": ["tool"],
-        },
-        {
-            "id": "shell_exec",
-            "name": "Shell-Exec",
-            "description": "Can use the Shell-Exec tool",
-            "tags": ["tool"],
-        },
-    ]
-    assert card["capabilities"]["streaming"] is True
-    assert card["capabilities"]["pushNotifications"] is False
-    old = build(write("agent.toml", AGENT), a2a="0.2")  # which OpenFang speaks; no fact is lost
-    assert old["capabilities"] == {
-        "streaming": True,
-        "pushNotifications": False,
-        "stateTransitionHistory": True,
-    }
-    assert old["defaultInputModes"] == old["defaultOutputModes"] == ["text/plain"]
-
-
-def test_O3_the_seeds_example_comes_out(build: Build, write: Write) -> None:
-    """In the old form: what differs is what A2A itself demands."""
-    source = AGENT.replace(', "Shell-Exec"', "").replace("0.3.0", "0.1.0")
-    card = build(write("agent.toml", source), a2a="0.3", url="http://127.0.0.1:50051/a2a")
-    expected = {
+    assert build(write("agent.toml", AGENT)) == {
         "name": "code-reviewer",
         "description": "Reviews code for bugs, security issues, and style",
-        "url": "http://127.0.0.1:50051/a2a",
-        "version": "0.1.0",
+        "url": "https://agents.example.com/code-reviewer",
+        "version": "0.3.0",
+        "protocolVersion": "0.2",  # its server answers tasks/send
         "capabilities": {
             "streaming": True,
             "pushNotifications": False,
             "stateTransitionHistory": True,
         },
+        "defaultInputModes": ["text/plain"],
+        "defaultOutputModes": ["text/plain"],
         "skills": [
             {
                 "id": "file_read",
                 "name": "file read",
                 "description": "Can use the file_read tool",
                 "tags": ["tool"],
-            }
+            },
+            {
+                "id": "shell_exec",
+                "name": "Shell-Exec",
+                "description": "Can use the Shell-Exec tool",
+                "tags": ["tool"],
+            },
         ],
     }
-    assert {name: card[name] for name in expected} == expected
+
+
+@pytest.mark.needs_shared
+def test_Q40_every_fact_of_a_source_is_in_its_card_of_0_2(shared: Path) -> None:
+    """Of each manifest of the corpus: what the card of 1.0 says, the one of 0.2 says too."""
+    sources = sorted((shared / "corpus/sources").glob("openfang-agent-*.toml"))
+    assert len(sources) > 15
+    for source in sources:
+        card = built(source)
+        assert [*card.documents] == ["0.2"]
+        old = convert_card(json.loads(card.document), "1.0").document
+        new = json.loads(built(source, a2a="1.0").document)
+        for interface in (*old["supportedInterfaces"], *new["supportedInterfaces"]):  # type: ignore[misc]
+            del interface["protocolVersion"]
+        assert old == new, source.name
 
 
 def test_O2_modes_that_are_no_media_types_are_found(build: Build, write: Write) -> None:
@@ -126,11 +118,11 @@ def test_O32_the_url_is_the_base_url_and_the_listen_path(
     """The one of config.toml, else /a2a."""
     agent = write("agent.toml", AGENT)
     base = {"base_url": "https://of.example/"}
-    assert build(agent, **base)["supportedInterfaces"][0]["url"] == "https://of.example/a2a"
+    assert build(agent, **base)["url"] == "https://of.example/a2a"
     write("config.toml", 'api_key = "hunter2"\n[a2a]\nenabled = true\nlisten_path = "/agents"\n')
     card = build(tmp_path, **base)
-    assert card["supportedInterfaces"][0]["url"] == "https://of.example/agents"
-    assert card["securitySchemes"] == {"bearer": {"httpAuthSecurityScheme": {"scheme": "bearer"}}}
+    assert card["url"] == "https://of.example/agents"
+    assert card["authentication"] == {"schemes": ["bearer"]}
     assert "hunter2" not in json.dumps(card)
 
 

@@ -90,8 +90,10 @@ def test_B35_envelopes_weigh_input_more_than_output(alice: PrivateKey) -> None:
     """Target, trace and status are looked at, too."""
     assert found(alice, RESPONSE) == []
     data = json.dumps(put(RESPONSE, "/output", {})).encode()
-    (one,) = check_envelope(data, verified(alice, CARD)).findings
+    report = check_envelope(data, verified(alice, CARD))
+    (one,) = report.findings
     assert (one.code, one.severity) == ("envelope.output", "warning")
+    assert (report.is_kept, report.exit_status) == (False, 1)
     assert found(alice, put(TASK, "/target_agent", "other")) == ["envelope.target"]
     assert found(alice, put(RESPONSE, "/status", "done")) == ["envelope.status"]
     for status in ("ok", "error", "partial", "skipped"):

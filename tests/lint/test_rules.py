@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import UsageFault
 from cardsign.findings import describe_code
-from cardsign.lint.cards import GROUPS, RULES, CardReport, lint_card, lint_references
+from cardsign.lint.cards import GROUPS, LAYERS, RULES, CardReport, lint_card, lint_references
 from cardsign.lint.rules import LintSettings, Waiver, group_of
 from tests.lint.examples import UNREADABLE, example_card, read_example
 from tests.support import DUAL, OLD, PORTABLE, put, without
@@ -536,13 +536,19 @@ def test_B16_the_version_is_semantic() -> None:
     assert found(put(PORTABLE, "/version", "1.0.0-rc.1")) == []
 
 
-def test_B21_the_four_layers_are_groups() -> None:
-    """Syntax, then required and schemas, then A2A."""
-    assert found(b"{,}", groups=("json",)) == ["json.syntax"]
-    card = json.dumps(example_card({"/version": ..., IN: {}}, "contract")).encode()
-    layered = found(card, groups=("json", "contract"))
-    assert layered == ["contract.required", "contract.empty-schema"]
-    assert "members.missing" in found(card, groups=("members",))
+def test_B21_rules_are_chosen_by_the_four_layers() -> None:
+    """Syntax, required members, schemas, and A2A itself; each layer finds its own faults alone."""
+    assert found(b"{,}", groups=LAYERS["1"]) == ["json.syntax"]
+    changes = {"/version": ..., IN: {}, "/skills/0/output_schema": {"type": "strnig"}}
+    card = json.dumps(example_card(changes, "contract")).encode()
+    assert found(card, groups=LAYERS["1"]) == ["contract.schema"]
+    assert found(card, groups=LAYERS["2"]) == ["contract.required"]
+    assert found(card, groups=LAYERS["3"]) == ["contract.empty-schema"]
+    assert {group_of(code) for code in found(card, groups=LAYERS["4"])} == {"members", "meaning"}
+    sound = json.dumps(example_card({}, "contract")).encode()
+    assert found(sound, groups=(*LAYERS["1"], *LAYERS["2"], *LAYERS["3"])) == []
+    of_contracts = [code for layer in LAYERS.values() for code in layer if "contract." in code]
+    assert sorted(of_contracts) == sorted(code for code in RULES if code.startswith("contract."))
 
 
 @pytest.mark.parametrize(
