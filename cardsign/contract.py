@@ -136,7 +136,8 @@ def _check_skill(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Iter
             continue
         problems, unclear = find_problems(schema, envelope[member])
         for tokens, message in problems:
-            yield _found(f"envelope.{member}", (member, *tokens), message)
+            code = "envelope.output" if member == "output" else "envelope.input"
+            yield _found(code, (member, *tokens), message)
         if unclear:
             yield _found("envelope.unclear", (member,), unclear)
 
