@@ -134,7 +134,7 @@ class Batch:
                 session = verifier.session(issuer)
                 session.resolve(NO_STATEMENTS, verifier.clock())
                 statements = session.seen.joined(statements)
-        policy, floors = replace(verifier.policy), dict(verifier.lock.floors)
+        policy, floors = replace(verifier.policy), dict(verifier.floors)
         how = (self.subject, self.by_origin, statements, self.at)
         return _unpack, (policy, floors, verifier.insecure_loopback_http, *how)
 

@@ -27,11 +27,10 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Signer, sign_payload
 from cardsign.jose.keys import PrivateKey
 from cardsign.sign.signing import SigningOptions, sign_document
-from cardsign.trust.cache import StatementCache
 from cardsign.trust.lock import Floor, Memory
 from cardsign.trust.policy import Accept, Policy, Subject, TrustedIssuer
 from cardsign.trust.session import Session
-from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
+from cardsign.trust.supplied import NO_STATEMENTS, StatementCache, SuppliedStatements
 from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier
 

@@ -29,7 +29,6 @@ from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import read_keyset
 from cardsign.statements.release import read_release
-from cardsign.trust.cache import StatementCache
 from cardsign.trust.enroll import (
     Proposal,
     add_issuers,
@@ -45,7 +44,7 @@ from cardsign.trust.enroll import (
 )
 from cardsign.trust.policy import Accept, KeysAnchor, Limits, Policy
 from cardsign.trust.refresh import Ask
-from cardsign.trust.supplied import SuppliedStatements
+from cardsign.trust.supplied import StatementCache, SuppliedStatements
 from cardsign.urls import Url, is_url, parse_place, parse_url
 
 _ONE_ANCHOR: Final = "expected exactly one of --keyset, --jwks and --jwks-url, or a URL"

@@ -20,14 +20,13 @@ from cardsign.errors import PublishRefused
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys.drafts import SKEW
 from cardsign.publish.generation import CARD_FILE, LEGACY_FILE, RELEASE_FILE, Generation
-from cardsign.statements.envelope import StatementRefused
-from cardsign.statements.keyset import KeysetStatement, read_keyset
-from cardsign.statements.release import ReleaseStatement, read_release
+from cardsign.statements.envelope import StatementRefused, check_past
+from cardsign.statements.keyset import KeysetStatement, check_step, read_keyset
+from cardsign.statements.release import ReleaseStatement, check_release, read_release
 from cardsign.times import utc
 from cardsign.trust.lock import Memory
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject, TrustedIssuer
 from cardsign.trust.supplied import SuppliedStatements
-from cardsign.trust.walk import newest_keyset, newest_release
 from cardsign.urls import parse_place
 from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier
@@ -147,14 +146,17 @@ class Issued:
         try:
             read = {read_keyset(data): data for data in self.keysets}
             history = tuple(sorted(read, key=attrgetter("number")))
-            newest_keyset(history, now=now or utc(history[-1].iat), skew=SKEW)
+            for previous, keyset in zip((None, *history), history, strict=False):
+                check_step(keyset, previous)
+            check_past(history[-1].iat, now or utc(history[-1].iat), SKEW)
             release = None
             if self.release is not None:
                 release = read_release(self.release)
                 at = utc(release.iat) if now is None or release.digest == digest_before else now
                 # By the statement that it names, which may be the one before the newest.
                 named = [keyset for keyset in history if keyset.digest == release.keyset.digest]
-                newest_release([release], (named or history)[-1], now=at, skew=SKEW)
+                check_release(release, (named or history)[-1], None, now=at, skew=SKEW)
+                check_past(release.iat, at, SKEW)
         except StatementRefused as refusal:
             raise _unfit(f"{refusal.code}: {refusal.message}") from refusal
         return CheckedIssued({keyset: read[keyset] for keyset in history}, release, self.release)

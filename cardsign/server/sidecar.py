@@ -39,10 +39,9 @@ from cardsign.server.run import (
     wait_for_listener,
 )
 from cardsign.server.settings import DEFAULT_SETTINGS
-from cardsign.trust.lock import Lock
+from cardsign.trust.lock import read_floors
 from cardsign.trust.policy import SubjectNames
 from cardsign.urls import is_this_machine
-from cardsign.verify.verifier import check_entries
 
 if TYPE_CHECKING:
     from flask import Response
@@ -196,8 +195,8 @@ class _Rules:
                 raise
             log.error("cards are judged by what was read before: %s", fault)
             verifier = self._batch.verifier
-            if isinstance(verifier.lock, Lock):
-                check_entries(verifier.policy, Lock.load(verifier.lock.paths))
+            if verifier.lock_paths:
+                read_floors(verifier.policy, verifier.lock_paths)
 
 
 def _load_worker(

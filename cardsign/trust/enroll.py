@@ -22,7 +22,6 @@ from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, read_keyset
 from cardsign.statements.members import DIGEST, HOLDER
 from cardsign.statements.release import ReleaseStatement
-from cardsign.trust.cache import StatementCache
 from cardsign.trust.disk import edit_policy
 from cardsign.trust.lock import Floor, forget_entry, raise_lock, read_lock
 from cardsign.trust.policy import (
@@ -38,8 +37,8 @@ from cardsign.trust.policy import (
 from cardsign.trust.policyfile import check_jwks_url, parse_policy
 from cardsign.trust.policytext import with_issuer, with_pin, without_issuer
 from cardsign.trust.refresh import Ask, Refresh, no_answer
-from cardsign.trust.session import Session, keep_statements
-from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
+from cardsign.trust.session import Session
+from cardsign.trust.supplied import NO_STATEMENTS, StatementCache, SuppliedStatements
 from cardsign.trust.walk import Walk, read_statements
 from cardsign.urls import JWKS_PATH, Origin, parse_url
 
@@ -104,7 +103,7 @@ def propose_keyset(
         code, message = (cause.code, cause.message) if cause else ("statement.gap", "")
         raise StatementRefused(code, message or "there is no keyset statement")
     issuer = TrustedIssuer("new", KeysetAnchor(first.id), None)
-    session = Session(issuer, limits, (), Floor(), cache=StatementCache())
+    session = Session(issuer, limits)
     trust = session.resolve(supplied, now)
     keyset = session.passed[-1]
     pin = RootAnchor.of(keyset.root) if roots else keyset.id
@@ -329,17 +328,10 @@ def add_issuers(
         return
     raise_lock(policy.lock, floors)
     edit()
-    for _, proposal in entries:
-        _keep(cache or StatementCache(), proposal)
-
-
-def _keep(cache: StatementCache, proposal: Proposal) -> None:
-    """Keep the statements of a new issuer, so that its first verdict needs no network."""
-    keyset, release, anchor = proposal.keyset, proposal.release, proposal.anchor
-    if keyset is not None and isinstance(anchor, KeysetAnchor):
-        releases = () if release is None else (release.envelope.to_bytes(),)
-        kept = SuppliedStatements((keyset.envelope.to_bytes(),), releases)
-        keep_statements(cache, anchor, kept)
+    for _, proposal in entries:  # so that the first verdict needs no network
+        anchor, keyset = proposal.anchor, proposal.keyset
+        if cache is not None and keyset is not None and isinstance(anchor, KeysetAnchor):
+            cache.keep(anchor.pin, [keyset], proposal.release)
 
 
 def _check_known(

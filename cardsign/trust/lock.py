@@ -12,7 +12,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 from cardsign.card.strictjson import parse_object
@@ -23,7 +22,7 @@ from cardsign.statements import members as read
 from cardsign.statements.envelope import StatementRefused, exact_object
 from cardsign.statements.keyset import KeysetId, KeysetStatement, keyset_id
 from cardsign.statements.release import ReleaseStatement
-from cardsign.trust.policy import ISSUER_NAME
+from cardsign.trust.policy import ISSUER_NAME, KeysetAnchor, Policy
 
 LOCK_FORMAT: Final = "cardsign-lock/1"
 #: Bytes. As many issuers as a policy may have; one has about 400.
@@ -164,32 +163,29 @@ class Memory:
         self.floors = dict(floors or {})
 
 
-@dataclass(frozen=True, slots=True)
-class Lock:
-    """The floors of one or several lock files.
+def read_floors(policy: Policy, paths: Sequence[Path]) -> dict[str, Floor]:
+    """Return the floors of one or several lock files, the highest of each issuer.
 
-    Attributes:
-        floors: By issuer; where several files name one issuer, the highest.
-        paths: The files, of which only the last may be written.
+    Raises:
+        UsageFault: ``lock.malformed``; ``statement.fork``: two files name one number with two
+            digests; ``lock.missing``: an issuer whose anchor is a keyset has no entry;
+            ``lock.other_anchor``: an issuer of another anchor has one.
+        FileFault: A file is a link or device, or cannot be read.
     """
-
-    floors: Mapping[str, Floor]
-    paths: tuple[Path, ...]
-
-    @classmethod
-    def load(cls, paths: Sequence[Path]) -> Lock:
-        """Read lock files; a file that is not there has no entries.
-
-        Raises:
-            UsageFault: ``lock.malformed``; ``statement.fork``: two files name one number with two
-                digests.
-            FileFault: A file is a link or device, or cannot be read.
-        """
-        floors: dict[str, Floor] = {}
-        for path in paths:
-            for name, floor in read_lock(path).items():
-                floors[name] = floors.get(name, floor).raised_to(floor, name)
-        return cls(MappingProxyType(floors), tuple(paths))
+    floors: dict[str, Floor] = {}
+    for path in paths:
+        for name, floor in read_lock(path).items():
+            floors[name] = floors.get(name, floor).raised_to(floor, name)
+    for issuer in policy.issuers:
+        is_keyset = isinstance(issuer.anchor, KeysetAnchor)
+        if is_keyset and issuer.name not in floors:
+            message = f"the lock has no entry for {issuer.name!r}, whose anchor is a keyset"
+            raise UsageFault("lock.missing", message, path=str(paths[-1]))
+        if not is_keyset and issuer.name in floors:
+            message = f"the lock has an entry for {issuer.name!r}, whose anchor is no keyset"
+            hint = f"If the change is meant: cardsign trust forget {issuer.name}"
+            raise UsageFault("lock.other_anchor", message, path=str(paths[-1]), hint=hint)
+    return floors
 
 
 def read_lock(path: Path) -> dict[str, Floor]:
@@ -249,11 +245,11 @@ def raise_lock(path: Path, floors: Mapping[str, Floor]) -> tuple[str, ...]:
 
 def forget_entry(path: Path, name: str) -> tuple[str, ...]:
     """Remove an issuer's entry."""
-    return _rewrite(path, lambda entries: _without(entries, name))
 
+    def change(entries: dict[str, Floor]) -> dict[str, Floor]:
+        return {issuer: floor for issuer, floor in entries.items() if issuer != name}
 
-def _without(entries: Mapping[str, Floor], name: str) -> dict[str, Floor]:
-    return {issuer: floor for issuer, floor in entries.items() if issuer != name}
+    return _rewrite(path, change)
 
 
 def _rewrite(path: Path, change: Callable[[dict[str, Floor]], dict[str, Floor]]) -> tuple[str, ...]:

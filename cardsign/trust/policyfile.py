@@ -379,6 +379,9 @@ def _explain(error: Any) -> Problem:
     hint = ""
     if "anchor" in at and member in IssuerTable.model_fields:
         hint = "It belongs to [[issuer]]: move it above [issuer.anchor]."
+    if at == ("issuer",) and isinstance(error["input"], dict):
+        message = "each issuer is a table of a list, and this is a single table: [issuer]"
+        hint = "Write [[issuer]], with two brackets. [issuer.anchor] below it keeps one."
     if at == ("format",):
         hint = "Upgrade cardsign, if a newer one wrote the file."
     return at, "policy.malformed", message, hint

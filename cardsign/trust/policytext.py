@@ -37,6 +37,7 @@ def find_lines(text: str) -> dict[Location, int]:
             if header[1] == "[[":
                 counts[table] = counts.get(table, -1) + 1
                 table = (*table, counts[table])
+            lines.setdefault(table[:1], number)
             lines.setdefault(table, number)
         elif member := _MEMBER.match(line):
             lines.setdefault((*table, *_split_key(member[1])), number)

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
+from itertools import chain
 from math import inf
 from typing import Any, Final, Literal
 
-from cardsign.errors import CardRefused, CardsignError, KeyRefused
+from cardsign.errors import CardRefused, KeyRefused
 from cardsign.findings import Finding
 from cardsign.jose.jwks import JwkSet
 from cardsign.statements.envelope import StatementRefused, check_times
 from cardsign.statements.keyset import (
     IssuerKey,
-    KeysetId,
     KeysetStatement,
-    RootAnchor,
     read_keyset,
 )
 from cardsign.statements.release import (
@@ -31,7 +29,6 @@ from cardsign.statements.release import (
     read_release,
 )
 from cardsign.times import minute
-from cardsign.trust.cache import StatementCache
 from cardsign.trust.lock import Floor
 from cardsign.trust.policy import (
     JwksAnchor,
@@ -40,7 +37,7 @@ from cardsign.trust.policy import (
     Limits,
     TrustedIssuer,
 )
-from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
+from cardsign.trust.supplied import NO_STATEMENTS, StatementCache, SuppliedStatements
 from cardsign.trust.walk import (
     ReleaseChoice,
     Walk,
@@ -147,45 +144,46 @@ class Session:
 
     Attributes:
         issuer: What the policy says of it.
-        floor: What the lock says of it, raised by what this session has verified.
+        locked: What the lock says of it.
         keyset: The newest keyset statement so far.
         release: The newest release statement so far.
+        jwks: The newest key set of a `jwks` anchor so far.
         passed: The keyset statements from the anchor to the newest, in order.
         verdicts: The last trusted verdict on each subject, for :mod:`cardsign.verify.verifier`.
         cards: URLs at which a trusted card was seen; it may not vanish from there.
+        guard: Held by whoever asks.
     """
 
     def __init__(
         self,
         issuer: TrustedIssuer,
         limits: Limits,
-        reserved: tuple[Place, ...],
-        locked: Floor,
+        reserved: tuple[Place, ...] = (),
+        locked: Floor | None = None,
         *,
         update_hint: str | None = None,
-        cache: StatementCache,
+        cache: StatementCache | None = None,
     ) -> None:
         self.issuer, self.limits, self.reserved = issuer, limits, reserved
-        self.locked, self.update_hint, self.cache = locked, update_hint, cache
-        self.newest_iat = locked.newest_iat
+        self.locked, self.update_hint, self.cache = locked or Floor(), update_hint, cache
+        self.skew = timedelta(seconds=limits.skew)
+        self.newest_iat = self.locked.newest_iat
         self.keyset: KeysetStatement | None = None
         self.release: ReleaseStatement | None = None
         self.jwks: JwkSet | None = None
-        self.passed: list[KeysetStatement] = []
+        self.passed: tuple[KeysetStatement, ...] = ()
         self.verdicts: dict[Any, Any] = {}
         self.cards: set[str] = set()
         self.guard = threading.RLock()
         self._resolved: tuple[SuppliedStatements, IssuerTrust, float, float] | None = None
-        self._kept = NO_STATEMENTS  # what was last written to the cache
+        self._reasons: defaultdict[Weight, list[Finding]] = defaultdict(list)
 
     @property
     def floor(self) -> Floor:
         """The lock's entry, raised to what this session has verified."""
-        return (
-            self.locked
-            if self.keyset is None
-            else self.locked.with_statements(self.keyset, self.release)
-        )
+        if self.keyset is None:
+            return self.locked
+        return self.locked.with_statements(self.keyset, self.release)
 
     @property
     def seen(self) -> SuppliedStatements:
@@ -202,87 +200,66 @@ class Session:
         """Return who may speak for the issuer now.
 
         The same statements until the next deadline give the same object. Nothing in them raises.
+        A time of the caller's choice leaves nothing behind.
         """
+        if historic:
+            apart = copy(self)
+            apart._reasons = defaultdict(list)
+            message = f"the verdict is about {now.isoformat()}"
+            apart._weigh("blocks", Finding("time.historic", message))
+            return apart._ask_anchor(statements, now)
         seconds = now.timestamp()
-        if self._resolved is not None and not historic:
+        if self._resolved is not None:
             last, trust, since, until = self._resolved
             if since <= seconds < until and (last is statements or last == statements):
                 return trust
-        resolution = Resolution(self, statements, now, historic)
-        trust = resolution.trust()
-        if historic:
-            return trust
-        newer = self._keep(resolution, statements, trust, seconds)
-        if newer != NO_STATEMENTS:  # another process has seen more; this one can verify it too
-            trust = self.resolve(statements.joined(newer), now)
-            if self._resolved is not None:
-                self._resolved = (statements, *self._resolved[1:])
-        return trust
-
-    def _keep(
-        self,
-        resolution: Resolution,
-        statements: SuppliedStatements,
-        trust: IssuerTrust,
-        seconds: float,
-    ) -> SuppliedStatements:
-        """Remember what came out; return what the cache has beyond it."""
-        newer = NO_STATEMENTS
-        keyset, release = resolution.keyset, resolution.release
-        changed = keyset is not self.keyset or release is not self.release
-        self.passed += resolution.passed[0 if self.keyset is None else 1 :]
-        self.keyset, self.release, self.jwks = keyset, release, resolution.jwks
-        for statement in (keyset, release):
+        self._reasons.clear()
+        keyset, release = self.keyset, self.release
+        self._check_clock(now)
+        trust = self._ask_anchor(statements, now)
+        for statement in (self.keyset, self.release):
             if statement is not None:
                 self.newest_iat = max(self.newest_iat, statement.iat)
-        anchor = self.issuer.anchor
-        if changed and isinstance(anchor, KeysetAnchor) and self.seen != resolution.cached:
-            newer = keep_statements(self.cache, anchor, self.seen, written=self._kept)
-            self._kept = self.seen
-        reasons = (*trust.blocks, *trust.hindrances, *trust.notes)
-        is_timed = any(reason.code in _TIMED for reason in reasons)
+        newer = NO_STATEMENTS
+        if keyset is not self.keyset or release is not self.release:
+            newer = self._fill_cache()
+        if newer != NO_STATEMENTS:  # another process has seen more; this one can verify it too
+            trust = self.resolve(statements.joined(newer), now)
+        is_timed = any(reason.code in _TIMED for reason in chain(*self._reasons.values()))
         until = seconds if is_timed else trust.next_change(seconds)
         self._resolved = (statements, trust, seconds, until)
-        return newer
+        return trust
 
+    def _fill_cache(self) -> SuppliedStatements:
+        """Keep what was verified; return what the cache has beyond it."""
+        anchor = self.issuer.anchor
+        if self.cache is None or not isinstance(anchor, KeysetAnchor) or not self.passed:
+            return NO_STATEMENTS
+        if self.cache.get(anchor.pin) == self.seen:
+            return NO_STATEMENTS
+        return self.cache.keep(anchor.pin, self.passed, self.release)
 
-class Resolution:
-    """One question to a session: the statements at hand, weighed at one time."""
-
-    def __init__(
-        self, session: Session, statements: SuppliedStatements, now: datetime, historic: bool
-    ) -> None:
-        self.session, self.issuer, self.limits = session, session.issuer, session.limits
-        self.statements, self.now, self.historic = statements, now, historic
-        self.skew = timedelta(seconds=session.limits.skew)
-        self.keyset, self.release, self.jwks = session.keyset, session.release, session.jwks
-        self.cached = NO_STATEMENTS
-        self.passed: list[KeysetStatement] = []
-        self.reasons: defaultdict[Weight, list[Finding]] = defaultdict(list)
-
-    def trust(self) -> IssuerTrust:
+    def _ask_anchor(self, statements: SuppliedStatements, now: datetime) -> IssuerTrust:
         """Return the result, by the one source of keys that the anchor names."""
-        if self.historic:
-            message = f"the verdict is about {self.now.isoformat()}"
-            self._weigh("blocks", Finding("time.historic", message))
-        else:
-            self._check_clock()
         anchor = self.issuer.anchor
         if isinstance(anchor, KeysAnchor):
             return self._by_keys(anchor.keys, anchor.holders)
         if isinstance(anchor, JwksAnchor):
-            return self._by_jwks(anchor.url)
-        return self._by_keyset(anchor)
+            return self._by_jwks(anchor.url, statements)
+        return self._by_keyset(anchor, statements, now)
 
-    def _by_jwks(self, url: str) -> IssuerTrust:
+    def _by_jwks(self, url: str, statements: SuppliedStatements) -> IssuerTrust:
         """Return the keys of the URL's set: as it came now, or as this process saw it last."""
-        if self.statements.jwks_url == url:
-            self.jwks = self._read_jwks() or self.jwks
+        if statements.jwks_url == url:
+            self.jwks = self._read_jwks(statements) or self.jwks
         if self.jwks is None:
-            hint = "Verify the URL of the card, or give the keys: cardsign verify CARD --jwks FILE"
-            return self._without_source(
-                "trust.no_keys", f"the key set at {url} is not at hand", hint
+            name = self.issuer.name
+            hint = (
+                "Verify the URL of the card, or give the keys: cardsign verify CARD --jwks FILE. "
             )
+            hint += "With verify --serve, which fetches nothing, pin its keys or keyset instead: "
+            hint += f"cardsign trust remove {name}, then cardsign trust add URL"
+            return self._without_source(f"the key set at {url} is not at hand", hint)
         return self._by_keys(self.jwks, {})
 
     def _by_keys(self, jwks: JwkSet, holders: Mapping[str, str]) -> IssuerTrust:
@@ -298,15 +275,15 @@ class Resolution:
             revoked=frozenset(key.thumbprint for key in jwks.keys if key.validity.is_revoked),
         )
 
-    def _by_keyset(self, anchor: KeysetAnchor) -> IssuerTrust:
+    def _by_keyset(
+        self, anchor: KeysetAnchor, statements: SuppliedStatements, now: datetime
+    ) -> IssuerTrust:
         """Return what the newest keyset and the newest release say."""
-        releases = self._walk(anchor)
+        releases = self._walk(anchor, statements, now)
         if self.keyset is None:
-            return self._without_source("trust.no_keys", "no keyset statement can be accepted")
-        keyset, locked = self.keyset, self.session.locked.release
-        choice = choose_release(
-            self.release, releases, keyset, locked, now=self.now, skew=self.skew
-        )
+            return self._without_source("no keyset statement can be accepted")
+        keyset, locked = self.keyset, self.locked.release
+        choice = choose_release(self.release, releases, keyset, locked, now=now, skew=self.skew)
         self._weigh("notes", *choice.notes)
         self.release = choice.release
         revoked = self._revoked(keyset, choice)
@@ -314,16 +291,14 @@ class Resolution:
             origins = tuple(parse_origin(origin) for origin in keyset.origins)
         except CardRefused as refusal:
             self._weigh("notes", refusal.finding.at("/origins"))
-            return self._without_source("trust.no_keys", "the keyset statement names bad origins")
-        ends = None
-        if self._is_in_force(
-            keyset, self.limits.keyset_age, "blocks", "the newest keyset statement"
-        ):
-            ends = self._release_ends(keyset, choice, revoked)
+            return self._without_source("the keyset statement names bad origins")
+        ends, age = None, self.limits.keyset_age
+        if self._is_in_force(keyset, age, "blocks", "the newest keyset statement", now):
+            ends = self._release_ends(keyset, choice, revoked, now)
         self._say_behind()
         return self._trust(
             keyset.keys,
-            offered=self._read_jwks(),
+            offered=self._read_jwks(statements),
             keyset=keyset,
             release=self.release if ends is not None else None,
             release_ends=ends,
@@ -331,17 +306,18 @@ class Resolution:
             origins=origins,
         )
 
-    def _walk(self, anchor: KeysetAnchor) -> list[ReleaseStatement]:
+    def _walk(
+        self, anchor: KeysetAnchor, statements: SuppliedStatements, now: datetime
+    ) -> list[ReleaseStatement]:
         """Go on to the newest keyset; return the releases at hand."""
         notes: list[Finding] = []
-        keysets = read_statements(
-            self.statements.untrusted_keysets, read_keyset, notes, self.keyset
-        )
-        releases = read_statements(self.statements.untrusted_releases, read_release, notes)
-        if self.keyset is None:
-            self.cached = self.session.cache.get(cache_name(anchor.pin))
-        kept = read_statements(self.cached.untrusted_keysets, read_keyset, [])
-        walk = Walk([*keysets, *kept], self.session.locked, self.now, self.skew)
+        keysets = read_statements(statements.untrusted_keysets, read_keyset, notes, self.keyset)
+        releases = read_statements(statements.untrusted_releases, read_release, notes)
+        cached = NO_STATEMENTS
+        if self.cache is not None and self.keyset is None:
+            cached = self.cache.get(anchor.pin)
+        kept = read_statements(cached.untrusted_keysets, read_keyset, [])
+        walk = Walk([*keysets, *kept], self.locked, now, self.skew)
         walk.max_steps += len(kept)
         try:
             start = self.keyset or walk.begin(anchor.pin, anchor.issuer)
@@ -350,12 +326,11 @@ class Resolution:
         except StatementRefused as refusal:
             self._weigh("blocks", explain_refusal(refusal))
         self._weigh("notes", *notes, *walk.reasons)
-        self.passed = ([self.keyset] if self.keyset is not None else []) + walk.passed
+        self.passed += tuple(walk.passed)
         self.keyset = walk.passed[-1] if walk.passed else self.keyset
-        if self.keyset is None:
-            return releases
-        cached_releases = read_statements(self.cached.untrusted_releases, read_release, [])
-        return releases + [other for other in cached_releases if other.keyset == self.keyset.id]
+        cached_releases = read_statements(cached.untrusted_releases, read_release, [])
+        newest = self.keyset and self.keyset.id
+        return releases + [release for release in cached_releases if release.keyset == newest]
 
     def _revoked(self, keyset: KeysetStatement, choice: ReleaseChoice) -> frozenset[str]:
         try:
@@ -365,7 +340,7 @@ class Resolution:
             return keyset.revoked | choice.revoked
 
     def _release_ends(
-        self, keyset: KeysetStatement, choice: ReleaseChoice, revoked: frozenset[str]
+        self, keyset: KeysetStatement, choice: ReleaseChoice, revoked: frozenset[str], now: datetime
     ) -> int | None:
         """Return when the last signer of the release ends; None if it is not in force."""
         release, name = choice.release, "the newest release"
@@ -375,17 +350,15 @@ class Resolution:
             message = "there is no release statement, so it is unknown which cards are current"
             self._weigh("hindrances", Finding("trust.freshness_unknown", message))
             return None
+        weight: Weight = "blocks"
         try:
-            check_locked(release, self.session.locked.release)
+            check_locked(release, self.locked.release)
+            weight = "hindrances"
+            signers = check_signers(release, keyset, revoked, now=now, skew=self.skew)
         except StatementRefused as refusal:
-            self._weigh("blocks", explain_refusal(refusal, name))
+            self._weigh(weight, explain_refusal(refusal, name))
             return None
-        try:
-            signers = check_signers(release, keyset, revoked, now=self.now, skew=self.skew)
-        except StatementRefused as refusal:
-            self._weigh("hindrances", explain_refusal(refusal, name))
-            return None
-        if not self._is_in_force(release, self.limits.release_age, "hindrances", name):
+        if not self._is_in_force(release, self.limits.release_age, "hindrances", name, now):
             return None
         return max(key.exp for key in keyset.keys if key.public.thumbprint in signers)
 
@@ -395,116 +368,64 @@ class Resolution:
         age: int | None,
         weight: Weight,
         name: str,
+        now: datetime,
     ) -> bool:
-        end = end_of(statement, age)
         try:
-            check_times(statement.iat, end, now=self.now, skew=self.skew, what=name)
+            check_times(statement.iat, end_of(statement, age), now=now, skew=self.skew, what=name)
         except StatementRefused as refusal:
             self._weigh(weight, explain_refusal(refusal))
             return False
         return True
 
-    def _check_clock(self) -> None:
+    def _check_clock(self, now: datetime) -> None:
         """Block everything if the clock is behind what was signed already."""
-        newest = self.session.newest_iat
-        if newest - self.now.timestamp() <= self.limits.skew:
+        newest = self.newest_iat
+        if newest - now.timestamp() <= self.limits.skew:
             return
         message = f"a statement of {minute(newest)} was seen before, and this clock says "
         hint = ""
-        if newest == self.session.locked.newest_iat:
+        if newest == self.locked.newest_iat:
             hint = "Set the clock. If it is right, the lock is wrong: restore trust.lock from "
             hint += "version control."
-        clock = Finding("time.clock_behind", message + minute(self.now), fix=hint)
-        self._weigh("blocks", clock)
+        self._weigh("blocks", Finding("time.clock_behind", message + minute(now), fix=hint))
 
     def _say_behind(self) -> None:
         """Note that the lock records less than was verified."""
-        locked, keyset = self.session.locked, self.keyset
-        hint = self.session.update_hint
-        if hint is None or keyset is None or self.reasons["blocks"]:
+        if self.update_hint is None or self.keyset is None or self._reasons["blocks"]:
             return
-        if locked.with_statements(keyset, self.release) != locked:
-            message = f"the lock records less than was verified, which is keyset {keyset.label}"
-            self._weigh("notes", Finding("lock.behind", message, fix=hint))
+        if self.floor != self.locked:
+            message = (
+                f"the lock records less than was verified, which is keyset {self.keyset.label}"
+            )
+            self._weigh("notes", Finding("lock.behind", message, fix=self.update_hint))
 
-    def _read_jwks(self) -> JwkSet | None:
-        if self.statements.untrusted_jwks is None:
+    def _read_jwks(self, statements: SuppliedStatements) -> JwkSet | None:
+        if statements.untrusted_jwks is None:
             return None
         try:
-            return JwkSet.from_bytes(self.statements.untrusted_jwks)
+            return JwkSet.from_bytes(statements.untrusted_jwks)
         except KeyRefused as refusal:
             self._weigh("notes", explain_refusal(refusal))
             return None
 
     def _weigh(self, weight: Weight, *reasons: Finding) -> None:
-        self.reasons[weight].extend(reasons)
+        self._reasons[weight].extend(reasons)
 
-    def _without_source(self, code: str, message: str, hint: str = "") -> IssuerTrust:
-        self._weigh("blocks", Finding(code, message, fix=hint))
+    def _without_source(self, message: str, hint: str = "") -> IssuerTrust:
+        self._weigh("blocks", Finding("trust.no_keys", message, fix=hint))
         return self._trust((), has_source=False)
 
-    def _trust(self, keys: Any, **members: Any) -> IssuerTrust:
+    def _trust(self, keys: Iterable[IssuerKey], **members: Any) -> IssuerTrust:
         return IssuerTrust(
             self.issuer,
             self.limits,
             tuple(keys),
-            blocks=tuple(self.reasons["blocks"]),
-            hindrances=tuple(self.reasons["hindrances"]),
-            notes=tuple(self.reasons["notes"]),
-            reserved=self.session.reserved,
+            blocks=tuple(self._reasons["blocks"]),
+            hindrances=tuple(self._reasons["hindrances"]),
+            notes=tuple(self._reasons["notes"]),
+            reserved=self.reserved,
             **members,
         )
-
-
-def cache_name(pin: KeysetId | RootAnchor) -> str:
-    """Return the name under which the cache holds the first statement of an anchor."""
-    if isinstance(pin, KeysetId):
-        return pin.digest
-    pairs = " ".join(sorted(f"{thumbprint}:{holder}" for thumbprint, holder in pin.holders))
-    return hashlib.sha256(f"roots {pin.threshold} {pairs}".encode()).hexdigest()
-
-
-def keep_statements(
-    cache: StatementCache,
-    anchor: KeysetAnchor,
-    seen: SuppliedStatements,
-    written: SuppliedStatements = NO_STATEMENTS,
-) -> SuppliedStatements:
-    """Keep statements, unless what another process kept goes further; then return that.
-
-    What this process has `written` itself is not verified again. What it has read is: it may
-    have found no use for what goes further, for its clock is behind or a release is contested.
-    """
-    name = cache_name(anchor.pin)
-    with suppress(CardsignError), cache.alone():
-        kept = cache.get(name)
-        if kept not in (seen, written) and _reach(anchor, kept) > _reach(anchor, seen):
-            return kept
-        cache.put(name, seen)
-    return NO_STATEMENTS
-
-
-def _reach(
-    anchor: KeysetAnchor, statements: SuppliedStatements
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """How far statements lead from an anchor: the numbers of the newest keyset and release.
-
-    Each is verified, as of the last of them: a clock that is behind is no reason to lose one.
-    """
-    keysets = read_statements(statements.untrusted_keysets, read_keyset, [])
-    releases = read_statements(statements.untrusted_releases, read_release, [])
-    issued = [*(keyset.iat for keyset in keysets), *(release.iat for release in releases)]
-    now, skew = datetime.fromtimestamp(max(issued, default=0), UTC), timedelta()
-    walk = Walk(keysets, Floor(), now, skew, max_steps=len(keysets))
-    with suppress(StatementRefused):
-        start = walk.begin(anchor.pin, anchor.issuer)
-        if start is not None:
-            walk.onward(start)
-    if not walk.passed:
-        return (), ()
-    newest = walk.passed[-1]
-    release = choose_release(None, releases, newest, None, now=now, skew=skew).release
-    return newest.number, () if release is None else release.order
 
 
 #: Seconds before a keyset statement ends: roots are offline, and their holders may be away.

@@ -27,7 +27,6 @@ from cardsign.statements.keyset import (
     RootAnchor,
     check_first,
     check_recovery,
-    check_step,
     check_successor,
     is_no_newer,
 )
@@ -436,48 +435,3 @@ def check_locked(release: ReleaseStatement, locked: LockedRelease | None) -> Non
     if release.order[:2] != locked.order[:2]:
         return
     check_kept(release, locked.revoked, locked.floor)
-
-
-# Histories that were handed over on purpose: what does not fit is refused, not passed over.
-
-
-def newest_keyset(
-    statements: Sequence[KeysetStatement], *, now: datetime, skew: timedelta
-) -> KeysetStatement:
-    """Return the last of a history: the first signed by its own root, each next one lawful.
-
-    There is at least one statement, and none is missing between them. Only a person can say that
-    the first one is genuine. Not checked: whether the last one has expired.
-
-    Raises:
-        StatementRefused: What keeps them from being one history, or ``statement.not_yet``.
-    """
-    newest, *following = sorted(statements, key=lambda statement: statement.number)
-    check_step(newest, None)
-    for statement in following:
-        if statement.digest != newest.digest:
-            check_step(statement, newest)
-            newest = statement
-    check_past(newest.iat, now, skew)
-    return newest
-
-
-def newest_release(
-    releases: Iterable[ReleaseStatement],
-    keyset: KeysetStatement,
-    *,
-    now: datetime,
-    skew: timedelta,
-) -> ReleaseStatement | None:
-    """Return the last of some releases, which all speak by right under one keyset statement.
-
-    Raises:
-        StatementRefused: As :func:`cardsign.statements.release.check_release`, or
-            ``statement.not_yet``.
-    """
-    newest = None
-    for release in sorted(releases, key=lambda release: release.order):
-        check_release(release, keyset, newest, now=now, skew=skew)
-        check_past(release.iat, now, skew)
-        newest = release
-    return newest

@@ -6,7 +6,7 @@ import json
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, Unpack
 
 from cardsign.errors import UsageFault, closest
-from cardsign.trust.cache import StatementCache
-from cardsign.trust.lock import Floor, Lock, Memory, raise_lock
+from cardsign.trust.lock import Floor, Memory, raise_lock, read_floors
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject, SubjectNames, TrustedIssuer
 from cardsign.trust.session import IssuerTrust, Session
-from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
+from cardsign.trust.supplied import NO_STATEMENTS, StatementCache, SuppliedStatements
 from cardsign.urls import card_url, parse_url
 from cardsign.verify.report import Report, VerifiedCard, trusted_card
 from cardsign.verify.signature import Inquiry
@@ -77,14 +76,17 @@ class Verifier:
         clock: Callable[[], datetime] = _now,
     ) -> None:
         self.policy = policy if isinstance(policy, Policy) else Policy.load(policy)
-        self.lock = _open_lock(self.policy, lock)
+        #: The lock files, of which the last may be written; none where the floors are in memory.
+        self.lock_paths = _lock_paths(self.policy, lock)
+        #: What the lock says, by issuer.
+        self.floors: Mapping[str, Floor] = (
+            lock.floors if isinstance(lock, Memory) else read_floors(self.policy, self.lock_paths)
+        )
         self.cache = _open_cache(self.policy, cache)
         self.clock = clock
         self._net = net
         self._sessions: dict[int, Session] = {}
         self._guard = threading.Lock()
-        if isinstance(self.lock, Lock):
-            check_entries(self.policy, self.lock)
 
     def verify(
         self,
@@ -260,8 +262,8 @@ class Verifier:
         session = self.session(issuer)
         with session.guard:
             trust = session.resolve(statements, now, historic=historic)
-        matter = (data, subject, stop_early, trust)
-        if not historic and (report := _remembered(session, matter, now)) is not None:
+        matter = (data, stop_early, trust)
+        if not historic and (report := _remembered(session, subject, matter, now)) is not None:
             return report
         inquiry = Inquiry(subject, self.policy, trust, now)
         report = judge_card(data, inquiry, stop_early=stop_early, historic=historic)
@@ -297,14 +299,17 @@ class Verifier:
         return session
 
     def _begin(self, issuer: TrustedIssuer) -> Session:
-        floor, update_hint = Floor(), None
+        floor = update_hint = None
         if isinstance(issuer.anchor, KeysetAnchor):
-            if isinstance(self.lock, Lock):
-                update_hint = self._update_hint()
-            floor = self.lock.floors.get(issuer.name, floor)
-        reserved = self.policy.reserved_from(issuer)
+            floor = self.floors.get(issuer.name)
+            update_hint = self._update_hint() if self.lock_paths else None
         return Session(
-            issuer, self.policy.limits, reserved, floor, update_hint=update_hint, cache=self.cache
+            issuer,
+            self.policy.limits,
+            self.policy.reserved_from(issuer),
+            floor,
+            update_hint=update_hint,
+            cache=self.cache,
         )
 
     def _update_hint(self) -> str:
@@ -341,7 +346,7 @@ class Verifier:
                 policy was only found; ``statement.fork``.
             FileFault: The lock cannot be written.
         """
-        if not isinstance(self.lock, Lock):
+        if not self.lock_paths:
             raise UsageFault("lock.missing", "this verifier has no lock file to raise")
         if not self.policy.is_own:
             message = "a policy that was found in the working directory does not raise its lock"
@@ -355,7 +360,7 @@ class Verifier:
             with session.guard:
                 if not session.resolve(NO_STATEMENTS, self.clock()).blocks:
                     floors[issuer.name] = session.floor
-        return raise_lock(self.lock.paths[-1], floors)
+        return raise_lock(self.lock_paths[-1], floors)
 
     def subject_of(self, names: SubjectNames, *, needed: bool = False) -> Subject:
         """Return the subject that a caller names; of a policy that only pins keys, their holder.
@@ -382,17 +387,16 @@ class Verifier:
         return subject
 
 
-Matter: TypeAlias = tuple[bytes, Subject, bool, IssuerTrust]
-
-
-def _remembered(session: Session, matter: Matter, now: datetime) -> Report | None:
+def _remembered(
+    session: Session, subject: Subject, matter: tuple[bytes, bool, IssuerTrust], now: datetime
+) -> Report | None:
     """Return the last verdict on a subject, if it is about the same bytes and keys."""
-    if matter[1] not in session.verdicts:
+    kept = session.verdicts.get(subject)
+    if kept is None or kept[0][2] is not matter[2] or kept[0][:2] != matter[:2]:
         return None
-    last_matter, report, card = session.verdicts[matter[1]]
-    is_same = last_matter[3] is matter[3] and last_matter[:3] == matter[:3]
+    _, report, card = kept
     ends = report.valid_until
-    if not is_same or now < report.checked_at or (ends is not None and now >= ends):
+    if now < report.checked_at or (ends is not None and now >= ends):
         return None
     remembered: Report = replace(report, checked_at=now, card=json.loads(card))
     return remembered
@@ -405,45 +409,26 @@ def _logged(report: Report) -> Report:
     return report
 
 
-def _open_lock(policy: Policy, lock: LockPaths | Memory | None) -> Lock | Memory:
+def _lock_paths(policy: Policy, lock: LockPaths | Memory | None) -> tuple[Path, ...]:
     if isinstance(lock, Memory):
-        return lock
-    if lock is None and policy.path is not None:
-        lock = policy.lock
-    if lock is None:
-        if any(isinstance(issuer.anchor, KeysetAnchor) for issuer in policy.issuers):
-            raise TypeError(
-                "a keyset must be remembered: Verifier(policy, lock='trust.lock'), or "
-                "lock=Memory() for as long as this process lives"
-            )
-        return Memory()
-    paths = [lock] if isinstance(lock, str | Path) else list(lock)
-    return Lock.load([Path(path) for path in paths])
+        return ()
+    if lock is not None:
+        return (Path(lock),) if isinstance(lock, str | Path) else tuple(map(Path, lock))
+    if policy.path is not None:
+        return (policy.lock,)
+    if any(isinstance(issuer.anchor, KeysetAnchor) for issuer in policy.issuers):
+        raise TypeError(
+            "a keyset must be remembered: Verifier(policy, lock='trust.lock'), or "
+            "lock=Memory() for as long as this process lives"
+        )
+    return ()
 
 
 def _open_cache(
     policy: Policy, cache: Path | str | Memory | StatementCache | None
-) -> StatementCache:
+) -> StatementCache | None:
     if isinstance(cache, Memory) or (cache is None and policy.path is None):
-        return StatementCache()
+        return None
     if cache is None:
         return StatementCache.of_user()
     return StatementCache(Path(cache)) if isinstance(cache, str | Path) else cache
-
-
-def check_entries(policy: Policy, lock: Lock) -> None:
-    """Check that each keyset anchor has an entry in the lock, and no other anchor has.
-
-    Raises:
-        UsageFault: ``lock.missing``, ``lock.other_anchor``.
-    """
-    path = str(lock.paths[-1])
-    for issuer in policy.issuers:
-        if isinstance(issuer.anchor, KeysetAnchor):
-            if issuer.name not in lock.floors:
-                message = f"the lock has no entry for {issuer.name!r}, whose anchor is a keyset"
-                raise UsageFault("lock.missing", message, path=path)
-        elif issuer.name in lock.floors:
-            message = f"the lock has an entry for {issuer.name!r}, whose anchor is no keyset"
-            hint = f"If the change is meant: cardsign trust forget {issuer.name}"
-            raise UsageFault("lock.other_anchor", message, path=path, hint=hint)

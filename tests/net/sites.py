@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import re
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -23,12 +23,12 @@ from cardsign.findings import Finding
 from cardsign.net.connection import IPAddress
 from cardsign.net.fetch import FetchSettings
 from cardsign.net.fetcher import DocumentFetcher
-from cardsign.statements.keyset import read_keyset
-from cardsign.trust.cache import StatementCache
+from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, read_keyset
+from cardsign.statements.release import ReleaseStatement
 from cardsign.trust.lock import Floor, Memory
 from cardsign.trust.policy import Anchor, KeysetAnchor, Policy, Subject, TrustedIssuer
 from cardsign.trust.session import Session
-from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
+from cardsign.trust.supplied import NO_STATEMENTS, StatementCache, SuppliedStatements
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH, parse_place
 from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier as Judge
@@ -173,15 +173,23 @@ class Kept(StatementCache):
 
     def __init__(self) -> None:
         super().__init__()
-        self.kept: dict[str, SuppliedStatements] = {}
+        self.kept: dict[Any, SuppliedStatements] = {}
 
-    def get(self, name: str) -> SuppliedStatements:
-        """What is kept under a name."""
-        return self.kept.get(name, NO_STATEMENTS)
+    def get(self, pin: KeysetId | RootAnchor) -> SuppliedStatements:
+        """What is kept for an anchor."""
+        return self.kept.get(pin, NO_STATEMENTS)
 
-    def put(self, name: str, statements: SuppliedStatements) -> None:
+    def keep(
+        self,
+        pin: KeysetId | RootAnchor,
+        passed: Sequence[KeysetStatement],
+        release: ReleaseStatement | None,
+    ) -> SuppliedStatements:
         """Keep it."""
-        self.kept[name] = statements
+        groups = (passed, [release] if release is not None else [])
+        kept = [tuple(one.envelope.to_bytes() for one in group) for group in groups]
+        self.kept[pin] = SuppliedStatements(*kept)
+        return NO_STATEMENTS
 
 
 @dataclass

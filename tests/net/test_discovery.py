@@ -28,9 +28,8 @@ import cardsign
 from cardsign.errors import CardRefused, FileFault
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
-from cardsign.trust.cache import StatementCache
 from cardsign.trust.policy import Policy, Subject
-from cardsign.trust.supplied import SuppliedStatements
+from cardsign.trust.supplied import StatementCache, SuppliedStatements
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH, parse_place
 from cardsign.verify.report import NotTrusted, Report
 from cardsign.verify.verdict import judge_card
@@ -429,7 +428,7 @@ def test_a_full_disk_takes_no_verdict_away(
     def full(*_: object, **__: object) -> None:
         raise FileFault("file.unwritable", "no space left on device")
 
-    monkeypatch.setattr("cardsign.trust.cache.write_atomic", full)
+    monkeypatch.setattr("cardsign.trust.supplied.write_atomic", full)
     cache = StatementCache(tmp_path / "cache")
     for _ in range(2):
         assert looked(verifier(tides, cache=cache)).verdict == "trusted"

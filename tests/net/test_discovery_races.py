@@ -17,7 +17,7 @@ from authorities import Authority
 from sites import CANONICAL, HOST, Site, pinned, plain_site, site, verifier
 
 from cardsign.statements.keyset import KeysetId
-from cardsign.trust.cache import StatementCache
+from cardsign.trust.supplied import StatementCache
 from cardsign.urls import KEYSET_PATH
 from cardsign.verify.verifier import Verifier as Judge
 from tests.cli import peer

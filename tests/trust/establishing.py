@@ -13,11 +13,10 @@ from cardsign.findings import Finding
 from cardsign.jose.jwks import JwkSet
 from cardsign.statements.keyset import KeysetId, KeysetStatement
 from cardsign.statements.release import ReleaseStatement
-from cardsign.trust.cache import StatementCache
 from cardsign.trust.lock import Floor
 from cardsign.trust.policy import Anchor, KeysetAnchor, Limits, TrustedIssuer
 from cardsign.trust.session import IssuerTrust, Session
-from cardsign.trust.supplied import SuppliedStatements
+from cardsign.trust.supplied import StatementCache, SuppliedStatements
 from cardsign.urls import parse_place
 from tests.jose.statement_making import NOW, URL, Members
 from tests.support import PORTABLE

@@ -140,6 +140,13 @@ REFUSED: dict[str, tuple[str, int, str]] = {
     "a newer format": ("format = 2", 1, "less than or equal to 1"),
     "a format that is a truth": ("format = true", 1, "a valid integer"),
     "an unknown member of the file": ("format = 1\nissuers = 1", 2, "did you mean 'issuer'?"),
+    "a table where a list of tables is meant": (
+        policy_text().replace("[[issuer]]", "[issuer]"),
+        2,
+        "Write [[issuer]], with two brackets",
+    ),
+    "an anchor of no issuer": ('format = 1\n\n[issuer.anchor]\njwks = "x"', 3, "Write [[issuer]]"),
+    "issuers in words": ('format = 1\nissuer = "acme"', 2, "a valid list"),
     "an unknown member of an issuer": (policy_text('freshnes = "x"'), 5, "'freshness'?"),
     "an unknown member of the limits": ("format = 1\n[limits]\nskw = 1", 3, "'skew'?"),
     "an unknown member of a pin": (

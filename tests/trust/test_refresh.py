@@ -16,12 +16,11 @@ from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE, StatementRefus
 from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, read_keyset
 from cardsign.statements.release import read_release
 from cardsign.statements.signing import sign_statement
-from cardsign.trust.cache import StatementCache
 from cardsign.trust.lock import Floor
 from cardsign.trust.policy import KeysetAnchor, Limits, TrustedIssuer
 from cardsign.trust.refresh import FetchResult, Refresh
 from cardsign.trust.session import Session
-from cardsign.trust.supplied import SuppliedStatements
+from cardsign.trust.supplied import StatementCache, SuppliedStatements
 from cardsign.trust.walk import MAX_CHAIN_BYTES, MAX_STEPS
 from cardsign.urls import RELEASE_PATH, parse_place
 from tests.jose.statement_making import (

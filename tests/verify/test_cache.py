@@ -14,9 +14,8 @@ import pytest
 
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
-from cardsign.trust.cache import StatementCache
 from cardsign.trust.policy import KeysAnchor, Policy, Subject
-from cardsign.trust.supplied import SuppliedStatements
+from cardsign.trust.supplied import StatementCache, SuppliedStatements
 from cardsign.verify.report import Report
 from cardsign.verify.verdict import judge_card
 from tests.jose.statement_making import DAY, T0, URL, entry, key, thumbprint
