@@ -8,7 +8,6 @@ of cardsign's reads here except to sign.
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 from collections.abc import Callable
 from random import Random
@@ -20,13 +19,10 @@ from cardsign.errors import CanonicalizationError, JsonRefused
 from cardsign.jose.jws import sign_payload
 from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE
 from tests.fuzz.edits import NUMBERS, TEXTS, dump, edit, load
-from tests.fuzz.issuing import CARD_SIGNERS, PEOPLE, key, listed, people
+from tests.fuzz.seeds import CARD_SIGNERS, PEOPLE, key
 from tests.support import one_signature, under_header
 
 Mutator: TypeAlias = Callable[[bytes, Random], bytes | None]
-
-#: Ends each record of an input of several documents (RFC 7464); no JSON text holds it.
-SEPARATOR: Final = b"\x1e"
 
 _HEADERS: Final = (
     {"alg": "ES256", "typ": "JOSE"},
@@ -133,91 +129,6 @@ def _statement(members: Any, random: Random) -> bytes:
     names = by_right if random.random() < 0.8 else random.sample(PEOPLE, random.randint(1, 4))
     entries = [sign_payload(payload, key(name), typ=typ) for name in names]
     return json.dumps({"payload": _encoded(payload), "signatures": entries}).encode()
-
-
-# ------------------------------------------------------------------ several documents
-
-#: By the letter that leads a record.
-_RECORDS: Final[dict[bytes, Mutator]] = {
-    b"c": mutate_card,
-    b"k": mutate_statement,
-    b"r": mutate_statement,
-    b"j": mutate_json,
-}
-
-
-def mutate_records(data: bytes, random: Random) -> bytes | None:
-    """Several records: one of them, their number, their order, or what links them."""
-    records = data.split(SEPARATOR)
-    for _ in range(random.choice((0, 1, 1, 2))):
-        at = random.randrange(len(records))
-        way = random.randrange(8)
-        if way == 0 and len(records) > 1:
-            del records[at]
-        elif way == 1:
-            records.insert(at, random.choice(records))
-        elif way == 2:
-            records.append(b"o" + bytes(random.randrange(8) for _ in range(5)))
-        else:
-            records[at] = _mutated_record(records[at], random)
-    return SEPARATOR.join(_linked(records, random) if random.random() < 0.6 else records)
-
-
-def _mutated_record(record: bytes, random: Random) -> bytes:
-    kind, body = record[:1], record[1:]
-    mutate = _RECORDS.get(kind)
-    mutated = mutate(body, random) if mutate else None
-    return record if mutated is None else kind + mutated
-
-
-def _linked(records: list[bytes], random: Random) -> list[bytes]:
-    """Each keyset made the successor of the one before, each release one of the last keyset."""
-    linked, held, digest = [], None, None
-    card = next((load(record[1:]) for record in records if record[:1] == b"c"), None)
-    for record in records:
-        members = _members_of(record)
-        if members is not None and record[:1] == b"k":
-            if random.random() < 0.5:  # for one from a vector the target's people do not speak
-                members.update(people())
-            if held is not None and random.random() < 0.9:
-                _succeed(members, held, digest, random)
-            held, record = members, b"k" + _statement(members, random)
-            digest = hashlib.sha256(_payload_of(record)).hexdigest()
-        elif members is not None and held is not None and record[:1] == b"r":
-            number = {"epoch": held.get("epoch"), "version": held.get("version")}
-            members["keyset"] = {**number, "digest": digest}
-            _list(members, card, random)
-            record = b"r" + _statement(members, random)
-        linked.append(record)
-    return linked
-
-
-def _succeed(members: dict[str, Any], held: dict[str, Any], digest: Any, random: Random) -> None:
-    epoch, version = held.get("epoch"), held.get("version")
-    if not isinstance(epoch, int) or not isinstance(version, int):
-        return
-    if random.random() < 0.2:
-        members.update(epoch=epoch + 1, version=1, prev=None)
-    else:
-        members.update(epoch=epoch, version=version + 1, prev=digest)
-
-
-def _list(release: dict[str, Any], card: Any, random: Random) -> None:
-    """Make a release list the card, if that is one."""
-    try:
-        release["cards"] = listed(parse_object(dump(card, random)))
-    except (JsonRefused, CanonicalizationError):
-        return
-
-
-def _payload_of(record: bytes) -> bytes:
-    envelope = load(record[1:])
-    return _decoded(envelope.get("payload")) if isinstance(envelope, dict) else b""
-
-
-def _members_of(record: bytes) -> dict[str, Any] | None:
-    members = load(_payload_of(record))
-    return members if isinstance(members, dict) else None
 
 
 # ------------------------------------------------------------------ TOML

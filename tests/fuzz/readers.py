@@ -1,6 +1,8 @@
-"""The readers of single documents, and what must hold of whatever they read.
+"""What reads a stranger's document, and what must hold of whatever it reads.
 
-Each function takes bytes and raises what its reader refuses with, or ``AssertionError``.
+Each function takes bytes and raises what its reader refuses with, or AssertionError. The oracles
+know nothing of how a verdict is reached: what is trusted must have been signed by a key that may.
+Series of statements are for tests/simulation and tests/trust.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from cardsign.card.document import Card
 from cardsign.card.extensions import find_marker, with_marker
 from cardsign.card.strictjson import MAX_CARD_BYTES, parse_object, scan_object
 from cardsign.card.values import jcs
-from cardsign.errors import BuildRefused, JsonRefused
+from cardsign.errors import BuildRefused, JsonRefused, SignatureRefused
+from cardsign.findings import list_codes
+from cardsign.inspect.card import inspect_card
 from cardsign.jose import base64url
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.jose.jws import read_entry
@@ -26,9 +30,12 @@ from cardsign.statements.keyset import read_keyset
 from cardsign.statements.release import read_release
 from cardsign.trust.disk import read_policy
 from cardsign.trust.lock import raise_lock, read_lock
-from cardsign.trust.policy import Subject
+from cardsign.trust.policy import KeysAnchor, Policy, Subject, TrustedIssuer
 from cardsign.trust.policyfile import parse_policy
-from tests.fuzz.issuing import URL
+from cardsign.urls import parse_place
+from cardsign.verify.report import Report
+from tests.fuzz.seeds import CARD_SIGNERS, NOW, URL, public_keys
+from tests.support import reach_verdict
 
 #: A name for each kind of source.
 SOURCES: Final = (
@@ -42,6 +49,9 @@ SOURCES: Final = (
     "card.json",
     "SKILL.md",
 )
+_PLACES: Final = (parse_place("https://tides.example"),)
+#: All that may ever have signed a card that is trusted.
+_BY_RIGHT: Final = public_keys(*CARD_SIGNERS[:2])
 _SCRATCH: Final = tempfile.TemporaryDirectory(prefix="cardsign-fuzz-")
 
 
@@ -157,3 +167,43 @@ def check_lock(data: bytes) -> None:
     floors = read_lock(path)
     raise_lock(path, floors)
     assert read_lock(path) == floors
+
+
+def check_pinned(data: bytes) -> str:
+    """A card before pinned keys: nothing raises, and what is trusted is what they signed."""
+    anchor = KeysAnchor(_BY_RIGHT)
+    for accept in ("full", "sdk"):
+        issuer = TrustedIssuer("tides", anchor, _PLACES, accept, "waived")
+        report = reach_verdict(data, expect=Subject(url=URL), policy=Policy((issuer,)), now=NOW)
+        _check_report(report, data)
+    return report.verdict
+
+
+def check_inspection(data: bytes) -> None:
+    """A report comes of anything, and serializes."""
+    report = inspect_card(data, jwks=_BY_RIGHT)
+    json.dumps(report.to_json(), allow_nan=False).encode()
+
+
+def _check_report(report: Report, data: bytes) -> None:
+    """A verdict is one of four, serializes, and trusts only what a key of right has signed."""
+    assert report.verdict in ("trusted", "untrusted", "invalid", "indeterminate")
+    json.dumps(report.to_json(), allow_nan=False, ensure_ascii=False).encode()
+    assert {reason.code for reason in report.reasons} <= set(list_codes())
+    assert (report.card is not None) == (report.verdict == "trusted")
+    if report.verdict == "trusted":
+        assert _is_signed(report.card, data), "trusted, and no key of right has signed it"
+
+
+def _is_signed(payload: Any, data: bytes) -> bool:
+    """Whether some entry verifies over this payload, without asking cardsign's own verifier."""
+    signed = jcs(payload)
+    for entry in json.loads(data)["signatures"]:
+        for one in _BY_RIGHT.keys:
+            try:
+                signature = base64url.decode(entry["signature"])
+                one.check(entry["protected"], signed, signature)
+            except (SignatureRefused, ValueError, TypeError, KeyError, AttributeError):
+                continue  # this entry is not the one
+            return True
+    return False

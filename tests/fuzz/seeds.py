@@ -1,30 +1,82 @@
-"""What fuzzing starts from: good examples of every kind, and our own vectors and attacks."""
+"""What fuzzing starts from: good examples of every kind, and our own vectors and attacks.
+
+An input that breaks something has to mean the same tomorrow, so each key is computed from its name.
+Nothing but these targets trusts them.
+"""
 
 from __future__ import annotations
 
 import base64
 import fnmatch
+import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from cardsign.statements.keyset import RootAnchor, read_keyset
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from cardsign.card.extensions import ExtendedMarker, with_marker
+from cardsign.jose.keys import PrivateKey
+from cardsign.statements.keyset import read_keyset
+from cardsign.testing import FakeIssuer
+from cardsign.testing.fake_issuer import card_digest
 from cardsign.trust.lock import LOCK_FORMAT, Floor, LockedRelease
 from tests.attack_runner.corpus import load_attacks
-from tests.fuzz.issuing import (
-    CARD_SIGNERS,
-    chain,
-    extended_card,
-    key,
-    keyset,
-    listed,
-    public_keys,
-    release,
-)
-from tests.fuzz.mutations import SEPARATOR
 from tests.hostile import SHAPES, card
 from tests.support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, dump, one_signature, signed
+
+NOW: Final = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+ISSUER: Final = "tides.example"
+AUDIENCE: Final = "harbour-staff"
+#: Everybody who ever signs, rightly or not; `eve` is trusted nowhere.
+PEOPLE: Final = ("ann", "bob", "cat", "rita", "rel", "rel2", "card", "card2", "eve")
+#: Who signs cards; the first two by right.
+CARD_SIGNERS: Final = ("card", "card2", "eve")
+
+_ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # of P-256
+
+
+def _key(name: str) -> PrivateKey:
+    """The key of a name, on P-256."""
+    scalar = int.from_bytes(hashlib.sha256(f"fuzz {name}".encode()).digest()) % (_ORDER - 1) + 1
+    native = ec.derive_private_key(scalar, ec.SECP256R1())
+    return PrivateKey.from_pkcs8_der(
+        native.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+    )
+
+
+FUZZED: Final = FakeIssuer(NOW, make_key=_key)
+URL: Final = FUZZED.url
+key, public_keys, keyset, release = FUZZED.key, FUZZED.jwks, FUZZED.keyset, FUZZED.release
+
+
+def chain() -> tuple[bytes, ...]:
+    """An honest history: a rotation, a revocation, and recovery, which opens epoch 2."""
+    first = keyset("ann", "bob")
+    second = keyset(
+        *("bob", "cat"),
+        version=2,
+        prev=read_keyset(first).digest,
+        keys=[FUZZED.entry("card2", "card"), FUZZED.entry("rel", "release")],
+        revoked=[key("card").public.thumbprint],
+    )
+    recovered = keyset("ann", "bob", "rita", epoch=2)
+    return first, second, recovered
+
+
+def listed(card: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What a release says of one current card."""
+    return [{"url": URL, "kind": "public", "payload_sha256": card_digest(card), "seq": 3}]
+
+
+def extended_card() -> dict[str, Any]:
+    """The extended card of the one audience, unsigned."""
+    exp = int((NOW + timedelta(days=30)).timestamp())
+    return with_marker(PORTABLE, ExtendedMarker(AUDIENCE, 5, exp))
+
 
 TESTS: Final = Path(__file__).resolve().parents[1]
 
@@ -110,27 +162,6 @@ def releases() -> list[bytes]:
     return [release(read_keyset(one), "rel", cards=rows) for one in chain()[:2]]
 
 
-def refreshes() -> list[bytes]:
-    """Statements with cards, as records: what one refresh and one verdict are made of."""
-    first, second, recovered = chain()
-    old, new, stranger = (dump(signed(PORTABLE, key(name))) for name in CARD_SIGNERS)
-    extended = dump(signed(extended_card(), key("card")))
-    rows = listed(PORTABLE)
-    under_first = release(read_keyset(first), "rel", cards=rows)
-    under_second = release(read_keyset(second), "rel", cards=rows, seq=6)
-    fork = keyset("ann", "bob", exp=read_keyset(first).exp - 1)
-    jwks = public_keys("card").to_bytes()
-    return [
-        _records(b"c" + old, b"k" + first, b"r" + under_first),
-        _records(b"c" + new, b"k" + first, b"k" + second, b"r" + under_second),
-        _records(b"o\x01\x00\x01", b"c" + old, b"k" + first, b"k" + recovered),
-        _records(b"o\x03\x01\x01", b"c" + old, b"c" + extended, b"k" + first, b"r" + under_first),
-        _records(b"o\x00\x01\x01\x01", b"c" + stranger, b"k" + first, b"k" + fork, b"j" + jwks),
-        _records(b"o\x02\x02\x01", b"c" + old, b"k" + first, b"r" + under_first),
-        _records(b"o\x00\x03\x01", b"c" + old, b"j" + jwks),
-    ]
-
-
 def policies() -> list[bytes]:
     """A policy with every kind of anchor and member."""
     first = read_keyset(chain()[0])
@@ -187,11 +218,6 @@ def locks() -> list[bytes]:
     return [dump({"format": LOCK_FORMAT, "issuers": one}) for one in (issuers, {})]
 
 
-def roots() -> RootAnchor:
-    """The root set that the chain begins with."""
-    return RootAnchor.of(read_keyset(chain()[0]).root)
-
-
 # ------------------------------------------------------------------ our own files
 
 
@@ -214,13 +240,6 @@ def published_keysets() -> list[bytes]:
 def published_releases() -> list[bytes]:
     """The releases of our vectors."""
     return [statement for chain in _chains() for kind, statement in chain if kind == "release"]
-
-
-def published_refreshes() -> list[bytes]:
-    """Both as records, a vector each, with a card of ours."""
-    letters = {"keyset": b"k", "release": b"r"}
-    card = b"c" + dump(signed(PORTABLE, key("card")))
-    return [_records(card, *(letters[kind] + one for kind, one in each)) for each in _chains()]
 
 
 def published_policies() -> list[bytes]:
@@ -246,7 +265,3 @@ def _vectors(folder: str) -> Iterator[dict[str, Any]]:
 
 def _files(pattern: str) -> list[bytes]:
     return [path.read_bytes() for path in sorted(TESTS.glob(pattern))]
-
-
-def _records(*records: bytes) -> bytes:
-    return SEPARATOR.join(records)

@@ -23,7 +23,7 @@ from cardsign.errors import (
 from cardsign.findings import list_codes
 from cardsign.statements.envelope import StatementRefused
 from tests.fuzz import mutations as change
-from tests.fuzz import readers, seeds, verdicts
+from tests.fuzz import readers, seeds
 
 #: Of our own vectors and attacks, those that one target starts from, drawn by the seed: with all
 #: of them a short run would do nothing else.
@@ -99,13 +99,6 @@ TARGETS: Final[dict[str, Target]] = {
         seeds.releases,
         seeds.published_releases,
     ),
-    "walk": Target(
-        verdicts.check_walk,
-        (StatementRefused,),
-        change.mutate_records,
-        seeds.refreshes,
-        seeds.published_refreshes,
-    ),
     "marker": Target(
         readers.check_marker,
         (JsonRefused, CardRefused),
@@ -122,17 +115,10 @@ TARGETS: Final[dict[str, Target]] = {
     ),
     "lock": Target(readers.check_lock, (UsageFault,), change.mutate_json, seeds.locks),
     "verify": Target(
-        verdicts.check_pinned, (), change.mutate_card, seeds.cards, seeds.published_cards
-    ),
-    "evidence": Target(
-        verdicts.check_refresh,
-        (),
-        change.mutate_records,
-        seeds.refreshes,
-        seeds.published_refreshes,
+        readers.check_pinned, (), change.mutate_card, seeds.cards, seeds.published_cards
     ),
     "inspect": Target(
-        verdicts.check_inspection, (), change.mutate_card, seeds.cards, seeds.published_cards
+        readers.check_inspection, (), change.mutate_card, seeds.cards, seeds.published_cards
     ),
     "source": Target(readers.check_source, (BuildRefused,), change.mutate_lines, seeds.sources),
 }

@@ -8,7 +8,7 @@ import pytest
 
 from tests.fuzz.targets import TARGETS
 
-MUTATIONS = 150
+MUTATIONS = 100
 #: What mutated inputs must come to, lest a target be shallow: outcomes, and how many of them.
 REACHED = {
     "json": ("accepted", "json.duplicate_member", "json.depth"),
@@ -16,13 +16,10 @@ REACHED = {
     "jwks": ("accepted", "key.malformed", "jwks.malformed"),
     "keyset": ("accepted", "statement.members", "statement.bad_key", "statement.shape"),
     "release": ("accepted", "statement.members", "statement.shape"),
-    "walk": ("0 steps", "1 steps", "2 steps"),
     "marker": ("accepted", "extended.marker"),
     "policy": ("accepted", "policy.malformed"),
     "lock": ("accepted", "lock.malformed"),
-    "state": ("statement.members", "statement.format"),
     "verify": ("trusted", "untrusted", "invalid"),
-    "evidence": ("trusted", "untrusted", "invalid", "indeterminate"),
     "inspect": ("accepted",),
     "source": ("accepted", "build.syntax", "build.missing", "build.type"),
 }
@@ -33,7 +30,7 @@ def test_a_good_example_is_read(name: str) -> None:
     """What a target starts from gets past the first refusal."""
     target = TARGETS[name]
     first, *_ = target.examples()
-    assert target.run(first) in {"accepted", "1 steps", "trusted", "indeterminate"}
+    assert target.run(first) in {"accepted", "trusted"}
 
 
 @pytest.mark.parametrize("name", TARGETS)
