@@ -7,7 +7,7 @@ import re
 import secrets
 import shlex
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +22,6 @@ from cardsign.cli.verifier import VerifierOptions, check_audience
 from cardsign.cli.views import members, show_refusal
 from cardsign.errors import CallFailed, CredentialFault, UsageFault
 from cardsign.times import minute
-from cardsign.trust.policy import Subject
 
 if TYPE_CHECKING:
     from cardsign.batch import Batch
@@ -185,7 +184,7 @@ def call(
     report = public.report
     if report.card is None:
         return show_refusal(public.url, report)
-    endpoint, reply = _called(calling, named, visited, task, message, timeout)
+    endpoint, reply = _called(calling, visited, task, message, timeout)
     lines = reply.text.split("\n") if reply.text or not (task.get or task.cancel) else []
     show(Answer(_as_json(public, endpoint, reply), lines))
     if reply.unshown:
@@ -268,7 +267,6 @@ def _calling() -> ModuleType:
 
 def _called(
     calling: ModuleType,
-    named: VerifierOptions,
     visited: tuple[Batch, Discovery, Credential | None],
     about: TaskOptions,
     message: str,
@@ -277,22 +275,17 @@ def _called(
     """Make the call, at an endpoint of the verified card."""
     import asyncio
 
-    from cardsign.net.credentials import CredentialPlaces
+    from cardsign.net.credentials import Peer
 
     batch, public, credential = visited
-    payload, policy = public.report.card or {}, batch.verifier.policy
-    issuer = policy.find(Subject(url=public.url) if batch.subject.is_nobody else batch.subject)
-    settings = named.network.settings().for_issuer(issuer)
-    places = CredentialPlaces(public.url, policy, issuer)
-    endpoint, header = calling.call_destination(payload, places, credential, settings)
-    there = payload, endpoint, header
-    how = {"settings": replace(settings, total_timeout=timeout)}
+    peer = Peer.of(batch.verifier, public.url, public.report.card or {}, batch.subject)
+    agent = calling.open_call(peer, credential, seconds=timeout)
     if about.get or about.cancel:
-        work = calling.ask_task(*there, about.task, cancel=about.cancel, **how)
+        work = agent.ask_task(about.task, cancel=about.cancel)
     else:
-        work = calling.send_text(*there, message, task=about.task, context=about.context, **how)
+        work = agent.send_text(message, task=about.task, context=about.context)
     reply: Reply = asyncio.run(work)
-    return endpoint, reply
+    return agent.endpoint, reply
 
 
 def _as_json(public: Discovery, endpoint: Endpoint, reply: Reply) -> dict[str, Json]:

@@ -1,7 +1,7 @@
 """Calling trusted agents with the client of a2a-sdk (extra ``a2a``).
 
-:func:`trusted_client` gives the SDK's client once the card is trusted. :func:`send_text` and
-:func:`ask_task` make one call each and return what a person reads.
+:func:`trusted_client` gives the SDK's client once the card is trusted. :meth:`Call.send_text` and
+:meth:`Call.ask_task` make one call each and return what a person reads.
 
 The SDK speaks the protocol. It does not choose where to: it gets a card made of the verified
 payload with one interface, and a transport that reaches only that endpoint. It never sees the
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -21,26 +21,18 @@ from typing import Final
 
 import httpx
 
-from cardsign.card.values import Json
 from cardsign.errors import CallFailed, FetchFailed, UsageFault
 from cardsign.integrations.a2a_sdk import CardNotTrusted, sdk_card
 from cardsign.net.connection import in_thread
 from cardsign.net.credentials import (
     Credential,
-    CredentialPlaces,
     Header,
+    Peer,
     open_credential,
     quotable,
     unlogged,
 )
-from cardsign.net.endpoints import (
-    HTTP_JSON,
-    JSONRPC,
-    A2AVersion,
-    Endpoint,
-    endpoints_of,
-    is_outside,
-)
+from cardsign.net.endpoints import HTTP_JSON, JSONRPC, A2AVersion, Endpoint, endpoints_of
 from cardsign.net.extended import (
     UNAUTHORISED,
     PeerError,
@@ -48,13 +40,7 @@ from cardsign.net.extended import (
     result_of,
     strict_object,
 )
-from cardsign.net.fetch import (
-    FetchSettings,
-    OtherStatus,
-    json_type,
-    media_types,
-    user_agent,
-)
+from cardsign.net.fetch import OtherStatus, json_type, media_types, user_agent
 from cardsign.net.guarded import (
     ANSWER_SECONDS,
     EVENT_IDLE_SECONDS,
@@ -64,7 +50,6 @@ from cardsign.net.guarded import (
     GuardRefused,
 )
 from cardsign.times import second
-from cardsign.trust.policy import Subject
 from cardsign.urls import card_url
 from cardsign.verify.report import VerificationError, VerifiedCard
 from cardsign.verify.verifier import Verifier
@@ -74,16 +59,17 @@ from cardsign.verify.verifier import Verifier
 from a2a.client import Client, ClientConfig, ClientFactory
 from a2a.client.errors import AgentCardResolutionError
 from a2a.client.interceptors import AfterArgs, BeforeArgs, ClientCallInterceptor
-from a2a.helpers import get_message_text, new_text_message
+from a2a.helpers import get_artifact_text, get_message_text, new_text_message
 from a2a.types import (
     AgentInterface,
-    Artifact,
     CancelTaskRequest,
     GetTaskRequest,
     Part,
     Role,
     SendMessageRequest,
     StreamResponse,
+    Task,
+    TaskArtifactUpdateEvent,
     TaskState,
 )
 from a2a.utils.errors import (
@@ -101,9 +87,6 @@ MAX_TEXT_BYTES: Final = 4 * 1024 * 1024  # of text to be read by a person
 MAX_TEXT_DEPTH: Final = 100  # levels; the SDK's own reader stops there too
 METHOD_NOT_FOUND: Final = -32601  # JSON-RPC 2.0 5.1
 MAX_EVENTS: Final = 10_000  # of one stream; each makes the SDK build objects
-
-#: Agents think.
-PATIENT: Final = FetchSettings(total_timeout=ANSWER_SECONDS)
 
 _PREFIX: Final = "TASK_STATE_"
 _ONGOING: Final = ("UNSPECIFIED", "SUBMITTED", "WORKING")
@@ -194,36 +177,135 @@ async def trusted_client(
         card = await verifier.adiscover(url, issuer=issuer)
     except VerificationError as exc:
         raise CardNotTrusted(exc) from exc
-    policy, clock = verifier.policy, verifier.clock
     subject = verifier.subject_of({"issuer": issuer})
-    trusted = policy.find(Subject(url=card_url(url)) if subject.is_nobody else subject)
-    document: Mapping[str, Json] = card.report.card or {}
-    places = CredentialPlaces(card_url(url), policy, trusted)
-    there = verifier.fetcher.settings.for_issuer(trusted)
-    endpoint, header = await in_thread(
-        lambda: call_destination(document, places, credential, there)
-    )
-    transport = _AtEndpoint(
-        endpoint, replace(there, total_timeout=ANSWER_SECONDS), streams_last_longer=True
-    )
-    guard = _Guard(card, clock)
-    async with _http(transport, header) as client:
-        yield _sdk_client(client, document, endpoint, guard)
+    peer = Peer.of(verifier, card_url(url), card.report.card or {}, subject)
+    call = await in_thread(lambda: open_call(peer, credential, seconds=ANSWER_SECONDS))
+    guard = _Guard(card, verifier.clock)
+    async with call.http(streams_last_longer=True) as http:
+        yield call.client(http, guard)
 
 
-def call_destination(
-    payload: Mapping[str, Json],
-    places: CredentialPlaces,
-    credential: Credential | None,
-    settings: FetchSettings,
-) -> tuple[Endpoint, Header | None]:
-    """Return the endpoint of a verified card that is called, and the credential for it.
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One endpoint of a trusted peer, and how it is called.
+
+    Attributes:
+        peer: Whose endpoint it is.
+        endpoint: One of the peer's card, of an A2A version in :data:`SPOKEN`.
+        header: The credential for its origin, or None.
+        seconds: For all of one answer; a stream of events included, for :meth:`send_text`.
+    """
+
+    peer: Peer
+    endpoint: Endpoint
+    header: Header | None
+    seconds: float
+
+    async def send_text(self, text: str, *, task: str = "", context: str = "") -> Reply:
+        """Send a text and wait for the answer.
+
+        Args:
+            text: Of one message of the user's.
+            task: The task that the message continues; empty for a new one.
+            context: The conversation that it belongs to; empty for a new one.
+
+        Returns:
+            The answer; where it repeats the credential as it was sent, that is masked.
+
+        Raises:
+            CallFailed: ``call.no_interface``: the SDK cannot read the card, or the agent speaks
+                an older A2A; ``credential.refused``; ``call.error``: any other answer that is
+                none, or that could be read in two ways.
+            FetchFailed: The peer could not be asked, or must not be.
+        """
+
+        async def send(client: Client) -> Reply:
+            message = new_text_message(
+                text, role=Role.ROLE_USER, task_id=task or None, context_id=context or None
+            )
+            request = SendMessageRequest(message=message)
+            async with aclosing(client.send_message(request)) as events:
+                return await _gather(events)
+
+        return await self._run(send)
+
+    async def ask_task(self, task: str, *, cancel: bool = False) -> Reply:
+        """Ask for the present state of a task, or cancel it.
+
+        The errors are those of :meth:`send_text`; an answer about another task is
+        ``call.error``.
+        """
+
+        async def ask(client: Client) -> Reply:
+            if cancel:
+                answer = await client.cancel_task(CancelTaskRequest(id=task))
+            else:
+                answer = await client.get_task(GetTaskRequest(id=task))
+            if answer.id != task:
+                message = "the agent answered about another task than it was asked"
+                raise CallFailed("call.error", message)
+            return _reply(answer)
+
+        return await self._run(ask)
+
+    async def _run(self, work: Callable[[Client], Awaitable[Reply]]) -> Reply:
+        """Make one call by a client of its own, within a time."""
+        header = self.header
+        async with self.http() as http:
+            try:
+                with unlogged():
+                    async with asyncio.timeout(self.seconds):
+                        reply = await work(self.client(http))
+                if header is None:
+                    return reply
+                text, task, context = map(header.masked, (reply.text, reply.task, reply.context))
+                return replace(reply, text=text, task=task, context=context)
+            except AgentCardResolutionError as exc:
+                failure: CallFailed | FetchFailed = CallFailed("call.no_interface", exc.message)
+            except TimeoutError:
+                message = f"{self.endpoint.url} did not answer in full within {self.seconds:g} s"
+                failure = FetchFailed("fetch.timeout", message)
+            except _OF_THE_SDK as exc:
+                failure = _failure(exc, self.endpoint, header)
+        raise failure  # outside: an error of the SDK's holds the request, and so its headers
+
+    def http(self, *, streams_last_longer: bool = False) -> httpx.AsyncClient:
+        """Return a client of httpx that reaches this endpoint alone, with the credential."""
+        return httpx.AsyncClient(
+            transport=_AtEndpoint(self, streams_last_longer=streams_last_longer),
+            timeout=httpx.Timeout(None),  # the transport's own limits hold
+            headers={"User-Agent": user_agent()},
+            trust_env=False,
+            follow_redirects=False,
+        )
+
+    def client(self, http: httpx.AsyncClient, *interceptors: ClientCallInterceptor) -> Client:
+        """Return the SDK's client for the card with this one interface: it has no other choice.
+
+        Raises:
+            AgentCardResolutionError: The SDK cannot read the card.
+        """
+        card, endpoint = sdk_card(self.peer.payload), self.endpoint
+        del card.supported_interfaces[:]
+        card.supported_interfaces.append(
+            AgentInterface(
+                url=str(endpoint.url),
+                protocol_binding=endpoint.binding,
+                protocol_version=endpoint.version,
+                tenant=endpoint.tenant,
+            )
+        )
+        config = ClientConfig(httpx_client=http, supported_protocol_bindings=[endpoint.binding])
+        return ClientFactory(config).create(card, list(interceptors))
+
+
+def open_call(peer: Peer, credential: Credential | None, *, seconds: float) -> Call:
+    """Choose the endpoint of a trusted peer that is called, and load the credential for it.
 
     Args:
-        payload: ``VerifiedCard.document``, and nothing that was not verified.
-        places: Whose card it is, by which policy.
+        peer: Whom to call.
         credential: The user's.
-        settings: How a server of tokens is reached.
+        seconds: For one answer.
 
     Raises:
         CallFailed: ``call.no_interface``: no endpoint can be called, or it lies outside the
@@ -231,156 +313,16 @@ def call_destination(
         CredentialFault: ``credential.elsewhere``, ``credential.none``, ``credential.scheme``.
         FetchFailed: The server of tokens could not be asked, or must not be.
     """
-    endpoints = endpoints_of(payload, SPOKEN)
+    endpoints = endpoints_of(peer.payload, SPOKEN)
     if credential is not None:
-        endpoint = places.choose(endpoints, Endpoint.for_messages)
-        url = endpoint.for_messages()
-        return endpoint, open_credential(credential, url, payload, places, settings)
-    url, issuer = endpoints[0].for_messages(), places.issuer
-    if issuer is not None and is_outside(url, places.policy, issuer):
-        raise CallFailed(
-            "call.no_interface",
-            f"{url} lies outside the origins of {issuer.name}; nothing was sent",
-        )
-    return endpoints[0], None
-
-
-async def send_text(
-    payload: Mapping[str, Json],
-    endpoint: Endpoint,
-    header: Header | None,
-    text: str,
-    *,
-    task: str = "",
-    context: str = "",
-    settings: FetchSettings = PATIENT,
-) -> Reply:
-    """Send a text to one endpoint of a verified card and wait for the answer.
-
-    Args:
-        payload: ``VerifiedCard.document``, and nothing that was not verified.
-        endpoint: One of that payload's, of an A2A version in :data:`SPOKEN`.
-        header: The credential for its origin, or None.
-        text: Of one message of the user's.
-        task: The task that the message continues; empty for a new one.
-        context: The conversation that it belongs to; empty for a new one.
-        settings: How it is reached; its `total_timeout` is for a whole stream of events.
-
-    Returns:
-        The answer; where it repeats the credential as it was sent, that is masked.
-
-    Raises:
-        CallFailed: ``call.no_interface``: the SDK cannot read the card, or the agent speaks an
-            older A2A; ``credential.refused``; ``call.error``: an answer that could be read in
-            two ways; ``call.error``: any other answer that is none.
-        FetchFailed: The peer could not be asked, or must not be.
-    """
-
-    async def send(client: Client) -> Reply:
-        message = new_text_message(
-            text, role=Role.ROLE_USER, task_id=task or None, context_id=context or None
-        )
-        async with aclosing(client.send_message(SendMessageRequest(message=message))) as events:
-            return await _gathered(events)
-
-    return await _called(payload, endpoint, header, send, settings)
-
-
-async def ask_task(
-    payload: Mapping[str, Json],
-    endpoint: Endpoint,
-    header: Header | None,
-    task: str,
-    *,
-    cancel: bool = False,
-    settings: FetchSettings = PATIENT,
-) -> Reply:
-    """Ask for the present state of a task, or cancel it.
-
-    The other arguments, and the errors, are those of :func:`send_text`. An answer about another
-    task is ``call.error``.
-    """
-
-    async def ask(client: Client) -> Reply:
-        if cancel:
-            answer = await client.cancel_task(CancelTaskRequest(id=task))
-        else:
-            answer = await client.get_task(GetTaskRequest(id=task))
-        if answer.id != task:
-            message = "the agent answered about another task than it was asked"
-            raise CallFailed("call.error", message)
-        artifacts = [list(artifact.parts) for artifact in answer.artifacts]
-        parts = list(answer.status.message.parts) if answer.status.HasField("message") else []
-        return _reply(
-            artifacts, parts, TaskState.Name(answer.status.state), task, answer.context_id
-        )
-
-    return await _called(payload, endpoint, header, ask, settings)
-
-
-async def _called(
-    payload: Mapping[str, Json],
-    endpoint: Endpoint,
-    header: Header | None,
-    work: Callable[[Client], Awaitable[Reply]],
-    settings: FetchSettings,
-) -> Reply:
-    """Make one call by a client of its own, within a time."""
-    total_timeout = settings.total_timeout
-    async with _http(_AtEndpoint(endpoint, settings), header) as client:
-        try:
-            with unlogged():
-                async with asyncio.timeout(total_timeout):
-                    reply = await work(_sdk_client(client, payload, endpoint))
-            if header is None:
-                return reply
-            text, task, context = map(header.masked, (reply.text, reply.task, reply.context))
-            return replace(reply, text=text, task=task, context=context)
-        except AgentCardResolutionError as exc:
-            failure: CallFailed | FetchFailed = CallFailed("call.no_interface", exc.message)
-        except TimeoutError:
-            message = f"{endpoint.url} did not answer in full within {total_timeout:g} s"
-            failure = FetchFailed("fetch.timeout", message)
-        except _OF_THE_SDK as exc:
-            failure = _failure(exc, endpoint, header)
-    raise failure  # outside: an error of the SDK's or httpx's holds the request, and so its headers
-
-
-def _http(transport: _AtEndpoint, header: Header | None) -> httpx.AsyncClient:
-    """A client of httpx that reaches one endpoint, and adds the credential itself."""
-    return httpx.AsyncClient(
-        transport=transport,
-        auth=_Bound(header) if header else None,
-        timeout=httpx.Timeout(None),  # the transport's own limits hold
-        headers={"User-Agent": user_agent()},
-        trust_env=False,
-        follow_redirects=False,
-    )
-
-
-def _sdk_client(
-    client: httpx.AsyncClient,
-    payload: Mapping[str, Json],
-    endpoint: Endpoint,
-    *interceptors: ClientCallInterceptor,
-) -> Client:
-    """The SDK's client for the card with this one interface: nothing is left for it to choose.
-
-    Raises:
-        AgentCardResolutionError: The SDK cannot read the card.
-    """
-    card = sdk_card(payload)
-    del card.supported_interfaces[:]
-    card.supported_interfaces.append(
-        AgentInterface(
-            url=str(endpoint.url),
-            protocol_binding=endpoint.binding,
-            protocol_version=endpoint.version,
-            tenant=endpoint.tenant,
-        )
-    )
-    config = ClientConfig(httpx_client=client, supported_protocol_bindings=[endpoint.binding])
-    return ClientFactory(config).create(card, list(interceptors))
+        endpoint = peer.choose(endpoints, Endpoint.for_messages)
+        header = open_credential(credential, peer, endpoint.for_messages())
+        return Call(peer, endpoint, header, seconds)
+    url = endpoints[0].for_messages()
+    if peer.issuer is not None and peer.is_outside(url):
+        message = f"{url} lies outside the origins of {peer.issuer.name}; nothing was sent"
+        raise CallFailed("call.no_interface", message)
+    return Call(peer, endpoints[0], None, seconds)
 
 
 class _Guard(ClientCallInterceptor):  # type: ignore[misc]
@@ -420,26 +362,21 @@ class _AtEndpoint(AsyncGuardedTransport):
     Of a stream of events the SDK alone reads what they hold.
     """
 
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        settings: FetchSettings,
-        *,
-        streams_last_longer: bool = False,
-    ) -> None:
-        total_timeout = settings.total_timeout
+    def __init__(self, call: Call, *, streams_last_longer: bool) -> None:
+        seconds, self._endpoint = call.seconds, call.endpoint
+        origin = call.endpoint.url.origin
+        self._header = call.header if call.header and call.header.origin == origin else None
         super().__init__(
-            settings,
-            origins={endpoint.url.origin},
+            call.peer.settings,
+            origins={origin},
             max_bytes=MAX_TEXT_BYTES,
-            total_timeout=total_timeout,
-            event_idle_timeout=EVENT_IDLE_SECONDS if streams_last_longer else total_timeout,
-            event_total_timeout=EVENT_TOTAL_SECONDS if streams_last_longer else total_timeout,
+            total_timeout=seconds,
+            event_idle_timeout=EVENT_IDLE_SECONDS if streams_last_longer else seconds,
+            event_total_timeout=EVENT_TOTAL_SECONDS if streams_last_longer else seconds,
         )
-        self._endpoint = endpoint
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Make one request.
+        """Make one request, with the credential.
 
         Raises:
             GuardRefused: ``fetch.elsewhere``: its path is not the endpoint's own; and as there.
@@ -453,6 +390,8 @@ class _AtEndpoint(AsyncGuardedTransport):
             message = f"{request.url.path[:80]!r} is no path of {self._endpoint.url}"
             failure = FetchFailed("fetch.elsewhere", message)
             raise GuardRefused(failure, request) from failure
+        if self._header is not None:
+            request.headers[self._header.name] = self._header.value
         response = await super().handle_async_request(request)
         fields = tuple((n.lower(), value) for n, value in response.headers.multi_items())
         asked_for_events = EVENT_STREAM in request.headers.get("accept", "")
@@ -485,83 +424,69 @@ class _AtEndpoint(AsyncGuardedTransport):
                 ) from None
 
 
-class _Bound(httpx.Auth):
-    """Adds a credential to requests to its own origin, and to no others."""
-
-    def __init__(self, header: Header) -> None:
-        self._header = header
-
-    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        origin = self._header.origin
-        port = request.url.port or {"https": 443, "http": 80}.get(request.url.scheme)
-        host = f"[{request.url.host}]" if ":" in request.url.host else request.url.host
-        if (request.url.scheme, host, port) == (origin.scheme, origin.host, origin.port):
-            request.headers[self._header.name] = self._header.value
-        yield request
-
-
-async def _gathered(events: AsyncIterator[StreamResponse]) -> Reply:
-    """The answer as the events of a stream, or a single one, tell it."""
-    artifacts: dict[str, list[Part]] = {}
-    message_parts: list[Part] = []
-    state = task = context = ""
-    count = 0
+async def _gather(events: AsyncIterator[StreamResponse]) -> Reply:
+    """Return the answer as the events of a stream, or a single one, tell it."""
+    task, count = Task(), 0
     async for event in events:
         count += 1
         if count > MAX_EVENTS:
             raise CallFailed("call.error", f"the peer sent more than {MAX_EVENTS} events")
-        kind = event.WhichOneof("payload")
-        if kind == "message":
-            message, context = event.message, event.message.context_id
-            return Reply(get_message_text(message), context=context, unshown=_mute(message.parts))
-        if kind == "artifact_update":
-            update = event.artifact_update
-            _add(artifacts, update.artifact, update.append)
-            continue
-        if kind == "task":
-            task, context, status = event.task.id, event.task.context_id, event.task.status
-            for artifact in event.task.artifacts:
-                _add(artifacts, artifact, False)
-        elif kind == "status_update":
-            event_update = event.status_update
-            task, context, status = (
-                event_update.task_id,
-                event_update.context_id,
-                event_update.status,
-            )
-        else:
-            continue
-        state = TaskState.Name(status.state)
-        message_parts = list(status.message.parts) if status.HasField("message") else message_parts
-        if state.removeprefix(_PREFIX) not in _ONGOING:
+        match event.WhichOneof("payload"):
+            case "message":
+                message = event.message
+                unshown = _count_unshown(message.parts)
+                return Reply(get_message_text(message), context=message.context_id, unshown=unshown)
+            case "task":
+                task.CopyFrom(event.task)
+            case "artifact_update":
+                _add_artifact(task, event.artifact_update)
+                continue
+            case "status_update":
+                update = event.status_update
+                task.id, task.context_id = update.task_id, update.context_id
+                if update.status.HasField("message"):  # else the last one holds
+                    task.status.ClearField("message")
+                task.status.MergeFrom(update.status)
+            case _:
+                continue
+        if TaskState.Name(task.status.state).removeprefix(_PREFIX) not in _ONGOING:
             break
-    if not (task or artifacts):
+    if not (task.id or task.artifacts):
         raise CallFailed("call.error", "the peer's answer has neither a message nor a task")
-    return _reply(artifacts.values(), message_parts, state, task, context)
+    return _reply(task)
 
 
-def _reply(
-    artifacts: Iterable[list[Part]], message_parts: list[Part], state: str, task: str, context: str
-) -> Reply:
-    """What a task says: the text of its artifacts; where they have none, that of its status."""
-    artifact_parts = [part for parts in artifacts for part in parts]
-    text = "\n".join("".join(part.text for part in parts) for parts in artifacts)
-    text = text or "\n".join(part.text for part in message_parts if part.HasField("text"))
-    is_final = state.removeprefix(_PREFIX) not in ("", *_ONGOING)
-    return Reply(text, state, task, context, is_final, _mute(artifact_parts or message_parts))
+def _add_artifact(task: Task, update: TaskArtifactUpdateEvent) -> None:
+    """Add a part of an artifact, or a whole one in place of what there was of it."""
+    task.id = task.id or update.task_id
+    for artifact in task.artifacts:
+        if artifact.artifact_id == update.artifact.artifact_id:
+            if not update.append:
+                del artifact.parts[:]
+            artifact.parts.extend(update.artifact.parts)
+            return
+    task.artifacts.append(update.artifact)
 
 
-def _mute(parts: Iterable[Part]) -> int:
-    """How many parts are no text."""
+def _reply(task: Task) -> Reply:
+    """Return what a task says: its artifacts' text; where they have none, that of its status."""
+    parts = [part for artifact in task.artifacts for part in artifact.parts]
+    text = "\n".join(get_artifact_text(artifact, "") for artifact in task.artifacts)
+    text = text or get_message_text(task.status.message)
+    state = TaskState.Name(task.status.state) if task.HasField("status") else ""
+    return Reply(
+        text,
+        state,
+        task.id,
+        task.context_id,
+        is_final=state.removeprefix(_PREFIX) not in ("", *_ONGOING),
+        unshown=_count_unshown(parts or task.status.message.parts),
+    )
+
+
+def _count_unshown(parts: Iterable[Part]) -> int:
+    """Return how many parts are no text."""
     return sum(not part.HasField("text") for part in parts)
-
-
-def _add(artifacts: dict[str, list[Part]], artifact: Artifact, append: bool) -> None:
-    """A part of an artifact, or a whole one in place of what there was of it."""
-    parts = artifacts.setdefault(artifact.artifact_id, [])
-    if not append:
-        parts.clear()
-    parts.extend(artifact.parts)
 
 
 def _failure(

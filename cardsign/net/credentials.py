@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import quote_plus, urlencode
 
 from cardsign.card.security import (
@@ -33,10 +33,13 @@ from cardsign.errors import (
     JsonRefused,
 )
 from cardsign.files import read_secret
-from cardsign.net.endpoints import Endpoint, is_outside
-from cardsign.net.fetch import FetchSettings, OtherStatus, fetch_document
-from cardsign.trust.policy import Policy, TrustedIssuer
-from cardsign.urls import Origin, Url, parse_url
+from cardsign.net.endpoints import Endpoint
+from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, OtherStatus, fetch_document
+from cardsign.trust.policy import Policy, Subject, TrustedIssuer
+from cardsign.urls import Origin, Url, may_stand_at, parse_url
+
+if TYPE_CHECKING:
+    from cardsign.verify.verifier import Verifier
 
 MAX_SECRET_CHARS: Final = 8192  # of a credential or a token; common servers take no longer header
 MIN_PASSWORD: Final = 4  # characters; a shorter one stands in many words by chance
@@ -58,46 +61,39 @@ _EXPECTED: Final = "expected env:NAME, or file: and the absolute path of a file"
 _UNLOGGED: Final = ContextVar("cardsign_unlogged", default=False)
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderForm:
-    """In which header a credential goes, and as what.
+#: The name of the header in which a credential goes, and ``Bearer`` or ``Basic`` before the
+#: credential; an empty scheme for a key by itself.
+HeaderForm: TypeAlias = tuple[str, str]
+BEARER: Final[HeaderForm] = ("Authorization", "Bearer")
+BASIC: Final[HeaderForm] = ("Authorization", "Basic")
+_FORMS: Final = {"bearer": BEARER, "basic": BASIC}
 
-    Attributes:
-        header: Its name.
-        scheme: ``Bearer`` or ``Basic`` before the credential; empty for a key by itself.
+
+def header_value(form: HeaderForm, secret: str) -> str:
+    """Return the value of the header that shows a credential.
+
+    Args:
+        form: The header's form.
+        secret: A bearer token, ``user:password`` for Basic (RFC 7617 2), or a key.
+
+    Raises:
+        CredentialFault: ``credential.none``: it has not the form that this takes; the message
+            never shows it.
     """
-
-    header: str
-    scheme: str = ""
-
-    def value(self, secret: str) -> str:
-        """The header's value.
-
-        Args:
-            secret: A bearer token, ``user:password`` for Basic (RFC 7617 2), or a key.
-
-        Raises:
-            CredentialFault: ``credential.none``: it has not the form that this takes; the
-                message never shows it.
-        """
-        if self.scheme == "Basic":
-            if ":" not in secret:
-                raise _unusable("Basic takes USER:PASSWORD, with a colon")
-            secret = base64.b64encode(secret.encode()).decode()
-        elif self.scheme and not _BEARER.fullmatch(secret):
-            raise _unusable("the credential has characters that no bearer token has")
-        return f"{self.scheme} {secret}".strip()
+    scheme = form[1]
+    if scheme == "Basic":
+        if ":" not in secret:
+            raise _unusable("Basic takes USER:PASSWORD, with a colon")
+        secret = base64.b64encode(secret.encode()).decode()
+    elif scheme and not _BEARER.fullmatch(secret):
+        raise _unusable("the credential has characters that no bearer token has")
+    return f"{scheme} {secret}".strip()
 
 
-def _unusable(what: str, path: str = "") -> CredentialFault:
+def _unusable(problem: str, path: str = "") -> CredentialFault:
     """Never with the credential, or with what stands in its place by mistake."""
     hint = "Say where to read it: env:NAME or file:/absolute/path"
-    return CredentialFault("credential.none", what, path=path, hint=hint)
-
-
-BEARER: Final = HeaderForm("Authorization", "Bearer")
-BASIC: Final = HeaderForm("Authorization", "Basic")
-_FORMS: Final = {"bearer": BEARER, "basic": BASIC}
+    return CredentialFault("credential.none", problem, path=path, hint=hint)
 
 
 def header_form_of(payload: Mapping[str, Json]) -> HeaderForm:
@@ -112,7 +108,7 @@ def header_form_of(payload: Mapping[str, Json]) -> HeaderForm:
     """
     for scheme, _ in _schemes_alone(payload):
         if scheme.header is not None and _may_hold_keys(scheme.header):
-            return HeaderForm(scheme.header)
+            return scheme.header, ""
         if scheme.carrier in _FORMS:
             return _FORMS[scheme.carrier]
     raise CredentialFault(
@@ -133,9 +129,8 @@ def _schemes_alone(payload: Mapping[str, Json]) -> Iterator[tuple[Scheme, Sequen
         message = f"the card's requirements cannot be read: {problem.message}"
         raise CredentialFault("credential.scheme", message, path=problem.path)
     declared = schemes_of(payload)
-    requirements = [
-        wanted_by.schemes for wanted_by in requirements_of(payload, declared) if wanted_by.schemes
-    ]
+    alternatives = requirements_of(payload, declared)
+    requirements = [alternative.schemes for alternative in alternatives if alternative.schemes]
     if not requirements:
         yield from ((scheme, ()) for scheme in declared.values())
     for schemes in requirements:
@@ -209,48 +204,81 @@ class Credential:
 
 
 @dataclass(frozen=True, slots=True)
-class CredentialPlaces:
-    """Where a credential for a peer may go.
+class Peer:
+    """An agent whose public card is trusted: where it is asked, and where a credential may go.
 
     Attributes:
-        card_url: Where the peer's card was found.
-        policy: By which it is trusted.
-        issuer: Whose it is; None, or one without origins (by keys alone): then the credential
-            goes to the origin of the card's URL.
+        card_url: Where its public card was found.
+        payload: Of the trusted card, and nothing that was not verified.
+        policy: By which the card is trusted.
+        issuer: Whose it is; None, or one without origins (by keys alone): then a credential goes
+            to the origin of the card's URL.
+        settings: How it is reached.
     """
 
     card_url: str
+    payload: Mapping[str, Json]
     policy: Policy
     issuer: TrustedIssuer | None
+    settings: FetchSettings = DEFAULT_SETTINGS
 
-    def hold(self, url: Url) -> bool:
-        """Return whether it may go to a URL of the verified payload."""
-        if self.issuer is None or self.issuer.places is None:
-            return url.origin == parse_url(self.card_url).origin
-        return not is_outside(url, self.policy, self.issuer)
-
-    def choose(self, endpoints: Sequence[Endpoint], url_of: Callable[[Endpoint], Url]) -> Endpoint:
-        """Return the first endpoint that may get it.
+    @classmethod
+    def of(
+        cls, verifier: Verifier, card_url: str, payload: Mapping[str, Json], subject: Subject
+    ) -> Peer:
+        """Return the peer whose card a verifier trusts.
 
         Args:
-            endpoints: Of the verified payload.
-            url_of: Where one is asked.
+            verifier: By whom the card was judged.
+            card_url: As the attribute.
+            payload: As the attribute.
+            subject: Whose card it should be; nobody: whoever is at home at the URL.
+        """
+        policy, settings = verifier.policy, verifier.fetcher.settings
+        issuer = policy.find(Subject(url=card_url) if subject.is_nobody else subject)
+        return cls(card_url, payload, policy, issuer, settings.for_issuer(issuer))
+
+    def is_outside(self, url: Url) -> bool:
+        """Return whether a URL lies outside the issuer's places, as the policy has them.
+
+        Rule V4 has held the endpoints themselves against them; a place of another's may lie
+        below one.
+        """
+        issuer = self.issuer
+        if issuer is None or issuer.places is None:
+            return False
+        return not may_stand_at(url, issuer.places, self.policy.reserved_from(issuer))
+
+    def may_show(self, url: Url) -> bool:
+        """Return whether a credential may go to a URL of the payload."""
+        if self.issuer is None or self.issuer.places is None:
+            return url.origin == parse_url(self.card_url).origin
+        return not self.is_outside(url)
+
+    def choose(self, endpoints: Sequence[Endpoint], url_of: Callable[[Endpoint], Url]) -> Endpoint:
+        """Return the first endpoint that may get a credential.
+
+        Args:
+            endpoints: Of the payload.
+            url_of: Where an endpoint is asked.
 
         Raises:
             CredentialFault: ``credential.elsewhere``.
         """
         for endpoint in endpoints:
-            if self.hold(url_of(endpoint)):
+            if self.may_show(url_of(endpoint)):
                 return endpoint
         origins = ", ".join(sorted({str(endpoint.url.origin) for endpoint in endpoints}))
         raise self.elsewhere(f"the card's endpoints are at {origins}")
 
-    def elsewhere(self, what: str) -> CredentialFault:
+    def elsewhere(self, problem: str) -> CredentialFault:
+        """Return the refusal to send a credential to a place that is not the issuer's."""
         if self.issuer is None or self.issuer.places is None:
-            where = f"the origin of {self.card_url}"
+            home = f"the origin of {self.card_url}"
         else:
-            where = f"the origins of {self.issuer.name}"
-        return CredentialFault("credential.elsewhere", f"{what}, outside {where}; nothing was sent")
+            home = f"the origins of {self.issuer.name}"
+        message = f"{problem}, outside {home}; nothing was sent"
+        return CredentialFault("credential.elsewhere", message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +303,7 @@ class Header:
         Raises:
             CredentialFault: ``credential.none``: it has not the form that this takes.
         """
-        return cls(origin, form.header, form.value(secret), secret)
+        return cls(origin, form[0], header_value(form, secret), secret)
 
     def quotable(self, untrusted_words: str) -> str:
         """What a peer that was sent the credential says, unless it repeats it; one harmless line.
@@ -321,50 +349,57 @@ def quotable(untrusted_words: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in start)
 
 
-def find_token_url(
-    payload: Mapping[str, Json], places: CredentialPlaces, settings: FetchSettings
-) -> tuple[Url, tuple[str, ...]]:
+def find_token_url(peer: Peer) -> tuple[Url, tuple[str, ...]]:
     """Return where a verified card has its tokens from, and the scopes to ask for, sorted.
 
     The first requirement decides that names a single `oauth2` scheme with a `clientCredentials`
     flow. Without requirements the first such scheme of the card does, without scopes. An OpenID
     Connect scheme names no token URL, and none is looked for elsewhere.
 
-    Args:
-        payload: Of a trusted card.
-        places: Where the client's secret may go.
-        settings: Whether plain http to this machine is allowed.
-
     Raises:
-        CredentialFault: ``credential.scheme``: no such scheme; ``credential.elsewhere``: its
-            token URL is none of these places.
+        CredentialFault: ``credential.scheme``: no such scheme; ``credential.elsewhere``: the
+            client's secret must not go to its token URL.
         FetchFailed: ``fetch.url``: its token URL is none, or none of https.
     """
-    for scheme, scopes in _schemes_alone(payload):
-        text = _token_url(scheme)
-        if text is None:
+    for scheme, scopes in _schemes_alone(peer.payload):
+        flows = scheme.members.get("flows") if scheme.type == "oauth2" else None
+        flow = flows.get("clientCredentials") if isinstance(flows, dict) else None
+        token_url = flow.get("tokenUrl") if isinstance(flow, dict) else None
+        if not isinstance(token_url, str):
             continue
         if not all(map(_SCOPE.fullmatch, scopes)):
             raise CredentialFault("credential.scheme", "the card demands a scope that is none")
-        url = settings.target(text)
-        if not places.hold(url):
-            raise places.elsewhere(f"the card's token URL is at {url.origin}")
+        url = peer.settings.target(token_url)
+        if not peer.may_show(url):
+            raise peer.elsewhere(f"the card's token URL is at {url.origin}")
         return url, tuple(sorted({*scopes}))
     raise CredentialFault(
         "credential.scheme", "the card demands no OAuth 2.0 token by client credentials"
     )
 
 
-def _token_url(scheme: Scheme) -> str | None:
-    flows = scheme.members.get("flows") if scheme.type == "oauth2" else None
-    flow = flows.get("clientCredentials") if isinstance(flows, dict) else None
-    url = flow.get("tokenUrl") if isinstance(flow, dict) else None
-    return url if isinstance(url, str) else None
+def open_credential(credential: Credential, peer: Peer, url: Url) -> Header:
+    """Load a credential, or get a token with it, in the form that a verified card wants.
+
+    Args:
+        credential: The user's.
+        peer: For whom; the card says in which form, and where a client's tokens come from.
+        url: To which it is sent, an endpoint that :meth:`Peer.choose` has allowed.
+
+    Raises:
+        CredentialFault: ``credential.none``, ``credential.scheme``, ``credential.elsewhere``.
+        CallFailed: ``credential.refused``, ``call.error``: there is no token for the client.
+        FetchFailed: The server of tokens could not be asked, or must not be.
+    """
+    if not credential.client_id:
+        return Header.of(url.origin, header_form_of(peer.payload), credential.secret())
+    token_url, scopes = find_token_url(peer)
+    with unlogged():
+        token = _get_token(token_url, scopes, credential, peer.settings)
+    return Header.of(url.origin, BEARER, token)
 
 
-def get_token(
-    url: Url, scopes: Sequence[str], client_id: str, secret: str, settings: FetchSettings
-) -> str:
+def _get_token(url: Url, scopes: Sequence[str], client: Credential, settings: FetchSettings) -> str:
     """Ask for a token, by HTTP Basic (RFC 6749 2.3.1).
 
     Raises:
@@ -375,13 +410,13 @@ def get_token(
     form = {"grant_type": "client_credentials"}
     if scopes:
         form["scope"] = " ".join(scopes)
-    basic = BASIC.value(f"{quote_plus(client_id)}:{quote_plus(secret)}")
-    problem = ""
+    pair = f"{quote_plus(client.client_id)}:{quote_plus(client.secret())}"
+    problem = "holds no bearer token"
     try:
         answer = fetch_document(
             str(url),
             replace(settings, max_bytes=MAX_TOKEN_BYTES),
-            headers=(("Authorization", basic),),
+            headers=(("Authorization", header_value(BASIC, pair)),),
             body=urlencode(form).encode(),
         )
         members = parse_object(answer.untrusted_body, max_bytes=MAX_TOKEN_BYTES, max_depth=8)
@@ -395,33 +430,4 @@ def get_token(
     token, kind = members.get("access_token"), members.get("token_type")
     if isinstance(token, str) and _BEARER.fullmatch(token) and str(kind).lower() == "bearer":
         return token
-    raise CallFailed("call.error", f"the answer of {url} {problem or 'holds no bearer token'}")
-
-
-def open_credential(
-    credential: Credential,
-    url: Url,
-    payload: Mapping[str, Json],
-    places: CredentialPlaces,
-    settings: FetchSettings,
-) -> Header:
-    """Load a credential, or get a token with it, in the form that a verified card wants.
-
-    Args:
-        credential: The user's.
-        url: To which it is sent, one of its places.
-        payload: Of the trusted card; says in which form, and where a client's tokens come from.
-        places: Where the secret of a client may go.
-        settings: How the server of tokens is reached.
-
-    Raises:
-        CredentialFault: ``credential.none``, ``credential.scheme``, ``credential.elsewhere``.
-        CallFailed: ``credential.refused``, ``call.error``: there is no token for the client.
-        FetchFailed: The server of tokens could not be asked, or must not be.
-    """
-    if not credential.client_id:
-        return Header.of(url.origin, header_form_of(payload), credential.secret())
-    token_url, scopes = find_token_url(payload, places, settings)
-    with unlogged():
-        token = get_token(token_url, scopes, credential.client_id, credential.secret(), settings)
-    return Header.of(url.origin, BEARER, token)
+    raise CallFailed("call.error", f"the answer of {url} {problem}")

@@ -96,11 +96,11 @@ def look_up(
     look.owner(_at(subject, card_url(url)))
     try:
         discovery = look.at_url(url, fresh=fresh)
-        is_known = discovery.report.issuer is not None
-        cooling = verifier.fetcher.is_cooling(discovery.url)
-        if is_known and ask_again(discovery.report) and not cooling:
+        if discovery.report.issuer is not None and ask_again(discovery.report):
             # Where the card was found: a 404 of the canonical path is not asked for twice.
-            discovery = look.at_url(discovery.url, fresh=True)
+            owner = look.owner(_at(subject, discovery.url))
+            if not verifier.fetcher.is_cooling(discovery.url, PrivateAccess.of(owner)):
+                discovery = look.at_url(discovery.url, fresh=True)
     except CardsignError:
         raise
     except Exception as crash:  # noqa: BLE001  the boundary: it hides no other peer's verdict

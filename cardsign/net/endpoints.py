@@ -15,8 +15,7 @@ from urllib.parse import quote
 from cardsign.card.interfaces import Interface, current_interfaces
 from cardsign.card.values import Json
 from cardsign.errors import CallFailed, CardRefused
-from cardsign.trust.policy import Policy, TrustedIssuer
-from cardsign.urls import Url, may_stand_at, parse_url
+from cardsign.urls import Url, parse_url
 
 A2AVersion = Literal["1.0", "0.3", "0.2"]
 
@@ -69,16 +68,6 @@ class Endpoint:
     def tenant_path(self) -> str:
         """What HTTP+JSON puts before its own paths."""
         return f"/{quote(self.tenant, safe='')}" if self.tenant else ""
-
-
-def is_outside(url: Url, policy: Policy, issuer: TrustedIssuer) -> bool:
-    """Whether a URL that will be asked lies outside the issuer's places, as policy has them.
-
-    Rule V4 has held the endpoint itself against them; a place of another's may lie below it.
-    """
-    if issuer.places is None:
-        return False
-    return not may_stand_at(url, issuer.places, policy.reserved_from(issuer))
 
 
 def endpoints_of(

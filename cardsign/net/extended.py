@@ -19,8 +19,8 @@ from cardsign.card.values import Json
 from cardsign.errors import CallFailed, CardRefused, CredentialFault, JsonRefused
 from cardsign.net.credentials import (
     Credential,
-    CredentialPlaces,
     Header,
+    Peer,
     open_credential,
     quotable,
     unlogged,
@@ -283,23 +283,24 @@ def look_up_extended(
             ``credential.refused``; the answer is none.
         FetchFailed: The peer could not be asked, or must not be.
     """
+    payload, until = public.report.card, public.report.valid_until
+    if payload is None:
+        raise VerificationError.of(public.report)
     if subject is None or subject.is_nobody:
         subject = Subject(url=public.url)
-    payload, policy = public.report.card, verifier.policy
-    if payload is None or (issuer := policy.find(subject)) is None:
+    peer = Peer.of(verifier, public.url, payload, subject)
+    if peer.issuer is None:
         raise VerificationError.of(public.report)
-    until = public.report.valid_until
     if until is not None and until <= verifier.clock():
         message = f"the verdict on {public.url} held until {second(until)}"
         raise CallFailed("call.verdict_over", f"{message}; nothing was sent")
     if not declares_extended_card(payload, any_spelling=True):
         message = f"the card at {public.url} declares no extended card"
         raise CallFailed("call.no_extended", message)
-    places = CredentialPlaces(public.url, policy, issuer)
-    endpoint = places.choose(endpoints_of(payload), extended_url)
-    url, there = extended_url(endpoint), verifier.fetcher.settings.for_issuer(issuer)
-    header = open_credential(credential, url, payload, places, there)
-    untrusted_card = ask_for_extended_card(endpoint, header, there, call_id=call_id)
+    endpoint = peer.choose(endpoints_of(payload), extended_url)
+    url = extended_url(endpoint)
+    header = open_credential(credential, peer, url)
+    untrusted_card = ask_for_extended_card(endpoint, header, peer.settings, call_id=call_id)
     asked = replace(subject, audience=audience)
     report = beside_its_public_card(
         verifier.judge(untrusted_card, asked, public.supplied), public.report

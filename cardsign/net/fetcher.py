@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cached_property, partial
 from threading import Lock
 from typing import Final, TypeAlias
@@ -31,7 +31,6 @@ from cardsign.urls import (
     CARD_PATH,
     LEGACY_CARD_PATH,
     Headers,
-    Url,
     card_url,
     parse_url,
     without_userinfo,
@@ -96,7 +95,12 @@ def _etag(headers: Headers) -> str:
     return tags[0] if len(tags) == 1 and _ETAG.fullmatch(tags[0]) else ""
 
 
-PageKey: TypeAlias = tuple[Url, PrivateAccess | None, int]
+def _is_within(begin: datetime | None, seconds: float, now: datetime) -> bool:
+    """Return whether so many seconds are not over; a clock that went back is no reason to wait."""
+    return begin is not None and 0 <= (now - begin).total_seconds() < seconds
+
+
+PageKey: TypeAlias = tuple[str, PrivateAccess | None, int]
 
 
 @dataclass(slots=True, eq=False)
@@ -112,7 +116,7 @@ class _Page:
         asked_at: When that was.
         lasts: Seconds for which that is the answer.
         ended: When that ended, by the clock that nobody sets.
-        was_fresh: Whether that asked every cache on the way to look again.
+        hurried_at: When it was last asked out of turn.
         cost: Bytes that it counts for.
     """
 
@@ -124,14 +128,16 @@ class _Page:
     asked_at: datetime | None = None
     lasts: int = 0
     ended: float = float("-inf")
-    was_fresh: bool = False
+    hurried_at: datetime | None = None
     cost: int = 0
 
-    def remembered(self, now: datetime) -> FetchResult | None:
-        """Return what the last request resulted in, if it is too early to ask again."""
-        if self.asked_at is None or not 0 <= (now - self.asked_at).total_seconds() < self.lasts:
-            return None
-        return self.last
+    def is_current(self, now: datetime) -> bool:
+        """Return whether it is too early to ask again."""
+        return _is_within(self.asked_at, self.lasts, now)
+
+    def is_cooling(self, now: datetime) -> bool:
+        """Return whether it was asked out of turn a short while ago."""
+        return _is_within(self.hurried_at, COOLDOWN, now)
 
     def keep(self, answer: FetchResult) -> FetchResult:
         """Keep a good answer, and return what it comes to."""
@@ -158,13 +164,17 @@ class DocumentFetcher:
         self._now = now
         self._pages: dict[PageKey, _Page] = {}
         self._bytes = 0
-        self._hurried: dict[str, datetime] = {}  # when each URL was asked out of turn
         self._lock = Lock()
 
-    def is_cooling(self, url: str) -> bool:
-        """Return whether this URL, in its normal form, was asked out of turn a short while ago."""
-        last = self._hurried.get(url)  # a clock that went back is no reason to wait
-        return last is not None and timedelta(0) <= self._now() - last < timedelta(seconds=COOLDOWN)
+    def is_cooling(self, url: str, access: PrivateAccess | None) -> bool:
+        """Return whether a card was asked out of turn a short while ago.
+
+        Args:
+            url: Of the card, in its normal form.
+            access: As for :meth:`fetch`.
+        """
+        page = self._pages.get((url, access, self.settings.max_bytes))
+        return page is not None and page.is_cooling(self._now())
 
     def fetch(
         self,
@@ -188,18 +198,19 @@ class DocumentFetcher:
             asked = self.settings.target(url)
         except FetchFailed as failure:
             return FetchResult(without_userinfo(url), "failed", failure=failure)
-        key = (asked, access, max_bytes)  # what one issuer may reach is not shown to another
+        # What one issuer may reach is not shown to another.
+        key = (str(asked), access, max_bytes)
         with self._lock:
             page = self._pages.setdefault(key, _Page())
         with page.guard:
-            if page.last is not None and page.ended > came and page.was_fresh >= fresh:
-                return page.last  # it was asked while we waited
-            fresh = fresh and self._hurry(str(asked))
             now = self._now()
-            if not fresh and (remembered := page.remembered(now)) is not None:
-                return remembered
+            fresh = fresh and not page.is_cooling(now)
+            was_asked_while_waiting = page.ended > came
+            if page.last and not fresh and (was_asked_while_waiting or page.is_current(now)):
+                return page.last
+            page.hurried_at = now if fresh else page.hurried_at
             page.last, page.asked_at = self._request(key, page, fresh=fresh), now
-            page.ended, page.was_fresh = self.settings.clock(), fresh
+            page.ended = self.settings.clock()
             self._make_room(key, page)
             return page.last
 
@@ -234,22 +245,12 @@ class DocumentFetcher:
     def _settings(self) -> FetchSettings:
         return replace(self.settings, ssl_context=self.settings.trust())
 
-    def _hurry(self, url: str) -> bool:
-        """Return whether a URL may be asked out of turn; then the next one has to wait."""
-        with self._lock:
-            if self.is_cooling(url):
-                return False
-            if len(self._hurried) >= MAX_BYTES // PAGE_COST:
-                self._hurried.clear()
-            self._hurried[url] = self._now()
-            return True
-
     def _request(self, key: PageKey, page: _Page, *, fresh: bool) -> FetchResult:
         url, access, max_bytes = key
         headers = (("If-None-Match", page.etag),) if page.etag else ()
         try:
             answer = fetch_document(
-                str(url),
+                url,
                 replace(self._settings, max_bytes=max_bytes, access=access),
                 headers=(*headers, ("Cache-Control", "no-cache")) if fresh else headers,
             )
@@ -257,11 +258,11 @@ class DocumentFetcher:
             # 404 and 410 say that there is nothing, which no other answer does.
             if isinstance(failure, OtherStatus) and failure.status in (404, 410):
                 page.lasts = REFRESH_INTERVAL
-                return FetchResult(str(url), "absent", failure=failure)
+                return FetchResult(url, "absent", failure=failure)
             page.lasts = RETRY_INTERVAL
             stale = page.body if page.freshness.may_be_stale else None
             is_stale = stale is not None
-            return FetchResult(str(url), "failed", stale or b"", failure=failure, is_stale=is_stale)
+            return FetchResult(url, "failed", stale or b"", failure=failure, is_stale=is_stale)
         return page.keep(answer)
 
     def _make_room(self, key: PageKey, page: _Page) -> None:

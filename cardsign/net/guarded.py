@@ -1,5 +1,5 @@
-"""httpx transports for calling agents: whatever client is put on them, nothing it is told by a
-peer takes it elsewhere, keeps it for ever, or fills its memory.
+"""An httpx transport for calling agents: whatever client is put on it, nothing that a peer answers
+takes the client elsewhere, keeps it for ever, or fills its memory.
 
 ::
 
@@ -62,8 +62,9 @@ class GuardTimedOut(GuardRefused, httpx.TimeoutException):
     """The same, since a time limit is over: ``fetch.timeout``."""
 
 
-class _Guarded:
-    """What both transports are made with, and the one set of checks that both make.
+class GuardedTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
+    """A transport for :class:`httpx.Client` and any number of threads, or for
+    :class:`httpx.AsyncClient`; there each request has a thread while it waits.
 
     Args:
         settings: How hosts are reached; its `total_timeout` and `max_bytes` do not count.
@@ -93,6 +94,29 @@ class _Guarded:
         self._total_timeout = total_timeout
         self._event_idle_timeout = event_idle_timeout
         self._event_total_timeout = event_total_timeout
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """Make one request.
+
+        Raises:
+            GuardRefused: With one of the codes of :func:`cardsign.net.fetch.fetch_document` but
+                ``fetch.content_type``, or ``fetch.elsewhere``.
+        """
+        return self._answer(request, self._begin(request))
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Make one request.
+
+        Raises:
+            GuardRefused: As :meth:`handle_request`.
+        """
+        exchange = self._begin(request)
+        await request.aread()
+        try:
+            return await in_thread(partial(self._answer, request, exchange))
+        except anyio.get_cancelled_exc_class():
+            exchange.abort()  # the thread closes it
+            raise
 
     def _begin(self, request: httpx.Request) -> Exchange:
         """Decide whether a request may be made, before any name is looked up.
@@ -132,16 +156,17 @@ class _Guarded:
             exchange.check_head(has_body=request.method != "HEAD")
             # Only who asked for a stream of events is kept longer by one.
             asked_for_events = EVENT_STREAM in request.headers.get("accept", "")
-            if (
-                status == 200
-                and asked_for_events
-                and media_types(exchange.headers) == [EVENT_STREAM]
-            ):
+            is_stream = asked_for_events and media_types(exchange.headers) == [EVENT_STREAM]
+            if status == 200 and is_stream:
                 exchange.end.prolong(self._event_total_timeout, idle=self._event_idle_timeout)
             unless_answered.pop_all()
         shown = [field for field in exchange.headers if field[0] not in _WITHOUT_EFFECT]
         headers = httpx.Headers(shown, encoding="latin-1")
         return httpx.Response(status, headers=headers, stream=_Body(exchange, request))
+
+
+#: The name to read by in asynchronous code.
+AsyncGuardedTransport = GuardedTransport
 
 
 @contextlib.contextmanager
@@ -156,37 +181,6 @@ def _as_httpx(request: httpx.Request) -> Iterator[None]:
     except FetchFailed as failure:
         kind = GuardTimedOut if failure.code == "fetch.timeout" else GuardRefused
         raise kind(failure, request) from failure
-
-
-class GuardedTransport(_Guarded, httpx.BaseTransport):
-    """A transport for :class:`httpx.Client`, for any number of threads."""
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Make one request.
-
-        Raises:
-            GuardRefused: With one of the codes of :func:`cardsign.net.fetch.fetch_document` but
-                ``fetch.content_type``, or ``fetch.elsewhere``.
-        """
-        return self._answer(request, self._begin(request))
-
-
-class AsyncGuardedTransport(_Guarded, httpx.AsyncBaseTransport):
-    """The same for :class:`httpx.AsyncClient`; each request has a thread while it waits."""
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Make one request.
-
-        Raises:
-            GuardRefused: As :meth:`GuardedTransport.handle_request`.
-        """
-        exchange = self._begin(request)
-        await request.aread()
-        try:
-            return await in_thread(partial(self._answer, request, exchange))
-        except anyio.get_cancelled_exc_class():
-            exchange.abort()  # the thread closes it
-            raise
 
 
 class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):

@@ -19,8 +19,8 @@ from peers import http
 
 from cardsign.errors import CallFailed, CardsignError
 from cardsign.jose.jwks import JwkSet
-from cardsign.net.credentials import BEARER, Credential, CredentialPlaces, Header
-from cardsign.net.endpoints import endpoints_of
+from cardsign.net.credentials import BEARER, Credential, Header, Peer
+from cardsign.net.endpoints import Endpoint, endpoints_of
 from cardsign.trust.policy import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_origin, parse_place
 from tests.jose.statement_making import key
@@ -49,15 +49,26 @@ MESSAGE = {"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text"
 PATIENCE = 120.0
 
 
-def call(network: Network, card: dict[str, Any] = CARD, timeout: float = PATIENCE) -> Any:
-    """Call the first endpoint of a card that was verified, with a token for the peer."""
-    from cardsign.integrations.calling import send_text
+TOKEN_HEADER = Header.of(parse_origin(HOST), BEARER, TOKEN)
 
-    header = Header.of(parse_origin(HOST), BEARER, TOKEN)
-    endpoint = endpoints_of(card)[0]
-    settings = replace(network.settings(), total_timeout=timeout)
-    work = send_text(card, endpoint, header, "when?", settings=settings)
-    return asyncio.run(work)
+
+def agent(
+    network: Network,
+    card: dict[str, Any] = CARD,
+    endpoint: Endpoint | None = None,
+    header: Header | None = TOKEN_HEADER,
+    seconds: float = PATIENCE,
+) -> Any:
+    """An endpoint of a card that was verified, the first one if none is named."""
+    from cardsign.integrations.calling import Call
+
+    peer = Peer(f"{HOST}/card", card, Policy(), None, network.settings())
+    return Call(peer, endpoint or endpoints_of(card)[0], header, seconds)
+
+
+def call(network: Network, *args: Any, **how: Any) -> Any:
+    """Ask that endpoint, with a token for the peer."""
+    return asyncio.run(agent(network, *args, **how).send_text("when?"))
 
 
 def rpc(make: Callable[[Request], dict[str, Any]]) -> Answer:
@@ -98,8 +109,15 @@ def silent(connection: Any) -> None:
     connection.recv(1)
 
 
+def status(state: str, message: dict[str, Any] | None = None) -> dict[str, Any]:
+    update: dict[str, Any] = {"state": f"TASK_STATE_{state}"}
+    if message is not None:
+        update["message"] = message
+    return {"statusUpdate": {"taskId": "t", "status": update}}
+
+
 def working() -> bytes:
-    update = {"statusUpdate": {"taskId": "t", "status": {"state": "TASK_STATE_WORKING"}}}
+    update = status("WORKING")
     return b"data: %b\n\n" % json.dumps({"jsonrpc": "2.0", "id": 1, "result": update}).encode()
 
 
@@ -214,7 +232,7 @@ def test_a_hostile_agent(
     network.host("evil.example", result(MESSAGE))
     network.host("tides.example", answer)
     with caplog.at_level(logging.DEBUG), pytest.raises(CardsignError) as caught:
-        call(network, timeout=1 if code == "fetch.timeout" else PATIENCE)
+        call(network, seconds=1 if code == "fetch.timeout" else PATIENCE)
 
     assert caught.value.code == code
     assert caught.value.exit_status == 3
@@ -248,55 +266,42 @@ def test_a_token_goes_to_no_other_endpoint(network: Network) -> None:
 
 def test_the_sdk_has_no_choice_of_endpoints(network: Network) -> None:
     """It would take the card's first; it is given the one that was chosen."""
-    from cardsign.integrations.calling import send_text
-
     network.host("tides.example", result(MESSAGE))
     first = {**CARD["supportedInterfaces"][0], "url": "https://cdn.example/a2a"}
     card = {**CARD, "supportedInterfaces": [first, *CARD["supportedInterfaces"]]}
-    chosen = endpoints_of(card)[1]
-    assert (
-        asyncio.run(send_text(card, chosen, None, "x", settings=network.settings())).text
-        == "at noon"
-    )
+    assert call(network, card, endpoints_of(card)[1], None).text == "at noon"
     assert network.names == ["tides.example"]
 
 
 def test_who_has_a_credential_is_not_called_without_it(network: Network) -> None:
     """That the card's endpoints stand elsewhere is for the user to decide."""
-    from cardsign.integrations.calling import call_destination
+    from cardsign.integrations.calling import open_call
 
     anchor = KeysAnchor(JwkSet.of([key("card").public]), {})
     issuer = TrustedIssuer("tides", anchor, (parse_place(HOST),))
     card = put(CARD, "/supportedInterfaces/0/url", "https://cdn.example/a2a")
-    card = {**card, "supportedInterfaces": card["supportedInterfaces"][:1]}
+    peer = Peer(f"{HOST}/card", card, Policy((issuer,)), issuer, network.settings())
     credential = Credential.parse("env:T", environment={"T": TOKEN})
-    for one, code in ((credential, "credential.elsewhere"), (None, "call.no_interface")):
-        places = CredentialPlaces(f"{HOST}/card", Policy((issuer,)), issuer)
+    for secret, code in ((credential, "credential.elsewhere"), (None, "call.no_interface")):
         with pytest.raises(CardsignError) as caught:
-            call_destination(card, places, one, network.settings())
+            open_call(peer, secret, seconds=PATIENCE)
         assert caught.value.code == code
-
-
-def one_interface(**changes: Any) -> dict[str, Any]:
-    return {**CARD, "supportedInterfaces": [{**CARD["supportedInterfaces"][0], **changes}]}
+    assert network.names == []
 
 
 @pytest.mark.parametrize("tenant", ["../../other", "..", "a/../../b"])
 def test_nothing_is_sent_out_of_the_endpoints_own_path(tenant: str, network: Network) -> None:
     """Also where an endpoint were made that `endpoints_of` would not give."""
-    from cardsign.integrations.calling import send_text
-
     host = network.host("tides.example", http(json.dumps(MESSAGE).encode()))
-    card = one_interface(url=f"{HOST}/agents/a", protocolBinding="HTTP+JSON")
+    rest = {"url": f"{HOST}/agents/a", "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"}
+    card = {**CARD, "supportedInterfaces": [rest]}
     good = endpoints_of(card)[0]
-    evil = replace(good, tenant=tenant)
     with pytest.raises(CardsignError) as caught:
-        asyncio.run(send_text(card, evil, None, "x", settings=network.settings()))
+        call(network, card, replace(good, tenant=tenant), None)
     assert caught.value.code == "fetch.elsewhere"
     assert host.requests == []
-    for fine in (good, replace(good, tenant="t1")):
-        answer = asyncio.run(send_text(card, fine, None, "x", settings=network.settings()))
-        assert answer.text == "at noon"
+    for endpoint in (good, replace(good, tenant="t1")):
+        assert call(network, card, endpoint, None).text == "at noon"
     assert [one.partition("?")[0] for one in host.targets] == [
         "POST /agents/a/message:stream",
         "POST /agents/a/t1/message:stream",
@@ -327,6 +332,10 @@ def test_errors_hold_no_request(network: Network) -> None:
 PARTS = [{"text": "at "}, {"url": "https://tides.example/map"}, {"data": {"hour": 12}}]
 
 
+WORDS = {"messageId": "m", "role": "ROLE_AGENT", "parts": PARTS}
+ARTIFACT = {"artifactUpdate": {"taskId": "t", "artifact": {"artifactId": "a", "parts": PARTS}}}
+
+
 def _piece(text: str, **how: bool) -> dict[str, Any]:
     artifact = {"artifactId": "a", "parts": [{"text": text}]}
     return {"artifactUpdate": {"taskId": "t", "artifact": artifact, **how}}
@@ -334,40 +343,18 @@ def _piece(text: str, **how: bool) -> dict[str, Any]:
 
 ENDINGS: dict[str, tuple[list[Any], str, bool, int]] = {
     "a final state": (
-        [
-            {"artifactUpdate": {"taskId": "t", "artifact": {"artifactId": "a", "parts": PARTS}}},
-            {"statusUpdate": {"taskId": "t", "status": {"state": "TASK_STATE_COMPLETED"}}},
-        ],
+        [ARTIFACT, status("COMPLETED")],
         "at ",
         True,
         2,
     ),
-    "an artifact alone": (
-        [{"artifactUpdate": {"taskId": "t", "artifact": {"artifactId": "a", "parts": PARTS}}}],
-        "at ",
-        False,
-        2,
-    ),
-    "a task at work": (
-        [{"statusUpdate": {"taskId": "t", "status": {"state": "TASK_STATE_WORKING"}}}],
-        "",
-        False,
-        0,
-    ),
+    "an artifact alone": ([ARTIFACT], "at ", False, 2),
+    "a task at work": ([status("WORKING")], "", False, 0),
     "pieces of one artifact": ([_piece("at "), _piece("noon", append=True)], "at noon", False, 0),
     "an artifact told anew": ([_piece("at one"), _piece("at noon")], "at noon", False, 0),
-    "the words of a status": (
-        [
-            {
-                "statusUpdate": {
-                    "taskId": "t",
-                    "status": {
-                        "state": "TASK_STATE_COMPLETED",
-                        "message": {"messageId": "m", "role": "ROLE_AGENT", "parts": PARTS},
-                    },
-                }
-            }
-        ],
+    "the words of a status": ([status("COMPLETED", WORDS)], "at ", True, 2),
+    "the words of the last status that has any": (
+        [status("WORKING", MESSAGE["message"]), status("WORKING", WORDS), status("COMPLETED")],
         "at ",
         True,
         2,
@@ -389,13 +376,10 @@ def test_whether_an_answer_is_whole(
 
 def test_a_task_says_what_its_status_says(network: Network) -> None:
     """Where it has no artifacts; and what it came to."""
-    from cardsign.integrations.calling import ask_task
-
     message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "no boat"}]}
     status = {"state": "TASK_STATE_REJECTED", "message": message}
     network.host("tides.example", result({"id": "t", "contextId": "c", "status": status}))
-    asking = ask_task(CARD, endpoints_of(CARD)[0], None, "t", settings=network.settings())
-    reply = asyncio.run(asking)
+    reply = asyncio.run(agent(network, header=None).ask_task("t"))
     assert (reply.text, reply.is_refusal, reply.is_final) == ("no boat", True, True)
     assert (reply.task, reply.context) == ("t", "c")
 
@@ -413,15 +397,11 @@ def test_the_time_is_for_all_of_it(network: Network) -> None:
     """A late head does not begin it anew."""
     network.host("tides.example", Takeover(slow_twice))
     with pytest.raises(CardsignError) as caught:
-        call(network, timeout=1)
+        call(network, seconds=1)
     assert caught.value.code == "fetch.timeout"
 
 
-def test_a_card_that_the_sdk_cannot_read() -> None:
+def test_a_card_that_the_sdk_cannot_read(network: Network) -> None:
     """It may be trusted all the same."""
-    from cardsign.integrations.calling import send_text
-
-    card = {**CARD, "skills": "none"}
-    with pytest.raises(CallFailed) as caught:
-        asyncio.run(send_text(card, endpoints_of(CARD)[0], None, "x"))
-    assert caught.value.code == "call.no_interface"
+    with pytest.raises(CallFailed, match=r"call\.no_interface"):
+        call(network, {**CARD, "skills": "none"})

@@ -7,16 +7,17 @@ from unittest import mock
 
 from hypothesis import given
 from hypothesis import strategies as st
-from sites import CANONICAL, HOST, OTHER, Clock, issuer, pinned
+from sites import CANONICAL, HOST, OTHER, Clock, at, issuer
 
 from cardsign.errors import FetchFailed
 from cardsign.net.fetch import FetchSettings, OtherStatus
 from cardsign.net.fetcher import DocumentFetcher
+from cardsign.statements.keyset import read_keyset
 from cardsign.trust.lock import Memory
-from cardsign.trust.policy import Policy, Subject
+from cardsign.trust.policy import KeysetAnchor, Policy, Subject
 from cardsign.trust.refresh import FetchResult
 from cardsign.trust.session import Session
-from cardsign.urls import KEYSET_PATH, RELEASE_PATH
+from cardsign.urls import RELEASE_PATH
 from cardsign.verify.verifier import Verifier
 from tests.cli import peer
 from tests.jose.statement_making import DAY, key
@@ -43,8 +44,8 @@ WORLD: dict[str, list[bytes | None]] = {
         peer.release(FORKED, OTHER, seq=47),
         None,
     ],
-    KEYSET_PATH.format(epoch=1, version=1): [FIRST, FORKED, None],
-    KEYSET_PATH.format(epoch=1, version=2): [None, SECOND],
+    at(1, 1): [FIRST, FORKED, None],
+    at(1, 2): [None, SECOND],
 }
 STEPS = st.one_of(
     st.sampled_from([1, 30, 61, 301, DAY, 8 * DAY]),
@@ -76,7 +77,7 @@ class Served:
 
 def verifier(clock: Clock) -> Verifier:
     """Somebody who has pinned the first statement."""
-    policy = Policy((issuer(pinned(FIRST)),))
+    policy = Policy((issuer(KeysetAnchor(read_keyset(FIRST).id)),))
     return Verifier(policy, lock=Memory(), net=DocumentFetcher(now=clock), clock=clock)
 
 
@@ -89,7 +90,7 @@ def knowing(session: Session) -> Remembering:
     return memory
 
 
-@given(steps=st.lists(STEPS, max_size=20))
+@given(steps=st.lists(STEPS, max_size=10))
 def test_caches_change_no_verdict(steps: list[object]) -> None:
     """What is said of the bytes received is what a verifier without any cache says of them."""
     served, clock = Served(), Clock()

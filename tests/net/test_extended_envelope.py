@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cardsign.card.document import Card
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import CallFailed
-from cardsign.net.extended import MAX_ANSWER_BYTES, PeerError, card_bytes, request_body, result_of
+from cardsign.net.extended import MAX_ANSWER_BYTES, PeerError, card_bytes, result_of
 from tests.support import PORTABLE
 
 ID = "c0ffee"
@@ -22,20 +22,11 @@ def answer(**members: Any) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": ID, **members}).encode()
 
 
-def test_a_call_names_its_method_and_what_it_needs() -> None:
-    """`params` is absent where there is nothing to say (A2A 1.0 9.4)."""
-    assert json.loads(request_body(ID, "GetExtendedAgentCard", {})) == {
-        "jsonrpc": "2.0",
-        "id": ID,
-        "method": "GetExtendedAgentCard",
-    }
-    assert json.loads(request_body(ID, "x", {"tenant": "t1"}))["params"] == {"tenant": "t1"}
-
-
 def test_an_answer_gives_its_result() -> None:
     """Whatever the order and the white space."""
-    assert result_of(answer(result={"name": "x"}), ID) == {"name": "x"}
-    assert result_of(b' {"result":{},"id":"c0ffee",\n"jsonrpc":"2.0"} ', ID) == {}
+    assert result_of(b' {"result":{"name":"x"},"id":"c0ffee",\n"jsonrpc":"2.0"} ', ID) == {
+        "name": "x"
+    }
 
 
 REFUSED = {
@@ -68,10 +59,8 @@ REFUSED = {
 @pytest.mark.parametrize("body", REFUSED.values(), ids=REFUSED)
 def test_an_answer_that_could_be_read_in_two_ways_is_refused(body: bytes) -> None:
     """Before anything in it is looked at."""
-    with pytest.raises(CallFailed) as caught:
+    with pytest.raises(CallFailed, match=r"call\.error"):
         result_of(body, ID)
-    assert caught.value.code == "call.error"
-    assert caught.value.exit_status == 3
 
 
 @pytest.mark.parametrize("call_id", [ID, None])
@@ -95,10 +84,12 @@ def test_a_card_of_the_greatest_size_fits() -> None:
 LEAVES = st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.text() | st.floats(
     allow_nan=False, allow_infinity=False
 )  # fmt: skip
-VALUES = st.recursive(LEAVES, lambda one: st.lists(one) | st.dictionaries(st.text(), one))
+VALUES = st.recursive(
+    LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8
+)
 
 
-@given(st.dictionaries(st.text().filter(lambda name: name not in PORTABLE), VALUES))
+@given(st.dictionaries(st.text(), VALUES, max_size=3))
 def test_unwrapping_changes_no_value(more: dict[str, Any]) -> None:
     """The document is the one that was sent, so every payload of it is as well."""
     sent = {**PORTABLE, "params": more}

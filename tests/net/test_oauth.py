@@ -11,12 +11,7 @@ import pytest
 
 from cardsign.errors import CallFailed, CardsignError, CredentialFault, FetchFailed
 from cardsign.jose.jwks import JwkSet
-from cardsign.net.credentials import (
-    Credential,
-    CredentialPlaces,
-    find_token_url,
-    open_credential,
-)
+from cardsign.net.credentials import Credential, Peer, find_token_url, open_credential
 from cardsign.net.fetch import FetchSettings
 from cardsign.trust.policy import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_place, parse_url
@@ -29,11 +24,12 @@ SETTINGS = FetchSettings(insecure_loopback_http=True)
 SECRET = "s3cr3t of mine"
 
 
-def places(*allowed: str) -> CredentialPlaces:
+def peer(payload: dict[str, Any], *places: str, settings: FetchSettings | None = None) -> Peer:
     """Of an issuer with these origins."""
     anchor = KeysAnchor(JwkSet.of([key("card").public]), {})
-    issuer = TrustedIssuer("tides", anchor, tuple(parse_place(place) for place in allowed))
-    return CredentialPlaces(f"{AGENT}/card.json", Policy((issuer,)), issuer)
+    issuer = TrustedIssuer("tides", anchor, tuple(map(parse_place, places)))
+    settings = settings or FetchSettings()
+    return Peer(f"{AGENT}/card.json", payload, Policy((issuer,)), issuer, settings)
 
 
 def scheme(url: object = f"{LOGIN}/token", flow: str = "clientCredentials") -> dict[str, Any]:
@@ -42,11 +38,8 @@ def scheme(url: object = f"{LOGIN}/token", flow: str = "clientCredentials") -> d
 
 def card(requirements: list[dict[str, Any]], **schemes: dict[str, Any]) -> dict[str, Any]:
     """A verified payload."""
-    wanted = [
-        {"schemes": {name: {"list": list(scopes)} for name, scopes in one.items()}}
-        for one in requirements
-    ]
-    return {"securitySchemes": schemes, "securityRequirements": wanted}
+    lists = [{name: {"list": scopes} for name, scopes in each.items()} for each in requirements]
+    return {"securitySchemes": schemes, "securityRequirements": [{"schemes": x} for x in lists]}
 
 
 BEARER = {"httpAuthSecurityScheme": {"scheme": "Bearer"}}
@@ -60,12 +53,7 @@ ANSWERS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "no requirement": (card([], k=BEARER, o=scheme()), ()),
     "of A2A 0.3": (
         {
-            "securitySchemes": {
-                "o": {
-                    "type": "oauth2",
-                    "flows": {"clientCredentials": {"tokenUrl": f"{LOGIN}/token"}},
-                }
-            },
+            "securitySchemes": {"o": {"type": "oauth2", **scheme()["oauth2SecurityScheme"]}},
             "security": [{"o": ["card.read"]}],
         },
         ("card.read",),
@@ -78,7 +66,7 @@ def test_G18_the_card_says_where_and_what_for(
     payload: dict[str, Any], scopes: tuple[str, ...]
 ) -> None:
     """Its token URL, and the scopes of the requirement that is met."""
-    found = find_token_url(payload, places(LOGIN), FetchSettings())
+    found = find_token_url(peer(payload, LOGIN))
     assert found == (parse_url(f"{LOGIN}/token"), scopes)
 
 
@@ -106,7 +94,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def test_G18_nothing_is_guessed(payload: dict[str, Any], code: str) -> None:
     """Each is refused before a name is looked up."""
     with pytest.raises(CardsignError) as caught:
-        find_token_url(payload, places(LOGIN), FetchSettings())
+        find_token_url(peer(payload, LOGIN))
     assert caught.value.code == code
 
 
@@ -136,12 +124,13 @@ class Caller:
         self.credential = Credential.parse(
             "env:SECRET", environment={"SECRET": SECRET}, client_id="me:too"
         )
-        self.places = places(AGENT, server.url)
+        self.server = server.url
         self.payload = card([{"o": ["card.read", "b"]}], o=scheme(f"{server.url}/token"))
 
     def open(self) -> str:
         url = parse_url(f"{AGENT}/a2a")
-        header = open_credential(self.credential, url, self.payload, self.places, SETTINGS)
+        agent = peer(self.payload, AGENT, self.server, settings=SETTINGS)
+        header = open_credential(self.credential, agent, url)
         assert (str(header.origin), header.name) == (AGENT, "Authorization")
         return header.value
 
