@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shlex
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -21,69 +20,9 @@ from cardsign.cli.frame import run
 from cardsign.cli.printer import json_text, safe
 from cardsign.cli.sarif import annotation_lines, sarif_log
 from cardsign.findings import Finding, Place, ScanResult, list_findings
-from cardsign.keys.folder import FolderStore
 from tests.cli.conftest import Cardsign
 from tests.cli.peer import jwks_anchor, write_policy
 from tests.support import PORTABLE
-
-PASSPHRASES: dict[str, tuple[dict[str, str | None], str]] = {
-    "a wrong one": ({"CARDSIGN_PASSPHRASE": "wrong horse"}, "passphrase.wrong"),
-    "none, and no terminal": ({"CARDSIGN_PASSPHRASE": None}, "passphrase.none"),
-}
-
-
-@pytest.mark.parametrize(("environment", "code"), PASSPHRASES.values(), ids=PASSPHRASES)
-def test_without_the_right_passphrase_nothing_is_signed(
-    cardsign: Cardsign, signed: Path, environment: dict[str, str | None], code: str
-) -> None:
-    """Status 2, and the output is left as it was."""
-    before = signed.read_bytes()
-    ended = cardsign("sign", "portable.json", "-o", signed, **environment)
-    assert (ended.status, code in ended.err) == (2, True)
-    assert signed.read_bytes() == before
-    assert cardsign("sign", "portable.json", "-o", signed).status == 0
-
-
-def test_the_passphrase_may_come_from_a_private_file_or_a_descriptor(
-    cardsign: Cardsign, signed: Path
-) -> None:
-    """A file that others can read is refused."""
-    secret = Path("secret")
-    secret.write_text("correct horse battery staple\n")
-    secret.chmod(0o600)
-    arguments = ("sign", "card.json", "-o", "out.json")
-    given = ("--passphrase-file", "secret")
-    assert cardsign(*arguments, *given, CARDSIGN_PASSPHRASE=None).status == 0
-    descriptor = os.open("secret", os.O_RDONLY)
-    by_number = ("--passphrase-file", f"/dev/fd/{descriptor}")
-    assert cardsign(*arguments, *by_number, CARDSIGN_PASSPHRASE=None).status == 0
-    secret.chmod(0o644)
-    refused = cardsign(*arguments, *given, CARDSIGN_PASSPHRASE=None)
-    assert (refused.status, "file.permissions" in refused.err) == (2, True)
-
-
-def test_a_checkout_by_git_signs_and_doctor_tells(
-    cardsign: Cardsign, keystore: FolderStore
-) -> None:
-    """git keeps no mode 0600; the key file is encrypted. What others could write is an alarm."""
-    Path("card.json").write_text(json.dumps(PORTABLE))
-    (private,) = (keystore.path / "private").iterdir()
-    private.chmod(0o644)
-    assert cardsign("sign", "card.json", "-o", "out.json").status == 0
-    told = cardsign("keys", "doctor")
-    assert (told.status, "doctor.permissions" in told.err) == (0, True)
-    private.chmod(0o666)
-    assert cardsign("keys", "doctor").status == 1
-    subprocess.run(["chmod", "-R", "go=", "keys"], check=True)
-    assert stat.S_IMODE(private.stat().st_mode) == 0o600
-
-
-def test_private_keys_are_made_private(cardsign: Cardsign, keystore: FolderStore) -> None:
-    """0600 in a folder of 0700, whatever the umask."""
-    for private in (keystore.path / "private").iterdir():
-        assert stat.S_IMODE(private.stat().st_mode) == 0o600
-    assert stat.S_IMODE((keystore.path / "private").stat().st_mode) == 0o700
-
 
 #: What a card may say to whoever reads it on a screen, or in the log of a pipeline.
 WORDS: dict[str, str] = {
@@ -201,50 +140,6 @@ def test_what_is_said_to_deceive_is_seen() -> None:
     assert dangers(f"{honest}\n::error::y", "github")
 
 
-#: A command whose report has a million findings, in a process of its own.
-_MILLION = """
-import sys
-from typing import NamedTuple
-import click
-from cardsign.cli.frame import Command, choose_form, run
-from cardsign.cli.printer import show
-from cardsign.findings import Finding, Place, ScanResult, cap_findings, list_findings
-
-class Report(NamedTuple):
-    findings: tuple
-    exit_status: int = 1
-    def lines(self):
-        return list_findings(self.findings)
-    def to_json(self):
-        return [finding.to_json() for finding in self.findings]
-    def scan_results(self):
-        return [ScanResult("card.json", self.findings)]
-
-@click.command(cls=Command)
-@click.option("--format", expose_value=False, callback=choose_form)
-def many():
-    long = "n" * 60_000
-    made = (Finding("json.syntax", long, Place(long, n, n)) for n in range(1_000_000))
-    return show(Report(cap_findings(made)))
-
-status = run(lambda: many.main(sys.argv[1:], standalone_mode=False))
-peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
-print(peak.split()[1], file=sys.stderr)  # of this program alone, whoever has started it
-sys.exit(status)
-"""
-
-
-@pytest.mark.parametrize("form", ["text", "json", "sarif", "github"])
-def test_a_million_findings_are_counted_and_few_are_printed(form: str) -> None:
-    """At most 100 MiB of memory and 1 MiB of output, and the status of any finding."""
-    words = [sys.executable, "-c", _MILLION, "--format", form]
-    ended = subprocess.run(words, capture_output=True, text=True, env=_with_our_code(), check=False)
-    assert ended.returncode == 1, ended.stderr
-    assert int(ended.stderr) < 100 * 1024
-    assert len(ended.stdout) < 2**20
-    assert "999," in ended.stdout
-
-
 def _with_our_code() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
 
@@ -268,44 +163,32 @@ def test_a_report_without_an_end_ends_with_its_reader() -> None:
 
 #: Where no character beyond ASCII can be shown.
 PLAIN = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-NARROW = {"COLUMNS": "20", "LINES": "5", "TERM": "dumb"}
+PLAIN |= {"COLUMNS": "20", "LINES": "5", "TERM": "dumb"}
 
 
-@pytest.mark.parametrize("environment", [PLAIN, NARROW], ids=["no locale", "20 columns"])
 @pytest.mark.parametrize(
     ("words", "status"),
     [
         (("inspect", "card.json"), 0),
-        (("inspect", "card.json", "--json"), 0),
-        (("lint", "card.json"), 1),
-        (("lint", "card.json", "--format", "sarif"), 1),
         (("lint", "card.json", "--format", "github"), 1),
-        (("diff", "card.json", "honest.json"), 1),
-        (("verify", "card.json", "--jwks", "jwks.json"), 1),
         (("verify", "Gezeiten-天気.json", "--jwks", "jwks.json"), 2),
-        (("keys", "list"), 0),
         (("verify", "--help"), 0),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
 def test_neither_a_narrow_terminal_nor_a_plain_one_stops_a_command(
-    signed: Path, environment: dict[str, str], words: tuple[str, ...], status: int
+    signed: Path, words: tuple[str, ...], status: int
 ) -> None:
     """It says what it has to say, and ends as elsewhere."""
     card = {**PORTABLE, "name": "Gezeiten für Zürich, 天気", "version": "zwölf", "Größe": 1}
     Path("card.json").write_text(json.dumps(card, ensure_ascii=False), encoding="utf-8")
-    Path("honest.json").write_text(json.dumps(PORTABLE))
-    ended = subprocess.run(
-        [sys.executable, "-m", "cardsign", *words],
-        env={**_with_our_code(), **environment},
-        capture_output=True,
-        check=False,
-    )
+    program = [sys.executable, "-m", "cardsign", *words]
+    environment = {**_with_our_code(), **PLAIN}
+    ended = subprocess.run(program, env=environment, capture_output=True, check=False)
     assert ended.returncode == status, ended.stderr
     assert b"Traceback" not in ended.stderr
     assert ended.stdout or status == 2
-    if environment is PLAIN:
-        assert (ended.stdout + ended.stderr).isascii()
+    assert (ended.stdout + ended.stderr).isascii()
 
 
 def test_safe_leaves_honest_words_alone() -> None:
@@ -327,59 +210,43 @@ def test_safe_leaves_honest_words_alone() -> None:
     assert safe("y" * 300, limit=10) == "y" * 7 + "..."
 
 
-ENDINGS: dict[str, tuple[BaseException, int]] = {
-    "a crash": (ZeroDivisionError("oh"), 2),
-    "an interrupt": (KeyboardInterrupt(), 2),
-    "an abort of click's": (click.Abort(), 2),
-    "a click exception": (click.ClickException("no"), 2),
-}
+ENDINGS = (ZeroDivisionError("oh"), KeyboardInterrupt(), click.Abort(), click.ClickException("no"))
 
 
-@pytest.mark.parametrize(("raised", "status"), ENDINGS.values(), ids=ENDINGS)
+@pytest.mark.parametrize("raised", ENDINGS, ids=repr)
 def test_no_ending_but_a_verdict_exits_with_one(
-    raised: BaseException, status: int, capsys: pytest.CaptureFixture[str]
+    raised: BaseException, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """1 says "not trusted"; a crash must not."""
 
     def command() -> Any:
         raise raised
 
-    assert run(command) == status
+    assert run(command) == 2
     assert "Traceback" not in capsys.readouterr().err
 
 
+FULL = "cardsign: file.unwritable: standard output cannot be written: No space left on device\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full disk to write to")
 @pytest.mark.parametrize(
-    "options", [(), ("--json",), ("--format", "sarif")], ids=["text", "json", "sarif"]
-)
-@pytest.mark.parametrize(
-    ("shell", "why"),
-    [
-        ("{} | true", None),
-        (
-            "{} > /dev/full",
-            "file.unwritable: standard output cannot be written: No space left on device",
-        ),
-    ],
-    ids=["whoever read it has left", "the disk is full"],
+    ("shell", "options", "said"),
+    [("{} | true", (), ""), ("{} > /dev/full", (), FULL), ("{} > /dev/full", ("--json",), FULL)],
+    ids=["whoever read it has left", "the disk is full", "the disk is full, JSON"],
 )
 def test_a_verdict_that_is_not_heard_is_a_fault_of_this_machine(
-    cardsign: Cardsign, signed: Path, shell: str, why: str | None, options: tuple[str, ...]
+    cardsign: Cardsign, signed: Path, shell: str, said: str, options: tuple[str, ...]
 ) -> None:
     """Exit 2, and one line unless the reader left; the interpreter adds nothing at its end."""
-    if not Path("/dev/full").exists():
-        pytest.skip("this system has no full disk to write to")
-    words = [sys.executable, "-m", "cardsign", "verify", "signed.json", "--jwks", "jwks.json"]
-    # Longer than a pipe holds, so that the reader has certainly left.
-    command = shlex.join([*words, *options]).replace("signed.json", " ".join(["signed.json"] * 99))
-    piped = shell.format(f"({command}; echo $? > status)")
-    ended = subprocess.run(
-        ["/bin/sh", "-c", piped],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])},
-        capture_output=True,
-        check=False,
-    )
+    # More cards than fit into a pipe, so that the reader has certainly left.
+    cards = ["signed.json"] * 99
+    words = [sys.executable, "-m", "cardsign", "verify", *cards, "--jwks", "jwks.json", *options]
+    piped = shell.format(f"({shlex.join(words)}; echo $? > status)")
+    shell_words = ["/bin/sh", "-c", piped]
+    ended = subprocess.run(shell_words, env=_with_our_code(), capture_output=True, check=False)
     assert Path("status").read_text() == "2\n"
-    assert ended.stderr.decode() == ("" if why is None else f"cardsign: {why}\n")
+    assert ended.stderr.decode() == said
 
 
 @pytest.mark.parametrize(
@@ -457,15 +324,14 @@ def test_an_encrypted_key_that_a_command_makes_is_shown(cardsign: Cardsign) -> N
 
 
 @pytest.mark.parametrize("command", ["lint", "inspect", "sign", "verify", "diff"])
-def test_a_card_that_is_too_large_is_refused_alike(command: str, cardsign: Cardsign) -> None:
+def test_a_card_that_is_too_large_is_refused_alike(
+    command: str, cardsign: Cardsign, signed: Path
+) -> None:
     """As a file and on standard input, by the code of the card, and not as a fault here."""
-    Path("jwks.json").write_text('{"keys": []}')
-    assert cardsign("keys", "generate").status == 0
     Path("large.json").write_text(json.dumps({"name": "n" * 300_000}))
-    options = {"sign": ("-o", "x.json"), "verify": ("--jwks", "jwks.json")}.get(command, ())
-    for name in ("large.json", "-"):
-        words = ("large.json",) if command == "diff" else (name, *options)
-        ended = cardsign(command, *words, *words * (command == "diff"), stdin=b"x" * 300_000)
+    options = {"verify": ("--jwks", "jwks.json"), "diff": ("large.json",)}.get(command, ())
+    for name in ("large.json", "-") if command != "diff" else ("large.json",):
+        ended = cardsign(command, name, *options, stdin=b"x" * 300_000)
         assert ended.status == 1
         assert "json.too_large" in ended.text + ended.err
 

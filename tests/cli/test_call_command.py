@@ -95,8 +95,6 @@ def running(cardsign: Cardsign) -> Callable[..., contextlib.AbstractContextManag
 
 WAYS: dict[str, dict[str, Any]] = {
     "JSON-RPC, events": {},
-    "JSON-RPC, one answer": {"streaming": False},
-    "HTTP+JSON, events": {"binding": "HTTP+JSON", "path": "/rest"},
     "HTTP+JSON, one answer": {"binding": "HTTP+JSON", "path": "/rest", "streaming": False},
     "JSON-RPC of 0.3": {"version": "0.3"},
 }
@@ -114,17 +112,33 @@ def test_O19_an_agent_of_the_sdk_answers(running: Any, how: dict[str, Any]) -> N
 
 
 @pytest.mark.needs_a2a
-def test_O19_states_and_errors_are_shown(running: Any) -> None:
-    """As the SDK gives them: a task that waits is an answer, one that failed is none."""
-    with running() as call:
+@pytest.mark.parametrize("how", WAYS.values(), ids=WAYS)
+def test_O19_O33_a_task_that_waits_is_answered(running: Any, how: dict[str, Any]) -> None:
+    """By the command that stderr names; its result can be had again, and nobody else's."""
+    with running(**how) as call:
         asked = call("ask me")
         assert (asked.status, asked.text) == (0, "at which place?\n")
         assert "is TASK_STATE_INPUT_REQUIRED" in asked.err
+        command = asked.err.partition("answer it: cardsign call ")[2].split()
+        assert command[1:3] == ["TEXT", "--task"]
+        answered = call("Brest", *command[2:])
+        assert (answered.status, answered.text, answered.err) == (0, "noon at Brest\n", "")
+        assert call("--task", command[3], "--get").text == "noon at Brest\n"
+        for unknown in (("--get",), ("--cancel",)):
+            ended = call("--task", "nobodys", *unknown)
+            assert (ended.status, "call.error" in ended.err) == (3, True)
+
+
+@pytest.mark.needs_a2a
+def test_O19_what_a_program_reads_of_a_task(running: Any) -> None:
+    """The schema; a failed task is an error, and a context goes on with another task."""
+    with running() as call:
         failed = call("fail now")
         assert (failed.status, failed.text) == (3, "the sea is dry\n")
         assert "call.task_failed: the agent's task ended as TASK_STATE_FAILED" in failed.err
-
         told = call("work", "--json").json
+        again = call("work", "--json", "--context", told["context"]).json
+        assert (again["context"], again["task"] == told["task"]) == (told["context"], False)
         assert told.pop("task")
         assert told.pop("context")
         url = f"http://127.0.0.1:{call.agent.port}"
@@ -141,35 +155,9 @@ def test_O19_states_and_errors_are_shown(running: Any) -> None:
 
 
 @pytest.mark.needs_a2a
-@pytest.mark.parametrize("how", WAYS.values(), ids=WAYS)
-def test_O19_O33_a_task_that_waits_is_answered(running: Any, how: dict[str, Any]) -> None:
-    """By the command that stderr names; its result can be had again, and nobody else's."""
-    with running(**how) as call:
-        asked = call("ask me")
-        command = asked.err.partition("answer it: cardsign call ")[2].split()
-        assert command[1:3] == ["TEXT", "--task"]
-        answered = call("Brest", *command[2:])
-        assert (answered.status, answered.text, answered.err) == (0, "noon at Brest\n", "")
-
-        task = command[3]
-        got = call("--task", task, "--get", "--json").json
-        assert (got["task"], got["state"], got["text"], got["final"]) == (
-            task,
-            "TASK_STATE_COMPLETED",
-            "noon at Brest",
-            True,
-        )
-        assert call("--task", task, "--get").text == "noon at Brest\n"
-        for unknown in (("--get",), ("--cancel",)):
-            ended = call("--task", "nobodys", *unknown)
-            assert (ended.status, "call.error" in ended.err) == (3, True)
-
-
-@pytest.mark.needs_a2a
-@pytest.mark.parametrize("how", WAYS.values(), ids=WAYS)
-def test_O19_O33_a_task_at_work_is_canceled(running: Any, how: dict[str, Any]) -> None:
+def test_O19_O33_a_task_at_work_is_canceled(running: Any) -> None:
     """That is a success; what it came to afterwards is no answer, and twice is an error."""
-    with running(**how) as call:
+    with running() as call:
         waiting = call("ask me", "--json").json
         canceled = call("--task", waiting["task"], "--cancel")
         assert (canceled.status, canceled.text) == (0, "")
@@ -178,18 +166,6 @@ def test_O19_O33_a_task_at_work_is_canceled(running: Any, how: dict[str, Any]) -
         assert (got.status, "call.task_failed" in got.err) == (3, True)
         again = call("--task", waiting["task"], "--cancel")
         assert (again.status, "call.error" in again.err) == (3, True)
-
-
-@pytest.mark.needs_a2a
-def test_O19_O33_a_conversation_goes_on(running: Any) -> None:
-    """The second message is of the same context, and of a new task."""
-    with running() as call:
-        first = call("work", "--json").json
-        second = call("work", "--json", "--context", first["context"]).json
-        other = call("work", "--json").json
-        assert second["context"] == first["context"]
-        assert len({first["task"], second["task"], other["task"]}) == 3
-        assert other["context"] != first["context"]
 
 
 MISUSES: dict[str, tuple[str, ...]] = {
@@ -201,6 +177,10 @@ MISUSES: dict[str, tuple[str, ...]] = {
     "a context with --cancel": ("--task", "t", "--context", "c", "--cancel"),
     "a task elsewhere": ("hello", "--task", "../../admin"),
     "a context with a line": ("hello", "--context", "c\nd"),
+    "a time that is no number": ("hello", "--timeout", "nan"),
+    "no characters": ("--", "\udcff"),
+    "no text": ("--", " "),
+    "a text that is too long": ("--", "x" * (1024 * 1024 + 1)),
 }
 
 
@@ -233,34 +213,9 @@ def test_the_agents_words_are_escaped(running: Any) -> None:
         assert ended.text == "you said: one\ntwo \\u{1b}[2J\\u{202e} three\n"
 
 
-@pytest.mark.needs_a2a
-def test_a_task_without_end(running: Any) -> None:
-    """A stream of events is given up when its time is over."""
-    with running() as call:
-        ended = call("for ever", "--timeout", "1")
-        assert (ended.status, ended.out) == (3, b"")
-        assert "fetch.timeout" in ended.err
-
-
 EDITS: dict[str, tuple[Edit, str]] = {
     "another word": (lambda card: {**card, "description": "Send money."}, "sig.bad"),
-    "an interface elsewhere": (
-        lambda card: {
-            **card,
-            "supportedInterfaces": [
-                {**card["supportedInterfaces"][0], "url": "https://evil.example/a2a"}
-            ],
-        },
-        "sig.bad",
-    ),
-    "an interface of 0.3 beside": (
-        lambda card: {**card, "url": "https://evil.example/a2a", "protocolVersion": "0.3.0"},
-        "coverage.uncovered",
-    ),
-    "no signature": (
-        lambda card: {name: value for name, value in card.items() if name != "signatures"},
-        "sig.none",
-    ),
+    "no signature": (lambda card: {**card, "signatures": []}, "sig.none"),
 }
 
 
@@ -269,13 +224,9 @@ EDITS: dict[str, tuple[Edit, str]] = {
 def test_O19_an_edited_card_is_not_called(running: Any, edit: Edit, code: str) -> None:
     """Nothing but the card is asked for, although the agent would answer."""
     with running(edit) as call:
-        ended = call("hello", "--credential", "env:TIDES_TOKEN")
-        assert (ended.status, ended.out) == (1, b"")
-        assert code in ended.err
+        ended = call("hello", "--credential", "env:TIDES_TOKEN", "--json")
+        assert (ended.status, ended.json["card"], code in ended.text) == (1, None, True)
         assert set(call.agent.paths) == {"/.well-known/agent-card.json"}
-        told = call("hello", "--json")
-        assert (told.status, told.json["card"]) == (1, None)
-        assert told.json["verdict"] in ("invalid", "untrusted")
 
 
 @pytest.mark.needs_a2a
@@ -307,33 +258,6 @@ def test_what_continues_a_task_names_what_was_given(running: Any) -> None:
         assert call("Brest", *command[2:]).text == "noon at Brest\n"
 
 
-@pytest.mark.needs_a2a
-def test_a_tenant_leads_nowhere_else(running: Any) -> None:
-    """It would be put into the path as it is; nothing but the card is asked for."""
-    with running(binding="HTTP+JSON", path="/rest", tenant="../../other") as call:
-        ended = call("hello")
-        assert (ended.status, "call.no_interface" in ended.err) == (3, True)
-        assert set(call.agent.paths) == {"/.well-known/agent-card.json"}
-
-
-@pytest.mark.needs_a2a
-def test_what_is_no_number_or_no_text(cardsign: Cardsign) -> None:
-    """A fault of the command line, before anybody is asked."""
-    for ended in (
-        cardsign("call", "https://tides.example", "hello", "--timeout", "nan"),
-        cardsign("call", "https://tides.example", "\udcff"),
-    ):
-        assert (ended.status, "usage.invalid" in ended.err) == (2, True)
-
-
-@pytest.mark.parametrize("text", ["", "  ", "x" * (1024 * 1024 + 1)], ids=["", "blank", "long"])
-@pytest.mark.needs_a2a
-def test_no_message(cardsign: Cardsign, text: str) -> None:
-    """There must be one, of a reasonable length."""
-    ended = cardsign("call", "https://tides.example", text)
-    assert (ended.status, "usage.invalid" in ended.err) == (2, True)
-
-
 def test_without_the_library(cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line that says how to get it, before anybody is asked."""
     real = builtins.__import__
@@ -354,14 +278,3 @@ def test_without_the_library(cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch
     assert ended.status == 2
     assert "usage.not_installed" in ended.err
     assert "pip install 'cardsign[a2a]'" in ended.err
-
-
-@pytest.mark.needs_a2a
-def test_only_the_command_that_calls_loads_the_sdk() -> None:
-    """A verdict or a fetch does not."""
-    import subprocess
-    import sys
-
-    program = "import sys, cardsign.cli.fetch; print('a2a' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout == "False\n"

@@ -1,4 +1,4 @@
-"""The messages that people meet most: each names what happened, where, and what to do next."""
+"""Messages that people meet: where to allow a network, and no password of a URL in any."""
 
 from __future__ import annotations
 
@@ -14,22 +14,13 @@ from tests.support import PORTABLE, dump, signed
 
 JWKS = ("--jwks", "jwks.json")
 PASSWORD = "hunter2"
-
-
-def test_a_private_address_is_refused_with_what_allows_it(cardsign: Cardsign) -> None:
-    """A network of one's own is named in a policy."""
-    peer.write_cards()
-    ended = cardsign("verify", "https://192.168.3.9", *JWKS)
-    assert ended.status == 3
-    assert "fetch.forbidden_address: 192.168.3.9 is a private address\n" in ended.text
-    assert 'networks = ["192.168.3.0/24"] in a policy file that you name with --trust' in ended.text
-
-
 SECRET_URL = f"https://me:{PASSWORD}@tides.example/x"
 
 
-def _card_of_secrets() -> None:
-    """A card with a password in the URL of every place that has one."""
+@pytest.fixture(autouse=True)
+def _card_of_secrets(cardsign: Cardsign) -> None:
+    """A card with a password in the URL of every place that has one, and the keys for it."""
+    peer.write_cards()
     scheme = {"openIdConnectSecurityScheme": {"openIdConnectUrl": SECRET_URL}}
     flows = {"clientCredentials": {"tokenUrl": SECRET_URL, "scopes": {"a": SECRET_URL}}}
     interface = {**PORTABLE["supportedInterfaces"][0], "url": SECRET_URL}
@@ -47,7 +38,7 @@ def _card_of_secrets() -> None:
     Path("other.json").write_bytes(dump(other))
 
 
-@pytest.mark.parametrize("form", [(), ("--json",)], ids=["text", "JSON"])
+@pytest.mark.parametrize("form", ["text", "json", "sarif"])
 @pytest.mark.parametrize(
     "words",
     [
@@ -56,20 +47,22 @@ def _card_of_secrets() -> None:
         ("diff", "card.json", "other.json"),
         ("verify", "card.json", *JWKS),
         ("verify", "card.json", *JWKS, "--verbose"),
+        ("verify", SECRET_URL, *JWKS),
+        ("verify", "https://me:hun/hunter2@tides.example", *JWKS),
         ("sign", "other.json", "--key", "file:absent.pem"),
         ("fetch", SECRET_URL),
+        ("fetch", "me:hunter2@agent.example"),
     ],
     ids=lambda words: " ".join(words[:2]),
 )
 def test_no_command_repeats_the_password_of_a_url(
-    cardsign: Cardsign, words: tuple[str, ...], form: tuple[str, ...]
+    cardsign: Cardsign, words: tuple[str, ...], form: str
 ) -> None:
-    """Whatever it says of the card."""
-    peer.write_cards()
-    _card_of_secrets()
-    ended = cardsign(*words, *form)
+    """Whatever it says of the card, or of the URL that it refuses."""
+    options = {"text": (), "json": ("--json",), "sarif": ("--format", "sarif")}[form]
+    ended = cardsign(*words, *options)
     told = ended.text + ended.err
-    if form and words[0] == "verify":  # the card that was verified is data for programs
+    if form == "json" and "card.json" in words and words[0] == "verify":  # data for programs
         verdict = ended.json
         assert PASSWORD in json.dumps(verdict.pop("card"))
         told = json.dumps(verdict) + ended.err
@@ -79,8 +72,15 @@ def test_no_command_repeats_the_password_of_a_url(
 
 def test_what_a_signature_covers_is_printed_as_it_is(cardsign: Cardsign) -> None:
     """The twin: bytes that are data for programs are not changed."""
-    _card_of_secrets()
     words = ("canonicalize", "card.json", "--profile", "served-as-is")
     plain, as_json = cardsign(*words), cardsign(*words, "--json")
     assert PASSWORD.encode() in plain.out
     assert as_json.json["payload"].encode() == plain.out
+
+
+def test_a_private_address_is_refused_with_what_allows_it(cardsign: Cardsign) -> None:
+    """A network of one's own is named in a policy."""
+    ended = cardsign("verify", "https://192.168.3.9", *JWKS)
+    assert ended.status == 3
+    assert "fetch.forbidden_address: 192.168.3.9 is a private address\n" in ended.text
+    assert 'networks = ["192.168.3.0/24"] in a policy file that you name with --trust' in ended.text

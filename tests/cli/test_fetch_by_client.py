@@ -113,13 +113,13 @@ def peer(cardsign: Cardsign, login: Login, tmp_path: Path) -> Iterator[LivePeer]
         yield one
 
 
-def declare(peer: LivePeer, origin: str, scope: str = "card.read") -> None:
+def declare(peer: LivePeer, origin: str) -> None:
     """Serve a signed card that has its tokens from there."""
-    flow = {"tokenUrl": f"{origin}/oauth/token", "scopes": {scope: "the extended card"}}
+    flow = {"tokenUrl": f"{origin}/oauth/token", "scopes": {"card.read": "the extended card"}}
     scheme = {"oauth2SecurityScheme": {"flows": {"clientCredentials": flow}}}
     peer.card |= {
         "securitySchemes": {"login": scheme},
-        "securityRequirements": [{"schemes": {"login": {"list": [scope]}}}],
+        "securityRequirements": [{"schemes": {"login": {"list": ["card.read"]}}}],
     }
     peer.serve(CARD_PATH, sign(peer.card, key("card")))
 
@@ -143,16 +143,12 @@ def test_G18_a_real_server_of_tokens(cardsign: Cardsign, login: Login, peer: Liv
     assert [said for _, said in peer.seen if said] == [f"Bearer {token}"]
 
 
-@pytest.mark.parametrize("wrong", ["the secret", "the scope"])
 def test_G18_a_client_that_is_refused_shows_the_peer_nothing(
-    wrong: str, cardsign: Cardsign, login: Login, peer: LivePeer
+    cardsign: Cardsign, login: Login, peer: LivePeer
 ) -> None:
     """Authlib refuses it, and the refusal is told by its status alone."""
-    if wrong == "the scope":
-        declare(peer, login.url, "cards.write")
-    ended = fetch(cardsign, peer, SECRET if wrong == "the scope" else "guessed-wrongly")
-    assert ended.status == 3
-    assert "credential.refused" in ended.err
+    ended = fetch(cardsign, peer, "guessed-wrongly")
+    assert (ended.status, "credential.refused" in ended.err) == (3, True)
     assert (login.asked, login.issued) == (["/oauth/token"], {})
     assert not any(said for _, said in peer.seen)
 
@@ -160,10 +156,7 @@ def test_G18_a_client_that_is_refused_shows_the_peer_nothing(
 def test_G18_a_card_cannot_send_the_secret_elsewhere(
     cardsign: Cardsign, login: Login, peer: LivePeer
 ) -> None:
-    """Neither an edited card nor a signed one that names a server outside the origins."""
-    peer.serve(CARD_PATH, sign(peer.card, key("card")).replace(b"/oauth/token", b"/other/token"))
-    assert "sig.bad" in fetch(cardsign, peer).err
-    declare(peer, login.url)
+    """Not even a signed one that names a server outside the origins; the hint says what allows."""
     Path("jwks.json").write_bytes(JwkSet.of([key("card").public]).to_bytes())
     ended = fetch(cardsign, peer, SECRET, "--jwks", "jwks.json")  # which names no other origin
     assert (ended.status, "credential.elsewhere" in ended.err) == (2, True)

@@ -52,21 +52,12 @@ def test_a_jwks_url_that_gives_no_keys(cardsign: Cardsign, site: Site) -> None:
     plain = cardsign("verify", "card.json", "--jwks", keys)
     assert (plain.status, "fetch.url" in plain.err, LOOPBACK in plain.err) == (3, True, True)
     assert site.asked == []
-    missing = cardsign("verify", "card.json", "--jwks", f"{site.origin}/none", LOOPBACK)
-    assert (missing.status, "fetch.status" in missing.err) == (3, True)
     site.answers["/jwks.json"] = b'{"keys": 7}'
     assert cardsign("verify", "card.json", "--jwks", keys, LOOPBACK).status == 2
 
 
 def test_a_jwks_url_in_a_policy(cardsign: Cardsign, site: Site) -> None:
-    """`trust add --jwks-url` takes one of this machine; of any other host https alone."""
+    """`trust add --jwks-url` takes one of this machine."""
     add = ("trust", "add", "tides", "--origin", site.origin, "--freshness", "waived")
-    keys = f"{site.origin}/jwks.json"
-    for other in ("http://tides.example/jwks.json", "http://10.0.0.1/jwks.json"):
-        refused = cardsign(*add, "--jwks-url", other)
-        assert (refused.status, "this machine" in refused.err) == (2, True)
-        assert "line" not in refused.err
-    assert cardsign(*add, "--jwks-url", keys).status == 0
+    assert cardsign(*add, "--jwks-url", f"{site.origin}/jwks.json").status == 0
     assert cardsign("verify", site.origin, LOOPBACK).status == 0
-    plain = cardsign("verify", site.origin)
-    assert (plain.status, "fetch.url" in plain.err + plain.text) == (3, True)
