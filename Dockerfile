@@ -1,10 +1,11 @@
 # Serves publications. The image holds no key: sign and publish elsewhere, and mount the folder.
 FROM python:3.13-slim-bookworm AS build
 WORKDIR /build
-COPY pyproject.toml hatch_build.py README.md LICENSE constraints.txt ./
+COPY pyproject.toml hatch_build.py README.md LICENSE requirements.lock ./
 COPY cardsign cardsign
 RUN python -m venv /opt/cardsign \
-    && /opt/cardsign/bin/pip install --no-cache-dir --constraint constraints.txt .
+    && /opt/cardsign/bin/pip install --no-cache-dir --require-hashes -r requirements.lock \
+    && /opt/cardsign/bin/pip install --no-cache-dir --no-deps .
 
 FROM python:3.13-slim-bookworm
 COPY --from=build /opt/cardsign /opt/cardsign

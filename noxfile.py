@@ -158,12 +158,16 @@ def mutants(session: nox.Session) -> None:
 
 @nox.session(reuse_venv=False)
 def constraints(session: nox.Session) -> None:
-    """Resolve every dependency anew into constraints.txt, with the oldest Python."""
+    """Resolve every dependency anew, with the oldest Python: constraints.txt, requirements.lock."""
     session.install("-e", ".[a2a]", *nox.project.dependency_groups(PROJECT, "dev", *GROUPS))
     frozen = session.run("python", "-m", "pip", "freeze", "--exclude-editable", silent=True)
     file = Path("constraints.txt")
     head = [line for line in file.read_text(encoding="utf-8").splitlines() if line[0] == "#"]
     file.write_text("\n".join([*head, str(frozen)]), encoding="utf-8")
+    how = ("--universal", "--generate-hashes", "--no-annotate", "--python-version", "3.11")
+    output = ("--custom-compile-command", "nox -s constraints", "-o", "requirements.lock")
+    session.install("uv")
+    session.run("uv", "pip", "compile", "-q", *how, "-c", str(file), *output, "pyproject.toml")
 
 
 def python(session: nox.Session, *arguments: str, env: dict[str, str] | None = None) -> None:

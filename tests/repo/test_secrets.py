@@ -168,6 +168,7 @@ def test_the_source_distribution_is_complete(
         "CHANGELOG.md",
         "LICENSE",
         "constraints.txt",
+        "requirements.lock",
         "pyproject.toml",
     }
     top.add("hatch_build.py")
