@@ -27,7 +27,7 @@ from test_attacks_in_transit import EVERY_PATH_LAX, assert_noticed, renamed, res
 
 from cardsign.card.canonical import FULL_PROFILES, canonicalize
 from cardsign.card.document import Card, render, unsigned, with_signatures
-from cardsign.card.strictjson import scan_object
+from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json, append, split
 from cardsign.errors import CanonicalizationError, CardRefused, CardsignError
 from cardsign.jose.keys import PrivateKey
@@ -79,7 +79,7 @@ def test_a_card_keeps_its_members_when_it_gets_signatures(share: int) -> None:
             wanted = json.dumps(unsigned(card.document) | {"signatures": entries}, sort_keys=True)
             for written in (dump(card.document), render(card.document)):
                 signed = with_signatures(card.document, entries, written)
-                assert json.dumps(scan_object(signed), sort_keys=True) == wanted, seed
+                assert json.dumps(parse_object(signed), sort_keys=True) == wanted, seed
     assert seen
 
 

@@ -16,13 +16,13 @@ By default a signer serves the full ones, and the lossy ones where they are safe
     Only 1.0 schema members, under either proto3 JSON spelling; proto defaults go; then null,
     "", [] and {} recursively, in lists and free-form content too.
 ``prune-empty-upgraded`` (lossy)
-    :func:`cardsign.card.profiles.rules.upgrade` first, then ``prune-empty``.
+    :func:`cardsign.card.rules.upgrade` first, then ``prune-empty``.
 
 No verifier of ours accepts this one. A signer serves it with `compat="all"`; by default only of a
 card of A2A 0.3, where it is safe:
 
 ``js-instance`` (compat only)
-    :mod:`cardsign.card.profiles.js_client`: the card as the client of @a2a-js/sdk holds it,
+    :mod:`cardsign.card.js_client`: the card as the client of @a2a-js/sdk holds it,
     mostly ``prune-empty`` without `securitySchemes`.
 """
 
@@ -37,8 +37,8 @@ from typing import Any, Final, Literal, TypeAlias
 from cardsign.card import tree
 from cardsign.card.document import Card, unsigned
 from cardsign.card.interfaces import interfaces_of
-from cardsign.card.profiles.js_client import as_js_client
-from cardsign.card.profiles.rules import as_written, prune_empty, upgrade
+from cardsign.card.js_client import as_js_client
+from cardsign.card.rules import as_written, prune_empty, upgrade
 from cardsign.card.schema import CARD_1_0
 from cardsign.card.tree import Node
 from cardsign.card.values import Json, jcs, split
@@ -213,8 +213,8 @@ def make_payload(profile: ProfileName, received: Payloads) -> Payload:
 # -------------------------------------------------------------------------- the table
 
 
-# A new row has its name in ProfileName too. Whom it serves stands in card/profiles/verifiers.py;
-# whether it may be safe, and which signatures are dropped first, in sign/plan.py.
+# A new row has its name in ProfileName too. Whom it serves stands in VERIFIERS; whether it may be
+# safe, and which signatures are dropped first, in sign/plan.py.
 #: How each profile makes the payload of a card without `signatures`; None takes it as it is.
 PROFILES: Final[dict[ProfileName, Callable[[Payloads], Node] | None]] = {
     "served-as-is": None,
@@ -231,3 +231,46 @@ DEFAULT_PROFILES: Final[tuple[ProfileName, ...]] = (
     "prune-empty",
     "prune-empty-upgraded",
 )
+
+
+# Which SDK verifies by which profile, with the versions that were checked. `sign` reads here whom
+# a signature serves, `inspect` predicts from it what each SDK says. The tests hold every row
+# against the SDK itself; a new release that differs is a failing test.
+
+
+@dataclass(frozen=True, slots=True)
+class SdkVerifier:
+    """One way in which an SDK verifies a card, if it holds the keys and knows them by their kid.
+
+    Attributes:
+        name: The package, the versions that behave alike, and the path where it has several.
+        checked: The version that the tests ask.
+        profile: What it verifies by.
+        wants_typ: It refuses a header without `typ`.
+        converts: It converts members of a wrong type where its profile has no payload.
+    """
+
+    name: str
+    checked: str
+    profile: ProfileName
+    wants_typ: bool = False
+    converts: bool = False
+
+
+VERIFIERS: Final = (
+    SdkVerifier("a2a-sdk 1.1.4 to 1.3.0", "1.3.0", "prune-empty-upgraded"),
+    SdkVerifier(
+        "@a2a-js/sdk 1.0.1 to 1.3.0, given the plain JSON",
+        "1.3.0",
+        "prune-empty",
+        wants_typ=True,
+        converts=True,
+    ),
+    SdkVerifier("@a2a-js/sdk 1.0.1 to 1.3.0, its resolver", "1.3.0", "js-instance", wants_typ=True),
+    SdkVerifier("RFC 8785 of the card as served, by hand", "1.8.0", "served-as-is"),
+)
+
+#: The Rust SDK, which the tests ask as well, and of which `inspect` predicts nothing.
+RUST: Final = "a2a-protocol-types 0.15.0 (Rust), given the plain JSON"
+RUST_PROFILE: Final[ProfileName] = "rule-1-as-written"
+RUST_ALG: Final = "ES256"  # it verifies no other

@@ -22,7 +22,7 @@ from typing import Final
 
 from cardsign.card.canonical import FULL_PROFILES, Payload
 from cardsign.card.interfaces import DEFAULT_TRANSPORT, Interface, interfaces_of
-from cardsign.card.profiles.rules import without_empties
+from cardsign.card.rules import without_empties
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.security import SCHEME_TYPES, flat_requirements
 from cardsign.card.tree import Listed, Node, Source, listed, sources_held, write

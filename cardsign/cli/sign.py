@@ -11,12 +11,11 @@ from typing import Any, Final
 
 import click
 
-from cardsign.card.canonical import PROFILES, Compat, ProfileName
+from cardsign.card.canonical import PROFILES, RUST_ALG, Compat, ProfileName
 from cardsign.card.canonical import canonicalize as make_payload
 from cardsign.card.coverage import left_open
 from cardsign.card.document import Card
 from cardsign.card.extensions import MAX_SEQ, ExtendedMarker, check_audience
-from cardsign.card.profiles.verifiers import RUST_ALG
 from cardsign.cli.dry_run import dry_run_option, is_dry_run
 from cardsign.cli.frame import Command
 from cardsign.cli.keystore import UnlockOptions, check_cards, project_config, read_jwks

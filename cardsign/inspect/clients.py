@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from cardsign.card.canonical import Payload, Payloads
-from cardsign.card.profiles.verifiers import VERIFIERS, SdkVerifier
+from cardsign.card.canonical import VERIFIERS, Payload, Payloads, SdkVerifier
 from cardsign.card.values import levels, members_of
 from cardsign.inspect.report import InspectedSignature, PredictedOutcome, Prediction
 

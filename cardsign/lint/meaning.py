@@ -10,8 +10,8 @@ from semver import Version
 
 from cardsign.card.extensions import declares_extended_card, extensions_of, find_marker
 from cardsign.card.interfaces import BINDING_MEMBERS, Interface, interfaces_of
+from cardsign.card.members import Spot
 from cardsign.card.schema import snake
-from cardsign.card.spots import Spot
 from cardsign.card.values import Json, members_of, split, value_at
 from cardsign.errors import CardRefused
 from cardsign.lint.rules import Found, LintedCard, Rule, Tokens

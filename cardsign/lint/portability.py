@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from cardsign.card.members import Spot
 from cardsign.card.schema import JSON_TYPES, Field, Shape, fold
-from cardsign.card.spots import Spot
 from cardsign.card.values import Json
 from cardsign.findings import Finding
 from cardsign.lint.rules import LintedCard, Rule, apply_rules
@@ -148,7 +148,7 @@ def _is_empty(value: Json) -> bool:
 # ------------------------------------------------------------------ all of them
 
 # Not among these: what it means that a 1.0 member is there, be it as null, hangs on the quirks of
-# a2a-sdk's rewriting (cardsign.card.profiles.rules).
+# a2a-sdk's rewriting (cardsign.card.rules).
 _REWRITTEN: Final = frozenset(
     {"url", "preferredTransport", "protocolVersion", "additionalInterfaces", "security", "type"}
     | {"supportsAuthenticatedExtendedCard"}

@@ -13,9 +13,8 @@ from functools import cached_property
 from typing import Final, NamedTuple, TypeAlias
 
 from cardsign.card.document import A2aVersion, Card
-from cardsign.card.members import check_members
+from cardsign.card.members import Spot, check_members, walk
 from cardsign.card.security import Requirement, Scheme, requirements_of, schemes_of
-from cardsign.card.spots import Spot, walk
 from cardsign.card.values import Json, objects_in, pointer
 from cardsign.findings import Finding, Place, Severity, describe_code
 

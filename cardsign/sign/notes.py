@@ -13,12 +13,15 @@ from typing import Final
 from cardsign.card.canonical import (
     DEFAULT_PROFILES,
     FULL_PROFILES,
+    RUST,
+    RUST_ALG,
+    RUST_PROFILE,
+    VERIFIERS,
     Payload,
     Payloads,
     ProfileName,
 )
 from cardsign.card.coverage import Excuse, uncovered_parts
-from cardsign.card.profiles.verifiers import RUST, RUST_ALG, RUST_PROFILE, VERIFIERS
 from cardsign.card.tree import Listed, listed
 from cardsign.findings import Finding
 

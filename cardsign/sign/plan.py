@@ -8,6 +8,7 @@ from cardsign.card.canonical import (
     DEFAULT_PROFILES,
     FULL_PROFILES,
     PROFILES,
+    VERIFIERS,
     Compat,
     Payload,
     Payloads,
@@ -15,8 +16,7 @@ from cardsign.card.canonical import (
 from cardsign.card.coverage import Excuse, Uncovered, uncovered_parts
 from cardsign.card.document import Card
 from cardsign.card.interfaces import current_interfaces, interfaces_of
-from cardsign.card.profiles.rules import without_empties
-from cardsign.card.profiles.verifiers import VERIFIERS
+from cardsign.card.rules import without_empties
 from cardsign.errors import CanonicalizationError, UsageFault
 from cardsign.findings import Finding, Place
 

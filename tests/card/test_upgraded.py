@@ -9,7 +9,7 @@ from support import OLD, PORTABLE, put
 
 from cardsign.card import tree as tree
 from cardsign.card.canonical import canonicalize
-from cardsign.card.profiles.rules import upgrade
+from cardsign.card.rules import upgrade
 from cardsign.errors import CanonicalizationError
 from tests.card.places import places_in
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from cardsign.card.interfaces import DEFAULT_TRANSPORT
-from cardsign.card.profiles.rules import without_empties
+from cardsign.card.rules import without_empties
 from cardsign.card.schema import CARD_1_0, Field, Message
 from cardsign.card.security import SCHEME_TYPES
 from cardsign.card.tree import Node, list_of, refuse, write
