@@ -116,9 +116,9 @@ def test_what_cannot_be_read_is_never_open(edit: dict[str, Any]) -> None:
     assert all(one.message and one.place.tokens for one in problems)
     assert not any(one.is_open for one in requirements_of({**GUARDED, **edit}, schemes_of(GUARDED)))
     if "securitySchemes" not in edit:
-        skill = {"id": "s", **edit}
-        (problem, *_) = security_problems({**GUARDED, "skills": [skill]})
-        assert problem.place.tokens[:2] == ("skills", "0")
+        for member in ("skills", "Skills"):  # which a lenient client reads too
+            (problem, *_) = security_problems({**GUARDED, member: [{"id": "s", **edit}]})
+            assert problem.place.tokens[:2] == (member, "0")
     with pytest.raises(CardRefused) as refused:
         check_security({**GUARDED, **edit})
     assert refused.value.code == "card.security"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,7 @@ import pytest
 from tests.cli.conftest import Cardsign
 from tests.cli.local_site import local_site
 from tests.lint.examples import example_card
-from tests.support import PORTABLE, dump, put, without
-
-WITHOUT_SCHEMES = without(PORTABLE, "/securitySchemes")
-
-
-def card(name: str, document: Any) -> str:
-    """A card in the working directory."""
-    Path(name).write_text(json.dumps(document), encoding="utf-8")
-    return name
-
+from tests.support import PORTABLE, dump, put
 
 # ------------------------------------------------------------------ folders, URLs, git
 
@@ -109,18 +99,6 @@ def test_a_repository_starts_nothing(cardsign: Cardsign) -> None:
         git("config", name, value)
     assert in_folder(cardsign)
     assert not Path("ran").exists()
-
-
-def test_what_stands_beside_many_cards_is_read_once(cardsign: Cardsign) -> None:
-    """And in linear time: a stranger's pyproject.toml of 64 KB cost a minute for each card."""
-    folder = agent("iam-tides", example_card({}, "contract"))
-    Path("repo/pyproject.toml").write_text(".".join(["a"] * 32_000) + " = 1\n")
-    (card,) = folder.glob("*/agent-card.json")
-    for number in range(20):
-        card.with_name(f"{number}.card.json").write_bytes(card.read_bytes())
-    began = time.process_time()
-    assert len(in_folder(cardsign)) == 21
-    assert time.process_time() - began < 30
 
 
 def test_a_link_beside_a_card_is_not_followed(cardsign: Cardsign) -> None:

@@ -86,15 +86,6 @@ def test_two_commands(cardsign: Cardsign, home: str) -> None:
     assert run(cardsign("peers", "status", "--json")).json[0]["keyset"]["number"] == "1.1"
 
 
-def test_a_silent_peer(cardsign: Cardsign, home: str) -> None:
-    """Without a network a file is verified by what is remembered; a URL has no verdict."""
-    run(cardsign("trust", "add", home, "--yes", LOOPBACK, "--name", "tides"))
-    run(cardsign("verify", home, LOOPBACK))
-    nobody = "http://127.0.0.1:9"
-    assert cardsign("verify", nobody, LOOPBACK).status == 3
-    run(cardsign("verify", "signed.json", "--issuer", "tides"))
-
-
 #: The command line with requests that may take an hour, so that no slow machine ends one of them.
 #: It hears Ctrl-C even where the tests run in a shell's background, which ignores it.
 PATIENT = """

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
-from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
+from cardsign.urls import CARD_PATH
 from tests.cli.conftest import Cardsign
 from tests.cli.live_peer import LivePeer, live_peer
 from tests.jose.statement_making import key
@@ -55,57 +53,30 @@ def test_the_copy_follows_the_card(cardsign: Cardsign, peer: LivePeer) -> None:
     assert json.loads(COPY.read_bytes())["version"] == "7.0.0"
 
 
-def by_a_stranger(card: dict[str, Any]) -> bytes:
-    return sign(card, PrivateKey.generate("ES256"))
+FORGERIES: dict[str, Callable[[LivePeer], None]] = {
+    "without a signature": lambda peer: peer.serve(CARD_PATH, json.dumps(peer.card).encode()),
+    "by a stranger": lambda peer: peer.serve(
+        CARD_PATH, sign(peer.card, PrivateKey.generate("ES256"))
+    ),
+    "edited": lambda peer: peer.serve(
+        CARD_PATH, sign(peer.card, key("card")).replace(b"1.2.0", b"6.6.6")
+    ),
+    "a redirect": lambda peer: peer.serve(
+        CARD_PATH, b"", 302, Location="https://evil.example/card.json"
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    "forge",
-    [
-        lambda card: json.dumps(card).encode(),
-        lambda card: json.dumps({**card, "signatures": []}).encode(),
-        lambda card: b"{}",
-        lambda card: b"[]",
-        lambda card: b"<html>",
-        by_a_stranger,
-        lambda card: sign(card, key("card")).replace(b"1.2.0", b"6.6.6"),
-        lambda card: json.dumps({**json.loads(sign(card, key("card"))), "zz": 1}).encode(),
-    ],
-)
+@pytest.mark.parametrize("forge", FORGERIES.values(), ids=FORGERIES)
 def test_what_is_not_trusted_is_not_copied(
-    cardsign: Cardsign, peer: LivePeer, forge: Callable[[dict[str, Any]], bytes]
+    cardsign: Cardsign, peer: LivePeer, forge: Callable[[LivePeer], None]
 ) -> None:
-    """Whoever stands on the way can answer without a signature, or with one of their own."""
+    """Whoever stands on the way can answer so; the copy of before stays."""
     assert cardsign(*resign(peer, "-o", str(COPY))).status == 0
     before = COPY.read_bytes()
-    peer.serve(CARD_PATH, forge(peer.card))
+    forge(peer)
     ended = cardsign(*resign(peer, "-o", str(COPY)))
     assert (ended.status in (1, 3), COPY.read_bytes()) == (True, before)
-
-
-@pytest.mark.parametrize("status", [301, 302, 307, 404, 503])
-def test_no_answer_and_a_redirect_leave_the_copy(
-    cardsign: Cardsign, peer: LivePeer, status: int
-) -> None:
-    """A redirect to another host is not followed for a card."""
-    assert cardsign(*resign(peer, "-o", str(COPY))).status == 0
-    before = COPY.read_bytes()
-    for path in (CARD_PATH, LEGACY_CARD_PATH):
-        peer.serve(path, b"", status, Location="https://evil.example/card.json")
-    ended = cardsign(*resign(peer, "-o", str(COPY)))
-    assert (ended.status in (1, 3), COPY.read_bytes()) == (True, before)
-
-
-def test_keys_by_a_url_are_asked_anew(cardsign: Cardsign, peer: LivePeer) -> None:
-    """A key that the issuer has withdrawn signs no copy."""
-    peer.serve("/keys.json", JwkSet.of([key("card").public]).to_bytes())
-    words = resign(peer, "-o", str(COPY), "--jwks", f"{peer.origin}/keys.json")
-    assert cardsign(*words).status == 0
-    another = JwkSet.of([PrivateKey.generate("ES256").public])
-    peer.serve("/keys.json", another.to_bytes())
-    peer.serve(CARD_PATH, sign({**peer.card, "version": "6.6.6"}, key("card")))
-    assert cardsign(*words).status == 1
-    assert json.loads(COPY.read_bytes())["version"] != "6.6.6"
 
 
 def test_the_copy_and_json_do_not_both_go_to_stdout(cardsign: Cardsign, peer: LivePeer) -> None:

@@ -198,14 +198,6 @@ def test_a_story_goes_as_it_is_told(name: str, cardsign: Cardsign) -> None:
     assert not difference, difference
 
 
-@pytest.mark.parametrize("name", [name for name in STORIES if name.startswith("mistakes")])
-def test_a_message_is_read_once(name: str) -> None:
-    """No sentence has more than 25 words."""
-    for step in steps((FOLDER / f"{name}.txt").read_text()):
-        for sentence in re.split(r"[.:;] |\n", step.text if step.command else ""):
-            assert len(sentence.split()) <= 25, sentence
-
-
 WRONG = {
     "another line": "$ cat a\ntwo\n-- b --",
     "a line too few": "$ cat a\n",

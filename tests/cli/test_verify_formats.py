@@ -81,9 +81,8 @@ def tame(text: str) -> bool:
     return all(SHOWN.fullmatch(line) for line in text.split("\n")) and not INVISIBLE.search(text)
 
 
-@pytest.mark.parametrize("verbose", [False, True])
 @pytest.mark.parametrize("words", HOSTILE.values(), ids=HOSTILE)
-def test_a_strangers_words_cannot_deceive_a_terminal(words: str, verbose: bool) -> None:
+def test_a_strangers_words_cannot_deceive_a_terminal(words: str) -> None:
     """In whatever part of a verdict they stand; and the number of lines stays what it was."""
     assert not tame(words) or "\n" in words
 
@@ -99,7 +98,7 @@ def test_a_strangers_words_cannot_deceive_a_terminal(words: str, verbose: bool) 
             issuer=text,
             card={"name": text, "version": text},
         )
-        return "\n".join(map(escape, verdict_lines(text, report, verbose=verbose)))
+        return "\n".join(map(escape, verdict_lines(text, report, verbose=True)))
 
     shown = verdict(words)
     assert tame(shown)
@@ -118,15 +117,3 @@ def test_a_signature_by_other_rules_does_not_read_like_tampering(cardsign: Cards
     edited = put(json.loads(Path("signed.json").read_bytes()), "/name", "Ride tables")
     Path("edited.json").write_bytes(dump(edited))
     assert kinder not in cardsign("verify", "edited.json", *asked[2:], "-v").text
-
-
-def test_an_issuer_comes_before_the_cards_words(cardsign: Cardsign) -> None:
-    """A provider's name is a claim; the policy's name is what was verified."""
-    peer.enrol(cardsign)
-    lines = cardsign(
-        "verify", "signed.json", "--issuer", "tides", "--statements", "statements", "-v"
-    ).text.splitlines()
-    places = [line.split()[0] for line in lines]
-    assert places[0] == "trusted:"
-    assert places.index("issuer") < places.index("card")
-    assert not any("Harbour office" in line for line in lines)
