@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -29,6 +31,13 @@ def pem_labels(data: bytes) -> list[str]:
     return [label.decode("ascii") for label, _ in _BLOCK.findall(data)]
 
 
+def pem_blocks(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yield the label and the DER of each block of a PEM file that is base64."""
+    for label, body in _BLOCK.findall(data):
+        with contextlib.suppress(binascii.Error):
+            yield label.decode("ascii"), base64.b64decode(b"".join(body.split()))
+
+
 def pss_refusal() -> KeyRefused:
     """Return the refusal of a key that is for RSASSA-PSS alone."""
     message = "this key is for RSASSA-PSS alone (PS256), expected an RSA key for RS256"
@@ -41,13 +50,14 @@ def refuse_pss(data: bytes) -> None:
 
     cryptography reads such a key as any other RSA key. One that is encrypted is not looked into.
     """
-    for label, body in _BLOCK.findall(data):
-        try:
-            der = base64.b64decode(b"".join(body.split()))
-        except binascii.Error:
-            continue
-        if label != b"CERTIFICATE" and _PSS in der[:_ALGORITHM_BYTES]:
+    for label, der in pem_blocks(data):
+        if label != "CERTIFICATE" and is_for_pss(der):
             raise pss_refusal()
+
+
+def is_for_pss(der: bytes) -> bool:
+    """Say whether a PrivateKeyInfo or SubjectPublicKeyInfo is of a key for RSASSA-PSS alone."""
+    return _PSS in der[:_ALGORITHM_BYTES]
 
 
 def jwk_of_pem(untrusted_pem: bytes) -> dict[str, str]:

@@ -6,11 +6,17 @@ Each is read as what it is, by cryptography and joserfc, or refused with what to
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Literal
 
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CBC
+from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
+from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import PublicKeyAlgorithmOID
 
@@ -20,7 +26,14 @@ from cardsign.errors import JsonRefused, KeyRefused, PassphraseFault
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS
 from cardsign.jose.jwks import read_jwks
 from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.jose.pem import PRIVATE_LABELS, pem_labels, pss_refusal, refuse_pss
+from cardsign.jose.pem import (
+    PRIVATE_LABELS,
+    is_for_pss,
+    pem_blocks,
+    pem_labels,
+    pss_refusal,
+    refuse_pss,
+)
 
 MAX_KEY_FILE_BYTES: Final = 64 * 1024  # bytes; a key with its certificates has some 10 KiB
 
@@ -68,7 +81,66 @@ def _import_pem(data: bytes, password: bytes | None, kid: str | None) -> Private
     key = PrivateKey.from_pem(data, password, kid=kid)
     if key.public.alg == "RS256":
         refuse_pss(data)
+        for label, der in pem_blocks(data):
+            if label == "ENCRYPTED PRIVATE KEY" and is_for_pss(_decrypt(der, password or b"")):
+                raise pss_refusal()
     return key
+
+
+# What an encrypted PKCS #8 says of its encryption: object identifiers of PBES2, in DER.
+_PBES2: Final = bytes.fromhex("2a864886f70d01050d")
+_SCRYPT: Final = bytes.fromhex("2b06010401da47040b")
+_HASHES: Final[Mapping[bytes, Callable[[], hashes.HashAlgorithm]]] = {
+    b"": hashes.SHA1,  # RFC 8018 A.2: the default
+    bytes.fromhex("2a864886f70d0207"): hashes.SHA1,
+    bytes.fromhex("2a864886f70d0209"): hashes.SHA256,
+    bytes.fromhex("2a864886f70d020a"): hashes.SHA384,
+    bytes.fromhex("2a864886f70d020b"): hashes.SHA512,
+}
+_CIPHERS: Final = {
+    bytes.fromhex("608648016503040102"): (AES, 16),
+    bytes.fromhex("608648016503040116"): (AES, 24),
+    bytes.fromhex("60864801650304012a"): (AES, 32),
+    bytes.fromhex("2a864886f70d0307"): (TripleDES, 24),
+}
+
+
+def _decrypt(der: bytes, password: bytes) -> bytes:
+    """Return the content of an encrypted PKCS #8, which cryptography has opened by `password`.
+
+    cryptography does not say what an RSA key in it is for.
+    """
+    values: dict[int, list[bytes]] = {}
+    for tag, content in _primitives(der):
+        values.setdefault(tag, []).append(content)
+    names, numbers = values.get(0x06, [b""]), [int.from_bytes(n) for n in values.get(0x02, ())]
+    hash_name = names[2] if len(names) > 3 else b""
+    if names[0] != _PBES2 or names[-1] not in _CIPHERS or hash_name not in _HASHES:
+        message = "an RSA key that is encrypted in this way may be for RSASSA-PSS alone"
+        hint = "Encrypt it anew: openssl pkey -in FILE -aes256 -out FILE.new."
+        raise KeyRefused("key.unsupported", message, hint=hint)
+    salt, initial, ciphertext = values[0x04]
+    algorithm, size = _CIPHERS[names[-1]]
+    if names[1] == _SCRYPT:
+        n, r, p = numbers[:3]
+        key = Scrypt(salt=salt, length=size, n=n, r=r, p=p).derive(password)
+    else:
+        key = PBKDF2HMAC(_HASHES[hash_name](), size, salt, numbers[0]).derive(password)
+    return Cipher(algorithm(key), CBC(initial)).decryptor().update(ciphertext)
+
+
+def _primitives(der: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield the tag and the content of each primitive value in well-formed DER."""
+    while len(der) > 1:
+        tag, size, start = der[0], der[1], 2
+        if size & 0x80:
+            start += size & 0x7F
+            size = int.from_bytes(der[2:start])
+        content, der = der[start : start + size], der[start + size :]
+        if tag & 0x20:
+            yield from _primitives(content)
+        else:
+            yield tag, content
 
 
 def _import_pkcs12(data: bytes, password: bytes | None, kid: str | None) -> PrivateKey:

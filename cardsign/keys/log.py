@@ -16,7 +16,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import combinations
 from typing import Any, Final, TypeAlias
@@ -46,6 +46,7 @@ MAX_PLACE_CHARS: Final = 1024  # of a path or URL that a message shows
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _URI: Final = re.compile(r"[a-z][a-z0-9+.-]*:.*")  # RFC 3986 3.1, in lower case
 
+_LINE: Final = frozenset({"actor", "events", "prev", "seq", "time"})
 #: What each event may have besides its name.
 _MEMBERS: Final[Mapping[str, str]] = {
     "entered": "public roles custody state holder blob",
@@ -66,17 +67,6 @@ _LISTS: Final = frozenset({"kids", "roles", "without"})
 _TIME_OF: Final = {"active": "activated", "retiring": "stops_signing"}  # else the state's own name
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line of the log, for people."""
-
-    seq: int
-    time: str
-    actor: str
-    prev: str | None
-    events: list[Event]
-
-
 def write_line(state: StoreState, events: Iterable[Event], now: datetime, actor: str) -> bytes:
     """Return the line that tells of `events` as the next after `state`, without its end."""
     members = {
@@ -89,8 +79,10 @@ def write_line(state: StoreState, events: Iterable[Event], now: datetime, actor:
     return json.dumps(members, sort_keys=True, separators=(",", ":")).encode("ascii")
 
 
-def read_line(state: StoreState, untrusted_line: bytes, where: str) -> tuple[StoreState, Line]:
-    """Return what a line makes of the state before it.
+def read_line(
+    state: StoreState, untrusted_line: bytes, where: str
+) -> tuple[StoreState, Mapping[str, Any]]:
+    """Return what a line makes of the state before it, and its members.
 
     Raises:
         StoreFault: ``keystore.audit_broken``: it does not continue the log; ``keystore.corrupt``;
@@ -98,15 +90,14 @@ def read_line(state: StoreState, untrusted_line: bytes, where: str) -> tuple[Sto
     """
     number = state.seq + 1
     try:
-        members = parse_object(untrusted_line, max_bytes=MAX_LINE_BYTES)
-        if members.keys() - {member.name for member in fields(Line)}:
+        members: Mapping[str, Any] = parse_object(untrusted_line, max_bytes=MAX_LINE_BYTES)
+        if members.keys() - _LINE:
             raise _newer("it has members that are unknown here")
-        line = Line(**members)  # type: ignore[arg-type]
-        if (type(line.seq), line.seq, line.prev) != (int, number, state.head):
+        if (type(members["seq"]), members["seq"], members["prev"]) != (int, number, state.head):
             raise StoreFault("keystore.audit_broken", "it does not continue the line before it")
-        if not line.events:
-            raise ValueError("it has no events")
-        after = fold_all(state, line.events, read_stamp(line.time))
+        if not members["events"] or not isinstance(members["actor"], str):
+            raise ValueError("it has no events, or no actor")
+        after = fold_all(state, members["events"], read_stamp(members["time"]))
     except JsonRefused as exc:
         hint = _IN_CONFLICT if untrusted_line.startswith((b"<<<<<<<", b"=======")) else ""
         message = f"line {number} of the log is not strict JSON: {exc.message}"
@@ -116,7 +107,7 @@ def read_line(state: StoreState, untrusted_line: bytes, where: str) -> tuple[Sto
         problem = f"it has no {exc}" if isinstance(exc, KeyError) else getattr(exc, "message", exc)
         message = f"line {number} of the log: {problem}"
         raise StoreFault(code, message, path=where) from exc
-    return replace(after, seq=number, head=hashlib.sha256(untrusted_line).hexdigest()), line
+    return replace(after, seq=number, head=hashlib.sha256(untrusted_line).hexdigest()), members
 
 
 _IN_CONFLICT: Final = (

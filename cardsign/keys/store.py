@@ -27,7 +27,7 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.keys import lifecycle
 from cardsign.keys.agenda import Step, steps, take
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
-from cardsign.keys.log import MAX_LINE_BYTES, Event, Line, fold_all, read_line, write_line
+from cardsign.keys.log import MAX_LINE_BYTES, Event, fold_all, read_line, write_line
 from cardsign.keys.model import (
     ENDED,
     KeyRecord,
@@ -145,15 +145,15 @@ class KeyStore(ABC):
             raise moved_away(self.state.moved_to, self.place)
         return self.state
 
-    def read_log(self) -> list[Line]:
+    def read_log(self) -> list[Mapping[str, Any]]:
         """Return the whole log, oldest line first; raises as :meth:`load`."""
         self.state = StoreState()
         return self._read_new_lines()
 
-    def _read_new_lines(self) -> list[Line]:
+    def _read_new_lines(self) -> list[Mapping[str, Any]]:
         """Read the lines after the state, and hold them against the line that was seen before."""
         seen = self._read_seen()  # first: others may go further
-        state, lines = self.state, list[Line]()
+        state, lines = self.state, list[Mapping[str, Any]]()
         heads = {state.seq: state.head}
         untrusted_lines = self.read_lines(max(1, state.seq))
         if state.seq and (not untrusted_lines or digest_of(untrusted_lines[0]) != state.head):

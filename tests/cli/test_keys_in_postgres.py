@@ -103,8 +103,8 @@ def judged(cardsign: Cardsign) -> str:
 
 
 @pytest.mark.needs_postgres
-def test_an_issuer_lives_in_a_database(issuer: Cardsign, postgres: Server) -> None:
-    """Init, release, publish, the next keyset and release, a theft and a recovery."""
+def test_an_issuer_lives_in_a_database(issuer: Cardsign) -> None:
+    """Init, release, publish and a recovery; a command that only looks writes nothing."""
     lines = well(issuer("keys", "log", "--json")).json
     assert {line["actor"] for line in lines} == {local_user().actor}
     settings = Path("cardsign.toml").rename("settings")
@@ -112,24 +112,19 @@ def test_an_issuer_lives_in_a_database(issuer: Cardsign, postgres: Server) -> No
     assert (again.status, "file.exists" in again.err) == (2, True)
     settings.rename("cardsign.toml")
     well(issuer("sign", "card.json", "-o", "signed.json"))
+    well(issuer("release", "renew", "--card", "signed.json", "--dry-run"))
+    assert well(issuer("keys", "log", "--json")).json == lines
     well(issuer("release", "renew", "--card", "signed.json"))
     well(issuer("publish", "signed.json", "--max-age", "0"))
     served = Path("public/000001")
     supplied = ["--keyset", served / "keyset/1.1.json", "--release", served / "release.json"]
     well(issuer("trust", "add", "tides", "--yes", "--origin", ISSUER, *supplied))
     assert judged(issuer) == "trusted"
-    well(issuer("keys", "generate"))
-    digest = well(issuer("keyset", "draft")).text.strip()
-    well(issuer("keyset", "sign", "keyset-1.2.json", "--digest", digest))
-    well(issuer("keyset", "publish", "keyset-1.2.json"))
-    well(issuer("release", "renew"))
-    assert judged(issuer) == "trusted"
     recovery = {"CARDSIGN_RECOVERY_PASSPHRASE": "another horse entirely"}
     well(issuer("keyset", "recover", "--yes", "--recovery-file", "recovery.key", **recovery))
     well(issuer("keyset", "publish", "keyset-2.1.json"))
     well(issuer("release", "renew"))
     assert judged(issuer) == "trusted"
-    assert well(issuer("release", "show", "--json")).json["seq"] == 4
     assert well(issuer("keyset", "show", "--json")).json["epoch"] == 2
     assert not list(Path().glob("keys*/"))
     assert "postgresql" not in Path("cardsign.toml").read_text()
@@ -232,45 +227,3 @@ def test_a_url_that_is_malformed_is_refused_without_repeating_it(cardsign: Cards
     assert ended.status == 2
     assert "keystore.url" in ended.err
     assert "cret" not in ended.err
-
-
-#: What changes a store: each as it is typed, KID for the active card key.
-CHANGING = (
-    ("keys", "rotate"),
-    ("keys", "revoke", "KID", "--yes", "--reason", "ceased"),
-    ("publish", "signed.json", "-o", "public"),
-    ("release", "renew", "--force"),
-)
-
-
-def everything(postgres: Server, schema: str) -> list[list[object]]:
-    """Every row of every table of a schema."""
-    tables = postgres.execute(
-        None, f"SELECT table_name FROM information_schema.tables WHERE table_schema = '{schema}'"
-    )
-    rows = (postgres.execute(None, f"SELECT * FROM {schema}.{name}") for (name,) in sorted(tables))
-    return [sorted(map(repr, found)) for found in rows]
-
-
-def schema() -> str:
-    """The schema that the store is in."""
-    return os.environ["CARDSIGN_KEYSTORE"].rpartition("%3D")[2]
-
-
-@pytest.mark.needs_postgres
-@pytest.mark.parametrize("typed", CHANGING, ids=" ".join)
-def test_a_dry_run_writes_nothing_into_the_database(
-    typed: tuple[str, ...], issuer: Cardsign, postgres: Server
-) -> None:
-    """The real run changes the tables."""
-    well(issuer("sign", "card.json", "-o", "signed.json"))
-    well(issuer("release", "renew", "--card", "signed.json"))
-    keys = json.loads(issuer("keys", "list", "--json").out)
-    kid = next(key["kid"] for key in keys if key["roles"] == ["card"])
-    words = [kid if word == "KID" else word for word in typed]
-    before, files = everything(postgres, schema()), sorted(Path().rglob("*"))
-
-    assert "nothing was changed" in well(issuer(*words, "--dry-run")).err
-    assert (everything(postgres, schema()), sorted(Path().rglob("*"))) == (before, files)
-    well(issuer(*words))
-    assert everything(postgres, schema()) != before

@@ -72,7 +72,7 @@ def race(place: StorePlace, racers: ProcessPoolExecutor) -> Counter[str | None]:
         assert outcome["activate"] == 1, f"step {step}: {outcome}"
         done += outcome
     state = store.load()
-    events = [event.get("to") for line in store.read_log() for event in line.events]
+    events = [event.get("to") for line in store.read_log() for event in line["events"]]
     assert events.count("active") == EACH
     assert len(state.active_keys()) == 1
     return done

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.folder import FolderStore
@@ -17,7 +18,7 @@ from cardsign.keys.store import KeyStore
 from tests.keys import openbao as bao
 from tests.keys import postgres as pg
 from tests.keys import softhsm as hsm
-from tests.support import rsa_key
+from tests.support import native, rsa_key
 
 
 class Quick:
@@ -83,6 +84,13 @@ def another_es256() -> PrivateKey:
 def rs256() -> PrivateKey:
     """An RSA key."""
     return rsa_key()
+
+
+@pytest.fixture(scope="session")
+def natives(es256: PrivateKey, rs256: PrivateKey) -> dict[str, Any]:
+    """Keys that a service holds, one on a curve that signs no cards."""
+    other = ec.generate_private_key(ec.SECP384R1())
+    return {"ES256": native(es256), "RS256": native(rs256), "P-384": other}
 
 
 @pytest.fixture

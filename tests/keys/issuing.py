@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cardsign.keys.drafts import KeysetPlan, ReleasePlan, draft_following, draft_next
+from cardsign.keys.model import KeyRecord, StoreState
 from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE
 from cardsign.statements.keyset import IssuerKey, KeysetStatement, Quorum, RootKey, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release
@@ -14,7 +15,7 @@ from cardsign.testing import FakeIssuer
 
 NOW = datetime(2026, 11, 22, 12, 0, 0, tzinfo=UTC)
 T0 = int(NOW.timestamp())
-DAY = timedelta(days=1)
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 
 
 TIDES = FakeIssuer(NOW)
@@ -42,6 +43,18 @@ def plan(**changes: Any) -> KeysetPlan:
         "revoked": frozenset(),
     }
     return KeysetPlan(**{**members, **changes})
+
+
+def record(name: str, state: Any = "active", *roles: Any, **changes: Any) -> KeyRecord:
+    """A key as a store has it: `card` and `rel` as old as the statement, others an hour younger."""
+    created = NOW if name in ("card", "rel") else NOW + HOUR
+    custody = f"file:private/{thumbprint(name)}.key"
+    return KeyRecord(key(name).public, state, roles or ("card",), custody, created, **changes)
+
+
+def store(*records: KeyRecord) -> StoreState:
+    """A key store's state."""
+    return StoreState(keys=records)
 
 
 def signed(draft: KeysetStatement, *names: str) -> KeysetStatement:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from cardsign.errors import StoreFault
 from cardsign.keys import history
 from cardsign.keys.drafts import KeysetPlan, draft_next, write_draft
 from cardsign.keys.history import (
@@ -23,11 +22,12 @@ from cardsign.keys.history import (
 )
 from cardsign.keys.model import statement_blob
 from cardsign.keys.store import KeyStore, digest_of
-from cardsign.statements.envelope import TYP_RELEASE, StatementRefused
+from cardsign.statements.envelope import TYP_RELEASE
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
 from cardsign.statements.signing import sign_statement
 from tests.keys.conftest import QuickStore, in_each_store
+from tests.keys.elsewhere import refusal
 from tests.keys.issuing import (
     NOW,
     first,
@@ -61,13 +61,6 @@ def sign_release(store: KeyStore, *releases: ReleaseStatement, by: str = "rel") 
     """Keep releases as `release renew` does."""
     for release in releases:
         keep_release(store, release, write_release(release, by), now=NOW)
-
-
-def code_of(attempt: Callable[[], object]) -> str:
-    """The code that an attempt is refused with."""
-    with pytest.raises((StoreFault, StatementRefused)) as caught:
-        attempt()
-    return caught.value.code
 
 
 @in_each_store
@@ -127,8 +120,7 @@ def test_what_does_not_follow_is_not_kept(
     keep(store, one)
     before = store.list_blobs(), store.log.read_bytes()
     statement = make(one)
-    attempt = lambda: keep_keyset(store, statement, write_draft(statement), now=NOW)  # noqa: E731
-    assert code_of(attempt) == code
+    assert refusal(keep_keyset, store, statement, write_draft(statement), now=NOW) == code
     assert (store.list_blobs(), store.log.read_bytes()) == before
 
 
@@ -150,7 +142,7 @@ def test_a_history_that_somebody_wrote_is_found_out(store: Any) -> None:
     other = first(root=quorum(1, "eve"), recovery=None)
     forged = signed(draft_next(KeysetPlan.of(other), signed(other, "eve"), now=NOW), "eve")
     put(store, forged, write_draft(forged))
-    assert code_of(lambda: kept_keysets(store)) == "keystore.audit_broken"
+    assert refusal(kept_keysets, store) == "keystore.audit_broken"
 
 
 @pytest.mark.parametrize("by", ["eve", "card"])
@@ -160,7 +152,7 @@ def test_a_release_that_no_release_key_signed_is_found_out(store: QuickStore, by
     keep(store, keyset)
     release = released(keyset, None)
     put(store, release, write_release(release, by))
-    assert code_of(lambda: kept_release(store)) == "keystore.audit_broken"
+    assert refusal(kept_release, store) == "keystore.audit_broken"
 
 
 @in_each_store
@@ -171,9 +163,9 @@ def test_a_statement_that_is_gone_or_exchanged_is_found_out(store: Any) -> None:
     blob = statement_blob(store.state.keysets[0].blob)
     store.drop_blobs([blob])
     again = store.again()
-    assert code_of(lambda: kept_keysets(again)) == "keystore.audit_broken"
+    assert refusal(kept_keysets, again) == "keystore.audit_broken"
     store.append(store.state.seq + 1, [b"{}"], {blob: write_draft(second(one))})
-    assert code_of(lambda: history._read_keysets(again)) == "keystore.corrupt"
+    assert refusal(history._read_keysets, again) == "keystore.corrupt"
 
 
 @in_each_store
@@ -182,8 +174,7 @@ def test_keys_are_used_only_if_the_roots_have_listed_them(store: KeyStore) -> No
     keep(store, first())
     check_listed(store, [key("card").public], "card")
     for name, role in (("rel", "card"), ("eve", "card"), ("card", "release"), ("ann", "card")):
-        attempt = lambda: check_listed(store, [key(name).public], role)  # type: ignore[arg-type]  # noqa: B023, E731
-        assert code_of(attempt) == "keystore.not_listed"
+        assert refusal(check_listed, store, [key(name).public], role) == "keystore.not_listed"
 
 
 @in_each_store
@@ -194,7 +185,7 @@ def test_no_two_releases_have_one_number(store: Any) -> None:
     one = released(keyset, None)
     other = store.again()
     sign_release(store, one)
-    assert code_of(lambda: sign_release(other, one)) == "keystore.changed"
+    assert refusal(sign_release, other, one) == "keystore.changed"
     two = released(keyset, one)
     sign_release(other, two)
     assert kept_release(other) == two
@@ -210,7 +201,7 @@ def test_the_published_release_witnesses_the_log(store: QuickStore) -> None:
     witness = replace(release, audit_head=store.state.head)
     check_witnessed(store, witness)
     stranger = replace(release, audit_head="0" * 64)
-    assert code_of(lambda: check_witnessed(store, stranger)) == "keystore.audit_broken"
+    assert refusal(check_witnessed, store, stranger) == "keystore.audit_broken"
 
 
 def test_a_statement_is_verified_once_for_each_store(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from cardsign.errors import CardsignError, FileFault, PassphraseFault
+from cardsign.errors import PassphraseFault
 from cardsign.keys.signers.access import (
     MAX_FILE_BYTES,
     PassphraseSource,
@@ -18,6 +18,7 @@ from cardsign.keys.signers.access import (
     read_passphrase,
     terminal_prompt,
 )
+from tests.keys.elsewhere import refusal
 
 ENVIRONMENT = {"CARDSIGN_PASSPHRASE": "from the environment"}
 
@@ -46,24 +47,22 @@ def secret_file(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
-@pytest.mark.parametrize("read", [read_passphrase, new_passphrase])
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        pytest.param(b"passphrase", b"passphrase", id="without newline"),
-        pytest.param(b"passphrase\n", b"passphrase", id="with newline"),
-        pytest.param(b"passphrase\r\n", b"passphrase", id="with carriage return"),
-        pytest.param(b"passphrase\nnote\n", b"passphrase", id="with more lines"),
-        pytest.param(b" pass phrase \n", b" pass phrase ", id="with spaces, which count"),
-        pytest.param("pässphrase\n".encode(), "pässphrase".encode(), id="in UTF-8"),
-        pytest.param(b"\xff\xfe\xfd passphrase\n", b"\xff\xfe\xfd passphrase", id="in no charset"),
-    ],
-)
-def test_the_first_line_of_a_file_counts(read, content, expected, secret_file):
-    """Byte for byte, without the end of the line."""
-    source = PassphraseSource(file=secret_file(content), environment=ENVIRONMENT, prompt=nobody)
+CONTENTS = {
+    "without newline": (b"passphrase", b"passphrase"),
+    "with carriage return": (b"passphrase\r\n", b"passphrase"),
+    "with more lines": (b"passphrase\nnote\n", b"passphrase"),
+    "with spaces, which count": (b" pass phrase \n", b" pass phrase "),
+    "in no charset": (b"\xff\xfe\xfd passphrase\n", b"\xff\xfe\xfd passphrase"),
+}
 
-    assert read(source) == expected
+
+@pytest.mark.parametrize(("content", "expected"), CONTENTS.values(), ids=CONTENTS)
+def test_the_first_line_of_a_file_counts(
+    content: bytes, expected: bytes, secret_file: Callable[..., Path]
+) -> None:
+    """Byte for byte, without the end of the line; nobody is asked."""
+    source = PassphraseSource(file=secret_file(content), environment=ENVIRONMENT, prompt=nobody)
+    assert read_passphrase(source) == new_passphrase(source) == expected
 
 
 def test_a_pipe_is_read_like_a_file():
@@ -78,132 +77,76 @@ def test_a_pipe_is_read_like_a_file():
     os.close(reading)
 
 
-def test_the_environment_goes_before_the_terminal():
-    """Who set it does not want to be asked."""
+def test_the_environment_goes_before_the_terminal() -> None:
+    """As os.environ holds it: bytes that are no text are escaped."""
     source = PassphraseSource(environment=ENVIRONMENT, prompt=nobody)
-
     assert read_passphrase(source) == b"from the environment"
-
-
-def test_bytes_of_the_environment_that_are_no_text_come_through():
-    """As os.environ holds them: escaped."""
+    assert "from the environment" not in repr(source)
     source = PassphraseSource(environment={"CARDSIGN_PASSPHRASE": os.fsdecode(b"\xff\xfe")})
-
     assert read_passphrase(source) == b"\xff\xfe"
 
 
-def test_a_person_is_asked_once_for_what_exists():
-    """The answer's UTF-8 counts."""
+def test_a_person_is_asked_once_for_what_exists_and_twice_for_what_is_new() -> None:
+    """Nobody can see what is typed. The answer's UTF-8 counts."""
     assert read_passphrase(PassphraseSource(prompt=answers("ünicode"))) == "ünicode".encode()
-
-
-def test_a_person_is_asked_twice_for_what_is_new():
-    """Nobody can see what is typed."""
     source = PassphraseSource(prompt=answers("long enough", "long enough"))
-
     assert new_passphrase(source) == b"long enough"
 
 
-@pytest.mark.parametrize(
-    ("typed", "code"),
-    [
-        pytest.param(["long enough", "long enogh"], "passphrase.unfit", id="mistyped"),
-        pytest.param(["short"], "passphrase.unfit", id="short, and not asked again"),
-        pytest.param([""], "passphrase.unfit", id="empty"),
-    ],
-)
-def test_a_new_passphrase_must_be_typed_twice_and_long_enough(typed, code):
-    """Else nothing is made with it."""
+@pytest.mark.parametrize("typed", [["long enough", "long enogh"], ["hunter2"], [""]])
+def test_a_new_passphrase_must_be_typed_twice_and_long_enough(typed: list[str]) -> None:
+    """Else nothing is made with it; what is short is not asked for again, and never repeated."""
     with pytest.raises(PassphraseFault) as caught:
         new_passphrase(PassphraseSource(prompt=answers(*typed)))
-
-    assert caught.value.code == code
-
-
-def test_without_a_terminal_nobody_is_asked():
-    """The hint names the other ways."""
-    with pytest.raises(PassphraseFault) as caught:
-        read_passphrase(PassphraseSource())
-
-    assert caught.value.code == "passphrase.none"
-    assert caught.value.exit_status == 2
+    assert caught.value.code == "passphrase.unfit"
+    assert "hunter2" not in f"{caught.value!s}{caught.value!r}{caught.value.hint}"
 
 
-@pytest.mark.parametrize("obstacle", [EOFError(), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "")])
-def test_a_terminal_that_gives_nothing_gives_none(obstacle):
-    """Control-D is an answer as well."""
-
-    def fail(question: str) -> str:
-        raise obstacle
-
-    with pytest.raises(PassphraseFault) as caught:
-        read_passphrase(PassphraseSource(prompt=fail))
-
-    assert caught.value.code == "passphrase.none"
+def end_of_file(question: str) -> str:
+    raise EOFError
 
 
-@pytest.mark.parametrize(
-    ("stdin", "stderr", "asked"),
-    [(True, True, True), (True, False, False), (False, True, False), (False, False, False)],
-)
-def test_a_prompt_needs_a_terminal_on_both_sides(stdin, stderr, asked, monkeypatch):
-    """In a pipeline a question would hang for ever."""
-    for name, answer in (("stdin", stdin), ("stderr", stderr)):
-        stream = io.StringIO()
-        stream.isatty = lambda answer=answer: answer
-        monkeypatch.setattr(f"sys.{name}", stream)
-
-    assert (terminal_prompt() is not None) == asked
+NOTHING = {
+    "nobody to ask": PassphraseSource(),
+    "Control-D": PassphraseSource(prompt=end_of_file),
+    "no text": PassphraseSource(prompt=lambda _: b"\xff".decode()),
+    "empty in the environment": PassphraseSource(
+        environment={"CARDSIGN_PASSPHRASE": ""}, prompt=nobody
+    ),
+    "empty at the terminal": PassphraseSource(prompt=answers("")),
+}
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        pytest.param({"environment": {"CARDSIGN_PASSPHRASE": ""}}, id="in the environment"),
-        pytest.param({"prompt": answers("")}, id="at the terminal"),
-    ],
-)
-def test_an_empty_passphrase_is_no_passphrase(source):
+@pytest.mark.parametrize("source", NOTHING.values(), ids=NOTHING)
+def test_what_gives_nothing_gives_no_passphrase(source: PassphraseSource) -> None:
     """An unset secret of a pipeline comes as an empty one, and must not fall through."""
     with pytest.raises(PassphraseFault) as caught:
-        read_passphrase(PassphraseSource(**{"prompt": nobody, **source}))
+        read_passphrase(source)
+    assert (caught.value.code, caught.value.exit_status) == ("passphrase.none", 2)
 
-    assert caught.value.code == "passphrase.none"
+
+@pytest.mark.parametrize(("stdin", "stderr"), [(True, True), (True, False), (False, True)])
+def test_a_prompt_needs_a_terminal_on_both_sides(
+    stdin: bool, stderr: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a pipeline a question would hang for ever."""
+    for name, answer in (("stdin", stdin), ("stderr", stderr)):
+        monkeypatch.setattr(f"sys.{name}", SimpleNamespace(isatty=lambda answer=answer: answer))
+    assert (terminal_prompt() is not None) == (stdin and stderr)
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])
-def test_a_passphrase_file_open_to_others_is_refused(mode, secret_file):
-    """It is no secret any more."""
-    with pytest.raises(FileFault) as caught:
-        read_passphrase(PassphraseSource(file=secret_file(b"passphrase", mode)))
-
-    assert caught.value.code == "file.permissions"
-
-
-def test_a_large_file_was_not_meant(secret_file):
-    """A passphrase file is short."""
-    with pytest.raises(FileFault) as caught:
-        read_passphrase(PassphraseSource(file=secret_file(b"x" * (MAX_FILE_BYTES + 1))))
-
-    assert caught.value.code == "file.unreadable"
+def test_a_passphrase_file_open_to_others_is_refused(
+    mode: int, secret_file: Callable[..., Path]
+) -> None:
+    """It is no secret any more; nor is a long file one that was meant."""
+    open_file = PassphraseSource(file=secret_file(b"passphrase", mode))
+    assert refusal(read_passphrase, open_file) == "file.permissions"
+    large = PassphraseSource(file=secret_file(b"x" * (MAX_FILE_BYTES + 1)))
+    assert refusal(read_passphrase, large) == "file.unreadable"
 
 
-def test_eight_are_enough_and_seven_are_not():
+def test_eight_are_enough_and_seven_are_not() -> None:
     """The limit is where it is said to be."""
     check_strength(b"8 letter")
-
-    with pytest.raises(PassphraseFault):
-        check_strength(b"7 lette")
-
-
-def test_the_source_does_not_print_the_environment():
-    """A repr ends up in logs."""
-    assert ENVIRONMENT["CARDSIGN_PASSPHRASE"] not in repr(PassphraseSource(environment=ENVIRONMENT))
-
-
-def test_no_error_repeats_what_was_typed():
-    """Not even a passphrase that is refused."""
-    with pytest.raises(CardsignError) as caught:
-        new_passphrase(PassphraseSource(prompt=answers("hunter2")))
-
-    assert "hunter2" not in f"{caught.value!s}{caught.value!r}{caught.value.hint}"
+    assert refusal(check_strength, b"7 lette") == "passphrase.unfit"

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cardsign.errors import PassphraseFault, UsageFault
+from cardsign.errors import PassphraseFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.model import private_blob
-from cardsign.keys.signers.access import Access, user_policy
+from cardsign.keys.signers.access import Access
 from tests.keys.conftest import in_each_store
 from tests.keys.states import after
 
@@ -53,7 +52,7 @@ def test_a_passphrase_is_changed_for_the_keys_of_a_role(two_roles: Any) -> None:
     assert two_roles.change_passphrase([release], RELEASE, NEXT, **change) == ()
     two_roles.signer(release, NEXT)
     two_roles.signer(card, CARD)
-    events = [event for line in two_roles.read_log() for event in line.events]
+    events = [event for line in two_roles.read_log() for event in line["events"]]
     resealed = [event["key"] for event in events if event["event"] == "resealed"]
     assert resealed == [release.thumbprint]
     release, card = two_roles.state.find(release.kid), two_roles.state.find(card.kid)
@@ -74,29 +73,3 @@ def test_a_role_does_not_get_the_passphrase_of_another(two_roles: Any) -> None:
         two_roles.signer(record, old)
     two_roles.drop_blobs([private_blob(card.blob)])
     assert two_roles.change_passphrase([release], RELEASE, CARD, **change) == (release,)
-
-
-@pytest.mark.parametrize(
-    ("table", "is_read"),
-    [
-        ('{ card = "/run/card", release = "/run/release" }', True),
-        ('{ card = "card" }', False),
-        ('{ cards = "/run/card" }', False),
-        ("{ card = 1 }", False),
-    ],
-)
-def test_the_users_own_file_names_a_file_for_each_role(
-    tmp_path: Path, table: str, is_read: bool
-) -> None:
-    """Roles by name, files by absolute path; anything else is an error."""
-    file = tmp_path / "cardsign/signers.toml"
-    file.parent.mkdir()
-    file.write_text(f"format = 1\npassphrase_files = {table}\n")
-    file.chmod(0o600)
-    if is_read:
-        assert user_policy({"XDG_CONFIG_HOME": str(tmp_path)}).passphrase_files["card"] == Path(
-            "/run/card"
-        )
-    else:
-        with pytest.raises(UsageFault):
-            user_policy({"XDG_CONFIG_HOME": str(tmp_path)})

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from traceback import format_exception
+from typing import Any
 
 import pytest
 
 from cardsign.errors import CardsignError, PassphraseFault, SignerFault
-from cardsign.jose.jws import sign_payload
+from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.signers.access import (
     Access,
     PassphraseSource,
@@ -26,49 +28,16 @@ from cardsign.keys.signers.registry import (
     list_public_keys,
     open_signer,
 )
-
-PASSPHRASE = b"correct horse battery staple"
-
-
-def unasked(kind: str, of: str) -> bytes:
-    """Fail where a secret is asked for."""
-    pytest.fail("asked for a secret")
+from tests.keys.elsewhere import SHUT, refusal
 
 
-SHUT = Access(unasked)
-
-
-def test_a_sealed_key_is_opened_by_the_store(store, es256):
-    """The passphrase is asked for when it is needed."""
-    record = store.add(es256)
-    asked = []
-
-    def secrets(kind: str, of: str) -> bytes:
-        asked.append(kind)
-        return PASSPHRASE
-
-    signer = store.signer(record, Access(secrets))
-
-    sign_payload(b"{}", signer, typ="JOSE")
-    assert asked == ["passphrase"]
-
-
-@pytest.mark.parametrize(
-    ("uri", "fault"),
-    [
-        ("azure://vault/key/version", "no scheme"),
-        ("ftp://host/key", "no scheme"),
-        ("EXEC:/bin/sh", "without a scheme"),
-        ("private/key.key", "without a scheme"),
-        ("CARD_KEY", "without a scheme"),
-        ("", "without a scheme"),
-    ],
-)
-def test_another_custody_is_named_and_not_tried(uri, fault, es256):
+@pytest.mark.parametrize("uri", ["azure://v/k/1", "EXEC:/bin/sh", "private/a.key", "CARD_KEY", ""])
+def test_another_custody_is_named_and_not_tried(uri: str, es256: PrivateKey) -> None:
     """Nobody is asked for a PIN, and nothing is run."""
+    fault = "no scheme" if uri.startswith("azure") else "without a scheme"
     for attempt in (
         lambda: open_signer(uri, es256.public, SHUT),
-        lambda: list_public_keys(uri, SHUT)[0],
+        lambda: list_public_keys(uri, SHUT),
         lambda: find_remote_key(uri, SHUT),
     ):
         with pytest.raises(SignerFault, match=fault) as caught:
@@ -77,50 +46,40 @@ def test_another_custody_is_named_and_not_tried(uri, fault, es256):
         assert "--key takes env:NAME" in caught.value.hint
 
 
-def test_what_runs_a_program_needs_leave(es256):
-    """The word of a key store is not enough for it."""
-    uri = "exec:/bin/true"
-    for attempt in (
-        lambda: open_signer(uri, es256.public, SHUT),
-        lambda: list_public_keys(uri, SHUT)[0],
-    ):
-        with pytest.raises(SignerFault) as caught:
-            attempt()
-        assert caught.value.code == "config.not_allowed"
+def test_what_runs_a_program_needs_leave() -> None:
+    """The word of a key store is not enough for it; see also `test_signer_program`."""
+    assert refusal(list_public_keys, "exec:/bin/true", SHUT) == "config.not_allowed"
 
 
-def test_a_token_without_a_library_of_the_user_is_not_reached(es256):
+@pytest.mark.parametrize("named", [{}, {"CARDSIGN_PKCS11_MODULE": "lib.so"}])
+def test_a_token_without_a_library_of_the_user_is_not_reached(
+    named: dict[str, str], es256: PrivateKey
+) -> None:
     """No library is guessed, and a relative one would be the repository's."""
-    for named in ({}, {"CARDSIGN_PKCS11_MODULE": "lib.so"}):
-        access = Access(unasked, environment=named)
-        signer = open_signer("pkcs11:token=cards;object=k", es256.public, access)
-        with pytest.raises(SignerFault, match="no PKCS#11 library") as caught:
-            signer.sign(b"input")
-        assert caught.value.code == "config.not_allowed"
+    access = Access(SHUT.secrets, environment=named)
+    signer = open_signer("pkcs11:token=cards;object=k", es256.public, access)
+    assert refusal(signer.sign, b"input", match="no PKCS#11 library") == "config.not_allowed"
 
 
-@pytest.mark.parametrize(
-    ("module", "extra", "uri"),
-    [
-        ("pkcs11", "pkcs11", "pkcs11:token=cards;object=k"),
-        ("hvac", "vault", "hashivault://transit/k?version=1"),
-        ("boto3", "aws", "awskms:///01234567-89ab-cdef-0123-456789abcdef"),
-        (
-            "google.cloud.kms",
-            "gcp",
-            "gcpkms://projects/p/locations/l/keyRings/r/cryptoKeys/k/cryptoKeyVersions/1",
-        ),
-        (
-            "azure.keyvault.keys.crypto",
-            "azure",
-            "azurekms://cards/k/0123456789abcdef0123456789abcdef",
-        ),
-    ],
-)
-def test_a_missing_library_is_one_helpful_line(module, extra, uri, es256, monkeypatch):
+HEX = "0123456789abcdef0123456789abcdef"
+RING = "gcpkms://projects/p/locations/l/keyRings/r"
+LIBRARIES = {
+    "pkcs11": ("pkcs11", "pkcs11:token=cards;object=k"),
+    "vault": ("hvac", "hashivault://transit/k?version=1"),
+    "aws": ("boto3", "awskms:///01234567-89ab-cdef-0123-456789abcdef"),
+    "gcp": ("google.cloud.kms", f"{RING}/cryptoKeys/k/cryptoKeyVersions/1"),
+    "azure": ("azure.keyvault.keys.crypto", f"azurekms://cards/k/{HEX}"),
+}
+
+
+@pytest.mark.parametrize("extra", LIBRARIES)
+def test_a_missing_library_is_one_helpful_line(
+    extra: str, es256: PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It says what to install."""
+    module, uri = LIBRARIES[extra]
     monkeypatch.setitem(sys.modules, module, None)
-    access = Access(unasked, environment={"CARDSIGN_PKCS11_MODULE": "/lib.so"})
+    access = Access(SHUT.secrets, environment={"CARDSIGN_PKCS11_MODULE": "/lib.so"})
     with pytest.raises(SignerFault, match=module) as caught:
         open_signer(uri, es256.public, access).sign(b"input")
     assert caught.value.code == "usage.not_installed"
@@ -141,12 +100,14 @@ KEY_TEXTS = {
 
 @pytest.mark.parametrize("before", ["", "file:", "env:", "awskms:", "exec:", "pkcs11:"])
 @pytest.mark.parametrize("text", KEY_TEXTS.values(), ids=KEY_TEXTS)
-def test_a_key_in_the_place_of_its_uri_is_not_repeated(text, before, es256):
+def test_a_key_in_the_place_of_its_uri_is_not_repeated(
+    text: str, before: str, es256: PrivateKey
+) -> None:
     """Neither in the error, nor in what a traceback shows."""
     for attempt in (
         lambda: open_signer(before + text, access=SHUT),
         lambda: open_signer(before + text, es256.public, SHUT),
-        lambda: list_public_keys(before + text, SHUT)[0],
+        lambda: list_public_keys(before + text, SHUT),
     ):
         with pytest.raises(CardsignError) as caught:
             attempt()
@@ -160,7 +121,7 @@ def test_a_key_in_the_place_of_its_uri_is_not_repeated(text, before, es256):
     ("uri", "place"),
     [("file:missing.pem", "missing.pem"), ("env:CARD_KEY", "env:CARD_KEY"), ("exec:x", "exec:x")],
 )
-def test_a_short_uri_is_repeated(uri, place):
+def test_a_short_uri_is_repeated(uri: str, place: str) -> None:
     """The twin: without it nobody would find what is wrong."""
     with pytest.raises(CardsignError) as caught:
         open_signer(uri, access=SHUT)
@@ -192,13 +153,11 @@ MALFORMED = {
     "an alias by its ARN": "awskms:///arn:aws:kms:eu-north-1:111122223333:alias/cards",
     "an endpoint": "awskms://localhost:4566/01234567-89ab-cdef-0123-456789abcdef",
     "no id of a key": "awskms:///cards",
-    "no version of Google's": "gcpkms://projects/p/locations/l/keyRings/r/cryptoKeys/k",
-    "another resource of Google's": "gcpkms://projects/p/locations/l/keyRings/r",
+    "no version of Google's": f"{RING}/cryptoKeys/k",
+    "another resource of Google's": RING,
     "no version of Azure's": "azurekms://cards/key",
-    "somebody else's host": "azurekms://vault.example/key/0123456789abcdef0123456789abcdef",
-    "a host that looks like Azure's": (
-        "azurekms://cards.vault.azure.net.example/key/0123456789abcdef0123456789abcdef"
-    ),
+    "somebody else's host": f"azurekms://vault.example/key/{HEX}",
+    "a host that looks like Azure's": f"azurekms://cards.vault.azure.net.example/key/{HEX}",
     "no token": "pkcs11:object=k",
     "no key of the token": "pkcs11:token=cards",
     "a public key object": "pkcs11:token=cards;object=k;type=public",
@@ -213,19 +172,15 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("uri", MALFORMED.values(), ids=MALFORMED)
-def test_a_malformed_uri_is_refused(uri):
+def test_a_malformed_uri_is_refused(uri: str) -> None:
     """Nothing in it is passed over; it never gets as far as a store."""
-    with pytest.raises(SignerFault) as caught:
-        find_remote_key(uri, SHUT)
-    assert caught.value.code == "signer.uri"
+    assert refusal(find_remote_key, uri, SHUT) == "signer.uri"
 
 
-def test_a_pin_in_a_uri_is_refused_and_not_repeated():
+def test_a_pin_in_a_uri_is_refused_and_not_repeated() -> None:
     """Every user of the machine can read a command line."""
-    with pytest.raises(SignerFault) as caught:
-        find_remote_key("pkcs11:token=cards;object=k?pin-value=4711", SHUT)
-    assert caught.value.code == "signer.uri"
-    assert "4711" not in str(caught.value)
+    uri = "pkcs11:token=cards;object=k?pin-value=4711"
+    assert refusal(find_remote_key, uri, SHUT, match="^(?!.*4711)") == "signer.uri"
 
 
 class Answering(RemoteKey):
@@ -234,18 +189,19 @@ class Answering(RemoteKey):
     FORM = re.compile("answering:")
     EXPECTED = "answering:"
 
-    def __init__(self, public, answer) -> None:
+    def __init__(self, public: PublicKey, answer: Callable[[bytes], bytes]) -> None:
         super().__init__("answering:", SHUT)
         self.public, self.answer = public, answer
 
     def request_public(self) -> bytes:
         return b""
 
-    def request_signature(self, signing_input, alg) -> bytes:
+    def request_signature(self, signing_input: bytes, alg: str) -> bytes:
         return self.answer(signing_input)
 
 
-DEVIATIONS = {
+INPUT = b"eyJhbGciOiJFUzI1NiIsImtpZCI6ImsifQ.e30"  # ES256, and an empty object
+DEVIATIONS: dict[str, Callable[[PrivateKey, PrivateKey, bytes], bytes]] = {
     "another key's": lambda key, other, data: other.sign(data),
     "short": lambda key, other, data: key.sign(data)[:-1],
     "empty": lambda key, other, data: b"",
@@ -254,17 +210,16 @@ DEVIATIONS = {
 
 
 @pytest.mark.parametrize("answer", DEVIATIONS.values(), ids=DEVIATIONS)
-def test_a_wrong_answer_is_not_given_out(answer, es256, another_es256):
+def test_a_wrong_answer_is_not_given_out(
+    answer: Callable[..., bytes], es256: PrivateKey, another_es256: PrivateKey
+) -> None:
     """Not even to who asks the signer directly."""
     honest = Answering(es256.public, es256.sign)
-    assert sign_payload(b"{}", honest, typ="JOSE") == sign_payload(b"{}", es256, typ="JOSE")
+    assert honest.sign(INPUT) == es256.sign(INPUT)
     check_possession(honest)
-
     wrong = Answering(es256.public, lambda data: answer(es256, another_es256, data))
-    for attempt in (lambda: wrong.sign(b"input"), lambda: check_possession(wrong)):
-        with pytest.raises(SignerFault) as caught:
-            attempt()
-        assert caught.value.code == "signer.wrong_key"
+    assert refusal(wrong.sign, INPUT) == "signer.wrong_key"
+    assert refusal(check_possession, wrong) == "signer.wrong_key"
 
 
 FILE = """
@@ -283,38 +238,41 @@ def read_policy(home: Path, text: str, mode: int = 0o600) -> SignerPolicy:
     return user_policy({"HOME": str(home)})
 
 
-def test_the_users_own_file_gives_leave(tmp_path):
-    """Exactly what it lists."""
+def test_the_users_own_file_gives_leave(tmp_path: Path) -> None:
+    """Exactly what it lists; roles and absolute files of their passphrases by name."""
     assert read_policy(tmp_path, FILE) == SignerPolicy(
         format=1, allow=frozenset({"exec:/bin/sign?arg=2"}), insecure_loopback_http=True
     )
-    assert read_policy(tmp_path, "format = 1") == SignerPolicy(format=1)
-    assert user_policy({"HOME": str(tmp_path / "absent")}) == SignerPolicy(format=1)
-    assert user_policy({}) == SignerPolicy(format=1)
+    files = read_policy(tmp_path, 'format = 1\npassphrase_files = { card = "/c" }').passphrase_files
+    assert files == {"card": Path("/c")}
+    nothing = SignerPolicy(format=1)
+    assert read_policy(tmp_path, "format = 1") == nothing
+    assert user_policy({"HOME": str(tmp_path / "absent")}) == user_policy({}) == nothing
 
 
-@pytest.mark.parametrize(
-    ("text", "mode", "code"),
-    [
-        pytest.param(FILE, 0o644, "file.permissions", id="readable by others"),
-        pytest.param("format = ", 0o600, "config.malformed", id="no TOML"),
-        pytest.param("", 0o600, "config.malformed", id="no format"),
-        pytest.param("format = 2", 0o600, "config.malformed", id="another format"),
-        pytest.param("format = true", 0o600, "config.malformed", id="a format that is no number"),
-        pytest.param("format = 1\nalow = []", 0o600, "config.malformed", id="a misspelt member"),
-        pytest.param('format = 1\nallow = "x"', 0o600, "config.malformed", id="no list"),
-        pytest.param("format = 1\nallow = [1]", 0o600, "config.malformed", id="no URI"),
-        pytest.param(
-            'format = 1\nfolders = ["cards"]', 0o600, "config.malformed", id="no absolute path"
-        ),
-    ],
-)
-def test_a_file_that_gives_no_leave(text, mode, code, tmp_path):
+NO_LEAVE = {
+    "no TOML": "format = ",
+    "no format": "",
+    "another format": "format = 2",
+    "a format that is no number": "format = true",
+    "a misspelt member": "format = 1\nalow = []",
+    "no list": 'format = 1\nallow = "x"',
+    "no URI": "format = 1\nallow = [1]",
+    "no absolute path": 'format = 1\nfolders = ["cards"]',
+    "a relative passphrase file": 'format = 1\npassphrase_files = { card = "card" }',
+    "an unknown role": 'format = 1\npassphrase_files = { cards = "/run/card" }',
+    "no file": "format = 1\npassphrase_files = { card = 1 }",
+}
+
+
+@pytest.mark.parametrize("text", NO_LEAVE.values(), ids=NO_LEAVE)
+def test_a_file_that_gives_no_leave(text: str, tmp_path: Path) -> None:
     """What is not understood allows nothing; the schema of cardsign.toml is not its own."""
     with pytest.raises(CardsignError) as caught:
-        read_policy(tmp_path, text, mode)
-    assert caught.value.code == code
+        read_policy(tmp_path, text)
+    assert caught.value.code == "config.malformed"
     assert "config schema" not in caught.value.hint
+    assert refusal(read_policy, tmp_path, FILE, 0o644) == "file.permissions"
 
 
 @pytest.mark.parametrize(
@@ -326,47 +284,35 @@ def test_a_file_that_gives_no_leave(text, mode, code, tmp_path):
         ({}, None),
     ],
 )
-def test_where_the_users_own_file_lies(environment, path):
+def test_where_the_users_own_file_lies(environment: dict[str, str], path: str | None) -> None:
     """Never relative to where a command is run."""
-    assert user_file(environment) == (None if path is None else Path(path))
+    assert user_file(environment) == (path and Path(path))
 
 
-def test_each_secret_comes_from_its_own_place_and_once():
+def test_each_secret_comes_from_its_own_place_and_once() -> None:
     """A passphrase is no PIN, and a PIN no token."""
-    asked = []
+    asked = list[str]()
 
     def prompt(question: str) -> str:
         asked.append(question)
         return "typed"
 
     environment = {"CARDSIGN_PASSPHRASE": "phrase", "CARDSIGN_PIN": "pin", "VAULT_TOKEN": "token"}
-    told = user_secrets(PassphraseSource(environment=environment, prompt=prompt))
-    assert [told(kind, "x") for kind in ("passphrase", "pin", "token")] == [
-        b"phrase",
-        b"pin",
-        b"token",
-    ]
-    assert asked == []
+    by_name = user_secrets(PassphraseSource(environment=environment, prompt=prompt))
+    secrets = [by_name(kind, "x") for kind in ("passphrase", "pin", "token")]
+    assert (secrets, asked) == ([b"phrase", b"pin", b"token"], [])
 
-    secrets = user_secrets(PassphraseSource(prompt=prompt))
+    typed = user_secrets(PassphraseSource(prompt=prompt))
     for kind, of in (("pin", "a"), ("pin", "a"), ("pin", "b"), ("passphrase", "a")) * 2:
-        assert secrets(kind, of) == b"typed"
+        assert typed(kind, of) == b"typed"  # type: ignore[arg-type]
     assert asked == ["PIN of a: ", "PIN of b: ", "Passphrase: "]
-    assert "typed" not in repr(secrets)
+    assert "typed" not in repr(typed)
+    assert refusal(Access.by_passphrase(b"phrase").secrets, "pin", "a") == "signer.credentials"
 
 
 @pytest.mark.parametrize(("kind", "hint"), [("pin", "CARDSIGN_PIN"), ("token", "BAO_TOKEN")])
-def test_a_secret_that_is_not_to_be_had(kind, hint):
+def test_a_secret_that_is_not_to_be_had(kind: Any, hint: str) -> None:
     """The hint names its own place."""
     with pytest.raises(PassphraseFault, match=f"(?i)no {kind}") as caught:
         user_secrets(PassphraseSource())(kind, "the token")
     assert hint in caught.value.hint
-
-
-def test_a_passphrase_serves_files_alone():
-    """It is never offered as a PIN."""
-    access = Access.by_passphrase(PASSPHRASE)
-    assert access.secrets("passphrase", "k") == PASSPHRASE
-    with pytest.raises(SignerFault) as caught:
-        access.secrets("pin", "token 'cards'")
-    assert caught.value.code == "signer.credentials"

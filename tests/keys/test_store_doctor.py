@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from cardsign.errors import FileFault, StoreFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import lifecycle
 from cardsign.keys.doctor import examine_store
 from cardsign.keys.folder import FolderStore
 from cardsign.keys.model import private_blob
 from cardsign.keys.opening import locate_store
+from tests.keys.elsewhere import refusal
 from tests.keys.states import after
 
 
@@ -32,32 +32,32 @@ def private_key(store: FolderStore) -> Path:
     return path
 
 
-def leftover(store: FolderStore) -> Path:
+def add_leftover(store: FolderStore) -> Path:
     path = store.path / f".log.jsonl.{'0' * 16}.tmp"
     path.write_bytes(b"{")
     return path
 
 
-def orphan(store: FolderStore) -> Path:
+def add_orphan(store: FolderStore) -> Path:
     path = store.path / "private" / f"{'0' * 64}.key"
     path.touch(0o600)
     return path
 
 
-def lost(store: FolderStore) -> Path:
+def lose_key(store: FolderStore) -> Path:
     path = private_key(store)
     path.unlink()
     return path
 
 
-def linked(store: FolderStore) -> Path:
+def link_key(store: FolderStore) -> Path:
     path = private_key(store)
     path.rename(store.path.parent / "elsewhere")
     path.symlink_to(store.path.parent / "elsewhere")
     return path
 
 
-def edited(store: FolderStore) -> Path:
+def edit_log(store: FolderStore) -> Path:
     store.log.write_bytes(store.log.read_bytes().replace(b'"card"', b'"root"') + b"{}\n")
     return store.path
 
@@ -65,11 +65,11 @@ def edited(store: FolderStore) -> Path:
 @pytest.mark.parametrize(
     ("spoil", "code", "severity"),
     [
-        (leftover, "doctor.leftover", "note"),  # nothing refers to it
-        (orphan, "doctor.leftover", "error"),
-        (lost, "doctor.private_missing", "error"),
-        (linked, "doctor.symlink", "error"),
-        (edited, "keystore.corrupt", "error"),
+        (add_leftover, "doctor.leftover", "note"),  # nothing refers to it
+        (add_orphan, "doctor.leftover", "error"),
+        (lose_key, "doctor.private_missing", "error"),
+        (link_key, "doctor.symlink", "error"),
+        (edit_log, "keystore.corrupt", "error"),
     ],
 )
 def test_what_is_wrong_is_told_and_left_to_a_person(
@@ -80,10 +80,9 @@ def test_what_is_wrong_is_told_and_left_to_a_person(
     (store.path / "README.md").write_text("mine")
     assert examine(store) == []
     path = spoil(store)
-    before = sorted(store.path.rglob("*"))
-
+    files = sorted(store.path.rglob("*"))
     assert examine(store) == [(code, severity, str(path))]
-    assert sorted(store.path.rglob("*")) == before
+    assert sorted(store.path.rglob("*")) == files
 
 
 @pytest.mark.parametrize(
@@ -118,9 +117,8 @@ def test_a_store_that_is_being_changed_is_not_judged(
     """What a living process writes is no leftover."""
     store.add(es256)
     monkeypatch.setattr("cardsign.keys.folder._PATIENCE", 0.05)
-    with store.alone(), pytest.raises(StoreFault) as caught:
-        examine(store)
-    assert caught.value.code == "file.busy"
+    with store.alone():
+        assert refusal(examine, store) == "file.busy"
 
 
 def test_an_ended_key_may_be_without_its_private_key(store: Any, es256: PrivateKey) -> None:
@@ -146,9 +144,7 @@ def test_a_private_folder_that_is_a_link_is_neither_read_nor_written(
         lambda: store.drop_blobs([private_blob(record.blob)]),
         lambda: store.add(another_es256),
     ):
-        with pytest.raises(FileFault) as caught:
-            attempt()
-        assert caught.value.code == "file.not_plain"
+        assert refusal(attempt) == "file.not_plain"
     assert [path.name for path in elsewhere.iterdir()] == [f"{record.blob}.key"]
     assert "doctor.symlink" in [code for code, _, _ in examine(store)]
 

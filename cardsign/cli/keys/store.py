@@ -25,13 +25,13 @@ from cardsign.cli.options import (
 )
 from cardsign.cli.printer import Answer, counted, is_json, safe, say, show, table_lines
 from cardsign.cli.streams import STDIO, write_output
-from cardsign.cli.views import ahead_json, ahead_lines, key_json, members, say_finding
+from cardsign.cli.views import ahead_json, ahead_lines, key_json, say_finding
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
 from cardsign.keys import lifecycle
 from cardsign.keys.history import find_listed
-from cardsign.keys.log import Event, Line
+from cardsign.keys.log import Event
 from cardsign.keys.opening import locate_store
 from cardsign.times import day
 
@@ -133,13 +133,13 @@ def log(**options: Any) -> int:
     store = take(KeystoreOptions, options).open()
     lines = store.read_log()
     kids = {key.thumbprint: key.named for key in store.state.keys}
-    value = [{**members(line, "seq time actor"), "events": line.events} for line in lines]
+    value = [{name: line[name] for name in ("seq", "time", "actor", "events")} for line in lines]
     return show(
-        Answer(value, (_log_line(line, event, kids) for line in lines for event in line.events))
+        Answer(value, (_log_line(line, event, kids) for line in value for event in line["events"]))
     )
 
 
-def _log_line(line: Line, event: Event, kids: Mapping[str, str]) -> str:
+def _log_line(line: Mapping[str, Any], event: Event, kids: Mapping[str, str]) -> str:
     members_shown = {
         name: value for name, value in event.items() if name not in ("event", "key", "public")
     }
@@ -147,5 +147,5 @@ def _log_line(line: Line, event: Event, kids: Mapping[str, str]) -> str:
     if "public" in event:
         key = PublicKey.from_jwk(event["public"]).thumbprint
     details = safe(json.dumps(members_shown)) if members_shown else ""
-    who = safe(f"{line.actor}  {kids.get(key, '')}")
-    return f"{line.seq:>5}  {line.time}  {event['event']}  {who}  {details}".rstrip()
+    who = safe(f"{line['actor']}  {kids.get(key, '')}")
+    return f"{line['seq']:>5}  {line['time']}  {event['event']}  {who}  {details}".rstrip()
