@@ -25,50 +25,21 @@ MAX_FINDINGS: Final = 200  # and of all codes, beside the first of each
 _WIDTH: Final = 96  # columns of a text, whatever the terminal has
 
 # What a code weighs where nothing says more; every other one is an error.
-_NOTES: Final = frozenset(
-    {
-        "card.legacy_path",
-        "check.cache-unsaid",
-        "check.etag-absent",
-        "check.no-keys",
-        "coverage.absence_unprovable",
-        "diff.additive",
-        "diff.wording",
-        "fetch.stale",
-        "sig.compat",
-        "sign.compat_lossy",
-        "sign.header_unsigned",
-        "trust.freshness_waived",
-        "trusted",
-    }
-)
-_WARNINGS: Final = frozenset(
-    {
-        "build.changed",
-        "build.filled",
-        "build.left_out",
-        "build.not_advertised",
-        "build.prompt",
-        "card.missing_required",
-        "card.single_signature_block",
-        "check.cache-long",
-        "check.etag-unsigned",
-        "diff.unclear",
-        "doctor.timeline",
-        "envelope.output",
-        "envelope.unclear",
-        "envelope.untraced",
-        "gateway.names_upstream",
-        "peer.statement_ends",
-        "refresh.no_answer",
-        "sign.compat_no_endpoint",
-        "sign.sdk_refuses",
-        "sign.dual_document",
-        "sign.foreign",
-        "sign.profile_skipped",
-        "sign.replaced",
-    }
-)
+# fmt: off
+_NOTES: Final = frozenset({
+    "card.legacy_path", "check.cache-unsaid", "check.etag-absent", "check.no-keys",
+    "coverage.absence_unprovable", "diff.additive", "diff.wording", "fetch.stale", "sig.compat",
+    "sign.compat_lossy", "sign.header_unsigned", "trust.freshness_waived", "trusted",
+})
+_WARNINGS: Final = frozenset({
+    "build.changed", "build.filled", "build.left_out", "build.not_advertised", "build.prompt",
+    "card.missing_required", "card.single_signature_block", "check.cache-long",
+    "check.etag-unsigned", "diff.unclear", "doctor.timeline", "envelope.output",
+    "envelope.unclear", "envelope.untraced", "gateway.names_upstream", "peer.statement_ends",
+    "refresh.no_answer", "sign.compat_no_endpoint", "sign.sdk_refuses", "sign.dual_document",
+    "sign.foreign", "sign.profile_skipped", "sign.replaced",
+})
+# fmt: on
 
 
 def cut(text: str, limit: int = MAX_TEXT) -> str:

@@ -576,54 +576,37 @@ def _compare_facts(old: _Facts, new: _Facts) -> Iterator[Change]:
 def _compare_ways(old: _Members, new: _Members) -> Iterator[Change]:
     """Yield which callers are let in no more, and which ones now: of the card, and of its skills.
 
-    A way in stays if the new one asks for no more than it: no other scheme, no other scope.
+    A way in stays if the new one asks for no more than it: no other scheme, no other scope. What
+    changed within a scheme is a change of the scheme.
     """
     declared = [
         schemes_of(card, flat_first="supportedInterfaces" not in card) for card in (old, new)
     ]
-    followed = [_list_followed(card) for card in (old, new)]
-    changed = {name for name, members in followed[0].items() if members != followed[1].get(name)}
     former, present = (_by(card.get("skills"), "id", "/skills") for card in (old, new))
     owners = [("", old, new)]
-    owners += [(path, former[n][1], way) for n, (path, way) in present.items() if n in former]
+    owners += [(path, former[n][1], skill) for n, (path, skill) in present.items() if n in former]
     for path, *pair in owners:
         member = next((name for name in _REQUIREMENTS if name in pair[1]), "security")
-        ways = [_ways_in(requirements_of(*entry)) for entry in zip(pair, declared, strict=True)]
-        yield from _compare_ways_of(append(path, member), ways[0], ways[1], changed)
-
-
-def _list_followed(document: _Members) -> dict[str, dict[_Key, Json]]:
-    """Return what a caller has to follow of each scheme."""
-    followed: dict[str, dict[_Key, Json]] = {}
-    for key, fact in _list_schemes(document).items():
-        if fact.kind != "words":
-            followed.setdefault(key[1], {})[key] = fact.value
-    return followed
-
-
-def _compare_ways_of(
-    place: str, before: _Ways, after: _Ways, changed: Set[str]
-) -> Iterator[Change]:
-    # Most ways stay as they are; only the others are held against each way of the new card.
-    others = [way for key, way in before.items() if changed & way.keys() or key not in after]
-    if len(others) * len(after) > MAX_PAIRS_OF_WAYS:
-        yield "unclear", place, "there are too many requirements to compare them all"
-        return
-    lost = [way for way in others if not _is_let_in(way, after.values(), changed)]
-    if lost:
-        yield "breaking", place, f"a caller with {_spell_way(lost[0])} is no longer let in"
-    for key, way in after.items():
-        if key not in before and not (lost and len(after) == 1):
-            yield "additive", place, f"a caller with {_spell_way(way)} is let in now"
-
-
-def _is_let_in(way: _Way, ways: Collection[_Way], changed: Set[str]) -> bool:
-    return any(
-        all(
-            name in way and scopes <= way[name] and name not in changed
-            for name, scopes in other.items()
+        place = append(path, member)
+        before, after = (
+            _ways_in(requirements_of(*entry)) for entry in zip(pair, declared, strict=True)
         )
-        for other in ways
+        # Most ways stay as they are; only the others are held against each way of the new card.
+        others = [way for key, way in before.items() if key not in after]
+        if len(others) * len(after) > MAX_PAIRS_OF_WAYS:
+            yield "unclear", place, "there are too many requirements to compare them all"
+            continue
+        lost = [way for way in others if not _is_let_in(way, after.values())]
+        if lost:
+            yield "breaking", place, f"a caller with {_spell_way(lost[0])} is no longer let in"
+        for key, way in after.items():
+            if key not in before and not (lost and len(after) == 1):
+                yield "additive", place, f"a caller with {_spell_way(way)} is let in now"
+
+
+def _is_let_in(way: _Way, ways: Collection[_Way]) -> bool:
+    return any(
+        all(name in way and scopes <= way[name] for name, scopes in other.items()) for other in ways
     )
 
 

@@ -27,10 +27,7 @@ from cardsign.jose.jws import read_entry
 from cardsign.statements.envelope import Envelope, read_envelope
 from cardsign.statements.keyset import read_keyset
 from cardsign.statements.release import read_release
-from cardsign.trust.disk import read_policy
-from cardsign.trust.lock import raise_lock, read_lock
 from cardsign.trust.policy import KeysAnchor, Policy, Subject, TrustedIssuer
-from cardsign.trust.policyfile import parse_policy
 from cardsign.urls import parse_place
 from cardsign.verify.report import Report
 from tests.fuzz.seeds import CARD_SIGNERS, NOW, URL, public_keys
@@ -134,30 +131,6 @@ def check_marker(data: bytes) -> None:
     marker = find_marker(document)
     if marker is not None:
         assert find_marker(with_marker(document, marker)) == marker
-
-
-def check_policy(data: bytes) -> None:
-    """A policy says the same whether it comes as a file or as text, and can be asked."""
-    path = Path(_SCRATCH.name, "trust.toml")
-    path.write_bytes(data)
-    policy = read_policy(path)
-    assert parse_policy(data.decode()) == policy
-    for expect in (
-        Subject(is_holder=True),
-        Subject(issuer="tides"),
-        Subject(url=URL),
-        Subject(origin="https://tides.example"),
-    ):
-        policy.find(expect)
-
-
-def check_lock(data: bytes) -> None:
-    """Floors that are read, raised by themselves, are the same floors."""
-    path = Path(_SCRATCH.name, "trust.lock")
-    path.write_bytes(data)
-    floors = read_lock(path)
-    raise_lock(path, floors)
-    assert read_lock(path) == floors
 
 
 def check_pinned(data: bytes) -> str:

@@ -23,7 +23,6 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.statements.keyset import read_keyset
 from cardsign.testing import FakeIssuer
 from cardsign.testing.fake_issuer import card_digest
-from cardsign.trust.lock import LOCK_FORMAT, Floor, LockedRelease
 from tests.attack_runner.corpus import load_attacks
 from tests.hostile import SHAPES, card
 from tests.support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, dump, one_signature, signed
@@ -53,20 +52,6 @@ URL: Final = FUZZED.url
 key, public_keys, keyset, release = FUZZED.key, FUZZED.jwks, FUZZED.keyset, FUZZED.release
 
 
-def chain() -> tuple[bytes, ...]:
-    """An honest history: a rotation, a revocation, and recovery, which opens epoch 2."""
-    first = keyset("ann", "bob")
-    second = keyset(
-        *("bob", "cat"),
-        version=2,
-        prev=read_keyset(first).digest,
-        keys=[FUZZED.entry("card2", "card"), FUZZED.entry("rel", "release")],
-        revoked=[key("card").public.thumbprint],
-    )
-    recovered = keyset("ann", "bob", "rita", epoch=2)
-    return first, second, recovered
-
-
 def listed(card: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What a release says of one current card."""
     return [{"url": URL, "kind": "public", "payload_sha256": card_digest(card), "seq": 3}]
@@ -82,8 +67,6 @@ TESTS: Final = Path(__file__).resolve().parents[1]
 
 #: Enough for the shape; mutation makes more of it.
 HOSTILE_BYTES: Final = 4096
-
-_ANCHOR: Final = "a" * 64
 
 
 def cards() -> list[bytes]:
@@ -152,70 +135,14 @@ def key_sets() -> list[bytes]:
 
 
 def keysets() -> list[bytes]:
-    """A chain of keyset statements."""
-    return list(chain())
+    """The first statement of an issuer, and a recovery, which opens epoch 2."""
+    return [keyset("ann", "bob"), keyset("ann", "bob", "rita", epoch=2)]
 
 
 def releases() -> list[bytes]:
-    """A release under each of the first two."""
+    """A release under each of them."""
     rows = listed(PORTABLE)
-    return [release(read_keyset(one), "rel", cards=rows) for one in chain()[:2]]
-
-
-def policies() -> list[bytes]:
-    """A policy with every kind of anchor and member."""
-    first = read_keyset(chain()[0])
-    pin = f'epoch = 1, version = 1, digest = "{first.digest}", issuer = "tides.example"'
-    holders = ", ".join(
-        f'{{ thumbprint = "{one.public.thumbprint}", holder = "{one.holder}" }}'
-        for one in first.root.keys
-    )
-    jwk = ", ".join(f'{name} = "{text}"' for name, text in key("card").public.jwk().items())
-    text = f"""format = 1
-[limits]
-card_bytes = 65536
-skew = "5m"
-release_age = "7d"
-
-[[issuer]]
-name = "tides"
-origins = ["https://tides.example"]
-anchor.keyset = {{ {pin} }}
-
-[[issuer]]
-name = "roots"
-origins = ["https://roots.example/agents/"]
-anchor.roots = {{ issuer = "roots.example", threshold = 2, keys = [{holders}] }}
-accept = "sdk"
-
-[[issuer]]
-name = "pinned"
-origins = ["https://pinned.example"]
-require = ["ann"]
-freshness = "waived"
-algorithms = ["ES256", "PS256"]
-[issuer.anchor]
-keys = [
-  {{ holder = "ann", public = {{ {jwk} }} }},
-]
-
-[[issuer]]
-name = "jwks"
-origins = ["https://jwks.example"]
-anchor.jwks = "https://jwks.example/keys.json"
-"""
-    return [text.encode(), b"format = 1\n"]
-
-
-def _floor() -> Floor:
-    first = read_keyset(chain()[0])
-    return Floor(first.id, first.iat, LockedRelease((1, 1, 5), "b" * 64))
-
-
-def locks() -> list[bytes]:
-    """Floors of two issuers, and of none."""
-    issuers = {"tides": _floor().to_json(), "new": Floor().to_json()}
-    return [dump({"format": LOCK_FORMAT, "issuers": one}) for one in (issuers, {})]
+    return [release(read_keyset(statement), "rel", cards=rows) for statement in keysets()]
 
 
 # ------------------------------------------------------------------ our own files
@@ -240,11 +167,6 @@ def published_keysets() -> list[bytes]:
 def published_releases() -> list[bytes]:
     """The releases of our vectors."""
     return [statement for chain in _chains() for kind, statement in chain if kind == "release"]
-
-
-def published_policies() -> list[bytes]:
-    """The policies of our attacks."""
-    return _of_attacks("*.toml")
 
 
 def _of_attacks(pattern: str) -> list[bytes]:

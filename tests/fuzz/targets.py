@@ -18,7 +18,6 @@ from cardsign.errors import (
     JsonRefused,
     KeyRefused,
     SignatureRefused,
-    UsageFault,
 )
 from cardsign.findings import list_codes
 from cardsign.statements.envelope import StatementRefused
@@ -106,14 +105,6 @@ TARGETS: Final[dict[str, Target]] = {
         seeds.cards,
         seeds.published_cards,
     ),
-    "policy": Target(
-        readers.check_policy,
-        (UsageFault,),
-        change.mutate_lines,
-        seeds.policies,
-        seeds.published_policies,
-    ),
-    "lock": Target(readers.check_lock, (UsageFault,), change.mutate_json, seeds.locks),
     "verify": Target(
         readers.check_pinned, (), change.mutate_card, seeds.cards, seeds.published_cards
     ),

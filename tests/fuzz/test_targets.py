@@ -17,8 +17,6 @@ REACHED = {
     "keyset": ("accepted", "statement.members", "statement.bad_key", "statement.shape"),
     "release": ("accepted", "statement.members", "statement.shape"),
     "marker": ("accepted", "extended.marker"),
-    "policy": ("accepted", "policy.malformed"),
-    "lock": ("accepted", "lock.malformed"),
     "verify": ("trusted", "untrusted", "invalid"),
     "inspect": ("accepted",),
     "source": ("accepted", "build.syntax", "build.missing", "build.type"),
