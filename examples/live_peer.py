@@ -1,30 +1,52 @@
 """A live peer on this machine, until the shell that started it ends; prints its URL.
 
 ``PEER=$(python examples/live_peer.py)``: Harbour Office is set up in a temporary folder as any
-issuer is, by the commands below, and served by ``cardsign serve``. It is here to be verified: a
-real one has a name, TLS, a root key that lies elsewhere, and a recovery key.
+issuer is, by the commands below. Its cards are served in front of its agent, which asks for a place
+and then says when the water comes. It is here to be verified and called: a real one has a name,
+TLS, a root key that lies elsewhere, and a recovery key.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
+from wsgiref.simple_server import WSGIServer, make_server
+
+from cardsign.server.mount import mount_cards
 
 CARD = Path(__file__).parent / "cards" / "harbour.json"
 CARDSIGN = [sys.executable, "-m", "cardsign"]
 
 
+def agent(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    """Answer a message over JSON-RPC: a WSGI application, without any check of what comes."""
+    call = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
+    task: dict[str, Any] = {"id": "7f3a", "contextId": "c1"}
+    if "taskId" in call["params"]["message"]:
+        task["status"] = {"state": "TASK_STATE_COMPLETED"}
+        task["artifacts"] = [{"artifactId": "a1", "parts": [{"text": "At 14:20."}]}]
+    else:
+        question = {"messageId": "m1", "role": "ROLE_AGENT", "parts": [{"text": "At which place?"}]}
+        task["status"] = {"state": "TASK_STATE_INPUT_REQUIRED", "message": question}
+    answer = {"jsonrpc": "2.0", "id": call["id"], "result": {"task": task}}
+    start_response("200 OK", [("Content-Type", "application/json")])
+    return [json.dumps(answer).encode()]
+
+
 def publish(folder: Path, address: str) -> None:
     """Everything that an issuer does once."""
-    (folder / "card.json").write_text(CARD.read_text().replace("https://harbour.example", address))
+    card = CARD.read_text().replace("https://harbour.example", address)
+    (folder / "card.json").write_text(card.replace('"streaming": true', '"streaming": false'))
     passphrase = {"CARDSIGN_PASSPHRASE": secrets.token_urlsafe(16)}
     for command in (
         f"init --issuer {address} --recovery-out recovery.key --keystore keys",
@@ -41,22 +63,20 @@ def publish(folder: Path, address: str) -> None:
         )
 
 
-def serve_with_the_shell(folder: Path, port: int) -> None:
+def serve_with_the_shell(folder: Path, server: WSGIServer) -> None:
     """Serve in the background for as long as the session's first process lives."""
-    command = [*CARDSIGN, "serve", str(folder / "public"), "--bind", f"127.0.0.1:{port}"]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    assert server.stderr is not None
-    if not any("serving" in line for line in server.stderr):
-        raise SystemExit("live_peer: cardsign serve did not start")
     shell = os.getsid(0)
     if os.fork():
         return
+    nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):  # so that nobody waits for the end of what this prints
-        os.close(stream)
+        os.dup2(nowhere, stream)
+    server.set_app(mount_cards(agent, folder / "public"))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
     while is_alive(shell):
         time.sleep(0.5)
-    os.kill(server.pid, signal.SIGTERM)
     shutil.rmtree(folder)
+    os._exit(0)
 
 
 def is_alive(process: int) -> bool:
@@ -70,14 +90,12 @@ def is_alive(process: int) -> bool:
 
 def main() -> None:
     """Set up, serve, say where."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    address = f"http://127.0.0.1:{port}"
+    server = make_server("127.0.0.1", 0, agent)
+    address = f"http://127.0.0.1:{server.server_port}"
     folder = Path(tempfile.mkdtemp(prefix="cardsign-peer-"))
     publish(folder, address)
     print(address, flush=True)
-    serve_with_the_shell(folder, port)
+    serve_with_the_shell(folder, server)
 
 
 if __name__ == "__main__":

@@ -69,53 +69,47 @@ def asked(
 def test_O21_a_model_asks_what_the_commands_answer(
     signed: str, alice: PrivateKey, tmp_path: Path
 ) -> None:
-    """By the user's own policy; a changed card is not trusted, and no file is read."""
+    """By the user's own policy: a changed card and a stranger are not trusted, no file is read,
+    and a private address is not asked."""
     keys = JwkSet.of([alice.public])
     changed = signed.replace('"version"', '"iconUrl": "https://x.example/i", "version"', 1)
-    calls: list[tuple[str, Mapping[str, Any]]] = [
-        ("verify", {"card": signed}),
-        ("verify", {"card": changed, "issuer": "tides"}),
-        ("lint", {"card": signed}),
-        ("inspect", {"card": changed, "jwks": keys.to_bytes().decode()}),
-        ("diff", {"old": signed, "new": changed}),
-    ]
-    tools, answers = asked(tmp_path, *calls)
-    assert {one.name for one in tools} == {name for name, _ in calls}
-    assert all(one.annotations.read_only_hint for one in tools)
-    assert [one.content[0].text for one in answers if one.is_error] == []
-    good, bad, lint, inspected, diff = (one.structured_content for one in answers)
-    assert (good["verdict"], good["subject"]) == ("trusted", "tides")
-    assert good["policy"] == "trust.toml"
-    assert bad["verdict"] != "trusted"
-    assert lint["findings"] == [one.to_json() for one in lint_card(signed.encode())]
-    same = inspect_card(changed.encode(), jwks=keys).to_json()
-    assert inspected == json.loads(json.dumps({**same, "name": "(text)"}))
-    assert any("iconUrl" in one["path"] for one in diff["changes"])
-
-
-@pytest.mark.needs_a2a
-def test_O21_what_a_tool_may_not_do(signed: str, tmp_path: Path) -> None:
-    """A file's name is no card, a private address is not asked, and a stranger is not trusted."""
     (tmp_path / "card.json").write_text(signed)
     with local_site() as site:
         site.answers["/card.json"] = signed.encode()
         url = f"{site.origin}/card.json"
-        _, answers = asked(
+        tools, answers = asked(
             tmp_path,
+            ("verify", {"card": signed}),
+            ("verify", {"card": changed, "issuer": "tides"}),
+            ("lint", {"card": signed}),
+            ("inspect", {"card": changed, "jwks": keys.to_bytes().decode()}),
+            ("diff", {"old": signed, "new": changed}),
             ("lint", {"card": "card.json"}),
-            ("lint", {"card": "https://192.168.1.1/card.json"}),
             ("inspect", {"card": url}),
             ("verify", {"card": url}),
+            ("lint", {"card": "https://192.168.1.1/card.json"}),
             ("verify", {"card": signed, "issuer": "nobody"}),
         )
-    file, private, here, stranger, unknown = answers
-    assert [one["code"] for one in file.structured_content["findings"]] == ["json.syntax"]
-    assert private.is_error
-    assert "fetch.forbidden_address" in private.content[0].text
-    assert here.structured_content["agent"]["name"] == PORTABLE["name"]
-    assert stranger.structured_content["verdict"] != "trusted"
-    assert unknown.is_error
-    assert "nobody" in unknown.content[0].text
+    assert {tool.name for tool in tools} == {"verify", "lint", "inspect", "diff"}
+    assert all(tool.annotations.read_only_hint for tool in tools)
+    *structured, private, unknown = answers
+    for refused, word in ((private, "fetch.forbidden_address"), (unknown, "nobody")):
+        assert refused.is_error
+        assert word in refused.content[0].text
+    assert [answer.content[0].text for answer in structured if answer.is_error] == []
+    good, bad, lint, inspected, diff, file, here, stranger = (
+        answer.structured_content for answer in structured
+    )
+    assert (good["verdict"], good["subject"]) == ("trusted", "tides")
+    assert good["policy"] == "trust.toml"
+    assert bad["verdict"] != "trusted"
+    assert lint["findings"] == [finding.to_json() for finding in lint_card(signed.encode())]
+    same = inspect_card(changed.encode(), jwks=keys).to_json()
+    assert inspected == json.loads(json.dumps({**same, "name": "(text)"}))
+    assert any("iconUrl" in change["path"] for change in diff["changes"])
+    assert [finding["code"] for finding in file["findings"]] == ["json.syntax"]
+    assert here["agent"]["name"] == PORTABLE["name"]
+    assert stranger["verdict"] != "trusted"
 
 
 @pytest.mark.needs_a2a

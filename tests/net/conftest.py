@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from authorities import Authority
+from internet import Network
+from ways_to_ask import ASKERS, CALLERS, Ask, Call
 
 
 @pytest.fixture(autouse=True)
@@ -31,3 +33,21 @@ def at_home(monkeypatch: pytest.MonkeyPatch) -> None:
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     """A certificate authority that nobody trusts by himself."""
     return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture
+def network(authority: Authority) -> Network:
+    """All hosts there are."""
+    return Network(authority)
+
+
+@pytest.fixture(params=ASKERS)
+def ask(request: pytest.FixtureRequest) -> Ask:
+    """A way in which this library asks."""
+    return ASKERS[request.param]
+
+
+@pytest.fixture(params=CALLERS)
+def call(request: pytest.FixtureRequest) -> Call:
+    """A client of httpx on our transport."""
+    return CALLERS[request.param]

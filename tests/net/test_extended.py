@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -14,7 +14,6 @@ from typing import Any
 
 import httpx
 import pytest
-from authorities import Authority
 from extended_peer import (
     AUDIENCE,
     FLOOR,
@@ -28,7 +27,7 @@ from extended_peer import (
     partner,
     tides,
 )
-from internet import Network, Request
+from internet import Answer, Network, Request
 from peers import http
 
 from cardsign.errors import CallFailed, CardsignError, CredentialFault, FetchFailed
@@ -38,17 +37,12 @@ from cardsign.net.extended import PeerError, ask_for_extended_card, look_up_exte
 from cardsign.trust.lock import Memory
 from cardsign.trust.policy import Policy
 from cardsign.urls import RELEASE_PATH, parse_origin, parse_place
-from cardsign.verify.report import NotTrusted, Report, VerificationError
+from cardsign.verify.report import Report, VerificationError
 from cardsign.verify.verifier import Verifier
 from tests.cli import peer
 from tests.jose.statement_making import URL, key
 from tests.publications import PUBLIC, PUBLIC_0_3, sign
 from tests.support import dump, one_signature, put, without
-
-
-@pytest.fixture
-def network(authority: Authority) -> Network:
-    return Network(authority)
 
 
 @pytest.fixture
@@ -169,44 +163,41 @@ def bent(card: dict[str, Any]) -> bytes:
     return dump({**card, "signatures": [one_signature(card, key("card"), "served-as-is")]})
 
 
+def own(card: Mapping[str, Any]) -> bytes:
+    """Signed by the peer's key."""
+    return sign(card, key("card"))
+
+
 MONTHS_AGO = peer.T0 - 1000
 
 SWAPS: dict[str, tuple[Callable[[], bytes], str]] = {
     "another audience's card": (
-        lambda: sign(extended(audience=OTHER_AUDIENCE), key("card")),
+        lambda: own(extended(audience=OTHER_AUDIENCE)),
         "extended.audience_mismatch",
     ),
-    "the card of an old contract": (
-        lambda: sign(extended(seq=FLOOR - 1), key("card")),
-        "extended.rollback",
-    ),
-    "a card that has expired": (
-        lambda: sign(extended(exp=MONTHS_AGO), key("card")),
-        "extended.expired",
-    ),
+    "the card of an old contract": (lambda: own(extended(seq=FLOOR - 1)), "extended.rollback"),
+    "a card that has expired": (lambda: own(extended(exp=MONTHS_AGO)), "extended.expired"),
     "a card of a release that nobody has seen": (
-        lambda: sign(extended(seq=SEQ + 1), key("card")),
+        lambda: own(extended(seq=SEQ + 1)),
         "extended.ahead",
     ),
-    "the public card": (lambda: sign(PUBLIC, key("card")), "extended.not_marked"),
+    "the public card": (lambda: own(PUBLIC), "extended.not_marked"),
     "a card whose marker was bent": (
         lambda: bent(put(extended(), "/capabilities/extensions/0/params/kind", "x")),
         "extended.marker",
     ),
     "a card that was edited": (
-        lambda: json.dumps({**json.loads(sign(extended(), key("card"))), "version": "9"}).encode(),
+        lambda: dump({**json.loads(own(extended())), "version": "9"}),
         "sig.bad",
     ),
     "a stranger's card": (lambda: sign(extended(), key("mallory")), "key.unknown"),
     "an unsigned card": (lambda: json.dumps(extended()).encode(), "sig.none"),
     "a card that calls elsewhere": (
-        lambda: sign(
-            put(extended(), "/supportedInterfaces/0/url", "https://evil.example/a2a"), key("card")
-        ),
+        lambda: own(put(extended(), "/supportedInterfaces/0/url", "https://evil.example/a2a")),
         "card.origin_mismatch",
     ),
     "a member beside the signature": (
-        lambda: json.dumps({**json.loads(sign(extended(), key("card"))), "note": 1}).encode(),
+        lambda: dump({**json.loads(own(extended())), "note": 1}),
         "coverage.uncovered",
     ),
 }  # fmt: skip
@@ -220,18 +211,18 @@ def test_a_swapped_card_is_refused_by_its_own_code(
     """Over either binding; the same peer's own card is trusted before and after."""
     card = interface(binding)
     site = tides(network, tmp_path / "published", card)
-    own = partner(site)
-    assert own.ask().report.verdict == "trusted"
+    asker = partner(site)
+    assert asker.ask().report.verdict == "trusted"
 
     path = site.host.requests[-1].target
     site.overrides[path] = answering(served())
-    met = own.ask()
+    met = asker.ask()
     assert met.report.verdict != "trusted"
     assert code in codes(met.report)
     assert met.report.card is None
 
     site.overrides.clear()
-    assert own.ask().report.verdict == "trusted"
+    assert asker.ask().report.verdict == "trusted"
 
 
 @pytest.mark.parametrize(
@@ -330,125 +321,77 @@ def test_errors_hold_no_request(site: Tides) -> None:
             below = below.__cause__ or below.__context__
 
 
-def test_an_extended_card_at_the_public_url(site: Tides) -> None:
-    """It is no public card: nothing is asked on its word, and no token is sent."""
-    site.serve(sign(extended(), key("card")))
-    with pytest.raises(NotTrusted) as caught:
-        partner(site).ask()
-    assert caught.value.code == "extended.served_as_public"
-    assert site.secret_told() == set()
-
-
 # ------------------------------------------------------------------ where the token goes
 
 
-def challenged(*challenges: str, status: str = "401 Unauthorized") -> Callable[[Request], bytes]:
-    fields = {"www_authenticate": ", ".join(challenges)}
-    return lambda request: http(b'{"error":1}', status=status, **fields)
+def challenged(*challenges: str, status: str = "401 Unauthorized") -> bytes:
+    return http(b'{"error":1}', status=status, www_authenticate=", ".join(challenges))
 
 
+EVIL = "https://evil.example/a2a"
 EVIL_METADATA = 'Bearer resource_metadata="https://evil.example/.well-known/oauth"'
+#: Everything by which a client might be led on.
+HINTS = f"""Set-Cookie: a=b; Domain=example
+Link: <https://evil.example/>; rel=preload
+Refresh: 0; url=https://evil.example/
+Alt-Svc: h2="evil.example:443"
+Content-Location: {EVIL}
+""".replace("\n", "\r\n").encode()
 
 
-def a_challenge(site: Tides) -> None:
-    site.overrides["/a2a"] = challenged(EVIL_METADATA, 'Basic realm="evil.example"')
+def with_hints(request: Request) -> bytes:
+    """A sound answer, with those."""
+    whole = enveloped(sign(extended(), key("card")), request)
+    return whole.replace(b"\r\n\r\n", b"\r\n" + HINTS + b"\r\n", 1)
 
 
-def a_refusal(site: Tides) -> None:
-    site.overrides["/a2a"] = challenged(EVIL_METADATA, status="403 Forbidden")
+def an_echo(request: Request) -> bytes:
+    """The server says the token again, in its error."""
+    error = {"code": -32000, "message": f"I do not know {request.headers.get('authorization')}"}
+    body = {"jsonrpc": "2.0", "id": json.loads(request.body)["id"], "error": error}
+    return http(json.dumps(body).encode())
 
 
-def a_redirect(site: Tides) -> None:
-    fields = {"location": "https://evil.example/a2a"}
-    site.overrides["/a2a"] = http(b"{}", status="307 There", **fields)
+def an_echo_in_a_challenge(request: Request) -> bytes:
+    return challenged(f'Bearer error="{request.headers.get("authorization")}"')
 
 
-def hints(site: Tides) -> None:
-    """Everything by which a client might be led on, with a sound answer."""
-    body = sign(extended(), key("card"))
-    more = {
-        "set_cookie": "a=b; Domain=example",
-        "link": "<https://evil.example/>; rel=preload",
-        "refresh": "0; url=https://evil.example/",
-        "alt_svc": 'h2="evil.example:443"',
-        "content_location": "https://evil.example/a2a",
-    }
-
-    def answer(request: Request) -> bytes:
-        whole = enveloped(body, request)
-        extra = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in more.items())
-        return whole.replace(b"\r\n\r\n", b"\r\n" + extra.encode() + b"\r\n", 1)
-
-    site.overrides["/a2a"] = answer
+def rpc(members: bytes, call_id: bytes = b"c0ffee") -> bytes:
+    """An answer to a call, with the peer's own extended card for `%b`."""
+    members = members.replace(b"%b", sign(extended(), key("card")))
+    return http(b'{"jsonrpc":"2.0","id":"' + call_id + b'",' + members + b"}")
 
 
-def an_echo(site: Tides) -> None:
-    """The server says the token again, in its error and in its challenge."""
-
-    def answer(request: Request) -> bytes:
-        said = request.headers.get("authorization", "")
-        error = {"code": -32000, "message": f"I do not know {said}"}
-        body = {"jsonrpc": "2.0", "id": json.loads(request.body)["id"], "error": error}
-        return http(json.dumps(body).encode())
-
-    site.overrides["/a2a"] = answer
-
-
-def an_echo_in_a_challenge(site: Tides) -> None:
-    site.overrides["/a2a"] = lambda request: http(
-        b"{}",
-        status="401 Unauthorized",
-        www_authenticate=f'Bearer error="{request.headers.get("authorization")}"',
-    )
-
-
-def text(site: Tides) -> None:
-    site.overrides["/a2a"] = http(b"<html>", content_type="text/html")
-
-
-def another_id(site: Tides) -> None:
-    body = b'{"jsonrpc":"2.0","id":"1","result":%b}' % sign(extended(), key("card"))
-    site.overrides["/a2a"] = http(body)
-
-
-def both(site: Tides) -> None:
-    body = b'{"jsonrpc":"2.0","id":"c0ffee","error":{"code":1,"message":""},"result":%b}'
-    site.overrides["/a2a"] = http(body % sign(extended(), key("card")))
-
-
-def not_configured(site: Tides) -> None:
-    body = b'{"jsonrpc":"2.0","id":"c0ffee","error":{"code":-32007,"message":"none for you"}}'
-    site.overrides["/a2a"] = http(body)
-
-
-def gone(site: Tides) -> None:
-    site.overrides["/a2a"] = http(b"{}", status="404 Not Found")
-
-
-def broken(site: Tides) -> None:
-    site.overrides["/a2a"] = http(b"{}", status="503 No")
-
-
+NOT_CONFIGURED = b'"error":{"code":-32007,"message":"none for you"}'
 #: Ways in which the peer's own server answers, and the code; None where the card is trusted.
-ANSWERS: dict[str, tuple[Callable[[Tides], None], str | None]] = {
-    "a challenge that names a server of its own": (a_challenge, "credential.refused"),
-    "a refusal that names one": (a_refusal, "credential.refused"),
-    "a redirect that keeps the method": (a_redirect, "fetch.status"),
-    "headers that lead on": (hints, None),
+ANSWERS: dict[str, tuple[Answer, str | None]] = {
+    "a challenge that names a server of its own": (
+        challenged(EVIL_METADATA, 'Basic realm="evil.example"'),
+        "credential.refused",
+    ),
+    "a refusal that names one": (
+        challenged(EVIL_METADATA, status="403 Forbidden"),
+        "credential.refused",
+    ),
+    "a redirect that keeps the method": (
+        http(b"{}", status="307 There", location=EVIL),
+        "fetch.status",
+    ),
+    "headers that lead on": (with_hints, None),
     "an error that repeats the token": (an_echo, "call.error"),
     "a challenge that repeats the token": (an_echo_in_a_challenge, "credential.refused"),
-    "a page": (text, "fetch.content_type"),
-    "another call's answer": (another_id, "call.error"),
-    "a result and an error": (both, "call.error"),
-    "an error that says there is none": (not_configured, "call.no_extended"),
-    "nothing there": (gone, "call.no_extended"),
-    "a server that is broken": (broken, "fetch.status"),
+    "a page": (http(b"<html>", content_type="text/html"), "fetch.content_type"),
+    "another call's answer": (rpc(b'"result":%b', b"1"), "call.error"),
+    "a result and an error": (rpc(b'"error":{"code":1,"message":""},"result":%b'), "call.error"),
+    "an error that says there is none": (rpc(NOT_CONFIGURED), "call.no_extended"),
+    "nothing there": (http(b"{}", status="404 Not Found"), "call.no_extended"),
+    "a server that is broken": (http(b"{}", status="503 No"), "fetch.status"),
 }
 
 
-@pytest.mark.parametrize(("change", "code"), ANSWERS.values(), ids=ANSWERS)
+@pytest.mark.parametrize(("answer", "code"), ANSWERS.values(), ids=ANSWERS)
 def test_no_answer_leads_the_token_elsewhere(
-    change: Callable[[Tides], None],
+    answer: Answer,
     code: str | None,
     site: Tides,
     network: Network,
@@ -456,8 +399,7 @@ def test_no_answer_leads_the_token_elsewhere(
 ) -> None:
     """It is sent once, to the peer alone; nobody else is even looked up, and nothing shows it."""
     network.host("evil.example", http(b"{}"))
-    change(site)
-    shown = ""
+    site.overrides["/a2a"] = answer
     with caplog.at_level(logging.DEBUG):
         if code is None:
             shown = repr(partner(site).ask())
@@ -476,82 +418,71 @@ def test_no_answer_leads_the_token_elsewhere(
 
 def test_a_challenge_is_explained(site: Tides) -> None:
     """Its words are shown on one harmless line, as the peer's own."""
-    site.overrides["/a2a"] = challenged('Bearer realm="\x1b[2J\u202e"'.encode().decode("latin-1"))
+    site.overrides["/a2a"] = challenged('Bearer realm="\x1b[2J\u202e"')
     with pytest.raises(CallFailed, match="answered 401") as caught:
         partner(site).ask()
     assert "it says it wants: Bearer realm=" in caught.value.message
     assert caught.value.message.isprintable()
 
 
-def an_edited_interface(site: Tides, network: Network) -> None:
+def edited_interface() -> bytes:
     card = json.loads(sign(PUBLIC, key("card")))
-    card["supportedInterfaces"][0]["url"] = "https://evil.example/a2a"
-    site.serve(json.dumps(card).encode())
+    card["supportedInterfaces"][0]["url"] = EVIL
+    return json.dumps(card).encode()
 
 
-def a_strangers_card(site: Tides, network: Network) -> None:
-    site.serve(sign(PUBLIC, key("mallory")))
-
-
-def an_old_card(site: Tides, network: Network) -> None:
-    site.serve(sign({**PUBLIC, "version": "1.0.0"}, key("card")))
-
-
-def a_private_address(site: Tides, network: Network) -> None:
-    network.resolves("tides.example", ["10.0.0.1"])
-
-
-def a_strangers_address(site: Tides, network: Network) -> None:
-    network.resolves("tides.example", [str(network.hosts["evil.example"].address)])
-
-
-def no_address(site: Tides, network: Network) -> None:
-    network.resolves("tides.example", [])
-
-
-#: What makes sure that the token does not leave this machine at all: before the public card is
-#: asked for, or after it was.
-BEFORE: dict[str, tuple[Callable[[Tides, Network], None], str]] = {
-    "an interface that was edited": (an_edited_interface, "sig.bad"),
-    "a stranger's card": (a_strangers_card, "key.unknown"),
-    "a card that is not current": (an_old_card, "card.digest_unlisted"),
-    "a name that leads inside": (a_private_address, "fetch.forbidden_address"),
-    "a name that leads to a stranger": (a_strangers_address, "fetch.tls"),
-}
-AFTER: dict[str, tuple[Callable[[Tides, Network], None], str]] = {
-    "a name that now leads inside": (a_private_address, "fetch.forbidden_address"),
-    "a name that now leads to a stranger": (a_strangers_address, "fetch.tls"),
-    "a name that now leads nowhere": (no_address, "fetch.failed"),
+#: Where the name of the peer leads.
+NAMES: dict[str, tuple[tuple[str, ...] | None, str]] = {
+    "inside": (("10.0.0.1",), "fetch.forbidden_address"),
+    "to a stranger": (None, "fetch.tls"),
+    "nowhere": ((), "fetch.failed"),
 }
 
 
-@pytest.mark.parametrize(("change", "code"), BEFORE.values(), ids=BEFORE)
+def lead(network: Network, addresses: tuple[str, ...] | None) -> None:
+    evil = network.host("evil.example", http(b"{}"))
+    network.resolves("tides.example", (str(evil.address),) if addresses is None else addresses)
+
+
+#: Public cards on whose word no token leaves this machine.
+CARDS: dict[str, tuple[Callable[[], bytes], str]] = {
+    "an interface that was edited": (edited_interface, "sig.bad"),
+    "a stranger's card": (lambda: sign(PUBLIC, key("mallory")), "key.unknown"),
+    "a card that is not current": (
+        lambda: sign({**PUBLIC, "version": "1.0.0"}, key("card")),
+        "card.digest_unlisted",
+    ),
+    "an extended card": (lambda: sign(extended(), key("card")), "extended.served_as_public"),
+}
+
+
+@pytest.mark.parametrize(("card", "code"), CARDS.values(), ids=CARDS)
 def test_nothing_is_sent_on_the_word_of_a_card_that_is_not_trusted(
-    change: Callable[[Tides, Network], None], code: str, site: Tides, network: Network
+    card: Callable[[], bytes], code: str, site: Tides, network: Network
 ) -> None:
     """The public card decides, and a token is not even had before it has."""
-    network.host("evil.example", http(b"{}"))
-    change(site, network)
-    own = partner(site)
+    site.serve(card())
     with pytest.raises(VerificationError) as caught:
-        own.ask()
+        partner(site).ask()
     assert code in codes(caught.value.report)
     assert site.secret_told() == set()
     assert not any(request.method == "POST" for request in site.host.requests)
 
 
-@pytest.mark.parametrize(("change", "code"), AFTER.values(), ids=AFTER)
-def test_the_name_is_looked_up_and_checked_again(
-    change: Callable[[Tides, Network], None], code: str, site: Tides, network: Network
+@pytest.mark.parametrize(("addresses", "code"), NAMES.values(), ids=NAMES)
+def test_the_name_is_looked_up_and_checked_each_time(
+    addresses: tuple[str, ...] | None, code: str, site: Tides, network: Network
 ) -> None:
-    """DNS rebinding between the card and the token brings neither to a stranger."""
-    network.host("evil.example", http(b"{}"))
+    """DNS rebinding, before the card or between card and token, brings neither to a stranger."""
     own = partner(site)
     assert own.look_up().report.verdict == "trusted"
-    change(site, network)
+    lead(network, addresses)
     with pytest.raises(FetchFailed) as caught:
         own.ask()
     assert caught.value.code == code
+    with pytest.raises(VerificationError) as unmet:
+        partner(site).ask()
+    assert code in codes(unmet.value.report)
     assert site.secret_told() == set()
 
 

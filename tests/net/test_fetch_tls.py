@@ -14,6 +14,7 @@ from peers import CARD, LOCAL, Names, http, serving
 from cardsign.errors import FetchFailed
 from cardsign.net.connection import IPAddress, tcp_dial
 from cardsign.net.fetch import FetchSettings, fetch_document
+from cardsign.net.guarded import GuardedTransport
 
 HERE = Names(["127.0.0.1"])
 
@@ -54,22 +55,17 @@ def test_the_systems_trust_store(authority: Authority) -> None:
     assert peer.requests == []
 
 
-def careless(*, names: bool, certificates: bool) -> ssl.SSLContext:
+CARELESS = {"no names": ssl.CERT_REQUIRED, "no certificates": ssl.CERT_NONE}
+
+
+@pytest.mark.parametrize("mode", CARELESS.values(), ids=CARELESS)
+def test_careless_contexts(mode: ssl.VerifyMode) -> None:
+    """A context that checks too little is not used for anything."""
     context = ssl.create_default_context()
-    context.check_hostname = names
-    if not certificates:
-        context.verify_mode = ssl.CERT_NONE
-    return context
-
-
-CARELESS = {
-    "no names": careless(names=False, certificates=True),
-    "no certificates": careless(names=False, certificates=False),
-}
-
-
-@pytest.mark.parametrize("context", CARELESS.values(), ids=CARELESS)
-def test_careless_contexts(context: ssl.SSLContext) -> None:
-    """A context that checks too little is not used."""
+    context.check_hostname = False
+    context.verify_mode = mode
+    settings = FetchSettings(ssl_context=context)
     with pytest.raises(FetchFailed, match=r"fetch\.tls: the TLS context does not check"):
-        fetch_document("https://agent.example/", FetchSettings(ssl_context=context))
+        fetch_document("https://agent.example/", settings)
+    with pytest.raises(FetchFailed, match=r"fetch\.tls"):
+        GuardedTransport(settings)

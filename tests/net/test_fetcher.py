@@ -9,7 +9,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from authorities import Authority
 from internet import Answer, Host, Network, Request
 from peers import CARD, PATIENCE, http
 
@@ -97,11 +96,6 @@ class Clock:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
-
-
-@pytest.fixture
-def network(authority: Authority) -> Network:
-    return Network(authority)
 
 
 @pytest.fixture

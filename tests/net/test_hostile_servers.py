@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 from authorities import Authority
 from peers import CARD, LOCAL, PATIENCE, Answer, Names, chunks, http, read_head, serving, speaking
-from ways_to_ask import ASKERS, SOON, Ask, Refused, answer_or_refusal
+from ways_to_ask import SOON, Ask, Refused, answer_or_refusal
 
 from cardsign.findings import list_codes
 
@@ -104,12 +104,7 @@ SERVERS: dict[str, tuple[str, Answer, Answer, bytes]] = {
         http(chunks(FULL, b""), **CHUNKED),
         FULL,
     ),
-    "wrong length: more than is sent": (
-        "fetch.failed",
-        http(content_length="9999"),
-        http(),
-        CARD,
-    ),
+    "wrong length: more than is sent": ("fetch.failed", http(content_length="9999"), http(), CARD),
     "wrong length: beyond the limit": (
         "fetch.too_large",
         http(content_length=str(LIMIT + 1)),
@@ -124,12 +119,7 @@ SERVERS: dict[str, tuple[str, Answer, Answer, bytes]] = {
     ),
     "wrong length: none at all": ("fetch.failed", http(content_length=SAID), http(), CARD),
     "garbage: bytes": ("fetch.failed", b"\x00\xff\xfe" + SAID.encode() * 99, http(), CARD),
-    "garbage: another protocol": (
-        "fetch.failed",
-        f"220 {SAID} ESMTP\r\n".encode(),
-        http(),
-        CARD,
-    ),
+    "garbage: another protocol": ("fetch.failed", f"220 {SAID} ESMTP\r\n".encode(), http(), CARD),
     "garbage: nothing": ("fetch.failed", b"", http(), CARD),
     "garbage: HTTP/0.9": ("fetch.failed", f"<html>{SAID}".encode(), http(), CARD),
     "HTTP/1.0: cut short": (
@@ -159,7 +149,6 @@ SERVERS: dict[str, tuple[str, Answer, Answer, bytes]] = {
 }
 
 
-@pytest.mark.parametrize("ask", ASKERS.values(), ids=ASKERS)
 @pytest.mark.parametrize(("code", "hostile", "honest", "body"), SERVERS.values(), ids=SERVERS)
 def test_hostile_and_honest(
     ask: Ask, code: str, hostile: Answer, honest: Answer, body: bytes
@@ -178,29 +167,6 @@ def test_hostile_and_honest(
         assert answer_or_refusal(ask, peer.url(), LOCAL) == body
 
 
-@pytest.mark.parametrize("ask", ASKERS.values(), ids=ASKERS)
-def test_silence(ask: Ask) -> None:
-    """A port that takes connections and says nothing costs no more than the deadline."""
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
-        refused = answer_or_refusal(ask, url, LOCAL, seconds=SOON)
-    assert isinstance(refused, Refused)
-    assert refused.code == "fetch.timeout"
-
-
-def hang_up(connection: socket.socket) -> None:
-    read_head(connection)
-
-
-@pytest.mark.parametrize("ask", ASKERS.values(), ids=ASKERS)
-def test_hanging_up(ask: Ask) -> None:
-    """A server that hangs up on the question is one that could not be asked."""
-    with speaking(hang_up) as port:
-        refused = answer_or_refusal(ask, f"http://127.0.0.1:{port}/", LOCAL)
-    assert isinstance(refused, Refused)
-    assert refused.code == "fetch.failed"
-
-
 # ------------------------------------------------------------------------------ TLS
 
 CERTIFICATES = {
@@ -213,7 +179,6 @@ CERTIFICATES = {
 }
 
 
-@pytest.mark.parametrize("ask", ASKERS.values(), ids=ASKERS)
 @pytest.mark.parametrize(("name", "made", "words"), CERTIFICATES.values(), ids=CERTIFICATES)
 def test_certificates(
     ask: Ask, name: str, made: dict[str, object], words: str, authority: Authority
@@ -247,26 +212,39 @@ def leave(connection: socket.socket) -> None:
     connection.recv(1)
 
 
-HANDSHAKES: dict[str, tuple[set[str], Callable[[socket.socket], None]]] = {
-    "in the clear": ({"fetch.tls"}, clear_text),
-    "byte by byte": ({"fetch.timeout"}, half_a_record),
-    "given up": ({"fetch.tls", "fetch.failed"}, leave),  # as the system reports it
+def hang_up(connection: socket.socket) -> None:
+    read_head(connection)
+
+
+def wait(connection: socket.socket) -> None:
+    while connection.recv(4096):
+        pass
+
+
+HANDSHAKES: dict[str, tuple[str, set[str], Callable[[socket.socket], None]]] = {
+    "in the clear": ("https", {"fetch.tls"}, clear_text),
+    "byte by byte": ("https", {"fetch.timeout"}, half_a_record),
+    "given up": ("https", {"fetch.tls", "fetch.failed"}, leave),  # as the system reports it
+    "silence": ("http", {"fetch.timeout"}, wait),
+    "hanging up on the question": ("http", {"fetch.failed"}, hang_up),
 }
 
 
-@pytest.mark.parametrize("ask", ASKERS.values(), ids=ASKERS)
-@pytest.mark.parametrize(("codes", "speak"), HANDSHAKES.values(), ids=HANDSHAKES)
-def test_handshakes(ask: Ask, codes: set[str], speak: Callable[[socket.socket], None]) -> None:
-    """A handshake that does not come about is refused, in time."""
+@pytest.mark.parametrize(("scheme", "codes", "speak"), HANDSHAKES.values(), ids=HANDSHAKES)
+def test_handshakes(
+    ask: Ask, scheme: str, codes: set[str], speak: Callable[[socket.socket], None]
+) -> None:
+    """Neither a handshake that does not come about nor silence costs more than the deadline."""
     settings = replace(LOCAL, connect_timeout=SOON)
+    seconds = PATIENCE if scheme == "https" or speak is hang_up else SOON
     with speaking(speak) as port:
-        refused = answer_or_refusal(ask, f"https://127.0.0.1:{port}/", settings)
+        url = f"{scheme}://127.0.0.1:{port}/"
+        refused = answer_or_refusal(ask, url, settings, seconds=seconds)
     assert isinstance(refused, Refused)
     assert refused.code in codes
     assert SAID not in refused.words
 
 
-@pytest.mark.parametrize("ask", ASKERS.values(), ids=ASKERS)
 def test_a_dribble_within_tls(ask: Ask, authority: Authority) -> None:
     """The deadline holds within TLS as well, and an honest body arrives."""
     settings = replace(LOCAL, ssl_context=authority.client())

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from authorities import Authority
 from internet import Answer, Host, Network, Request, Takeover
 from peers import http
 
@@ -47,12 +46,6 @@ def serving(transport: str) -> Iterator[int]:
             yield int(process.stdout.readline())
         finally:
             process.kill()
-
-
-@pytest.fixture
-def network(authority: Authority) -> Network:
-    """A small internet."""
-    return Network(authority)
 
 
 @pytest.fixture

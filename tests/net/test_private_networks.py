@@ -75,12 +75,6 @@ def move(network: Network, name: str, address: str, answers: Any) -> Any:
 
 
 @pytest.fixture
-def network(authority: Authority) -> Network:
-    """All hosts there are."""
-    return Network(authority)
-
-
-@pytest.fixture
 def office(network: Network) -> Network:
     """The agent and a vault, at private addresses."""
     move(network, "tides.example", "10.1.2.3", {CARD_PATH: http(CARD)})

@@ -8,7 +8,6 @@ from typing import Any
 
 import anyio
 import httpx
-import pytest
 from peers import PATIENCE
 
 from cardsign.errors import FetchFailed
@@ -97,7 +96,7 @@ def acalled(method: str, url: str, settings: FetchSettings, **options: Any) -> h
 
 
 Call = Callable[..., httpx.Response]
-CALLERS = [pytest.param(called, id="sync"), pytest.param(acalled, id="async")]
+CALLERS: dict[str, Call] = {"sync": called, "async": acalled}
 
 _GUARDS = {"origins", "max_bytes", "total_timeout", "event_idle_timeout", "event_total_timeout"}
 

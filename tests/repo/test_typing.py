@@ -53,14 +53,16 @@ def test_only_a_verified_card_passes_for_one(root: Path, tmp_path: Path) -> None
     assert stopped == hasty
 
 
-PYTHON = re.compile(r"(?<!-->\n)^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def python_of(pages: Iterable[Path], folder: Path) -> list[Path]:
-    """Each Python block that a page runs, in a file of its own."""
+    """Each Python block of a page but the tests, which few annotate, in a file of its own."""
     files = []
     for page in pages:
         for index, body in enumerate(PYTHON.findall(page.read_text(encoding="utf-8"))):
+            if "def test_" in body:
+                continue
             files.append(folder / f"{page.stem.lower().replace('-', '_')}_{index}.py")
             files[-1].write_text(body)
     return files
