@@ -24,7 +24,7 @@ from internet import hand_on
 from peers import read_head, speaking
 
 from tests.publications import PUBLIC
-from tests.server.test_operated import ended, free_port, run_nginx, wait_for
+from tests.server.programs import ended, free_port, run_nginx, wait_for
 
 pytestmark = [pytest.mark.needs_a2a, pytest.mark.needs_nginx, pytest.mark.needs_curl]
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from programs import Authority
 from publications import NOW, PUBLIC, publish_cards
 from served import Site, hearing, serve, write_tokens
 
@@ -58,3 +61,12 @@ def make_site(tmp_path: Path, key: PrivateKey, log: list[str]) -> Callable[..., 
 def site(make_site: Callable[..., Site]) -> Site:
     """The usual site: one extended card, one token."""
     return make_site()
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    """An authority, with the certificate of the server."""
+    (tmp_path / "tls").mkdir()
+    made = Authority(tmp_path / "tls")
+    made.sign("tides", x509.IPAddress(ip_address("127.0.0.1")))
+    return made

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
+from programs import running, wait_until
 from publications import NOW, PUBLIC, PUBLIC_0_3, extended_card, publish_cards, sign
 from served import hearing, look, serve, write_tokens
 from werkzeug.test import Client
@@ -28,8 +23,6 @@ from cardsign.server.settings import ServerSettings
 from cardsign.server.tokens import create_token
 
 CARD = "/.well-known/agent-card.json"
-#: Seconds, for what happens at once on an idle machine; far more than any busy one takes.
-PATIENCE = 120.0
 MEMBERS = [
     "agent",
     "generation",
@@ -46,92 +39,43 @@ MEMBERS = [
 ]
 
 
-def _version(number: int) -> dict[str, Any]:
-    return {**PUBLIC, "version": f"{number}.0.0"}
-
-
-@contextmanager
-def _serving(directory: Path, log: Path) -> Iterator[httpx.Client]:
-    """`cardsign serve` as an operator starts it."""
-    command = [sys.executable, "-m", "cardsign", "serve", str(directory), "--json"]
-    with ExitStack() as held:
-        process = held.enter_context(
-            subprocess.Popen(
-                [*command, "--bind", "127.0.0.1:0"],
-                stdout=subprocess.PIPE,
-                stderr=held.enter_context(log.open("w")),
-                text=True,
-                env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-            )
-        )
-        try:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            assert line, log.read_text()
-            url = json.loads(line)["url"]
-            yield held.enter_context(httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE))
-        finally:
-            process.terminate()
-            process.communicate(timeout=PATIENCE)
-
-
-def _wait_for(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
-
-
-def _events(log: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
-
-
 def test_F39_F40_a_server_takes_up_publications_whole_and_says_so(
     tmp_path: Path, key: PrivateKey
 ) -> None:
     """One event at the start and one for each reload; a broken one has none and changes nothing."""
-    directory, log = tmp_path / "pub", tmp_path / "log"
 
     def publish(number: int) -> bytes:
-        return publish_cards(directory, key, _version(number), now=datetime.now(UTC)).card
+        card = {**PUBLIC, "version": f"{number}.0.0"}
+        return publish_cards(tmp_path / "pub", key, card, now=datetime.now(UTC)).card
 
-    first = publish(1)
-    with _serving(directory, log) as http:
-        seen = {http.get(CARD).content}
+    cards = [publish(1)]
+    with running(tmp_path) as server:
+        seen = {server.get().content}
 
         def is_served(card: bytes) -> bool:
-            seen.add(http.get(CARD).content)
+            seen.add(server.get().content)
             return card in seen
 
-        second = publish(2)
-        assert _wait_for(lambda: is_served(second))
-        assert seen == {first, second}
-
+        cards.append(publish(2))
+        wait_until(lambda: is_served(cards[-1]))
         publish(3)
-        (directory / "000003/agent-card.json").chmod(0o644)
-        (directory / "000003/agent-card.json").write_bytes(b"{")
-        assert _wait_for(lambda: is_served(second) and "still serving" in log.read_text())
-        assert http.get(CARD).content == second
-        assert seen == {first, second}
-
-        fourth = publish(4)
-        assert _wait_for(lambda: is_served(fourth))
-        assert seen == {first, second, fourth}
-        answer = http.get(CARD)
-        assert _wait_for(lambda: len(_events(log)) == 3)
-    events = _events(log)
-
-    assert [one["event"] for one in events] == ["agent_card_published"] * 3
-    events = [one["fields"] for one in events]
-    assert [one["generation"] for one in events] == [1, 2, 4]
-    assert [one["version"] for one in events] == ["1.0.0", "2.0.0", "4.0.0"]
-    assert [one["card_sha256"] for one in events] == [
-        hashlib.sha256(card).hexdigest() for card in (first, second, fourth)
+        (tmp_path / "pub/000003/agent-card.json").write_bytes(b"{")
+        wait_until(lambda: any("still serving" in line for line in server.log))
+        assert server.get().content == cards[-1]
+        cards.append(publish(4))
+        wait_until(lambda: is_served(cards[-1]))
+        assert seen == set(cards)
+        answer = server.get()
+        wait_until(lambda: sum(line.startswith("{") for line in server.log) == 3)
+    events = [json.loads(line) for line in server.log if line.startswith("{")]
+    assert {event["event"] for event in events} == {"agent_card_published"}
+    named = [event["fields"] for event in events]
+    assert [fields["generation"] for fields in named] == [1, 2, 4]
+    assert [fields["card_sha256"] for fields in named] == [
+        hashlib.sha256(card).hexdigest() for card in cards
     ]
-    assert answer.headers["ETag"] == f'"{events[-1]["card_sha256"]}"'
-    assert int(answer.headers["Content-Length"]) == events[-1]["card_size_bytes"]
+    assert answer.headers["ETag"] == f'"{named[-1]["card_sha256"]}"'
+    assert int(answer.headers["Content-Length"]) == named[-1]["card_size_bytes"]
 
 
 class Watched:

@@ -234,7 +234,9 @@ def test_O1_O11_a_host_without_agents_has_no_card(
     settings = ServerSettings(enabled=False)
     serve("tides")
     one = Served(tmp_path / "all/tides", settings)
-    assert [one.status(path) for path in (CARD, LEGACY, "/healthz")] == [404, 404, 200]
+    for path in (CARD, LEGACY, "/.well-known/jwks.json", "/tides/a2a/extendedAgentCard"):
+        assert one.status(path) == 404
+    assert (one.status("/healthz"), one.status("/a2a/agents")) == (200, 200)
     assert one.status("/readyz") == 503
     placeholder = ServerSettings(enabled=False, placeholder=True)
     shown = Served(tmp_path / "all/tides", placeholder).client.get(CARD).json
@@ -434,40 +436,21 @@ def test_two_hosts_may_have_the_same_path(
     assert served.log == []
 
 
-def test_metadata_of_a_path_with_escapes_is_found(tmp_path: Path, key: PrivateKey) -> None:
-    """Paths reach a server decoded."""
-    url = "https://login.example/.well-known/openid-configuration"
-    schemes = {"sso": {"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}}
-    one = {**card("x")["supportedInterfaces"][0], "url": "https://x.example/high%20tide"}
-    whole = {
-        **card("tides"),
-        "securitySchemes": schemes,
-        "securityRequirements": [],
-        "supportedInterfaces": [one],
-    }
-    publish_cards(tmp_path / "pub", key, whole)
-    served = Served(tmp_path / "pub", ServerSettings())
-    path = "/.well-known/oauth-protected-resource/high%20tide"
-    assert served.client.get(path).json["resource"] == "https://x.example/high%20tide"
-
-
 def test_oauth_is_told_as_its_clients_look_for_it(tmp_path: Path, key: PrivateKey) -> None:
-    """Protected resource metadata of each interface (RFC 9728), from the card alone."""
+    """Protected resource metadata (RFC 9728), from the card alone; paths come decoded."""
     url = "https://login.example/t1/.well-known/openid-configuration"
     flows = {"clientCredentials": {"tokenUrl": "https://x.example", "scopes": {"card.read": ""}}}
     schemes = {
         "sso": {"openIdConnectSecurityScheme": {"openIdConnectUrl": url}},
         "oauth": {"oauth2SecurityScheme": {"flows": flows}},
     }
-    publish_cards(
-        tmp_path / "pub",
-        key,
-        {**card("tides"), "securitySchemes": schemes, "securityRequirements": []},
-    )
-    path = "/.well-known/oauth-protected-resource/tides/a2a"
+    interface = {**card("x")["supportedInterfaces"][0], "url": "https://x.example/high%20tide"}
+    members = {"supportedInterfaces": [interface], "securityRequirements": []}
+    publish_cards(tmp_path / "pub", key, {**card("tides"), **members, "securitySchemes": schemes})
     served = Served(tmp_path / "pub", ServerSettings())
+    path = "/.well-known/oauth-protected-resource/high%20tide"
     assert served.client.get(path).json == {
-        "resource": "https://x.example/tides/a2a",
+        "resource": "https://x.example/high%20tide",
         "authorization_servers": ["https://login.example/t1"],
         "bearer_methods_supported": ["header"],
         "scopes_supported": ["card.read"],
@@ -478,28 +461,3 @@ def test_oauth_is_told_as_its_clients_look_for_it(tmp_path: Path, key: PrivateKe
 def test_a_card_without_oauth_has_no_metadata(serve: Callable[..., Served]) -> None:
     """There is no server to name."""
     assert serve("tides").status("/.well-known/oauth-protected-resource/tides/a2a") == 404
-
-
-@pytest.mark.parametrize(
-    ("version", "path", "status"),
-    [
-        ("1.0", "/tides/a2a/extendedAgentCard", 200),
-        ("1.0", "/tides/a2a/v1/card", 404),
-        ("0.3", "/tides/a2a/v1/card", 200),
-        ("0.3", "/tides/agent/authenticatedExtendedCard", 200),
-        ("1.0", "/tides/agent/authenticatedExtendedCard", 404),
-    ],
-)
-def test_every_spelling_of_the_extended_cards_path(
-    tmp_path: Path, key: PrivateKey, version: str, path: str, status: int
-) -> None:
-    """Of A2A 1.0, 0.3 and 0.2, as the interface's version has it."""
-    token, line = create_token("staff")
-    one = {**card("tides")["supportedInterfaces"][0], "protocolVersion": version}
-    generation = publish_cards(
-        tmp_path / "pub", key, {**PUBLIC, "supportedInterfaces": [one]}, "staff"
-    )
-    served = Served(tmp_path / "pub", ServerSettings(token_file=write_tokens(tmp_path, line)))
-    answer = served.client.get(path, headers={"Authorization": f"Bearer {token}"})
-    assert answer.status_code == status
-    assert (answer.data == generation.extended["staff"]) == (status == 200)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import yaml
+from programs import PATIENCE, ROOT, running
 from publications import PUBLIC, publish_cards
-from test_operated import PATIENCE, ended
 
 from cardsign.jose.keys import PrivateKey
 from cardsign.server.tokens import create_token
 from tests.tools import SCHEMATHESIS
 
-ROOT = Path(__file__).resolve().parents[2]
 SPECIFICATION = ROOT / "docs/reference/openapi.yaml"
 EXAMPLES = 10
 #: JSON-RPC answers a bad call with 200 and an error (JSON-RPC 2.0 5.1), which this check forbids.
@@ -47,25 +43,12 @@ def test_the_server_answers_as_the_specification_says(tmp_path: Path, key: Priva
     """Each status, header and body is one that the file names; the twin names too few."""
     token, line = create_token("staff")
     (tmp_path / "tokens").write_text(line + "\n")
-    (tmp_path / "serve.toml").write_text('format = 1\ntoken_file = "tokens"\n')
     publish_cards(tmp_path / "pub", key, PUBLIC, "staff", now=datetime.now(UTC))
-    command = [sys.executable, "-m", "cardsign", "serve", "pub", "--settings", "serve.toml"]
-    server = subprocess.Popen(
-        [*command, "--bind", "127.0.0.1:0", "--json"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    )
-    with ended(server):
-        assert server.stdout is not None
-        url = json.loads(server.stdout.readline())["url"]
+    with running(tmp_path, 'token_file = "tokens"\n') as server:
 
         def tried(specification: Path, *options: str) -> subprocess.CompletedProcess[str]:
             """Ask with the token; schemathesis asks without it, too."""
-            words = ["run", str(specification), "--url", url, "--exclude-checks", LEFT_OUT]
+            words = ["run", str(specification), "--url", server.url, "--exclude-checks", LEFT_OUT]
             words += ["-H", f"Authorization: Bearer {token}", "--max-examples", str(EXAMPLES)]
             words += ["--seed", "1", "--no-color", *options]
             program = SCHEMATHESIS / "bin/st"

@@ -2,181 +2,40 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import re
-import shutil
-import signal
-import socket
-import ssl
 import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 import yaml
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
+from programs import (
+    Authority,
+    asking,
+    blocks,
+    free_port,
+    nginx,
+    redis,
+    running,
+    started,
+)
 from publications import PUBLIC, publish_cards
+from served import hearing, serve
 
 from cardsign.jose.keys import PrivateKey
 from cardsign.publish.generation import export_files, public_files
 from cardsign.server.settings import ServerSettings, read_server_settings
-from tests.server.served import hearing, serve
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs/guides/serve.md"
 CARD = "/.well-known/agent-card.json"
-PATIENCE = 60.0
+EXTENDED = "/a2a/extendedAgentCard"
 AUDIENCE = "9f2c61d07be84a15"
 SPIFFE = "spiffe://tides.example/agent/harbour"
-
-
-def blocks(language: str) -> list[str]:
-    """The files of one kind that the guide shows."""
-    return re.findall(rf"```{language}\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port: int = held.getsockname()[1]
-        return port
-
-
-def wait_for(port: int, process: subprocess.Popen[Any]) -> None:
-    """Until a port is listened on."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        assert process.poll() is None, "it ended"
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            return
-        time.sleep(0.02)
-    raise AssertionError("it does not listen")
-
-
-@contextlib.contextmanager
-def ended(process: subprocess.Popen[Any]) -> Iterator[subprocess.Popen[Any]]:
-    """A process, ended with all that it started."""
-    try:
-        yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
-        process.communicate(timeout=PATIENCE)
-
-
-# ------------------------------------------------------------------ certificates
-
-
-class Authority:
-    """One that signs the server's certificate and the clients'."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.key = ec.generate_private_key(ec.SECP256R1())
-        self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "authority")])
-        self.path = self.write("authority", self.name, self.key, None)
-
-    def write(
-        self,
-        name: str,
-        subject: x509.Name,
-        key: ec.EllipticCurvePrivateKey,
-        alternative: x509.GeneralName | None,
-    ) -> Path:
-        """A certificate and its key, in two files; of the certificate's path."""
-        now = datetime.now(UTC)
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self.name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(days=1))
-            .not_valid_after(now + timedelta(days=1))
-            .add_extension(x509.BasicConstraints(alternative is None, None), critical=True)
-        )
-        if alternative is not None:
-            names = x509.SubjectAlternativeName([alternative])
-            builder = builder.add_extension(names, critical=False)
-        made = builder.sign(self.key, SHA256())
-        path = self.folder / f"{name}.pem"
-        path.write_bytes(made.public_bytes(Encoding.PEM))
-        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        path.with_suffix(".key").write_bytes(private)
-        return path
-
-    def sign(self, name: str, alternative: x509.GeneralName) -> Path:
-        """A certificate of somebody."""
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        return self.write(name, subject, ec.generate_private_key(ec.SECP256R1()), alternative)
-
-
-@pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    """An authority, with the certificate of the server."""
-    (tmp_path / "tls").mkdir()
-    made = Authority(tmp_path / "tls")
-    made.sign("tides", x509.IPAddress(ip_address("127.0.0.1")))
-    return made
-
-
-@contextlib.contextmanager
-def nginx(folder: Path, authority: Authority, config: str, **changes: str) -> Iterator[str]:
-    """nginx with a file of the guide, its places moved here; the URL."""
-    port = free_port()
-    for old, new in {
-        "listen 443": f"listen 127.0.0.1:{port}",
-        "/etc/ssl/tides.pem": str(authority.folder / "tides.pem"),
-        "/etc/ssl/private/tides.key": str(authority.folder / "tides.key"),
-        "/etc/ssl/clients.pem": str(authority.path),
-        **changes,
-    }.items():
-        config = config.replace(old, new)
-    with run_nginx(folder, config, port):
-        yield f"https://127.0.0.1:{port}"
-
-
-@contextlib.contextmanager
-def run_nginx(folder: Path, config: str, port: int) -> Iterator[None]:
-    """nginx with these servers, once it listens on the port."""
-    places = "\n".join(
-        f"{one}_temp_path {folder}/{one};"
-        for one in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    )
-    whole = (
-        f"daemon off; pid {folder}/nginx.pid; error_log stderr; worker_processes 1;\n"
-        + ("user root;\n" if os.getuid() == 0 else "")
-        + f"events {{}}\nhttp {{ access_log off; {places}\n{config} }}\n"
-    )
-    (folder / "whole.conf").write_text(whole)
-    command = [str(shutil.which("nginx")), "-p", str(folder), "-c", str(folder / "whole.conf")]
-    tried = subprocess.run([*command, "-t"], capture_output=True, text=True, check=False)
-    assert tried.returncode == 0, tried.stderr
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
-    with ended(process):
-        wait_for(port, process)
-        yield
-
-
-def asking(authority: Authority, certificate: Path | None = None) -> httpx.Client:
-    """A client that trusts the authority, perhaps with a certificate of its own."""
-    context = ssl.create_default_context(cafile=str(authority.path))
-    if certificate is not None:
-        context.load_cert_chain(certificate, certificate.with_suffix(".key"))
-    return httpx.Client(verify=context, trust_env=False, timeout=PATIENCE)
-
+MTLS_CARD = {
+    **PUBLIC,
+    "securitySchemes": {"mesh": {"mtlsSecurityScheme": {}}},
+    "securityRequirements": [{"schemes": {"mesh": {"list": []}}}],
+}
 
 # ------------------------------------------------------------------ nginx
 
@@ -189,7 +48,7 @@ def test_nginx_serves_an_export_as_the_server_would(
     now = datetime.now(UTC)
     generation = publish_cards(tmp_path / "pub", key, PUBLIC, "staff", now=now)
     export_files(generation, tmp_path / "out")
-    (config,) = (one for one in blocks("nginx") if "include" in one)
+    (config,) = (text for text in blocks("nginx") if "include" in text)
     with (
         nginx(tmp_path, authority, config, **{"/srv/out": str(tmp_path / "out")}) as url,
         asking(authority) as http,
@@ -206,49 +65,41 @@ def test_nginx_serves_an_export_as_the_server_would(
         assert http.get(f"{url}/extended/staff.json").status_code == 404
 
 
+@pytest.fixture
+def harbour(tmp_path: Path, key: PrivateKey, authority: Authority) -> Path:
+    """A card for whom the mesh knows by a certificate, and the right one."""
+    publish_cards(tmp_path / "pub", key, MTLS_CARD, AUDIENCE, now=datetime.now(UTC))
+    return authority.sign("harbour", x509.UniformResourceIdentifier(SPIFFE))
+
+
+def stolen(certificate: Path) -> dict[str, str]:
+    """The headers of a client who says that the proxy has verified a certificate."""
+    text = certificate.read_text().replace("\n", "%0A")
+    return {"X-SSL-Client-Verify": "SUCCESS", "X-SSL-Client-Cert": text}
+
+
 @pytest.mark.needs_nginx
 def test_client_certificates_reach_the_server_through_nginx(
-    tmp_path: Path, key: PrivateKey, authority: Authority
+    tmp_path: Path, authority: Authority, harbour: Path
 ) -> None:
     """The guide's two files together: the right caller, another one, one without, a forger."""
-    schemes = {"mesh": {"mtlsSecurityScheme": {}}}
-    demanded = [{"schemes": {"mesh": {"list": []}}}]
-    card = {**PUBLIC, "securitySchemes": schemes, "securityRequirements": demanded}
-    publish_cards(tmp_path / "pub", key, card, AUDIENCE, now=datetime.now(UTC))
-    (settings,) = (one for one in blocks("toml") if "mtls" in one)
+    (settings,) = (text for text in blocks("toml") if "mtls" in text)
     settings = settings.replace("metrics = true", "metrics = false").replace("workers = 2\n", "")
-    (tmp_path / "serve.toml").write_text(settings)
-    harbour = authority.sign("harbour", x509.UniformResourceIdentifier(SPIFFE))
     pirate = authority.sign("pirate", x509.UniformResourceIdentifier(f"{SPIFFE}/pirate"))
-    (config,) = (one for one in blocks("nginx") if "upstream" in one)
-    command = [sys.executable, "-m", "cardsign", "serve", "pub", "--settings", "serve.toml"]
-    server = subprocess.Popen(
-        [*command, "--bind", "127.0.0.1:0", "--json"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    )
-    with ended(server):
-        assert server.stdout is not None
-        upstream = json.loads(server.stdout.readline())["url"].removeprefix("http://")
-        with nginx(tmp_path, authority, config, **{"127.0.0.1:8080": upstream}) as url:
+    (config,) = (text for text in blocks("nginx") if "upstream" in text)
+    with running(tmp_path, settings.replace("format = 1", "")) as server:
+        places = {"127.0.0.1:8080": server.url.removeprefix("http://")}
+        with nginx(tmp_path, authority, config, **places) as url:
 
             def status(certificate: Path | None, **headers: str) -> int:
                 with asking(authority, certificate) as http:
-                    answer = http.get(f"{url}/a2a/extendedAgentCard", headers=headers)
-                    return answer.status_code
+                    return http.get(url + EXTENDED, headers=headers).status_code
 
-            stolen = {
-                "X-SSL-Client-Verify": "SUCCESS",
-                "X-SSL-Client-Cert": harbour.read_text().replace("\n", "%0A"),
-            }
             assert status(harbour) == 200
             assert status(pirate) == 403
             assert status(None) == 401
-            assert status(None, **stolen) == 401
-            assert status(pirate, **stolen) == 403
+            assert status(None, **stolen(harbour)) == 401
+            assert status(pirate, **stolen(harbour)) == 403
             with asking(authority) as http:
                 assert http.get(url + CARD).status_code == 200
                 assert http.get(f"{url}/metrics").status_code == 404
@@ -269,66 +120,34 @@ app = mount_cards(agent, Path("pub"), read_server_settings(Path("serve.toml")))
 @pytest.mark.needs_nginx
 @pytest.mark.needs_a2a  # which brings uvicorn
 def test_client_certificates_reach_an_agent_behind_uvicorn(
-    tmp_path: Path, key: PrivateKey, authority: Authority
+    tmp_path: Path, authority: Authority, harbour: Path
 ) -> None:
     """A client that is not on this machine, whose address uvicorn shows; a forger of it all."""
-    schemes = {"mesh": {"mtlsSecurityScheme": {}}}
-    demanded = [{"schemes": {"mesh": {"list": []}}}]
-    card = {**PUBLIC, "securitySchemes": schemes, "securityRequirements": demanded}
-    publish_cards(tmp_path / "pub", key, card, AUDIENCE, now=datetime.now(UTC))
-    (shown,) = (one for one in blocks("text") if "X-Proxy-Secret" in one)
+    (shown,) = (text for text in blocks("text") if "X-Proxy-Secret" in text)
     header, _, provider = shown.partition("\n")
     rule = f'[[provider.rule]]\nclaim = "uri"\nvalue = "{SPIFFE}"\nopens = "{AUDIENCE}"\n'
     (tmp_path / "serve.toml").write_text(f"format = 1\n{provider}{rule}")
     (tmp_path / "served.py").write_text(UVICORN)
-    harbour = authority.sign("harbour", x509.UniformResourceIdentifier(SPIFFE))
-    (config,) = (one for one in blocks("nginx") if "upstream" in one)
+    (config,) = (text for text in blocks("nginx") if "upstream" in text)
     config = config.replace("$remote_addr;", "192.0.2.77;")
-    config = config.replace("proxy_set_header X-SSL-Client-Verify", f"{header}\n$&").replace(
-        "$&", "proxy_set_header X-SSL-Client-Verify"
-    )
+    verified = "proxy_set_header X-SSL-Client-Verify"
+    config = config.replace(verified, f"{header}\n{verified}")
     port = free_port()
-    command = [sys.executable, "-m", "uvicorn", "served:app", "--port", str(port)]
-    root = str(Path(__file__).resolve().parents[2])
-    server = subprocess.Popen(
-        [*command, "--log-level", "warning"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": root, "PROXY_SECRET": "a long random text"},
-        start_new_session=True,
-    )
-    with ended(server):
-        wait_for(port, server)
+    module = f"uvicorn served:app --port {port} --log-level warning"
+    with started(module, tmp_path, port, PROXY_SECRET="a long random text"):
         places = {"127.0.0.1:8080": f"127.0.0.1:{port}"}
         with nginx(tmp_path, authority, config, **places) as url:
             with asking(authority, harbour) as http:
-                assert http.get(f"{url}/a2a/extendedAgentCard").status_code == 200
+                assert http.get(url + EXTENDED).status_code == 200
                 assert http.get(f"{url}/other").text == "the agent"
             with asking(authority) as http:
-                assert http.get(f"{url}/a2a/extendedAgentCard").status_code == 401
-        forged = {
-            "X-SSL-Client-Verify": "SUCCESS",
-            "X-SSL-Client-Cert": harbour.read_text().replace("\n", "%0A"),
-            "X-Forwarded-For": "127.0.0.1",
-        }
-        direct = f"http://127.0.0.1:{port}/a2a/extendedAgentCard"
+                assert http.get(url + EXTENDED).status_code == 401
+        forged = {**stolen(harbour), "X-Forwarded-For": "127.0.0.1"}
+        direct = f"http://127.0.0.1:{port}{EXTENDED}"
         assert httpx.get(direct, headers=forged, trust_env=False).status_code == 401
 
 
 # ------------------------------------------------------------------ Redis
-
-
-@contextlib.contextmanager
-def redis(folder: Path, port: int) -> Iterator[subprocess.Popen[Any]]:
-    """A Redis of our own, which keeps nothing."""
-    command = [str(shutil.which("redis-server")), "--port", str(port), "--bind", "127.0.0.1"]
-    process = subprocess.Popen(
-        [*command, "--save", "", "--appendonly", "no", "--dir", str(folder)],
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    with ended(process):
-        wait_for(port, process)
-        yield process
 
 
 @pytest.mark.needs_redis
@@ -355,7 +174,7 @@ def test_two_servers_count_together_in_redis(tmp_path: Path, key: PrivateKey) ->
 
 def test_the_settings_are_read(tmp_path: Path) -> None:
     """As the guide shows them."""
-    (text,) = (one for one in blocks("toml") if "mtls" in one)
+    (text,) = (block for block in blocks("toml") if "mtls" in block)
     (tmp_path / "serve.toml").write_text(text)
     settings = read_server_settings(tmp_path / "serve.toml")
     assert (settings.workers, settings.metrics, settings.rate) == (2, True, "600/minute")

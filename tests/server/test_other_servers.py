@@ -3,38 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import ssl
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
 import pytest
+from programs import PATIENCE, Authority, blocks, free_port, nginx, started
 from publications import PUBLIC, publish_cards
 
 from cardsign.jose.keys import PrivateKey
 from cardsign.server.tokens import create_token
 from tests.integrations.test_mounted_bypass import FORMS, FORMS_0_3
-from tests.server.test_operated import (
-    CARD,
-    Authority,
-    authority,
-    blocks,
-    ended,
-    free_port,
-    nginx,
-    wait_for,
-)
 
-__all__ = ["authority"]
 pytestmark = pytest.mark.needs_servers
 
-PATIENCE = 60.0
-ROOT = Path(__file__).resolve().parents[2]
+CARD = "/.well-known/agent-card.json"
 #: An agent that gives its own extended card to whoever asks, however the request is written.
 SERVED = """
 import json
@@ -88,18 +74,7 @@ def running(folder: Path, name: str, app: str) -> Iterator[tuple[int, str]]:
     )
     (folder / "served.py").write_text(SERVED)
     port = free_port()
-    command = [sys.executable, "-m", *COMMANDS[name].format(port=port).split(), f"served:{app}"]
-    path = os.pathsep.join([str(ROOT), str(folder), os.environ.get("PYTHONPATH", "")])
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": path},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    with ended(process):
-        wait_for(port, process)
+    with started(f"{COMMANDS[name].format(port=port)} served:{app}", folder, port):
         yield port, token
 
 

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from publications import PUBLIC, PUBLIC_0_3, with_skill
 from served import Site, fields
+from werkzeug.test import TestResponse
 
 EXTENDED = "/extendedAgentCard"
+UNDECLARED = {**PUBLIC, "capabilities": {}}
 
 
 def test_the_right_token_opens_the_extended_card(site: Site) -> None:
@@ -30,50 +32,35 @@ def test_the_right_token_opens_the_extended_card(site: Site) -> None:
     }
 
 
-def _raw(value: str) -> Callable[[str], dict[str, str]]:
-    return lambda token: {"Authorization": value.replace("TOKEN", token)}
+#: What a client sends in place of the token, and whether the challenge names it as an error.
+WITHOUT_TOKEN = {
+    "no header": ({}, False),
+    "an empty header": ({"Authorization": ""}, False),
+    "Basic": ({"Authorization": "Basic dXNlcjpwdw=="}, False),
+    "the token without a scheme": ({"Authorization": "TOKEN"}, False),
+    "no space": ({"Authorization": "BearerTOKEN"}, False),
+    "another header": ({"X-Api-Key": "TOKEN"}, False),
+    "a scheme alone": ({"Authorization": "Bearer"}, True),
+    "wrong token": ({"Authorization": "Bearer wrong"}, True),
+    "longer": ({"Authorization": "Bearer TOKENx"}, True),
+    "the header twice": ({"Authorization": "Bearer TOKEN,Bearer TOKEN"}, True),
+}
 
 
-@pytest.mark.parametrize(
-    ("make_headers", "challenge"),
-    [
-        pytest.param(lambda token: {}, 'Bearer realm="harbour"', id="no header"),
-        pytest.param(_raw(""), 'Bearer realm="harbour"', id="an empty header"),
-        pytest.param(_raw("Basic dXNlcjpwdw=="), 'Bearer realm="harbour"', id="Basic"),
-        pytest.param(_raw("TOKEN"), 'Bearer realm="harbour"', id="the token without a scheme"),
-        pytest.param(_raw("BearerTOKEN"), 'Bearer realm="harbour"', id="no space"),
-        pytest.param(
-            lambda token: {"X-Api-Key": token}, 'Bearer realm="harbour"', id="another header"
-        ),
-        pytest.param(
-            _raw("Bearer"), 'Bearer realm="harbour", error="invalid_token"', id="a scheme alone"
-        ),
-        pytest.param(
-            _raw("Bearer wrong"), 'Bearer realm="harbour", error="invalid_token"', id="wrong token"
-        ),
-        pytest.param(
-            _raw("Bearer TOKENx"), 'Bearer realm="harbour", error="invalid_token"', id="longer"
-        ),
-        pytest.param(
-            _raw("Bearer TOKEN,Bearer TOKEN"),
-            'Bearer realm="harbour", error="invalid_token"',
-            id="the header twice",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("headers", "is_error"), WITHOUT_TOKEN.values(), ids=WITHOUT_TOKEN)
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_without_the_token_there_is_a_challenge_and_no_card(
-    site: Site, method: str, make_headers: Callable[[str], dict[str, str]], challenge: str
+    site: Site, method: str, headers: dict[str, str], is_error: bool
 ) -> None:
     """RFC 6750 3: an error only where a token was given; the scheme is the card's."""
-    answer = site.client.open(EXTENDED, method=method, headers=make_headers(site.tokens["staff"]))
+    sent = {name: text.replace("TOKEN", site.tokens["staff"]) for name, text in headers.items()}
+    answer = site.client.open(EXTENDED, method=method, headers=sent)
 
     assert answer.status_code == 401
+    challenge = 'Bearer realm="harbour"' + (', error="invalid_token"' if is_error else "")
     assert answer.headers.getlist("WWW-Authenticate") == [challenge]
-    assert (answer.headers["Cache-Control"], answer.headers["Vary"]) == (
-        "private, no-cache",
-        "Authorization",
-    )
+    assert answer.headers["Cache-Control"] == "private, no-cache"
+    assert answer.headers["Vary"] == "Authorization"
     assert "ETag" not in answer.headers
     if method == "GET":
         assert answer.json is not None
@@ -158,10 +145,10 @@ def test_head_is_get_without_the_body(site: Site) -> None:
 @pytest.mark.parametrize(
     ("card", "path"),
     [
-        pytest.param(PUBLIC, "/a2a/extendedAgentCard", id="below a 1.0 interface"),
-        pytest.param(PUBLIC, "/rest/v1/extendedAgentCard", id="below one that ends in a slash"),
-        pytest.param(PUBLIC_0_3, "/old/extendedAgentCard", id="below the 0.3 url"),
-        pytest.param(PUBLIC_0_3, "/old/rest/extendedAgentCard", id="below a 0.3 interface"),
+        (PUBLIC, "/a2a/extendedAgentCard"),
+        (PUBLIC, "/rest/v1/extendedAgentCard"),  # its interface ends in a slash
+        (PUBLIC_0_3, "/old/extendedAgentCard"),
+        (PUBLIC_0_3, "/old/rest/extendedAgentCard"),
     ],
 )
 def test_the_extended_card_stands_below_each_interface(
@@ -201,70 +188,50 @@ def test_no_page_of_another_origin_reads_the_extended_card(site: Site) -> None:
         assert not [name for name, _ in each.headers if name.startswith("Access-Control")]
 
 
-@pytest.mark.parametrize(
-    ("headers", "query"),
-    [
-        pytest.param({}, "", id="absent"),
-        pytest.param({"A2A-Version": ""}, "", id="empty"),
-        pytest.param({"A2A-Version": "1.0"}, "", id="1.0"),
-        pytest.param({"A2A-Version": "0.3"}, "", id="0.3"),
-        pytest.param({}, "?A2A-Version=1.0", id="1.0 in the query"),
-    ],
-)
-def test_a_known_version_is_served(site: Site, headers: dict[str, str], query: str) -> None:
+@pytest.mark.parametrize("version", [None, "", "1.0", "0.3", "?A2A-Version=1.0"])
+def test_a_known_version_is_served(site: Site, version: str | None) -> None:
     """The same signed bytes for either generation."""
-    assert site.client.get(EXTENDED + query, headers=headers | site.bearer()).status_code == 200
+    assert ask_in(site, version, **site.bearer()).status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("headers", "query"),
-    [
-        pytest.param({"A2A-Version": "99.0"}, "", id="99.0"),
-        pytest.param({"A2A-Version": "1.0.1"}, "", id="a patch version"),
-        pytest.param({"A2A-Version": "1.0,0.3"}, "", id="two"),
-        pytest.param({}, "?A2A-Version=2.0", id="2.0 in the query"),
-    ],
-)
-def test_another_version_is_refused_as_a2a_says(
-    site: Site, headers: dict[str, str], query: str
-) -> None:
+def ask_in(site: Site, version: str | None, **headers: str) -> TestResponse:
+    """Ask in a version of A2A, by the header or the query."""
+    if version is None or version.startswith("?"):
+        return site.client.get(f"{EXTENDED}{version or ''}", headers=headers)
+    return site.client.get(EXTENDED, headers={**headers, "A2A-Version": version})
+
+
+@pytest.mark.parametrize("version", ["99.0", "1.0.1", "1.0,0.3", "?A2A-Version=2.0"])
+def test_another_version_is_refused_as_a2a_says(site: Site, version: str) -> None:
     """google.rpc.Status with A2A's ErrorInfo, before anything is said about tokens."""
-    answer = site.client.get(EXTENDED + query, headers=headers)
+    answer = ask_in(site, version)
 
     assert answer.status_code == 400
+    info = {
+        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+        "reason": "VERSION_NOT_SUPPORTED",
+        "domain": "a2a-protocol.org",
+    }
     assert answer.json == {
         "error": {
             "code": 400,
             "status": "FAILED_PRECONDITION",
             "message": "A2A-Version is not one of 1.0, 0.3",
-            "details": [
-                {
-                    "@type": "type.googleapis.com/google.rpc.ErrorInfo",
-                    "reason": "VERSION_NOT_SUPPORTED",
-                    "domain": "a2a-protocol.org",
-                }
-            ],
+            "details": [info],
         }
     }
 
 
+#: The card, its audiences, those of the tokens, and A2A's reason.
+NOT_TO_BE_HAD: dict[str, tuple[dict[str, Any], tuple[str, ...], Any, str]] = {
+    "the card declares none": (UNDECLARED, (), ("staff",), "UNSUPPORTED_OPERATION"),
+    "none was published": (PUBLIC, (), ("staff",), "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),
+    "no token file": (PUBLIC, ("staff",), None, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),
+}
+
+
 @pytest.mark.parametrize(
-    ("card", "audiences", "tokens", "reason"),
-    [
-        pytest.param(
-            {**PUBLIC, "capabilities": {}},
-            (),
-            ("staff",),
-            "UNSUPPORTED_OPERATION",
-            id="the card declares none",
-        ),
-        pytest.param(
-            PUBLIC, (), ("staff",), "EXTENDED_AGENT_CARD_NOT_CONFIGURED", id="none was published"
-        ),
-        pytest.param(
-            PUBLIC, ("staff",), None, "EXTENDED_AGENT_CARD_NOT_CONFIGURED", id="no token file"
-        ),
-    ],
+    ("card", "audiences", "tokens", "reason"), NOT_TO_BE_HAD.values(), ids=NOT_TO_BE_HAD
 )
 def test_what_cannot_be_had_by_anybody_is_said_with_a2as_reason(
     make_site: Callable[..., Site],
@@ -273,13 +240,20 @@ def test_what_cannot_be_had_by_anybody_is_said_with_a2as_reason(
     tokens: tuple[str, ...] | None,
     reason: str,
 ) -> None:
-    """A2A 1.0 3.1.11: undeclared and not configured are told apart."""
+    """A2A 1.0 3.1.11: undeclared and not configured are told apart, by REST and by JSON-RPC."""
     site = make_site(card, audiences, tokens)
-    answer = site.client.get(EXTENDED, headers=site.bearer() if tokens else {})
+    headers = site.bearer() if tokens else {}
+    answer = site.client.get(EXTENDED, headers=headers)
+    call = {"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard"}
+    by_rpc = site.client.post("/a2a", json=call, headers=headers)
 
-    assert answer.status_code == 400
+    assert (answer.status_code, by_rpc.status_code) == (400, 200)
     assert answer.json is not None
-    assert answer.json["error"]["details"][0]["reason"] == reason
+    assert by_rpc.json is not None
+    details = answer.json["error"]["details"]
+    assert details[0]["reason"] == reason
+    code = -32004 if reason == "UNSUPPORTED_OPERATION" else -32007
+    assert (by_rpc.json["error"]["code"], by_rpc.json["error"]["data"]) == (code, details)
 
 
 def test_whether_a_card_is_configured_is_told_to_authenticated_callers_alone(
@@ -290,53 +264,42 @@ def test_whether_a_card_is_configured_is_told_to_authenticated_callers_alone(
     assert site.client.get(EXTENDED).status_code == 401
 
 
-@pytest.mark.parametrize(
-    ("schemes", "challenges"),
-    [
-        pytest.param(
-            {"a": {"oauth2SecurityScheme": {"flows": {}}}}, ['Bearer realm="a"'], id="1.0 oauth2"
-        ),
-        pytest.param(
-            {"a": {"openIdConnectSecurityScheme": {"openIdConnectUrl": "https://i.example"}}},
-            ['Bearer realm="a"'],
-            id="1.0 OpenID Connect",
-        ),
-        pytest.param(
-            {"a": {"type": "http", "scheme": "BEARER"}}, ['Bearer realm="a"'], id="0.3 bearer"
-        ),
-        pytest.param(
-            {"a": {"type": "openIdConnect", "openIdConnectUrl": "https://i.example"}},
-            ['Bearer realm="a"'],
-            id="0.3 OpenID Connect",
-        ),
-        pytest.param(
-            {
-                "a": {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
-                "b": {"httpAuthSecurityScheme": {"scheme": "Basic"}},
-                "c": {"oauth2SecurityScheme": {"flows": {}}},
-            },
-            ['Bearer realm="a"', 'Bearer realm="c"'],
-            id="one for each that a bearer token satisfies",
-        ),
-        pytest.param(
-            {'a"b\\c\r\nd é': {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
-            ['Bearer realm="a\\"b\\\\c??d ?"'],
-            id="a name that would break out of the header",
-        ),
-        pytest.param(
-            {"k": {"apiKeySecurityScheme": {"location": "header", "name": "X"}}},
-            ['Bearer realm="extended-agent-card"'],
-            id="none that fits: still what this server takes",
-        ),
-        pytest.param({}, ['Bearer realm="extended-agent-card"'], id="none at all"),
-    ],
-)
+BEARER = {"httpAuthSecurityScheme": {"scheme": "Bearer"}}
+OPENID = {"openIdConnectUrl": "https://i.example"}
+#: The schemes of a card, and the realms of the challenges.
+CHALLENGES: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "1.0 oauth2": ({"a": {"oauth2SecurityScheme": {"flows": {}}}}, ["a"]),
+    "1.0 OpenID Connect": ({"a": {"openIdConnectSecurityScheme": OPENID}}, ["a"]),
+    "0.3 bearer": ({"a": {"type": "http", "scheme": "BEARER"}}, ["a"]),
+    "0.3 OpenID Connect": ({"a": {"type": "openIdConnect", **OPENID}}, ["a"]),
+    "one for each that a bearer token satisfies": (
+        {
+            "a": BEARER,
+            "b": {"httpAuthSecurityScheme": {"scheme": "Basic"}},
+            "c": {"oauth2SecurityScheme": {"flows": {}}},
+        },
+        ["a", "c"],
+    ),
+    "a name that would break out of the header": (
+        {'a"b\\c\r\nd é': BEARER},
+        ['a\\"b\\\\c??d ?'],
+    ),
+    "none that fits: still what this server takes": (
+        {"k": {"apiKeySecurityScheme": {"location": "header", "name": "X"}}},
+        ["extended-agent-card"],
+    ),
+    "none at all": ({}, ["extended-agent-card"]),
+}
+
+
+@pytest.mark.parametrize(("schemes", "realms"), CHALLENGES.values(), ids=CHALLENGES)
 def test_the_challenges_are_generated_from_the_public_card(
-    make_site: Callable[..., Site], schemes: dict[str, Any], challenges: list[str]
+    make_site: Callable[..., Site], schemes: dict[str, Any], realms: list[str]
 ) -> None:
     """So that card and 401 cannot drift apart."""
     site = make_site({**PUBLIC, "securitySchemes": schemes, "securityRequirements": []})
-    assert site.client.get(EXTENDED).headers.getlist("WWW-Authenticate") == challenges
+    challenges = site.client.get(EXTENDED).headers.getlist("WWW-Authenticate")
+    assert challenges == [f'Bearer realm="{realm}"' for realm in realms]
 
 
 def test_no_token_is_ever_logged(site: Site, capfd: pytest.CaptureFixture[str]) -> None:

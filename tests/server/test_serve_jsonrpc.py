@@ -67,18 +67,7 @@ def test_the_result_verifies_after_a_client_wrote_it_anew(site: Site) -> None:
     assert report.verdict == "trusted"
 
 
-@pytest.mark.parametrize(
-    "call_id",
-    [
-        pytest.param("7f", id="a string"),
-        pytest.param("", id="an empty string"),
-        pytest.param(0, id="zero"),
-        pytest.param(-9007199254740991, id="the least integer"),
-        pytest.param(1.5, id="a fraction"),
-        pytest.param(None, id="null, which is an id"),
-        pytest.param('"\\\n\N{SNOWMAN}', id="a string to be escaped"),
-    ],
-)
+@pytest.mark.parametrize("call_id", ["7f", "", 0, -9007199254740991, 1.5, None, '"\\\n\N{SNOWMAN}'])
 @pytest.mark.parametrize("method", [METHODS[0], "nonsense"])
 def test_the_id_comes_back_as_it_was(site: Site, method: str, call_id: object) -> None:
     """Value and type, on results and on errors (JSON-RPC 2.0 section 5)."""
@@ -90,51 +79,36 @@ def test_the_id_comes_back_as_it_was(site: Site, method: str, call_id: object) -
     assert type(answer.json["id"]) is type(call_id)
 
 
-@pytest.mark.parametrize(
-    ("body", "code", "call_id"),
-    [
-        pytest.param(b"", -32700, None, id="nothing"),
-        pytest.param(b"{", -32700, None, id="half an object"),
-        pytest.param(b"\xff\xfe", -32700, None, id="no UTF-8"),
-        pytest.param(_call() + b"x", -32700, None, id="something behind it"),
-        pytest.param(
-            b'{"jsonrpc":"2.0","id":1,"id":2,"method":"GetExtendedAgentCard"}',
-            -32700,
-            None,
-            id="two ids",
-        ),
-        pytest.param(
-            b'{"jsonrpc":"2.0","id":1,"method":"GetTask","method":"GetExtendedAgentCard"}',
-            -32700,
-            None,
-            id="two methods",
-        ),
-        pytest.param(
-            b'{"jsonrpc":"2.0","id":99999999999999999999,"method":"GetTask"}',
-            -32700,
-            None,
-            id="an id that other readers round",
-        ),
-        pytest.param(b'{"a":' * 40 + b"1" + b"}" * 40, -32700, None, id="40 levels"),
-        pytest.param(b"[]", -32600, None, id="an empty batch"),
-        pytest.param(b"[" + _call() + b"]", -32600, None, id="a batch"),
-        pytest.param(b'"call"', -32600, None, id="a string"),
-        pytest.param(b"{}", -32600, None, id="an empty object"),
-        pytest.param(b'{"jsonrpc":"2.0","id":3}', -32600, 3, id="no method"),
-        pytest.param(_call(jsonrpc="1.0", id=3), -32600, 3, id="JSON-RPC 1.0"),
-        pytest.param(_call(jsonrpc=2.0, id=3), -32600, 3, id="the version as a number"),
-        pytest.param(_call(method=7, id=3), -32600, 3, id="a method that is a number"),
-        pytest.param(_call(id=[1]), -32600, None, id="an id that is a list"),
-        pytest.param(_call(id={}), -32600, None, id="an id that is an object"),
-        pytest.param(_call(id=True), -32600, None, id="an id that is true"),
-        pytest.param(_call("getExtendedAgentCard"), -32601, 1, id="another case"),
-        pytest.param(_call("GetAgentCard"), -32601, 1, id="gRPC's old name"),
-        pytest.param(_call(""), -32601, 1, id="an empty name"),
-        pytest.param(_call(params=[]), -32602, 1, id="params by position"),
-        pytest.param(_call(params="x"), -32602, 1, id="params that are a string"),
-        pytest.param(_call(params={"tenant": 5}), -32602, 1, id="a tenant that is a number"),
-    ],
-)
+BAD_REQUESTS: dict[str, tuple[bytes, int, object]] = {
+    "nothing": (b"", -32700, None),
+    "half an object": (b"{", -32700, None),
+    "no UTF-8": (b"\xff\xfe", -32700, None),
+    "something behind it": (_call() + b"x", -32700, None),
+    "two ids": (_call()[:-1] + b',"id":2}', -32700, None),
+    "two methods": (_call("GetTask")[:-1] + b',"method":"GetExtendedAgentCard"}', -32700, None),
+    "an id that other readers round": (_call("GetTask", id=10**20 - 1), -32700, None),
+    "40 levels": (b'{"a":' * 40 + b"1" + b"}" * 40, -32700, None),
+    "an empty batch": (b"[]", -32600, None),
+    "a batch": (b"[" + _call() + b"]", -32600, None),
+    "a string": (b'"call"', -32600, None),
+    "an empty object": (b"{}", -32600, None),
+    "no method": (b'{"jsonrpc":"2.0","id":3}', -32600, 3),
+    "JSON-RPC 1.0": (_call(jsonrpc="1.0", id=3), -32600, 3),
+    "the version as a number": (_call(jsonrpc=2.0, id=3), -32600, 3),
+    "a method that is a number": (_call(method=7, id=3), -32600, 3),
+    "an id that is a list": (_call(id=[1]), -32600, None),
+    "an id that is an object": (_call(id={}), -32600, None),
+    "an id that is true": (_call(id=True), -32600, None),
+    "another case": (_call("getExtendedAgentCard"), -32601, 1),
+    "gRPC's old name": (_call("GetAgentCard"), -32601, 1),
+    "an empty name": (_call(""), -32601, 1),
+    "params by position": (_call(params=[]), -32602, 1),
+    "params that are a string": (_call(params="x"), -32602, 1),
+    "a tenant that is a number": (_call(params={"tenant": 5}), -32602, 1),
+}
+
+
+@pytest.mark.parametrize(("body", "code", "call_id"), BAD_REQUESTS.values(), ids=BAD_REQUESTS)
 def test_a_bad_request_is_refused_with_its_code(
     site: Site, body: bytes, code: int, call_id: object
 ) -> None:
@@ -189,19 +163,12 @@ def test_a_notification_of_a_known_caller_is_never_answered(
 
 
 @pytest.mark.parametrize(
-    ("headers", "challenge"),
-    [
-        pytest.param({}, 'Bearer realm="harbour"', id="no token"),
-        pytest.param(
-            {"Authorization": "Bearer wrong"},
-            'Bearer realm="harbour", error="invalid_token"',
-            id="a wrong token",
-        ),
-    ],
+    ("headers", "error"),
+    [({}, ""), ({"Authorization": "Bearer wrong"}, ', error="invalid_token"')],
 )
 @pytest.mark.parametrize("method", METHODS)
 def test_without_the_token_http_says_401_and_json_rpc_says_why(
-    site: Site, method: str, headers: dict[str, str], challenge: str
+    site: Site, method: str, headers: dict[str, str], error: str
 ) -> None:
     """A client of either layer understands it; the body, and so the id, was not read."""
     granian = {"SERVER_SOFTWARE": "Granian"}
@@ -209,7 +176,7 @@ def test_without_the_token_http_says_401_and_json_rpc_says_why(
     answer = site.client.post("/a2a", data=call, headers=headers, environ_overrides=granian)
 
     assert answer.status_code == 401
-    assert answer.headers["WWW-Authenticate"] == challenge
+    assert answer.headers["WWW-Authenticate"] == f'Bearer realm="harbour"{error}'
     assert (answer.headers["Cache-Control"], answer.headers["Vary"]) == (
         "private, no-cache",
         "Authorization",
@@ -238,54 +205,6 @@ def test_the_protocol_version_is_one_of_two_or_absent(
             assert error["data"] == _error_info("VERSION_NOT_SUPPORTED")
         else:
             assert error.get("code") in (None, -32004)
-
-
-@pytest.mark.parametrize(
-    ("card", "audiences", "tokens", "code", "reason"),
-    [
-        pytest.param(
-            {**PUBLIC, "capabilities": {}},
-            (),
-            ("staff",),
-            -32004,
-            "UNSUPPORTED_OPERATION",
-            id="the card declares none",
-        ),
-        pytest.param(
-            PUBLIC,
-            (),
-            ("staff",),
-            -32007,
-            "EXTENDED_AGENT_CARD_NOT_CONFIGURED",
-            id="none published",
-        ),
-        pytest.param(
-            PUBLIC,
-            ("staff",),
-            None,
-            -32007,
-            "EXTENDED_AGENT_CARD_NOT_CONFIGURED",
-            id="no token file",
-        ),
-    ],
-)
-def test_undeclared_and_not_configured_are_told_apart(
-    make_site: Callable[..., Site],
-    card: dict[str, Any],
-    audiences: tuple[str, ...],
-    tokens: tuple[str, ...] | None,
-    code: int,
-    reason: str,
-) -> None:
-    """A2A 1.0 3.1.11, with ErrorInfo in `data`."""
-    site = make_site(card, audiences, tokens)
-    headers = site.bearer() if tokens else {}
-    answer = site.client.post("/a2a", data=_call(), headers=headers)
-
-    assert answer.status_code == 200
-    assert answer.json is not None
-    assert answer.json["error"]["code"] == code
-    assert answer.json["error"]["data"] == _error_info(reason)
 
 
 def _padded(length: int) -> bytes:

@@ -107,6 +107,8 @@ def test_F2_older_clients_find_the_extended_card_by_their_document(
     for path in ("/old/v1/card", "/old/rest/v1/card", "/agent/authenticatedExtendedCard"):
         assert client.get(path).status_code == 401
         assert client.get(path, headers=bearer).data == generation.extended["staff"]
+    for path in ("/a2a/v1/card", "/a2a/agent/authenticatedExtendedCard"):  # of A2A 1.0
+        assert client.get(path, headers=bearer).status_code == 404
     call = {"jsonrpc": "2.0", "id": 1, "method": "agent/getAuthenticatedExtendedCard"}
     for path in ("/old", "/old/"):
         assert client.post(path, json=call, headers=bearer).status_code == 200

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from test_operated import (
+from programs import (
     PATIENCE,
     free_port,
     redis,

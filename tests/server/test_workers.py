@@ -7,17 +7,13 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 import httpx
 import pytest
+from programs import running, wait_until
 from publications import NOW, PUBLIC, publish_cards
 from served import Site, hearing, look
 from served import serve as serve_app
@@ -28,94 +24,42 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.server.run import serve
 from cardsign.server.settings import ServerSettings
 from cardsign.server.site import Publications
-from tests.support import workers_of
 
-CARD = "/.well-known/agent-card.json"
-PATIENCE = 60.0
+TWO_WORKERS = "workers = 2\n"
 
 
-@dataclass
-class Running:
-    """A server, and what it was started with."""
-
-    process: subprocess.Popen[str]
-    url: str
-    directory: Path
-
-    def workers(self) -> set[int]:
-        """The processes that answer."""
-        return workers_of(self.process.pid)
-
-    def get(self, path: str = CARD) -> httpx.Response:
-        """An answer over a connection of its own, by whichever worker takes it."""
-        return httpx.get(self.url + path, trust_env=False, timeout=PATIENCE)
-
-    def count(self, name: str) -> float:
-        """The sum of a metric over its labels."""
-        lines = re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", self.get("/metrics").text, re.M)
-        return sum(map(float, lines))
-
-
-@contextlib.contextmanager
-def running(directory: Path, key: PrivateKey, settings: str) -> Iterator[Running]:
-    """A server of two workers."""
-    publish_cards(directory / "pub", key, PUBLIC, "staff", now=datetime.now(UTC))
-    (directory / "serve.toml").write_text(f"format = 1\n{settings}")
-    command = [sys.executable, "-m", "cardsign", "serve", "pub", "--settings", "serve.toml"]
-    process = subprocess.Popen(
-        [*command, "--workers", "2", "--bind", "127.0.0.1:0", "--json"],
-        cwd=directory,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        found = re.search(r'"url": "([^"]+)"', line)
-        assert found, line
-        yield Running(process, found[1], directory / "pub")
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+def publish(directory: Path, key: PrivateKey, version: int = 1) -> bytes:
+    """The card of a new generation, with this version."""
+    card = {**PUBLIC, "version": f"{version}.0.0"}
+    return publish_cards(directory / "pub", key, card, "staff", now=datetime.now(UTC)).card
 
 
 def test_a_killed_worker_is_started_again(tmp_path: Path, key: PrivateKey) -> None:
     """The other one answers meanwhile; a signal ends both; where they serve was said once."""
-    with running(tmp_path, key, "") as server:
-        deadline = time.monotonic() + PATIENCE
-        while len(server.workers()) < 2 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        before = server.workers()
-        killed = min(before)
+    publish(tmp_path, key)
+    with running(tmp_path, TWO_WORKERS) as server:
+        wait_until(lambda: len(server.workers) == 2)
+        killed = min(server.workers)
         os.kill(killed, signal.SIGKILL)
-        while server.workers() & {killed} or len(server.workers()) < 2:
-            assert time.monotonic() < deadline, "nobody started it again"
+
+        def is_replaced() -> bool:
             with contextlib.suppress(httpx.TransportError):  # a connection that it held
                 assert server.get().status_code == 200
-        assert server.workers() - before
-        for _ in range(20):
-            with contextlib.suppress(httpx.ConnectError):
-                assert server.get().status_code == 200
-        server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(PATIENCE) == 0
-        assert server.process.stdout is not None
-        assert server.process.stdout.read() == ""
+            return killed not in server.workers and len(server.workers) == 2
+
+        wait_until(is_replaced)
+        assert server.stop() == (0, "")
 
 
 def test_all_workers_serve_the_newest_generation_at_once(tmp_path: Path, key: PrivateKey) -> None:
     """A reader who has seen the new one never sees the old one again: no wait, no poll."""
-    with running(tmp_path, key, "") as server:
-        for number in range(2, 6):
-            card = {**PUBLIC, "version": f"{number}.0.0"}
-            made = publish_cards(server.directory, key, card, "staff", now=datetime.now(UTC))
-            deadline = time.monotonic() + PATIENCE
-            while server.get().content != made.card:
-                assert time.monotonic() < deadline
+    publish(tmp_path, key)
+    with running(tmp_path, TWO_WORKERS) as server:
+        for number in (2, 3):
+            card = publish(tmp_path, key, number)
+            wait_until(lambda card=card: server.get().content == card)  # type: ignore[misc]
             for _ in range(10):
-                assert server.get().content == made.card
+                assert server.get().content == card
 
 
 class Disk:
@@ -213,17 +157,21 @@ def test_one_look_costs_one_stamp(
 @pytest.mark.needs_prometheus
 def test_metrics_count_for_all_workers(tmp_path: Path, key: PrivateKey) -> None:
     """Whichever worker is asked; what is served is told beside it."""
-    with running(tmp_path, key, "metrics = true\n") as server:
+    publish(tmp_path, key)
+    with running(tmp_path, f"{TWO_WORKERS}metrics = true\n") as server:
         for _ in range(30):
             server.get()
         server.get("/nothing?x=1")
-        said = server.get("/metrics")
-        assert said.headers["Content-Type"].startswith("text/plain")
-        assert 'cardsign_requests_total{endpoint="show_document",status="200"} 30.0' in said.text
-        assert 'cardsign_requests_total{endpoint="answer_interface",status="404"} 1.0' in said.text
-        assert server.count("cardsign_request_seconds_count") == 31
-        assert 'cardsign_generation{agent=""} 1.0' in said.text
-        assert "nothing" not in said.text
+        answer = server.get("/metrics")
+    assert answer.headers["Content-Type"].startswith("text/plain")
+    for line in (
+        'cardsign_requests_total{endpoint="show_document",status="200"} 30.0',
+        'cardsign_requests_total{endpoint="answer_interface",status="404"} 1.0',
+        "cardsign_request_seconds_count 31.0",
+        'cardsign_generation{agent=""} 1.0',
+    ):
+        assert line in answer.text.splitlines()
+    assert "nothing" not in answer.text
 
 
 @pytest.fixture

@@ -1,0 +1,287 @@
+"""The programs of the tests of serving: `cardsign serve` as an operator runs it, nginx, Redis."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from tests.support import workers_of
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Seconds, for what happens at once on an idle machine; far more than any busy one takes.
+PATIENCE = 120.0
+
+
+def blocks(language: str) -> list[str]:
+    """The files of one kind that the guide shows."""
+    guide = ROOT / "docs/guides/serve.md"
+    return re.findall(rf"```{language}\n(.*?)```", guide.read_text("utf-8"), re.DOTALL)
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port: int = bound.getsockname()[1]
+        return port
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Until something has come about."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about"
+        time.sleep(0.02)
+
+
+def wait_for(port: int, process: subprocess.Popen[Any]) -> None:
+    """Until a process listens on a port."""
+
+    def is_listening() -> bool:
+        assert process.poll() is None, "it ended"
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return True
+        return False
+
+    wait_until(is_listening)
+
+
+def is_gone(group: int) -> bool:
+    """Whether no process of a group is left."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def ended(
+    process: subprocess.Popen[Any], how: signal.Signals = signal.SIGTERM
+) -> Iterator[subprocess.Popen[Any]]:
+    """A process, ended with all that it started."""
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, how)
+        process.communicate(timeout=PATIENCE)
+
+
+@contextlib.contextmanager
+def started(
+    module: str, folder: Path, port: int, **environment: str
+) -> Iterator[subprocess.Popen[Any]]:
+    """A module of Python with its arguments, run in a folder, once it listens on the port."""
+    path = os.pathsep.join([str(ROOT), str(folder), os.environ.get("PYTHONPATH", "")])
+    process = subprocess.Popen(
+        [sys.executable, "-m", *module.split()],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path, **environment},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    with ended(process):
+        wait_for(port, process)
+        yield process
+
+
+@dataclass
+class Running:
+    """A running `cardsign serve`.
+
+    Attributes:
+        process: The parent process; leader of a process group of its own.
+        url: Where it says that it serves.
+        log_path: What it writes to stderr.
+    """
+
+    process: subprocess.Popen[str]
+    url: str
+    log_path: Path
+
+    @property
+    def port(self) -> int:
+        """Of its address."""
+        return int(self.url.rpartition(":")[2])
+
+    @property
+    def log(self) -> list[str]:
+        """The lines of stderr."""
+        return self.log_path.read_text().splitlines()
+
+    @property
+    def workers(self) -> set[int]:
+        """The processes that answer."""
+        return workers_of(self.process.pid)
+
+    def get(self, path: str = "/.well-known/agent-card.json", **headers: str) -> httpx.Response:
+        """An answer over a connection of its own, by whichever worker takes it."""
+        return httpx.get(self.url + path, headers=headers, trust_env=False, timeout=PATIENCE)
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        """Send a signal; the exit status, and what else was said on stdout."""
+        self.process.send_signal(how)
+        out, _ = self.process.communicate(timeout=PATIENCE)
+        return self.process.returncode, out
+
+
+def serve_command(*options: str, bind: str = "127.0.0.1:0") -> list[str]:
+    """The command that serves the folder `pub`, by the settings beside it."""
+    command = [sys.executable, "-m", "cardsign", "serve", "pub", "--settings", "serve.toml"]
+    return [*command, "--bind", bind, "--json", *options]
+
+
+@contextlib.contextmanager
+def running(
+    folder: Path, settings: str = "", *, bind: str = "127.0.0.1:0", **environment: str
+) -> Iterator[Running]:
+    """`cardsign serve` of what is published in `pub`, killed at the end if it still runs."""
+    (folder / "serve.toml").write_text(f"format = 1\n{settings}")
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen(
+            serve_command(bind=bind),
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+        )
+        with ended(process, signal.SIGKILL):
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line, (folder / "log").read_text()
+            yield Running(process, json.loads(line)["url"], folder / "log")
+
+
+# ------------------------------------------------------------------ certificates
+
+
+class Authority:
+    """One that signs the server's certificate and the clients'."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "authority")])
+        self.path = self.write("authority", self.name, self.key, None)
+
+    def write(
+        self,
+        name: str,
+        subject: x509.Name,
+        key: ec.EllipticCurvePrivateKey,
+        alternative: x509.GeneralName | None,
+    ) -> Path:
+        """A certificate and its key, in two files; of the certificate's path."""
+        now = datetime.now(UTC)
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self.name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(days=1))
+            .not_valid_after(now + timedelta(days=1))
+            .add_extension(x509.BasicConstraints(alternative is None, None), critical=True)
+        )
+        if alternative is not None:
+            names = x509.SubjectAlternativeName([alternative])
+            builder = builder.add_extension(names, critical=False)
+        made = builder.sign(self.key, SHA256())
+        path = self.folder / f"{name}.pem"
+        path.write_bytes(made.public_bytes(Encoding.PEM))
+        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        path.with_suffix(".key").write_bytes(private)
+        return path
+
+    def sign(self, name: str, alternative: x509.GeneralName) -> Path:
+        """A certificate of somebody."""
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        return self.write(name, subject, ec.generate_private_key(ec.SECP256R1()), alternative)
+
+
+@contextlib.contextmanager
+def nginx(folder: Path, authority: Authority, config: str, **changes: str) -> Iterator[str]:
+    """nginx with a file of the guide, its places moved here; the URL."""
+    port = free_port()
+    for old, new in {
+        "listen 443": f"listen 127.0.0.1:{port}",
+        "/etc/ssl/tides.pem": str(authority.folder / "tides.pem"),
+        "/etc/ssl/private/tides.key": str(authority.folder / "tides.key"),
+        "/etc/ssl/clients.pem": str(authority.path),
+        **changes,
+    }.items():
+        config = config.replace(old, new)
+    with run_nginx(folder, config, port):
+        yield f"https://127.0.0.1:{port}"
+
+
+@contextlib.contextmanager
+def run_nginx(folder: Path, config: str, port: int) -> Iterator[None]:
+    """nginx with these servers, once it listens on the port."""
+    places = "\n".join(
+        f"{one}_temp_path {folder}/{one};"
+        for one in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    whole = (
+        f"daemon off; pid {folder}/nginx.pid; error_log stderr; worker_processes 1;\n"
+        + ("user root;\n" if os.getuid() == 0 else "")
+        + f"events {{}}\nhttp {{ access_log off; {places}\n{config} }}\n"
+    )
+    (folder / "whole.conf").write_text(whole)
+    command = [str(shutil.which("nginx")), "-p", str(folder), "-c", str(folder / "whole.conf")]
+    tried = subprocess.run([*command, "-t"], capture_output=True, text=True, check=False)
+    assert tried.returncode == 0, tried.stderr
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+    with ended(process):
+        wait_for(port, process)
+        yield
+
+
+def asking(authority: Authority, certificate: Path | None = None) -> httpx.Client:
+    """A client that trusts the authority, perhaps with a certificate of its own."""
+    context = ssl.create_default_context(cafile=str(authority.path))
+    if certificate is not None:
+        context.load_cert_chain(certificate, certificate.with_suffix(".key"))
+    return httpx.Client(verify=context, trust_env=False, timeout=PATIENCE)
+
+
+# ------------------------------------------------------------------ Redis
+
+
+@contextlib.contextmanager
+def redis(folder: Path, port: int) -> Iterator[subprocess.Popen[Any]]:
+    """A Redis of our own, which keeps nothing."""
+    command = [str(shutil.which("redis-server")), "--port", str(port), "--bind", "127.0.0.1"]
+    process = subprocess.Popen(
+        [*command, "--save", "", "--appendonly", "no", "--dir", str(folder)],
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    with ended(process):
+        wait_for(port, process)
+        yield process
