@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from cardsign.cli.dry_run import confirm, done, dry_run_option, is_dry_run
 from cardsign.cli.frame import Command
 from cardsign.cli.options import (
     PATH,
@@ -21,6 +20,7 @@ from cardsign.cli.options import (
     take,
 )
 from cardsign.cli.printer import Answer, safe, say, show, write_line
+from cardsign.cli.streams import confirm, done, dry_run_option, is_dry_run
 from cardsign.cli.verifier import TrustOptions
 from cardsign.cli.views import keyset_lines, kind_of, pin_json, say_if_old
 from cardsign.errors import UsageFault, of_the_user
@@ -42,150 +42,13 @@ from cardsign.trust.enroll import (
     read_agents,
     read_digest,
 )
-from cardsign.trust.policy import Accept, KeysAnchor, Limits, Policy
+from cardsign.trust.policy import KeysAnchor, Limits, Policy
 from cardsign.trust.refresh import Ask
 from cardsign.trust.supplied import StatementCache, SuppliedStatements
 from cardsign.urls import Url, is_url, parse_place, parse_url
 
-_ONE_ANCHOR: Final = "expected exactly one of --keyset, --jwks and --jwks-url, or a URL"
-
-
-@dataclass(frozen=True, slots=True)
-class AnchorOptions:
-    """What names the anchor: at most one kind of them."""
-
-    keysets: tuple[Path, ...]
-    releases: tuple[Path, ...]
-    roots: bool
-    jwks: Path | None
-    jwks_url: str | None
-    holders: tuple[str, ...]
-    network: NetworkOptions = field(default_factory=NetworkOptions)
-
-    @property
-    def named(self) -> int:
-        """How many anchors are named."""
-        return sum(map(bool, (self.keysets, self.jwks, self.jwks_url)))
-
-    def check(self, url: Url | None) -> None:
-        """Refuse what contradicts itself."""
-        if self.named > 1 or (url is None and not self.named):
-            raise UsageFault("usage.conflict", _ONE_ANCHOR)
-        if (self.releases or (self.roots and self.named)) and not self.keysets:
-            raise UsageFault(
-                "usage.conflict", "--release goes with --keyset, --roots with --keyset or a URL"
-            )
-        if self.holders and self.jwks is None:
-            raise UsageFault("usage.conflict", "--holder goes with --jwks")
-
-    def propose(self, url: Url | None, limits: Limits, now: datetime) -> Proposal:
-        """The anchor that is named, or what the origin of `url` publishes."""
-        self.check(url)
-        if self.keysets:
-            return self._propose_statements(limits, now)
-        if self.jwks is not None:
-            keys = _read_keys(self.jwks)
-            split = (pair.rpartition("=") for pair in self.holders)
-            return propose_keys(keys, {kid: holder for kid, _, holder in split})
-        if self.jwks_url is not None or url is None:
-            with of_the_user("--jwks-url"):
-                return propose_jwks_url(self.jwks_url or "")
-        ask = _asker(self.network, now)
-        return propose_published(url.origin, ask, limits=limits, roots=self.roots, now=now)
-
-    def _propose_statements(self, limits: Limits, now: datetime) -> Proposal:
-        """What the files of --keyset and --release come to; one that does not fit is refused."""
-        keysets = tuple(_read(path, read_keyset) for path in self.keysets)
-        releases = tuple(_read(path, read_release) for path in self.releases)
-        supplied = SuppliedStatements(keysets, releases)
-        with of_the_user("--keyset"):
-            proposal = propose_keyset(supplied, limits=limits, roots=self.roots, now=now)
-            for doubt in proposal.doubts:
-                raise StatementRefused(doubt.code, doubt.message)
-        return proposal
-
-
-def _asker(network: NetworkOptions, now: datetime) -> Ask:
-    fetcher = network.fetcher(lambda: now)
-    return lambda url, max_bytes: fetcher.fetch(url, max_bytes=max_bytes)
-
-
-def _read(path: Path, read: Callable[[bytes], object]) -> bytes:
-    """A statement that `read` accepts."""
-    with of_the_user(str(path)):
-        data = read_bytes(path, max_bytes=MAX_STATEMENT_BYTES)
-        read(data)
-        return data
-
-
-def _read_keys(path: Path) -> JwkSet:
-    name = str(path)
-    if name.startswith(("https:/", "http:/")):  # a path has lost one slash
-        hint = f"Trust what is published there: --jwks-url {safe(name.replace(':/', '://', 1))}"
-        raise UsageFault("usage.conflict", "--jwks takes a file, and this is a URL", hint=hint)
-    with of_the_user(name):
-        return JwkSet.from_bytes(read_bytes(path, max_bytes=MAX_JWKS_BYTES))
-
-
-@dataclass(frozen=True, slots=True)
-class EntryOptions:
-    """What a new entry of the policy says in addition to its name and anchor."""
-
-    origins: tuple[str, ...]
-    cards: tuple[str, ...]
-    require: tuple[str, ...]
-    accept: Accept | None
-    freshness: str | None
-
-    def members(self) -> dict[str, Any]:
-        """The members that are named; the others keep their defaults."""
-        members = {member.name: getattr(self, member.name) for member in fields(self)}
-        named = {
-            name: list(member) if isinstance(member, tuple) else member
-            for name, member in members.items()
-        }
-        return {name: member for name, member in named.items() if member}
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """What the user knows of the keyset, and whether to ask."""
-
-    digest: str | None
-    yes: bool
-
-    def compare(self, proposal: Proposal) -> None:
-        """Compare the keyset, or keys that were fetched, before anything is written (E14)."""
-        if proposal.keyset is None:
-            if self.digest is not None:
-                raise UsageFault("usage.conflict", "--digest goes with a keyset statement")
-            if proposal.seen_at and not self.yes and not is_dry_run():
-                for line in _key_lines(proposal):
-                    write_line(line, err=True)
-                confirm(
-                    self.yes,
-                    "compare the thumbprints above with the issuer over another channel",
-                    hint="With --yes nothing is compared.",
-                )
-        elif self.digest is not None:
-            check_told(proposal, self.digest)
-        elif not self.yes and not is_dry_run():
-            for line in keyset_lines(proposal.keyset):
-                write_line(line, err=True)
-            confirm(
-                self.yes,
-                "compare the digest above with the issuer over another channel",
-                hint="If it agrees, type the same command with --digest "
-                f"{proposal.keyset.digest}. With --yes nothing is compared.",
-            )
-
-
-def _key_lines(proposal: Proposal) -> Iterator[str]:
-    """The keys that were found at a URL, for a person to compare."""
-    yield f"keys at     {safe(proposal.seen_at, limit=300)}"
-    if isinstance(proposal.anchor, KeysAnchor):
-        for key in proposal.anchor.keys.keys:
-            yield f"key         {key.thumbprint}  {safe(key.kid, limit=64)}"
+#: Options that are members of a new `[[issuer]]`; those not given keep their defaults.
+_MEMBERS: Final = ("origins", "cards", "require", "accept", "freshness")
 
 
 @click.command(
@@ -266,11 +129,7 @@ def _key_lines(proposal: Proposal) -> Iterator[str]:
 )
 @policy_option
 @dry_run_option
-def add(
-    who: str,
-    name: str | None,
-    **options: Any,
-) -> None:
+def add(who: str, **options: Any) -> None:
     """Add an issuer by one anchor: --keyset, --jwks, --jwks-url, or what URL's origin publishes.
 
     URL is where an issuer's card is. Without another anchor, the newest keyset statement of its
@@ -280,20 +139,12 @@ def add(
 
     If there is no policy yet, one is begun in this folder.
     """
-    entry = take(EntryOptions, options)
-    network = take(NetworkOptions, options)
-    source = replace(take(AnchorOptions, options), network=network)
-    comparison = take(Comparison, options)
-    trust = take(TrustOptions, options)
-    policy = trust.extensible()
-    url, members = _members(who, name, entry)
-    if "origins" not in members:
-        raise _no_origin(who)
+    network, trust = take(NetworkOptions, options), take(TrustOptions, options)
+    policy, now = trust.extensible(), datetime.now(UTC)
+    url, members = _read_members(who, options)
     check_new_name(policy, members["name"])
     _check_new_places(policy, members["origins"])
-    if cards := members.get("cards") or _cards_at(members["origins"]):
-        members["cards"] = cards
-    proposal = source.propose(url, policy.limits, datetime.now(UTC))
+    proposal = _propose(url, options, _asker(network, now), policy.limits, now)
     warnings = [*proposal.warnings]
     if "freshness" not in members and not proposal.shows_freshness:
         members = _with_freshness(members, proposal)
@@ -303,20 +154,55 @@ def add(
     add_issuers(
         policy,
         [(members, proposal)],
-        compare=lambda: comparison.compare(proposal),
+        compare=partial(_compare, proposal, options["digest"], yes=options["yes"]),
         cache=StatementCache.of_user(),
         dry_run=is_dry_run(),
     )
     _say_all(warnings)
-    _tell(policy, members, proposal, comparison)
+    keyset = proposal.keyset
+    say_if_old(keyset, now)
+    notes = [f"{done('added', 'add')} {members['name']} to {policy.path}"]
+    if keyset is not None and options["yes"] and options["digest"] is None:
+        notes.insert(0, "compare the lines above with the issuer over another channel")
+    view = {"name": members["name"], "policy": str(policy.path)}
+    view |= {"anchor": kind_of(proposal.anchor), "keyset": keyset and pin_json(keyset)}
+    show(Answer(view, () if keyset is None else keyset_lines(keyset), notes))
+
+
+def _read_members(who: str, options: Mapping[str, Any]) -> tuple[Url | None, dict[str, Any]]:
+    """The URL, if one is named, and the members of the entry that are named or follow from it."""
+    url, name = None, options["name"]
+    named = {member: options[member] for member in _MEMBERS if options[member]}
+    members = {
+        member: [*value] if isinstance(value, tuple) else value for member, value in named.items()
+    }
+    if is_url(who):
+        with of_the_user("URL"):
+            url = parse_url(who)
+        members["cards"] = list(dict.fromkeys((str(url), *options["cards"])))
+        members = {"origins": [str(url.origin)], **members}
+    elif name is not None:
+        raise UsageFault("usage.conflict", "--name goes with a URL")
+    elif "origins" not in members:
+        hint = "Add --origin https://HOST, the host where its cards are. Or give its URL in place "
+        hint += "of the name."
+        if "." in who:
+            hint = f"Write it as a URL: cardsign trust add https://{safe(who)}"
+        raise UsageFault("usage.conflict", f"{safe(who)!r} is a name, and no origin", hint=hint)
+    with of_the_user("--origin"):
+        places = [parse_place(text) for text in members["origins"]]
+    # Below a path it is unknown where the card is.
+    cards = [f"{place}/" for place in places if place.is_whole_origin]
+    if "cards" not in members and cards:
+        members["cards"] = cards
+    return url, {"name": name or (url.origin.host if url else who), **members}
 
 
 def _check_new_places(policy: Policy, places: Iterable[str]) -> None:
     """Refuse a place that the policy has of another issuer."""
-    with of_the_user("--origin"):
-        parsed = [parse_place(text) for text in places]
+    parsed = {parse_place(text) for text in places}
     for issuer in policy.issuers:
-        for place in set(parsed).intersection(issuer.places or ()):
+        for place in parsed.intersection(issuer.places or ()):
             raise UsageFault(
                 "usage.conflict",
                 f"{place} is already trusted as {issuer.name!r}",
@@ -327,25 +213,87 @@ def _check_new_places(policy: Policy, places: Iterable[str]) -> None:
             )
 
 
-def _no_origin(who: str) -> UsageFault:
-    hint = "Add --origin https://HOST, the host where its cards are. Or give its URL in place of "
-    hint += "the name."
-    if "." in who:
-        hint = f"Write it as a URL: cardsign trust add https://{safe(who)}"
-    return UsageFault("usage.conflict", f"{safe(who)!r} is a name, and no origin", hint=hint)
+def _propose(
+    url: Url | None, options: Mapping[str, Any], ask: Ask, limits: Limits, now: datetime
+) -> Proposal:
+    """The anchor that is named, or what the origin of `url` publishes."""
+    keysets, jwks, jwks_url = options["keysets"], options["jwks"], options["jwks_url"]
+    releases, roots, holders = options["releases"], options["roots"], options["holders"]
+    named = sum(map(bool, (keysets, jwks, jwks_url)))
+    why = ""
+    if named > 1 or (url is None and not named):
+        why = "expected exactly one of --keyset, --jwks and --jwks-url, or a URL"
+    elif (releases or (roots and named)) and not keysets:
+        why = "--release goes with --keyset, --roots with --keyset or a URL"
+    elif holders and jwks is None:
+        why = "--holder goes with --jwks"
+    if why:
+        raise UsageFault("usage.conflict", why)
+    if keysets:
+        supplied = SuppliedStatements(
+            tuple(_read(path, read_keyset) for path in keysets),
+            tuple(_read(path, read_release) for path in releases),
+        )
+        with of_the_user("--keyset"):
+            proposal = propose_keyset(supplied, limits=limits, roots=roots, now=now)
+            for doubt in proposal.doubts:  # of files that were chosen none is passed over
+                raise StatementRefused(doubt.code, doubt.message)
+        return proposal
+    if jwks is not None:
+        split = (pair.rpartition("=") for pair in holders)
+        return propose_keys(_read_keys(jwks), {kid: holder for kid, _, holder in split})
+    if jwks_url is not None or url is None:
+        with of_the_user("--jwks-url"):
+            return propose_jwks_url(jwks_url)
+    return propose_published(url.origin, ask, limits=limits, roots=roots, now=now)
 
 
-def _members(who: str, name: str | None, entry: EntryOptions) -> tuple[Url | None, dict[str, Any]]:
-    """The URL, if one is named, and the members of the entry that are named or follow from it."""
-    if not is_url(who):
-        if name is not None:
-            raise UsageFault("usage.conflict", "--name goes with a URL")
-        return None, {"name": who, **entry.members()}
-    with of_the_user("URL"):
-        url = parse_url(who)
-    cards = list(dict.fromkeys((str(url), *entry.cards)))
-    at_url = {"name": name or url.origin.host, "origins": [str(url.origin)]}
-    return url, {**at_url, **entry.members(), "cards": cards}
+def _asker(network: NetworkOptions, now: datetime) -> Ask:
+    fetcher = network.fetcher(lambda: now)
+    return lambda url, max_bytes: fetcher.fetch(url, max_bytes=max_bytes)
+
+
+def _read(path: Path, read: Callable[[bytes], object]) -> bytes:
+    """A statement that `read` accepts."""
+    with of_the_user(str(path)):
+        data = read_bytes(path, max_bytes=MAX_STATEMENT_BYTES)
+        read(data)
+        return data
+
+
+def _read_keys(path: Path) -> JwkSet:
+    name = str(path)
+    if name.startswith(("https:/", "http:/")):  # a path has lost one slash
+        hint = f"Trust what is published there: --jwks-url {safe(name.replace(':/', '://', 1))}"
+        raise UsageFault("usage.conflict", "--jwks takes a file, and this is a URL", hint=hint)
+    with of_the_user(name):
+        return JwkSet.from_bytes(read_bytes(path, max_bytes=MAX_JWKS_BYTES))
+
+
+def _compare(proposal: Proposal, digest: str | None, *, yes: bool) -> None:
+    """Compare the keyset, or keys that were fetched, before anything is written (E14)."""
+    keyset = proposal.keyset
+    if keyset is None and digest is not None:
+        raise UsageFault("usage.conflict", "--digest goes with a keyset statement")
+    if digest is not None:
+        check_told(proposal, digest)
+    elif (keyset or proposal.seen_at) and not yes and not is_dry_run():
+        lines, noun, hint = _key_lines(proposal), "thumbprints", ""
+        if keyset is not None:
+            lines, noun = keyset_lines(keyset), "digest"
+            hint = f"If it agrees, type the same command with --digest {keyset.digest}. "
+        for line in lines:
+            write_line(line, err=True)
+        question = f"compare the {noun} above with the issuer over another channel"
+        confirm(yes, question, hint=f"{hint}With --yes nothing is compared.")
+
+
+def _key_lines(proposal: Proposal) -> Iterator[str]:
+    """The keys that were found at a URL, for a person to compare."""
+    yield f"keys at     {safe(proposal.seen_at, limit=300)}"
+    if isinstance(proposal.anchor, KeysAnchor):
+        for key in proposal.anchor.keys.keys:
+            yield f"key         {key.thumbprint}  {safe(key.kid, limit=64)}"
 
 
 def _with_freshness(members: dict[str, Any], proposal: Proposal) -> dict[str, Any]:
@@ -357,31 +305,6 @@ def _say_all(warnings: Iterable[str]) -> None:
     """Each on a line of its own."""
     for warning in warnings:
         say(safe(warning, limit=400))
-
-
-def _cards_at(places: list[str]) -> list[str]:
-    """The cards of whole origins; below a path it is unknown where the card is."""
-    parsed = []
-    for text in places:
-        with of_the_user("--origin"):
-            parsed.append(parse_place(text))
-    return [f"{place}/" for place in parsed if place.is_whole_origin]
-
-
-def _tell(policy: Policy, members: dict[str, Any], proposal: Proposal, known: Comparison) -> None:
-    say_if_old(proposal.keyset, datetime.now(UTC))
-    added = {
-        "name": members["name"],
-        "policy": str(policy.path),
-        "anchor": kind_of(proposal.anchor),
-    }
-    text: Iterable[str] = ()
-    notes = [f"{done('added', 'add')} {members['name']} to {policy.path}"]
-    if proposal.keyset is not None:
-        text = keyset_lines(proposal.keyset)
-        if known.yes and known.digest is None:
-            notes.insert(0, "compare the lines above with the issuer over another channel")
-    show(Answer({**added, "keyset": proposal.keyset and pin_json(proposal.keyset)}, text, notes))
 
 
 @click.command(
@@ -424,6 +347,5 @@ def import_(listing: Path, yes: bool, **options: Any) -> None:
         _say_all(warning for _, proposal in added for warning in proposal.warnings)
         confirm(yes, f"{len(added)} issuers go into {policy.path}, by what they publish now")
     add_issuers(policy, added, cache=StatementCache.of_user(), dry_run=is_dry_run())
-    verb = "would add" if is_dry_run() else "added"
     for entry, _ in added:
-        say(f"{verb} {entry['name']} to {policy.path}")
+        say(f"{done('added', 'add')} {entry['name']} to {policy.path}")

@@ -59,13 +59,7 @@ DEFAULT_TIMEOUT: Final = 60  # seconds; agents think
     help="For whom the extended card must be, as the issuer told you; with --extended.",
 )
 @visit_options
-def fetch(
-    url: str,
-    output: str,
-    extended: bool,
-    audience: str | None,
-    **options: Any,
-) -> int:
+def fetch(url: str, output: str, extended: bool, audience: str | None, **options: Any) -> int:
     """Fetch a card, verify it, and write its verified payload.
 
     A URL without a path means /.well-known/agent-card.json there, then the legacy path. Only what
@@ -158,12 +152,7 @@ def _check_id(option: str, value: str) -> None:
     help="The time limit for the whole answer, streamed events included.",
 )
 @visit_options
-def call(
-    url: str,
-    text: str | None,
-    timeout: int,
-    **options: Any,
-) -> int:
+def call(url: str, text: str | None, timeout: int, **options: Any) -> int:
     """Send TEXT ('-': standard input) to the agent at URL, and print what it answers.
 
     Nothing is sent before the agent's card is trusted. The message goes to an endpoint of the

@@ -18,14 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from cardsign.cli.printer import (
-    FORM,
-    QUIET,
-    print_error,
-    print_json,
-    safe,
-    write_line,
-)
+from cardsign.cli.printer import FORM, QUIET, print_error, print_json, safe, write_line
 from cardsign.errors import (
     EXIT_LOCAL_FAULT,
     EXIT_OK,

@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cardsign.cli.dry_run import is_dry_run
 from cardsign.cli.frame import moment
 from cardsign.cli.options import RECOVERY_VARIABLE, read_place
 from cardsign.cli.printer import say
-from cardsign.cli.streams import read_input
+from cardsign.cli.streams import is_dry_run, read_input
 from cardsign.errors import PassphraseFault, UsageFault, of_the_user
 from cardsign.files import CONFIG_FILE, leads_outside, outside
 from cardsign.jose.jwks import JwkSet

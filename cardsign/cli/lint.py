@@ -12,11 +12,18 @@ from typing import Any
 import click
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.cli.dry_run import done, dry_run_option, is_dry_run
 from cardsign.cli.frame import Command, Group, moment
 from cardsign.cli.options import NetworkOptions, format_option, network_option, take
 from cardsign.cli.printer import asked_form, counted, safe, say, show
-from cardsign.cli.streams import STDIO, read_input, refuse_two_documents, write_output
+from cardsign.cli.streams import (
+    STDIO,
+    done,
+    dry_run_option,
+    is_dry_run,
+    read_input,
+    refuse_two_documents,
+    write_output,
+)
 from cardsign.errors import UsageFault
 from cardsign.files import CONFIG_FILE, read_bytes
 from cardsign.findings import MAX_TEXT, SEVERITIES, Severity, cap_findings
@@ -96,12 +103,7 @@ class LintOptions:
 @click.option("-o", "--output", metavar="OUT", help="Where the fixed card goes; '-' for stdout.")
 @dry_run_option
 @network_option
-def lint(
-    cards: tuple[str, ...],
-    fixing: bool,
-    output: str | None,
-    **options: Any,
-) -> int:
+def lint(cards: tuple[str, ...], fixing: bool, output: str | None, **options: Any) -> int:
     """Find what is wrong with cards, say why, and how to fix it.
 
     Each CARD is a file, a folder, a URL, REVISION:PATH in git, or '-' for stdin. In a folder,
@@ -172,8 +174,7 @@ def contract() -> None:
 
 
 @contract.command(
-    "check",
-    example="cardsign contract check task.json --card card.json --jwks jwks.json",
+    "check", example="cardsign contract check task.json --card card.json --jwks jwks.json"
 )
 @click.argument("envelope")
 @click.option("--card", "card_file", metavar="CARD", required=True, help="The agent's card.")
@@ -181,11 +182,7 @@ def contract() -> None:
 @click.option("--trust", "policy_file", metavar="FILE", help="Your policy, in place of --jwks.")
 @click.option("--issuer", metavar="NAME", help="With --trust: whose card it must be.")
 def contract_check(
-    envelope: str,
-    card_file: str,
-    jwks: str | None,
-    policy_file: str | None,
-    issuer: str | None,
+    envelope: str, card_file: str, jwks: str | None, policy_file: str | None, issuer: str | None
 ) -> int:
     """Check a task or response, ENVELOPE ('-' for stdin), against CARD.
 

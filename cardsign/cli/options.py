@@ -103,9 +103,7 @@ alg_option: Final = click.option(
     "EdDSA: Ed25519, for card keys only; few SDKs verify it.",
 )
 public_option: Final = click.option(
-    "--public",
-    metavar="FILE",
-    help="The public key of the signer: a JWK or PEM ('-' for stdin).",
+    "--public", metavar="FILE", help="The public key of the signer: a JWK or PEM ('-' for stdin)."
 )
 recovery_option: Final = click.option(
     "--recovery-file",

@@ -21,16 +21,9 @@ from cardsign.cli.printer import (
     show,
     write_line,
 )
-from cardsign.cli.progress import Progress
-from cardsign.cli.verifier import TrustOptions, chosen_issuers, summary
+from cardsign.cli.verifier import Progress, TrustOptions, chosen_issuers, summary
 from cardsign.cli.views import kind_of
-from cardsign.errors import (
-    EXIT_LOCAL_FAULT,
-    EXIT_NOT_TRUSTED,
-    EXIT_OK,
-    LocalFault,
-    UsageFault,
-)
+from cardsign.errors import EXIT_LOCAL_FAULT, EXIT_NOT_TRUSTED, EXIT_OK, LocalFault, UsageFault
 from cardsign.findings import Finding
 from cardsign.times import minute
 from cardsign.trust.policy import Policy, TrustedIssuer
@@ -150,12 +143,7 @@ _Check: TypeAlias = tuple[TrustedIssuer, str]  # and the URL of one of its cards
 )
 @network_option
 @policy_option
-def verify(
-    names: tuple[str, ...],
-    concurrency: int,
-    update: bool,
-    **options: Any,
-) -> int:
+def verify(names: tuple[str, ...], concurrency: int, update: bool, **options: Any) -> int:
     """Verify all cards of all issuers, or of those named.
 
     Each card is fetched with the statements that its issuer's anchor needs. An error with one

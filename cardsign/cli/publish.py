@@ -10,7 +10,6 @@ import click
 from click.core import ParameterSource
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.cli.dry_run import done, dry_run_option, is_dry_run
 from cardsign.cli.frame import Command, moment
 from cardsign.cli.keystore import (
     UnlockOptions,
@@ -27,7 +26,7 @@ from cardsign.cli.options import (
     unlock_options,
 )
 from cardsign.cli.printer import Answer, safe, say, show
-from cardsign.cli.streams import read_input
+from cardsign.cli.streams import done, dry_run_option, is_dry_run, read_input
 from cardsign.cli.views import members, say_progress, show_progress
 from cardsign.config import ProjectConfig
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault

@@ -56,13 +56,7 @@ from cardsign.sign.signing import SigningOptions
 @statements_option
 @network_option
 @unlock_options
-def resign(
-    card: str,
-    url: str,
-    output: str,
-    uris: tuple[str, ...],
-    **options: Any,
-) -> int:
+def resign(card: str, url: str, output: str, uris: tuple[str, ...], **options: Any) -> int:
     """Verify a card, point it at your gateway, and sign the copy with your keys.
 
     The copy names the issuer and the payload that it came from. It carries none of the

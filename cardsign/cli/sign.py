@@ -16,12 +16,18 @@ from cardsign.card.canonical import canonicalize as make_payload
 from cardsign.card.coverage import left_open
 from cardsign.card.document import Card
 from cardsign.card.extensions import MAX_SEQ, ExtendedMarker, check_audience
-from cardsign.cli.dry_run import dry_run_option, is_dry_run
 from cardsign.cli.frame import Command
 from cardsign.cli.keystore import UnlockOptions, check_cards, project_config, read_jwks
 from cardsign.cli.options import kid_option, public_option, take, unlock_options
 from cardsign.cli.printer import Answer, is_json, safe, say, say_notes, show
-from cardsign.cli.streams import STDIO, read_input, refuse_two_documents, write_output
+from cardsign.cli.streams import (
+    STDIO,
+    dry_run_option,
+    is_dry_run,
+    read_input,
+    refuse_two_documents,
+    write_output,
+)
 from cardsign.cli.views import members
 from cardsign.errors import EXIT_OK, SigningRefused, UsageFault, of_the_user
 from cardsign.issuer.cards import expiry, sign_cards, sign_sources
@@ -193,12 +199,7 @@ class CardOptions:
 @unlock_options
 @dry_run_option
 @click.option("--explain", is_flag=True, help="Say what each signature covers and leaves open.")
-def sign(
-    card: str | None,
-    output: str,
-    explain: bool,
-    **options: Any,
-) -> int:
+def sign(card: str | None, output: str, explain: bool, **options: Any) -> int:
     """Sign CARD ('-' for stdin) with every active key of the key store.
 
     SDKs disagree about which bytes a signature covers. So one signature is made for each payload

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import click
 
-from cardsign.cli.dry_run import confirm, dry_run_option
 from cardsign.cli.frame import Group, moment
 from cardsign.cli.keystore import (
     KeystoreOptions,
@@ -33,7 +32,14 @@ from cardsign.cli.options import (
     yes_option,
 )
 from cardsign.cli.printer import Answer, safe, say, show
-from cardsign.cli.streams import STDIO, read_input, refuse_two_documents, write_output
+from cardsign.cli.streams import (
+    STDIO,
+    confirm,
+    dry_run_option,
+    read_input,
+    refuse_two_documents,
+    write_output,
+)
 from cardsign.cli.views import (
     keyset_json,
     release_json,

@@ -11,7 +11,6 @@ from typing import Any, Final
 import click
 
 from cardsign.batch import in_threads
-from cardsign.cli.dry_run import confirm, done, dry_run_option, is_dry_run
 from cardsign.cli.enroll import add, import_
 from cardsign.cli.frame import Group
 from cardsign.cli.options import (
@@ -23,6 +22,7 @@ from cardsign.cli.options import (
     yes_option,
 )
 from cardsign.cli.printer import Answer, safe, say, show, table_lines
+from cardsign.cli.streams import confirm, done, dry_run_option, is_dry_run
 from cardsign.cli.verifier import TrustOptions, chosen_issuers
 from cardsign.cli.views import (
     floor_text,

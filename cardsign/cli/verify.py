@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
@@ -24,25 +24,11 @@ from cardsign.cli.options import (
     network_option,
     policy_option,
     statements_option,
-    take,
 )
-from cardsign.cli.printer import (
-    asked_form,
-    counted,
-    is_quiet,
-    print_json,
-    say,
-    write_line,
-)
-from cardsign.cli.progress import Progress
+from cardsign.cli.printer import asked_form, counted, is_quiet, print_json, say, write_line
 from cardsign.cli.streams import STDIO, read_input, refuse_two_documents, write_output
-from cardsign.cli.verifier import VerifierOptions, check_audience, summary
-from cardsign.errors import (
-    EXIT_OK,
-    FileMissing,
-    LocalFault,
-    UsageFault,
-)
+from cardsign.cli.verifier import Progress, VerifierOptions, check_audience, summary
+from cardsign.errors import EXIT_OK, FileMissing, LocalFault, UsageFault
 from cardsign.files import MAX_INPUT_BYTES, file_fault, read_bytes
 from cardsign.inputs import Inputs, is_object, read_object
 from cardsign.urls import is_url
@@ -68,34 +54,6 @@ def read_time(text: str) -> datetime:
         f"--at {text!r} says no offset from UTC",
         hint="Write it as 2026-01-31T18:00:00Z, for instance.",
     )
-
-
-@dataclass(frozen=True, slots=True)
-class ManyOptions:
-    """How many cards are verified: each field is the option of its name."""
-
-    jobs: int = 1
-    cluster: str | None = None
-    lists: tuple[str, ...] = ()
-    results: Path | None = None
-
-    def named(self, cards: Sequence[str]) -> list[str]:
-        """The cards of the command line and of the lists."""
-        names = [*cards, *(name for list_file in self.lists for name in _listed(list_file))]
-        if not names:
-            raise UsageFault(
-                "usage.invalid", "no CARD is named", hint="See cardsign verify --help."
-            )
-        return names
-
-    def check(self, form: str, about_one: str | None) -> None:
-        """Check that what is asked for goes together."""
-        if self.results is not None and (form not in ("text", "json") or about_one is not None):
-            why = "--results takes verdicts on many cards, as JSON"
-            raise UsageFault("usage.conflict", why, hint="Leave out --format, --extended and -o.")
-        if self.cluster is not None and self.jobs > 1:
-            why = "-j is for processes here, and --cluster for workers elsewhere"
-            raise UsageFault("usage.conflict", why, hint="Leave one of the two out.")
 
 
 @click.command(
@@ -201,14 +159,7 @@ class ManyOptions:
     is_flag=True,
     help="Show the four answers, the statements, every signature and every reason.",
 )
-def verify(
-    cards: tuple[str, ...],
-    extended: str | None,
-    audience: str | None,
-    output: str | None,
-    verbose: bool,
-    **options: Any,
-) -> int:
+def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
     """Verify each CARD (a file, '-' for stdin), folder or URL, and say why or why not.
 
     Say whose card it should be: --jwks, --issuer or --origin. A URL needs none of them; without a
@@ -221,60 +172,51 @@ def verify(
     Exit status: 0 trusted, 1 not trusted, 2 a fault of this machine, 3 no verdict. With several
     cards, the first of 2, 1, 3, 0 that occurs counts.
     """
-    where, named = options.pop("serve"), VerifierOptions.take(options)
-    many = take(ManyOptions, options)
-    if where is not None:
-        return _serve(where, named, cards, extended, audience, output)
-    form = asked_form()
-    inputs = Inputs.of(many.named(cards))
-    names: Sequence[str] = inputs.names
-    _say_passed(inputs)
-    _check_together(names, extended, audience, output)
-    many.check(form, extended or output)
-    batch = named.batch(by_origin=len(names) > 1, audience=audience)
-    if STDIO in names:
-        inputs.given[STDIO] = read_input(STDIO, max_bytes=MAX_INPUT_BYTES)
-    how: Any = {"read": inputs.read, "jobs": many.jobs, "cluster": many.cluster}
-    policy = batch.verifier.policy.unnamed
-    if form != "text" and policy:
-        say(f"judged {policy}")
-    style = _Style(form, policy, named.jwks, verbose, is_quiet())
-    if many.results is not None:
-        names, style = [*dict.fromkeys(names)], style._replace(form="file")
-    if len(names) > 1 or many.results is not None:
-        verdicts = verify_many(names, batch, view=style.of_many, **how)
-        statuses = _show_each(
-            verdicts, style, len(names), file=many.results, now=batch.verifier.clock
-        )
-        say(summary(statuses))
-        return heaviest(statuses)
-    if extended is None or audience is None:
-        outcomes = list(verify_many(names, batch, view=_whole, **how))
-    else:
-        outcomes = _beside(batch, names[0], inputs.given, extended)
-    if output is not None:
-        _write_payload(output, outcomes[-1])
-    return heaviest(
-        _show_each(map(style.of_one, outcomes), style, len(outcomes), err=output == STDIO)
-    )
-
-
-def _say_passed(inputs: Inputs) -> None:
-    """Say what of the folders is no card."""
+    named, form = VerifierOptions.take(options), asked_form()
+    if options["serve"] is not None:
+        return _serve(options["serve"], named, cards, options)
+    names: Sequence[str] = [*cards, *(name for file in options["lists"] for name in _listed(file))]
+    if not names:
+        raise UsageFault("usage.invalid", "no CARD is named", hint="See cardsign verify --help.")
+    inputs = Inputs.of(names)
+    names, output, file = inputs.names, options["output"], options["results"]
     for passed, count in inputs.passed.items():
         if count:
             say(f"{counted(count, passed)} not looked into")
+    _check_together(names, form, options)
+    batch = named.batch(by_origin=len(names) > 1, audience=options["audience"])
+    if STDIO in names:
+        inputs.given[STDIO] = read_input(STDIO, max_bytes=MAX_INPUT_BYTES)
+    policy = batch.verifier.policy.unnamed
+    if form != "text" and policy:
+        say(f"judged {policy}")
+    if file is not None:
+        names, form = [*dict.fromkeys(names)], "file"
+    is_many = len(names) > 1 or file is not None
+    style = _Style(form, policy, named.jwks, verbose, is_many, is_quiet())
+    how: Any = {"read": inputs.read, "jobs": options["jobs"], "cluster": options["cluster"]}
+    if is_many:
+        statuses = _show_each(
+            verify_many(names, batch, view=style.view, **how), style, len(names), file
+        )
+        say(summary(statuses))
+        return heaviest(statuses)
+    if options["extended"] is None:
+        outcomes = list(verify_many(names, batch, view=_whole, **how))
+    else:
+        outcomes = _beside(batch, names[0], inputs.given, options["extended"])
+    report = outcomes[-1].result
+    if output is not None and not isinstance(report, LocalFault) and report.card is not None:
+        # The octets of the verified payload: their SHA-256 is `payload_sha256`.
+        write_output(output, jcs(report.card), is_exact=True)
+    shown = map(style.view, outcomes)
+    return heaviest(_show_each(shown, style, len(outcomes), err=output == STDIO))
 
 
-def _write_payload(output: str, outcome: Outcome) -> None:
-    """Write the octets of the verified payload: their SHA-256 is `payload_sha256`."""
-    if not isinstance(outcome.result, LocalFault) and outcome.result.card is not None:
-        write_output(output, jcs(outcome.result.card), is_exact=True)
-
-
-def _serve(where: str, named: VerifierOptions, *others: object) -> int:
+def _serve(where: str, named: VerifierOptions, cards: Sequence[str], options: Any) -> int:
     """Answer the questions of other programs, until it is stopped."""
-    if any(others) or named.at is not None or is_url(named.jwks or ""):
+    others = (options[name] for name in ("extended", "audience", "output"))
+    if cards or any(others) or named.at is not None or is_url(named.jwks or ""):
         why = "--serve goes without cards, -o, --extended and --at, and with keys in a file"
         raise UsageFault("usage.conflict", why)
     from cardsign.server.sidecar import serve_verdicts
@@ -306,44 +248,42 @@ class _Style(NamedTuple):
     policy: str
     keys: str | None
     verbose: bool
+    is_many: bool
     is_quiet: bool
 
-    def of_one(self, outcome: Outcome) -> _Verdict:
-        """Return a verdict with all that decided it."""
-        report = outcome.result
-        fault = _or_a_host(report, outcome.name) if isinstance(report, LocalFault) else None
-        status = report.exit_status
+    def view(self, outcome: Outcome) -> _Verdict:
+        """Return what is shown of a card; of many, a trusted one takes a line, or none if quiet."""
+        report, name = outcome.result, outcome.name
+        fault = _or_a_host(report, name) if isinstance(report, LocalFault) else None
+        lines, value = list[str](), None
         if self.form == "sarif":
-            return _Verdict(status, value=outcome.to_scan_result(), fault=fault)
-        if self.form != "text":
-            return _Verdict(status, value=outcome.to_json(), fault=fault)
-        if isinstance(report, LocalFault):
-            return _Verdict(status, fault=fault)
-        lines = verdict_lines(
-            outcome.name, report, self.policy, verbose=self.verbose, keys=self.keys
-        )
-        return _Verdict(status, [*lines])
-
-    def of_many(self, outcome: Outcome) -> _Verdict:
-        """Return it as one of many: a trusted card takes one line, or none with --quiet."""
-        report = outcome.result
-        if self.form == "file" and not isinstance(report, LocalFault):
-            sha256 = hashlib.sha256(outcome.untrusted_bytes).hexdigest()
-            return _Verdict(report.exit_status, value={**outcome.to_json(), "sha256": sha256})
-        is_brief = self.form == "text" and outcome.verdict == "trusted"
-        if isinstance(report, LocalFault) or not is_brief or (self.verbose and not self.is_quiet):
-            return self.of_one(outcome)
-        line = first_line(outcome.name, report, self.policy)
-        return _Verdict(report.exit_status, [] if self.is_quiet else [line])
+            value = outcome.to_scan_result()
+        elif self.form == "json":
+            value = outcome.to_json()
+        elif isinstance(report, LocalFault):
+            pass
+        elif self.form == "file":
+            value = {
+                **outcome.to_json(),
+                "sha256": hashlib.sha256(outcome.untrusted_bytes).hexdigest(),
+                "judged_at": datetime.now(UTC).isoformat(),
+            }
+        elif self.is_many and outcome.verdict == "trusted" and self.is_quiet:
+            pass
+        elif self.is_many and outcome.verdict == "trusted" and not self.verbose:
+            lines = [first_line(name, report, self.policy)]
+        else:
+            shown = verdict_lines(name, report, self.policy, verbose=self.verbose, keys=self.keys)
+            lines = [*shown]
+        return _Verdict(report.exit_status, lines, value, fault)
 
 
 def _show_each(
     verdicts: Iterable[_Verdict],
     style: _Style,
     count: int,
-    *,
     file: Path | None = None,
-    now: Callable[[], datetime] | None = None,
+    *,
     err: bool = False,
 ) -> list[int]:
     """Show verdicts as they are reached, and return their exit statuses.
@@ -353,10 +293,9 @@ def _show_each(
         style: How they are shown.
         count: How many there are.
         file: Append them to this file, which is never read.
-        now: The time of a verdict in the file.
         err: Text goes to stderr.
     """
-    statuses, subjects, indent = list[int](), [], 2 if count == 1 else None
+    statuses, subjects, indent = list[int](), [], 2 if count == 1 and file is None else None
     with _appended(file) as lines, Progress(count) as progress:
         for verdict in verdicts:
             statuses.append(verdict.status)
@@ -367,11 +306,8 @@ def _show_each(
                     write_line(line, err=err)
                 if style.form == "sarif":
                     subjects.append(verdict.value)
-                elif style.form == "json":
-                    print_json(verdict.value, indent=indent)
-                elif verdict.value is not None and now is not None and verdict.fault is None:
-                    judged_at = now().isoformat()
-                    print_json({**verdict.value, "judged_at": judged_at}, indent=None, file=lines)
+                elif verdict.value is not None:
+                    print_json(verdict.value, indent=indent, file=lines)
     if style.form == "sarif":
         from cardsign.cli.sarif import sarif_log
 
@@ -417,20 +353,27 @@ def _listed(name: str) -> list[str]:
     return names
 
 
-def _check_together(
-    cards: Sequence[str], extended: str | None, audience: str | None, output: str | None
-) -> None:
-    check_audience(audience, is_extended=extended is not None)
+def _check_together(cards: Sequence[str], form: str, options: Mapping[str, Any]) -> None:
+    """Check that what is asked for goes together."""
+    extended, output, cluster = (options[name] for name in ("extended", "output", "cluster"))
+    check_audience(options["audience"], is_extended=extended is not None)
+    named = [name for name in (*cards, extended) if name is not None]
+    why = hint = ""
     if len(cards) > 1 and (extended is not None or output is not None):
         which = "--extended" if extended is not None else "-o"
-        raise UsageFault("usage.conflict", f"{which} is about one CARD, and {len(cards)} are named")
-    named = [name for name in (*cards, extended) if name is not None]
-    if named.count(STDIO) > 1:
-        raise UsageFault("usage.conflict", "standard input can be read once")
-    if output not in (None, STDIO) and any(_is_file(name, output) for name in named):
-        raise UsageFault(
-            "usage.conflict", f"-o {output} would put the payload in place of the signed card"
-        )
+        why = f"{which} is about one CARD, and {len(cards)} are named"
+    elif named.count(STDIO) > 1:
+        why = "standard input can be read once"
+    elif output not in (None, STDIO) and any(_is_file(name, output) for name in named):
+        why = f"-o {output} would put the payload in place of the signed card"
+    elif options["results"] is not None and (form not in ("text", "json") or extended or output):
+        why = "--results takes verdicts on many cards, as JSON"
+        hint = "Leave out --format, --extended and -o."
+    elif cluster is not None and options["jobs"] > 1:
+        why = "-j is for processes here, and --cluster for workers elsewhere"
+        hint = "Leave one of the two out."
+    if why:
+        raise UsageFault("usage.conflict", why, hint=hint)
     refuse_two_documents(output)
 
 

@@ -310,7 +310,7 @@ def test_somebody_who_watches_sees_how_far_it_is(
 ) -> None:
     """Only on a terminal, and not with --quiet; stdout is the same."""
     plain = cardsign("peers", "verify", "--json", "--concurrency", "1")
-    monkeypatch.setattr("cardsign.cli.progress.is_watched", lambda: True)
+    monkeypatch.setattr("cardsign.cli.verifier.is_watched", lambda: True)
     watched = cardsign("peers", "verify", "--json", "--concurrency", "1", TERM="xterm")
 
     assert "4/4" in watched.err

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import click
 
-from cardsign.cli.dry_run import confirm, dry_run_option
 from cardsign.cli.frame import Command
 from cardsign.cli.keystore import UnlockOptions, project_config
 from cardsign.cli.options import root_keystore_option, take, unlock_options, yes_option
+from cardsign.cli.streams import confirm, dry_run_option
 from cardsign.cli.views import show_progress
 from cardsign.issuer.reconcile import adopt as adopt_published
 from cardsign.issuer.reconcile import reconcile, revoke_keys, rotate_now
