@@ -69,7 +69,7 @@ def judged(cards: list[Path], names: Iterable[str], expect: Subject | None = Non
     return list(verify_many([str(card) for card in cards], batch, view=lambda one: one, jobs=jobs))
 
 
-@pytest.mark.parametrize("jobs", [1, 2, 8])
+@pytest.mark.parametrize("jobs", [1, 3])
 def test_each_file_gets_its_verdict_in_the_order_given(cards: list[Path], jobs: int) -> None:
     """By the issuer whose origin holds its interface; however many processes there are."""
     found = judged(cards, KEYS, jobs=jobs)
@@ -86,22 +86,18 @@ def test_each_file_gets_its_verdict_in_the_order_given(cards: list[Path], jobs: 
     ]
 
 
-def test_a_card_of_somebody_who_is_not_trusted_is_not_trusted(cards: list[Path]) -> None:
-    """Its origin belongs to nobody in the policy."""
-    (north, south, *_) = judged(cards, ["north"])
-
-    assert isinstance(north.result, Report)
-    assert north.result.verdict == "trusted"
-    assert isinstance(south.result, Report)
-    assert south.result.verdict != "trusted"
-
-
-def test_an_expected_issuer_beats_what_a_card_says_of_itself(cards: list[Path]) -> None:
-    """Whoever asks for the card of one issuer is not given another's."""
-    _, south, *_ = judged(cards, KEYS, Subject(issuer="north"))
-
-    assert isinstance(south.result, Report)
-    assert south.result.verdict != "trusted"
+@pytest.mark.parametrize(
+    ("names", "expect"),
+    [(["north"], None), (KEYS, Subject(issuer="north"))],
+    ids=["of nobody in the policy", "of another issuer than was asked for"],
+)
+def test_a_card_of_somebody_else_is_not_trusted(
+    cards: list[Path], names: Iterable[str], expect: Subject | None
+) -> None:
+    """Whatever it says of itself."""
+    north, south, *_ = [outcome.verdict for outcome in judged(cards, names, expect)]
+    assert north == "trusted"
+    assert south in ("untrusted", "indeterminate")
 
 
 @pytest.mark.parametrize(
@@ -149,25 +145,21 @@ def _task(word: str) -> str:
     return word.upper()
 
 
-ENDS = {
-    "crash": "internal.bug",
-    "fault": "usage.invalid",
-}
-
-
-@pytest.mark.parametrize(("word", "code"), ENDS.items(), ids=ENDS)
+@pytest.mark.parametrize(("word", "code"), [("crash", "internal.bug"), ("fault", "usage.invalid")])
 def test_what_ends_one_task_ends_no_other(word: str, code: str) -> None:
-    """Each has its own fault."""
-    words = ["a", word, "b", word, word, "c", word, "d"]
-
-    found = list(in_processes(_task, words, 2))
-
-    assert [one for one in found if isinstance(one, str)] == ["A", "B", "C", "D"]
-    faults = [one for one in found if isinstance(one, LocalFault)]
-    assert [fault.code for fault in faults] == [code] * 4
-    if word == "fault":
-        assert [(fault.path, fault.hint) for fault in faults] == [("here", "Do this.")] * 4
-    assert [isinstance(one, str) for one in found] == [one != word for one in words]
+    """Each has its own fault, and all come back in order."""
+    words = ["a", word, *(f"w{number}" for number in range(300)), word]
+    results = list(in_processes(_task, words, 3))
+    assert [result for result in results if isinstance(result, str)] == [
+        text.upper() for text in words if text != word
+    ]
+    faults = [result for result in results if isinstance(result, LocalFault)]
+    assert [fault.code for fault in faults] == [code] * 2
+    assert (
+        word == "crash"
+        or [(fault.path, fault.hint) for fault in faults] == [("here", "Do this.")] * 2
+    )
+    assert [isinstance(result, str) for result in results] == [text != word for text in words]
 
 
 def test_a_killed_worker_leaves_a_fault_for_each_task_that_is_not_done() -> None:
@@ -177,12 +169,6 @@ def test_a_killed_worker_leaves_a_fault_for_each_task_that_is_not_done() -> None
     faults = [one for one in found if isinstance(one, LocalFault)]
     assert (len(found), found[0] in faults) == (8, True)
     assert {fault.code for fault in faults} == {"internal.ended"}
-
-
-def test_many_more_tasks_than_workers_come_back_in_order() -> None:
-    """More than may wait for an earlier one, too."""
-    words = [f"w{number}" for number in range(300)]
-    assert list(in_processes(_task, words, 3)) == [word.upper() for word in words]
 
 
 def test_a_reader_who_stops_early_leaves_no_process() -> None:

@@ -75,35 +75,28 @@ def test_every_endpoint_moves_of_both_versions_and_in_any_spelling() -> None:
     assert TIDES.origin not in json.dumps(found)
 
 
-def test_several_endpoints_need_the_path() -> None:
-    """One URL for two bindings would be a card of which one cannot be called."""
-    one = TIDES.card_members()["supportedInterfaces"][0]
-    card = TIDES.card_members(supportedInterfaces=[one, {**one, "url": f"{TIDES.origin}/b"}])
-    with pytest.raises(UsageFault, match=r"endpoints at 2 URLs"):
-        copy(report(card))
-    assert verdict(copy(report(card), AT + "{path}").document).verdict == "trusted"
-
-
 RPC = {"protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
 REST = {"protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"}
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("other", "url"),
     [
-        ("https://tides.example/a2a", "https://evil.example/a2a"),
-        ("https://tides.example/a2a", "https://tides.example:8443/a2a"),
+        ("https://tides.example/b", AT),
+        ("https://evil.example/a2a", AT + "{path}"),
+        ("https://tides.example:8443/a2a", AT + "{path}"),
     ],
 )
-def test_two_endpoints_never_become_one(one: str, other: str) -> None:
-    """The gateway could not know which of them a caller means."""
-    card = TIDES.card_members(supportedInterfaces=[{**RPC, "url": one}, {**REST, "url": other}])
-    upstream = report(card)
+def test_two_endpoints_never_become_one(other: str, url: str) -> None:
+    """The gateway could not know which of them a caller means; two paths stay two."""
+    first = {**RPC, "url": f"{TIDES.origin}/a2a"}
+    upstream = report(TIDES.card_members(supportedInterfaces=[first, {**REST, "url": other}]))
     assert upstream.verdict == "trusted"
     with pytest.raises(UsageFault, match=r"endpoints at 2 URLs"):
-        copy(upstream, AT + "{path}")
-    card["supportedInterfaces"][1]["url"] = other.replace("/a2a", "/other")
-    assert verdict(copy(report(card), AT + "{path}").document).verdict == "trusted"
+        copy(upstream, url)
+    second = {**REST, "url": other.replace("/a2a", "/other")}
+    twin = TIDES.card_members(supportedInterfaces=[first, second])
+    assert verdict(copy(report(twin), AT + "{path}").document).verdict == "trusted"
 
 
 def test_a_query_is_not_lost() -> None:
@@ -116,18 +109,8 @@ def test_a_query_is_not_lost() -> None:
 
 def test_a_card_of_a2a_0_3_is_copied_as_one() -> None:
     """Its endpoint is the gateway's, and its form stays."""
-    old = {
-        "name": "Tides",
-        "description": "When the water comes.",
-        "version": "1.0.0",
-        "protocolVersion": "0.3.0",
-        "url": f"{TIDES.origin}/rpc",
-        "preferredTransport": "JSONRPC",
-        "capabilities": {},
-        "defaultInputModes": ["text/plain"],
-        "defaultOutputModes": ["text/plain"],
-        "skills": [{"id": "t", "name": "T", "description": "When.", "tags": ["sea"]}],
-    }
+    card = TIDES.card_members(protocolVersion="0.3.0", url=f"{TIDES.origin}/rpc")
+    old = {name: value for name, value in card.items() if name != "supportedInterfaces"}
     made = verdict(copy(report(old)).document)
     assert made.verdict == "trusted"
     assert made.card is not None
@@ -169,9 +152,9 @@ def test_other_mentions_of_the_upstream_are_told() -> None:
 def test_a_card_does_not_come_twice_through_one_gateway() -> None:
     """Directly, or by way of another gateway."""
     first = verdict(copy(report(TIDES.card_members())).document)
-    with pytest.raises(CardRefused) as refused:
-        copy(first)
-    assert refused.value.code == "gateway.loop"
+    for same in (AT, AT + "/"):
+        with pytest.raises(CardRefused, match=r"gateway\.loop"):
+            copy(first, same)
     other = verdict(copy(first, "https://other.example/tides").document)
     with pytest.raises(CardRefused, match=r"gateway\.loop"):
         copy(other)
@@ -194,44 +177,22 @@ def test_a_chain_of_gateways_ends() -> None:
         copy(found, "https://last.example/")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"via": [1, 2]},
-        {"via": [{"a": 1}]},
-        {"via": ["https://x\u202e\u001b[31m"]},
-        {"via": ["https://gw.example/" + "x" * 100_000]},
-        {"via": [AT, AT + "/"]},
-        {"via": []},
-    ],
-)
-def test_a_claim_that_no_gateway_writes_is_refused(change: dict[str, Any]) -> None:
-    """Of what a copy says only the way is taken over; the twin without the change is read."""
+CLAIMS: list[Any] = [
+    *("weather", [], {}, {"via": 1}, {"issuer": 1, "payload_sha256": "", "verified_at": "now"}),
+    *({"via": [1, 2]}, {"via": [{"a": 1}]}, {"via": []}, {"via": [AT, AT + "/"]}),
+    {"via": ["https://x\u202e\u001b[31m"]},
+    {"via": ["https://gw.example/" + "x" * 100_000]},
+]
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=range(len(CLAIMS)))
+def test_a_claim_that_no_gateway_writes_is_refused(claim: Any) -> None:
+    """It would be taken over under the gateway's signature; the twin without it is read."""
     made = json.loads(copy(report(TIDES.card_members())).document)
     assert read_via(made) == (AT,)
-    upstream_of(made).update(change)
+    made["capabilities"]["extensions"][-1]["params"]["upstream"] = claim
     with pytest.raises(CardRefused, match=r"gateway\.upstream"):
         read_via(made)
-
-
-def test_a_slash_hides_no_loop() -> None:
-    """One gateway with and without it."""
-    first = verdict(copy(report(TIDES.card_members())).document)
-    with pytest.raises(CardRefused, match=r"gateway\.loop"):
-        copy(first, "https://gw.example/tides/{path}".replace("/{path}", "/"))
-
-
-@pytest.mark.parametrize(
-    "said",
-    ["weather", [], {}, {"via": 1}, {"issuer": 1, "payload_sha256": "", "verified_at": "now"}],
-)
-def test_a_claim_of_another_form_is_refused(said: Any) -> None:
-    """It would be taken over under the gateway's signature."""
-    made = json.loads(copy(report(TIDES.card_members())).document)
-    made["capabilities"]["extensions"][-1]["params"]["upstream"] = said
-    with pytest.raises(CardRefused) as refused:
-        read_via(made)
-    assert refused.value.code == "gateway.upstream"
     made.pop("signatures")
     with pytest.raises(CardRefused, match=r"gateway\.upstream"):
         copy(report(made), "https://other.example/")

@@ -106,59 +106,71 @@ def test_B35_envelopes_weigh_input_more_than_output(alice: PrivateKey) -> None:
     assert found(alice, untraced) == []
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"type": "object", "properties": {"harbour": {"pattern": "(a+)+$"}}},
-        {"$ref": "https://elsewhere.example/schema.json"},
-        {"$ref": "#"},
-        {"type": "strnig"},
-        "no schema",
-    ],
-    ids=["slow pattern", "elsewhere", "circular", "malformed", "text"],
-)
-def test_a_hostile_schema_is_unclear_and_asks_nobody(alice: PrivateKey, schema: Any) -> None:
-    """Nothing is fetched, and nothing takes for ever."""
-    card = put(CARD, "/skills/0/input_schema", schema)
-    task = put(TASK, "/input/harbour", "a" * 40 + "!")
-    assert found(alice, task, card) == ["envelope.unclear"]
-
-
-def test_no_pattern_is_tried_and_what_is_certain_is_told(alice: PrivateKey) -> None:
-    """A plain pattern as little as a slow one; a value that it says nothing of is clear."""
-    schema = {
-        "type": "object",
-        "properties": {"harbour": {"pattern": "^[a-z]+$"}, "pier": {"type": "integer"}},
-    }
-    card = put(CARD, "/skills/0/input_schema", schema)
-    assert found(alice, put(TASK, "/input/harbour", "north"), card) == ["envelope.unclear"]
-    assert found(alice, put(TASK, "/input", {"harbour": "north", "pier": "x"}), card) == [
-        "envelope.input",
-        "envelope.unclear",
-    ]
-    assert found(alice, put(TASK, "/input", {"pier": 7}), card) == []
-    assert found(alice, put(TASK, "/input", {"pier": "x"}), card) == ["envelope.input"]
+def _text(pattern: str) -> dict[str, Any]:
+    return {"type": "object", "properties": {"x": {"type": "string", "pattern": pattern}}}
 
 
 PATTERN = {"type": "string", "pattern": "^n"}
+_DOUBLED = {f"n{i}": {"allOf": [{"$ref": f"#/$defs/n{i + 1}"}] * 2} for i in range(18)}
+_REFERENCES = {"$ref": "#/$defs/n0", "$defs": {**_DOUBLED, "n18": {"type": "object"}}}
+#: Schemas that nobody compiles, fetches or takes long over, and inputs that hang on that.
+UNCLEAR: list[tuple[Any, Any]] = [
+    ({"type": "object", "properties": {"harbour": {"pattern": "(a+)+$"}}}, {"harbour": "aa!"}),
+    ({"$ref": "https://elsewhere.example/schema.json"}, {}),
+    ({"$ref": "#"}, {}),
+    ({"type": "strnig"}, {}),
+    ("no schema", {}),
+    (_text("^[a-z]+$"), {"x": "north"}),
+    ({"not": PATTERN}, "north"),
+    ({"oneOf": [PATTERN, {"const": "north"}]}, "north"),
+    ({"if": PATTERN, "then": {"maxLength": 1}}, "north"),
+    ({"contains": PATTERN, "maxContains": 1}, ["north", "nord"]),
+    ({"patternProperties": {"^n": {"type": "integer"}}}, {"north": "x"}),
+    ({"patternProperties": {"^n": {}}, "additionalProperties": False}, {"north": 1}),
+    ({"propertyNames": PATTERN}, {"north": 1}),
+    (_text("a{0,999}a{0,999}a{0,999}b"), {"x": "a" * 4000}),
+    (_text("\\\\*\\\\*\\\\*\\\\*b"), {"x": "\\" * 4000}),
+    (_REFERENCES, {}),
+    ({"type": "array", "uniqueItems": True}, [{"n": i} if i % 2 else i for i in range(5000)]),
+    ({"unevaluatedProperties": False}, {}),
+    ({"$ref": "#/title", "title": "x"}, {}),
+    ({"$ref": "#/required/0", "required": ["x"]}, {}),
+    ({"$ref": "#/allOf/x", "allOf": [{}]}, {}),
+]
 
 
-@pytest.mark.parametrize(
-    ("schema", "value"),
-    [
-        ({"not": PATTERN}, "north"),
-        ({"oneOf": [PATTERN, {"const": "north"}]}, "north"),
-        ({"if": PATTERN, "then": {"maxLength": 1}}, "north"),
-        ({"contains": PATTERN, "maxContains": 1}, ["north", "nord"]),
-        ({"patternProperties": {"^n": {"type": "integer"}}}, {"north": "x"}),
-        ({"patternProperties": {"^n": {}}, "additionalProperties": False}, {"north": 1}),
-        ({"propertyNames": PATTERN}, {"north": 1}),
-    ],
-)
-def test_what_hangs_on_a_pattern_cannot_be_told(alice: PrivateKey, schema: Any, value: Any) -> None:
-    """Neither that it fits nor that it does not; the twin is a value that no pattern is about."""
+def _skill_of(schema: Any) -> dict[str, Any]:
+    """The card, whose first skill has this input schema."""
+    return put(CARD, "/skills/0/input_schema", schema)
+
+
+@pytest.mark.parametrize(("schema", "value"), UNCLEAR, ids=range(len(UNCLEAR)))
+def test_what_cannot_be_told_is_unclear(alice: PrivateKey, schema: Any, value: Any) -> None:
+    """Nothing is fetched, no pattern is tried, and neither a card nor a task takes for ever."""
     assert found(alice, put(TASK, "/input", value), _skill_of(schema)) == ["envelope.unclear"]
-    assert "envelope.unclear" not in found(alice, put(TASK, "/input", 7), _skill_of(schema))
+
+
+_PIER = {"properties": {"harbour": PATTERN, "pier": {"type": "integer"}}}
+#: Schemas, inputs that fit, and inputs that do not, whatever a pattern would say.
+CLEAR: list[tuple[dict[str, Any], Any, Any]] = [
+    ({"properties": {"x": {"enum": ["high_tide"]}}}, {"x": "high_tide"}, {"x": "high"}),
+    ({"type": "array", "uniqueItems": True}, [*range(500)], [1, 1]),
+    ({"$ref": "#/$defs/n", "$defs": {"n": {"type": "object"}}}, {}, []),
+    ({"properties": {"x": {"type": "string"}}}, {"x": "n" * 5000}, {"x": 7}),
+    (_PIER, {"pier": 7}, {"pier": "x"}),
+    ({"if": PATTERN, "then": {"maxLength": 1}, "type": "integer"}, 7, {}),
+]
+
+
+@pytest.mark.parametrize(("schema", "good", "bad"), CLEAR, ids=range(len(CLEAR)))
+def test_what_is_certain_is_told(
+    alice: PrivateKey, schema: dict[str, Any], good: Any, bad: Any
+) -> None:
+    """The twin; also beside what is unclear."""
+    assert found(alice, put(TASK, "/input", good), _skill_of(schema)) == []
+    assert found(alice, put(TASK, "/input", bad), _skill_of(schema)) == ["envelope.input"]
+    both = put(TASK, "/input", {"harbour": "north", "pier": "x"})
+    assert found(alice, both, _skill_of(_PIER)) == ["envelope.input", "envelope.unclear"]
 
 
 def test_a_status_says_that_something_could_not_be_checked(
@@ -167,9 +179,7 @@ def test_a_status_says_that_something_could_not_be_checked(
     """3 is neither kept nor broken; a broken contract is 1 all the same, and the twin is kept."""
     files = {name: tmp_path / f"{name}.json" for name in ("card", "jwks", "task")}
     files["jwks"].write_bytes(JwkSet.of([alice.public]).to_bytes())
-    schema = {"properties": {"harbour": PATTERN, "pier": {"type": "integer"}}}
-    card = put(CARD, "/skills/0/input_schema", schema)
-    files["card"].write_bytes(sign_card(json.dumps(card).encode(), alice))
+    files["card"].write_bytes(sign_card(json.dumps(_skill_of(_PIER)).encode(), alice))
     words = [str(files["task"]), "--card", str(files["card"]), "--jwks", str(files["jwks"])]
     for given, status, kept in (
         ({"harbour": "north"}, 3, None),
@@ -267,80 +277,6 @@ def test_a_card_built_from_tools_has_not_drifted_from_them(tmp_path: Path, answe
     assert drift([*TOOLS, {"name": "spy"}]) == ["spy"]
     other = {**TOOLS[1], "inputSchema": {"type": "object", "required": ["password"]}}
     assert set(drift([TOOLS[0], other, TOOLS[2]])) == {"mcp_my_docs_get_doc"}
-
-
-def _skill_of(schema: dict[str, Any]) -> dict[str, Any]:
-    """The card, whose skill has this input schema."""
-    skill = {**CARD["skills"][0], "input_schema": schema}
-    return {**CARD, "skills": [skill, *CARD["skills"][1:]]}
-
-
-def _text(pattern: str) -> dict[str, Any]:
-    return {"type": "object", "properties": {"x": {"type": "string", "pattern": pattern}}}
-
-
-_REFERENCES: dict[str, Any] = {
-    "$ref": "#/$defs/n0",
-    "$defs": {
-        **{f"n{i}": {"allOf": [{"$ref": f"#/$defs/n{i + 1}"}] * 2} for i in range(18)},
-        "n18": {"type": "object"},
-    },
-}
-
-
-@pytest.mark.parametrize(
-    ("schema", "given"),
-    [
-        (_text("a{0,999}a{0,999}a{0,999}b"), {"x": "a" * 4000}),
-        (_text("a*a*b"), {"x": "a" * 4000}),
-        (_text("a*\n?a*\n?a*\n?a*b"), {"x": "a" * 4000}),
-        (_text("\\\\*\\\\*\\\\*\\\\*b"), {"x": "\\" * 4000}),
-        (_REFERENCES, {}),
-        ({"type": "array", "uniqueItems": True}, [{"n": i} if i % 2 else i for i in range(5000)]),
-        ({"unevaluatedProperties": False}, {}),
-        ({"$ref": "#/title", "title": "x"}, {}),
-        ({"$ref": "#/required/0", "required": ["x"]}, {}),
-        ({"$ref": "#/allOf/x", "allOf": [{}]}, {}),
-    ],
-    ids=[
-        "bounded repetitions",
-        "two free ones without an anchor",
-        "free ones on several lines",
-        "free ones after escaped backslashes",
-        "references that double",
-        "unique items of several kinds",
-        "what was not evaluated",
-        "a reference to a text",
-        "a reference to a name",
-        "a reference to no index",
-    ],
-)
-def test_what_could_take_long_or_is_no_schema_is_unclear(
-    alice: PrivateKey, schema: dict[str, Any], given: Any
-) -> None:
-    """Neither a card nor a task makes a caller wait."""
-    assert found(alice, put(TASK, "/input", given), _skill_of(schema)) == ["envelope.unclear"]
-
-
-@pytest.mark.parametrize(
-    ("schema", "good", "bad"),
-    [
-        ({"properties": {"x": {"enum": ["high_tide"]}}}, {"x": "high_tide"}, {"x": "high"}),
-        ({"type": "array", "uniqueItems": True}, [*range(500)], [1, 1]),
-        ({"$ref": "#/$defs/n", "$defs": {"n": {"type": "object"}}}, {}, []),
-        ({"properties": {"x": {"type": "string"}}}, {"x": "n" * 5000}, {"x": 7}),
-    ],
-    ids=[
-        *("listed values", "unique numbers", "a reference"),
-        "a long text and no pattern",
-    ],
-)
-def test_honest_schemas_are_told(
-    alice: PrivateKey, schema: dict[str, Any], good: Any, bad: Any
-) -> None:
-    """The twin."""
-    assert found(alice, put(TASK, "/input", good), _skill_of(schema)) == []
-    assert found(alice, put(TASK, "/input", bad), _skill_of(schema)) == ["envelope.input"]
 
 
 def test_a_tool_is_not_hidden_by_a_namesake() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,10 +13,12 @@ import httpx
 import pytest
 
 from cardsign.jose.keys import PrivateKey
+from cardsign.publish.generation import Generation
 from cardsign.server.a2a import MAX_CALL_BYTES
 from cardsign.server.mount import mount_cards
 from cardsign.server.settings import ServerSettings
 from cardsign.server.tokens import create_token
+from cardsign.urls import CARD_PATH
 from tests.publications import PUBLIC, publish_cards
 
 pytestmark = pytest.mark.needs_a2a
@@ -52,26 +56,45 @@ def bare() -> Iterator[httpx.Client]:
         yield client
 
 
+@dataclass(frozen=True)
+class Published:
+    """The same agent behind a publication with an extended card.
+
+    Attributes:
+        url: Of the agent.
+        token: What opens the extended card.
+        generation: What is published.
+    """
+
+    url: str
+    token: str
+    generation: Generation
+
+
 @pytest.fixture(scope="module")
-def mounted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """The same agent behind a publication with an extended card."""
+def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Published]:
+    """It runs under uvicorn, and speaks JSON-RPC and HTTP+JSON."""
     from sdk_agent import sdk_agent
 
     directory = tmp_path_factory.mktemp("public")
-    _, line = create_token("staff")
+    token, line = create_token("staff")
+    generations: list[Generation] = []
 
     def mount(app: Any, card: dict[str, Any]) -> Any:
         key = PrivateKey.generate("ES256")
-        publish_cards(directory, key, card, "staff", now=datetime.now(UTC))
+        generations.append(publish_cards(directory, key, card, "staff", now=datetime.now(UTC)))
         tokens = directory.with_suffix(".tokens")
         tokens.write_text(line)
-        settings = ServerSettings(token_file=tokens)
-        return mount_cards(app, directory, settings)
+        return mount_cards(app, directory, ServerSettings(token_file=tokens))
 
-    with (
-        sdk_agent(card_at, wrap=mount, extended_name=OWN) as agent,
-        httpx.Client(base_url=f"http://127.0.0.1:{agent.port}") as client,
-    ):
+    with sdk_agent(card_at, wrap=mount, extended_name=OWN) as agent:
+        yield Published(f"http://127.0.0.1:{agent.port}", token, generations[0])
+
+
+@pytest.fixture(scope="module")
+def mounted(published: Published) -> Iterator[httpx.Client]:
+    """A client of it."""
+    with httpx.Client(base_url=published.url) as client:
         yield client
 
 
@@ -235,3 +258,40 @@ def test_events_stream_through_the_mount(mounted: httpx.Client) -> None:
         events = [line for line in answer.iter_lines() if line.startswith("data:")]
     assert len(events) >= 4
     assert "TASK_STATE_COMPLETED" in events[-1]
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+def test_the_sdks_client_streams_through_the_mount(published: Published, binding: str) -> None:
+    """The card is the publication's; every event of the agent arrives."""
+    from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
+    from a2a.helpers import new_text_message
+    from a2a.types import Role, SendMessageRequest
+
+    async def events() -> list[str]:
+        async with httpx.AsyncClient() as http:
+            card = await A2ACardResolver(http, published.url).get_agent_card()
+            config = ClientConfig(
+                httpx_client=http, streaming=True, supported_protocol_bindings=[binding]
+            )
+            client = ClientFactory(config).create(card)
+            message = new_text_message("work", role=Role.ROLE_USER)
+            request = SendMessageRequest(message=message)
+            return [one.WhichOneof("payload") async for one in client.send_message(request)]
+
+    found = asyncio.run(events())
+    assert found.count("artifact_update") == 2
+    assert found[-1] == "status_update"
+
+
+def test_both_cards_are_the_publications(published: Published) -> None:
+    """At the agent's own URL, with a token; the agent itself answers every other method."""
+    bearer = {"Authorization": f"Bearer {published.token}", "A2A-Version": "1.0"}
+    staff = published.generation.extended["staff"]
+    call = {"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard"}
+    with httpx.Client(base_url=published.url) as http:
+        assert http.get(CARD_PATH).content == published.generation.card
+        assert http.get("/rest/extendedAgentCard").status_code == 401
+        assert http.get("/rest/extendedAgentCard", headers=bearer).content == staff
+        assert staff in http.post("/a2a", json=call, headers=bearer).content
+        unknown = http.post("/a2a", json={**call, "method": "GetTask", "params": {"id": "x"}})
+        assert json.loads(unknown.content)["error"]["code"] != -32004

@@ -126,18 +126,10 @@ def test_a_real_agent_of_the_sdk() -> None:
     assert said == ("you said: hello", "TASK_STATE_COMPLETED")
 
 
-def edited() -> bytes:
-    return json.dumps({**json.loads(sign(PUBLIC, key("card"))), "description": "Pay me."}).encode()
-
-
+EVIL = put(PUBLIC, "/supportedInterfaces/0/url", "https://evil.example/a2a")
 REFUSED = {
-    "an edited card": (edited(), "sig.bad"),
     "a stranger's card": (sign(PUBLIC, key("mallory")), "key.unknown"),
-    "an unsigned card": (json.dumps(PUBLIC).encode(), "sig.none"),
-    "an interface elsewhere": (
-        sign(put(PUBLIC, "/supportedInterfaces/0/url", "https://evil.example/a2a"), key("card")),
-        "card.origin_mismatch",
-    ),
+    "an interface elsewhere": (sign(EVIL, key("card")), "card.origin_mismatch"),
 }
 
 
@@ -160,17 +152,13 @@ def test_no_other_agent_is_called(card: bytes, code: str, network: Network) -> N
 
 
 def test_the_credential_goes_inside_the_issuers_origins(network: Network) -> None:
-    """As the verified card wants it."""
+    """As the verified card wants it; the client follows no redirect with it."""
     host = serve(network, sign(SECURED, key("card")))
     assert talk(network, credential=CREDENTIAL) == "at noon"
     assert [one.headers.get("authorization") for one in host.requests] == [None, f"Bearer {TOKEN}"]
-
-
-def test_a_redirect_is_an_error(network: Network) -> None:
-    """The client follows nobody."""
-    elsewhere = http(b"", status="307 There", location="https://evil.example/a2a")
     network.host("evil.example", answer)
-    serve(network, sign(PUBLIC, key("card")), elsewhere)
+    elsewhere = http(b"", status="307 There", location="https://evil.example/a2a")
+    serve(network, sign(SECURED, key("card")), elsewhere)
     with pytest.raises(Exception, match="307"):
         talk(network, credential=CREDENTIAL)
     assert "evil.example" not in network.names
