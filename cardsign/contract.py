@@ -119,7 +119,8 @@ def _check_head(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Itera
 def _check_skill(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Iterator[Finding]:
     """Yield where the input or output breaks the schema of its skill."""
     skill = envelope.get("skill_id")
-    names = [one.get("skill_id") or one.get("id") for _, one in objects_in(card.get("skills"))]
+    skills = objects_in(card.get("skills"))
+    names = [entry.get("skill_id") or entry.get("id") for _, entry in skills]
     if skill not in names:
         listed = ", ".join(filter(None, (name for name in names if isinstance(name, str))))
         message = f"unsupported_skill: {skill!r:.60}; supported_skills: {listed[:2000]}"
@@ -127,7 +128,7 @@ def _check_skill(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Iter
         return
     member = "output" if "status" in envelope else "input"
     key = skill, f"{member}_schema"
-    schemas = [one.schema for one in skill_schemas(card) if (one.skill, one.kind) == key]
+    schemas = [part.schema for part in skill_schemas(card) if (part.skill, part.kind) == key]
     if member in envelope and not schemas:
         yield _found("envelope.unclear", (member,), f"the skill has no {member}_schema")
     for schema in schemas if member in envelope else ():

@@ -232,7 +232,7 @@ def _fill_provider(draft: Draft, url: str, place: SourcePlace) -> None:
     provider = members_of(draft.document().get("provider"))
     if not provider or len(provider) == 2:
         return
-    said = next(fact.place for fact in draft.facts() if fact.target[0] == "provider")
+    source = next(fact.place for fact in draft.facts() if fact.target[0] == "provider")
     try:
         origin = str(parse_url(url).origin)
     except CardRefused:
@@ -241,7 +241,7 @@ def _fill_provider(draft: Draft, url: str, place: SourcePlace) -> None:
     if "organization" not in provider:
         draft.warn("build.left_out", "the provider has no organization", place)
         return
-    draft.take(("provider", "organization"), provider["organization"], said)
+    draft.take(("provider", "organization"), provider["organization"], source)
     draft.fill(("provider", "url"), origin, f"the provider has no url: {origin}", place)
 
 

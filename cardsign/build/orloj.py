@@ -95,14 +95,14 @@ def take_orloj(sources: Sequence[Path], draft: Draft) -> None:
         _take_agent(agent, pool, draft)
 
 
-def _choose(pool: _Pool, wanted: str | None, place: SourcePlace) -> _Key:
+def _choose(pool: _Pool, agent: str | None, place: SourcePlace) -> _Key:
     systems = [key for key in pool if key[0] == "AgentSystem"]
     systems = systems or [key for key in pool if key[0] == "Agent"]
     if not systems:
         message = "no source defines an AgentSystem or an Agent"
         raise refusal("build.missing", message, place, hint=describe_code("build.reference").fix)
-    fitting = [key for key in systems if wanted in (key[2], f"{key[1]}/{key[2]}")]
-    if wanted is None:
+    fitting = [key for key in systems if agent in (key[2], f"{key[1]}/{key[2]}")]
+    if agent is None:
         enabled = [key for key in systems if pool[key].flag("spec", "a2a", "enabled")]
         fitting = systems if len(systems) == 1 else enabled
     if len(fitting) != 1:

@@ -243,9 +243,9 @@ def read_json(data: bytes, file: str) -> tuple[SourceDocument, ...]:
         place, hint = SourcePlace(file, exc.finding.place.line or 0), describe_code(exc.code).fix
         raise refusal("build.syntax", exc.message, place, hint=hint) from exc
     lines: dict[Location, int] = {}
-    text, line, before = data.decode(), 1, 0
+    text, line, counted = data.decode(), 1, 0
     for location, _, at in offsets(text):
-        line, before = line + text.count("\n", before, at), at
+        line, counted = line + text.count("\n", counted, at), at
         lines[location] = line
     return (SourceDocument(file, value, lines),)
 

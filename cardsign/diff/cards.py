@@ -366,7 +366,7 @@ def _list_interfaces(document: _Members) -> _Facts:
     """Return the interfaces by what they are, the preferred one first."""
     facts: _Facts = {}
     order = {"supportedInterfaces": 0, "url": 0, "additionalInterfaces": 1}
-    for interface in sorted(interfaces_of(document), key=lambda each: order[each.member]):
+    for interface in sorted(interfaces_of(document), key=lambda interface: order[interface.member]):
         version = _normalize("protocolVersion", interface.version)
         identity = (interface.url, interface.binding, interface.tenant, version)
         key = "interface", *map(repr, identity)
@@ -486,7 +486,7 @@ def _normalize(name: str, value: Json) -> Json:
         return ".".join(value.split(".")[:2])  # a patch number does not count (A2A 1.0 3.6)
     if isinstance(value, dict):
         members = {k: _normalize(k, member) for k, member in value.items() if k not in _SCHEMAS}
-        return {key: one for key, one in members.items() if one not in (None, False, [], {})}
+        return {k: member for k, member in members.items() if member not in (None, False, [], {})}
     if isinstance(value, list):
         return sorted((_normalize("", element) for element in value), key=jcs)
     return _without_version(name, value)
@@ -515,15 +515,18 @@ def _list_changes(*cards: Card) -> Iterator[Change]:
     halves = ["1.0", "0.3"] if was == "mixed" else [was] if now == "mixed" else [""]
     changes: list[Change] = []
     for half in halves:
-        before, after = _read_half(old, half), _read_half(new, half)
+        was_read, is_read = _read_half(old, half), _read_half(new, half)
         # Of what only clients of another version read, an old card of one version says nothing.
-        interfaces = _list_interfaces(before), _list_interfaces(after if was == "mixed" else new)
+        interfaces = (
+            _list_interfaces(was_read),
+            _list_interfaces(is_read if was == "mixed" else new),
+        )
         changes += _compare_facts(*interfaces)
         if interfaces[0].keys() == interfaces[1].keys() and [*interfaces[0]] != [*interfaces[1]]:
             first = next(iter(interfaces[1].values()))
             changes.append(("additive", first.path, f"{first.label} is preferred now"))
-        changes += _compare_facts(_list_facts(before), _list_facts(after))
-        changes += _compare_ways(before, after)
+        changes += _compare_facts(_list_facts(was_read), _list_facts(is_read))
+        changes += _compare_ways(was_read, is_read)
     seen = {path for _, path, _ in changes}
     yield from changes
     # Some clients read no `security` beside an empty `securityRequirements`, so that an empty list
@@ -559,17 +562,17 @@ def _compare_facts(old: _Facts, new: _Facts) -> Iterator[Change]:
     for key in dict.fromkeys((*old, *new)):
         if any(key[:length] in one_sided for length in range(2, len(key))):
             continue  # it went or came with what it is a part of
-        before, after = old.get(key), new.get(key)
-        kind, label, path, value = after or old[key]
+        was, now = old.get(key), new.get(key)
+        kind, label, path, value = now or old[key]
         gone, came, changed = _MEANINGS.get(kind, _OTHERWISE)
-        if after is None:
+        if now is None:
             yield gone, path, f"{label} was removed"
-        elif before is None:
+        elif was is None:
             yield came, path, f"{label} is new"
         elif kind in _DIRECTIONS:
-            place = before.path if kind == "tool" else path
-            yield from compare_schemas(before.value, value, _DIRECTIONS[kind], place)
-        elif not is_same(before.value, value):
+            place = was.path if kind == "tool" else path
+            yield from compare_schemas(was.value, value, _DIRECTIONS[kind], place)
+        elif not is_same(was.value, value):
             yield changed, path, f"{label} changed"
 
 
@@ -588,19 +591,17 @@ def _compare_ways(old: _Members, new: _Members) -> Iterator[Change]:
     for path, *pair in owners:
         member = next((name for name in _REQUIREMENTS if name in pair[1]), "security")
         place = append(path, member)
-        before, after = (
-            _ways_in(requirements_of(*entry)) for entry in zip(pair, declared, strict=True)
-        )
+        was, now = (_ways_in(requirements_of(*entry)) for entry in zip(pair, declared, strict=True))
         # Most ways stay as they are; only the others are held against each way of the new card.
-        others = [way for key, way in before.items() if key not in after]
-        if len(others) * len(after) > MAX_PAIRS_OF_WAYS:
+        others = [way for key, way in was.items() if key not in now]
+        if len(others) * len(now) > MAX_PAIRS_OF_WAYS:
             yield "unclear", place, "there are too many requirements to compare them all"
             continue
-        lost = [way for way in others if not _is_let_in(way, after.values())]
+        lost = [way for way in others if not _is_let_in(way, now.values())]
         if lost:
             yield "breaking", place, f"a caller with {_spell_way(lost[0])} is no longer let in"
-        for key, way in after.items():
-            if key not in before and not (lost and len(after) == 1):
+        for key, way in now.items():
+            if key not in was and not (lost and len(now) == 1):
                 yield "additive", place, f"a caller with {_spell_way(way)} is let in now"
 
 

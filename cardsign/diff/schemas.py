@@ -64,23 +64,23 @@ def compare_schemas(old: Json, new: Json, direction: Direction, path: str = "") 
     return [(effects.get(kind, kind), at, cut(text, MAX_MESSAGE)) for kind, at, text in steps]
 
 
-def is_same(one: Json, other: Json) -> bool:
+def is_same(value: Json, other: Json) -> bool:
     """Whether two values are the same JSON, in which true is not 1."""
-    if one != other:
+    if value != other:
         return False
-    texts = (json.dumps(value, sort_keys=True) for value in (one, other))  # far cheaper than jcs
-    return next(texts) == next(texts) or jcs(one) == jcs(other)
+    texts = (json.dumps(part, sort_keys=True) for part in (value, other))  # far cheaper than jcs
+    return next(texts) == next(texts) or jcs(value) == jcs(other)
 
 
 def _compare(old: Json, new: Json, path: str) -> Iterator[_Step]:
-    before, after = ({} if schema is True else schema for schema in (old, new))
-    if is_same(before, after):
+    was, now = ({} if schema is True else schema for schema in (old, new))
+    if is_same(was, now):
         return
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
-        yield from _compare_objects(before, after, path)
-    elif before is False:
+    if isinstance(was, Mapping) and isinstance(now, Mapping):
+        yield from _compare_objects(was, now, path)
+    elif was is False:
         yield "wider", path, "something is taken here now"
-    elif after is False:
+    elif now is False:
         yield "narrower", path, "nothing is taken here any more"
     else:
         yield "unclear", path, "this is no JSON Schema"
@@ -127,36 +127,36 @@ def _compare_enums(old: Json, new: Json, path: str) -> Iterator[_Step]:
 
 
 def _compare_values(old: Sequence[Json], new: Sequence[Json], path: str) -> Iterator[_Step]:
-    before, after = ({jcs(value): value for value in listed} for listed in (old, new))
-    if gone := [repr(value)[:40] for key, value in before.items() if key not in after]:
+    was, now = ({jcs(value): value for value in listed} for listed in (old, new))
+    if gone := [repr(value)[:40] for key, value in was.items() if key not in now]:
         yield "narrower", path, f"no longer taken: {', '.join(gone)}"
-    if come := [repr(value)[:40] for key, value in after.items() if key not in before]:
+    if come := [repr(value)[:40] for key, value in now.items() if key not in was]:
         yield "wider", path, f"taken now: {', '.join(come)}"
 
 
 def _compare_members(
     old: Mapping[str, Json], new: Mapping[str, Json], path: str
 ) -> Iterator[_Step]:
-    before, after = (members_of(schema.get("properties")) for schema in (old, new))
+    was, now = (members_of(schema.get("properties")) for schema in (old, new))
     was_needed, is_needed = (
         {name for name in elements_of(schema.get("required")) if isinstance(name, str)}
         for schema in (old, new)
     )
     there = append(path, "properties")
-    if before.keys() != after.keys() and "patternProperties" in {**old, **new}:
+    if was.keys() != now.keys() and "patternProperties" in {**old, **new}:
         yield "unclear", there, "which members `patternProperties` speaks of changed"
     rest = old.get("additionalProperties")
-    for name in dict.fromkeys((*before, *after)):
+    for name in dict.fromkeys((*was, *now)):
         place = append(there, name)
-        if name not in after:
+        if name not in now:
             yield "breaking", place, f"{name!r} was removed"
-        elif name in before or not (rest is None or rest is False):
-            yield from _compare(before.get(name, rest), after[name], place)
+        elif name in was or not (rest is None or rest is False):
+            yield from _compare(was.get(name, rest), now[name], place)
         else:
             yield "additive" if rest is None else "wider", place, f"{name!r} is new"
     for name in sorted(is_needed - was_needed):
         yield "narrower", append(there, name), f"{name!r} is required now"
-    for name in sorted(was_needed - is_needed - (before.keys() - after.keys())):
+    for name in sorted(was_needed - is_needed - (was.keys() - now.keys())):
         yield "wider", append(there, name), f"{name!r} is optional now"
-    was, now = (schema.get("additionalProperties", True) for schema in (old, new))
-    yield from _compare(was, now, append(path, "additionalProperties"))
+    was_open, is_open = (schema.get("additionalProperties", True) for schema in (old, new))
+    yield from _compare(was_open, is_open, append(path, "additionalProperties"))

@@ -116,7 +116,9 @@ class CardReport:
         return {
             "name": self.name,
             "findings": [describe_finding(finding) for finding in self.findings],
-            "waived": [{**describe_finding(one), "reason": reason} for one, reason in self.waived],
+            "waived": [
+                {**describe_finding(accepted), "reason": why} for accepted, why in self.waived
+            ],
         }
 
 
@@ -190,13 +192,12 @@ def lint_card(
         unreadable = replace(find_at(refusal.code, tokens, refusal.message), place=place)
         return _sorted_out(name, [unreadable], settings, None)
     report = _sorted_out(name, lint_document(document, settings), settings, document)
-    findings = placed(
-        [*report.findings, *(finding for finding, _ in report.waived)], untrusted_bytes
+    waived = placed([finding for finding, _ in report.waived], untrusted_bytes)
+    return replace(
+        report,
+        findings=placed(report.findings, untrusted_bytes),
+        waived=tuple(zip(waived, (reason for _, reason in report.waived), strict=True)),
     )
-    count = len(report.findings)
-    reasons = (reason for _, reason in report.waived)
-    waived = tuple(zip(findings[count:], reasons, strict=True))
-    return replace(report, findings=findings[:count], waived=waived)
 
 
 def lint_document(
@@ -272,11 +273,12 @@ def _sorted_out(
     """Leave out what is ignored, weigh the rest, set aside what is waived, and bound both."""
     kept: list[Finding] = []
     waived: dict[str, list[Finding]] = {}
-    for one in findings:
-        if settings.ignore & {one.code, group_of(one.code)}:
+    for unweighed in findings:
+        code = unweighed.code
+        if settings.ignore & {code, group_of(code)}:
             continue
-        severity = settings.severities.get(one.code)
-        finding = one if severity is None else replace(one, severity=severity)
+        severity = settings.severities.get(code)
+        finding = unweighed if severity is None else replace(unweighed, severity=severity)
         reason, ended = _waiver(finding, settings)
         if reason is not None:
             waived.setdefault(reason, []).append(finding)
@@ -344,7 +346,7 @@ def lint_references(
     `metadata.specialists` and `metadata.foreman` must name cards that are there, both ways.
     """
     cards = {
-        str(report.document.get("name")): report
+        str(report.document.get("name")): report.document
         for report in reports
         if report.document is not None
     }
@@ -365,33 +367,27 @@ def with_findings(
     return replace(report, findings=findings, waived=(*report.waived, *added.waived))
 
 
-def _references(report: CardReport, cards: Mapping[str, CardReport]) -> Iterator[Finding]:
+def _references(report: CardReport, cards: Mapping[str, Mapping[str, Json]]) -> Iterator[Finding]:
+    """What a card says of others by name, each with the member by which that one names it back."""
     document = report.document or {}
-    name = str(document.get("name"))
+    own_name = str(document.get("name"))
     tokens, value = contract_member(document, "metadata")
     metadata = members_of(value)
-    for index, specialist in enumerate(elements_of(metadata.get("specialists"))):
-        place = (*tokens, "specialists", str(index))
-        yield from _named(str(specialist), name, "foreman", place, cards)
-    foreman = metadata.get("foreman")
-    if isinstance(foreman, str):
-        yield from _named(foreman, name, "specialists", (*tokens, "foreman"), cards)
-
-
-def _named(
-    other: str, name: str, back: str, place: Tokens, cards: Mapping[str, CardReport]
-) -> Iterator[Finding]:
-    report = cards.get(other)
-    if report is None or report.document is None:
-        yield find_at("contract.reference", place, f"there is no card of {other[:60]!r}")
-        return
-    specialist = members_of(contract_member(report.document, "metadata")[1]).get(back)
-    if specialist is not None and name not in (
-        specialist if isinstance(specialist, list) else [specialist]
-    ):
-        yield find_at(
-            "contract.reference", place, f"{other[:60]!r} does not name this agent as {back}"
-        )
+    named: list[tuple[Tokens, Json, str]] = [
+        ((*tokens, "specialists", str(index)), name, "foreman")
+        for index, name in enumerate(elements_of(metadata.get("specialists")))
+    ]
+    if isinstance(foreman := metadata.get("foreman"), str):
+        named.append(((*tokens, "foreman"), foreman, "specialists"))
+    for place, name, member in named:
+        other = cards.get(str(name))
+        if other is None:
+            yield find_at("contract.reference", place, f"there is no card of {str(name)[:60]!r}")
+            continue
+        back = members_of(contract_member(other, "metadata")[1]).get(member)
+        if back is not None and own_name not in (back if isinstance(back, list) else [back]):
+            message = f"{str(name)[:60]!r} does not name this agent as {member}"
+            yield find_at("contract.reference", place, message)
 
 
 # ------------------------------------------------------------------ fixing

@@ -59,15 +59,15 @@ def scheme(subject: LintedCard) -> Iterator[Found]:
             yield place, f"an API key is in header, query or cookie, not in {str(location)[:20]!r}"
 
 
-def _flows(one: Scheme) -> Iterator[tuple[str, Mapping[str, Json]]]:
-    for name, flow in members_of(one.members.get("flows")).items():
+def _flows(scheme: Scheme) -> Iterator[tuple[str, Mapping[str, Json]]]:
+    for name, flow in members_of(scheme.members.get("flows")).items():
         yield name, members_of(flow)
 
 
 def scheme_url(subject: LintedCard) -> Iterator[Found]:
     """Of OpenID Connect, of OAuth metadata and of each flow."""
-    for name, one in subject.schemes.items():
-        for owner in (one.members, *(flow for _, flow in _flows(one))):
+    for name, declared in subject.schemes.items():
+        for owner in (declared.members, *(flow for _, flow in _flows(declared))):
             for member in _SCHEME_URLS:
                 value = owner.get(member)
                 if isinstance(value, str) and value and not _is_https(value):
