@@ -5,6 +5,7 @@ The environments are folders of `.nox`, where tests/tools.py looks for what test
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -31,6 +32,8 @@ PACKAGES = (
 )
 #: With the oldest dependencies run the tests that lean on them; `nightly` runs all.
 LOWEST = ("server", "net", "jose", "trust", "cli/test_transcripts.py", "cli/test_main_job.py")
+#: Per cent of the lines and branches of each room that the tests reach at least.
+FLOOR = 85
 
 
 @nox.session(venv_backend="none")
@@ -117,6 +120,24 @@ def interop(session: nox.Session) -> None:
 def attacks(session: nox.Session) -> None:
     """Put the attack corpus before cardsign and others; writes docs/reports/attacks.md."""
     python(session, "tests/interop/attack_table.py", *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def coverage(session: nox.Session) -> None:
+    """Show what the tests reach of each room, lines and branches; fails below the floor."""
+    report = ENVIRONMENTS / "coverage.json"
+    measured = ("--cov=cardsign", "--cov-branch", "--cov-report=", f"--cov-report=json:{report}")
+    python(session, "-m", "pytest", "-n", "auto", *measured, *session.posargs)
+    rooms: dict[str, list[int]] = {}
+    for name, file in json.loads(report.read_text(encoding="utf-8"))["files"].items():
+        room, summary = rooms.setdefault(Path(name).parts[1], [0, 0]), file["summary"]
+        room[0] += summary["covered_lines"] + summary["covered_branches"]
+        room[1] += summary["num_statements"] + summary["num_branches"]
+    for name, (reached, count) in sorted(rooms.items()):
+        session.log(f"{100 * reached / count:5.1f} %  {name}")
+    low = [name for name, (reached, count) in rooms.items() if 100 * reached < FLOOR * count]
+    if low:
+        session.error(f"below {FLOOR} %: {', '.join(low)}")
 
 
 @nox.session(venv_backend="none")
