@@ -1,35 +1,50 @@
 """Documents as they are served: final bytes with their headers, by path.
 
 A public document is for everybody; an extended card is for one audience. What is not the
-publication's own file is made here: the OAuth metadata of RFC 9728.
+publication's own file is made here: the OAuth metadata of RFC 9728, and the page for people.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from flask import Response, request
 from werkzeug.http import http_date, is_resource_modified
 
+from cardsign import html
 from cardsign.card.interfaces import Interface, interfaces_of
 from cardsign.card.security import schemes_of
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json, members_of
 from cardsign.errors import CardRefused
-from cardsign.publish.generation import Generation, PublicFile, public_files
+from cardsign.inspect.page import card_page
+from cardsign.jose.jwks import JwkSet
+from cardsign.publish.generation import (
+    MAX_STATEMENT_AGE,
+    Generation,
+    PublicFile,
+    public_files,
+)
 from cardsign.server.a2a import NO_SNIFF, PRIVATE
 from cardsign.server.settings import ServerSettings
+from cardsign.statements.envelope import StatementRefused
+from cardsign.times import utc
 from cardsign.urls import CARD_PATH, EXTENDED_PATH, LEGACY_CARD_PATH, Headers, parse_url
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIEnvironment
+
+log = logging.getLogger(__name__)
 
 #: Paths, and the hosts that a card names with each; none where any will do.
 Paths: TypeAlias = dict[str, set[str]]
@@ -212,3 +227,43 @@ def _midnight(day: date) -> datetime:
 
 def _etag(body: bytes) -> str:
     return f'"{hashlib.sha256(body).hexdigest()}"'
+
+
+# ------------------------------------------------------------------ the page for people
+
+#: Only who asks for HTML gets the page, so caches keep it apart from what else is at its path.
+PAGE_HEADERS: Final = (
+    ("Content-Security-Policy", f"{html.POLICY}; frame-ancestors 'none'"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Vary", "Accept"),
+)
+
+
+class Page:
+    """The page of one generation, made when it is asked for, and again when its verdict ends."""
+
+    def __init__(self, generation: Generation) -> None:
+        self._generation = generation
+        self._made: tuple[Document, float] | None = None
+
+    def find_document(self, now: float) -> Document:
+        """Return the page at a Unix time."""
+        if self._made is None or now >= self._made[1]:
+            self._made = _make_page(self._generation, now)
+        return self._made[0]
+
+
+def _make_page(generation: Generation, now: float) -> tuple[Document, float]:
+    """Return the page, and when its verdict ends."""
+    keysets, jwks = generation.keysets, JwkSet.from_bytes(generation.jwks)
+    newest = max(keysets, key=lambda label: [*map(int, label.split("."))], default="")
+    make = partial(card_page, generation.card, jwks=jwks, now=utc(now))
+    try:
+        text, until = make(keyset=keysets.get(newest), release=generation.release)
+    except StatementRefused as refusal:
+        log.error("the page leaves the statements out: %s", refusal)
+        text, until = make()
+    ends = until.timestamp() if until and until > utc(now) else math.inf
+    age = min(generation.max_age, MAX_STATEMENT_AGE, max(0, int(min(ends - now, 1e6))))
+    file = PublicFile(text.encode(), "text/html; charset=utf-8", age, PAGE_HEADERS)
+    return public_document(file, None), ends

@@ -99,10 +99,19 @@ class Provider:
     Attributes:
         settings: As given.
         scheme: What it wants from a caller, by the table from which cards are built.
+
+    Raises:
+        UsageFault: ``config.malformed``: a secret is not in its variable.
     """
+
+    #: The statuses that are about our own credential, or about how often we ask.
+    refusals_of_us: ClassVar[tuple[int, ...]] = (401, 403, 408, 429)
 
     def __init__(self, settings: ProviderSettings, hosts: Places, now: Now) -> None:
         self.settings, self._hosts, self._now = settings, hosts, now
+        is_asked = settings.type == "http_verifier"
+        self._secret = read_secret(settings.client if is_asked else settings.secret)
+        self._failed: dict[Origin, float] = {}  # when each host could not be reached last
         members: dict[str, Json] = {"issuer": settings.issuer, "tenant": settings.tenant}
         members |= {"in": settings.location, "name": settings.key}
         derived: Json = {settings.type: dict(PROVIDERS[settings.type](members))}
@@ -124,6 +133,19 @@ class Provider:
             Denied: The credential is not valid, or opens no card.
             Unreachable: Nobody could say.
             Busy: Too many others wait for the one who could.
+        """
+        credential = self.read_credential(request)
+        return None if credential is None else self.check(credential)
+
+    def read_credential(self, request: Request) -> str | None:
+        """Return what the request holds; None for nothing of this kind."""
+        return bearer_token(request)
+
+    def check(self, credential: str) -> str:
+        """Return whose card a credential opens.
+
+        Raises:
+            Denied, Unreachable, Busy: As :meth:`find_audience`.
         """
         raise NotImplementedError
 
@@ -150,6 +172,64 @@ class Provider:
         more += f", scope={quote(' '.join(scopes))}" if scopes else ""
         return f"Bearer realm={quote(realm)}{more}"
 
+    def ask(
+        self,
+        url: str,
+        *,
+        form: bytes | None = None,
+        authorization: str | None = None,
+        is_about_token: bool = True,
+    ) -> dict[str, Json]:
+        """Return the JSON object that another host answers with.
+
+        Args:
+            url: Where it is asked.
+            form: What is posted; None for GET.
+            authorization: Our own credential, likewise.
+            is_about_token: Whether what it answers concerns one token alone; else a host that
+                says anything but what it was asked for is not asked again for a while.
+
+        Raises:
+            Denied: It says no to the token, or what cannot be read.
+            Unreachable: It gives no answer, or none to us.
+        """
+        asked = parse_url(url)
+        # Callers must not queue up behind a host that does not answer.
+        if 0 <= self._now() - self._failed.get(asked.origin, -math.inf) < RETRY_SECONDS:
+            raise Unreachable(f"{asked.origin} gave no answer a moment ago")
+        networks = self.settings.networks
+        named = filter(None, (self.settings.url, self.settings.issuer))
+        origins = frozenset(parse_url(text).origin for text in named)
+        reach = FetchSettings(
+            connect_timeout=ASK_SECONDS,
+            total_timeout=ASK_SECONDS,
+            max_bytes=MAX_ANSWER_BYTES,
+            insecure_loopback_http=self.settings.insecure_loopback_http,
+            access=PrivateAccess(origins, networks) if networks else None,
+        )
+        try:
+            headers = (("Authorization", authorization),) if authorization else ()
+            answer = fetch_document(url, reach, headers=headers, body=form)
+            return parse_object(answer.untrusted_body, max_bytes=MAX_ANSWER_BYTES)
+        except OtherStatus as exc:
+            problem = f"{asked.origin} answers {exc.status}"
+            if not is_about_token:
+                raise self.fail(url, problem) from exc
+            is_denied = 400 <= exc.status < 500 and exc.status not in self.refusals_of_us
+            raise (Denied if is_denied else Unreachable)(problem) from exc
+        except (FetchFailed, JsonRefused) as exc:
+            is_answer = isinstance(exc, JsonRefused) or exc.code in _UNREADABLE_ANSWERS
+            if is_about_token and is_answer:
+                raise Denied(f"the answer about it cannot be read ({exc.code})") from exc
+            shown = str(replace(asked, query=""))  # a query may hold a secret
+            raise self.fail(url, str(exc).replace(str(asked), shown)) from exc
+
+    def fail(self, url: str, problem: str) -> Unreachable:
+        """Return what is raised where a host gave no answer; it is not asked for a while."""
+        asked = parse_url(url)
+        self._failed[asked.origin] = self._now()
+        return Unreachable(f"asking {replace(asked, query='')}: {problem}")
+
 
 class StaticTokens(Provider):
     """Bearer tokens (RFC 6750) whose digests stand in a file, with the audience of each."""
@@ -158,26 +238,19 @@ class StaticTokens(Provider):
         super().__init__(settings, hosts, now)
         self._tokens = TokenFile(cast(Path, settings.token_file), now)
 
-    def find_audience(self, request: Request) -> str | None:
-        """As :meth:`Provider.find_audience`."""
-        credential = self.read_credential(request)
-        if credential is None:
-            return None
+    def check(self, credential: str) -> str:
+        """As :meth:`Provider.check`."""
         token = self._tokens.find(credential)
         if token is None:
             raise Denied("the token is unknown, revoked or expired")
         return token.audience
-
-    def read_credential(self, request: Request) -> str | None:
-        """Return the token that the request holds; None for nothing of this kind."""
-        return bearer_token(request)
 
 
 class BasicTokens(StaticTokens):
     """Tokens as the password of HTTP Basic (RFC 7617); the user name is free."""
 
     def read_credential(self, request: Request) -> str | None:
-        """As :meth:`StaticTokens.read_credential`."""
+        """As :meth:`Provider.read_credential`."""
         scheme, _, value = request.headers.get("Authorization", "").strip().partition(" ")
         if scheme.lower() != "basic":
             return None
@@ -195,7 +268,7 @@ class ApiKeys(StaticTokens):
     """Tokens by themselves, in a header, the query or a cookie."""
 
     def read_credential(self, request: Request) -> str | None:
-        """As :meth:`StaticTokens.read_credential`."""
+        """As :meth:`Provider.read_credential`."""
         key = self.settings.key
         if self.settings.location == "header":
             return request.headers.get(key)
@@ -225,10 +298,6 @@ class MutualTls(Provider):
     The header counts only from the proxy: by a secret that the proxy says with it, or else by the
     address of the connection. NOT checked here: the chain and revocation, which are the proxy's.
     """
-
-    def __init__(self, settings: ProviderSettings, hosts: Places, now: Now) -> None:
-        super().__init__(settings, hosts, now)
-        self._secret = read_secret(settings.secret)
 
     def find_audience(self, request: Request) -> str | None:
         """As :meth:`Provider.find_audience`."""
@@ -296,76 +365,7 @@ def _read_claims(certificate: x509.Certificate) -> Claims:
     }
 
 
-class RemoteProvider(Provider):
-    """A provider that asks another host, and remembers for a while that it could not connect."""
-
-    #: The statuses that are about our own credential, or about how often we ask.
-    refusals_of_us: ClassVar[tuple[int, ...]] = (401, 403, 408, 429)
-
-    def __init__(self, settings: ProviderSettings, hosts: Places, now: Now) -> None:
-        super().__init__(settings, hosts, now)
-        self._failed: dict[Origin, float] = {}  # when each host could not be reached last
-
-    def ask(
-        self,
-        url: str,
-        *,
-        form: bytes | None = None,
-        authorization: str | None = None,
-        is_about_token: bool = True,
-    ) -> dict[str, Json]:
-        """Return the JSON object that another host answers with.
-
-        Args:
-            url: Where it is asked.
-            form: What is posted; None for GET.
-            authorization: Our own credential, likewise.
-            is_about_token: Whether what it answers concerns one token alone; else a host that
-                says anything but what it was asked for is not asked again for a while.
-
-        Raises:
-            Denied: It says no to the token, or what cannot be read.
-            Unreachable: It gives no answer, or none to us.
-        """
-        asked = parse_url(url)
-        # Callers must not queue up behind a host that does not answer.
-        if 0 <= self._now() - self._failed.get(asked.origin, -math.inf) < RETRY_SECONDS:
-            raise Unreachable(f"{asked.origin} gave no answer a moment ago")
-        networks = self.settings.networks
-        named = filter(None, (self.settings.url, self.settings.issuer))
-        origins = frozenset(parse_url(text).origin for text in named)
-        reach = FetchSettings(
-            connect_timeout=ASK_SECONDS,
-            total_timeout=ASK_SECONDS,
-            max_bytes=MAX_ANSWER_BYTES,
-            insecure_loopback_http=self.settings.insecure_loopback_http,
-            access=PrivateAccess(origins, networks) if networks else None,
-        )
-        try:
-            headers = (("Authorization", authorization),) if authorization else ()
-            answer = fetch_document(url, reach, headers=headers, body=form)
-            return parse_object(answer.untrusted_body, max_bytes=MAX_ANSWER_BYTES)
-        except OtherStatus as exc:
-            problem = f"{asked.origin} answers {exc.status}"
-            if not is_about_token:
-                raise self.fail(url, problem) from exc
-            is_denied = 400 <= exc.status < 500 and exc.status not in self.refusals_of_us
-            raise (Denied if is_denied else Unreachable)(problem) from exc
-        except (FetchFailed, JsonRefused) as exc:
-            is_answer = isinstance(exc, JsonRefused) or exc.code in _UNREADABLE_ANSWERS
-            if is_about_token and is_answer:
-                raise Denied(f"the answer about it cannot be read ({exc.code})") from exc
-            shown = str(replace(asked, query=""))  # a query may hold a secret
-            raise self.fail(url, str(exc).replace(str(asked), shown)) from exc
-
-    def fail(self, url: str, problem: str) -> Unreachable:
-        """Return what is raised where a host gave no answer; it is not asked for a while."""
-        asked = parse_url(url)
-        self._failed[asked.origin] = self._now()
-        return Unreachable(f"asking {replace(asked, query='')}: {problem}")
-
-
-class Jwt(RemoteProvider):
+class Jwt(Provider):
     """Tokens that their issuer signed: ``oidc``, ``azure_ad``, ``gcp_iap``."""
 
     def __init__(self, settings: ProviderSettings, hosts: Places, now: Now) -> None:
@@ -380,14 +380,15 @@ class Jwt(RemoteProvider):
         self._keys: dict[str, PublicKey] = {}
         self._asked_at = -math.inf
 
-    def find_audience(self, request: Request) -> str | None:
-        """As :meth:`Provider.find_audience`."""
+    def read_credential(self, request: Request) -> str | None:
+        """As :meth:`Provider.read_credential`."""
         header = self.scheme.header
-        token = request.headers.get(header) if header else bearer_token(request)
-        if token is None:
-            return None
+        return request.headers.get(header) if header else bearer_token(request)
+
+    def check(self, credential: str) -> str:
+        """As :meth:`Provider.check`."""
         try:
-            claims = read_token(token, self._find_key, types=self.settings.typ)
+            claims = read_token(credential, self._find_key, types=self.settings.typ)
             check_claims(
                 claims, issuer=self.settings.issuer, audience=self.settings.aud, now=self._now()
             )
@@ -448,25 +449,18 @@ class Jwt(RemoteProvider):
         return {kid: key for kid, key in keys.items() if kids[kid] == 1}
 
 
-class Introspection(RemoteProvider):
+class Introspection(Provider):
     """Opaque tokens about which their server is asked: ``http_verifier`` (RFC 7662)."""
-
-    def __init__(self, settings: ProviderSettings, hosts: Places, now: Now) -> None:
-        super().__init__(settings, hosts, now)
-        self._secret = read_secret(settings.client)
 
     def gives(self, scheme: Scheme) -> bool:
         """As :meth:`Provider.gives`."""
         return super().gives(scheme) and scheme.type != "openIdConnect"
 
-    def find_audience(self, request: Request) -> str | None:
-        """As :meth:`Provider.find_audience`."""
-        token = bearer_token(request)
-        if token is None:
-            return None
-        if not 0 < len(token) <= MAX_TOKEN_CHARS:
+    def check(self, credential: str) -> str:
+        """As :meth:`Provider.check`."""
+        if not 0 < len(credential) <= MAX_TOKEN_CHARS:
             raise Denied("the token is empty or too long")
-        form = {"token": token, "token_type_hint": "access_token"}
+        form = {"token": credential, "token_type_hint": "access_token"}
         authorization = None
         if self._secret:
             authorization = f"Basic {base64.b64encode(self._secret.encode()).decode()}"
@@ -487,7 +481,7 @@ class Introspection(RemoteProvider):
         return self.choose_audience(claims)
 
 
-class AwsSts(RemoteProvider):
+class AwsSts(Provider):
     """A pre-signed GetCallerIdentity request as a bearer token: ``aws_sigv4``.
 
     STS itself says who signed it. Its host is compared with the one that is expected.
@@ -499,12 +493,14 @@ class AwsSts(RemoteProvider):
         """As :meth:`Provider.gives`."""
         return super().gives(scheme) and scheme.type == "http"
 
-    def find_audience(self, request: Request) -> str | None:
-        """As :meth:`Provider.find_audience`."""
+    def read_credential(self, request: Request) -> str | None:
+        """As :meth:`Provider.read_credential`."""
         token = bearer_token(request)
-        if token is None or not token.startswith(STS_PREFIX):
-            return None
-        url = self._check_url(token.removeprefix(STS_PREFIX))
+        return token if token and token.startswith(STS_PREFIX) else None
+
+    def check(self, credential: str) -> str:
+        """As :meth:`Provider.check`."""
+        url = self._check_url(credential.removeprefix(STS_PREFIX))
         with self._hosts:
             answer = self.ask(url)
         response = answer.get("GetCallerIdentityResponse")

@@ -6,20 +6,20 @@ A request is read whole before a thread judges it, so that who sends slowly keep
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 import os
 import socket
-import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from flask import Flask, abort, jsonify, request
@@ -75,8 +75,12 @@ def serve_verdicts(open_batch: Callable[[], Batch], where: str, *, as_json: bool
     with _bound(where) as address:
         server = make_server(DEFAULT_SETTINGS, address, is_asgi=True)
         loader = partial(_load_worker, open_batch, address, os.getpid(), as_json=as_json)
-        with _removed_at_end(server):
-            run_server(server, loader)
+
+        @server.on_startup  # type: ignore[untyped-decorator]
+        def leave_the_socket() -> None:
+            server.bind_uds = None  # granian would remove whatever is there at the end
+
+        run_server(server, loader)
 
 
 def create_verdict_app(
@@ -246,42 +250,15 @@ def _make_way(where: str) -> None:
     Raises:
         ServeFault: ``serve.bind``: somebody does, or no socket can be there.
     """
-    path, hint = Path(where), "Name a socket of your own, in a folder that is there."
+    path = Path(where)
     try:
-        with suppress(FileNotFoundError):
-            if not stat.S_ISSOCK(path.lstat().st_mode):
-                raise ServeFault("serve.bind", "there is a file that is no socket", path=where)
-            with socket.socket(socket.AF_UNIX) as client:
-                client.setblocking(False)
-                client.connect(where)
-            raise ServeFault("serve.bind", "somebody listens there", path=where)
-    except ConnectionRefusedError:
-        path.unlink(missing_ok=True)
-    except OSError as exc:
-        raise ServeFault("serve.bind", str(exc), path=where, hint=hint) from exc
-    try:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.setblocking(False)
+            if path.is_socket() and client.connect_ex(where) == errno.ECONNREFUSED:
+                path.unlink()
         with socket.socket(socket.AF_UNIX) as trial:  # since granian says nothing of use
             trial.bind(where)
         path.unlink()
     except (OSError, ValueError) as exc:
+        hint = "Name a socket of your own, in a folder that is there."
         raise ServeFault("serve.bind", str(exc), path=where, hint=hint) from exc
-
-
-@contextmanager
-def _removed_at_end(server: Any) -> Iterator[None]:
-    """Remove the socket that a server has bound, unless somebody has put another in its place."""
-    path: Path | None = server.bind_uds
-    bound: list[os.stat_result] = []
-
-    @server.on_startup  # type: ignore[untyped-decorator]
-    def keep() -> None:
-        if path is not None:
-            bound.append(path.lstat())
-            server.bind_uds = None  # granian would remove whatever is there
-
-    try:
-        yield
-    finally:
-        with suppress(FileNotFoundError):
-            if path is not None and bound and os.path.samestat(bound[0], path.lstat()):
-                path.unlink()

@@ -14,7 +14,7 @@ from served import look, serve
 from werkzeug.test import Client
 
 from cardsign.jose.keys import PrivateKey
-from cardsign.server import page
+from cardsign.server import documents
 from cardsign.server.mount import mount_cards
 from cardsign.server.settings import ServerSettings
 
@@ -81,8 +81,8 @@ def test_it_follows_generations_and_is_made_once_for_each(
 ) -> None:
     """However often it is asked for."""
     made = []
-    real = page.card_page
-    monkeypatch.setattr(page, "card_page", lambda *a, **k: made.append(1) or real(*a, **k))
+    real = documents.card_page
+    monkeypatch.setattr(documents, "card_page", lambda *a, **k: made.append(1) or real(*a, **k))
     publish_cards(tmp_path, key, PUBLIC)
     site = serve(tmp_path, now=NOW.timestamp)
     old = site.get("/", headers=HTML)

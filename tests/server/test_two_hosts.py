@@ -32,7 +32,7 @@ from programs import (
 from cardsign.card.strictjson import parse_object
 from cardsign.net.fetch import FetchSettings
 from cardsign.publish.generation import load_current
-from cardsign.server.events import read_signers
+from cardsign.server.site import read_signers
 from cardsign.statements.keyset import read_keyset
 from cardsign.trust.lock import Memory
 from cardsign.trust.policy import KeysetAnchor, Policy, TrustedIssuer
