@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -100,6 +100,7 @@ class LintTable(_Table):
 class CardTable(_Table):
     source: _Place | None = None
     build: Annotated[tuple[_Place, ...], Field(strict=False)] = ()
+    agent: _Text | None = None
     signed: _Place
     legacy: Literal["0.2", "0.3"] | None = None
     audience: str | None = Field(default=None, pattern=f"^(?:{AUDIENCE.pattern})$")
@@ -143,6 +144,7 @@ class ProjectCard:
         expires: When the extended card ends: a date, or a time from its signing such as ``90d``.
         build: What the card is built from whenever it is signed, `source` first; empty where
             `source` is the card.
+        agent: Which of several agents in `build` it is of, as NAMESPACE/NAME.
         legacy: The A2A version for older clients that the public card is converted to, ``0.3`` or
             ``0.2``; None for a card that is signed as it is.
         skills: The ids of the skills that it shows, in the order of the source; empty for all.
@@ -153,6 +155,7 @@ class ProjectCard:
     audience: str | None = None
     expires: str | None = None
     build: tuple[Path, ...] = ()
+    agent: str | None = None
     legacy: str | None = None
     skills: tuple[str, ...] = ()
 
@@ -217,18 +220,23 @@ def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
 def _read_cards(table: CardTable, path: Path, allowed: Collection[Path]) -> Iterator[ProjectCard]:
     """Yield the card of a table, and the one for older clients next to it."""
     source = table.source or next(iter(table.build), None)
-    if source is None or (table.source and table.build):
-        raise bad_settings(path, "a [[card]] has one of 'source' and 'build'")
+    if source is None or (table.source and (table.build or table.agent)):
+        raise bad_settings(
+            path, "a [[card]] has one of 'source' and 'build'; 'agent' needs 'build'"
+        )
     is_extended = table.audience is not None
     if is_extended != (table.expires is not None) or (is_extended and table.legacy):
         raise bad_settings(path, "'audience' and 'expires' need each other, and exclude 'legacy'")
-    signed, skills = table.signed, table.skills
-    yield ProjectCard(source, signed, table.audience, table.expires, table.build, skills=skills)
+    card = ProjectCard(
+        *(source, table.signed, table.audience, table.expires, table.build, table.agent),
+        skills=table.skills,
+    )
+    yield card
     if table.legacy is not None:
-        older = signed.with_suffix(f".{table.legacy}{signed.suffix}")
+        older = card.signed.with_suffix(f".{table.legacy}{card.signed.suffix}")
         if leads_outside(path.parent, older, allowed):
             raise outside(older, f"'signed' names '{older}',", path)
-        yield ProjectCard(source, older, build=table.build, legacy=table.legacy, skills=skills)
+        yield replace(card, signed=older, legacy=table.legacy)
 
 
 def _sort_cards(cards: list[ProjectCard], path: Path) -> tuple[ProjectCard, ...]:

@@ -6,6 +6,7 @@ what passes. A schema may still be hostile: :mod:`cardsign.lint.schemas` bounds 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from cardsign.errors import (
     JsonRefused,
     UsageFault,
 )
-from cardsign.files import leads_outside, outside, write_atomic
+from cardsign.files import leads_outside, outside, read_bytes, write_atomic
 from cardsign.findings import Finding, Place, cap_findings, list_findings
 from cardsign.lint.rules import Tokens
 from cardsign.lint.schemas import find_problems
@@ -156,10 +157,15 @@ _FILES: Final = {
     "agent-cards.yml": ".github/workflows/agent-cards.yml",
 }
 _SHARED: Final = ("agent-cards.mk", "agent-cards.yml")
+#: What make reads: the first of these that is there, else the last is written.
+_MAKEFILES: Final = ("GNUmakefile", "makefile", "Makefile")
+_MAX_MAKEFILE_BYTES: Final = 1024 * 1024
 
 
 def init_agent(folder: Path, name: str) -> tuple[Path, ...]:
     """Write what a new agent needs; make targets and the workflow only where there are none.
+
+    The project's makefile includes the targets, from its end on.
 
     Args:
         folder: Of the project.
@@ -181,7 +187,7 @@ def init_agent(folder: Path, name: str) -> tuple[Path, ...]:
     agent = folder / "agents" / name
     if agent.exists() or agent.is_symlink():
         raise FileFault("file.exists", "the agent is there already", path=str(agent))
-    texts: dict[Path, str] = {}
+    texts: dict[Path, bytes] = {}
     for template, place in _FILES.items():
         destination, content = (
             text.replace("AGENT_NAME", name)
@@ -190,11 +196,18 @@ def init_agent(folder: Path, name: str) -> tuple[Path, ...]:
             for text in (place, (_TEMPLATES / template).read_text("utf-8"))
         )
         if template not in _SHARED or not (folder / destination).exists():
-            texts[folder / destination] = content
+            texts[folder / destination] = content.encode()
+    names = [name for name in _MAKEFILES if os.path.lexists(folder / name)]
+    makefile = folder / (names or _MAKEFILES[-1:])[0]
+    if leads_outside(folder, makefile):
+        raise outside(makefile, "a link leads", folder)
+    rules = read_bytes(makefile, max_bytes=_MAX_MAKEFILE_BYTES, found=True) if names else b""
+    if b"agent-cards.mk" not in rules:
+        texts[makefile] = rules + (b"\n" if rules else b"") + b"include agent-cards.mk\n"
     for path in texts:  # a cloned folder's links must not choose where we write
         if leads_outside(folder, path):
             raise outside(path, "a link leads", folder)
-    for path, text in texts.items():
+    for path, data in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, text.encode())
+        write_atomic(path, data)
     return tuple(texts)

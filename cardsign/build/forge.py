@@ -154,8 +154,8 @@ PLACES: Final = (MAIN, "skills/*.md", "skills/*/SKILL.md")
 _FOLDER: Final = (*PLACES, "*/SKILL.md", ".agents/skills/*/SKILL.md", ".claude/skills/*/SKILL.md")
 
 
-def _take_file(path: Path, draft: Draft) -> str:
-    """Take one file; its skill's id.
+def _take_file(path: Path, draft: Draft) -> tuple[str, SourceDocument]:
+    """Take one file; its skill's id, and what was read.
 
     Raises:
         BuildRefused: ``build.syntax``, ``build.type``; ``build.missing``: it has no name or no
@@ -188,7 +188,7 @@ def _take_file(path: Path, draft: Draft) -> str:
     )
     if modes := document.texts("modes"):
         draft.take(("skills", skill, "outputModes"), list(modes), document.place("modes"))
-    return skill
+    return skill, document
 
 
 def take_skills(sources: Sequence[Path], draft: Draft) -> None:
@@ -203,7 +203,7 @@ def take_skills(sources: Sequence[Path], draft: Draft) -> None:
             files = found_skills(source, (*_FOLDER, *(["*.md"] if source.name == "skills" else ())))
         skills = take_files(files, source / MAIN, draft)
         if len(skills) == 1:
-            _take_main(draft, skills[0])
+            _take_main(draft, *skills[0])
         elif skills:  # its own SKILL.md has named it already
             draft.take(("name",), _id(source.resolve().name), FILLED)
 
@@ -213,25 +213,27 @@ def found_skills(folder: Path, patterns: Sequence[str]) -> list[Path]:
     return [file for file in found_in(folder, patterns) if file.name != "README.md"]
 
 
-def take_files(files: Sequence[Path], main: Path, draft: Draft) -> list[str]:
-    """Take files of one agent, whose name and description are those of its main file.
+def take_files(files: Sequence[Path], main: Path, draft: Draft) -> list[tuple[str, SourceDocument]]:
+    """Take files of one agent, whose name, description and version are those of its main file.
 
     Returns:
-        The ids of the skills that were taken.
+        The id of each skill that was taken, and what was read of it.
     """
     taken = []
     for path in files:
         taken.append(_take_file(path, draft))
         if path == main:
-            _take_main(draft, taken[-1])
+            _take_main(draft, *taken[-1])
     return taken
 
 
-def _take_main(draft: Draft, skill: str) -> None:
-    """Give the agent the name and description of its main skill, where nothing else says them."""
+def _take_main(draft: Draft, skill: str, document: SourceDocument) -> None:
+    """Give the agent what its main skill says of itself, where nothing else does."""
     for fact in draft.facts():
         if fact.target[:2] == ("skills", skill) and fact.target[2] in ("name", "description"):
             draft.take(fact.target[2:], fact.value, fact.place)
+    for at in (("metadata", "version"), ("version",)):
+        draft.take(("version",), document.text(*at), document.place(*at))
 
 
 def _id(name: str) -> str:

@@ -124,7 +124,8 @@ def read_source(card: ProjectCard, build: BuildSettings) -> bytes:
         UsageFault: ``config.malformed``: a selected skill is not in it.
     """
     if card.build:
-        data = build_card(card.build, BuildOptions.of(build)).document
+        options = replace(BuildOptions.of(build), agent=card.agent)
+        data = build_card(card.build, options).document
     else:
         data = read_bytes(card.source, max_bytes=MAX_CARD_BYTES)
     if card.legacy is None and not card.skills:

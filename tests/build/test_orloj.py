@@ -11,8 +11,9 @@ from making import Build, Write, built, codes
 
 from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
-from cardsign.config import OrlojSettings
-from cardsign.errors import BuildRefused
+from cardsign.config import OrlojSettings, read_config
+from cardsign.errors import BuildRefused, UsageFault
+from cardsign.issuer.cards import read_source
 
 SYSTEM = """apiVersion: orloj.dev/v1
 kind: AgentSystem
@@ -248,6 +249,20 @@ def test_which_of_several_systems_is_meant(folder: Path, build: Build, write: Wr
     with pytest.raises(BuildRefused, match="switched off") as caught:
         build(folder, agent="second")
     assert caught.value.hint.startswith("Set spec.a2a.enabled to true")
+
+
+def test_Q44_a_card_of_the_project_names_its_agent(folder: Path, write: Write) -> None:
+    """Of two systems in one folder; of a card that is no source's, no agent can be chosen."""
+    write("second.yaml", SYSTEM.replace("research-system", "second"))
+    table = 'format = 1\n[build]\nurl = "https://a.example/a2a"\n[[card]]\nsigned = "s.json"\n'
+    for name in ("research-system", "default/second"):
+        path = write("cardsign.toml", f'{table}build = ["."]\nagent = "{name}"\n')
+        config = read_config(path)
+        card = json.loads(read_source(config.cards[0], config.build))
+        assert card["name"] == name.rpartition("/")[2]
+    path = write("cardsign.toml", f'{table}source = "card.json"\nagent = "second"\n')
+    with pytest.raises(UsageFault, match="'agent' needs 'build'"):
+        read_config(path)
 
 
 def test_a_resource_stands_once(folder: Path, build: Build, write: Write) -> None:

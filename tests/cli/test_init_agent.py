@@ -36,15 +36,28 @@ def test_a_second_agent_leaves_what_is_shared(tmp_path: Path) -> None:
         init_agent(tmp_path, "iam-moon")
 
 
-def test_a_link_that_leads_out_is_not_followed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["agents", "Makefile"])
+def test_a_link_that_leads_out_is_not_followed(tmp_path: Path, name: str) -> None:
     """A cloned folder does not choose where we write."""
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "project").mkdir()
-    (tmp_path / "project/agents").symlink_to("../elsewhere")
+    (tmp_path / "project" / name).symlink_to("../elsewhere")
     with pytest.raises(UsageFault) as refused:
         init_agent(tmp_path / "project", "iam-tides")
     assert refused.value.code == "config.not_allowed"
     assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_Q42_a_makefile_that_is_there_is_extended_once(tmp_path: Path) -> None:
+    """Its own rules stay, and its first target stays the default."""
+    (tmp_path / "makefile").write_text("all:\n\t@echo mine")
+    init_agent(tmp_path, "iam-tides")
+    init_agent(tmp_path, "iam-moon")
+    rules = (tmp_path / "makefile").read_text()
+    assert rules == "all:\n\t@echo mine\ninclude agent-cards.mk\n"
+    assert not (tmp_path / "Makefile").exists()
+    assert made(tmp_path, "all").stdout == "mine\n"
+    assert made(tmp_path, "check-a2a-contracts").returncode == 0
 
 
 @pytest.mark.parametrize("target", ["check-a2a-contracts-full", "a2a-inspector-dev"])
@@ -78,7 +91,12 @@ def made(project: Path, target: str) -> subprocess.CompletedProcess[str]:
     # A make that runs these tests is none that runs this one, which would say so.
     own = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     own["PATH"] = f"{Path(sys.executable).parent}:{own['PATH']}"
-    command = [make, "-f", "agent-cards.mk", target]
     return subprocess.run(
-        command, cwd=project, env=own, capture_output=True, text=True, check=False, timeout=60
+        [make, target],
+        cwd=project,
+        env=own,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )

@@ -112,6 +112,7 @@ def test_the_schema_is_that_of_the_file(cardsign: Cardsign) -> None:
         "audience",
         "expires",
         "build",
+        "agent",
         "legacy",
         "skills",
     }

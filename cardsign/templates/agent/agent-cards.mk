@@ -1,4 +1,3 @@
-# include agent-cards.mk
 .PHONY: check-a2a-contracts check-a2a-contracts-full a2a-inspector-dev
 check-a2a-contracts:  ## JSON and contract rules of every card
 	cardsign lint agents --group json --group contract
