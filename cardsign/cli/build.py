@@ -14,7 +14,7 @@ from cardsign.build.draft import BuildOptions
 from cardsign.card.values import MAX_TOKEN
 from cardsign.cli.frame import Command
 from cardsign.cli.keystore import project_config
-from cardsign.cli.options import NetworkOptions, network_option, take
+from cardsign.cli.options import fetch_settings, network_option, take
 from cardsign.cli.printer import Answer, safe, say, say_notes, show
 from cardsign.cli.streams import STDIO, refuse_two_documents, write_output
 from cardsign.errors import EXIT_OK, UsageFault
@@ -93,6 +93,7 @@ def build(
     asked: tuple[str, ...],
     run: tuple[str, ...],
     explain: bool,
+    insecure: bool,
     **options: Any,
 ) -> int:
     """Build a card from each SOURCE: a file or a folder, or KIND:PATH.
@@ -105,7 +106,6 @@ def build(
     Exit status 0: built. 1: refused.
     """
     chosen = take(BuildOptions, options)
-    network = take(NetworkOptions, options)
     refuse_two_documents(output)
     settings = project_config().build
     chosen = replace(
@@ -118,7 +118,7 @@ def build(
     if asked or run:
         from cardsign.build.live import ask_servers
 
-        chosen = replace(chosen, live=ask_servers(asked, run, network.settings()))
+        chosen = replace(chosen, live=ask_servers(asked, run, fetch_settings(insecure)))
     built = build_card(sources, chosen)
     written = dict(_outputs(output, built))
     for name, data in written.items():

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import click
 
 from cardsign.cli.frame import Command
-from cardsign.cli.options import NetworkOptions, network_option, take
+from cardsign.cli.options import network_option, open_fetcher
 from cardsign.cli.printer import show
 from cardsign.cli.streams import read_input
 from cardsign.diff.cards import MAX_MANIFEST_BYTES, diff_cards, diff_live, diff_tools
@@ -30,7 +29,7 @@ from cardsign.inputs import load_card
     help="Compare the skills' schemas with a saved answer to tools/list, in place of NEW.",
 )
 @network_option
-def diff(old: str, new: str | None, live: bool, tools: str | None, **options: Any) -> int:
+def diff(old: str, new: str | None, live: bool, tools: str | None, insecure: bool) -> int:
     """Say what changed from card OLD to NEW, and whether NEW's version says so.
 
     Each is a file, a URL, or REVISION:PATH in the git repository of this folder. Nothing is
@@ -41,10 +40,9 @@ def diff(old: str, new: str | None, live: bool, tools: str | None, **options: An
     version is needed; something differs. 3: the version is enough unless a change that cannot be
     judged breaks a caller.
     """
-    network = take(NetworkOptions, options)
     if (new is None) == (tools is None):
         raise UsageFault("usage.conflict", "name either NEW or --tools FILE")
-    read = partial(load_card, open_fetcher=network.fetcher)
+    read = partial(load_card, open_fetcher=partial(open_fetcher, insecure))
     names = (old, str(new or tools))
     if tools is not None:
         manifest = read_input(tools, max_bytes=MAX_MANIFEST_BYTES)

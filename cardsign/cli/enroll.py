@@ -13,15 +13,14 @@ import click
 from cardsign.cli.frame import Command
 from cardsign.cli.options import (
     PATH,
-    NetworkOptions,
     accept_option,
     network_option,
+    open_fetcher,
     policy_option,
-    take,
 )
 from cardsign.cli.printer import Answer, safe, say, show, write_line
 from cardsign.cli.streams import confirm, done, dry_run_option, is_dry_run
-from cardsign.cli.verifier import TrustOptions
+from cardsign.cli.verifier import extensible_policy
 from cardsign.cli.views import keyset_lines, kind_of, pin_json, say_if_old
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.files import read_bytes
@@ -139,12 +138,11 @@ def add(who: str, **options: Any) -> None:
 
     If there is no policy yet, one is begun in this folder.
     """
-    network, trust = take(NetworkOptions, options), take(TrustOptions, options)
-    policy, now = trust.extensible(), datetime.now(UTC)
+    policy, now = extensible_policy(options["trust_file"]), datetime.now(UTC)
     url, members = _read_members(who, options)
     check_new_name(policy, members["name"])
     _check_new_places(policy, members["origins"])
-    proposal = _propose(url, options, _asker(network, now), policy.limits, now)
+    proposal = _propose(url, options, _asker(options["insecure"], now), policy.limits, now)
     warnings = [*proposal.warnings]
     if "freshness" not in members and not proposal.shows_freshness:
         members = _with_freshness(members, proposal)
@@ -248,8 +246,8 @@ def _propose(
     return propose_published(url.origin, ask, limits=limits, roots=roots, now=now)
 
 
-def _asker(network: NetworkOptions, now: datetime) -> Ask:
-    fetcher = network.fetcher(lambda: now)
+def _asker(insecure: bool, now: datetime) -> Ask:
+    fetcher = open_fetcher(insecure, lambda: now)
     return lambda url, max_bytes: fetcher.fetch(url, max_bytes=max_bytes)
 
 
@@ -318,20 +316,18 @@ def _say_all(warnings: Iterable[str]) -> None:
 @network_option
 @dry_run_option
 @policy_option
-def import_(listing: Path, yes: bool, **options: Any) -> None:
+def import_(listing: Path, yes: bool, insecure: bool, trust_file: Path | None) -> None:
     """Propose an issuer for each [[a2a.external_agents]] of FILE, a TOML file.
 
     Each is asked what it publishes, as `cardsign trust add URL` does, and that is pinned. All are
     added or none. Nothing is added before you agree. Agents whose name is already in the policy
     are left out.
     """
-    network = take(NetworkOptions, options)
-    trust = take(TrustOptions, options)
-    policy = trust.extensible()
+    policy = extensible_policy(trust_file)
     names = {issuer.name for issuer in policy.issuers}
     agents = [issuer for issuer in read_agents(listing) if issuer["name"] not in names]
     now = datetime.now(UTC)
-    ask, limits = _asker(network, now), policy.limits
+    ask, limits = _asker(insecure, now), policy.limits
     added = []
     for members in agents:
         origin = parse_url(members["cards"][0]).origin

@@ -7,7 +7,7 @@ import re
 import secrets
 import shlex
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -69,7 +69,7 @@ def fetch(url: str, output: str, extended: bool, audience: str | None, **options
 
     Exit status: 0 trusted, 1 not trusted, 2 a fault of this machine, 3 no verdict.
     """
-    named = VerifierOptions.take(options)
+    named = take(VerifierOptions, options)
     refuse_two_documents(output)
     check_audience(audience, is_extended=extended)
     batch, public, credential = named.visit(url)
@@ -89,45 +89,32 @@ def fetch(url: str, output: str, extended: bool, audience: str | None, **options
             subject=batch.subject,
         )
         name, report = answer.url, answer.report
-    if report.card is not None:
-        write_output(output, jcs(report.card), is_exact=True)
     if report.card is None:
         return show_refusal(name, report)
+    write_output(output, jcs(report.card), is_exact=True)
     until = f", until {minute(report.valid_until)}" if report.valid_until else ""
     note = f"trusted: {safe(name)}, {safe(report.subject or '')}{until}"
     return show(Answer({"input": name, **report.to_json()}, notes=[note]))
 
 
-@dataclass(frozen=True, slots=True)
-class TaskOptions:
-    """Which task the call is about, and what is done with it."""
-
-    task: str
-    context: str
-    get: bool
-    cancel: bool
-
-    def check(self, text: str | None) -> None:
-        """Refuse what contradicts itself."""
-        asks = "--get" if self.get else "--cancel"
-        if self.get and self.cancel:
-            raise UsageFault("usage.conflict", "--get and --cancel are two calls")
-        if self.get or self.cancel:
-            if not self.task:
-                raise UsageFault("usage.conflict", f"{asks} needs --task ID")
-            if text is not None or self.context:
-                extra = "TEXT" if text is not None else "--context"
-                raise UsageFault("usage.conflict", f"{asks} sends no message: leave out {extra}")
-        elif text is None:
-            hint = "Name the text to send; or --task ID with --get or --cancel."
-            raise UsageFault("usage.conflict", "TEXT is missing", hint=hint)
-        _check_id("--task", self.task)
-        _check_id("--context", self.context)
-
-
-def _check_id(option: str, value: str) -> None:
-    if value and not _ID.fullmatch(value):
-        raise UsageFault("usage.invalid", f"{option} takes an id as the agent gave it")
+def _check_call(text: str | None, options: Mapping[str, Any]) -> None:
+    """Refuse what contradicts itself."""
+    task, context = options["task"], options["context"]
+    about = "--get" if options["get"] else "--cancel" if options["cancel"] else ""
+    why = hint = ""
+    if options["get"] and options["cancel"]:
+        why = "--get and --cancel are two calls"
+    elif about and not task:
+        why = f"{about} needs --task ID"
+    elif about and (text is not None or context):
+        why = f"{about} sends no message: leave out {'--context' if text is None else 'TEXT'}"
+    elif not about and text is None:
+        why, hint = "TEXT is missing", "Name the text to send; or --task ID with --get or --cancel."
+    if why:
+        raise UsageFault("usage.conflict", why, hint=hint)
+    for option, value in (("--task", task), ("--context", context)):
+        if value and not _ID.fullmatch(value):
+            raise UsageFault("usage.invalid", f"{option} takes an id as the agent gave it")
 
 
 @click.command(
@@ -152,7 +139,7 @@ def _check_id(option: str, value: str) -> None:
     help="The time limit for the whole answer, streamed events included.",
 )
 @visit_options
-def call(url: str, text: str | None, timeout: int, **options: Any) -> int:
+def call(url: str, text: str | None, **options: Any) -> int:
     """Send TEXT ('-': standard input) to the agent at URL, and print what it answers.
 
     Nothing is sent before the agent's card is trusted. The message goes to an endpoint of the
@@ -163,51 +150,51 @@ def call(url: str, text: str | None, timeout: int, **options: Any) -> int:
     Exit status: 0 answered, 1 not trusted, 2 a fault of this machine, 3 no verdict or no answer.
     It is also 3 if the agent failed, rejected or canceled the task.
     """
-    task = take(TaskOptions, options)
-    named = VerifierOptions.take(options)
-    task.check(text)
-    calling = _calling()
-    message = "" if text is None else _message(text)
+    named = take(VerifierOptions, options)
+    _check_call(text, options)
+    calling = _load_sdk()
+    message = "" if text is None else _read_message(text)
     visited = named.visit(url)
     public = visited[1]
     report = public.report
     if report.card is None:
         return show_refusal(public.url, report)
-    endpoint, reply = _called(calling, visited, task, message, timeout)
-    lines = reply.text.split("\n") if reply.text or not (task.get or task.cancel) else []
-    show(Answer(_as_json(public, endpoint, reply), lines))
+    endpoint, reply = _call(calling, visited, message, options)
+    is_message = text is not None
+    lines = reply.text.split("\n") if reply.text or is_message else []
+    show(Answer(_to_json(public, endpoint, reply), lines))
     if reply.unshown:
         say(f"{reply.unshown} parts that are no text are not shown")
-    if reply.is_refusal and not (task.cancel and reply.state.endswith("_CANCELED")):
+    if reply.is_refusal and not (options["cancel"] and reply.state.endswith("_CANCELED")):
         failure = CallFailed("call.task_failed", f"the agent's task ended as {reply.state}")
         if not is_json():
             raise failure
         print_error(failure)  # the object above says the state
         return failure.exit_status
-    _say_next_step(url, reply, task, _given(named))
+    _say_next_step(url, reply, _options_again(named), is_asked_for=options["get"])
     return report.exit_status
 
 
-def _say_next_step(url: str, reply: Reply, about: TaskOptions, given: str) -> None:
+def _say_next_step(url: str, reply: Reply, again: str, *, is_asked_for: bool) -> None:
     """Say in which state a task is that goes on, and what continues it."""
     if reply.state and not reply.state.endswith("_COMPLETED"):
         step = ""
         if reply.state.endswith("_INPUT_REQUIRED"):
             context = f" --context {_id(reply.context)}" if reply.context else ""
-            command = f"cardsign call {safe(url)} TEXT --task {_id(reply.task)}{context}{given}"
+            command = f"cardsign call {safe(url)} TEXT --task {_id(reply.task)}{context}{again}"
             step = f"; answer it: {command}"
         say(f"task {safe(reply.task)} is {reply.state}{step}")
-    if not reply.is_final and not about.get:
+    if not reply.is_final and not is_asked_for:
         say(
             "the answer ended before the task did: "
-            f"cardsign call {safe(url)} --task {_id(reply.task)}{given} --get"
+            f"cardsign call {safe(url)} --task {_id(reply.task)}{again} --get"
         )
 
 
-def _given(named: VerifierOptions) -> str:
+def _options_again(named: VerifierOptions) -> str:
     """The options that the next command of the same conversation needs again."""
     options = {
-        "--trust": named.trust.trust_file,
+        "--trust": named.trust_file,
         "--issuer": named.issuer,
         "--jwks": named.jwks,
         "--credential": named.credential,
@@ -218,8 +205,7 @@ def _given(named: VerifierOptions) -> str:
         for name, value in options.items()
         if value is not None
     ]
-    is_plain = named.network.insecure_loopback_http
-    return "".join([*words, " --insecure-loopback-http" if is_plain else ""])
+    return "".join([*words, " --insecure-loopback-http" if named.insecure else ""])
 
 
 def _id(untrusted_id: str) -> str:
@@ -227,7 +213,7 @@ def _id(untrusted_id: str) -> str:
     return untrusted_id if _ID.fullmatch(untrusted_id) else "ID"
 
 
-def _message(text: str) -> str:
+def _read_message(text: str) -> str:
     """Return what is sent."""
     try:
         message = sys.stdin.read(MAX_TEXT + 1) if text == STDIO else text
@@ -239,7 +225,7 @@ def _message(text: str) -> str:
     return message
 
 
-def _calling() -> ModuleType:
+def _load_sdk() -> ModuleType:
     """The module that needs the SDK."""
     try:
         from cardsign.integrations import calling
@@ -254,12 +240,11 @@ def _calling() -> ModuleType:
     return calling
 
 
-def _called(
+def _call(
     calling: ModuleType,
     visited: tuple[Batch, Discovery, Credential | None],
-    about: TaskOptions,
     message: str,
-    timeout: int,
+    options: Mapping[str, Any],
 ) -> tuple[Endpoint, Reply]:
     """Make the call, at an endpoint of the verified card."""
     import asyncio
@@ -268,16 +253,16 @@ def _called(
 
     batch, public, credential = visited
     peer = Peer.of(batch.verifier, public.url, public.report.card or {}, batch.subject)
-    agent = calling.open_call(peer, credential, seconds=timeout)
-    if about.get or about.cancel:
-        work = agent.ask_task(about.task, cancel=about.cancel)
+    agent = calling.open_call(peer, credential, seconds=options["timeout"])
+    if message:
+        work = agent.send_text(message, task=options["task"], context=options["context"])
     else:
-        work = agent.send_text(message, task=about.task, context=about.context)
+        work = agent.ask_task(options["task"], cancel=options["cancel"])
     reply: Reply = asyncio.run(work)
     return agent.endpoint, reply
 
 
-def _as_json(public: Discovery, endpoint: Endpoint, reply: Reply) -> dict[str, Json]:
+def _to_json(public: Discovery, endpoint: Endpoint, reply: Reply) -> dict[str, Json]:
     return {
         "schema": SCHEMA,
         "input": public.url,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from cardsign.cli.frame import Command, moment
-from cardsign.cli.options import NetworkOptions, format_option, network_option, take
+from cardsign.cli.options import fetch_settings, format_option, network_option
 from cardsign.cli.printer import asked_form, say, show
 from cardsign.cli.streams import STDIO, read_input, write_output
 from cardsign.errors import UsageFault, of_the_user
@@ -32,7 +31,7 @@ from cardsign.urls import is_url
 )
 @format_option("json", "sarif", text="; sarif: for code scanning")
 @network_option
-def inspect(card: str, jwks: str | None, page: str | None, **options: Any) -> int:
+def inspect(card: str, jwks: str | None, page: str | None, insecure: bool) -> int:
     """Show what CARD is, what its signatures cover, and why one does not fit.
 
     CARD is a file, a URL, or '-' for stdin. For a URL only its origin is asked, without
@@ -42,7 +41,6 @@ def inspect(card: str, jwks: str | None, page: str | None, **options: Any) -> in
     Exit status 1: the card cannot be read, a signature is malformed or fits nothing, or the
     service has an error.
     """
-    network = take(NetworkOptions, options)
     if is_url(card) and jwks is not None:
         raise UsageFault("usage.conflict", "--jwks is for files; a URL's own keys are asked")
     keys = None
@@ -50,15 +48,15 @@ def inspect(card: str, jwks: str | None, page: str | None, **options: Any) -> in
         with of_the_user(jwks):
             keys = JwkSet.from_bytes(read_bytes(Path(jwks), max_bytes=MAX_JWKS_BYTES))
     if page is not None:
-        return _write_page(page, card, keys, network)
+        return _write_page(page, card, keys, insecure=insecure)
     if is_url(card):
         from cardsign.inspect.service import inspect_url
 
-        return show(inspect_url(card, fetch=network.settings(), now=moment()))
+        return show(inspect_url(card, fetch=fetch_settings(insecure), now=moment()))
     return show(inspect_card(read_input(card), jwks=keys, name=card))
 
 
-def _write_page(page: str, card: str, jwks: JwkSet | None, network: NetworkOptions) -> int:
+def _write_page(page: str, card: str, jwks: JwkSet | None, *, insecure: bool) -> int:
     from cardsign.inspect.page import card_page
 
     if asked_form() != "text":
@@ -66,7 +64,7 @@ def _write_page(page: str, card: str, jwks: JwkSet | None, network: NetworkOptio
     if is_url(card):
         from cardsign.inspect.service import fetch_with_keys
 
-        answer, keys = fetch_with_keys(card, network.settings(), now=moment())
+        answer, keys = fetch_with_keys(card, fetch_settings(insecure), now=moment())
         untrusted_bytes, jwks = answer.untrusted_body, keys if isinstance(keys, JwkSet) else None
     else:
         untrusted_bytes = read_input(card)

@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import click
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.frame import Command, Group, moment
-from cardsign.cli.options import NetworkOptions, format_option, network_option, take
+from cardsign.cli.options import format_option, network_option, open_fetcher, take
 from cardsign.cli.printer import asked_form, counted, safe, say, show
 from cardsign.cli.streams import (
     STDIO,
@@ -103,7 +104,9 @@ class LintOptions:
 @click.option("-o", "--output", metavar="OUT", help="Where the fixed card goes; '-' for stdout.")
 @dry_run_option
 @network_option
-def lint(cards: tuple[str, ...], fixing: bool, output: str | None, **options: Any) -> int:
+def lint(
+    cards: tuple[str, ...], fixing: bool, output: str | None, insecure: bool, **options: Any
+) -> int:
     """Find what is wrong with cards, say why, and how to fix it.
 
     Each CARD is a file, a folder, a URL, REVISION:PATH in git, or '-' for stdin. In a folder,
@@ -114,7 +117,6 @@ def lint(cards: tuple[str, ...], fixing: bool, output: str | None, **options: An
     the card, it removes the signatures. Settings and waivers are in cardsign.toml.
     """
     chosen = take(LintOptions, options)
-    network = take(NetworkOptions, options)
     _check_together(cards, fixing, output)
     settings = chosen.settings()
     fixed: FixResult | None = None
@@ -130,7 +132,7 @@ def lint(cards: tuple[str, ...], fixing: bool, output: str | None, **options: An
     else:
         from cardsign.projects import lint_sources
 
-        reports = lint_sources(cards, settings, network.fetcher)
+        reports = lint_sources(cards, settings, partial(open_fetcher, insecure))
     report = LintReport(reports, chosen.fail_on, fixed)
     return show(report, err=output == STDIO)
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
+from pathlib import Path
 from typing import Annotated, Any
 
 import click
@@ -17,9 +18,9 @@ from pydantic import Field
 
 from cardsign import __version__
 from cardsign.cli.frame import Command, moment
-from cardsign.cli.options import NetworkOptions, network_option, own_policy_option, take
+from cardsign.cli.options import fetch_settings, network_option, open_fetcher, own_policy_option
 from cardsign.cli.printer import say
-from cardsign.cli.verifier import TrustOptions, VerifierOptions
+from cardsign.cli.verifier import VerifierOptions
 from cardsign.diff.cards import diff_cards
 from cardsign.errors import CardsignError, ServeFault, UsageFault
 from cardsign.inputs import load_card
@@ -28,6 +29,7 @@ from cardsign.inspect.service import inspect_url
 from cardsign.jose.jwks import JwkSet
 from cardsign.lint.cards import lint_card
 from cardsign.lint.rules import describe_finding
+from cardsign.trust.disk import load_policy
 from cardsign.urls import is_url
 
 CardText = Annotated[str, Field(description="The card: its JSON exactly as received, or its URL.")]
@@ -48,7 +50,7 @@ _INSTRUCTIONS = (
     type=click.IntRange(1, 65535),
     help="Serve programs of this machine at http://127.0.0.1:N/mcp instead, over streamable HTTP.",
 )
-def mcp(port: int | None, **options: Any) -> None:
+def mcp(port: int | None, trust_file: Path | None, insecure: bool) -> None:
     """Serve verify, inspect, lint and diff as MCP tools, over stdio or HTTP.
 
     Without --port a program that speaks MCP starts it. Trust comes from your own policy alone: no
@@ -58,8 +60,6 @@ def mcp(port: int | None, **options: Any) -> None:
     Without --port, stdout belongs to MCP. With --json, the error of a server that cannot start is
     JSON.
     """
-    trust = take(TrustOptions, options)
-    network = take(NetworkOptions, options)
     try:
         from mcp.server import MCPServer
         from mcp.server.mcpserver.exceptions import ToolError
@@ -80,8 +80,10 @@ def mcp(port: int | None, **options: Any) -> None:
         return answer
 
     # An editor starts its servers in the folder that is open, which may be a stranger's.
-    tools = _Tools(replace(trust, here=False), network)
-    tools.trust.load()  # a policy that cannot be read is told now, and not to a model
+    tools = _Tools(VerifierOptions(trust_file=trust_file, here=False, insecure=insecure))
+    load_policy(
+        trust_file, here=False
+    )  # a policy that cannot be read is told now, and not to a model
     server = MCPServer(
         "cardsign", version=__version__, instructions=_INSTRUCTIONS, log_level="WARNING"
     )
@@ -102,12 +104,11 @@ def mcp(port: int | None, **options: Any) -> None:
 class _Tools:
     """The tools; their docstrings are what a model reads."""
 
-    trust: TrustOptions
-    network: NetworkOptions
+    named: VerifierOptions
 
     def _bytes(self, card: str) -> bytes:
         if is_url(card):
-            return load_card(card, self.network.fetcher)
+            return load_card(card, partial(open_fetcher, self.named.insecure))
         return card.encode(errors="surrogatepass")
 
     def verify(self, card: CardText, issuer: Name = "") -> dict[str, Any]:
@@ -116,8 +117,7 @@ class _Tools:
         Believe the card only if `verdict` is "trusted". For a URL the card and the issuer's
         statements are fetched.
         """
-        named = VerifierOptions(issuer=issuer or None, trust=self.trust, network=self.network)
-        batch = named.batch(by_origin=True)
+        batch = replace(self.named, issuer=issuer or None).batch(by_origin=True)
         if is_url(card):
             outcome = batch.examine(card)
         else:
@@ -142,6 +142,8 @@ class _Tools:
         and what is wrong with the service is said.
         """
         if is_url(card):
-            return inspect_url(card, fetch=self.network.settings(), now=moment()).to_json()
+            return inspect_url(
+                card, fetch=fetch_settings(self.named.insecure), now=moment()
+            ).to_json()
         keys = JwkSet.from_bytes(jwks.encode(errors="surrogatepass")) if jwks else None
         return inspect_card(self._bytes(card), jwks=keys, name="(text)").to_json()

@@ -175,27 +175,23 @@ statements_option: Final = click.option(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkOptions:
-    """How a command reaches others."""
+def fetch_settings(insecure: bool) -> FetchSettings:
+    """Return what ``--insecure-loopback-http`` allows, and the usual limits."""
+    from cardsign.net.fetch import FetchSettings
 
-    insecure_loopback_http: bool = False
+    return FetchSettings(insecure_loopback_http=insecure)
 
-    def settings(self) -> FetchSettings:
-        """What is allowed, and the usual limits."""
-        from cardsign.net.fetch import FetchSettings
 
-        return FetchSettings(insecure_loopback_http=self.insecure_loopback_http)
+def open_fetcher(insecure: bool, now: Callable[[], datetime] = moment) -> DocumentFetcher:
+    """Return what asks peers for documents, and keeps them as long as this command runs."""
+    from cardsign.net.fetcher import DocumentFetcher
 
-    def fetcher(self, now: Callable[[], datetime] = moment) -> DocumentFetcher:
-        """Asks peers for documents, and keeps them as long as this command runs."""
-        from cardsign.net.fetcher import DocumentFetcher
-
-        return DocumentFetcher(self.settings(), now=now)
+    return DocumentFetcher(fetch_settings(insecure), now=now)
 
 
 network_option: Final = click.option(
     "--insecure-loopback-http",
+    "insecure",
     is_flag=True,
     help="Allow URLs of this machine, also over plain HTTP; for trying things out.",
 )
@@ -217,8 +213,8 @@ own_policy_option: Final = click.option(
 )
 
 
-def visit_options(command: _Function) -> _Function:
-    """Add whom a command visits, and with which credential: a `VerifierOptions`."""
+def subject_options(command: _Function) -> _Function:
+    """Add whose card it must be, and how it is fetched and judged: of a `VerifierOptions`."""
     issuer = click.option(
         "--issuer",
         metavar="NAME",
@@ -231,6 +227,11 @@ def visit_options(command: _Function) -> _Function:
         help="Whose card it must be: the holder of these keys. No policy is read, and revocation "
         "cannot be seen.",
     )
+    return issuer(jwks(accept_option(policy_option(network_option(command)))))
+
+
+def visit_options(command: _Function) -> _Function:
+    """Add whom a command visits, and with which credential: a `VerifierOptions`."""
     credential = click.option(
         "--credential",
         metavar="SOURCE",
@@ -244,5 +245,4 @@ def visit_options(command: _Function) -> _Function:
         help="The OAuth client whose secret the credential is. It gets a token at the token URL of "
         "the verified card, which must be inside the issuer's origins too.",
     )
-    trust = policy_option(network_option(credential(client_id(command))))
-    return issuer(jwks(accept_option(trust)))
+    return subject_options(credential(client_id(command)))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import click
 
 from cardsign.batch import Outcome, heaviest, in_threads
 from cardsign.cli.frame import Group
-from cardsign.cli.options import NetworkOptions, network_option, policy_option, take
+from cardsign.cli.options import fetch_settings, network_option, policy_option
 from cardsign.cli.printer import (
     Answer,
     counted,
@@ -21,7 +22,7 @@ from cardsign.cli.printer import (
     show,
     write_line,
 )
-from cardsign.cli.verifier import Progress, TrustOptions, chosen_issuers, summary
+from cardsign.cli.verifier import Progress, chosen_issuers, needed_policy, summary
 from cardsign.cli.views import kind_of
 from cardsign.errors import EXIT_LOCAL_FAULT, EXIT_NOT_TRUSTED, EXIT_OK, LocalFault, UsageFault
 from cardsign.findings import Finding
@@ -48,7 +49,7 @@ def peers() -> None:
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @policy_option
-def status(names: tuple[str, ...], **options: Any) -> int:
+def status(names: tuple[str, ...], trust_file: Path | None) -> int:
     """Show what is known about all issuers, or those with NAME, without any request.
 
     It shows the newest statements that trust.lock and this user's cache lead to, and when they
@@ -57,7 +58,7 @@ def status(names: tuple[str, ...], **options: Any) -> int:
     Exit status: 0 no required peer needs action; 1 something needs action now or soon; 2 a fault
     of this machine. Optional peers do not change it.
     """
-    policy = take(TrustOptions, options).needed()
+    policy = needed_policy(trust_file)
     chosen = chosen_issuers(policy, names)
     verifier = Verifier(policy)
     shown, lines, status = [], list[str](), EXIT_OK
@@ -143,7 +144,13 @@ _Check: TypeAlias = tuple[TrustedIssuer, str]  # and the URL of one of its cards
 )
 @network_option
 @policy_option
-def verify(names: tuple[str, ...], concurrency: int, update: bool, **options: Any) -> int:
+def verify(
+    names: tuple[str, ...],
+    concurrency: int,
+    update: bool,
+    insecure: bool,
+    trust_file: Path | None,
+) -> int:
     """Verify all cards of all issuers, or of those named.
 
     Each card is fetched with the statements that its issuer's anchor needs. An error with one
@@ -154,11 +161,9 @@ def verify(names: tuple[str, ...], concurrency: int, update: bool, **options: An
     vanished or was replaced by another with the same number; 2 a fault of this machine; 3 none of
     these, but one card got no verdict. Optional peers do not change it.
     """
-    network = take(NetworkOptions, options)
-    trust = take(TrustOptions, options)
-    policy = trust.needed()
+    policy = needed_policy(trust_file)
     checks = _checks(policy, names)
-    verifier = Verifier(policy, net=network.settings())
+    verifier = Verifier(policy, net=fetch_settings(insecure))
 
     def check(task: _Check) -> Outcome:
         discovery = verifier.look_up(task[1])

@@ -8,16 +8,9 @@ import click
 
 from cardsign.cli.frame import Command, moment
 from cardsign.cli.keystore import UnlockOptions
-from cardsign.cli.options import (
-    accept_option,
-    network_option,
-    policy_option,
-    statements_option,
-    take,
-    unlock_options,
-)
+from cardsign.cli.options import statements_option, subject_options, take, unlock_options
 from cardsign.cli.printer import Answer, is_json, safe, say_notes, show
-from cardsign.cli.sign import CardOptions
+from cardsign.cli.sign import find_signers
 from cardsign.cli.streams import STDIO, refuse_two_documents, write_output
 from cardsign.cli.verifier import VerifierOptions
 from cardsign.cli.views import show_refusal
@@ -40,31 +33,19 @@ from cardsign.sign.signing import SigningOptions
 )
 @click.option("-o", "--output", metavar="OUT", default=STDIO, help="'-' for stdout, the default.")
 @click.option("--key", "uris", metavar="URI", multiple=True, help="As for `cardsign sign`.")
-@click.option(
-    "--issuer",
-    metavar="NAME",
-    help="Whose card it must be, by the policy's own name [default: the issuer that the policy "
-    "trusts for the URL]. A file needs it.",
-)
-@click.option(
-    "--jwks",
-    metavar="FILE|URL",
-    help="Whose card it must be: the holder of these keys. Revocation cannot be seen.",
-)
-@accept_option
-@policy_option
+@subject_options
 @statements_option
-@network_option
 @unlock_options
 def resign(card: str, url: str, output: str, uris: tuple[str, ...], **options: Any) -> int:
     """Verify a card, point it at your gateway, and sign the copy with your keys.
 
     The copy names the issuer and the payload that it came from. It carries none of the
     issuer's signatures. It is made anew each time; if the card is not trusted, OUT is not changed.
+    A FILE needs --issuer or --jwks.
 
     Exit status: 0 signed, 1 not trusted, 2 a fault of this machine, 3 no verdict.
     """
-    named = VerifierOptions.take(options)
+    named = take(VerifierOptions, options)
     keystore = take(UnlockOptions, options)
     refuse_two_documents(output)
     now = moment()
@@ -74,19 +55,15 @@ def resign(card: str, url: str, output: str, uris: tuple[str, ...], **options: A
     report = outcome.result
     if report.verdict != "trusted":
         return show_refusal(outcome.name, report)
-    signers = CardOptions(uris=uris).signers(keystore, now=now)
+    signers = find_signers(keystore, uris, now=now)
     signing = SigningOptions(own_kids=signers.own_kids, file=output)
     signed, names = resign_card(report, signers.signers, url=url, now=now, options=signing)
     write_output(output, signed.document)
     notes = (*signed.notes, *names)
     where = "" if output == STDIO else f" as {safe(output)}"
-    members = {"input": outcome.name, "output": output, "kids": signers.kids}
-    show(
-        Answer(
-            {**members, "notes": [note.to_json() for note in notes]},
-            notes=[f"signed the copy of {safe(outcome.name)}{where}"],
-        )
-    )
+    view: dict[str, Any] = {"input": outcome.name, "output": output, "kids": signers.kids}
+    view |= {"notes": [note.to_json() for note in notes]}
+    show(Answer(view, notes=[f"signed the copy of {safe(outcome.name)}{where}"]))
     if not is_json():
         say_notes(notes)
     return EXIT_OK

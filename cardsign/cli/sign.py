@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from cardsign.card.canonical import PROFILES, RUST_ALG, Compat, ProfileName
+from cardsign.card.canonical import PROFILES, RUST_ALG, ProfileName
 from cardsign.card.canonical import canonicalize as make_payload
 from cardsign.card.coverage import left_open
 from cardsign.card.document import Card
@@ -50,82 +49,65 @@ _IGNORES_TYP: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CardOptions:
-    """How one card is signed, and by which keys: each field is the option of its name."""
+def _read_header(texts: Sequence[str]) -> dict[str, str]:
+    """The unprotected header of each signature, as ``--header`` says it."""
+    header: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or name in header:
+            expected = "a name twice" if name in header else repr(text)
+            raise UsageFault("usage.conflict", f"--header takes NAME=VALUE, not {expected}")
+        header[name] = value
+    return header
 
-    compat: Compat = "safe"
-    force: bool = False
-    known_keys: str | None = None
-    drop_foreign: bool = False
-    headers: tuple[str, ...] = ()
-    audience: str | None = None
-    seq: int | None = None
-    expires: str | None = None
-    uris: tuple[str, ...] = ()
-    public: str | None = None
-    kid: str | None = None
 
-    def signing(self, card: str, *, now: datetime) -> SigningOptions:
-        """The same for the library; the keys are still to be named."""
-        return SigningOptions(
-            compat=self.compat,
-            force=self.force,
-            known_keys=None if self.known_keys is None else read_jwks(self.known_keys),
-            drop_foreign=self.drop_foreign,
-            header=self.header(),
-            extended=self.marker(now=now),
-            file="CARD" if card == STDIO else card,
+def read_marker(
+    audience: str | None, seq: int | None, expires: str | None, now: datetime
+) -> ExtendedMarker | None:
+    """What makes the card the extended one of an audience; None where it is none."""
+    if audience is None and seq is None and expires is None:
+        return None
+    if audience is None or seq is None or expires is None:
+        raise UsageFault(
+            "usage.conflict",
+            "--extended, --seq and --expires need one another",
+            hint="Give all three. N of --seq is the number of the release that you sign next, "
+            "one above that of the newest",
         )
+    check_audience(audience)
+    return ExtendedMarker(audience, seq, expiry(expires, now))
 
-    def header(self) -> dict[str, str]:
-        """The unprotected header of each signature, as ``--header`` says it."""
-        header: dict[str, str] = {}
-        for option in self.headers:
-            name, equals, value = option.partition("=")
-            if not equals or name in header:
-                expected = "a name twice" if name in header else repr(option)
-                message = f"--header takes NAME=VALUE, not {expected}"
-                raise UsageFault("usage.conflict", message)
-            header[name] = value
-        return header
 
-    def marker(self, *, now: datetime) -> ExtendedMarker | None:
-        """What makes the card the extended one of an audience; None where it is none."""
-        if self.audience is None and self.seq is None and self.expires is None:
-            return None
-        if self.audience is None or self.seq is None or self.expires is None:
-            raise UsageFault(
-                "usage.conflict",
-                "--extended, --seq and --expires need one another",
-                hint="Give all three. N of --seq is the number of the release that you sign next, "
-                "one above that of the newest",
-            )
-        check_audience(self.audience)
-        return ExtendedMarker(self.audience, self.seq, expiry(self.expires, now))
+def _read_public(name: str, uri: str, kid: str | None, access: Access) -> PublicKey:
+    """The public key of ``--key``; of several the one that ``--kid`` or the signer names."""
+    data = read_input(name, max_bytes=MAX_KEY_FILE_BYTES)
+    with of_the_user(name):
+        keys = JwkSet.from_bytes(data).keys
+        if kid is None and len(keys) > 1:
+            # Of another one nothing is signed: each answer is verified.
+            shown = list_public_keys(uri, access)[0].thumbprint
+            return next((key for key in keys if key.thumbprint == shown), keys[0])
+        return import_public_key(data, kid=kid)
 
-    def read_public(self, name: str, access: Access) -> PublicKey:
-        """The public key of ``--key``; of several the one that ``--kid`` or the signer names."""
-        data = read_input(name, max_bytes=MAX_KEY_FILE_BYTES)
-        with of_the_user(name):
-            keys = JwkSet.from_bytes(data).keys
-            if self.kid is None and len(keys) > 1:
-                # Of another one nothing is signed: each answer is verified.
-                shown = list_public_keys(self.uris[0], access)[0].thumbprint
-                return next((key for key in keys if key.thumbprint == shown), keys[0])
-            return import_public_key(data, kid=self.kid)
 
-    def signers(self, keystore: UnlockOptions, *, now: datetime) -> CardSigners:
-        """The keys that sign: those that are named, else all of the key store that sign now."""
-        for named, value in (("--public", self.public), ("--kid", self.kid)):
-            if value is not None and len(self.uris) != 1:
-                raise UsageFault("usage.conflict", f"{named} goes with one --key")
-        access = keystore.access(*self.uris).for_roles(("card",))
-        if not self.uris:
-            return card_signers(keystore.open(), access, now=now)
-        public = None if self.public is None else self.read_public(self.public, access)
-        store = keystore.open_if_any()
-        return named_signers(self.uris, access, now=now, store=store, public=public, kid=self.kid)
+def find_signers(
+    keystore: UnlockOptions,
+    uris: Sequence[str],
+    public: str | None = None,
+    kid: str | None = None,
+    *,
+    now: datetime,
+) -> CardSigners:
+    """The keys that sign: those that are named, else all of the key store that sign now."""
+    for named, value in (("--public", public), ("--kid", kid)):
+        if value is not None and len(uris) != 1:
+            raise UsageFault("usage.conflict", f"{named} goes with one --key")
+    access = keystore.access(*uris).for_roles(("card",))
+    if not uris:
+        return card_signers(keystore.open(), access, now=now)
+    key = None if public is None else _read_public(public, uris[0], kid, access)
+    store = keystore.open_if_any()
+    return named_signers(uris, access, now=now, store=store, public=key, kid=kid)
 
 
 @click.command(
@@ -206,12 +188,12 @@ def sign(card: str | None, output: str, explain: bool, **options: Any) -> int:
     that differs, and each SDK finds one that it accepts. A card that is already fully signed is
     written unchanged. Without CARD the cards of cardsign.toml are signed, each into its file.
     """
-    chosen = take(CardOptions, options)
     keystore = take(UnlockOptions, options)
+    is_usual = not any(value for name, value in options.items() if name != "compat")
     if card is not None:
-        signers, signing = _sign_card(card, output, chosen, keystore)
+        signers, signing = _sign_card(card, output, options, keystore)
         signed = [(card, signing)]
-    elif output != STDIO or chosen != CardOptions():
+    elif output != STDIO or options["compat"] != "safe" or not is_usual:
         raise UsageFault("usage.conflict", "name CARD: these options are about one card")
     else:
         config = project_config()
@@ -229,16 +211,27 @@ def sign(card: str | None, output: str, explain: bool, **options: Any) -> int:
 
 
 def _sign_card(
-    card: str, output: str, chosen: CardOptions, keystore: UnlockOptions
+    card: str, output: str, options: Mapping[str, Any], keystore: UnlockOptions
 ) -> tuple[CardSigners, SignedCard]:
     """Sign one card and write it."""
     refuse_two_documents(output)
     now = datetime.now(UTC)
-    options = chosen.signing(card, now=now)
+    header, known_keys = _read_header(options["headers"]), options["known_keys"]
+    marker = read_marker(options["audience"], options["seq"], options["expires"], now)
+    known = None if known_keys is None else read_jwks(known_keys)
     document = read_input(card)
-    signers = chosen.signers(keystore, now=now)
-    options = replace(options, own_kids=signers.own_kids)
-    signing = sign_with_notes(document, signers.signers, options)
+    signers = find_signers(keystore, options["uris"], options["public"], options["kid"], now=now)
+    how = SigningOptions(
+        compat=options["compat"],
+        force=options["force"],
+        known_keys=known,
+        own_kids=signers.own_kids,
+        drop_foreign=options["drop_foreign"],
+        header=header,
+        extended=marker,
+        file="CARD" if card == STDIO else card,
+    )
+    signing = sign_with_notes(document, signers.signers, how)
     write_output(output, signing.document)
     # A device, such as /dev/null, cannot be read again.
     is_file = output != STDIO and not is_dry_run() and Path(output).is_file()

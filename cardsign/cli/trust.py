@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -14,30 +13,31 @@ from cardsign.batch import in_threads
 from cardsign.cli.enroll import add, import_
 from cardsign.cli.frame import Group
 from cardsign.cli.options import (
-    NetworkOptions,
+    fetch_settings,
     network_option,
     policy_option,
     statements_option,
-    take,
     yes_option,
 )
 from cardsign.cli.printer import Answer, safe, say, show, table_lines
 from cardsign.cli.streams import confirm, done, dry_run_option, is_dry_run
-from cardsign.cli.verifier import TrustOptions, chosen_issuers
+from cardsign.cli.verifier import chosen_issuers, needed_policy
 from cardsign.cli.views import (
     floor_text,
     issuer_json,
     issuer_lines,
     kind_of,
+    members,
+    pin_json,
     say_if_old,
     statement_lines,
-    statements_json,
 )
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_OK, LocalFault
 from cardsign.findings import Finding
+from cardsign.trust.disk import load_policy
 from cardsign.trust.enroll import forget_issuer, move_pin, remove_issuer
 from cardsign.trust.lock import read_lock
-from cardsign.trust.policy import KeysetAnchor, Policy, TrustedIssuer
+from cardsign.trust.policy import KeysetAnchor, TrustedIssuer
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements, load_statements
 from cardsign.verify.verifier import Verifier
 
@@ -60,23 +60,18 @@ trust_commands.add_command(import_)
 
 @trust_commands.command("list", short_help="List the issuers.", example="cardsign trust list")
 @policy_option
-def list_(**options: Any) -> None:
+def list_(trust_file: Path | None) -> None:
     """List the issuers: name, anchor, freshness and origins."""
-    policy = take(TrustOptions, options).load()
+    policy = load_policy(trust_file)
     if policy is None:
         show(Answer([]))
         say("no policy, so no issuer is trusted. To trust one: cardsign trust add URL")
         return
     issuers = policy.issuers
-    rows = (
-        (
-            issuer.name,
-            kind_of(issuer.anchor),
-            issuer.freshness,
-            ", ".join(map(str, issuer.places or ())),
-        )
-        for issuer in issuers
-    )
+    rows = []
+    for issuer in issuers:
+        places = ", ".join(map(str, issuer.places or ()))
+        rows.append((issuer.name, kind_of(issuer.anchor), issuer.freshness, places))
     columns = {"issuer": 16, "anchor": 6, "freshness": 8, "origins": 0}
     show(Answer([issuer_json(issuer) for issuer in issuers], table_lines(columns, rows)))
     if not issuers:
@@ -91,21 +86,24 @@ def list_(**options: Any) -> None:
 )
 @click.argument("name")
 @policy_option
-def show_issuer(name: str, **options: Any) -> None:
+def show_issuer(name: str, trust_file: Path | None) -> None:
     """Show what the policy says about NAME, its entry in trust.lock, and the newest statements."""
-    policy = take(TrustOptions, options).needed()
+    policy = needed_policy(trust_file)
     issuer = policy.issuer(name)
     floor = read_lock(policy.lock).get(name)
     lines = [*issuer_lines(issuer)]
     lines.append(f"lock        {'no entry' if floor is None else floor_text(floor)}")
-    session = Verifier(policy).session(issuer)
-    session.resolve(NO_STATEMENTS, datetime.now(UTC))
+    session, now = Verifier(policy).session(issuer), datetime.now(UTC)
+    session.resolve(NO_STATEMENTS, now)
     if isinstance(issuer.anchor, KeysetAnchor):
-        say_if_old(session.keyset, datetime.now(UTC))
+        say_if_old(session.keyset, now)
         known = [f"  {line}" for line in statement_lines(session.keyset, session.release)]
         lines += ["statements", *(known or ["  none here yet: cardsign trust update"])]
-    lock = None if floor is None else floor.to_json()
-    statements = statements_json(session.keyset, session.release)
+    statements = {
+        "keyset": session.keyset and pin_json(session.keyset),
+        "release": session.release and members(session.release, "seq digest exp"),
+    }
+    lock = floor and floor.to_json()
     show(Answer({**issuer_json(issuer), "lock": lock, "statements": statements}, lines))
 
 
@@ -118,7 +116,12 @@ def show_issuer(name: str, **options: Any) -> None:
 @network_option
 @policy_option
 @dry_run_option
-def update(names: tuple[str, ...], statements: tuple[Path, ...], **options: Any) -> int:
+def update(
+    names: tuple[str, ...],
+    statements: tuple[Path, ...],
+    insecure: bool,
+    trust_file: Path | None,
+) -> int:
     """Fetch the issuers' statements, verify them, and record them in trust.lock.
 
     From then on older cards and statements are refused on every machine that has this lock.
@@ -128,42 +131,35 @@ def update(names: tuple[str, ...], statements: tuple[Path, ...], **options: Any)
     Exit status: 0 the lock is up to date; 2 a fault of this machine, or a lock that contradicts
     the statements; 3 an issuer could not be asked, or its statements were not accepted.
     """
-    network = take(NetworkOptions, options)
-    policy = take(TrustOptions, options).needed()
+    policy = needed_policy(trust_file)
     chosen = chosen_issuers(policy, names)
     issuers = [issuer for issuer in chosen if isinstance(issuer.anchor, KeysetAnchor)]
-    verifier = Verifier(policy, net=network.settings())
+    verifier = Verifier(policy, net=fetch_settings(insecure))
     supplied = load_statements(statements) if statements else None
 
-    wrong = _update_all(verifier, issuers, supplied)
+    results = in_threads(partial(_update, verifier, supplied), issuers, CONCURRENCY)
+    wrong = {
+        issuer.name: (result.finding,) if isinstance(result, LocalFault) else result
+        for issuer, result in results
+    }
+    wrong = {name: findings for name, findings in sorted(wrong.items()) if findings}
     raised = () if is_dry_run() else verifier.raise_lock()
-    notes = [_raised_note(policy, verifier, policy.issuer(name)) for name in raised]
+    notes = []
+    for name in raised:
+        keyset = verifier.session(policy.issuer(name)).keyset
+        label = keyset.label if keyset is not None else ""
+        notes.append(f"{policy.lock} has keyset {label} of {name} now; commit it")
     if not issuers:
         notes = ["no issuer has a keyset or roots as its anchor, so there is nothing to record"]
     elif not raised and not wrong:
         notes = [f"{policy.lock} is up to date"]
-    _say_problems(wrong)
-    shown = {name: [finding.to_json() for finding in findings] for name, findings in wrong.items()}
-    view = {"lock": str(policy.lock), "raised": list(raised), "problems": shown}
-    return show(Answer(view, notes=notes, exit_status=EXIT_NO_VERDICT if wrong else EXIT_OK))
-
-
-def _update_all(
-    verifier: Verifier, issuers: Sequence[TrustedIssuer], supplied: SuppliedStatements | None
-) -> dict[str, tuple[Finding, ...]]:
-    """Return what keeps statements from being accepted, by the issuers of which something does."""
-    problems: dict[str, tuple[Finding, ...]] = {}
-    ask = partial(_update, verifier, supplied)
-    for issuer, result in in_threads(ask, issuers, CONCURRENCY):
-        problems[issuer.name] = (result.finding,) if isinstance(result, LocalFault) else result
-    return {name: findings for name, findings in sorted(problems.items()) if findings}
-
-
-def _say_problems(problems: Mapping[str, Sequence[Finding]]) -> None:
-    for name, findings in problems.items():
+    for name, findings in wrong.items():
         for finding in findings:
             say(f"{name}: {finding.code}: {safe(finding.message, limit=300)}")
             say(f"  {safe(finding.hint, limit=300)}")
+    shown = {name: [finding.to_json() for finding in findings] for name, findings in wrong.items()}
+    view = {"lock": str(policy.lock), "raised": list(raised), "problems": shown}
+    return show(Answer(view, notes=notes, exit_status=EXIT_NO_VERDICT if wrong else EXIT_OK))
 
 
 def _update(
@@ -181,25 +177,19 @@ def _update(
     return tuple(dict.fromkeys((*trust.blocks, *reasons)))
 
 
-def _raised_note(policy: Policy, verifier: Verifier, issuer: TrustedIssuer) -> str:
-    keyset = verifier.session(issuer).keyset
-    label = keyset.label if keyset is not None else ""
-    return f"{policy.lock} has keyset {label} of {issuer.name} now; commit it"
-
-
 @trust_commands.command(
     short_help="Remove an issuer from the policy.", example="cardsign trust remove partner"
 )
 @click.argument("name")
 @policy_option
 @dry_run_option
-def remove(name: str, **options: Any) -> None:
+def remove(name: str, trust_file: Path | None) -> None:
     """Remove NAME from the policy. Its cards are no longer trusted.
 
     Its entry in trust.lock stays. If you add the issuer again, older statements of it are still
     refused. `cardsign trust forget NAME` removes the entry too.
     """
-    policy = take(TrustOptions, options).needed()
+    policy = needed_policy(trust_file)
     is_locked = remove_issuer(policy, name, dry_run=is_dry_run())
     notes = [f"{done('removed', 'remove')} {name} from {policy.path}"]
     if is_locked:
@@ -215,12 +205,12 @@ def remove(name: str, **options: Any) -> None:
 @policy_option
 @dry_run_option
 @yes_option
-def forget(name: str, yes: bool, **options: Any) -> None:
+def forget(name: str, yes: bool, trust_file: Path | None) -> None:
     """Remove the entry of NAME from trust.lock. Older statements of it may then be accepted again.
 
     An issuer whose anchor is a keyset needs its entry: remove the issuer first.
     """
-    policy = take(TrustOptions, options).needed()
+    policy = needed_policy(trust_file)
     forget_issuer(policy, name, dry_run=True)
     confirm(yes, f"older cards and statements of {name} may then be accepted again")
     forget_issuer(policy, name, dry_run=is_dry_run())
@@ -235,17 +225,16 @@ def forget(name: str, yes: bool, **options: Any) -> None:
 @click.argument("name")
 @policy_option
 @dry_run_option
-def pin(name: str, **options: Any) -> None:
+def pin(name: str, trust_file: Path | None) -> None:
     """Move the pin of NAME forward to the keyset statement that trust.lock records.
 
     Roots retired before it can then no longer start another history. `cardsign trust update`
     brings the lock up to date.
     """
-    policy = take(TrustOptions, options).needed()
+    policy = needed_policy(trust_file)
     keyset, changed = move_pin(policy, name, dry_run=is_dry_run())
     lines = [f"keyset      {keyset.label}", f"digest      {keyset.digest}"]
-    verb = done("moved", "move")
-    note = (
-        f"{verb} the pin of {name} to the statement above" if changed else "the pin is the newest"
-    )
+    note = "the pin is the newest"
+    if changed:
+        note = f"{done('moved', 'move')} the pin of {name} to the statement above"
     show(Answer({"name": name, "changed": changed, "keyset": keyset.to_json()}, lines, [note]))

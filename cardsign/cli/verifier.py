@@ -7,17 +7,17 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from cardsign.batch import Batch
 from cardsign.card.canonical import ProfileName
 from cardsign.card.extensions import AUDIENCE
-from cardsign.cli.options import NetworkOptions, take
+from cardsign.cli.options import fetch_settings
 from cardsign.cli.printer import counted, is_quiet, print_error, say
 from cardsign.errors import (
     EXIT_LOCAL_FAULT,
@@ -49,39 +49,24 @@ if TYPE_CHECKING:  # an HTTP client, which a verdict on a file does not need
     from cardsign.net.discovery import Discovery
 
 
-@dataclass(frozen=True, slots=True)
-class TrustOptions:
-    """Which policy a command is about.
+def needed_policy(trust_file: Path | None) -> Policy:
+    """Read the policy of a command that is about one."""
+    policy = load_policy(trust_file)
+    if policy is None:
+        raise UsageFault(
+            "trust.no_anchor",
+            f"no policy: there is no {POLICY_FILE} here, nor in {user_folder('CONFIG')}",
+            hint="Trust an issuer, which makes one: cardsign trust add URL",
+        )
+    return policy
 
-    Attributes:
-        trust_file: The policy that is named.
-        here: Look for a policy in the working directory too.
-    """
 
-    trust_file: Path | None = None
-    here: bool = True
-
-    def load(self) -> Policy | None:
-        """Read the policy; None where none is named and none is found."""
-        return load_policy(self.trust_file, here=self.here)
-
-    def needed(self) -> Policy:
-        """Read the policy of a command that is about one."""
-        loaded = self.load()
-        if loaded is None:
-            raise UsageFault(
-                "trust.no_anchor",
-                f"no policy: there is no {POLICY_FILE} here, nor in {user_folder('CONFIG')}",
-                hint="Trust an issuer, which makes one: cardsign trust add URL",
-            )
-        return loaded
-
-    def extensible(self) -> Policy:
-        """Read the policy of a command that adds to one; where there is none yet, an empty one."""
-        path = find_policy(self.trust_file, here=self.here)
-        if path is None or not os.path.lexists(path):
-            return Policy(path=path or Path(POLICY_FILE), is_own=path is not None)
-        return self.needed()
+def extensible_policy(trust_file: Path | None) -> Policy:
+    """Read the policy of a command that adds to one; where there is none yet, an empty one."""
+    path = find_policy(trust_file)
+    if path is None or not os.path.lexists(path):
+        return Policy(path=path or Path(POLICY_FILE), is_own=path is not None)
+    return needed_policy(trust_file)
 
 
 def chosen_issuers(policy: Policy, names: Sequence[str]) -> tuple[TrustedIssuer, ...]:
@@ -107,30 +92,25 @@ class VerifierOptions:
     issuer: str | None = None
     origin: str | None = None
     jwks: str | None = None
-    trust: TrustOptions = field(default_factory=TrustOptions)
+    trust_file: Path | None = None
+    here: bool = True  # look for a policy in the working directory too
     statements: tuple[Path, ...] = ()
     accept: Accept | None = None
     profiles: tuple[ProfileName, ...] = ()
     at: datetime | None = None
-    network: NetworkOptions = field(default_factory=NetworkOptions)
+    insecure: bool = False
     credential: str | None = None
     client_id: str | None = None
-
-    @classmethod
-    def take(cls, options: dict[str, Any]) -> VerifierOptions:
-        """Return them, and take them out of the options of a command."""
-        trust, network = take(TrustOptions, options), take(NetworkOptions, options)
-        return replace(take(cls, options), trust=trust, network=network)
 
     def batch(self, *, by_origin: bool = False, audience: str | None = None) -> Batch:
         """Read what is named."""
         subject = self._subject(audience)
-        if self.jwks is not None and self.issuer is None and self.trust.trust_file is None:
+        if self.jwks is not None and self.issuer is None and self.trust_file is None:
             policy = self._by_keys_alone(self.jwks)
             subject = Subject(is_holder=True, audience=audience)
             return Batch(self._verifier(policy), subject, by_origin, at=self.at)
         keys = None if self.jwks is None else self._keys(self.jwks)
-        named = self.trust.load()
+        named = load_policy(self.trust_file, here=self.here)
         if named is not None and self.issuer is not None:
             named.issuer(self.issuer)
         statements = load_statements(self.statements)
@@ -154,7 +134,7 @@ class VerifierOptions:
 
     def _verifier(self, policy: Policy) -> Verifier:
         # Settings load the HTTP client, which a card in hand does not need.
-        net = self.network.settings() if self.network.insecure_loopback_http else None
+        net = fetch_settings(self.insecure) if self.insecure else None
         return Verifier(policy, net=net)
 
     def _narrowed(self, policy: Policy, meant: Sequence[TrustedIssuer]) -> Policy:
@@ -190,7 +170,7 @@ class VerifierOptions:
         if is_url(name):
             from cardsign.net.fetch import fetch_document
 
-            settings = replace(self.network.settings(), max_bytes=MAX_JWKS_BYTES)
+            settings = replace(fetch_settings(self.insecure), max_bytes=MAX_JWKS_BYTES)
             keys = fetch_document(name, settings).untrusted_body
         else:
             keys = read_bytes(Path(name), max_bytes=MAX_JWKS_BYTES)

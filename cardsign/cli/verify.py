@@ -24,6 +24,7 @@ from cardsign.cli.options import (
     network_option,
     policy_option,
     statements_option,
+    take,
 )
 from cardsign.cli.printer import asked_form, counted, is_quiet, print_json, say, write_line
 from cardsign.cli.streams import STDIO, read_input, refuse_two_documents, write_output
@@ -172,7 +173,7 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
     Exit status: 0 trusted, 1 not trusted, 2 a fault of this machine, 3 no verdict. With several
     cards, the first of 2, 1, 3, 0 that occurs counts.
     """
-    named, form = VerifierOptions.take(options), asked_form()
+    named, form = take(VerifierOptions, options), asked_form()
     if options["serve"] is not None:
         return _serve(options["serve"], named, cards, options)
     names: Sequence[str] = [*cards, *(name for file in options["lists"] for name in _listed(file))]
@@ -255,7 +256,8 @@ class _Style(NamedTuple):
         """Return what is shown of a card; of many, a trusted one takes a line, or none if quiet."""
         report, name = outcome.result, outcome.name
         fault = _or_a_host(report, name) if isinstance(report, LocalFault) else None
-        lines, value = list[str](), None
+        value: Any = None
+        lines: list[str] = []
         if self.form == "sarif":
             value = outcome.to_scan_result()
         elif self.form == "json":

@@ -242,16 +242,6 @@ def issuer_lines(issuer: TrustedIssuer) -> Iterator[str]:
             yield f"{member:<11} {safe(shown, limit=300)}"
 
 
-def statements_json(
-    keyset: KeysetStatement | None, release: ReleaseStatement | None
-) -> dict[str, Any]:
-    """Return statements by number and digest."""
-    return {
-        "keyset": keyset and pin_json(keyset),
-        "release": release and members(release, "seq digest exp"),
-    }
-
-
 def pin_json(keyset: KeysetStatement) -> dict[str, Any]:
     """What two people compare over another channel."""
     keys = [{"thumbprint": key.public.thumbprint, "holder": key.holder} for key in keyset.root.keys]

@@ -10,7 +10,7 @@ import pytest
 
 from cardsign.card.document import Card
 from cardsign.card.extensions import find_marker
-from cardsign.cli.sign import CardOptions
+from cardsign.cli.sign import read_marker
 from cardsign.errors import UsageFault
 from cardsign.issuer.cards import MAX_LIFETIME
 from cardsign.keys.folder import FolderStore
@@ -23,7 +23,7 @@ IN_TIME = f"{datetime.now(UTC) + timedelta(days=30):%Y-%m-%d}"
 
 def expiry(text: str) -> datetime:
     """The first second at which a card has expired."""
-    marker = CardOptions(audience="staff", seq=1, expires=text).marker(now=NOW)
+    marker = read_marker("staff", 1, text, NOW)
     assert marker is not None
     return datetime.fromtimestamp(marker.exp, UTC)
 
