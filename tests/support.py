@@ -152,6 +152,17 @@ DUAL: dict[str, Any] = {
 }
 
 
+#: The five cards of which most tests of cards are made.
+CARDS: dict[str, dict[str, Any]] = {
+    "portable": PORTABLE,
+    "with defaults": WITH_DEFAULTS,
+    "lax": LAX,
+    "of 0.3": OLD,
+    "for both versions": DUAL,
+}
+each_card = pytest.mark.parametrize("card", CARDS.values(), ids=CARDS)
+
+
 def dump(card: Mapping[str, Any]) -> bytes:
     """The card as bytes."""
     return json.dumps(card).encode()

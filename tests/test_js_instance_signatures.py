@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 from support import (
     LAX,
-    PORTABLE,
     by_another_sdk,
     codes,
     dump,
     examine,
-    one_signature,
     put,
     trusting,
 )
@@ -32,11 +30,6 @@ JS = "js-instance"
 def sign(card: dict[str, Any], *signers: PrivateKey, **options: Any) -> SignedCard:
     """What came of signing."""
     return sign_with_notes(dump(card), signers, SigningOptions(**options))
-
-
-def notes(signing: SignedCard, code: str) -> list[str]:
-    """The messages of the notes of one code."""
-    return [note.message for note in signing.notes if note.code == code]
 
 
 # ------------------------------------------------------------------ verifying
@@ -74,14 +67,6 @@ def test_a_compat_signature_never_counts(alice: PrivateKey) -> None:
     assert (signature.verdict, signature.counts) == ("valid", False)
     assert signature.profile == JS
     assert (report.verdict, codes(report)[0]) == ("untrusted", "sig.compat")
-
-
-def test_beside_a_full_signature_it_does_no_harm(alice: PrivateKey) -> None:
-    """The best single signature decides."""
-    report = examine(by_another_sdk(LAX, alice, JS, "served-as-is"), alice)
-
-    assert report.verdict == "trusted"
-    assert [one.counts for one in report.signatures] == [False, True]
 
 
 def test_it_does_not_hide_that_a_full_signature_broke(alice: PrivateKey) -> None:
@@ -123,34 +108,3 @@ def test_all_makes_it(alice: PrivateKey, bob: PrivateKey) -> None:
     assert (report.signatures[3].verdict, report.signatures[3].profile) == ("not-tried", None)
     alone = {**document, "signatures": [document["signatures"][3]]}
     assert examine(alone, alice, bob).signatures[0].profile == JS
-
-
-def test_what_it_leaves_open_is_said(alice: PrivateKey) -> None:
-    """By name, and that it is about who may call."""
-    signing = sign(PORTABLE, alice, compat="all")
-    (made,) = [payload for payload in signing.payloads if payload.profile == JS]
-    assert made.leaves_open.pointers == ("/securitySchemes",)
-    (said,) = notes(signing, "sign.compat_lossy")
-    assert said.startswith("these do not notice a change of /securitySchemes: ")
-
-
-def test_signing_again_changes_nothing(alice: PrivateKey) -> None:
-    """With the same choice; by default the signature goes."""
-    first = sign(LAX, alice, compat="all")
-
-    again = sign_with_notes(first.document, [alice], SigningOptions(compat="all"))
-    assert (again.document, again.changed) == (first.document, False)
-    without = sign_with_notes(first.document, [alice], SigningOptions())
-    assert "js-instance" not in without.profiles
-
-
-def test_a_strangers_signature_under_it_still_fits(alice: PrivateKey, bob: PrivateKey) -> None:
-    """Of a signer whose key is known it is kept; after an edit it is dropped."""
-    card = LAX
-    entry = one_signature(card, bob, JS)
-    options = {"known_keys": JwkSet.of([bob.public])}
-
-    kept = json.loads(sign({**card, "signatures": [entry]}, alice, **options).document)
-    assert kept["signatures"][-1] == entry
-    edited = sign({**card, "version": "9", "signatures": [entry]}, alice, **options)
-    assert entry not in json.loads(edited.document)["signatures"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, dump, put, signed, without
+from support import LAX, PORTABLE, dump, each_card, put, signed, without
 
 from cardsign import sign_card
 from cardsign.card.canonical import FULL_PROFILES, Payloads
@@ -18,14 +18,6 @@ from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
 from cardsign.verify.signature import matching_payload
 
 MARKER = ExtendedMarker("7f0c1b52e6", 41, 1_798_761_600)
-CARDS = {
-    "portable": PORTABLE,
-    "with defaults": WITH_DEFAULTS,
-    "lax": LAX,
-    "of 0.3": OLD,
-    "for both generations": DUAL,
-}
-each_card = pytest.mark.parametrize("card", CARDS.values(), ids=CARDS)
 
 
 def sign(document: bytes, key: PrivateKey, marker: ExtendedMarker | None = MARKER) -> SignedCard:

@@ -37,8 +37,7 @@ from cardsign.jose.keys import PublicKey
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
 from cardsign.keys.signers.access import Access
 from cardsign.keys.signers.registry import list_public_keys
-from cardsign.sign.notes import SignedPayload
-from cardsign.sign.plan import COMPAT
+from cardsign.sign.plan import COMPAT, SignedPayload
 from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
 
 _OPEN: Final = 1_000  # characters of a list of places

@@ -6,22 +6,28 @@ What is *not* said: that a card is trusted. That takes a subject and a policy
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
-from cardsign.card.canonical import PROFILES, Payloads
+from cardsign.card.canonical import PROFILES, VERIFIERS, Payload, Payloads, SdkVerifier
 from cardsign.card.document import Card
+from cardsign.card.schema import CARD_0_3, Field, respelled
 from cardsign.card.security import security_problems
-from cardsign.card.values import Json, members_of
-from cardsign.errors import InputRefused, SignatureRefused
+from cardsign.card.values import Json, jcs, levels, members_of
+from cardsign.errors import CanonicalizationError, InputRefused, SignatureRefused
 from cardsign.findings import Finding, Place, cap_findings
-from cardsign.inspect.clients import predict_clients
-from cardsign.inspect.description import describe_card
-from cardsign.inspect.report import InspectedSignature, Inspection
-from cardsign.inspect.spellings import Spelling, write_spellings
+from cardsign.inspect.report import (
+    InspectedSignature,
+    Inspection,
+    PredictedOutcome,
+    Prediction,
+    describe_card,
+)
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import decode_part, header_members
 from cardsign.trust.policy import Policy, Subject
@@ -29,6 +35,62 @@ from cardsign.trust.supplied import NO_STATEMENTS
 from cardsign.verify.report import SignatureReport
 from cardsign.verify.signature import Inquiry, examine_signature
 from cardsign.verify.verifier import Verifier
+
+# Common ways to write a card that are not canonical: what a signature that fits nothing may fit.
+# One that fits such bytes proves that the card was not changed: its signer wrote it in another way.
+# It counts for nothing all the same.
+
+
+#: What writes so, what the signer should change, and the bytes.
+Spelling: TypeAlias = tuple[str, str, bytes]
+
+_write_compact: Final = partial(json.dumps, sort_keys=True, separators=(",", ":"))
+_write_utf8: Final = partial(_write_compact, ensure_ascii=False)
+_HTML: Final = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"})
+_DUMPS: Final = "Python's json.dumps"
+_NOT_DUMPS: Final = "Sign what rfc8785.dumps(card) returns, not what json.dumps does."
+
+
+def write_spellings(members: dict[str, Json]) -> list[Spelling]:
+    """Return a card without its signatures as common signers write it; none without a form."""
+    try:
+        return [(name, advice, write(members).encode()) for name, advice, write in SPELLINGS]
+    except CanonicalizationError:
+        return []
+
+
+def _spell_in_python(field: Field) -> str:
+    return "in_" if field.name == "in" else field.snake_name
+
+
+#: In the order in which they are tried; of two that write the same bytes the first is named.
+SPELLINGS: Final[tuple[tuple[str, str, Callable[[dict[str, Json]], str]], ...]] = (
+    (
+        "members sorted by code points",
+        "Sort member names by their UTF-16 code units, as RFC 8785 says.",
+        _write_utf8,
+    ),
+    (_DUMPS, _NOT_DUMPS, _write_compact),
+    (_DUMPS, _NOT_DUMPS, partial(json.dumps, sort_keys=True)),
+    (_DUMPS, _NOT_DUMPS, partial(json.dumps, separators=(",", ":"))),
+    (_DUMPS, _NOT_DUMPS, json.dumps),
+    (
+        "Go's encoding/json",
+        "Sign the RFC 8785 form: json.Marshal escapes <, > and &, and sorts by code points.",
+        lambda members: _write_utf8(members).translate(_HTML),
+    ),
+    (
+        "a trailing newline",
+        "Sign the bytes without the newline behind them.",
+        lambda members: jcs(members).decode() + "\n",
+    ),
+    (
+        "crewAI's snake_case members",
+        "Sign the card as it is served, with its camelCase members: cardsign sign CARD.",
+        lambda members: _write_compact(respelled(members, CARD_0_3, spell=_spell_in_python)),
+    ),
+)
+
 
 # Pinned keys have no deadlines, so that the time decides nothing.
 _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -142,3 +204,64 @@ def _explain_misfit(
             "sig.bad", f"the signature fits this card as written with {name}", fix=advice
         )
     return None
+
+
+# What verifiers of other make would say: predicted from measured behaviour, nobody is asked. Where
+# an SDK treats something of a card in an odd way, the outcome is ``unknown``, never a guess.
+
+
+_USUAL: Final = frozenset({"alg", "kid", "typ", "jku"})  # what A2A 1.0 8.4.2 names
+#: Member names that protobuf or JavaScript treats in a way of its own.
+_ODD: Final = re.compile(r"\[.*\]|__proto__")
+
+
+def predict_clients(
+    payloads: Payloads, signatures: Sequence[InspectedSignature]
+) -> Iterator[Prediction]:
+    """Yield what each verifier would say, if it accepts the keys that `signatures` was judged by.
+
+    Args:
+        payloads: The card's.
+        signatures: All that it has, as they were judged.
+    """
+    below = (value for level in levels(payloads.members) for value in level)
+    odd = next((name for value in below for name in members_of(value) if _ODD.fullmatch(name)), "")
+    for verifier in VERIFIERS:
+        outcome, because = _predict(verifier, payloads, signatures)
+        if odd:
+            outcome, because = "unknown", f"SDKs treat a member called {odd} in their own ways"
+        yield Prediction(verifier.name, verifier.profile, outcome, because)
+
+
+def _predict(
+    verifier: SdkVerifier, payloads: Payloads, signatures: Sequence[InspectedSignature]
+) -> tuple[PredictedOutcome, str]:
+    payload = payloads.payload_or_refusal(verifier.profile)
+    if not isinstance(payload, Payload):
+        return "unknown" if verifier.converts else "refused", payload.message
+    if not payload.value:
+        return "unknown", "nothing of the card is left to sign"
+    refused = [entry for entry in signatures if entry.report.verdict == "refused"]
+    unread = [entry for entry in refused if not entry.profiles]
+    if "sig.shape" in {reason.code for entry in unread for reason in entry.report.reasons}:
+        shape = "an entry of `signatures` has the wrong shape, and the rest may go with it"
+        return "unknown", shape
+    return _find_acceptable(verifier, unread, signatures)
+
+
+def _find_acceptable(
+    verifier: SdkVerifier,
+    unread: Sequence[InspectedSignature],
+    signatures: Sequence[InspectedSignature],
+) -> tuple[PredictedOutcome, str]:
+    """Return what a verifier says by the headers of those that fit its payload."""
+    fitting = [entry for entry in signatures if verifier.profile in entry.profiles]
+    typed = [entry for entry in fitting if not verifier.wants_typ or "typ" in (entry.header or {})]
+    for entry in typed:
+        if _USUAL.issuperset(entry.header or {}):
+            return "accepted", f"signature {entry.report.index} fits {verifier.profile}"
+    for entry in (*unread, *typed):
+        return "unknown", f"signature {entry.report.index} has a header that it may refuse"
+    for entry in fitting:
+        return "refused", f"the header of signature {entry.report.index} has no typ"
+    return "refused", f"no signature by a known key fits {verifier.profile}"

@@ -13,7 +13,7 @@ from typing import Any
 from cardsign import html
 from cardsign.card.document import Card
 from cardsign.errors import InputRefused
-from cardsign.inspect.description import describe_card, words
+from cardsign.inspect.report import describe_card, words
 from cardsign.jose.jwks import JwkSet
 from cardsign.statements.envelope import list_signers
 from cardsign.statements.keyset import IssuerKey, KeysetStatement, read_keyset

@@ -23,9 +23,8 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json
 from cardsign.errors import JsonRefused, KeyRefused
-from cardsign.jose.jwk import refuse_private_members, refuse_shared_primes
+from cardsign.jose.jwk import jwk_of_pem, refuse_private_members, refuse_shared_primes
 from cardsign.jose.keys import KID_FORM, PublicKey
-from cardsign.jose.pem import jwk_of_pem
 from cardsign.urls import is_url
 
 #: Bytes. Room for about 150 RSA keys of 2048 bits; a set of ten keys has 5 KiB.
@@ -169,7 +168,7 @@ def read_jwks(untrusted_bytes: bytes) -> Iterator[Mapping[str, Json]]:
     keys.
 
     Raises:
-        KeyRefused: ``jwks.malformed``, or of a PEM as :func:`cardsign.jose.pem.jwk_of_pem`.
+        KeyRefused: ``jwks.malformed``, or of a PEM as :func:`cardsign.jose.jwk.jwk_of_pem`.
     """
     if len(untrusted_bytes) <= MAX_JWKS_BYTES and untrusted_bytes.lstrip().startswith(b"-----"):
         yield jwk_of_pem(untrusted_bytes)

@@ -25,8 +25,7 @@ from cardsign.jose.algorithms import (
     choose,
     named,
 )
-from cardsign.jose.keys import KID_FORM, PrivateKey, PublicKey, check_answer
-from cardsign.jose.signature import MAX_HEADER_BYTES
+from cardsign.jose.keys import KID_FORM, MAX_HEADER_BYTES, PrivateKey, PublicKey, check_answer
 
 # The headers of one signature: what they may say, and what makes a signature refused.
 

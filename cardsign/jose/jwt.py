@@ -17,8 +17,7 @@ from cardsign.card.values import Json
 from cardsign.errors import JsonRefused, SignatureRefused
 from cardsign.jose.algorithms import ALGORITHMS, named
 from cardsign.jose.jws import MAX_HEADER_DEPTH, decode_part
-from cardsign.jose.keys import PublicKey
-from cardsign.jose.signature import MAX_HEADER_BYTES, REGISTRY
+from cardsign.jose.keys import MAX_HEADER_BYTES, REGISTRY, PublicKey
 
 MAX_TOKEN_CHARS: Final = 16 * 1024  # common servers take no longer header
 MAX_CLAIMS_DEPTH: Final = 16

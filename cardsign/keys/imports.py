@@ -24,9 +24,7 @@ from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json
 from cardsign.errors import JsonRefused, KeyRefused, PassphraseFault
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS
-from cardsign.jose.jwks import read_jwks
-from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.jose.pem import (
+from cardsign.jose.jwk import (
     PRIVATE_LABELS,
     is_for_pss,
     pem_blocks,
@@ -34,6 +32,8 @@ from cardsign.jose.pem import (
     pss_refusal,
     refuse_pss,
 )
+from cardsign.jose.jwks import read_jwks
+from cardsign.jose.keys import PrivateKey, PublicKey
 
 MAX_KEY_FILE_BYTES: Final = 64 * 1024  # bytes; a key with its certificates has some 10 KiB
 

@@ -10,7 +10,7 @@ The plan is made and checked before anything is signed:
 (6) they are written into the card
 (7) what was signed is verified with the public keys alone    :func:`self_check`
 
-What each signature is for is told by :mod:`cardsign.sign.notes`, if somebody asks.
+What each signature is for is told by :mod:`cardsign.sign.plan`, if somebody asks.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ from cardsign.jose.jws import (
     sign_payload,
 )
 from cardsign.jose.keys import PublicKey
-from cardsign.sign.notes import SignedPayload, describe_payloads, note_sdks
-from cardsign.sign.plan import payloads_to_sign
+from cardsign.sign.plan import SignedPayload, describe_payloads, note_sdks, payloads_to_sign
 from cardsign.trust.policy import Policy, Subject
 from cardsign.verify.report import SignatureReport
 from cardsign.verify.signature import matching_payload

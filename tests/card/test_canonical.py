@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put
 
-from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, PROFILES, canonicalize
-from cardsign.card.values import jcs
+from cardsign.card.canonical import DEFAULT_PROFILES, PROFILES, canonicalize
 from cardsign.errors import CanonicalizationError, InputRefused
 from tests.card.places import places_in
 
@@ -32,27 +31,6 @@ SPEC_RESULT = (
 def test_the_example_of_the_specification() -> None:
     """Rule 1 as it is written gives exactly what A2A 1.0 8.4.1 prints."""
     assert canonicalize(SPEC_EXAMPLE, RULE_1).data == SPEC_RESULT
-
-
-def test_no_other_profile_gives_the_example() -> None:
-    """The twin: that is why the readings have names."""
-    others = {p: canonicalize(SPEC_EXAMPLE, p).data for p in DEFAULT_PROFILES if p != RULE_1}
-
-    assert SPEC_RESULT not in others.values()
-    assert others[PRUNE] == (
-        b'{"capabilities":{"pushNotifications":false,"streaming":false},"name":"Example Agent"}'
-    )
-
-
-def test_the_profiles_and_which_are_full() -> None:
-    """Adding one changes what signers emit: DESIGN and docs change with it."""
-    assert DEFAULT_PROFILES == (
-        "served-as-is",
-        "rule-1-as-written",
-        "prune-empty",
-        "prune-empty-upgraded",
-    )
-    assert FULL_PROFILES == ("served-as-is", "rule-1-as-written")
 
 
 @pytest.mark.parametrize("profile", ["", "served_as_is", "SERVED-AS-IS", "sdk-0.9"])
@@ -96,82 +74,6 @@ def test_signatures_are_no_part_of_any_payload(profile: str, card: dict[str, Any
     assert (made.data, made.value) == (plain.data, plain.value)
     assert signed == before
     assert b"signatures" not in plain.data
-
-
-@pytest.mark.parametrize("profile", DEFAULT_PROFILES)
-@pytest.mark.parametrize("card", [PORTABLE, LAX, OLD, DUAL, {}])
-def test_bytes_and_value_are_one(profile: str, card: dict[str, Any]) -> None:
-    """`value` is what a reader of `data` gets, and it is canonical already."""
-    payload = canonicalize(card, profile)
-
-    assert json.loads(payload.data) == payload.value
-    assert jcs(payload.value) == payload.data
-
-
-@pytest.mark.parametrize("profile", DEFAULT_PROFILES)
-@pytest.mark.parametrize("card", [PORTABLE, WITH_DEFAULTS, LAX, DUAL])
-def test_a_profile_is_a_fixed_point(profile: str, card: dict[str, Any]) -> None:
-    """What the caller is handed gives the same payload again."""
-    payload = canonicalize(card, profile)
-
-    assert canonicalize(payload.value, profile).data == payload.data
-
-
-def test_a_portable_card_has_one_payload() -> None:
-    """And a card with no more than a default has two, a lax one three."""
-
-    def payloads(card: dict[str, Any]) -> int:
-        return len({canonicalize(card, profile).data for profile in DEFAULT_PROFILES})
-
-    assert [payloads(card) for card in (PORTABLE, WITH_DEFAULTS, LAX)] == [1, 2, 3]
-
-
-NOT_PORTABLE: dict[str, tuple[str, Any]] = {
-    "an unknown member": ("/x", 1),
-    "a null": ("/provider", None),
-    "an empty text": ("/description", ""),
-    "an empty list": ("/skills/0/examples", []),
-    "an empty message": ("/provider", {}),
-    "an empty text in a list": ("/skills/0/tags", ["sea", ""]),
-    "an empty in free-form content": (
-        "/capabilities/extensions",
-        [{"uri": "u", "params": {"a": [], "b": 1}}],
-    ),
-    "false where presence is not tracked": (
-        "/capabilities/extensions",
-        [{"uri": "u", "required": False}],
-    ),
-    "the protobuf spelling": ("/documentation_url", "https://tides.example"),
-    "a 0.3 member": ("/url", "https://tides.example"),
-    "a scope-less requirement": ("/securityRequirements/0/schemes/harbour/list", []),
-}
-
-
-@pytest.mark.parametrize(("pointer", "value"), NOT_PORTABLE.values(), ids=NOT_PORTABLE)
-def test_what_makes_a_card_not_portable(pointer: str, value: Any) -> None:
-    """Each of these alone parts the profiles."""
-    card = put(PORTABLE, pointer, value)
-
-    assert len({canonicalize(card, profile).data for profile in DEFAULT_PROFILES}) > 1
-
-
-STILL_PORTABLE: dict[str, tuple[str, Any]] = {
-    "an optional false": ("/capabilities/streaming", False),
-    "true": ("/capabilities/extensions", [{"uri": "u", "required": True}]),
-    "false and 0 in free-form content": (
-        "/capabilities/extensions",
-        [{"uri": "u", "params": {"a": False, "b": 0, "c": [0.0]}}],
-    ),
-    "any text": ("/name", "\u20ac \U0001f30a e\u0301 </script> \x07"),
-}
-
-
-@pytest.mark.parametrize(("pointer", "value"), STILL_PORTABLE.values(), ids=STILL_PORTABLE)
-def test_what_leaves_a_card_portable(pointer: str, value: Any) -> None:
-    """The twin: no profile looks at these."""
-    card = put(PORTABLE, pointer, value)
-
-    assert len({canonicalize(card, profile).data for profile in DEFAULT_PROFILES}) == 1
 
 
 # ------------------------------------------------------------------ rule 1

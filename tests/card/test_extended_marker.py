@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spoilt_cards import EXAMPLES, SHARES, spoilt_card
-from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put, without
+from support import PORTABLE, each_card, put, without
 
 from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
 from cardsign.card.coverage import uncovered_parts
@@ -33,14 +33,6 @@ FIRST = "/capabilities/extensions/0"
 PARAMS = f"{FIRST}/params"
 MARKED = with_marker(PORTABLE, MARKER)
 
-CARDS = {
-    "portable": PORTABLE,
-    "with defaults": WITH_DEFAULTS,
-    "lax": LAX,
-    "of 0.3": OLD,
-    "for both generations": DUAL,
-}
-each_card = pytest.mark.parametrize("card", CARDS.values(), ids=CARDS)
 each_profile = pytest.mark.parametrize("profile", DEFAULT_PROFILES)
 
 

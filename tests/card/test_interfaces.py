@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -212,27 +210,3 @@ def test_the_current_interfaces() -> None:
 def test_no_two_names_of_the_schemas_fall_together() -> None:
     """So an object of such names alone is read one way, whatever a reader makes of spellings."""
     assert len({fold(name) for name in _NAMES}) == len(_NAMES)
-
-
-@pytest.mark.parametrize("seed", range(200))
-def test_names_of_the_schemas_are_read_as_by_folding(seed: int) -> None:
-    """One unknown name makes every name be folded; the interfaces are the same."""
-    draw = random.Random(seed)
-
-    def some(names: Sequence[str]) -> dict[str, Any]:
-        return {name: draw.choice([None, "x", 7]) for name in draw.sample(names, draw.randrange(6))}
-
-    known = sorted(_NAMES)
-    element = ["url", "transport", "protocolBinding", "protocolVersion", "tenant"]
-    elements = [some(element) for _ in range(3)]
-    lists = {"supportedInterfaces": elements, "additionalInterfaces": [*elements, 7]}
-    card = some(known) | draw.choice([{}, lists])
-    folded = {
-        name: [{**one, "z": 1} if isinstance(one, dict) else one for one in value]
-        if isinstance(value, list)
-        else value
-        for name, value in card.items()
-    }
-    assert [*interfaces_of(card, any_spelling=True)] == [
-        *interfaces_of({**folded, "z": 1}, any_spelling=True)
-    ]

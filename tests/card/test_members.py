@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put, without
 
 from cardsign.card.document import A2aVersion, Card
 from cardsign.card.members import check_members
-from cardsign.card.schema import Field, Message
 from cardsign.card.values import finding_at, split
 from cardsign.findings import Finding
 
@@ -103,46 +101,4 @@ def test_what_0_3_requires_is_not_asked_of_a_document_for_both() -> None:
     assert problems(without(DUAL, "/protocolVersion")) == {}
 
 
-def test_a_card_of_neither_generation_is_held_against_1_0() -> None:
-    """So that what it lacks can be named."""
-    assert "/supportedInterfaces" in problems({"name": "x"})
-
-
-def test_the_card_is_not_changed() -> None:
-    """Nulls are left out for the check alone."""
-    card = put(PORTABLE, "/provider", None)
-    problems(card)
-
-    assert card["provider"] is None
-
-
 # ------------------------------------------------------------------ a portable card
-
-
-def drawn(message: Message, random: Random) -> dict[str, Any]:
-    """Members of a message, each of its type; now and then one that is REQUIRED is missing."""
-    oneof = random.choice([one.name for one in message.fields.values() if one.oneof] or [""])
-    members = {
-        name: drawn_value(field, random)
-        for name, field in message.fields.items()
-        if random.random() < (0.99 if field.required else 0.5) and oneof in (name, "")
-    }
-    first = message.fields[oneof or next(iter(message.fields))]
-    return members or {first.name: drawn_value(first, random)}
-
-
-def drawn_value(field: Field, random: Random) -> Any:
-    """What such a member may hold, and never what is empty."""
-
-    def one() -> Any:
-        if field.message is not None:
-            return drawn(field.message, random)
-        return {"string": "x", "bool": True, "free": {"x": "x"}}[field.kind]
-
-    some = range(random.randint(1, 3))
-    match field.shape:
-        case "one":
-            return one()
-        case "list":
-            return [one() for _ in some]
-    return {f"x{number}": one() for number in some}

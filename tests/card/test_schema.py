@@ -32,67 +32,6 @@ def marked(root: Message, mark: str) -> set[str]:
     }
 
 
-REQUIRED_1_0 = {
-    "AgentCard": "name description supportedInterfaces version capabilities "
-    "defaultInputModes defaultOutputModes skills",
-    "AgentInterface": "url protocolBinding protocolVersion",
-    "AgentProvider": "url organization",
-    "AgentSkill": "id name description tags",
-    "APIKeySecurityScheme": "location name",
-    "HTTPAuthSecurityScheme": "scheme",
-    "OAuth2SecurityScheme": "flows",
-    "OpenIdConnectSecurityScheme": "openIdConnectUrl",
-    "AuthorizationCodeOAuthFlow": "authorizationUrl tokenUrl scopes",
-    "ClientCredentialsOAuthFlow": "tokenUrl scopes",
-    "DeviceCodeOAuthFlow": "deviceAuthorizationUrl tokenUrl scopes",
-    "AgentCardSignature": "protected signature",
-}
-
-
-def test_what_1_0_calls_required() -> None:
-    """`field_behavior = REQUIRED` of a2a.proto, message by message."""
-    facts = {f"{m}.{name}" for m, names in REQUIRED_1_0.items() for name in names.split()}
-
-    assert marked(CARD_1_0, "required") == facts
-
-
-def test_what_1_0_calls_optional() -> None:
-    """Only these scalars track presence, so only they keep a default that was set."""
-    scalars = {
-        f"{message.name}.{field.name}"
-        for message in messages(CARD_1_0)
-        for field in message.fields.values()
-        if field.presence and field.kind in ("string", "bool")
-    }
-
-    assert scalars == {
-        "AgentCard.documentationUrl",
-        "AgentCard.iconUrl",
-        "AgentCapabilities.streaming",
-        "AgentCapabilities.pushNotifications",
-        "AgentCapabilities.extendedAgentCard",
-    }
-
-
-def test_free_form_places_and_maps() -> None:
-    """Only `params` (and the unsigned `header`) are free; three maps have free keys."""
-    shapes = {
-        f"{message.name}.{field.name}": (field.kind, field.shape)
-        for message in messages(CARD_1_0)
-        for field in message.fields.values()
-    }
-
-    assert {name for name, (kind, _) in shapes.items() if kind == "free"} == {
-        "AgentExtension.params",
-        "AgentCardSignature.header",
-    }
-    assert {name.partition(".")[2] for name, (_, shape) in shapes.items() if shape == "map"} == {
-        "securitySchemes",
-        "schemes",
-        "scopes",
-    }
-
-
 @pytest.mark.parametrize(
     ("root", "members"),
     [
@@ -114,14 +53,6 @@ def test_free_form_places_and_maps() -> None:
 def test_the_members_that_say_who_may_call(root: Message, members: set[str]) -> None:
     """Nothing in them is ever passed over as a default."""
     assert marked(root, "security") == members
-
-
-def test_oneofs() -> None:
-    """A scheme is one of five, a flow one of five."""
-    owners = [name.partition(".")[0] for name in marked(CARD_1_0, "oneof")]
-
-    assert (owners.count("SecurityScheme"), owners.count("OAuthFlows")) == (5, 5)
-    assert len(owners) == 10
 
 
 @pytest.mark.parametrize("root", [CARD_1_0, CARD_0_3], ids=["1.0", "0.3"])
@@ -155,14 +86,6 @@ def test_how_a_lenient_reader_sees_a_name(name: str, same: bool) -> None:
 def test_the_kelvin_sign_is_a_k() -> None:
     """The other letter that Go's folding maps to ASCII."""
     assert fold("s\u212aills") == fold("skills")
-
-
-def test_snake_names() -> None:
-    """protobuf's own spelling of each field."""
-    fields = CARD_1_0.fields
-
-    assert fields["supportedInterfaces"].snake_name == "supported_interfaces"
-    assert fields["name"].snake_name == "name"
 
 
 def below(message: Message, name: str) -> Message:

@@ -44,10 +44,9 @@ def test_js_instance_reads_what_is_there(element: object) -> None:
     assert many - few < 60 * 1000
 
 
-@pytest.mark.parametrize("size", [2048, 32 * 1024])
 @pytest.mark.parametrize("shape", ["many wrong types", "many schemes", "deep nesting"])
-def test_the_search_for_a_spelling_is_bounded(shape: str, size: int) -> None:
+def test_the_search_for_a_spelling_is_bounded(shape: str) -> None:
     """A card that is bad under two signatures is written out a few times for each."""
-    data = card(shape, size, signatures=[entry(), entry()])
+    data = card(shape, 8 * 1024, signatures=[entry(), entry()])
     searched = calls(lambda: inspect_card(data, jwks=JWKS))
-    assert searched - calls(lambda: inspect_card(data, jwks=None)) < 2_000_000
+    assert searched - calls(lambda: inspect_card(data, jwks=None)) < 600_000

@@ -13,8 +13,8 @@ import pytest
 from inspecting import inspected, only, over
 
 from cardsign.card.canonical import canonicalize
+from cardsign.inspect.card import SPELLINGS
 from cardsign.inspect.report import InspectedSignature
-from cardsign.inspect.spellings import SPELLINGS
 from cardsign.jose.jws import sign_payload
 from cardsign.jose.keys import PrivateKey
 from tests.support import LAX, OLD, PORTABLE, put

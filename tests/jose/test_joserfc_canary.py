@@ -11,8 +11,7 @@ from joserfc.errors import JoseError
 
 from cardsign.errors import SignatureRefused
 from cardsign.jose import base64url
-from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.jose.signature import MAX_SIGNATURE_BYTES, REGISTRY
+from cardsign.jose.keys import MAX_SIGNATURE_BYTES, REGISTRY, PrivateKey, PublicKey
 
 
 def is_good(header: str, payload: bytes, signature: bytes, key: PublicKey) -> bool:
