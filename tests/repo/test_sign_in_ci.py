@@ -231,30 +231,3 @@ def test_the_blocks_with_a_kms_run(page: str, trial: Trial) -> None:
             script = script_of(block).replace("/tmp/aws-token", token)
             trial.runs(script, AWS_TOKEN="of the job", **cloud)
             assert trial.signed()
-
-
-def test_the_shell_steps_of_a_pipeline_are_found() -> None:
-    """One line, a block, and a list; with variables of each kind."""
-    block = """
-variables:
-  A_KEY: $OTHER
-jobs:
-  - run: pip install cardsign
-  - env:
-      B_KEY: ${{ secrets.B }}
-    run: |
-      one
-      two
-  - uses: x
-script:
-  - three
-other: no
-"""
-    assert script_of(block).splitlines() == [
-        'export A_KEY="$OTHER"',
-        'export B_KEY="$B"',
-        "pip install cardsign",
-        "one",
-        "two",
-        "three",
-    ]
