@@ -131,8 +131,7 @@ class UnlockOptions(KeystoreOptions):
         root_keystore: StorePlace | None = None,
     ) -> Work:
         """What a command of the issuer works with; in a dry run a preview of the key store."""
-        from cardsign.issuer.preview import PreviewStore  # which a list does not need
-        from cardsign.issuer.work import Work
+        from cardsign.issuer.work import PreviewStore, Work  # which a list does not need
 
         store = store or self.open()
         if is_dry_run():

@@ -35,11 +35,10 @@ from cardsign.issuer.publishing import (
     list_changes,
     needed_publication,
     newest_generation,
-    publish_by_keys,
     publish_cards,
 )
 from cardsign.issuer.reconcile import reconcile
-from cardsign.issuer.work import Gap, Work
+from cardsign.issuer.work import Gap
 from cardsign.jose.jwks import JwkSet
 from cardsign.lint.cards import lint_card
 from cardsign.publish.generation import MAX_MAX_AGE, Generation, export_files
@@ -71,21 +70,22 @@ class _Named:
             raise UsageFault("usage.conflict", f"{message}--export and --dry-run")
         if self.jwks is not None and (self.uris or self.kid):
             raise UsageFault("usage.conflict", "name the keys by --jwks or by --key, not by both")
-        cards, writes = self.read_cards(read_input(self.card)), not is_dry_run()
+        cards, store = self.read_cards(read_input(self.card)), None
         if not self.has_keys:  # nothing is signed, so nothing of a signer is looked at
-            work = Work(keystore.open(), moment(), config, drops_others=self.drop_others)
-            return publish_cards(work, cards, max_age=self.max_age, writes=writes)
-        if self.jwks is not None:
-            keys = read_jwks(self.jwks)
+            store = keystore.open()
+        elif self.jwks is not None:
+            cards = replace(cards, jwks=read_jwks(self.jwks))
         else:
-            keys = JwkSet.of(keystore.list_keys(self.uris, self.kid))
-        return publish_by_keys(
-            replace(cards, jwks=keys),
+            keys = keystore.list_keys(self.uris, self.kid)
+            cards = replace(cards, jwks=JwkSet.of(keys))
+        return publish_cards(
+            cards,
             config,
             now=moment(),
+            store=store,
             drops_others=self.drop_others,
             max_age=self.max_age,
-            writes=writes,
+            writes=not is_dry_run(),
         )
 
     def read_cards(self, card: bytes) -> Documents:

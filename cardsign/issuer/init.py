@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -12,26 +12,19 @@ from typing import Final, TypeAlias
 from cardsign.config import CONFIG_FILE, render_config
 from cardsign.errors import FileFault, PassphraseFault, UsageFault, of_the_user
 from cardsign.files import create_private, write_atomic
+from cardsign.issuer.keyset import KeysetChanges, draft_keyset, with_signatures
 from cardsign.issuer.recovery import make_recovery_key
+from cardsign.issuer.release import ReleaseChanges, sign_next_release
+from cardsign.issuer.work import Work
 from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.drafts import (
-    KEYSET_LIFETIME,
-    KeysetPlan,
-    ReleasePlan,
-    draft_following,
-    draft_next,
-    write_draft,
-)
-from cardsign.keys.history import keep_keyset, keep_release
+from cardsign.keys.drafts import write_draft
+from cardsign.keys.history import keep_keyset
 from cardsign.keys.model import Role
 from cardsign.keys.opening import StorePlace, create_store, is_taken
 from cardsign.keys.store import KeyStore
-from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE
-from cardsign.statements.keyset import KeysetStatement, Quorum, RootKey, read_keyset
+from cardsign.statements.keyset import KeysetStatement, RootKey
 from cardsign.statements.members import HOLDER
-from cardsign.statements.release import read_release
-from cardsign.statements.signing import sign_statement
 from cardsign.urls import parse_origin
 
 #: Origins of a trial on one machine, which has no certificate.
@@ -153,7 +146,18 @@ def init_issuer(
     for role, key in private.items():
         store = stores[-1 if role == "root" else 0]
         store.add_key(key, passphrases[role], now=now, roles=(role,), holder=plan.holder)
-    keyset = _sign_first(plan, stores, private, recovery, now)
+    work = Work(stores[0], now, access=passphrases["release"])
+    root = RootKey(private["root"].public, plan.holder)
+    changes = KeysetChanges(
+        origins=(plan.origin,),
+        add_roots=(root,) if plan.has_root_apart else (),  # else it is found in the store
+        recovery=(RootKey(recovery.public, plan.holder),),
+    )
+    draft = draft_keyset(work, changes)
+    keyset = with_signatures(draft.statement, [private["root"]])
+    for store in stores:
+        keep_keyset(store, keyset, write_draft(keyset), now=now)
+    sign_next_release(work, ReleaseChanges())
     write_settings(plan.folder, keyset.origins[0], plan.keystore, plan.publish, plan.card)
     return keyset, text
 
@@ -165,28 +169,3 @@ def write_settings(
     named = str(keystore) if isinstance(keystore, Path) else None
     config = render_config(issuer=origin, keystore=named, publish=publish, card=card)
     write_atomic(folder / CONFIG_FILE, config, plain=True)
-
-
-def _sign_first(
-    plan: IssuerPlan,
-    stores: Sequence[KeyStore],
-    private: dict[Role, PrivateKey],
-    recovery: PrivateKey,
-    now: datetime,
-) -> KeysetStatement:
-    """Sign keyset 1.1 and release 1, and keep them; the first store is that of the online keys."""
-    store, origin = stores[0], str(parse_origin(plan.origin))
-    root, spare = (
-        Quorum(1, (RootKey(key.public, plan.holder),)) for key in (private["root"], recovery)
-    )
-    says = KeysetPlan(origin.partition("://")[2], (origin,), root, spare)
-    says = says.following(store.load(), now=now, until=now + KEYSET_LIFETIME)
-    payload = draft_next(says, None, now=now).envelope.payload
-    keyset = read_keyset(sign_statement(payload, [private["root"]], TYP_KEYSET))
-    for keystore in stores:
-        keep_keyset(keystore, keyset, write_draft(keyset), now=now)
-    head = store.load().head
-    draft = draft_following(ReleasePlan(audit_head=head), keyset, None, seq=1, now=now)
-    data = sign_statement(draft.envelope.payload, [private["release"]], TYP_RELEASE)
-    keep_release(store, read_release(data), data, now=now)
-    return keyset

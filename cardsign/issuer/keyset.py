@@ -13,48 +13,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from cardsign.errors import (
-    SigningRefused,
-    UsageFault,
-    of_the_user,
-)
-from cardsign.issuer.publishing import (
-    check_publishable,
-    published_statements,
-)
-from cardsign.issuer.release import (
-    check_in_force,
-    needed_keyset,
-    open_signers,
-)
+from cardsign.errors import SigningRefused, UsageFault, of_the_user
+from cardsign.issuer.publishing import check_publishable
+from cardsign.issuer.release import check_in_force, needed_keyset, open_signers
 from cardsign.issuer.work import Work
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.keys.drafts import (
-    DRAFT_FILE,
-    KEYSET_LIFETIME,
-    SKEW,
-    KeysetPlan,
-    QuorumSignatures,
-    check_draft,
-    differences,
-    draft_next,
-    find_changed,
-    is_begun,
-    quorum_signatures,
-    write_draft,
-)
-from cardsign.keys.history import keep_keyset, kept_keyset, kept_keysets, kept_release
+from cardsign.keys import drafts
+from cardsign.keys.history import keep_keyset, kept_keyset, kept_keysets
 from cardsign.keys.model import statement_blob
 from cardsign.keys.store import KeyStore
 from cardsign.statements.envelope import TYP_KEYSET, StatementRefused
-from cardsign.statements.keyset import (
-    KeysetStatement,
-    Quorum,
-    RootKey,
-    check_step,
-    read_keyset,
-)
+from cardsign.statements.keyset import KeysetStatement, Quorum, RootKey, check_step, read_keyset
 from cardsign.statements.signing import add_signatures, sign_statement
 from cardsign.times import second, utc
 from cardsign.urls import KEYSET_PATH, parse_origin
@@ -89,6 +59,9 @@ class KeysetChanges:
     recovery: tuple[RootKey, ...] = ()
 
 
+_NO_CHANGES: Final = KeysetChanges()
+
+
 @dataclass(frozen=True, slots=True)
 class KeysetDraft:
     """A draft, with or without signatures, beside the newest statement that is kept here.
@@ -104,17 +77,17 @@ class KeysetDraft:
     @property
     def data(self) -> bytes:
         """The bytes of its file."""
-        return write_draft(self.statement)
+        return drafts.write_draft(self.statement)
 
     @property
     def changes(self) -> tuple[str, ...]:
         """What it changes of the newest statement, the gravest first; see `differences`."""
-        return tuple(differences(self.previous, self.statement))
+        return tuple(drafts.differences(self.previous, self.statement))
 
     @property
-    def signings(self) -> tuple[QuorumSignatures, ...]:
+    def signings(self) -> tuple[drafts.QuorumSignatures, ...]:
         """Whose signatures it needs, and has."""
-        return quorum_signatures(self.statement, self.previous)
+        return drafts.quorum_signatures(self.statement, self.previous)
 
     @property
     def is_complete(self) -> bool:
@@ -131,7 +104,10 @@ class KeysetDraft:
 
 
 def draft_keyset(
-    work: Work, changes: KeysetChanges | None = None, *, lifetime: timedelta = KEYSET_LIFETIME
+    work: Work,
+    changes: KeysetChanges = _NO_CHANGES,
+    *,
+    lifetime: timedelta = drafts.KEYSET_LIFETIME,
 ) -> KeysetDraft:
     """Draft the next statement: the key store's keys as they are now, and the changes.
 
@@ -151,7 +127,7 @@ def draft_keyset(
     previous = kept_keyset(store)
     check_begun(previous, now)
     if previous is not None:
-        plan = KeysetPlan.of(previous)
+        plan = drafts.KeysetPlan.of(previous)
     else:  # every root key of the store, one of them being enough
         state = store.state
         root, recovery = (
@@ -159,11 +135,11 @@ def draft_keyset(
             for role in ("root", "recovery")
         )
         quorum = Quorum(1, recovery) if recovery else None
-        plan = KeysetPlan("", (work.config.issuer or "",), Quorum(1, root), quorum)
+        plan = drafts.KeysetPlan("", (work.config.issuer or "",), Quorum(1, root), quorum)
     plan = plan.following(store.state, now=now, until=now + lifetime)
-    plan = _changed(plan, changes or KeysetChanges())
+    plan = _changed(plan, changes)
     with of_the_user("the draft"):
-        return KeysetDraft(draft_next(plan, previous, now=now, lifetime=lifetime), previous)
+        return KeysetDraft(drafts.draft_next(plan, previous, now=now, lifetime=lifetime), previous)
 
 
 def check_begun(keyset: KeysetStatement | None, now: datetime) -> None:
@@ -191,7 +167,7 @@ def find_public(store: KeyStore, name: str) -> PublicKey | None:
     return next((key for key in listed if name in (key.kid, key.thumbprint)), None)
 
 
-def _changed(plan: KeysetPlan, changes: KeysetChanges) -> KeysetPlan:
+def _changed(plan: drafts.KeysetPlan, changes: KeysetChanges) -> drafts.KeysetPlan:
     """The plan with the changes."""
     roots = [key for key in plan.root.keys if key.holder not in changes.remove_roots]
     roots += changes.add_roots
@@ -230,10 +206,9 @@ def review_keyset(work: Work, draft: KeysetStatement, *, name: str = "the draft"
     """
     previous = kept_keyset(work.store)
     with _with_advice(work.store, draft, name, _NOT_TO_SIGN):
-        check_draft(draft, previous)
+        drafts.check_draft(draft, previous)
     again = "Draft it again: cardsign keys rotate, or cardsign keyset draft."
-    _check_not_stale(work.store, draft, previous, name, again)
-    check_in_force(draft, name, work.now, "draft it again")
+    _check_still_right(work, draft, previous, name, again)
     return KeysetDraft(draft, previous)
 
 
@@ -245,15 +220,13 @@ def _with_advice(
     try:
         yield
     except StatementRefused as refusal:
-        why, hint = refusal.message, refusal.finding.fix
+        why, hint, newest = refusal.message, refusal.finding.fix, kept_keyset(store)
         if refusal.code == "statement.fork":
-            label, kept = statement.label, store.place
-            for kept_statement in store.state.keysets:
-                if kept_statement.number == statement.number:
-                    kept = store.place_of(statement_blob(kept_statement.blob))
-            why = f"another keyset {label} was signed here before, and this key store keeps it"
-            hint = advice.format(kept)
-        elif refusal.code == "statement.gap" and (newest := kept_keyset(store)):
+            kept = [entry for entry in store.state.keysets if entry.number == statement.number]
+            place = store.place_of(statement_blob(kept[0].blob)) if kept else store.place
+            why = f"another keyset {statement.label} was signed here before, and this key store "
+            why, hint = f"{why}keeps it", advice.format(place)
+        elif refusal.code == "statement.gap" and newest:
             epoch, version = newest.number[0], newest.number[1] + 1
             url = newest.origins[0] + KEYSET_PATH.format(epoch=epoch, version=version)
             why = f"this key store keeps keyset {newest.label} as the newest, and lacks later ones"
@@ -262,31 +235,24 @@ def _with_advice(
         raise StatementRefused(refusal.code, why, path=name, hint=hint) from refusal
 
 
-def _check_not_stale(
-    store: KeyStore,
-    draft: KeysetStatement,
-    previous: KeysetStatement | None,
-    name: str,
-    hint: str,
+def _check_still_right(
+    work: Work, draft: KeysetStatement, previous: KeysetStatement | None, name: str, hint: str
 ) -> None:
-    """Refuse a draft that does not say what has become of the keys of this store since.
+    """Refuse a draft that does not say what has become of the keys of this store, or has ended.
 
     What another holder has signed may list a key that has retired since: it leaves with the next.
 
     Raises:
-        UsageFault: ``rotate.draft``.
+        UsageFault: ``rotate.draft``, or as :func:`check_in_force`.
     """
-    changed = find_changed(store.load(), draft, utc(draft.iat))
-    if is_begun(draft, previous):
+    changed = drafts.find_changed(work.store.load(), draft, utc(draft.iat))
+    if drafts.is_begun(draft, previous):
         changed = tuple(key for key in changed if key.state != "retired")
     if changed:
-        changes = (f"{key.named} is {key.state}" for key in changed)
-        raise UsageFault(
-            "rotate.draft",
-            f"this draft was made before the key store changed: {'; '.join(changes)}",
-            path=name,
-            hint=hint,
-        )
+        changes = "; ".join(f"{key.named} is {key.state}" for key in changed)
+        message = f"this draft was made before the key store changed: {changes}"
+        raise UsageFault("rotate.draft", message, path=name, hint=hint)
+    check_in_force(draft, name, work.now, "draft it again")
 
 
 def sign_keyset(
@@ -330,10 +296,10 @@ def sign_keyset(
 def with_signatures(statement: KeysetStatement, signers: Sequence[Signer]) -> KeysetStatement:
     if not statement.envelope.signatures:
         return read_keyset(sign_statement(statement.envelope.payload, signers, TYP_KEYSET))
-    return read_keyset(add_signatures(write_draft(statement), signers, TYP_KEYSET))
+    return read_keyset(add_signatures(drafts.write_draft(statement), signers, TYP_KEYSET))
 
 
-# Keeping.
+# Keeping and reading.
 
 
 def accept_keyset(
@@ -358,20 +324,20 @@ def accept_keyset(
         PublishRefused: As :func:`cardsign.issuer.publishing.check_publishable`.
     """
     store, keysets = work.store, kept_keysets(work.store)
+    newest = keysets[-1] if keysets else None
     if statement.digest not in {keyset.digest for keyset in keysets}:
         with _with_advice(store, statement, name, _NOT_TO_PUBLISH):
-            check_step(statement, keysets[-1] if keysets else None)
+            check_step(statement, newest)
         if is_overtaken:
-            check_begun(statement, work.now + SKEW)
+            check_begun(statement, work.now + drafts.SKEW)
         else:
-            both = f"Publish it with the keyset that says so: mv {name} {DRAFT_FILE}; "
+            both = f"Publish it with the keyset that says so: mv {name} {drafts.DRAFT_FILE}; "
             both += "cardsign keys rotate"
-            _check_not_stale(store, statement, keysets[-1] if keysets else None, name, both)
-            check_in_force(statement, name, work.now, "draft it again")
-        if not is_root_holder(work):
+            _check_still_right(work, statement, newest, name, both)
+        if not is_root_holder(store):
             _check_release_key(statement, name, work.now)
-            check_publishable(work, keyset=write_draft(statement))
-    return keep_keyset(store, statement, write_draft(statement), now=work.now)
+            check_publishable(work, keyset=drafts.write_draft(statement))
+    return keep_keyset(store, statement, drafts.write_draft(statement), now=work.now)
 
 
 def _check_release_key(statement: KeysetStatement, name: str, now: datetime) -> None:
@@ -391,17 +357,9 @@ def _check_release_key(statement: KeysetStatement, name: str, now: datetime) -> 
         )
 
 
-def is_root_holder(work: Work) -> bool:
-    """Say whether what is published has a release, to which this store can say nothing."""
-    if kept_release(work.store) is not None:
-        return False
-    if any("release" in key.roles for key in work.store.state.keys):
-        return False
-    published = published_statements(work.config.publish)
-    return published is not None and published.release is not None
-
-
-# Reading.
+def is_root_holder(store: KeyStore) -> bool:
+    """Say whether a store has no release key, so that another one publishes."""
+    return not any("release" in key.roles for key in store.state.keys)
 
 
 def show_keyset(store: KeyStore, statement: KeysetStatement | None = None) -> KeysetDraft:

@@ -1,6 +1,6 @@
-"""What a key store has to publish: cards with its key set, and the issuer's statements.
+"""What is published, beside what the key store keeps: publishing, recording, adopting.
 
-The key store notes every publication, because all waits of a key rotation run from there.
+The key store records every publication, because all waits of a key rotation run from there.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ from cardsign.errors import (
 from cardsign.issuer.work import Gap, Work
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
-from cardsign.keys.history import kept_keyset, kept_keysets, kept_release, statements_to_publish
-from cardsign.keys.lifecycle import record_publication as record_publication_events
-from cardsign.keys.model import KeyRecord
+from cardsign.keys import history, lifecycle
 from cardsign.keys.signers.access import Access
 from cardsign.keys.store import KeyStore, digest_of
 from cardsign.net.fetch import FetchSettings, fetch_document
@@ -48,7 +46,60 @@ from cardsign.publish.publication import (
     publish_generation,
     publish_statements,
 )
+from cardsign.statements.envelope import StatementRefused
+from cardsign.statements.keyset import KeysetStatement, check_step
+from cardsign.statements.release import ReleaseStatement
 from cardsign.urls import CARD_PATH, JWKS_PATH
+
+#: Numbers that a published release may leave out: a thief who signs the last number of all must
+#: leave some for the issuer.
+MAX_LEAP: Final = 1_000_000
+
+
+# What is published.
+
+
+def needed_publication(config: ProjectConfig) -> Path:
+    """Return the publication directory that the settings name.
+
+    Raises:
+        UsageFault: ``usage.conflict``: they name none.
+    """
+    if config.publish is None:
+        hint = "Name one: cardsign publish -o DIR"
+        raise UsageFault("usage.conflict", "no publication directory is named", hint=hint)
+    return config.publish
+
+
+def newest_generation(directory: Path | None) -> Generation | None:
+    """Return the newest generation of a publication directory; None if there is none.
+
+    A damaged one counts as none, because publishing again repairs it.
+    """
+    try:
+        return load_current(directory) if directory else None
+    except ServeFault as fault:
+        if fault.code in ("serve.no_generation", "serve.corrupt_generation"):
+            return None
+        raise
+
+
+def published_statements(directory: Path | None) -> CheckedIssued | None:
+    """Return the statements that are published, also by a damaged generation; None if none are.
+
+    Raises:
+        PublishRefused: ``publish.statements``: they are no history.
+    """
+    if directory is None:
+        return None
+    if generation := newest_generation(directory):
+        issued = Issued.of(generation)
+        return issued.checked(now=None) if issued else None
+    for keysets, release in read_statements_left(directory):
+        with suppress(PublishRefused):
+            if keysets:
+                return Issued(keysets, release).checked(now=None)
+    return None
 
 
 def list_changes(generation: Generation, before: Generation | None) -> dict[str, str]:
@@ -57,6 +108,43 @@ def list_changes(generation: Generation, before: Generation | None) -> dict[str,
     changes = {name: "changed" if name in old else "new" for name in new}
     changes = {name: change for name, change in changes.items() if old.get(name) != new[name]}
     return changes | {name: "gone" for name in old if name not in new}
+
+
+def list_published_keys(generation: Generation | None) -> tuple[PublicKey, ...]:
+    """Return the keys of the key set of a generation, if there is one."""
+    return JwkSet.from_bytes(generation.jwks).keys if generation else ()
+
+
+def _list_ended(work: Work, generation: Generation) -> frozenset[str]:
+    """Return the thumbprints of published keys that have ended.
+
+    Those are the keys that were revoked here, and those that the newest keyset does not list, such
+    as the ones that were lost before a recovery.
+    """
+    state, keyset = work.store.load(), history.kept_keyset(work.store)
+    revoked = {key.thumbprint for key in state.keys if key.state == "revoked"}
+    return frozenset(
+        key.thumbprint
+        for key in list_published_keys(generation)
+        if key.thumbprint in revoked
+        or (keyset is not None and not keyset.lists(key.thumbprint, "card"))
+    )
+
+
+# What a key store has to publish: cards with its key set, and the issuer's statements.
+
+
+def _publisher_of(store: KeyStore, issuer: str | None = None) -> Publisher:
+    """Return what a publication directory remembers of the key store that it belongs to.
+
+    The first line of the audit log outlives backups and moves, and no other key store has it.
+    """
+    return Publisher(keystore=digest_of(store.read_lines()[0]), issuer=issuer)
+
+
+def _statements_of(store: KeyStore) -> Issued | None:
+    keysets, release = history.statements_to_publish(store)
+    return Issued(keysets, release) if keysets else None
 
 
 def _with_published(
@@ -82,14 +170,25 @@ def _with_published(
 
 
 def publish_cards(
-    work: Work, documents: Documents, *, max_age: int | None = None, writes: bool = True
+    documents: Documents,
+    config: ProjectConfig,
+    *,
+    now: datetime,
+    store: KeyStore | None = None,
+    drops_others: bool = False,
+    max_age: int | None = None,
+    writes: bool = True,
 ) -> Generation:
-    """Publish signed cards with the key set and the statements of a key store.
+    """Publish signed cards with their keys, and with the statements of a key store.
 
     Args:
-        work: Whose keys and statements go along, and where to. A directory of another issuer is
-            refused, and one that is absent is made.
-        documents: The cards; what goes along is the key store's.
+        documents: The cards; without a key store also the keys, the old ones for as long as caches
+            need them after a change.
+        config: Names the publication directory, which is made if absent.
+        now: The time, with its zone.
+        store: Whose keys and statements go along, and what records the publication. A directory of
+            another issuer is refused; without a key store, one of any key store.
+        drops_others: Publish no longer what is published and not named here.
         max_age: Seconds for which caches may keep what is served [default: 300, or less where
             rotation assumes less].
         writes: False to compare alone; nothing is written.
@@ -102,66 +201,37 @@ def publish_cards(
         PublishRefused, UsageFault, KeyRefused, FileFault, ServeFault: As
             :func:`cardsign.publish.publication.publish_generation`; nothing is published.
         UsageFault: As :func:`needed_publication`.
-        LocalFault: As :func:`record_publication`.
-    """
-    store, directory = work.store, needed_publication(work.config)
-    newest = newest_generation(directory)
-    documents = replace(
-        _with_published(documents, newest, drops_others=work.drops_others),
-        jwks=store.state.jwks(),
-        issued=_statements_of(store),
-        max_age=_usual_age(work.config) if max_age is None else max_age,
-        publisher=_publisher_of(store, work.config.issuer),
-    )
-    generation = publish_generation(documents, directory, now=work.now, writes=writes)
-    if writes:
-        record_publication(work, generation, newest)
-    return generation
-
-
-def publish_by_keys(
-    documents: Documents,
-    config: ProjectConfig,
-    *,
-    now: datetime,
-    drops_others: bool = False,
-    max_age: int | None = None,
-    writes: bool = True,
-) -> Generation:
-    """Publish signed cards with the keys beside them, by whom no key store is kept.
-
-    Args:
-        documents: The cards and the keys; after a change of keys, the old ones for as long as
-            caches need.
-        config: Names the publication directory. One of a key store is refused.
-        now: The time, with its zone.
-        drops_others: Publish no longer what is published and not named here.
-        max_age: As for :func:`publish_cards`.
-        writes: Likewise.
-
-    Raises:
-        PublishRefused, UsageFault, KeyRefused, FileFault, ServeFault: As :func:`publish_cards`.
+        LocalFault: As :func:`record_generation`.
     """
     directory = needed_publication(config)
     newest = newest_generation(directory)
-    documents = _with_published(documents, newest, drops_others=drops_others)
-    age = _usual_age(config) if max_age is None else max_age
-    documents = replace(documents, max_age=age)
-    return publish_generation(documents, directory, now=now, writes=writes)
+    documents = replace(
+        _with_published(documents, newest, drops_others=drops_others),
+        max_age=min(DEFAULT_MAX_AGE, config.timeline.max_age) if max_age is None else max_age,
+    )
+    if store is not None:
+        documents = replace(
+            documents,
+            jwks=store.state.jwks(),
+            issued=_statements_of(store),
+            publisher=_publisher_of(store, config.issuer),
+        )
+    generation = publish_generation(documents, directory, now=now, writes=writes)
+    if store is not None and writes:
+        record_generation(store, config, generation, newest, now=now)
+    return generation
 
 
-def _usual_age(config: ProjectConfig) -> int:
-    return min(DEFAULT_MAX_AGE, config.timeline.max_age)
+def update_publication(
+    work: Work, *, with_statements: bool = True, writes: bool = True
+) -> Generation | None:
+    """Put the newest statements into what is published, and take ended keys out of it.
 
-
-def update_publication(work: Work, *, writes: bool = True) -> Generation | None:
-    """Put the newest statements into what is published, and take revoked keys out of it.
-
-    The cards stay as they are. The key store notes the new generation if it has noted the one
-    before: otherwise it is unknown whether that is live.
+    The cards stay as they are.
 
     Args:
         work: Whose statements go along, and where to.
+        with_statements: False to take the keys out alone, whatever is wrong with the statements.
         writes: False to compare alone; nothing is written.
 
     Returns:
@@ -170,31 +240,29 @@ def update_publication(work: Work, *, writes: bool = True) -> Generation | None:
     Raises:
         PublishRefused, FileFault, ServeFault: As
             :func:`cardsign.publish.publication.publish_statements`.
-        LocalFault: As :func:`record_publication`.
+        LocalFault: As :func:`record_generation`.
     """
-    directory = work.config.publish
+    directory, store = work.config.publish, work.store
     earlier = newest_generation(directory)
     if directory is None or earlier is None:
         return None
     generation = publish_statements(
-        _statements_of(work.store),
+        _statements_of(store) if with_statements else None,
         directory,
         now=work.now,
-        publisher=_publisher_of(work.store),
-        ended=_ended_kids(work),
+        publisher=_publisher_of(store),
+        ended=_list_ended(work, earlier),
         writes=writes,
     )
-    if generation is None:
-        return None
-    series = publication_of(generation).series
-    noted = {
-        publication.generation
-        for publication in work.store.load().publications
-        if publication.series == series
-    }
-    if writes and noted & {earlier.number, generation.number - 1}:
-        record_publication(work, generation)
+    if generation is not None and writes:
+        record_generation(store, work.config, generation, now=work.now)
     return generation
+
+
+def describe_generation(generation: Generation | None) -> list[str]:
+    """Return what was done, if a generation is new."""
+    is_new = generation is not None and generation.created
+    return [f"published generation {generation.number}"] if generation and is_new else []
 
 
 def find_update_gap(work: Work) -> Iterator[Gap]:
@@ -202,15 +270,29 @@ def find_update_gap(work: Work) -> Iterator[Gap]:
     try:
         generation = update_publication(work, writes=False)
     except (PublishRefused, FileFault, UsageFault) as fault:
-        yield from find_removal_gap(work)
         yield Gap("update what is published", command=fault.finding.fix, why=fault.message)
         return
-    if generation is None:
+    if generation is not None and (generation.created or is_unrecorded(work, generation)):
+        verb = "update" if generation.created else "record"
+        yield Gap(
+            f"{verb} what is published", close=lambda: describe_generation(update_publication(work))
+        )
+
+
+def find_removal_gap(work: Work) -> Iterator[Gap]:
+    """Yield that an ended key is published; whatever else is wrong there, it can be taken out."""
+    try:
+        newest = newest_generation(work.config.publish)
+    except (ServeFault, FileFault):  # which the steps that publish report
         return
-    if generation.created:
-        yield Gap("update what is published", close=partial(_update, work))
-    elif is_unrecorded(work, generation, of_same_number=True):
-        yield Gap("record what is published", close=partial(_update, work))
+    owner = newest.publisher if newest else None
+    is_ours = owner is not None and owner.keystore == _publisher_of(work.store).keystore
+    if newest is not None and is_ours and _list_ended(work, newest):
+
+        def close() -> list[str]:
+            return describe_generation(update_publication(work, with_statements=False))
+
+        yield Gap("take ended keys out of what is published", until=work.now, close=close)
 
 
 def explain_refused_card(work: Work) -> PublishRefused | None:
@@ -229,72 +311,39 @@ def explain_refused_card(work: Work) -> PublishRefused | None:
     return None
 
 
-def _update(work: Work) -> list[str]:
-    return describe_publication(update_publication(work))
+# The record of what is published.
 
 
-def describe_publication(generation: Generation | None) -> list[str]:
-    """Return what was done, if a generation is new."""
-    is_new = generation is not None and generation.created
-    return [f"published generation {generation.number}"] if generation and is_new else []
+def is_unrecorded(work: Work, generation: Generation) -> bool:
+    """Say whether the log lacks a generation that counts once it is in its folder."""
+    state = work.store.load()
+    is_seen_live = work.config.live is not None  # see :func:`find_live_gap`
+    return not is_seen_live and bool(
+        lifecycle.record_publication(state, publication_of(generation))
+    )
 
 
-def find_removal_gap(work: Work) -> Iterator[Gap]:
-    """Yield that a revoked key is published; whatever else is wrong there, it can be taken out."""
-    try:
-        newest = newest_generation(work.config.publish)
-    except (ServeFault, FileFault):  # which the steps that publish tell
-        return
-    ended = _ended_kids(work)
-    owner = newest.publisher if newest else None
-    is_ours = owner is not None and owner.keystore == _publisher_of(work.store).keystore
-    if newest is not None and is_ours and not ended.isdisjoint(newest.kids):
-        close = partial(_remove_keys, work, ended)
-        yield Gap("take revoked keys out of what is published", until=work.now, close=close)
-
-
-def _remove_keys(work: Work, ended: frozenset[str]) -> list[str]:
-    directory, publisher = needed_publication(work.config), _publisher_of(work.store)
-    generation = publish_statements(None, directory, now=work.now, publisher=publisher, ended=ended)
-    if generation is not None:
-        record_publication(work, generation)
-    return describe_publication(generation)
-
-
-def _ended_kids(work: Work) -> frozenset[str]:
-    keys = work.store.load().keys
-    return frozenset(key.kid for key in keys if key.state == "revoked" and "card" in key.roles)
-
-
-def is_unrecorded(work: Work, generation: Generation, *, of_same_number: bool = False) -> bool:
-    """Say whether the key store has not noted a generation; or only not as it is now."""
-    if work.config.live is not None:
-        return False  # see :func:`find_live_gap`
-    publication, state = publication_of(generation), work.store.load()
-    numbers = {
-        noted.generation for noted in state.publications if noted.series == publication.series
-    }
-    if of_same_number and numbers.isdisjoint({generation.number - 1, generation.number}):
-        return False
-    return bool(record_publication_events(state, publication))
-
-
-def record_publication(
-    work: Work, generation: Generation, before: Generation | None = None
+def record_generation(
+    store: KeyStore,
+    config: ProjectConfig,
+    generation: Generation,
+    before: Generation | None = None,
+    *,
+    now: datetime,
 ) -> None:
-    """Let the key store note what is published, in the place of the generation before.
+    """Let the key store record what is published, in the place of the generation before.
 
-    Where the settings name a live URL, it is noted once that serves it: :func:`find_live_gap`.
+    Where the settings name a live URL, it is recorded once that serves it: :func:`find_live_gap`.
 
     Raises:
         LocalFault: As :meth:`KeyStore.apply`, with what to do.
     """
-    if work.config.live is not None:
+    if config.live is not None:
         return
     try:
-        replaced = publication_of(before) if before else None
         publication = publication_of(generation)
-        work.store.apply(record_publication_events, publication, now=work.now, replaced=replaced)
+        replaced = publication_of(before) if before else None
+        store.apply(lifecycle.record_publication, publication, now=now, replaced=replaced)
     except LocalFault as fault:
         raise type(fault)(
             fault.code,
@@ -306,152 +355,84 @@ def record_publication(
 
 def find_live_gap(work: Work) -> Iterator[Gap]:
     """Yield that the live URL serves the newest generation, and nobody has seen it, or not yet."""
-    generation = newest_generation(work.config.publish)
-    if work.config.live is None or generation is None:
+    generation, live = newest_generation(work.config.publish), work.config.live
+    if live is None or generation is None:
         return
-    if not record_publication_events(work.store.load(), publication_of(generation)):
+    if not lifecycle.record_publication(work.store.load(), publication_of(generation)):
         return
-    try:
-        check_live(work, generation)
-    except PublishRefused as refusal:
-        message = f"deploy generation {generation.number} to {work.config.live}"
-        yield Gap(message, why=refusal.message, command=work.again)
+    if why := _find_not_live(work, live, generation):
+        message = f"deploy generation {generation.number} to {live}"
+        yield Gap(message, why=why, command=work.again)
     else:
-        message = f"record that {work.config.live} serves generation {generation.number}"
+        message = f"record that {live} serves generation {generation.number}"
         yield Gap(message, close=partial(_record_live, work, generation))
 
 
 def _record_live(work: Work, generation: Generation) -> list[str]:
     seen = replace(publication_of(generation), at=work.now)
-    work.store.apply(record_publication_events, seen, now=work.now)
+    work.store.apply(lifecycle.record_publication, seen, now=work.now)
     return [f"saw generation {generation.number} at {work.config.live}"]
 
 
-def check_live(work: Work, generation: Generation) -> None:
-    """Check that the live URL serves this generation's card and key set.
-
-    Raises:
-        PublishRefused: ``publish.not_live``.
-    """
-    access, live = work.access, work.config.live
+def _find_not_live(work: Work, live: str, generation: Generation) -> str:
+    """Return why the live URL does not serve a generation's card and key set yet, or nothing."""
+    access = work.access
     is_loopback = isinstance(access, Access) and access.policy.insecure_loopback_http
     settings = FetchSettings(insecure_loopback_http=is_loopback)
     for path, data in ((JWKS_PATH, generation.jwks), (CARD_PATH, generation.card)):
         try:
-            is_live = fetch_document(f"{live}{path}", settings).untrusted_body == data
-            why = "it serves another one"
+            served, why = fetch_document(f"{live}{path}", settings).untrusted_body, ""
         except FetchFailed as fault:
-            is_live, why = False, fault.message
-        if not is_live:
-            message = f"{path} of generation {generation.number} is not live yet: {why}"
-            raise PublishRefused("publish.not_live", message, path=live or "")
+            served, why = b"", fault.message
+        if served != data:
+            why = why or "it serves another one"
+            return f"{path} of generation {generation.number} is not live yet: {why}"
+    return ""
 
 
-# What is published, beside what is kept.
+# Whether what is published is ours, and has come as far as the key store.
 
 
-def _publisher_of(store: KeyStore, issuer: str | None = None) -> Publisher:
-    """What a publication directory remembers of the key store that it belongs to.
-
-    The first line of the audit log outlives backups and moves, and no other key store has it.
-    """
-    return Publisher(keystore=digest_of(store.read_lines()[0]), issuer=issuer)
-
-
-def _statements_of(store: KeyStore) -> Issued | None:
-    """The statements of a store, to be published; None where there are none."""
-    keysets, release = statements_to_publish(store)
-    return Issued(keysets, release) if keysets else None
-
-
-def needed_publication(config: ProjectConfig) -> Path:
-    """The publication directory that the settings name.
+def check_ours(work: Work) -> CheckedIssued | None:
+    """Return the statements that are published, if those of this key store have led to them.
 
     Raises:
-        UsageFault: ``usage.conflict``: they name none.
-    """
-    if config.publish is None:
-        hint = "Name one: cardsign publish -o DIR"
-        raise UsageFault("usage.conflict", "no publication directory is named", hint=hint)
-    return config.publish
-
-
-def newest_generation(directory: Path | None) -> Generation | None:
-    """The newest generation of a publication directory; None if there is none.
-
-    A damaged one counts as none, because publishing again repairs it.
-    """
-    try:
-        return load_current(directory) if directory else None
-    except ServeFault as fault:
-        if fault.code in ("serve.no_generation", "serve.corrupt_generation"):
-            return None
-        raise
-
-
-def published_statements(directory: Path | None) -> CheckedIssued | None:
-    """The statements that are published, also by a damaged generation; None if none are.
-
-    Raises:
-        PublishRefused: ``publish.statements``: they are no history.
-    """
-    if directory is None:
-        return None
-    if generation := newest_generation(directory):
-        issued = Issued.of(generation)
-        return issued.checked(now=None) if issued else None
-    for keysets, release in read_statements_left(directory):
-        with suppress(PublishRefused):
-            if keysets:
-                return Issued(keysets, release).checked(now=None)
-    return None
-
-
-def check_ours(work: Work) -> None:
-    """Refuse a publication to which the statements of this key store have not led.
-
-    Raises:
-        UsageFault: ``publish.other_publisher``: others have signed it, or nobody has.
+        UsageFault: ``publish.other_publisher``: others have signed them, or nobody has.
         PublishRefused: ``publish.statements``: the same roots have signed another statement of
             one number.
     """
-    directory = work.config.publish
-    kept = {keyset.number: keyset for keyset in kept_keysets(work.store)}
-    if not kept or directory is None:
-        return
-    path = str(directory)
-    message = f"{path} is not what this key store has published"
+    kept = {keyset.number: keyset for keyset in history.kept_keysets(work.store)}
+    path = str(work.config.publish)
     try:
-        published = published_statements(directory)
+        published = published_statements(work.config.publish) if kept else None
+        why = ""
     except PublishRefused as refusal:
-        why = f"{message}: {refusal.message}"
-        raise UsageFault("publish.other_publisher", why, path=path, hint=_MOVE_IT) from refusal
+        published, why = None, refusal.message
     keysets = published.keysets if published else ()
     # However far one of both is behind, they have a keyset in common.
     if keysets and all(keyset.number not in kept for keyset in keysets):
-        why = f"{message}: no keyset of it is kept here"
-        raise UsageFault("publish.other_publisher", why, path=path, hint=_MOVE_IT)
-    for keyset in keysets:
-        ours = kept.get(keyset.number, keyset)
-        if ours.digest == keyset.digest:
-            continue
-        if keyset.number == min(kept):
-            why = f"{message}: keyset {keyset.label} is another"
-            raise UsageFault("publish.other_publisher", why, path=path, hint=_MOVE_IT)
+        why = "no keyset of it is kept here"
+    forked = [keyset for keyset in keysets if kept.get(keyset.number, keyset).id != keyset.id]
+    if forked and forked[0].number == min(kept):
+        why = f"keyset {forked[0].label} is another"
+    if why:
+        raise UsageFault(
+            "publish.other_publisher",
+            f"{path} is not what this key store has published: {why}",
+            path=path,
+            hint="Find out who wrote it. Move it to another place. Then publish anew: "
+            "cardsign keys rotate",
+        )
+    for keyset in forked[:1]:
         raise PublishRefused(
             "publish.statements",
             f"the roots have signed two keysets {keyset.label}: {path} has {keyset.digest}, and "
-            f"this key store keeps {ours.digest}",
+            f"this key store keeps {kept[keyset.number].digest}",
             path=path,
             hint="Verifiers may have the published one: go on with the key store that published "
             "it, as cardsign keys rotate --keystore DIR does.",
         )
-
-
-#: What helps where a stranger has written what is published.
-_MOVE_IT: Final = (
-    "Find out who wrote it. Move it to another place. Then publish anew: cardsign keys rotate"
-)
+    return published
 
 
 def check_publishable(
@@ -476,52 +457,75 @@ def check_publishable(
     candidate.checked(now=work.now, before=published).check_follows(ends)
 
 
-def still_trusted(work: Work, revoked: Sequence[KeyRecord]) -> list[KeyRecord]:
-    """Return the keys that are revoked in the store, but in nothing that verifiers are given."""
-    try:
-        published = published_statements(work.config.publish)
-    except PublishRefused:  # no history, as the steps that publish have said
-        published = None
-    keyset, release = kept_keyset(work.store), kept_release(work.store)
-    if published is not None and published.keysets:
-        keyset, release = published.newest, published.release
-    if keyset is None:
-        return _in_key_sets(work, revoked)
-    trusted = {key.public.thumbprint for key in keyset.keys} - keyset.revoked
-    trusted -= release.revoked if release is not None else frozenset()
-    return [key for key in revoked if key.thumbprint in trusted]
+def find_adoptable(work: Work) -> dict[KeysetStatement | ReleaseStatement, bytes]:
+    """Return the published statements that our own keys have signed and the log lacks.
+
+    Of a keyset the log takes what it revokes, of a release its number and floors. A key, a signer,
+    a path, or what a release revokes is never taken. A publication that is not ours has nothing.
+
+    Raises:
+        PublishRefused, UsageFault: As :func:`check_ours`.
+    """
+    published, keysets = check_ours(work), [*history.kept_keysets(work.store)]
+    adoptable: dict[KeysetStatement | ReleaseStatement, bytes] = {}
+    if published is None:
+        return adoptable
+    with suppress(StatementRefused):
+        for keyset, data in published.keysets.items():
+            if keyset.id > keysets[-1].id:
+                check_step(keyset, keysets[-1])
+                adoptable[keyset] = data
+                keysets.append(keyset)
+        release, data_or_none = published.release, published.release_bytes
+        if release and data_or_none and _is_further(work.store, release, keysets):
+            adoptable[release] = data_or_none
+    return adoptable
 
 
-def _in_key_sets(work: Work, revoked: Sequence[KeyRecord]) -> list[KeyRecord]:
-    """The revoked keys in a published key set; without statements nothing else revokes them."""
-    published = _published_keys(work.config.publish)
-    return [
-        key
-        for key in revoked
-        if key.public in published
-        or ("card" in key.roles and key.times.prepublished and not key.times.dropped)
-    ]
+def _is_further(
+    store: KeyStore, release: ReleaseStatement, keysets: Sequence[KeysetStatement]
+) -> bool:
+    """Say whether a release is newer than that of the log, and not signed by revoked keys alone."""
+    state, newest = store.load(), history.kept_release(store)
+    if newest is None and history.awaits_recovery(state, keysets[-1]):
+        return False  # the first release of a new key store begins anew, in the next epoch
+    if newest is not None and (release.seq <= newest.seq or release.order < newest.order):
+        return False
+    revoked = {key.thumbprint for key in state.keys if key.state == "revoked"}
+    is_signed = not history.check_signed(release, keysets) <= revoked | keysets[-1].revoked
+    return is_signed and release.seq - state.release_seq <= MAX_LEAP
 
 
-def _published_keys(directory: Path | None) -> tuple[PublicKey, ...]:
-    """The keys of the published key set."""
-    generation = newest_generation(directory)
-    return JwkSet.from_bytes(generation.jwks).keys if generation else ()
+def describe_adoptable(statement: KeysetStatement | ReleaseStatement) -> str:
+    """Return what the log takes of a published statement."""
+    if isinstance(statement, KeysetStatement):
+        return f"keyset {statement.label}, which revokes {len(statement.revoked)} keys"
+    floors = ", ".join(f"{url} {seq}" for url, seq in sorted(statement.floor.items()))
+    return f"the number of release {statement.seq}" + (f" and floors {floors}" if floors else "")
 
 
-def explain_trust(work: Work, keys: Sequence[KeyRecord]) -> tuple[str, str]:
-    """Say why verifiers still trust these revoked keys, and the command that ends it."""
-    names = ", ".join(key.named for key in keys)
-    state = work.store.state
-    if kept_keyset(work.store) is not None:
-        why = f"verifiers still trust {names}: nothing that is published revokes them yet"
-        return why, work.again
-    published = _published_keys(work.config.publish)
-    if not state.publications and all(key.public not in published for key in keys):
-        why = f"verifiers may still trust {names}: key sets that were handed out still contain it; "
-        why += "write another, and give it to all who have the old one"
-        return why, "cardsign keys jwks -o jwks.json"
-    why = f"verifiers still trust {names}: the published key set still contains it"
-    if work.config.publish is None:
-        return why, "cardsign publish SIGNED -o DIR"
-    return why, work.again
+def find_adoption_gap(work: Work) -> Iterator[Gap]:
+    """Yield that the log lacks what is published; a person says whether it shall be added."""
+    if adoptable := find_adoptable(work):
+        message = "find out who published what this key store lacks, and adopt it if it was "
+        message += f"another copy of it: {'; '.join(map(describe_adoptable, adoptable))}"
+        yield Gap(message, command=f"{work.again} --adopt", until=work.now)
+
+
+def check_complete(work: Work) -> None:
+    """Refuse to number a statement while the log lacks what is published.
+
+    Raises:
+        PublishRefused: ``publish.statements``.
+    """
+    for gap in find_adoption_gap(work):
+        why = "more is published than this key store knows"
+        raise PublishRefused("publish.statements", why, hint=f"See: {gap.command}")
+
+
+def name_keys_elsewhere(store: KeyStore) -> str:
+    """Return which keys another copy of a key store has, as a sentence without its end."""
+    keyset = history.kept_keyset(store)
+    elsewhere = history.keys_elsewhere(store.load(), keyset) if keyset else ()
+    names = ", ".join(key.named for key in elsewhere)
+    return f"keyset {keyset.label} lists {names}" if keyset and names else ""

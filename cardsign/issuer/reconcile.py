@@ -7,29 +7,22 @@ they write into the log before.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final, TypeAlias
 
 from cardsign.errors import (
     CardsignError,
-    FileFault,
+    LocalFault,
     PassphraseFault,
     SignerFault,
     StoreFault,
     UsageFault,
 )
-from cardsign.issuer.adoption import adopt_published, check_complete, name_keys_elsewhere
-from cardsign.issuer.gaps import ADD_ROOT, find_gaps, foresee
+from cardsign.issuer import publishing
+from cardsign.issuer.gaps import find_gaps, foresee
 from cardsign.issuer.keyset import accept_keyset, is_root_holder
-from cardsign.issuer.publishing import (
-    describe_publication,
-    explain_refused_card,
-    find_update_gap,
-    newest_generation,
-    update_publication,
-)
 from cardsign.issuer.recovery import RECOVER
 from cardsign.issuer.release import (
     ReleaseChanges,
@@ -37,9 +30,17 @@ from cardsign.issuer.release import (
     find_release_gap,
     sign_next_release,
 )
-from cardsign.issuer.work import NEEDS_A_PERSON, UNLISTED, Gap, Progress, Work, key_holder
-from cardsign.keys import lifecycle
-from cardsign.keys.history import is_needed, kept_keyset
+from cardsign.issuer.revocation import ADD_ROOT, is_given_out
+from cardsign.issuer.work import (
+    NEEDS_A_PERSON,
+    UNLISTED,
+    Gap,
+    Progress,
+    Work,
+    key_holder,
+    unique_gaps,
+)
+from cardsign.keys import history, lifecycle
 from cardsign.keys.log import Event, fold_all
 from cardsign.keys.model import ENDED, ROLES, KeyRecord, RevocationReason, StoreState
 from cardsign.statements.keyset import KeysetStatement
@@ -48,8 +49,6 @@ from cardsign.times import minute
 #: The most that one gap is closed in one call: after that another process opens it again.
 _TIMES: Final = 5
 _Name: TypeAlias = tuple[str, str]
-#: Refusals of a key store that the holder of a passphrase, or the roots, can end.
-_PERSONS: Final = (*UNLISTED, "keystore.same_custody")
 
 
 def reconcile(work: Work, *, only_cards: bool = False, done: Sequence[str] = ()) -> Progress:
@@ -63,8 +62,8 @@ def reconcile(work: Work, *, only_cards: bool = False, done: Sequence[str] = ())
         done: What the command has done before; in a dry run what it would do.
 
     Raises:
-        StoreFault, FileFault, UsageFault: As the single steps, where nothing was done before. Else
-            the fault is left for a person, beside what was done.
+        LocalFault: As the single steps, where nothing was done before. Else the fault is left for
+            a person, beside what was done.
     """
     progress = _close(work, partial(find_gaps, only_cards=only_cards), done)
     if only_cards:
@@ -74,30 +73,21 @@ def reconcile(work: Work, *, only_cards: bool = False, done: Sequence[str] = ())
 
 
 def _close(work: Work, find: Callable[[Work], Iterable[Gap]], done: Sequence[str]) -> Progress:
-    """Close what `find` yields."""
+    """Close what `find` yields; in a dry run list it."""
     if work.is_dry_run:
-        progress = list_gaps(find(work))
-        return progress._replace(planned=(*done, *progress.planned))
-    number_before, lines = _published_number(work), list(done)
+        gaps = unique_gaps(find(work))
+        planned = (gap.text for gap in gaps if gap.close is not None)
+        for_people = (gap._replace(what=gap.text, why="") for gap in gaps if gap.close is None)
+        return Progress(left=tuple(for_people), planned=(*done, *planned))
+    lines = list(done)
     try:
-        gaps = _close_gaps(work, find, lines)
-    except (StoreFault, FileFault, UsageFault) as fault:
+        left = _close_gaps(work, find, lines)
+    except LocalFault as fault:
         if not lines:
             raise
         path = f" ({fault.path})" if fault.path else ""
-        gaps = (Gap(f"{fault.message}{path}", command=work.again),)
-    number = _published_number(work)
-    if number > number_before and not any("published generation" in line for line in lines):
-        lines.append(f"published generation {number}")
-    return Progress(tuple(lines), gaps)
-
-
-def _published_number(work: Work) -> int:
-    """Return the number of what is published; 0 for nothing that can be read."""
-    with suppress(CardsignError):
-        generation = newest_generation(work.config.publish)
-        return generation.number if generation else 0
-    return 0
+        left = (Gap(f"{fault.message}{path}", command=work.again),)
+    return Progress(tuple(lines), left)
 
 
 def _close_gaps(
@@ -115,12 +105,8 @@ def _close_gaps(
                 continue
             try:
                 done += gap.close()
-            except NEEDS_A_PERSON as fault:
-                faults[name] = fault
-                gaps.append(gap)
-            except (StoreFault, UsageFault) as fault:
-                is_statement = isinstance(fault, UsageFault) and fault.code.startswith("statement.")
-                if not is_statement and fault.code not in _PERSONS:
+            except CardsignError as fault:
+                if not _is_for_a_person(fault):
                     raise
                 faults[name] = fault
                 gaps.append(gap)
@@ -132,16 +118,11 @@ def _close_gaps(
             return _for_people(work, gaps, faults)
 
 
-def list_gaps(gaps: Iterable[Gap]) -> Progress:
-    """Return what a dry run shows: what would be closed, and what needs a person."""
-    named: dict[_Name, Gap] = {}
-    for gap in gaps:
-        named.setdefault(gap.name, gap)
-    planned = (gap.text for gap in named.values() if gap.close is not None)
-    for_people = (
-        gap._replace(what=gap.text, why="") for gap in named.values() if gap.close is None
-    )
-    return Progress(left=tuple(for_people), planned=tuple(planned))
+def _is_for_a_person(fault: CardsignError) -> bool:
+    """Say whether the holder of a passphrase, or the roots, can end a fault."""
+    codes = (*UNLISTED, "keystore.same_custody")
+    is_draft = isinstance(fault, UsageFault) and fault.code.startswith("statement.")
+    return is_draft or isinstance(fault, NEEDS_A_PERSON) or fault.code in codes
 
 
 def _stays(fault: CardsignError) -> bool:
@@ -152,26 +133,26 @@ def _stays(fault: CardsignError) -> bool:
 def _for_people(
     work: Work, left: Sequence[Gap], faults: dict[_Name, CardsignError]
 ) -> tuple[Gap, ...]:
-    """Say of each gap what hinders it; what waits for the roots alone is told as theirs."""
+    """Say of each gap what hinders it; what waits for the roots alone is reported as theirs."""
     waits_for_roots = any(gap.awaits_roots and gap.close is None for gap in left)
-    gaps: dict[_Name, Gap] = {}
+    gaps: list[Gap] = []
     why = ""
     for gap in left:
         fault = faults.get(gap.name)
-        # Without a fault another process keeps opening it.
-        is_told = gap.close is None or fault is not None
-        if is_told and not (waits_for_roots and fault is not None and fault.code in UNLISTED):
-            if gap.awaits_roots and not gap.why:
-                gap = gap._replace(why=why)
-            gaps.setdefault(gap.name, _explain(work, gap, fault))
-        elif is_told:
+        if gap.close is not None and fault is None:
+            continue  # another process keeps opening it
+        if waits_for_roots and fault is not None and fault.code in UNLISTED:
             why = why or gap.why
-    return tuple({gap.name: gap for gap in gaps.values()}.values())
+            continue
+        if gap.awaits_roots and not gap.why:
+            gap = gap._replace(why=why)
+        gaps.append(_explain(work, gap, fault))
+    return tuple(unique_gaps(gaps))
 
 
 def _explain(work: Work, gap: Gap, fault: CardsignError | None) -> Gap:
     """Return a gap for a person, with what hinders it and the command that goes on."""
-    names = name_keys_elsewhere(work.store) if fault and fault.code in UNLISTED else ""
+    names = publishing.name_keys_elsewhere(work.store) if fault and fault.code in UNLISTED else ""
     if names:
         message = f"{gap.what} with the other copy of this key store: {names}, which this one lacks"
         return Gap(message, command="cardsign keys rotate --keystore DIR", until=gap.until)
@@ -198,15 +179,12 @@ def publish_keyset(work: Work, statement: KeysetStatement, *, name: str) -> Prog
     Raises:
         As :func:`cardsign.issuer.keyset.accept_keyset`.
     """
-    is_kept_alone = newest_generation(work.config.publish) is None or is_root_holder(work)
+    is_published = publishing.newest_generation(work.config.publish) is not None
     is_new = accept_keyset(work, statement, name=name)
-    done = _describe(
-        work, "keep", "kept", [f"keyset {statement.label} as the newest"] if is_new else []
-    )
-    if is_kept_alone:
-        return Progress(tuple(done))
-    progress = _close(work, find_release_gap, done)
-    return progress if progress.left else _publish_statements(work, progress)
+    lines = [f"keyset {statement.label} as the newest"] if is_new else []
+    done = _describe(work, "keep", "kept", lines)
+    is_kept_alone = not is_published or is_root_holder(work.store)
+    return Progress(tuple(done)) if is_kept_alone else _publish_statements(work, done)
 
 
 def renew_release(work: Work, changes: ReleaseChanges, *, force: bool = False) -> Progress:
@@ -216,7 +194,7 @@ def renew_release(work: Work, changes: ReleaseChanges, *, force: bool = False) -
         PublishRefused: ``publish.statements``: the log lacks what is published.
         As :func:`cardsign.issuer.release.sign_next_release`.
     """
-    check_complete(work)
+    publishing.check_complete(work)
     sign = draft_release if work.is_dry_run else sign_next_release
     release = sign(work, changes, force=force)
     done = []
@@ -226,29 +204,39 @@ def renew_release(work: Work, changes: ReleaseChanges, *, force: bool = False) -
         done = _describe(work, "sign", "signed", [text])
         for url in changes.withdrawn:
             done.append(f"{url} is withdrawn; serve what is published until the release has ended")
-    is_dry = work.is_dry_run
-    progress = Progress(planned=tuple(done)) if is_dry else Progress(tuple(done))
-    return _publish_statements(work, progress)
+    return _publish_statements(work, done, with_release=False)
 
 
-def _publish_statements(work: Work, progress: Progress) -> Progress:
-    """Publish the newest statements; what cannot be published is refused."""
-    if work.is_dry_run:
-        more = list_gaps(find_update_gap(work))
-        return Progress(planned=(*progress.planned, *more.planned), left=more.left)
-    published = describe_publication(update_publication(work))
-    refusal = explain_refused_card(work)
-    notes = []
-    if refusal is not None:
-        notes.append(f"the published card is not trusted now: {refusal.message}")
-        notes.append(f"  next: {work.again}")
-    return progress._replace(done=(*progress.done, *published), notes=tuple(notes))
+def _publish_statements(work: Work, done: Sequence[str], *, with_release: bool = True) -> Progress:
+    """Publish the newest statements, with a release that names them, and say what follows."""
+
+    def find(work: Work) -> Iterator[Gap]:
+        gaps = [*find_release_gap(work)] if with_release else []
+        yield from gaps or publishing.find_update_gap(work)
+
+    progress = _close(work, find, done)
+    refusal = publishing.explain_refused_card(work)
+    if refusal is None or progress.left or work.is_dry_run:
+        return progress
+    message = f"the published card is not trusted now: {refusal.message}"
+    return progress._replace(notes=(message, f"  next: {work.again}"))
 
 
 def adopt(work: Work) -> Progress:
-    """Add to the log what another copy of the key store has published, and close the gaps."""
-    done = _describe(work, "adopt", "adopted", adopt_published(work))
-    if done and (names := name_keys_elsewhere(work.store)):
+    """Add to the log what another copy of the key store has published, and close the gaps.
+
+    Raises:
+        PublishRefused, UsageFault: As :func:`cardsign.issuer.publishing.find_adoptable`.
+        StoreFault: ``keystore.changed``, ``file.busy``.
+    """
+    adoptable = publishing.find_adoptable(work)
+    for statement, data in adoptable.items():
+        if isinstance(statement, KeysetStatement):
+            history.keep_keyset(work.store, statement, data, now=work.now)
+        else:
+            history.keep_release(work.store, statement, data, now=work.now)
+    done = _describe(work, "adopt", "adopted", map(publishing.describe_adoptable, adoptable))
+    if done and (names := publishing.name_keys_elsewhere(work.store)):
         done.append(f"{names}, which another copy of this key store has made")
     if done and not work.is_dry_run:
         # The adopted release names a line of the other copy's log; the next one names ours.
@@ -280,7 +268,8 @@ def revoke_keys(work: Work, kids: Sequence[str], *, reason: RevocationReason) ->
             statement can say that it is revoked.
         UsageFault: ``usage.conflict``: a key is revoked already, for another reason.
     """
-    records = list(dict.fromkeys(work.store.state.find(kid) for kid in kids))
+    before, now = work.store.load(), work.now
+    records = list(dict.fromkeys(before.find(kid) for kid in kids))
     for record in records:
         if record.state == "revoked" and record.revoked_because != reason:
             raise UsageFault(
@@ -289,38 +278,44 @@ def revoke_keys(work: Work, kids: Sequence[str], *, reason: RevocationReason) ->
             )
         if reason != "compromised":
             _check_not_needed(work, record)
-    ended = [key.named for key in _report_revocation(work, records, reason)]
-    return reconcile(work, done=_describe(work, "revoke", "revoked", ended))
-
-
-def _report_revocation(
-    work: Work, records: Sequence[KeyRecord], reason: RevocationReason
-) -> list[KeyRecord]:
-    """Write into the log that keys are revoked, and return which ended; nobody is told yet."""
-    now = work.now
 
     def decide(state: StoreState) -> list[Event]:
         events: list[Event] = []
-        for name in (record.thumbprint for record in records):
-            more = lifecycle.revoke(state, name, reason=reason, now=now)
+        for record in records:
+            more = lifecycle.revoke(state, record.thumbprint, reason=reason, now=now)
             state = fold_all(state, more, now)
             events += more
         return events
 
-    state_before = work.store.load()
-    return _revoked(state_before, work.store.commit(decide, now=now))
-
-
-def _revoked(before: StoreState, after: StoreState) -> list[KeyRecord]:
+    after = work.store.commit(decide, now=now)
     names = {key.thumbprint for key in before.keys if key.state == "revoked"}
-    return [key for key in after.keys if key.state == "revoked" and key.thumbprint not in names]
+    ended = [key for key in after.keys if key.state == "revoked" and key.thumbprint not in names]
+    done = _describe(work, "revoke", "revoked", [key.named for key in ended])
+    progress = reconcile(work, done=done)
+    return progress._replace(notes=_warn_of_copies(work, ended))
+
+
+def _warn_of_copies(work: Work, ended: Sequence[KeyRecord]) -> tuple[str, ...]:
+    """Return what to do about copies of a key set that holds stolen keys, if it was published.
+
+    Of key sets that were only handed out a gap says so, until another one is written.
+    """
+    stolen = [key for key in ended if key.revoked_because == "compromised" and is_given_out(key)]
+    state = work.store.state
+    if not stolen or not (state.keysets or state.publications):
+        return ()
+    names = ", ".join(key.named for key in stolen)
+    another = work.command("keys jwks -o jwks.json")
+    return (
+        f"whoever keeps a copy of the key set trusts {names} until they get another: {another}",
+    )
 
 
 def _check_not_needed(work: Work, record: KeyRecord) -> None:
-    keyset = kept_keyset(work.store)
+    keyset = history.kept_keyset(work.store)
     if keyset is None or record.rotates or record.state in ENDED:
         return
-    if is_needed(record, keyset, work.store.load()):
+    if history.is_needed(record, keyset, work.store.load()):
         # It would be of no use: the statement that says so is one that it cannot sign.
         instead = RECOVER if keyset.recovery else f"{ADD_ROOT}, then revoke this one"
         raise StoreFault(

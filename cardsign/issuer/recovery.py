@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -14,15 +14,10 @@ from cardsign.issuer.publishing import published_statements
 from cardsign.issuer.release import needed_keyset
 from cardsign.issuer.work import Work
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.drafts import KEYSET_LIFETIME, KeysetPlan, draft_next
+from cardsign.keys import drafts
 from cardsign.keys.history import keep_keyset, kept_keyset
 from cardsign.keys.model import KeyRecord
-from cardsign.keys.sealed import (
-    MAX_ENVELOPE_BYTES,
-    label_of,
-    open_envelope,
-    seal,
-)
+from cardsign.keys.sealed import MAX_ENVELOPE_BYTES, open_envelope, seal
 from cardsign.publish.checks import CheckedIssued
 from cardsign.statements.keyset import KeysetStatement, OnlineRole, Quorum, RootKey
 
@@ -51,15 +46,7 @@ def open_recovery_key(file: Path, passphrase: bytes) -> PrivateKey:
     except (StoreFault, PassphraseFault) as fault:
         fault.finding = fault.finding.at(str(file))
         raise
-    private = PrivateKey.from_pkcs8_der(pkcs8, kid=label["kid"])
-    if label_of(private.public) != label:
-        raise StoreFault(
-            "keystore.corrupt",
-            "it holds another key than it says",
-            path=str(file),
-            hint="Put back the copy that you keep of it.",
-        )
-    return private
+    return PrivateKey.from_pkcs8_der(pkcs8, kid=label["kid"])
 
 
 def recover(
@@ -109,14 +96,23 @@ def recover(
     secrets = {role: passphrase(role) for role in (*missing, "root")}
     for statement, data in published.keysets.items() if published else ():
         keep_keyset(store, statement, data, now=now)
-    lost = _replace_online(work, previous, missing, secrets) if missing else ()
-    root, renewed, envelope = PrivateKey.generate("ES256"), None, b""
-    if new_recovery_out is not None:
+    for role in missing:
+        owner = next((key.holder for key in previous.keys if role in key.roles), None)
+        private = PrivateKey.generate("ES256")
+        store.add_key(private, secrets[role], now=now, roles=(role,), holder=owner)
+    ours = {key.thumbprint for key in store.state.keys}
+    lost = {key.public.thumbprint for key in previous.keys} - ours if missing else set()
+    root, quorum, envelope = PrivateKey.generate("ES256"), previous.recovery, b""
+    if new_recovery_out is not None and quorum is not None:
         renewed, envelope = make_recovery_key(secret)
-    plan = _recovering(previous, RootKey(root.public, holder), renewed, lost)
+        quorum = Quorum(1, (RootKey(renewed.public, quorum.keys[0].holder),))
+    # One new root, and an empty list of revoked keys but for the old roots and what is lost.
+    roots = Quorum(1, (RootKey(root.public, holder),))
+    plan = replace(drafts.KeysetPlan.of(previous), root=roots, recovery=quorum, revoked=frozenset())
+    plan = plan.revoking(lost.union(key.public.thumbprint for key in previous.root.keys))
     with of_the_user("the draft"):
-        plan = plan.following(store.state, now=now, until=now + KEYSET_LIFETIME)
-        statement = draft_next(plan, previous, now=now, recovery=True)
+        plan = plan.following(store.state, now=now, until=now + drafts.KEYSET_LIFETIME)
+        statement = drafts.draft_next(plan, previous, now=now, recovery=True)
     draft = KeysetDraft(with_signatures(statement, [old, root]), previous)
     if new_recovery_out is not None:
         create_private(new_recovery_out, envelope)
@@ -144,34 +140,3 @@ def _check_recovery_key(key: PrivateKey, previous: KeysetStatement) -> None:
             "this is no recovery key of the newest statement",
             hint="Name the file of one that it lists: cardsign keyset show --json.",
         )
-
-
-def _replace_online(
-    work: Work,
-    previous: KeysetStatement,
-    missing: Sequence[OnlineRole],
-    secrets: Mapping[str, bytes],
-) -> tuple[str, ...]:
-    """Make the card and release key that a store lacks; returns the listed keys that are lost."""
-    store, now = work.store, work.now
-    for role in missing:
-        holder = next((key.holder for key in previous.keys if role in key.roles), None)
-        private = PrivateKey.generate("ES256")
-        store.add_key(private, secrets[role], now=now, roles=(role,), holder=holder)
-    ours = {key.thumbprint for key in store.state.keys}
-    listed = (key.public.thumbprint for key in previous.keys)
-    return tuple(thumbprint for thumbprint in listed if thumbprint not in ours)
-
-
-def _recovering(
-    previous: KeysetStatement, root: RootKey, renewed: PrivateKey | None, lost: Sequence[str]
-) -> KeysetPlan:
-    """The plan of a new epoch: one new root, and an empty list of revoked keys."""
-    recovery = previous.recovery
-    if renewed is not None and recovery is not None:
-        recovery = Quorum(1, (RootKey(renewed.public, recovery.keys[0].holder),))
-    old = frozenset(key.public.thumbprint for key in previous.root.keys)
-    plan = replace(
-        KeysetPlan.of(previous), root=Quorum(1, (root,)), recovery=recovery, revoked=frozenset()
-    )
-    return plan.revoking(old.union(lost))

@@ -11,20 +11,10 @@ from functools import partial
 from typing import Final
 
 from cardsign.errors import SigningRefused, StoreFault, UsageFault, of_the_user
-from cardsign.issuer.adoption import check_complete
-from cardsign.issuer.publishing import check_publishable
+from cardsign.issuer.publishing import check_complete, check_publishable
 from cardsign.issuer.work import Gap, Work, end_of, key_holder
 from cardsign.jose.jws import Signer
-from cardsign.keys.drafts import (
-    RELEASE_LIFETIME,
-    SKEW,
-    ReleasePlan,
-    card_digest,
-    draft_following,
-    is_early,
-    says_something_new,
-    settled_cards,
-)
+from cardsign.keys import drafts
 from cardsign.keys.history import keep_release, kept_keyset, kept_release
 from cardsign.keys.model import ENDED, Role
 from cardsign.keys.store import KeyStore, digest_of
@@ -56,7 +46,7 @@ class ReleaseChanges:
     raise_floor: bool = False
     withdrawn: tuple[str, ...] = ()
     extended_floor: int | None = None
-    lifetime: timedelta = RELEASE_LIFETIME
+    lifetime: timedelta = drafts.RELEASE_LIFETIME
 
 
 def find_release_gap(work: Work, cards: Sequence[tuple[str | None, bytes]] = ()) -> Iterator[Gap]:
@@ -64,11 +54,10 @@ def find_release_gap(work: Work, cards: Sequence[tuple[str | None, bytes]] = ())
 
     The cards are to be listed, each with its URL, or its path at the issuer's first origin.
     """
-    keyset = kept_keyset(work.store)
+    keyset, previous = kept_keyset(work.store), kept_release(work.store)
     if keyset is None or not any("release" in key.roles for key in work.store.load().keys):
         return
     changes = ReleaseChanges(cards=tuple(cards), by_name=False)
-    previous = kept_release(work.store)
     until, why = None, ""
     if is_unwitnessed(work.store, previous):
         until, why = work.now, "no release names the newest revocation in the log yet"
@@ -81,15 +70,19 @@ def find_release_gap(work: Work, cards: Sequence[tuple[str | None, bytes]] = ())
     yield Gap("renew the release", key_holder("release"), until=until, close=close, why=why)
 
 
+def _close_release_gap(work: Work, changes: ReleaseChanges) -> list[str]:
+    check_complete(work)
+    release = sign_next_release(work, changes)
+    return [] if release is None else [f"signed release {release.seq}"]
+
+
 def is_unwitnessed(store: KeyStore, release: ReleaseStatement | None) -> bool:
     """Say whether a key was revoked after the line of the log that a release names.
 
     Who can write the log could take that line away again, and nobody else would know of it.
     """
-    if release is None:
-        return False
-    for line in reversed(store.read_lines()):
-        if digest_of(line) == release.audit_head:
+    for line in reversed(store.read_lines() if release else ()):
+        if release and digest_of(line) == release.audit_head:
             return False
         for event in json.loads(line)["events"]:  # the store has checked its log
             if event["event"] == "stolen" or event.get("to") == "revoked":
@@ -97,23 +90,17 @@ def is_unwitnessed(store: KeyStore, release: ReleaseStatement | None) -> bool:
     return False
 
 
-def _close_release_gap(work: Work, changes: ReleaseChanges) -> list[str]:
-    check_complete(work)
-    release = sign_next_release(work, changes)
-    return [] if release is None else [f"signed release {release.seq}"]
-
-
 def is_release_due(release: ReleaseStatement, keyset: KeysetStatement, *, now: datetime) -> bool:
-    """Whether it is time for another release.
+    """Say whether it is time for another release.
 
     Half of its time is over, it names an older keyset, or a clock that was ahead signed it.
     """
-    outdated = release.keyset.digest != keyset.digest
-    return outdated or now >= release.renew_at or is_early(release, now=now)
+    is_outdated = release.keyset.digest != keyset.digest
+    return is_outdated or now >= release.renew_at or drafts.is_early(release, now=now)
 
 
 def needed_keyset(store: KeyStore) -> KeysetStatement:
-    """The newest keyset statement of a store.
+    """Return the newest keyset statement of a store.
 
     Raises:
         StoreFault: ``keystore.no_keyset``, or as :func:`.kept_keysets`.
@@ -125,7 +112,7 @@ def needed_keyset(store: KeyStore) -> KeysetStatement:
 
 
 def is_card_withdrawn(store: KeyStore) -> bool:
-    """Whether the newest release has withdrawn the issuer's public card at its usual URL."""
+    """Say whether the newest release has withdrawn the issuer's public card at its usual URL."""
     keyset, release = kept_keyset(store), kept_release(store)
     if keyset is None or release is None:
         return False
@@ -140,18 +127,23 @@ def draft_release(
 ) -> ReleaseStatement | None:
     """Draft the next release; None if it would say nothing new and `force` is not given.
 
+    Listed cards stay listed. Keys that the key store has revoked are revoked at once. Once the
+    published card is the only one that caches can hold, the floor rises to it.
+
     Raises:
         UsageFault: The changes do not fit, or the keyset has expired.
         StoreFault: ``keystore.no_keyset``.
     """
-    store, now = work.store, work.now
+    store, now, state = work.store, work.now, work.store.load()
     keyset, previous = needed_keyset(store), kept_release(store)
     check_in_force(keyset, "the newest keyset statement", now, "sign a newer keyset")
-    _check_withdrawn(changes, previous)
+    urls = {card.url for card in previous.cards}.union(previous.floor) if previous else set()
+    if unlisted := [url for url in changes.withdrawn if url not in urls]:
+        raise UsageFault("usage.conflict", f"no card is listed at {unlisted[0]!r} to be withdrawn")
     listed = _list_digests(changes, keyset, previous)
-    state = store.load()
-    settled = settled_cards(previous.cards if previous else (), state, work.config.timeline, now)
-    plan = ReleasePlan(
+    cards = previous.cards if previous else ()
+    settled = drafts.settled_cards(cards, state, work.config.timeline, now)
+    plan = drafts.ReleasePlan(
         cards=tuple(listed),
         settled=dict(listed) if changes.raise_floor else settled,
         withdrawn=frozenset(changes.withdrawn),
@@ -160,18 +152,11 @@ def draft_release(
         revoked=frozenset(key.thumbprint for key in state.keys if key.state in ENDED),
         audit_head=state.head,
     )
-    seq = state.release_seq + 1
+    seq, lifetime = state.release_seq + 1, changes.lifetime
     with of_the_user("the release"):
-        draft = draft_following(plan, keyset, previous, seq=seq, now=now, lifetime=changes.lifetime)
+        draft = drafts.draft_following(plan, keyset, previous, seq=seq, now=now, lifetime=lifetime)
     is_due = force or is_unwitnessed(store, previous)
-    return draft if is_due or says_something_new(draft, previous, now=now) else None
-
-
-def _check_withdrawn(changes: ReleaseChanges, previous: ReleaseStatement | None) -> None:
-    """Refuse to withdraw a card that no release has listed."""
-    urls = {card.url for card in previous.cards}.union(previous.floor) if previous else set()
-    if unlisted := [url for url in changes.withdrawn if url not in urls]:
-        raise UsageFault("usage.conflict", f"no card is listed at {unlisted[0]!r} to be withdrawn")
+    return draft if is_due or drafts.says_something_new(draft, previous, now=now) else None
 
 
 def _list_digests(
@@ -186,20 +171,20 @@ def _list_digests(
         url = path or CARD_PATH
         url = keyset.origins[0] + url if url.startswith("/") else url
         with of_the_user(f"the card at {url}"):
-            digest = card_digest(card)
+            digest = drafts.card_digest(card)
         if changes.by_name or previous is None or not previous.is_withdrawn(url):
             listed.append((url, digest))
     return listed
 
 
 def check_in_force(statement: KeysetStatement, name: str, now: datetime, todo: str) -> None:
-    """Check the times of an issuer's own keyset statement; it is not told to ask its issuer.
+    """Check the times of an issuer's own keyset statement, and say what helps.
 
     Raises:
         UsageFault: ``statement.expired``, ``statement.not_yet``; `todo` says what helps.
     """
     try:
-        check_times(statement.iat, statement.exp, now=now, skew=SKEW, what=name)
+        check_times(statement.iat, statement.exp, now=now, skew=drafts.SKEW, what=name)
     except StatementRefused as refusal:
         hint = f"Check this machine's clock. If it is right, {todo}: cardsign keys rotate"
         raise UsageFault(refusal.code, refusal.message, hint=hint) from refusal
@@ -221,9 +206,6 @@ def sign_next_release(
 ) -> ReleaseStatement | None:
     """Sign and keep the next release if there is anything new to say; it is not published.
 
-    Listed cards stay listed. Keys that the key store has revoked are revoked at once. Once the
-    published card is the only one that caches can hold, the floor rises to it.
-
     Args:
         work: The key store with the release key, and where its statements are published.
         changes: What the release says beyond the key store.
@@ -233,37 +215,34 @@ def sign_next_release(
         The new release; None if there is nothing new to say.
 
     Raises:
-        UsageFault: The changes do not fit, or the keyset has expired.
+        UsageFault, StoreFault: As :func:`draft_release`.
         SigningRefused: ``sign.no_key``.
         PublishRefused: As :func:`cardsign.issuer.publishing.check_publishable`.
-        StoreFault: ``keystore.no_keyset``, ``keystore.changed``, ``file.busy``.
+        StoreFault: ``keystore.changed``: others were faster in every attempt; ``file.busy``.
     """
     for attempt in range(ATTEMPTS):
+        keyset, previous = needed_keyset(work.store), kept_release(work.store)
+        draft = draft_release(work, changes, force=force)
+        if draft is None:
+            break
+        able = {key.public.thumbprint for key in keyset.keys} - draft.revoked
+        signers = open_signers(work, ("release",), able)
+        if not signers:
+            raise SigningRefused(
+                "sign.no_key",
+                "no release key of the newest keyset statement is here",
+                path=work.store.place,
+                hint="The roots can list one: cardsign keyset draft.",
+            )
+        data = sign_statement(draft.envelope.payload, signers, TYP_RELEASE)
+        signed = read_release(data)
+        check_release(signed, keyset, previous, now=work.now, skew=timedelta())
+        check_publishable(work, release=data)
         try:
-            return _sign_next(work, changes, force)
-        except StoreFault as fault:  # another process has changed the key store meanwhile
+            keep_release(work.store, signed, data, now=work.now)
+        except StoreFault as fault:
             if fault.code != "keystore.changed" or attempt == ATTEMPTS - 1:
                 raise
-    raise AssertionError  # the last attempt returns or raises
-
-
-def _sign_next(work: Work, changes: ReleaseChanges, force: bool) -> ReleaseStatement | None:
-    keyset, previous = needed_keyset(work.store), kept_release(work.store)
-    draft = draft_release(work, changes, force=force)
-    if draft is None:
-        return None
-    able = {key.public.thumbprint for key in keyset.keys} - draft.revoked
-    signers = open_signers(work, ("release",), able)
-    if not signers:
-        raise SigningRefused(
-            "sign.no_key",
-            "no release key of the newest keyset statement is here",
-            path=work.store.place,
-            hint="The roots can list one: cardsign keyset draft.",
-        )
-    data = sign_statement(draft.envelope.payload, signers, TYP_RELEASE)
-    signed = read_release(data)
-    check_release(signed, keyset, previous, now=work.now, skew=timedelta())
-    check_publishable(work, release=data)
-    keep_release(work.store, signed, data, now=work.now)
-    return signed
+        else:
+            return signed
+    return None

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from cardsign.config import ProjectConfig
-from cardsign.errors import (
-    LocalFault,
-    PassphraseFault,
-    PublishRefused,
-    SignerFault,
-    SigningRefused,
-)
-from cardsign.keys.agenda import Step, steps
-from cardsign.keys.drafts import DRAFT_FILE, KeysetDue, keyset_due
-from cardsign.keys.history import kept_keyset
+from cardsign.errors import PassphraseFault, PublishRefused, SignerFault, SigningRefused
+from cardsign.keys.agenda import Step
+from cardsign.keys.drafts import DRAFT_FILE, KeysetDue
 from cardsign.keys.model import Role
 from cardsign.keys.signers.access import Access
-from cardsign.keys.store import KeyStore
+from cardsign.keys.store import KeyStore, StoreUser
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
 from cardsign.times import utc
@@ -45,8 +38,8 @@ class Work:
         access: What signers may use; a passphrase is enough for keys in files.
         roots: The same of another key store with root keys, such as on a USB stick.
         draft: Where a draft of the next keyset statement is or goes.
-        options: What the commands that are left have to be told again: ``--keystore DIR``.
-        root_option: And while the root keys are wanted: ``--root-keystore usb``.
+        options: The options that the commands for what is left have to repeat: ``--keystore DIR``.
+        root_option: And where the root keys are apart: ``--root-keystore usb``.
         drops_others: Publish no extended card, and no card of A2A 0.3, that the project does not
             name.
         is_dry_run: Close no gap, and say which would be closed; the store is a preview.
@@ -69,22 +62,44 @@ class Work:
         access = Access.by_passphrase(access) if isinstance(access, bytes) else access
         return access.for_roles((role,)).secrets("passphrase", role)
 
+    def command(self, words: str) -> str:
+        """Return a command for the same key store, as a person types it."""
+        return " ".join(filter(None, ("cardsign", words, self.options)))
+
     @property
     def again(self) -> str:
-        """The command that goes on; it names the root keys while they have anything to sign."""
-        roots = self.root_option if self.root_option and self._wants_roots() else ""
-        return " ".join(filter(None, ("cardsign keys rotate", self.options, roots)))
+        """The command that goes on, with the root keys where they were brought."""
+        return " ".join(filter(None, (self.command("keys rotate"), self.root_option)))
 
-    def _wants_roots(self) -> bool:
-        """Say whether a keyset is due, or a key that is then to be listed."""
-        try:
-            state, keyset = self.store.load(), kept_keyset(self.store)
-        except LocalFault:  # which the caller tells
-            return True
-        ahead = steps(state, self.config.timeline, self.now)
-        is_making = any(step.action == "generate" and step.is_due(self.now) for step in ahead)
-        is_due = keyset is None or keyset_due(state, keyset, now=self.now).is_due(self.now)
-        return is_making or is_due
+
+class PreviewStore(KeyStore):
+    """A key store whose next lines stay in memory, for a dry run; the store itself is only read."""
+
+    def __init__(self, store: KeyStore) -> None:
+        super().__init__(store.place, StoreUser(store.user.actor))
+        self._store, self._lines = store, store.read_lines()
+        self._blobs: dict[str, bytes] = {}
+        self.load()
+
+    def read_lines(self, start: int = 1) -> list[bytes]:
+        return self._lines[start - 1 :]
+
+    def append(self, seq: int, lines: Sequence[bytes], blobs: Mapping[str, bytes]) -> bool:
+        self._lines += lines
+        self._blobs |= blobs
+        return True
+
+    def read_blob(self, name: str) -> bytes:
+        return self._blobs[name] if name in self._blobs else self._store.read_blob(name)
+
+    def drop_blobs(self, names: Collection[str]) -> None:
+        pass
+
+    def list_blobs(self) -> frozenset[str]:
+        return self._store.list_blobs().union(self._blobs)
+
+    def place_of(self, name: str) -> str:
+        return self._store.place_of(name)
 
 
 class Gap(NamedTuple):
@@ -122,6 +137,14 @@ class Gap(NamedTuple):
     def is_for_people(self) -> bool:
         """Whether `keys rotate` from cron does not close it."""
         return self.close is None or self.awaits_roots
+
+
+def unique_gaps(gaps: Iterable[Gap]) -> list[Gap]:
+    """Return the first of each name."""
+    named: dict[tuple[str, str], Gap] = {}
+    for gap in gaps:
+        named.setdefault(gap.name, gap)
+    return list(named.values())
 
 
 class Progress(NamedTuple):

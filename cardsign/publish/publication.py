@@ -150,7 +150,7 @@ def publish_statements(
         now: Aware UTC; recorded as the time of publication.
         publisher: The key store whose statements these are. Where statements are published, only
             their history counts; where none are, a directory of another one is refused.
-        ended: Kids of revoked keys.
+        ended: Thumbprints of the keys that have ended.
         writes: False to compare alone: what would be published is returned.
 
     Returns:
@@ -176,8 +176,9 @@ def publish_statements(
             if published is not None or statements.release is not None:
                 files |= statements.files()
         keys = JwkSet.from_bytes(newest.jwks).keys
-        if any(key.kid in ended for key in keys):
-            files[JWKS_FILE] = JwkSet.of([key for key in keys if key.kid not in ended]).to_bytes()
+        if any(key.thumbprint in ended for key in keys):
+            kept = [key for key in keys if key.thumbprint not in ended]
+            files[JWKS_FILE] = JwkSet.of(kept).to_bytes()
         owner = newest.publisher or publisher
         generation = Generation(0, now, newest.max_age, files, publisher=owner)
         return _commit(directory, generation, newest, writes=writes)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -108,8 +107,22 @@ def test_a_night_without_the_stick_begins_with_the_command_that_ends_it(cardsign
     assert "next:" not in night.err, "one command is enough"
     assert len(told) < 20
 
-    run(cardsign(*ALL_DUE, *apart, **own))
+    # Replacements wait for the roots; doctor asks for no other key, since it would not help.
+    findings = cardsign("keys", "doctor", "--json").json
+    alarms = {one["message"]: one["hint"] for one in findings if one["severity"] == "error"}
+    assert not any("make the next" in message for message in alarms)
+    (hint,) = (alarms[message] for message in alarms if "with the root key" in message)
+    assert "keys rotate --root-keystore DIR" in hint
+
+    # Once the roots have signed, the card key alone is asked for.
+    lacks = {**own, "CARDSIGN_CARD_PASSPHRASE": None, "CARDSIGN_PASSPHRASE": None}
+    told_again = cardsign(*ALL_DUE, *apart, **lacks).err
+    assert "not finished. Do this: cardsign keys rotate --root-keystore usb\n" in told_again
+    asked = "no passphrase was given, and there is no terminal to ask on"
+    assert f"sign the cards: {asked}; set CARDSIGN_CARD_PASSPHRASE\n" in told_again
+    assert "still trust" not in run(cardsign(*ALL_DUE, **own)).err
     assert active("card") != stolen
+    run(cardsign("keys", "doctor"))
 
 
 def test_a_recovery_is_told_once_what_comes_next(issuer: Cardsign) -> None:
@@ -320,27 +333,6 @@ def test_cron_does_not_bring_back_a_withdrawn_card(issuer: Cardsign, *, named: b
     assert listed() == [ISSUER + CARD_PATH]
 
 
-def test_doctor_at_night_asks_for_the_root_key_and_for_no_other_key(cardsign: Cardsign) -> None:
-    """Replacements wait for the roots; a key more would not help, and nothing is trusted now."""
-    _, apart, own = begun_apart(cardsign)
-    run(cardsign(*ALL_DUE, *apart, **own))
-    words = ("keys", "revoke", active("card"), "--reason", "compromised", "--yes")
-    own["CARDSIGN_CARD_PASSPHRASE"] = NEW
-    assert cardsign(*words, **own).status == 1
-
-    told = cardsign("keys", "doctor", "--json").json
-    said = {one["message"]: one["hint"] for one in told if one["severity"] == "error"}
-
-    assert not any("make the next" in message for message in said)
-    (hint,) = (said[message] for message in said if "with the root key" in message)
-    assert "keys rotate --root-keystore DIR" in hint
-    still = cardsign(*ALL_DUE, CARDSIGN_RELEASE_PASSPHRASE=CRON)
-    assert (still.status, "with the root key, which is not here" in still.err) == (1, True)
-    done = run(cardsign(*ALL_DUE, *apart, **own))
-    assert "still trust" not in done.err
-    assert cardsign("keys", "doctor").status == 0
-
-
 def first_digest() -> tuple[str, str]:
     """What `init` printed, and a verifier pins."""
     return "--digest", read_keyset(load_current(Path("public")).keysets["1.1"]).digest
@@ -361,22 +353,6 @@ def test_a_lost_store_takes_up_no_history_that_nobody_vouches_for(
     assert not Path("next.json").exists()
 
 
-def test_once_the_roots_have_signed_only_the_card_key_is_asked_for(cardsign: Cardsign) -> None:
-    """By its variable; the stick may be put away."""
-    _, apart, own = begun_apart(cardsign)
-    run(cardsign(*ALL_DUE, *apart, **own))
-    own["CARDSIGN_CARD_PASSPHRASE"] = NEW
-    words = ("keys", "revoke", active("card"), "--reason", "compromised", "--yes")
-    assert cardsign(*words, **own).status == 1
-
-    lacks = {**own, "CARDSIGN_CARD_PASSPHRASE": None, "CARDSIGN_PASSPHRASE": None}
-    told = cardsign(*ALL_DUE, *apart, **lacks)
-    assert "not finished. Do this: cardsign keys rotate\n" in told.err
-    asked = "no passphrase was given, and there is no terminal to ask on"
-    assert f"sign the cards: {asked}; set CARDSIGN_CARD_PASSPHRASE\n" in told.err
-    run(cardsign(*ALL_DUE, **own))
-
-
 def test_what_makes_a_key_after_a_theft_is_what_to_do(issuer: Cardsign) -> None:
     """The same command without the new passphrase would say the same again."""
     words = ("keys", "revoke", active("release"), "--reason", "compromised", "--yes")
@@ -387,17 +363,20 @@ def test_what_makes_a_key_after_a_theft_is_what_to_do(issuer: Cardsign) -> None:
     run(issuer(*ALL_DUE, CARDSIGN_RELEASE_PASSPHRASE=NEW))
 
 
-def test_three_commands_recover_from_the_loss_of_everything_else(issuer: Cardsign) -> None:
-    """What is published and the recovery key are enough."""
-    lost = active("card")
-    shutil.rmtree("keys")
+@pytest.mark.parametrize("lost", [True, False], ids=["keys lost", "keys kept"])
+def test_a_recovered_issuer_that_ends_offers_no_key(issuer: Cardsign, *, lost: bool) -> None:
+    """Neither those that a lost store had, before any card is signed again, nor those of now."""
+    cron = {} if lost else {"CARDSIGN_RELEASE_PASSPHRASE": CRON}
+    before = load_current(Path("public")).kids
+    if lost:
+        shutil.rmtree("keys")
     options = ("--recovery-file", "recovery.key", *first_digest(), "-o", "next.json", "--yes")
     run(issuer("keyset", "recover", *options, **RECOVERY))
-    run(issuer("keyset", "publish", "next.json"))
-    run(issuer(*ALL_DUE))
-    shown: Any = run(issuer("keyset", "show", "--json")).json
-    assert (shown["epoch"], lost in shown["revoked"]) == (2, True)
-    assert lost not in load_current(Path("public")).kids
+    run(issuer("keyset", "publish", "next.json", **cron))
+    assert load_current(Path("public")).kids == (() if lost else before)
+    rotating = [key.kid for key in open_store(Path("keys")).state.keys if key.rotates]
+    run(issuer("keys", "revoke", *rotating, "--reason", "ceased", "--yes", **cron))
+    assert load_current(Path("public")).kids == ()
 
 
 def test_a_recovery_by_a_clock_that_is_ahead_is_published_once_it_begins(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -126,8 +125,8 @@ def test_cron_may_ask_for_a_release_as_often_as_it_likes(
 
 @pytest.mark.parametrize(
     ("code", "times", "status"),
-    [("keystore.changed", 1, 0), ("keystore.changed", 99, 2), ("file.busy", 1, 2)],
-    ids=["once", "for ever", "another fault"],
+    [("keystore.changed", 99, 2), ("file.busy", 1, 2)],
+    ids=["for ever", "another fault"],
 )
 def test_a_host_that_was_slower_tries_again(
     code: str, times: int, status: int, issuer: Cardsign, monkeypatch: pytest.MonkeyPatch
@@ -179,46 +178,6 @@ def test_what_is_told_to_a_release_it_says(issuer: Cardsign) -> None:
 
 
 # ------------------------------------------------------------------ several holders
-
-
-def test_two_holders_on_two_machines_sign_one_draft(issuer: Cardsign, tmp_path: Path) -> None:
-    """Bob becomes a root: from then on neither of the two can say anything alone."""
-    publish(issuer)
-    bob = create_store(tmp_path / "bob")
-    made = bob.add_key(
-        PrivateKey.generate("ES256"),
-        PASSPHRASE.encode(),
-        now=datetime.now(UTC),
-        roles=("root",),
-        holder="bob",
-    )
-    Path("bob.jwk").write_text(json.dumps(made.public.jwk()))
-    run(
-        issuer(
-            "keyset",
-            "publish",
-            served() / "keyset/1.1.json",
-            "--keystore",
-            "bob",
-            "--publication",
-            "none",
-        )
-    )
-    drafted = run(issuer("keyset", "draft", "--add-root", "bob=bob.jwk", "--threshold", "2"))
-    digest = drafted.text.strip()
-    run(issuer("keyset", "sign", "keyset-1.2.json", "--digest", digest))
-    before = tree()
-    alone = issuer("keyset", "publish", "keyset-1.2.json")
-    assert (alone.status, "statement.unsigned" in alone.err) == (1, True)
-    assert tree() == before
-    by_bob = ("--keystore", "bob", "--digest", digest)
-    signed = run(issuer("keyset", "sign", "keyset-1.2.json", *by_bob))
-    assert "+ root" in signed.err
-    run(issuer("keyset", "publish", "keyset-1.2.json"))
-    assert run(issuer("keyset", "show", "--json")).json["threshold"] == 2
-    third = run(issuer("keyset", "draft")).text.strip()
-    run(issuer("keyset", "sign", "keyset-1.3.json", "--digest", third))
-    assert issuer("keyset", "publish", "keyset-1.3.json").status == 1
 
 
 # ------------------------------------------------------------------ theft
@@ -345,112 +304,83 @@ def _lost_release_key(cardsign: Cardsign) -> None:
     revoke_in_log(key_of("release"), "superseded")
 
 
-REFUSALS: dict[str, tuple[Callable[[Cardsign], None], list[str], int, str]] = {
+#: What is done before, the command, its exit status, and what it says.
+REFUSALS: dict[str, tuple[Callable[[Cardsign], None], str, int, str]] = {
     "a draft that nobody has signed": (
         _unsigned,
-        ["keyset", "publish", "keyset-1.2.json"],
+        "keyset publish keyset-1.2.json",
         1,
         "statement.unsigned",
     ),
     "a digest that is another one": (
         _unsigned,
-        ["keyset", "sign", "keyset-1.2.json", "--digest", "0" * 64],
+        f"keyset sign keyset-1.2.json --digest {'0' * 64}",
         2,
         "statement.digest",
     ),
-    "a digest that nobody told": (
-        _unsigned,
-        ["keyset", "sign", "keyset-1.2.json"],
-        2,
-        "usage.conflict",
-    ),
+    "a digest that nobody told": (_unsigned, "keyset sign keyset-1.2.json", 2, "usage.conflict"),
     "a threshold above the holders": (
         _nothing,
-        ["keyset", "draft", "--threshold", "2"],
+        "keyset draft --threshold 2",
         2,
         "statement.threshold",
     ),
-    "an origin that is none": (
-        _nothing,
-        ["keyset", "draft", "--origin", "tides"],
-        2,
-        "card.interface_url",
-    ),
-    "a holder without a name": (
-        _nothing,
-        ["keyset", "draft", "--add-root", "=x"],
-        2,
-        "usage.conflict",
-    ),
-    "recovery without its key": (_nothing, ["keyset", "recover", "--yes"], 2, "usage.conflict"),
+    "an origin that is none": (_nothing, "keyset draft --origin tides", 2, "card.interface_url"),
+    "a holder without a name": (_nothing, "keyset draft --add-root =x", 2, "usage.conflict"),
+    "recovery without its key": (_nothing, "keyset recover --yes", 2, "usage.conflict"),
     "recovery by another key": (
         _stranger,
-        ["keyset", "recover", "--yes", "--recovery-file", "other.key"],
+        "keyset recover --yes --recovery-file other.key",
         1,
         "sign.no_key",
     ),
     "a card outside the keyset's origins": (
         _card_elsewhere,
-        ["publish", "signed.json"],
+        "publish signed.json",
         1,
         "card.origin_mismatch",
     ),
-    "a card that no release lists": (
-        _signed_card,
-        ["publish", "signed.json"],
-        1,
-        "publish.unlisted",
-    ),
+    "a card that no release lists": (_signed_card, "publish signed.json", 1, "publish.unlisted"),
     "a card by a key that only a withheld keyset lists": (
         _signed_too_early,
-        ["publish", "signed.json"],
+        "publish signed.json",
         1,
         "publish.unlisted",
     ),
     "signing with a key that was edited in": (
         _edited_log,
-        ["sign", "card.json", "-o", "signed.json"],
+        "sign card.json -o signed.json",
         2,
         "keystore.audit_broken",
     ),
     "signing with a key that was written on": (
         _continued_log,
-        ["sign", "card.json", "-o", "signed.json"],
+        "sign card.json -o signed.json",
         2,
         "keystore.not_listed",
     ),
-    "a release without a release key": (_lost_release_key, ["release", "renew"], 1, "sign.no_key"),
+    "a release without a release key": (_lost_release_key, "release renew", 1, "sign.no_key"),
     "a withdrawal of what is not listed": (
         _nothing,
-        ["release", "renew", "--withdraw", "https://tides.example/ebb.json"],
+        "release renew --withdraw https://tides.example/ebb.json",
         2,
         "usage.conflict",
     ),
-    "a statement that is none": (
-        _nothing,
-        ["keyset", "publish", "cardsign.toml"],
-        1,
-        "(cardsign.toml",
-    ),
+    "a statement that is none": (_nothing, "keyset publish cardsign.toml", 1, "(cardsign.toml"),
     "a recovery key that is none": (
         _nothing,
-        ["keyset", "recover", "--yes", "--recovery-file", "cardsign.toml"],
+        "keyset recover --yes --recovery-file cardsign.toml",
         2,
         "(cardsign.toml)",
     ),
-    "a card that is no card": (
-        _nothing,
-        ["release", "renew", "--card", "cardsign.toml"],
-        2,
-        "json.syntax",
-    ),
+    "a card that is no card": (_nothing, "release renew --card cardsign.toml", 2, "json.syntax"),
 }
 
 
 @pytest.mark.parametrize(("prepare", "words", "status", "code"), REFUSALS.values(), ids=REFUSALS)
 def test_a_refusal_leaves_the_disk_as_it_was(
     prepare: Callable[[Cardsign], None],
-    words: list[str],
+    words: str,
     status: int,
     code: str,
     issuer: Cardsign,
@@ -458,7 +388,7 @@ def test_a_refusal_leaves_the_disk_as_it_was(
     """One line, one code, one hint, and not a byte written."""
     prepare(issuer)
     before = tree()
-    ended = issuer(*words, **RECOVERY)
+    ended = issuer(*words.split(), **RECOVERY)
     assert code in ended.err
     assert ended.status == status
     assert tree() == before
@@ -466,6 +396,7 @@ def test_a_refusal_leaves_the_disk_as_it_was(
 
 INIT_REFUSALS: dict[str, tuple[list[str], dict[str, str], str]] = {
     "no origin": ([], RECOVERY, "usage.conflict"),
+    "an origin without TLS": (["--issuer", "http://tides.example"], RECOVERY, "usage.invalid"),
     "an origin that is none": (["--issuer", "tides"], RECOVERY, "card.interface_url"),
     "one passphrase for all": (
         ["--issuer", ISSUER],
@@ -526,16 +457,3 @@ def test_two_hosts_at_once_lose_no_card(issuer: Cardsign, monkeypatch: pytest.Mo
     assert meanwhile[0].status == 0
     assert release(issuer)["seq"] == number + 2
     assert len(release(issuer)["cards"]) == 2
-
-
-def test_a_draft_that_does_not_follow_is_not_signed(issuer: Cardsign) -> None:
-    """By the signer's own newest statement, whatever the draft's author holds."""
-    shutil.copytree("keys", "behind")
-    step(issuer, "1.2")
-    digest = run(issuer("keyset", "draft")).text.strip()
-    before = tree()
-    behind = ("--keystore", "behind", "--digest", digest)
-    ended = issuer("keyset", "sign", "keyset-1.3.json", *behind)
-    assert (ended.status, "statement.gap" in ended.err) == (1, True)
-    assert tree() == before
-    run(issuer("keyset", "sign", "keyset-1.3.json", "--digest", digest))

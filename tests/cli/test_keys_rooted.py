@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,13 +14,11 @@ import pytest
 
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import lifecycle
-from cardsign.keys.folder import FolderStore
 from cardsign.keys.log import read_line, write_line
 from cardsign.keys.model import StoreState
 from cardsign.keys.opening import open_store
-from cardsign.publish.generation import load_current
 from cardsign.times import read_stamp
-from tests.cli.conftest import PASSPHRASE, Cardsign, Ended, revoke_in_log
+from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
 from tests.support import PORTABLE
 
 ISSUER = "https://tides.example"
@@ -136,18 +133,6 @@ def test_what_a_holder_has_signed_is_left_as_it_is(issuer: Cardsign) -> None:
     assert "passphrase of the release key" in told["left"][0]["who"]
     assert (digest_of(told), told["keyset"]["number"]) == (None, "1.3")
     assert (DRAFT.read_bytes(), state_of(kid)) == (signed, "prepublished")
-
-
-def test_a_signed_keyset_waits_for_the_passphrase_of_its_release(issuer: Cardsign) -> None:
-    """With a wrong one it is kept, and who has the right one is asked for the release."""
-    publish(issuer)
-    generate(issuer)
-    run(issuer("keyset", "sign", DRAFT, "--digest", digest_of(tick(issuer))))
-    told = tick(issuer, "a slip of the pen")
-
-    assert any(gap["what"].startswith("renew the release: ") for gap in told["left"])
-    assert told["done"] == ["kept keyset 1.2"]
-    assert "1.2" not in load_current(Path("public")).keysets
 
 
 def test_a_draft_that_cannot_be_read_is_no_reason_to_overwrite_it(issuer: Cardsign) -> None:
@@ -273,31 +258,6 @@ def publish(cardsign: Cardsign) -> None:
     run(cardsign("publish", "signed.json", "--max-age", "0"))
 
 
-def test_hosts_that_tick_at_once_do_not_trip_over_each_other(
-    issuer: Cardsign, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A late host finds it done, and goes on with what is next."""
-    kid = generate(issuer, "--role", "release")
-    approve(issuer)
-    append = FolderStore.append
-    others: list[Any] = []
-
-    def slower(self: FolderStore, *arguments: Any) -> Any:
-        if not others:
-            others.append(None)
-            others.extend(tick(issuer)["done"])
-        return append(self, *arguments)
-
-    monkeypatch.setattr(FolderStore, "append", slower)
-    late = tick(issuer)
-
-    assert others[1].startswith(f"activated release key {kid[:8]}")
-    assert not any(line.startswith("activated") for line in late["done"])
-    log = issuer("keys", "log", "--json").json
-    events = [event for line in log for event in line["events"] if event.get("key") == kid]
-    assert [event.get("to") for event in events].count("active") == 1
-
-
 def test_a_successor_is_made_once_and_then_waits(issuer: Cardsign) -> None:
     """One with a passphrase makes it; without that of the root key the next one makes no other."""
     no_root = {"CARDSIGN_ROOT_PASSPHRASE": "a slip of the pen"}
@@ -308,22 +268,6 @@ def test_a_successor_is_made_once_and_then_waits(issuer: Cardsign) -> None:
     assert (second["done"], digest_of(second)) == ([], digest_of(first))
     states = {key["state"] for key in issuer("keys", "list", "--json").json}
     assert states == {"active", "generated"}
-
-
-def test_what_another_copy_has_made_is_told_once(issuer: Cardsign) -> None:
-    """With the keyset that lists it; until a root of this copy signs, it stays listed."""
-    publish(issuer)
-    shutil.copytree("keys", "second")
-    kid = generate(issuer)
-    approve(issuer)
-
-    words = ("keys", "rotate", "--adopt", "--json", "--keystore", "second")
-    first, second = (issuer(*words, CARDSIGN_PASSPHRASE=None).json["done"] for _ in range(2))
-
-    said = f"keyset 1.2 lists card key {kid[:8]}..., which another copy of this key store has made"
-    assert first[0] == "adopted keyset 1.2, which revokes 0 keys"
-    assert first[-1] == said
-    assert second == []
 
 
 def test_a_log_that_was_written_anew_is_betrayed_by_the_release(
@@ -394,17 +338,3 @@ def test_the_only_root_is_not_revoked_before_another_is_listed(issuer: Cardsign)
     assert "keystore.still_needed" in refused.err
     run(issuer("keys", "revoke", spare, "--reason", "superseded", "--yes"))
     assert state_of(spare) == "revoked"
-
-
-def test_who_revokes_the_only_root_is_told_what_that_means(issuer: Cardsign) -> None:
-    """Its half stays for the statement that removes it, and doctor says what is left."""
-    spare = generate(issuer, "--role", "root")
-    revoke_in_log(spare, "ceased")
-    assert "open a new epoch" not in issuer("keys", "doctor").err
-
-    words = ("keys", "revoke", "--yes", root_of(), "--reason", "superseded")
-    told = issuer(*words)
-    assert (told.status, "keystore.still_needed" in told.err) == (2, True)
-    assert "open a new epoch" not in issuer("keys", "doctor").err
-    revoke_in_log(root_of(), "superseded")
-    assert "open a new epoch" in issuer("keys", "doctor").err

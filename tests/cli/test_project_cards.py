@@ -13,7 +13,7 @@ from cardsign.card.convert import convert_card
 from cardsign.card.document import Card
 from cardsign.card.extensions import FIELDS_URI, find_marker
 from cardsign.config import read_config
-from cardsign.issuer.doctor import examine_issuer
+from cardsign.issuer.examination import examine_issuer
 from cardsign.issuer.work import Work
 from cardsign.keys.opening import open_store
 from cardsign.publish.generation import load_current

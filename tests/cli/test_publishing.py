@@ -16,7 +16,7 @@ from cardsign.errors import ServeFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.folder import FolderStore
 from cardsign.keys.history import keep_release
-from cardsign.keys.model import StoreState, private_blob
+from cardsign.keys.model import StoreState
 from cardsign.keys.opening import open_store
 from cardsign.publish.generation import Generation, load_current
 from cardsign.server.settings import read_server_settings
@@ -138,7 +138,7 @@ def test_a_release_that_was_not_recorded_is_by_the_next_run_of_cron(
 ) -> None:
     """Killed after publishing: nothing is to be renewed the next time, but recorded."""
     with monkeypatch.context() as patch:
-        patch.setattr("cardsign.issuer.publishing.record_publication", lambda *_, **__: None)
+        patch.setattr("cardsign.issuer.publishing.record_generation", lambda *_, **__: None)
         run(issuer("release", "renew", "--force"))
     assert state().publications[-1].generation == published().number - 1
     assert "nothing was due" in run(issuer("release", "renew")).err
@@ -160,7 +160,7 @@ def test_a_publication_that_was_not_recorded_is_the_same_once_more(
     Path("cardsign.toml").write_text("format = 1\n[timeline]\nrotate_every = 60\n")
     run(cardsign("keys", "generate"))
     with monkeypatch.context() as patch:
-        patch.setattr("cardsign.issuer.publishing.record_publication", lambda *_, **__: None)
+        patch.setattr("cardsign.issuer.publishing.record_generation", lambda *_, **__: None)
         run(cardsign("publish", "signed.json", "-o", "public"))
     assert state().publications == ()
     assert "nothing changed" in run(cardsign("publish", "signed.json", "-o", "public")).err
@@ -356,33 +356,6 @@ def test_a_draft_goes_through_no_link_of_the_folder(
 
 
 # ------------------------------------------------------------------ no root for a release
-
-
-@pytest.mark.thorough
-def test_forty_releases_are_renewed_without_a_root(
-    issuer: Cardsign, clock: Callable[[datetime], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One keyset statement of 400 days, a release every ten, and a root that is not there."""
-    start = datetime.now(UTC).replace(microsecond=0)
-    run(issuer("keyset", "publish", signed_keyset(issuer, "1.2", "--days", "400")))
-    first = release()
-    for key in state().active_keys("root"):
-        Path("keys", private_blob(key.blob or "")).unlink()
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # a third of the time
-    for days in range(9, 399, 10):
-        clock(start + timedelta(days=days))
-        run(issuer("release", "renew", "--days", "10", "--publication", "none"))
-    clock(start + timedelta(days=399))
-    run(issuer("release", "renew"))
-    assert (release().seq, release().keyset) == (first.seq + 40, first.keyset)
-    assert release().cards == first.cards
-    assert release().iat == int((start + timedelta(days=399)).timestamp())
-    clock(start + timedelta(days=400, seconds=1))
-    ended = issuer("release", "renew")
-    assert (ended.status, "statement.expired" in ended.err) == (2, True)
-    ended = issuer("publish", "signed.json", "--max-age", "60")
-    assert (ended.status, "key.expired" in ended.err) == (1, True), ended.err
-    assert "renew the statement: cardsign keys rotate" in ended.err
 
 
 # ------------------------------------------------------------------ checking and exporting

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
+from tests.cli.conftest import Cardsign, Ended
 from tests.support import PORTABLE
 
 pytestmark = pytest.mark.usefixtures("cheap")
@@ -203,27 +205,35 @@ def test_a_root_that_lay_beside_a_stolen_key_is_not_forgotten(cardsign: Cardsign
     assert alarms(issuer) == ""
 
 
-def test_a_release_key_that_lay_beside_a_stolen_one_tells_of_it_and_ends(
-    cardsign: Cardsign,
-) -> None:
-    """Under one passphrase with the card keys; the root on a stick then lists others."""
-    stick = ("--root-keystore", "usb")
-    issuer = begin(cardsign, *stick)
-    release, root = kid_of(issuer, "release"), {"CARDSIGN_ROOT_PASSPHRASE": PASSPHRASE}
-    words = ("keys", "revoke", kid_of(issuer, "card"), "--reason", "compromised", "--yes")
-    assert issuer(*words, *stick).status == 1
-    states = {key["kid"]: key["state"] for key in issuer("keys", "list", "--json").json}
-    assert states[release] == "revoked"
-
-    new = {**root, "CARDSIGN_PASSPHRASE": NEW}
-    assert issuer("keys", "rotate", *stick, **new).status == 0
-    assert alarms(issuer) == ""
+def do_this(ended: Ended) -> list[str]:
+    """The words of the command that is to be typed first."""
+    (command,) = re.findall(r"Do this: cardsign (.*)", ended.err)
+    return shlex.split(command)
 
 
-def test_a_key_that_nobody_stole_accuses_no_other(cardsign: Cardsign) -> None:
-    """The honest twin: it is not needed any more."""
+def test_partners_with_a_handed_out_key_set_come_first(cardsign: Cardsign) -> None:
+    """The command runs as it is printed, also for a key store that an option has named."""
+    Path("card.json").write_text(json.dumps(PORTABLE))
+    option = ("--keystore", "my keys")
+    for words in (("generate",), ("jwks", "-o", "jwks.json")):
+        assert cardsign("keys", *words, *option).status == 0
+    shutil.copytree("my keys", "stolen")
+    words = ("keys", "revoke", *kids(cardsign), "--reason", "compromised", "--yes")
+    told = cardsign(*words, *option)
+    assert is_forgery_trusted(cardsign, "jwks.json")
+    assert cardsign(*do_this(told)).status == 0
+    assert not is_forgery_trusted(cardsign, "jwks.json")
+
+
+def test_what_stops_a_thief_of_all_keys_comes_first(cardsign: Cardsign) -> None:
+    """The recovery key does, and no new key; partners' copies of the key set are named too."""
     issuer = begin(cardsign)
-    words = ("keys", "revoke", kid_of(issuer, "card"), "--reason", "superseded", "--yes")
-    assert issuer(*words).status == 0
-    assert issuer("keys", "rotate").status == 0
-    assert alarms(issuer) == ""
+    assert issuer("keys", "jwks", "-o", "jwks.json").status == 0
+    shutil.copytree("keys", "stolen")
+    words = ("keys", "revoke", kid_of(issuer, "card"), "--reason", "compromised", "--yes")
+    told = issuer(*words)
+    assert do_this(told)[:2] == ["keyset", "recover"]
+    assert is_forgery_trusted(issuer, "jwks.json")
+    (copies,) = re.findall(r"a copy of the key set .*: cardsign (.*)", told.err)
+    assert issuer(*shlex.split(copies)).status == 0
+    assert not is_forgery_trusted(issuer, "jwks.json")

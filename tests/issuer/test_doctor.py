@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cardsign.findings import Finding
-from cardsign.issuer.doctor import examine_issuer
+from cardsign.issuer.examination import examine_issuer
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import lifecycle
 from cardsign.keys.lifecycle import TimelineSettings

@@ -14,7 +14,7 @@ import pytest
 from cardsign import sign_card
 from cardsign.config import ProjectConfig
 from cardsign.errors import CardsignError
-from cardsign.issuer.gaps import make_successor
+from cardsign.issuer.cards import publish_signed
 from cardsign.issuer.init import IssuerPlan, init_issuer
 from cardsign.issuer.keyset import (
     KeysetChanges,
@@ -24,10 +24,10 @@ from cardsign.issuer.keyset import (
     show_keyset,
     sign_keyset,
 )
-from cardsign.issuer.publishing import publish_cards
 from cardsign.issuer.reconcile import publish_keyset, renew_release
 from cardsign.issuer.recovery import open_recovery_key, recover
-from cardsign.issuer.release import ReleaseChanges, is_release_due, needed_keyset, sign_next_release
+from cardsign.issuer.release import ReleaseChanges, sign_next_release
+from cardsign.issuer.rotation import make_successor
 from cardsign.issuer.signers import card_signers
 from cardsign.issuer.work import Work
 from cardsign.jose.keys import PrivateKey
@@ -105,7 +105,7 @@ def publish(made: Made, now: datetime) -> bytes:
     signed = sign_card(CARD, card_signers(made.store, SECRET, now=now).signers)
     listed = ReleaseChanges(cards=((None, signed),))
     renew_release(made.work(now, publishes=True), listed)
-    publish_cards(made.work(now, publishes=True), Documents(signed))
+    publish_signed(made.work(now, publishes=True), Documents(signed))
     return signed
 
 
@@ -135,47 +135,7 @@ def test_which_keys_share_a_passphrase_is_told(tmp_path: Path) -> None:
     assert plan.list_shared(passphrases_of(root=OTHER)) == ("release", "recovery")
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"origin": "http://tides.example"}, "usage.invalid"),
-        ({"origin": "tides"}, "card.interface_url"),
-        ({"holder": "Not A Holder"}, "usage.conflict"),
-    ],
-)
-def test_what_no_issuer_can_be_is_refused_first(
-    tmp_path: Path, changes: dict[str, Any], expected: str
-) -> None:
-    """Before anything is made."""
-    how: dict[str, Any] = {"origin": ORIGIN, **changes}
-    assert code(IssuerPlan(tmp_path, tmp_path / "keys", **how).check) == expected
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_recovery_key_has_a_passphrase_of_its_own(tmp_path: Path) -> None:
-    """Else its theft comes with the others'."""
-    plan = IssuerPlan(tmp_path, tmp_path / "keys", ORIGIN)
-    same = passphrases_of(root=OTHER, recovery=OTHER)
-    assert code(lambda: init_issuer(plan, same, now=NOW)) == "passphrase.unfit"
-    assert list(tmp_path.iterdir()) == []
-
-
 # ------------------------------------------------------------------ releases
-
-
-def test_a_release_is_signed_when_there_is_something_new(made: Made) -> None:
-    """Then not, until half of its life is over."""
-    signed = sign_card(CARD, card_signers(made.store, SECRET, now=NOW).signers)
-    listed = ReleaseChanges(cards=((None, signed),))
-    first = sign_next_release(made.work(), listed)
-    assert first is not None
-    assert first.seq == 2
-    assert [card.url for card in first.cards] == [f"{ORIGIN}/.well-known/agent-card.json"]
-    assert sign_next_release(made.work(passphrase=b"a wrong one"), ReleaseChanges()) is None
-    later = NOW + timedelta(days=4)
-    assert is_release_due(first, needed_keyset(made.store), now=later)
-    assert not is_release_due(first, needed_keyset(made.store), now=NOW)
-    assert sign_next_release(made.work(later), ReleaseChanges()) is not None
 
 
 @pytest.mark.parametrize(
@@ -290,7 +250,7 @@ def test_a_keyset_waits_for_the_release_that_names_it(made: Made) -> None:
     draft = draft_keyset(made.work(now))
     ready = sign_keyset(made.work(), draft, digest=draft.statement.digest)
     accept_keyset(made.work(now), ready.statement)
-    published = publish_cards(made.work(now, publishes=True), Documents(signed))
+    published = publish_signed(made.work(now, publishes=True), Documents(signed))
     assert [*published.keysets] == ["1.1"]
     renew_release(made.work(now, publishes=True), ReleaseChanges())
     assert [*load_current(made.public).keysets] == ["1.1", "1.2"]
@@ -304,9 +264,9 @@ def test_a_publication_directory_has_one_key_store(made: Made, tmp_path: Path) -
     other.add_key(key, SECRET, now=NOW)
     signed, before = sign_card(CARD, [key]), made.tree()
     theirs = Work(other, NOW, ProjectConfig(publish=made.public))
-    assert code(lambda: publish_cards(theirs, Documents(signed))) == "publish.other_publisher"
+    assert code(lambda: publish_signed(theirs, Documents(signed))) == "publish.other_publisher"
     assert made.tree() == before
-    mine = publish_cards(
+    mine = publish_signed(
         replace(theirs, config=ProjectConfig(publish=tmp_path / "mine")), Documents(signed)
     )
     assert mine.number == 1

@@ -17,9 +17,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cardsign import sign_card
 from cardsign.config import ProjectConfig
 from cardsign.errors import CardsignError
-from cardsign.issuer.gaps import is_made_here, make_successor
 from cardsign.issuer.keyset import KeysetChanges, accept_keyset, draft_keyset
 from cardsign.issuer.release import ReleaseChanges, sign_next_release
+from cardsign.issuer.rotation import is_made_here, make_successor
 from cardsign.issuer.work import Work
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey

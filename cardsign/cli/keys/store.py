@@ -111,7 +111,7 @@ def doctor(**options: Any) -> int:
 
     Exit status 1: there is an error.
     """
-    from cardsign.issuer.doctor import examine_issuer
+    from cardsign.issuer.examination import examine_issuer
     from cardsign.issuer.work import Work
 
     store = locate_store(take(KeystoreOptions, options).located(), local_user())

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from datetime import timedelta
 
-from cardsign.errors import CardsignError, FileFault, ServeFault, StoreFault
+from cardsign.errors import CardsignError, FileFault, ServeFault
 from cardsign.findings import Finding, Place, Severity
 from cardsign.issuer.gaps import find_gaps
-from cardsign.issuer.work import NOTICE, Gap, Work
+from cardsign.issuer.work import NOTICE, Work, unique_gaps
 from cardsign.keys.doctor import examine_store
 from cardsign.keys.history import check_witnessed, kept_keyset, kept_release
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
@@ -37,13 +37,9 @@ def examine_issuer(work: Work) -> list[Finding]:
             findings += _find_advice(work, state)
             findings += _find_damage(work)
             findings += _list_gaps(work)
-    except StoreFault as fault:
-        if fault.code != "keystore.moved" and fault.code not in {
-            finding.code for finding in findings
-        }:
-            findings.append(_alarm(fault))
     except CardsignError as fault:
-        findings.append(_alarm(fault))
+        if fault.code not in ("keystore.moved", *(finding.code for finding in findings)):
+            findings.append(_alarm(fault))
     return findings
 
 
@@ -52,10 +48,7 @@ def _alarm(fault: CardsignError) -> Finding:
 
 
 def _list_gaps(work: Work) -> Iterator[Finding]:
-    gaps: dict[tuple[str, str], Gap] = {}
-    for gap in find_gaps(work):
-        gaps.setdefault(gap.name, gap)
-    for gap in gaps.values():
+    for gap in unique_gaps(find_gaps(work)):
         is_ending = gap.until is not None and gap.until <= work.now + NOTICE
         level: Severity = "error" if gap.is_for_people or is_ending else "note"
         until = f"; until {second(gap.until)}" if gap.until and gap.until > work.now else ""
