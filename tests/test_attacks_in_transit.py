@@ -13,7 +13,6 @@ import pytest
 from support import (
     DUAL,
     LAX,
-    NOW,
     OLD,
     PORTABLE,
     WITH_DEFAULTS,
@@ -26,7 +25,6 @@ from support import (
     pointers,
     put,
     signed,
-    trusting,
     without,
 )
 
@@ -36,9 +34,7 @@ from cardsign.card.schema import CARD_1_0, Field, Message
 from cardsign.card.values import append, split
 from cardsign.errors import CanonicalizationError
 from cardsign.jose.keys import PrivateKey
-from cardsign.trust.policy import Subject
 from cardsign.verify.report import Report
-from tests.support import reach_verdict
 
 LOSSY = tuple(profile for profile in DEFAULT_PROFILES if profile not in FULL_PROFILES)
 CARDS = {
@@ -189,19 +185,6 @@ def test_two_publications_merged_by_a_signer_of_lossy_payloads(alice: PrivateKey
     assert [one.profile for one in report.signatures] == ["prune-empty-upgraded", "prune-empty"]
     left_open = [set(one.uncovered) for one in report.signatures]
     assert left_open[0] & left_open[1] == set()  # all is covered by one or the other: no matter
-
-
-def test_a_stranger_s_full_and_a_known_key_s_lossy_signature(
-    alice: PrivateKey, bob: PrivateKey
-) -> None:
-    """Coverage by one and authority by the other do not make a card of either."""
-    edited = {**LAX, "x-berth": {"pier": 66}}
-    entries = [one_signature(edited, bob, "served-as-is"), *signed(LAX, alice)["signatures"]]
-
-    report = examine({**edited, "signatures": entries}, alice)
-
-    assert report.verdict == "untrusted"
-    assert report.uncovered[-1] == "/x-berth"
 
 
 # ------------------------------------------------------------------ 7: every path of the schema
@@ -394,16 +377,6 @@ def test_any_value_altered(honest: dict[str, Any], alice: PrivateKey) -> None:
 
 #: What today's verifiers let through, by name (threats 7 and 17).
 NOTORIOUS: dict[str, tuple[str, Any]] = {  # pointer, value; what is added to a list is its last
-    "Url beside no url": ("/Url", "https://evil.example"),
-    "SupportedInterfaces": ("/SupportedInterfaces", [{"url": "https://evil.example"}]),
-    "endpoint": ("/endpoint", "https://evil.example"),
-    "interfaces": ("/interfaces", [{"url": "https://evil.example"}]),
-    "authentication": ("/authentication", {"schemes": ["none"]}),
-    "protocolVersion": ("/protocolVersion", "0.3.0"),
-    "a url": ("/url", "https://evil.example"),
-    "an extended card": ("/supportsAuthenticatedExtendedCard", True),
-    "keys": ("/jwks_uri", "https://evil.example"),
-    "a skill's schema": ("/skills/0/inputSchema", {}),
     "a scope-less requirement": (
         "/securityRequirements",
         [*PORTABLE["securityRequirements"], {"schemes": {"harbour": {"list": []}}}],
@@ -415,7 +388,6 @@ NOTORIOUS: dict[str, tuple[str, Any]] = {  # pointer, value; what is added to a 
     "an empty skill": ("/skills", [*PORTABLE["skills"], {}]),
     "an empty scheme": ("/securitySchemes/tls", {"mtlsSecurityScheme": {}}),
     "an extension that is not required": ("/capabilities/extensions", [{"required": False}]),
-    "a signature block": ("/signature", {"value": "x"}),
 }
 
 
@@ -508,19 +480,6 @@ def test_a_security_default_may_not_be_added(alice: PrivateKey) -> None:
 
 
 # ------------------------------------------------------------------ 3: another subject
-
-
-def test_the_same_bytes_without_a_subject(alice: PrivateKey) -> None:
-    """A card that everybody trusts is nobody's answer to no question."""
-    document = dump(signed(PORTABLE, alice))
-    policy = trusting(alice)
-
-    assert (
-        reach_verdict(document, expect=Subject(is_holder=True), policy=policy, now=NOW).verdict
-        == "trusted"
-    )
-    report = reach_verdict(document, expect=None, policy=policy, now=NOW)
-    assert (report.verdict, report.card) == ("indeterminate", None)
 
 
 def test_swapped_signatures_of_two_cards(alice: PrivateKey) -> None:

@@ -64,19 +64,6 @@ EMPTY_POLICY: Final = f"""\
 # Which issuers this verifier trusts, and by which keys. What is not allowed here is denied.
 # Add an issuer with `cardsign trust add`, or by hand; docs/reference/formats.md lists every member.
 format = {FORMAT}
-
-# [limits]              # may only be lower than the built-in ones
-# skew = "5m"           # how far clocks may differ
-# keyset_age = "90d"    # how long after its iat a keyset statement is accepted at most
-# release_age = "7d"    # the same of a release statement
-
-# [[issuer]]
-# name = "acme-geo"                          # your own name for it
-# origins = ["https://geo.acme.example"]     # where its cards and interfaces may stand
-# cards = ["https://geo.acme.example/"]      # what `cardsign peers verify` looks at
-# require = ["publisher"]                    # holders who must all have signed
-# [issuer.anchor]                            # exactly one: keyset, roots, keys or jwks
-# keyset = {{ epoch = 1, version = 1, digest = "..." }}
 """
 
 

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import groupby
 from typing import Final, TypeVar
 
@@ -109,6 +110,7 @@ class Walk:
     notes: list[Finding] = field(default_factory=list)
     max_steps: int = MAX_STEPS
     _refused: dict[str, Finding] = field(default_factory=dict)
+    _mismatched: list[KeysetStatement] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._by_number: dict[Number, list[KeysetStatement]] = defaultdict(list)
@@ -145,26 +147,17 @@ class Walk:
         Raises:
             StatementRefused: ``statement.fork``: the anchor means two of one number.
         """
-        lawful: dict[str, KeysetStatement] = {}
-        mismatched: list[KeysetStatement] = []
+
+        def check(statement: KeysetStatement) -> None:
+            if issuer is not None and statement.issuer != issuer:
+                raise StatementRefused("statement.issuer", f"expected {issuer!r}")
+            check_first(statement, pin or RootAnchor.of(statement.root))
+
         for number in sorted(self._by_number):
-            for statement in self._by_number[number]:
-                try:
-                    if issuer is not None and statement.issuer != issuer:
-                        raise StatementRefused("statement.issuer", f"expected {issuer!r}")
-                    check_first(statement, pin or RootAnchor.of(statement.root))
-                    self._check(statement)
-                except StatementRefused as refusal:
-                    if refusal.code == "statement.anchor":
-                        mismatched.append(statement)
-                    else:
-                        self._refuse(statement, refusal)
-                else:
-                    lawful[statement.digest] = statement
-            if lawful:
+            if lawful := self._lawful(check, number):
                 return self._accept(self._single(lawful, "statements that the anchor means"))
-        if mismatched and pin is not None:
-            self.notes.append(Finding("statement.anchor", _mismatch(pin, mismatched)))
+        if self._mismatched and pin is not None:
+            self.notes.append(Finding("statement.anchor", _mismatch(pin, self._mismatched)))
         return None
 
     def onward(self, keyset: KeysetStatement) -> KeysetStatement:
@@ -192,13 +185,11 @@ class Walk:
 
     def _step(self, keyset: KeysetStatement, more: bool) -> KeysetStatement | None:
         """Return the lawful next step, or recovery where there is no single one (K6, K7)."""
-        lawful = (
-            self._lawful(check_successor, keyset, (keyset.epoch, keyset.version + 1))
-            if more
-            else {}
-        )
+        following = keyset.epoch, keyset.version + 1
+        lawful = self._lawful(partial(check_successor, keyset), following) if more else {}
         if len(lawful) != 1 and self._may_recover(keyset):
-            lawful = self._lawful(check_recovery, keyset, (keyset.epoch + 1, 1)) or lawful
+            opened = keyset.epoch + 1, 1
+            lawful = self._lawful(partial(check_recovery, keyset), opened) or lawful
         return self._single(lawful, f"lawful successors of {describe(keyset)}") if lawful else None
 
     def _may_recover(self, keyset: KeysetStatement) -> bool:
@@ -214,25 +205,24 @@ class Walk:
         return recovery is not None and recovery_digest(keyset) == recovery
 
     def _lawful(
-        self,
-        check: Callable[[KeysetStatement, KeysetStatement], object],
-        keyset: KeysetStatement,
-        number: Number,
+        self, check: Callable[[KeysetStatement], object], number: Number
     ) -> dict[str, KeysetStatement]:
+        """Return the statements of a number that pass a check, by their digests."""
         lawful: dict[str, KeysetStatement] = {}
         for statement in self._by_number.get(number, ()):
             try:
-                check(keyset, statement)
-                self._check(statement)
+                check(statement)
+                check_past(statement.iat, self.now, self.skew)
+                self._check_lock(statement)
             except StatementRefused as refusal:
-                self._refuse(statement, refusal)
+                if refusal.code == "statement.anchor":
+                    self._mismatched.append(statement)
+                    continue
+                reason = explain_refusal(refusal, describe(statement))
+                self._refused[statement.digest] = reason
             else:
                 lawful[statement.digest] = statement
         return lawful
-
-    def _check(self, statement: KeysetStatement) -> None:
-        check_past(statement.iat, self.now, self.skew)
-        self._check_lock(statement)
 
     def _check_lock(self, statement: KeysetStatement) -> None:
         digest = self._required.get(statement.number)
@@ -247,9 +237,6 @@ class Walk:
         self.passed.append(statement)
         self._refused.pop(statement.digest, None)
         return statement
-
-    def _refuse(self, statement: KeysetStatement, refusal: StatementRefused) -> None:
-        self._refused[statement.digest] = explain_refusal(refusal, describe(statement))
 
     def _single(self, lawful: dict[str, KeysetStatement], description: str) -> KeysetStatement:
         if len(lawful) > 1:
@@ -338,11 +325,20 @@ def choose_release(
         skew: How far the issuer's clock may be ahead of ours.
     """
     notes: list[Finding] = []
-    revoked = _revoked_before(current, keyset, locked)
-    offered = (
-        release for release in offered if current is None or release.digest != current.digest
-    )
-    by_signers = _speaking_by_right(offered, keyset, revoked, notes, now=now, skew=skew)
+    revoked = frozenset[str]()
+    if locked is not None and locked.order[:2] == keyset.number:
+        revoked |= locked.revoked
+    if current is not None and current.keyset == keyset.id:
+        revoked |= current.revoked
+    by_signers: dict[ReleaseStatement, frozenset[str]] = {}
+    for release in sorted(offered, key=lambda release: release.order):
+        if current is not None and release.digest == current.digest:
+            continue
+        try:
+            check_past(release.iat, now, skew)
+            by_signers[release] = check_signers(release, keyset, revoked, now=now, skew=skew)
+        except StatementRefused as refusal:
+            notes.append(explain_refusal(refusal, describe(release)))
     revoked = revoked.union(*(release.revoked for release in by_signers))
     contested = None
     for order, group in groupby(by_signers, key=lambda release: release.order):
@@ -366,15 +362,6 @@ def choose_release(
     return ReleaseChoice(current, revoked, contested, tuple(notes))
 
 
-def _revoked_before(
-    current: ReleaseStatement | None, keyset: KeysetStatement, locked: LockedRelease | None
-) -> frozenset[str]:
-    """Return the keys that what was accepted before revokes under this keyset."""
-    revoked = locked.revoked if locked and locked.order[:2] == keyset.number else frozenset[str]()
-    is_current = current is not None and current.keyset == keyset.id
-    return revoked | current.revoked if current is not None and is_current else revoked
-
-
 def check_signers(
     release: ReleaseStatement,
     keyset: KeysetStatement,
@@ -393,28 +380,6 @@ def check_signers(
     if not signers:
         raise StatementRefused("statement.revoked", "its signer has been revoked")
     return signers
-
-
-def _speaking_by_right(
-    offered: Iterable[ReleaseStatement],
-    keyset: KeysetStatement,
-    revoked: frozenset[str],
-    notes: list[Finding],
-    *,
-    now: datetime,
-    skew: timedelta,
-) -> dict[ReleaseStatement, frozenset[str]]:
-    """Return the releases that an unrevoked release key has signed, oldest first, with signers."""
-    by_signers: dict[ReleaseStatement, frozenset[str]] = {}
-    for release in sorted(offered, key=lambda release: release.order):
-        try:
-            check_past(release.iat, now, skew)
-            signers = check_signers(release, keyset, revoked, now=now, skew=skew)
-        except StatementRefused as refusal:
-            notes.append(explain_refusal(refusal, describe(release)))
-        else:
-            by_signers[release] = signers
-    return by_signers
 
 
 def check_locked(release: ReleaseStatement, locked: LockedRelease | None) -> None:

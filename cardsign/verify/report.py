@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, Literal, NoReturn, cast
 
@@ -56,12 +56,7 @@ class Answers:
 
     def to_json(self) -> dict[str, Json]:
         """The object of the verdict's `answers` member."""
-        return {
-            "integrity": self.integrity,
-            "authorised": self.authorised,
-            "current": self.current,
-            "complete": self.complete,
-        }
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +157,7 @@ class StatementUsed:
 
     def to_json(self) -> dict[str, Json]:
         """The object of the verdict's `statements` member."""
-        return {"number": self.number, "digest": self.digest, "exp": self.exp}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ import pytest
 
 from cardsign.statements.keyset import read_keyset
 from cardsign.trust.disk import read_policy
-from cardsign.trust.policytext import EMPTY_POLICY
 from tests.cli import peer
 from tests.cli.conftest import Cardsign, Ended
 from tests.jose.statement_making import DAY, thumbprint
@@ -56,15 +55,6 @@ def update(cardsign: Cardsign, *names: str) -> Ended:
     """What `trust update` says to these statements."""
     given = [word for name in names for word in ("--statements", f"{name}.json")]
     return cardsign("trust", "update", "--trust", "trust.toml", *given)
-
-
-def test_the_commented_example_is_right(cardsign: Cardsign) -> None:
-    """Who removes the marks of comment from what a new policy begins with has a policy."""
-    lines = EMPTY_POLICY.splitlines()
-    first = next(index for index, line in enumerate(lines) if line.startswith("# [limits]"))
-    text = "\n".join(lines[:first] + [line.removeprefix("# ") for line in lines[first:]])
-    TRUST.write_text(text.replace('digest = "..."', f'digest = "{"0" * 64}"'))
-    assert [one["name"] for one in cardsign("trust", "list", "--json").json] == ["acme-geo"]
 
 
 OWN = "home/.config/cardsign/trust.toml"

@@ -26,10 +26,9 @@ from tests.trust.establishing import (
     anchored,
     codes,
     number,
-    pin_of,
     stand,
 )
-from tests.trust.histories import after, digest_of, keyset, release
+from tests.trust.histories import after, keyset, release
 
 JWKS_URL = f"{ORIGIN}/jwks.json"
 
@@ -128,16 +127,6 @@ def test_a_failure_evicts_nothing(came: dict[str, Any]) -> None:
     assert not stand(source, **came).has_source
 
 
-def test_an_empty_key_set_revokes_all() -> None:
-    """It is the issuer's word that no key is his any more."""
-    source = JwksAnchor(JWKS_URL)
-    memo = Notebook(jwks=JwkSet.of([key("ann").public]))
-
-    standing = stand(source, memo=memo, untrusted_jwks=jwks(), jwks_url=JWKS_URL)
-    assert (standing.keys, standing.has_source) == ((), True)
-    assert stand(source, memo=memo).keys == ()
-
-
 # ------------------------------------------------------------------ keyset statements
 
 
@@ -168,13 +157,6 @@ def test_a_key_set_that_is_none_is_reported(anchor: KeysetAnchor, one: bytes) ->
     assert (standing.offered, standing.hindrances) == (None, ())
 
 
-def test_a_statement_without_keys_is_a_source(one: bytes) -> None:
-    """The issuer says that nothing is to be trusted, which is not the same as no answer."""
-    standing = stand(anchored(one), [one, after(one, keys=[])])
-
-    assert (standing.keys, standing.has_source, standing.blocks) == ((), True, ())
-
-
 # ------------------------------------------------------------------ memory
 
 
@@ -189,16 +171,6 @@ def test_what_was_kept_needs_no_evidence(anchor: KeysetAnchor, one: bytes, two: 
     lower = stand(anchor, [one], [release(one, seq=99)], memo=memo)
     assert (lower.keyset, lower.release) == (first.keyset, first.release)
     assert codes(lower.notes) == ["statement.keyset"]
-
-
-def test_the_newest_time_is_the_highest_that_was_signed(anchor: KeysetAnchor, one: bytes) -> None:
-    """A release may be older than the keyset that it names."""
-    two = after(one, iat=T0 + 200, exp=T0 + DAY)
-    memo = Notebook()
-    stand(anchor, [one, two], [release(two)], memo=memo)
-
-    assert memo.session is not None
-    assert memo.session.newest_iat == T0 + 200
 
 
 def test_nothing_is_kept_of_a_time_of_one_s_choice(
@@ -230,8 +202,6 @@ def test_a_lock_that_is_ahead_of_every_clock_is_accused(anchor: KeysetAnchor, on
 
 # ------------------------------------------------------------------ what holds now
 
-KEYSET_EXP = T0 + 60 * DAY
-RELEASE_EXP = T0 + 7 * DAY
 MOMENTS: dict[str, tuple[float, Limits, list[str]]] = {
     "now": (0, Limits(), []),
     "a moment before the release expires": (7 * DAY - 0.5, Limits(), []),
@@ -291,12 +261,3 @@ def test_no_anchor_falls_back_upon_another(source: Anchor, one: bytes) -> None:
     )  # fmt: skip
 
     assert standing.keys == ()
-
-
-def test_what_is_known_of_one_source_is_no_other_s(one: bytes) -> None:
-    """A memory holds bare keys, and the anchor is a keyset: they are not asked."""
-    source = anchored(one)
-    memo = Notebook(jwks=JwkSet.of([key("ann").public]))
-
-    assert stand(source, memo=memo).keys == ()
-    assert digest_of(one) == pin_of(one).digest

@@ -6,9 +6,8 @@ import json
 import multiprocessing
 import os
 import subprocess
-import sys
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from cardsign.trust.enroll import add_issuers, move_pin, propose_keyset
 from cardsign.trust.lock import Floor, Memory, raise_lock, read_lock
 from cardsign.trust.policy import KeysetAnchor, Limits, Policy, TrustedIssuer
 from cardsign.trust.supplied import SuppliedStatements
+from cardsign.trust.walk import Walk
 from cardsign.verify.report import NoVerdict, Report
 from cardsign.verify.verifier import Verifier
 
@@ -122,18 +122,6 @@ def test_a_keyset_policy_made_in_code_names_its_lock() -> None:
 # -------------------------------------------------------------- rollback with an empty cache
 
 
-def test_rollback_with_an_empty_cache(policy: Path) -> None:
-    second = TIDES.keyset_after(FIRST)
-    update(policy, [FIRST, second], [])
-    report = verdict(policy, [FIRST], [release(FIRST, seq=9)], cache=Memory())
-    assert report.verdict == "indeterminate"
-    assert "statement.rollback" in codes(report)
-    assert (
-        verdict(policy, [FIRST, second], [release(second, seq=9)], cache=Memory()).verdict
-        == "trusted"
-    )
-
-
 def test_an_empty_cache_is_no_evidence(policy: Path) -> None:
     with pytest.raises(NoVerdict):
         verifier(policy, cache=Memory()).verify(SIGNED, issuer="tides")
@@ -185,14 +173,6 @@ def test_daily_releases_make_no_difference_in_git(policy: Path) -> None:
     assert policy.with_suffix(".lock").read_bytes() == before
 
 
-def test_a_clock_behind_the_lock_is_no_verdict(policy: Path) -> None:
-    update(policy, [FIRST], [release(FIRST, seq=6, floor={TIDES.url: 5})])
-    early = NOW - timedelta(days=1)
-    report = verdict(policy, [FIRST], [release(FIRST, seq=6)], clock=lambda: early)
-    assert "time.clock_behind" in codes(report)
-    assert report.verdict == "indeterminate"
-
-
 # -------------------------------------------------------------- the walk passes through the lock
 
 
@@ -220,17 +200,6 @@ def test_the_lock_decides_a_fork_below_it(policy: Path) -> None:
     assert "statement.fork" in codes(report)
 
 
-def test_a_fork_writes_nothing(policy: Path) -> None:
-    second, other = TIDES.keyset_after(FIRST), TIDES.keyset_after(FIRST, exp=TIDES.t0 + 50 * 86400)
-    update(policy, [FIRST, second], [])
-    before = policy.with_suffix(".lock").read_bytes()
-    with pytest.raises(UsageFault) as fault:
-        raise_lock(policy.with_suffix(".lock"), {"tides": Floor(read_keyset(other).id)})
-    assert fault.value.code == "statement.fork"
-    assert policy.with_suffix(".lock").read_bytes() == before
-    assert update(policy, [FIRST, other], []) == ()
-
-
 def test_the_owner_recovers_from_a_locked_branch_of_a_thief(policy: Path) -> None:
     """The roots were stolen, the lock was raised to the thief's branch, the owner recovers from
     the honest one, and nobody publishes the thief's statements any more."""
@@ -255,28 +224,6 @@ def test_lock_behind_is_said_and_pin_moves_the_anchor(policy: Path) -> None:
     report = verdict(policy, [second], [release(second, seq=5)], cache=Memory())
     assert (report.verdict, codes(report)) == ("trusted", [])
     assert "# whom we trust" in policy.read_text()
-
-
-@pytest.mark.parametrize(
-    ("spoil", "code"),
-    [
-        (lambda text: text.replace("cardsign-lock/1", "cardsign-lock/2"), "lock.malformed"),
-        (lambda text: "<<<<<<< ours\n" + text, "lock.malformed"),
-        (lambda text: text.replace('"tides": {', '"tides": {}, "tides": {'), "lock.malformed"),
-        (lambda text: text.replace('"newest_iat"', '"newest"'), "lock.malformed"),
-        (lambda text: text[: len(text) // 2], "lock.malformed"),
-    ],
-    ids=["newer", "conflict", "twice", "member", "torn"],
-)
-def test_a_spoilt_lock_is_a_local_fault(
-    policy: Path, spoil: Callable[[str], str], code: str
-) -> None:
-    lock = policy.with_suffix(".lock")
-    lock.write_text(spoil(lock.read_text()))
-    with pytest.raises(UsageFault) as fault:
-        verifier(policy)
-    assert (fault.value.code, fault.value.exit_status) == (code, 2)
-    assert fault.value.path == str(lock)
 
 
 @pytest.mark.parametrize("target", ["lock.elsewhere", "/dev/null"])
@@ -344,30 +291,30 @@ def test_several_locks_count_by_their_maximum_and_a_fork_blocks_one_issuer(polic
 
 
 def _raise_many(lock: Path, number: int, pins: list[KeysetId]) -> None:
-    """Raise a shared issuer again and again, and twenty of this process's own once each."""
-    for step in range(20):
+    """Raise a shared issuer again and again, and eight of this process's own once each."""
+    for step in range(8):
         own = f"issuer-{number}-{step}"
         floors = {own: Floor(pins[0], number), "shared": Floor(pins[step % len(pins)], step)}
         raise_lock(lock, floors)
 
 
-def test_eight_processes_raise_one_lock(tmp_path: Path) -> None:
+def test_five_processes_raise_one_lock(tmp_path: Path) -> None:
     """No update is lost: each entry is raised once, so a lost one stays lost."""
     lock = tmp_path / "trust.lock"
     history = [FIRST]
-    for _ in range(12):
+    for _ in range(7):
         history.append(TIDES.keyset_after(history[-1], iat=TIDES.t0, exp=TIDES.t0 + 86400))
     pins = [read_keyset(statement).id for statement in history]
     context = multiprocessing.get_context("fork")
-    workers = [context.Process(target=_raise_many, args=(lock, n, pins)) for n in range(8)]
+    workers = [context.Process(target=_raise_many, args=(lock, n, pins)) for n in range(5)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join(60)
-    assert [worker.exitcode for worker in workers] == [0] * 8
+    assert [worker.exitcode for worker in workers] == [0] * 5
     entries = read_lock(lock)
-    assert len(entries) == 8 * 20 + 1
-    assert entries["shared"] == Floor(pins[-1], 19)
+    assert len(entries) == 5 * 8 + 1
+    assert entries["shared"] == Floor(pins[7], 7)
 
 
 def test_a_read_only_disk(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -388,38 +335,6 @@ def test_a_read_only_disk(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert policy.with_suffix(".lock").read_bytes() == before
 
 
-def test_a_disk_mounted_read_only(policy: Path, tmp_path: Path) -> None:
-    """The same on a real read-only mount, where this machine lets us make one."""
-    script = tmp_path / "run.py"
-    second = TIDES.keyset_after(FIRST)
-    paths = [tmp_path / name for name in ("card", "second", "release")]
-    for path, data in zip(paths, (SIGNED, second, release(second, seq=5)), strict=True):
-        path.write_bytes(data)
-    (tmp_path / "first").write_bytes(FIRST)
-    script.write_text(
-        "import sys\nfrom pathlib import Path\nfrom datetime import datetime, UTC\n"
-        "from cardsign.errors import FileFault\n"
-        "from cardsign.verify.verifier import Verifier\n"
-        "from cardsign.trust.supplied import SuppliedStatements\n"
-        "folder = Path(sys.argv[1])\nread = lambda name: (folder / name).read_bytes()\n"
-        "v = Verifier(folder / 'trust.toml', cache=folder / 'cache',\n"
-        "    clock=lambda: datetime(2026, 11, 21, 12, tzinfo=UTC))\n"
-        "s = SuppliedStatements((read('first'), read('second')), (read('release'),))\n"
-        "print(v.examine(read('card'), statements=s, issuer='tides').verdict)\n"
-        "try:\n    v.raise_lock()\nexcept FileFault as fault:\n    print(fault.code)\n"
-    )
-    mount = "mount --bind $1 $1 && mount -o remount,ro,bind $1 && exec $2 $3 $1"
-    words = ["unshare", "-m", "sh", "-c", mount, "sh", str(tmp_path), sys.executable, str(script)]
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-    try:
-        run = subprocess.run(words, capture_output=True, text=True, env=environ)
-    except FileNotFoundError:
-        pytest.skip("no unshare")
-    if "permitted" in run.stderr or "denied" in run.stderr:
-        pytest.skip("no mounts here")
-    assert run.stdout.split() == ["trusted", "file.unwritable"], run.stderr
-
-
 # -------------------------------------------------------------- the cache
 
 
@@ -431,28 +346,6 @@ def test_a_cache_of_another_owner_is_empty(policy: Path) -> None:
     for path in (policy.parent / "cache").iterdir():
         os.chown(path, 12345, 12345)
     assert verifier(policy).examine(SIGNED, issuer="tides").answers.integrity == "unknown"
-
-
-def test_eight_threads_share_one_verifier(policy: Path) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    judge = verifier(policy)
-    statements = given([FIRST], [release(FIRST, seq=5)])
-    with ThreadPoolExecutor(8) as pool:
-        reports = list(
-            pool.map(
-                lambda _: judge.examine(SIGNED, statements=statements, issuer="tides"), range(400)
-            )
-        )
-    assert {report.verdict for report in reports} == {"trusted"}
-    assert len({id(report.card) for report in reports}) == 400
-
-
-def test_a_second_process_goes_on_from_the_cache(policy: Path) -> None:
-    second = TIDES.keyset_after(FIRST)
-    assert verdict(policy, [FIRST, second], [release(second, seq=5)]).verdict == "trusted"
-    offline = verifier(policy).examine(SIGNED, issuer="tides")
-    assert (offline.verdict, offline.keyset.number) == ("trusted", "1.2")
 
 
 @pytest.mark.parametrize("poison", ["junk", "other issuer", "huge", "link", "unsigned"])
@@ -519,16 +412,18 @@ def test_a_policy_found_in_the_working_directory_never_raises_its_lock(policy: P
     assert fault.value.code == "config.not_allowed"
 
 
-def test_steps_of_the_cache_do_not_count_among_those_of_a_refresh(policy: Path) -> None:
-    """A history of 300 keysets: one process gets 256 steps far, the next one to the end."""
+def test_steps_of_the_cache_do_not_count_among_those_of_a_refresh(
+    policy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process gets as many steps far as a refresh has, the next one to the end."""
+    monkeypatch.setattr("cardsign.trust.session.Walk", partial(Walk, max_steps=6))
     history = [FIRST]
-    for _ in range(299):
+    for _ in range(9):
         history.append(TIDES.keyset_after(history[-1], iat=TIDES.t0, exp=TIDES.t0 + 86400))
     current = release(history[-1], seq=5)
     first = verdict(policy, history, [current])
-    assert (first.keyset.number, first.verdict) == ("1.257", "indeterminate")
+    assert (first.keyset.number, first.verdict) == ("1.7", "indeterminate")
     assert "statement.too_many" in codes(first)
-    second = verdict(policy, history, [current])
-    assert (second.keyset.number, second.verdict) == ("1.300", "trusted")
-    offline = verdict(policy, [], [])
-    assert (offline.keyset.number, offline.verdict) == ("1.300", "trusted")
+    for keysets, releases in ((history, [current]), ([], [])):
+        report = verdict(policy, keysets, releases)
+        assert (report.keyset.number, report.verdict) == ("1.10", "trusted")

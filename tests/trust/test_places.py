@@ -9,28 +9,21 @@ from cardsign.urls import may_stand_at, parse_place, parse_url
 
 INSIDE = {
     "the origin itself": ("https://a.example", "https://a.example"),
-    "a path of the origin": ("https://a.example", "https://a.example/x/y"),
     "a query": ("https://a.example", "https://a.example/?x=1"),
     "the default port": ("https://a.example", "https://a.example:443/x"),
     "another port that is the place's": ("https://a.example:8443", "https://a.example:8443/"),
     "below the path": ("https://a.example/ann", "https://a.example/ann/card.json"),
     "the path itself": ("https://a.example/ann", "https://a.example/ann"),
-    "the path with its slash": ("https://a.example/ann", "https://a.example/ann/"),
     "the path without the slash of the place": ("https://a.example/ann/", "https://a.example/ann"),
-    "two levels": ("https://a.example/t/ann/", "https://a.example/t/ann/a2a"),
 }
 OUTSIDE = {
-    "another host": ("https://a.example", "https://b.example/"),
-    "a host below": ("https://a.example", "https://x.a.example/"),
     "a host that begins alike": ("https://a.example", "https://a.example.evil.example/"),
     "http": ("https://a.example", "http://a.example/"),
     "another port": ("https://a.example", "https://a.example:8443/"),
     "a path that begins alike": ("https://a.example/ann", "https://a.example/anna"),
     "a file that begins alike": ("https://a.example/ann", "https://a.example/ann.json"),
-    "the path above": ("https://a.example/t/ann", "https://a.example/t/"),
     "the root": ("https://a.example/ann", "https://a.example/"),
     "a path in capitals": ("https://a.example/ann", "https://a.example/Ann/"),
-    "the path of another host": ("https://a.example/ann", "https://b.example/ann/"),
     "the path in a query": ("https://a.example/ann", "https://a.example/?/ann/"),
 }
 

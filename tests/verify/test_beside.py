@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,8 +9,8 @@ import pytest
 from cardsign.trust.policy import Subject
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.verify.report import Report
-from tests.jose.statement_making import DAY, T0, URL, entry, thumbprint
-from tests.support import PORTABLE, codes, dump
+from tests.jose.statement_making import DAY, T0, URL, entry
+from tests.support import PORTABLE, codes
 from tests.trust.establishing import ORIGIN
 from tests.trust.histories import keyset
 from tests.verify.test_verdict_freshness import marked
@@ -60,36 +59,6 @@ def test_both_are_trusted(of: Subject) -> None:
     assert public.subject == "tides"
     assert extended.subject == "tides, extended card of audience moor"
     assert "extended.public_untrusted" not in codes(extended)
-
-
-def tampered() -> bytes:
-    """A public card that was changed."""
-    return card_of().replace(b"Tides", b"Waves")
-
-
-PUBLICS: dict[str, tuple[Callable[[], bytes], str, str]] = {
-    "tampered with": (tampered, "invalid", "untrusted"),
-    "by a stranger": (lambda: card_of("eve"), "untrusted", "untrusted"),
-    "unsigned": (lambda: dump(PORTABLE), "untrusted", "untrusted"),
-    "an extended one": (lambda: card_of(card=marked()), "untrusted", "untrusted"),
-    "not listed": (
-        lambda: card_of(card={**PORTABLE, "version": "0"}),
-        "untrusted",
-        "untrusted",
-    ),
-}
-
-
-@pytest.mark.parametrize(("public", "its_own", "verdict"), PUBLICS.values(), ids=PUBLICS)
-def test_beside_an_untrusted_public_card_it_is_not_trusted(
-    public: Callable[[], bytes], its_own: str, verdict: str
-) -> None:
-    """However good it is by itself."""
-    first, extended = beside(Tides(), public(), card_of(card=marked()))
-
-    assert (first.verdict, extended.verdict) == (its_own, verdict)
-    assert codes(extended)[0] == "extended.public_untrusted"
-    assert (extended.card, extended.valid_until) == (None, None)
 
 
 def test_beside_an_indeterminate_public_card_it_is_indeterminate() -> None:
@@ -184,11 +153,3 @@ def test_it_lasts_no_longer_than_the_public_card(own: int, least: int) -> None:
     public, extended = beside(tides, card_of("card"), extended_card)
     assert public.valid_until == later(3 * DAY)
     assert extended.valid_until == later(least)
-
-
-def test_a_revoked_key_makes_both_untrusted() -> None:
-    """The same key has signed both."""
-    both = beside(Tides(), card_of(), card_of(card=marked()), revoked=[thumbprint("card")])
-
-    assert [report.verdict for report in both] == ["untrusted", "untrusted"]
-    assert [codes(report)[0] for report in both] == ["key.revoked", "key.revoked"]

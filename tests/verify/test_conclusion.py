@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,28 +10,22 @@ import pytest
 from cardsign.findings import Finding
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
-from cardsign.trust.lock import Floor, Memory
 from cardsign.trust.policy import KeysAnchor, Limits, Policy, Subject, TrustedIssuer
-from cardsign.trust.supplied import SuppliedStatements
 from cardsign.urls import parse_place
-from cardsign.verify.report import NoVerdict, StatementUsed
-from cardsign.verify.verifier import Verifier
-from tests.jose.statement_making import DAY, T0, URL, Members, entry, key, thumbprint
+from cardsign.verify.report import StatementUsed
+from tests.jose.statement_making import DAY, T0, URL, Members, entry, key
 from tests.support import (
     NOW,
     PORTABLE,
     WITH_DEFAULTS,
-    Remembering,
     by_another_sdk,
     codes,
     dump,
     put,
     reach_verdict,
-    signed,
 )
-from tests.trust.establishing import ORIGIN, pin_of
-from tests.trust.histories import after, digest_of, keyset
-from tests.verify.test_verdict_freshness import marked
+from tests.trust.establishing import ORIGIN
+from tests.trust.histories import digest_of, keyset
 from tests.verify.tides import Tides, card_of, current, later
 
 # ------------------------------------------------------------------ required holders
@@ -51,15 +44,6 @@ def shared(**changes: Members) -> bytes:
 
 
 BOTH = ("harbour", "registry")
-
-
-def test_who_is_required_is_who_counts() -> None:
-    """The best signature may be of somebody else, if those who are required signed the same."""
-    boat = entry("boat", "card", holder="boat")
-    tides = Tides(shared(boat=boat), require=BOTH)
-
-    assert tides.says(card_of("boat", "card", "registry")).verdict == "trusted"
-    assert tides.says(card_of("boat", "card")).verdict == "untrusted"
 
 
 def test_pinned_keys_count_for_the_holders_that_the_policy_names() -> None:
@@ -90,62 +74,6 @@ def test_a_key_set_in_the_place_of_a_card_is_told_so() -> None:
 # ------------------------------------------------------------------ no verdict
 
 
-BLOCKS: dict[str, tuple[Callable[[Tides], dict[str, Any]], str]] = {
-    "a fork": (
-        lambda tides: {
-            "keysets": [
-                tides.one,
-                after(tides.one),
-                after(tides.one, "bob", "cat", revoked=[thumbprint("lost")]),
-            ]
-        },
-        "statement.fork",
-    ),
-    "a rollback": (
-        lambda tides: {
-            "memory": Remembering({"tides": Floor(pin_of(after(tides.one)))}),
-        },
-        "statement.rollback",
-    ),
-    "a time of one's choice": (lambda tides: {"historic": True}, "time.historic"),
-}
-
-
-OUTDATED: dict[str, tuple[Callable[[Tides], dict[str, Any]], str]] = {
-    "the keyset has expired": (
-        lambda tides: {"now": later(60 * DAY), "releases": []},
-        "statement.expired",
-    ),
-    "the keyset and its release have expired": (
-        lambda tides: {"now": later(60 * DAY)},
-        "statement.expired",
-    ),
-    "two histories": (
-        lambda tides: {
-            "keysets": [tides.one, after(tides.one), after(tides.one, "bob", "cat", keys=[])]
-        },
-        "statement.fork",
-    ),
-    "a rollback": (BLOCKS["a rollback"][0], "statement.rollback"),
-}
-
-
-@pytest.mark.parametrize(("lacking", "code"), OUTDATED.values(), ids=OUTDATED)
-def test_an_unknown_key_may_be_a_newer_one(
-    lacking: Callable[[Tides], dict[str, Any]], code: str
-) -> None:
-    """What is known is too old to say; a revoked key, and what is malformed, is refused still."""
-    tides = Tides(keyset("ann", "bob", revoked=[thumbprint("lost")]))
-    report = tides.says(card_of("eve"), **lacking(tides))
-    assert (report.verdict, codes(report)[0]) == ("indeterminate", code)
-    assert "key.unknown" in codes(report)
-
-    malformed = dump({**PORTABLE, "signatures": [None]})
-    for card, why in ((card_of("lost"), "key.revoked"), (malformed, "sig.shape")):
-        report = tides.says(card, **lacking(tides))
-        assert (report.verdict, codes(report)[0]) == ("untrusted", why)
-
-
 def test_an_unknown_key_is_untrusted_as_long_as_the_keyset_holds() -> None:
     """To its last second, with a release or without."""
     for releases in (None, []):
@@ -154,15 +82,6 @@ def test_an_unknown_key_is_untrusted_as_long_as_the_keyset_holds() -> None:
             assert report.verdict == verdict
     aged = Tides(limits=Limits(keyset_age=30 * DAY))
     assert aged.says(card_of("eve")).verdict == "indeterminate"
-
-
-def test_a_time_of_one_s_choice_is_said() -> None:
-    """In every report, whatever else it says."""
-    tides = Tides()
-
-    assert tides.says(historic=True).historic
-    assert tides.says(expect=Subject(issuer="lamp"), historic=True).historic
-    assert not tides.says().historic
 
 
 # ------------------------------------------------------------------ until when
@@ -209,14 +128,6 @@ def test_a_verdict_lasts_until_the_least_of_all_deadlines(
     assert tides.says(releases=releases, now=later(end - T0)).verdict != "trusted"
 
 
-def test_an_extended_card_ends_by_its_own_word() -> None:
-    """The marker's end is a deadline like the others."""
-    card = card_of(card=marked(exp=T0 + 90))
-    report = Tides().says(card, expect=Subject(url=URL, audience="moor"))
-
-    assert report.valid_until == later(90)
-
-
 def test_a_required_co_signer_s_end_is_a_deadline() -> None:
     """Of those who are required, and of nobody else."""
     short = entry("registry", "card", holder="registry", exp=T0 + 120)
@@ -236,15 +147,6 @@ def test_what_a_waiver_waives() -> None:
     assert report.valid_until == later(60 * DAY)
     report = tides.says(now=later(60 * DAY))
     assert (report.verdict, codes(report)[0]) == ("indeterminate", "statement.expired")
-
-
-def test_pinned_keys_set_no_deadline() -> None:
-    """And whoever is not trusted has none either."""
-    keys = KeysAnchor(JwkSet.of([key("card").public]))
-    report = Tides(anchor=keys, freshness="waived").says()
-
-    assert (report.verdict, report.valid_until) == ("trusted", None)
-    assert Tides().says(card_of("eve")).valid_until is None
 
 
 # ------------------------------------------------------------------ limits and the report
@@ -297,30 +199,6 @@ def test_a_pruning_profile_cannot_prove_an_absence() -> None:
 
     assert report.verdict == "trusted"
     assert "coverage.absence_unprovable" in codes(report)
-
-
-def test_a_verified_card_says_until_when() -> None:
-    """And an indeterminate one is none: the caller gets the report and exit status 3."""
-    tides = Tides()
-    verifier = Verifier(tides.policy, lock=Memory(), clock=lambda: later(0))
-    with pytest.raises(NoVerdict) as refused:
-        verifier.verify(card_of(), origin=ORIGIN, statements=SuppliedStatements((tides.one,), ()))
-    assert refused.value.exit_status == 3
-    assert refused.value.code == "trust.freshness_unknown"
-
-    statements = SuppliedStatements((tides.one,), (current(tides.one),))
-    card = verifier.verify(card_of(), origin=ORIGIN, statements=statements)
-    assert card.valid_until == later(7 * DAY)
-
-
-def test_a_signature_of_ours_counts_under_a_keyset() -> None:
-    """What `sign` makes is what a keyset's verifier trusts."""
-    card = dump(signed(PORTABLE, key("card")))
-
-    assert Tides().says(card).verdict == "trusted"
-    assert reach_verdict(card, expect=None, policy=Tides().policy, now=later(0)).verdict == (
-        "indeterminate"
-    )
 
 
 def test_a_list_in_the_place_of_an_interface_is_told_where_it_would_stand() -> None:

@@ -57,14 +57,11 @@ def by_keys_of_a_policy_file(jwks: bytes, folder: Path) -> Report:
 WAYS = [by_a_key_set, by_a_jwks_anchor, by_keys_of_a_policy_file]
 LIMITS: dict[str, tuple[dict[str, Any], str]] = {
     "expired now": ({"exp": SECONDS}, "key.expired"),
-    "expired, to the fraction": ({"exp": SECONDS - 0.5}, "key.expired"),
     "not yet valid": ({"nbf": SECONDS + 3600}, "key.not_yet_valid"),
     "revoked": ({"revoked": {"revoked_at": SECONDS - 9, "reason": "compromised"}}, "key.revoked"),
-    "revoked, in a word": ({"revoked": True}, "key.revoked"),
 }
 IN_FORCE: dict[str, dict[str, Any]] = {
     "nothing is said": {},
-    "valid since a while": {"nbf": SECONDS - 60, "iat": SECONDS - 90},
     "until later": {"exp": SECONDS + 60},
     "not revoked": {"revoked": None},
     "until the end of dates": {"exp": 10**15},

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from spoilt_cards import EXAMPLES, spoilt_card
 
-import cardsign
 from cardsign.errors import CardsignError
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.sign.signing import SigningOptions, sign_document
@@ -66,15 +65,6 @@ def test_a_verdict_alone_asks_one_signature(monkeypatch: pytest.MonkeyPatch) -> 
     assert early.signatures == whole.signatures[:1]
 
 
-def test_the_public_functions_ask_for_one_or_all() -> None:
-    """What checks needs one, what explains shows all."""
-    card, policy = dump(signed(WITH_DEFAULTS, KEYS[0])), trusting(*KEYS)
-    checked = cardsign.verify_card(card, policy=policy, now=NOW)
-    explained = cardsign.examine_card(card, policy=policy, now=NOW)
-    assert (len(checked.report.signatures), len(explained.signatures)) == (1, 2)
-    assert checked.document == explained.card
-
-
 def _is_whole(card: dict[str, Any], entry: Any) -> bool:
     report = verdict_on(dump({**card, "signatures": [entry]}))
     return report.profile == "served-as-is"
@@ -119,20 +109,6 @@ def test_the_verdict_is_that_of_all_signatures() -> None:
             assert early.reasons == whole.reasons, seed
             seen["trusted" if whole.verdict == "trusted" else "other"] += 1
     assert min(seen.values()) > 0
-
-
-def test_a_verdict_of_before_checks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each caller's card is parsed for that caller, who may change it."""
-    card, memory = dump(signed(WITH_DEFAULTS, KEYS[0])), Remembering()
-    first = verdict_on(card, memory=memory)
-    checks = Checks(monkeypatch)
-    second = verdict_on(card, memory=memory)
-    assert checks.count == 0
-    assert second == first
-    for one in (first, second):
-        assert one.card is not None
-        one.card.clear()
-    assert verdict_on(card, memory=memory) == verdict_on(card)
 
 
 def test_what_one_caller_did_not_ask_for_is_not_kept_for_another() -> None:
