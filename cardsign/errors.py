@@ -209,7 +209,7 @@ def in_file(refusal: InputRefused, name: str, kind: type[_Kind]) -> _Kind:
 
 @contextmanager
 def of_the_user(name: str) -> Iterator[None]:
-    """What the user himself hands over is no stranger's card: refusing it is a local fault."""
+    """Turn the refusal of what the user hands over into a local fault."""
     try:
         yield
     except InputRefused as refusal:

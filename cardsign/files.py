@@ -382,7 +382,7 @@ def explain_error(error: Any, form: type[BaseModel]) -> tuple[str, str]:
 
 
 def file_stamp(path: str | Path) -> FileStamp | None:
-    """What changes when a file is replaced; None if it is not there."""
+    """Return what changes when a file is replaced; None if it is not there."""
     try:
         status = os.stat(path)
     except OSError:
@@ -391,7 +391,7 @@ def file_stamp(path: str | Path) -> FileStamp | None:
 
 
 def bad_settings(path: Path, problem: str, member: str = "") -> UsageFault:
-    """The error for a settings file that cannot be understood.
+    """Return the error for a settings file that cannot be understood.
 
     Args:
         path: The file.
@@ -428,7 +428,7 @@ def leads_outside(folder: Path, place: Path, allowed: Collection[Path] = ()) -> 
 
 
 def outside(place: Path, what: str, path: Path) -> UsageFault:
-    """What is raised where a project names a place outside of its folder."""
+    """Return the error for a place outside of the project that names it."""
     real = json.dumps(os.path.realpath(place))
     return UsageFault(
         "config.not_allowed",

@@ -88,7 +88,7 @@ class Inputs:
         return cls(tuple(expanded), folders, passed)
 
     def read(self, name: str) -> bytes | None:
-        """The bytes of a card on this machine; None for a URL or an object of a store.
+        """Return the bytes of a card on this machine; None for a URL or an object of a store.
 
         Raises:
             LocalFault: The file cannot be read, or leads out of its folder.
@@ -103,7 +103,7 @@ class Inputs:
 
 
 def _cards_below(folder: str, passed: Counter[str]) -> Iterator[str]:
-    """The ``*.json`` of a folder; what is passed over is counted."""
+    """Yield the ``*.json`` of a folder; what is passed over is counted."""
 
     def unreadable(exc: OSError) -> None:
         raise file_fault(exc, exc.filename, "file.unreadable") from exc
@@ -175,7 +175,7 @@ def is_object(name: str) -> bool:
 
 
 def list_objects(name: str) -> list[str]:
-    """The objects that a name means: itself; its ``*.json`` if it ends in ``/``; or a pattern.
+    """Return the objects that a name means: one, the ``*.json`` below a ``/``, or a pattern.
 
     Raises:
         UsageFault: ``usage.not_installed``; ``usage.invalid``: there are none.
@@ -191,7 +191,7 @@ def list_objects(name: str) -> list[str]:
 
 
 def read_object(name: str, *, max_bytes: int) -> bytes:
-    """An object's bytes; one byte over the limit is read at most.
+    """Return the bytes of an object, at most one over the limit.
 
     Raises:
         UsageFault: ``usage.not_installed``.
@@ -204,7 +204,7 @@ def read_object(name: str, *, max_bytes: int) -> bytes:
 
 @contextmanager
 def _opened(name: str) -> Iterator[tuple[Any, str]]:
-    """The store that holds a name, and the path in it."""
+    """Yield the store that holds a name, and the path in it."""
     try:
         import fsspec
 
@@ -237,7 +237,7 @@ _NO_NETWORK: Final = {
 
 
 def load_card(source: str, open_fetcher: Callable[[], DocumentFetcher]) -> bytes:
-    """The bytes of the card that a person names; nothing about them is checked.
+    """Return the bytes of the card that a person names; nothing about them is checked.
 
     Args:
         source: A URL, or the path of a file, or REVISION:PATH in the git repository of the
@@ -260,7 +260,7 @@ def load_card(source: str, open_fetcher: Callable[[], DocumentFetcher]) -> bytes
 
 
 def ask_git(folder: Path, *question: str, max_answer: int) -> Program | None:
-    """What asks git about a folder that may be a stranger's; None where git is not installed.
+    """Return what asks git about a folder that may be a stranger's; None without git.
 
     Even reading the index may need objects that a partial clone lacks. Its settings say how git
     would fetch them, by a program if they like.

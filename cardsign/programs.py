@@ -74,7 +74,7 @@ class Program:
 
 
 def inherited(environment: Mapping[str, str], *names: str) -> dict[str, str]:
-    """Of an environment :data:`INHERITED`, and what is named besides, where it is set."""
+    """Return the variables :data:`INHERITED` and others by name, where they are set."""
     return {name: environment[name] for name in (*INHERITED, *names) if name in environment}
 
 

@@ -86,7 +86,7 @@ def lint_sources(
 
 
 def card_files(folder: Path) -> Iterator[Path]:
-    """The files of a folder that are cards by their names, or may be; sorted.
+    """Yield the files of a folder that are cards by their names, or may be; sorted.
 
     Raises:
         UsageFault: ``usage.invalid``: there are more than :data:`MAX_CARDS`.
@@ -112,7 +112,7 @@ def card_files(folder: Path) -> Iterator[Path]:
 
 
 def _content(path: Path, max_bytes: int = MAX_CARD_BYTES) -> bytes:
-    """What is in a file that nobody has named; nothing where that cannot be read."""
+    """Return the content of a file that nobody has named; nothing where it cannot be read."""
     try:
         return read_bytes(path, max_bytes=max_bytes, plain=True)
     except FileFault:
@@ -149,7 +149,7 @@ def _beside(
     tracked: _Index,
     read: _Reader,
 ) -> Iterator[Finding]:
-    """What the project says around a card, most of it around a contract card."""
+    """Yield what the project says around a card, most of it around a contract card."""
     if report.document is None:
         return
     for kind in _not_advertised(_agent_of(path), {*schemes_of(report.document)}, read):
@@ -171,12 +171,12 @@ def _beside(
 
 
 def _agent_of(card: Path) -> Path:
-    """The folder of the agent whose card it is."""
+    """Return the folder of the agent whose card it is."""
     return card.parents[1] if card.parent.name == _WELL_KNOWN else card.parent
 
 
 def _not_advertised(agent: Path, declared: Set[str], read: _Reader) -> Iterator[str]:
-    """Types of the providers in forge.yaml that no scheme stands for, nor one by hand."""
+    """Yield types of providers in forge.yaml for which no scheme stands."""
     document = read(agent / "forge.yaml")
     if document is None:
         return
@@ -190,7 +190,7 @@ def _not_advertised(agent: Path, declared: Set[str], read: _Reader) -> Iterator[
 
 
 def _source(path: Path) -> SourceDocument | None:
-    """A file beside a card; None for a link, and for what `build` would refuse."""
+    """Return a file beside a card; None for a link, and for what `build` would refuse."""
     if path.is_symlink() or not path.is_file():
         return None
     from cardsign.build.reading import read_one
@@ -202,7 +202,7 @@ def _source(path: Path) -> SourceDocument | None:
 
 
 def _application_version(path: Path, folder: Path, read: _Reader) -> str | None:
-    """What the nearest pyproject.toml or package.json says, no higher than the folder."""
+    """Return the version of the nearest pyproject.toml or package.json in the folder."""
     for place in path.parents:
         for name, at in _VERSIONS.items():
             document = read(place / name)
@@ -215,7 +215,7 @@ def _application_version(path: Path, folder: Path, read: _Reader) -> str | None:
 
 
 def _tracked(folder: Path) -> frozenset[str] | None:
-    """The files that git tracks below a folder; None where there is no repository, or no git."""
+    """Return the files that git tracks below a folder; None without a repository or git."""
     program = ask_git(folder, "ls-files", "-z", "--cached", max_answer=_MAX_INDEX_BYTES)
     from cardsign.programs import ProgramError, run
 

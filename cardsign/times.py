@@ -14,30 +14,30 @@ _UNITS: Final = {"day": 86400, "hour": 3600, "minute": 60}  # seconds
 
 
 def utc(time: datetime | float) -> datetime:
-    """A time in UTC; a number is Unix seconds."""
+    """Return a time in UTC; a number is Unix seconds."""
     if isinstance(time, datetime):
         return time.astimezone(UTC)
     return datetime.fromtimestamp(time, UTC)
 
 
 def day(time: datetime | float) -> str:
-    """For people: ``2026-11-25``."""
+    """Return the day for people: ``2026-11-25``."""
     return f"{utc(time):%Y-%m-%d}"
 
 
 def minute(time: datetime | float) -> str:
-    """For people: ``2026-11-25 09:30 UTC``."""
+    """Return the minute for people: ``2026-11-25 09:30 UTC``."""
     return f"{utc(time):%Y-%m-%d %H:%M} UTC"
 
 
 def second(time: datetime | float, now: datetime | None = None) -> str:
-    """For people: ``2026-11-25 09:30:00 UTC``; and where `now` is given, ``(in 3 days)``."""
+    """Return it for people: ``2026-11-25 09:30:00 UTC``; given `now`, ``(in 3 days)`` too."""
     shown = f"{utc(time):%Y-%m-%d %H:%M:%S} UTC"
     return f"{shown} ({away(time, now)})" if now else shown
 
 
 def away(time: datetime | float, now: datetime) -> str:
-    """How far away a time is, in its largest unit, rounded down: ``in 3 days``, ``1 hour ago``."""
+    """Return how far away a time is, in its largest unit: ``in 3 days``, ``1 hour ago``."""
     seconds = int(utc(time).timestamp() - now.timestamp())
     span = "less than a minute"
     for unit, length in _UNITS.items():
@@ -48,12 +48,12 @@ def away(time: datetime | float, now: datetime) -> str:
 
 
 def stamp(time: datetime) -> str:
-    """As files of ours spell a time: ``2026-11-25T09:30:00Z``."""
+    """Return a time as our files spell it: ``2026-11-25T09:30:00Z``."""
     return utc(time).strftime(_STAMP)
 
 
 def read_stamp(text: str) -> datetime:
-    """The time of a file of ours.
+    """Read the time of a file of ours.
 
     Raises:
         ValueError: It is not spelt like that.
@@ -64,6 +64,6 @@ def read_stamp(text: str) -> datetime:
 
 
 def read_span(text: str) -> int | None:
-    """The seconds of a span such as ``90s``, ``5m``, ``12h`` or ``7d``; None if it is none."""
+    """Return the seconds of a span: ``90s``, ``5m``, ``12h``, ``7d``; None if it is none."""
     match = SPAN.fullmatch(text)
     return int(match[1]) * _SECONDS[match[2]] if match else None

@@ -124,7 +124,7 @@ def parse_origin(untrusted_text: str) -> Origin:
 
 
 def interface_url(untrusted_url: str, binding: str) -> Url:
-    """The URL of an interface; a GRPC one may be ``host:port``, which is read as https.
+    """Return the URL of an interface; a GRPC one may be ``host:port``, which is read as https.
 
     Raises:
         CardRefused: ``card.interface_url``.
@@ -155,7 +155,7 @@ def is_url(text: str) -> bool:
 
 
 def without_userinfo(untrusted_text: str) -> str:
-    """The text of a URL as it may be shown: what may be a password is left out.
+    """Return the text of a URL without what may be a password.
 
     A URL inside the strict grammar has no userinfo and comes back as it is.
     """
@@ -167,7 +167,7 @@ def without_userinfo(untrusted_text: str) -> str:
 
 
 def without_passwords(untrusted_text: str) -> str:
-    """A text as it may be shown: of each URL in it, what may be a password is left out.
+    """Return a text without what may be passwords of the URLs in it.
 
     Of a URL of another kind than HTTP, such as a database's, a user name alone stays.
     """

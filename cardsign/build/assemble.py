@@ -102,7 +102,7 @@ def build_card(sources: Sequence[str | Path], options: BuildOptions) -> BuiltCar
 
 
 def _recognise(source: str) -> tuple[Kind, Path]:
-    """The kind of a source, and its path."""
+    """Return the kind of a source, and its path."""
     named, colon, rest = source.partition(":")
     for kind in KINDS if colon else ():
         if kind.name == named:
@@ -217,7 +217,7 @@ def _take_url(draft: Draft, kind: Kind, name: str, place: SourcePlace) -> str:
 
 
 def _choose_template(draft: Draft, kind: Kind) -> tuple[str | None, str]:
-    """The url that the options say, with ``{name}`` for the name, and which option says it."""
+    """Return the url that the options give, with ``{name}`` for the name, and the option."""
     base = draft.options.base_url
     if kind is orloj.KIND:
         base = base or draft.options.orloj.public_base_url
@@ -228,7 +228,7 @@ def _choose_template(draft: Draft, kind: Kind) -> tuple[str | None, str]:
 
 
 def _fill_provider(draft: Draft, url: str, place: SourcePlace) -> None:
-    """A provider has a name and a url (A2A 1.0 4.4.2): without a url it gets the agent's origin."""
+    """Complete a provider, which has a name and a url (A2A 1.0 4.4.2): the origin of the agent."""
     provider = members_of(draft.document().get("provider"))
     if not provider or len(provider) == 2:
         return
@@ -269,7 +269,7 @@ def _write(draft: Draft, kind: Kind) -> BuiltCard:
 
 
 def _spoken(draft: Draft, version: CardForm) -> dict[str, Json]:
-    """The card of 1.0, whose interfaces speak what the form is for unless they say otherwise.
+    """Return the card of 1.0, whose interfaces speak the version of its form by default.
 
     The form of 0.2 holds only what the sources say: its readers know of no default.
     """

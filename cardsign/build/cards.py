@@ -67,7 +67,7 @@ def _take_card(document: SourceDocument, draft: Draft) -> None:
 
 
 def _put_right(document: SourceDocument, draft: Draft) -> dict[str, Json]:
-    """The card with the members that A2A knows, under the names of A2A."""
+    """Return the card with the members that A2A has, under the names of A2A."""
     members: dict[str, Json] = {}
     for name, value in document.value.items():
         if value is not None and name != "signature":
@@ -101,7 +101,7 @@ def _put_right(document: SourceDocument, draft: Draft) -> dict[str, Json]:
 
 
 def _wrap_scopes(requirements: Json) -> Json:
-    """Requirements whose scopes may be bare lists, as a2a-go before 2.4.1 writes them."""
+    """Return requirements with wrapped scopes, which a2a-go before 2.4.1 writes as bare lists."""
     if not isinstance(requirements, list):
         return requirements
     wrapped: list[Json] = []
@@ -118,7 +118,7 @@ def _wrap_scopes(requirements: Json) -> Json:
 
 
 def _harmless(metadata: Json, document: SourceDocument, draft: Draft) -> Json:
-    """Metadata without objects and lists, and without what lint may take for a secret.
+    """Return metadata without objects, lists, and what lint may take for a secret.
 
     Nobody knows what a manifest keeps there, and a card is public.
     """
@@ -153,7 +153,7 @@ def _skill(skill: Json) -> Json:
 
 
 def _interfaces(listed: list[Json], document: SourceDocument, draft: Draft) -> list[Json]:
-    """The interfaces of the generic reference; ``a2a`` is no binding, so JSONRPC is assumed."""
+    """Return the interfaces of the generic reference; ``a2a`` is read as the binding JSONRPC."""
     interfaces: list[Json] = []
     for index, interface in enumerate(listed):
         place = document.place("interfaces", index)
@@ -200,7 +200,7 @@ def _take_document(card: Mapping[str, Json], document: SourceDocument, draft: Dr
 
 
 def _place(document: SourceDocument, at: Location) -> SourcePlace:
-    """Where a member of the 1.0 card came from."""
+    """Return where a member of the 1.0 card came from."""
     if at and at not in document.lines:
         for older in _BEFORE.get(str(at[0]), ()):
             if (older,) in document.lines:

@@ -198,12 +198,12 @@ class Draft:
         return any(target[0] == member for target in self._facts)
 
     def value(self, *target: str) -> Json:
-        """What was taken for a member; None where nothing was."""
+        """Return what was taken for a member; None where nothing was."""
         fact = self._facts.get(target)
         return fact.value if fact else None
 
     def skill_ids(self) -> list[str]:
-        """The ids of the skills, sorted."""
+        """Return the ids of the skills, sorted."""
         return sorted({target[1] for target in self._facts if target[0] == "skills"})
 
     def replace(self, target: Target, value: Json, place: SourcePlace) -> None:
@@ -213,7 +213,7 @@ class Draft:
         self.take(target, value, place)
 
     def facts(self, *, filled: bool = True) -> tuple[Fact, ...]:
-        """What was taken, in the order of the schema, skills by id.
+        """Return what was taken, in the order of the schema, skills by id.
 
         Args:
             filled: Also what no source says and a rule filled.
@@ -222,7 +222,7 @@ class Draft:
         return tuple(sorted(facts, key=_rank))
 
     def document(self, *, filled: bool = True) -> dict[str, Json]:
-        """The card of A2A 1.0 that the facts make."""
+        """Return the card of A2A 1.0 that the facts make."""
         card: dict[str, Any] = {}
         for fact in self.facts(filled=filled):
             *above, last = fact.target
@@ -236,7 +236,7 @@ class Draft:
 
 
 def _rank(fact: Fact) -> tuple[int, str, int]:
-    """In the order of the schema, skills by id, schemes by name, ours last."""
+    """Return the place in the order of the schema, skills by id, schemes by name, ours last."""
     first, *rest = fact.target
     names = list(CARD_1_0.fields)
     place = names.index(first) if first in names else len(names)
@@ -246,7 +246,7 @@ def _rank(fact: Fact) -> tuple[int, str, int]:
 
 
 def field_of(target: Target) -> Field:
-    """The field of the schema that a target names.
+    """Return the field of the schema that a target names.
 
     Raises:
         KeyError: There is none.
@@ -265,7 +265,7 @@ def field_of(target: Target) -> Field:
 
 
 def describe_hint(skill: str) -> str:
-    """What to do about a skill without a description."""
+    """Return what to do about a skill without a description."""
     return f"Write one into the source, or pass --set 'skills.{skill}.description=...'"
 
 
@@ -289,7 +289,7 @@ _SHAPES: Final = {"list": (list, "a list"), "map": (dict, "an object")}
 
 
 def _fit(value: Json, field: Field, name: str, draft: Draft, place: SourcePlace) -> Json:
-    """The value as its field allows it; what the schema does not know is left out."""
+    """Return the value as its field allows it, without what the schema does not have."""
     expected, words = _SHAPES.get(field.shape) or JSON_TYPES[field.kind]
     if not isinstance(value, expected):
         raise refusal("build.type", f"{name}: expected {words}", place)
@@ -347,7 +347,7 @@ class BuildOptions:
 
     @classmethod
     def of(cls, settings: BuildSettings) -> BuildOptions:
-        """What the project says."""
+        """Return the options of a project."""
         return cls(settings.a2a, settings.base_url, settings.url, orloj=settings.orloj)
 
 
@@ -375,7 +375,7 @@ class Kind:
 
 
 def found_in(folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
-    """The files of a folder that fit a pattern, each once, sorted by path.
+    """Yield the files of a folder that fit a pattern, each once, sorted by path.
 
     A link that leads out of the folder is refused: the folder may be a stranger's.
 
@@ -399,7 +399,7 @@ def found_in(folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
 
 
 def first_in(folder: Path, names: Sequence[str]) -> Path | None:
-    """The first of these files that a folder has; links as in :func:`found_in`."""
+    """Return the first of these files that a folder has; links as in :func:`found_in`."""
     return next((file for name in names for file in found_in(folder, (name,))), None)
 
 

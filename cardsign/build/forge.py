@@ -66,7 +66,7 @@ def _take(file: Path, draft: Draft) -> None:
 
 
 def _take_security(document: SourceDocument, draft: Draft) -> None:
-    """The chain of providers; what was written by hand stays as it is."""
+    """Take the chain of providers; schemes written by hand stay as they are."""
     by_hand = document.table("securitySchemes")
     providers: list[DeclaredProvider] = []
     places: list[SourcePlace] = []  # of those that have a scheme
@@ -209,7 +209,7 @@ def take_skills(sources: Sequence[Path], draft: Draft) -> None:
 
 
 def found_skills(folder: Path, patterns: Sequence[str]) -> list[Path]:
-    """The files of a folder that fit a pattern; its README.md is no skill."""
+    """Return the files of a folder that fit a pattern, except its README.md."""
     return [file for file in found_in(folder, patterns) if file.name != "README.md"]
 
 

@@ -31,7 +31,7 @@ _FILES: Final = ("agent.toml", "HAND.toml", "config.toml", "openfang.toml")
 
 
 def tool_id(name: str) -> str:
-    """The id of a tool: lower case, and no hyphens."""
+    """Return the id of a tool: in lower case, without hyphens."""
     return name.lower().replace("-", "_")
 
 
@@ -71,7 +71,7 @@ def _take_tools(
 
 
 def _take_configuration(document: SourceDocument, draft: Draft) -> None:
-    """The listen path, and that a key is asked for: never the key."""
+    """Take the listen path, and that a key is asked for, but never the key."""
     if document.flag("a2a", "enabled") is False:
         draft.warn("build.changed", "A2A is switched off in it", document.place("a2a"))
     path = document.text("a2a", "listen_path")

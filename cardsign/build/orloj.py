@@ -59,7 +59,7 @@ def _add(document: SourceDocument, pool: _Pool) -> None:
 
 
 def _follow(kind: str, owner: _Key, at: Location, pool: _Pool) -> Iterator[_Key]:
-    """What a list of names refers to: in its owner's namespace, or in the one that it names.
+    """Yield the resources that a list names, in the namespace of its owner unless a name has one.
 
     Raises:
         BuildRefused: ``build.reference``: there is no such resource.

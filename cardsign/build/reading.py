@@ -54,17 +54,17 @@ class SourceDocument:
     written: Mapping[Location, str] = field(default_factory=dict, hash=False)
 
     def place(self, *location: str | int) -> SourcePlace:
-        """Where a value stands, or what encloses it."""
+        """Return where a value stands, or what encloses it."""
         while location and location not in self.lines:
             location = location[:-1]
         return SourcePlace(self.file, self.lines.get(location, 1))
 
     def refuse(self, code: str, message: str, *location: str | int, hint: str = "") -> BuildRefused:
-        """The error about one value."""
+        """Return the error about one value."""
         return refusal(code, message, self.place(*location), hint=hint)
 
     def get(self, *location: str | int) -> Json:
-        """A value; None where it is absent or what encloses it is of another kind."""
+        """Return a value; None where it is absent or what encloses it is of another kind."""
         value: Any = self.value
         for token in location:
             if isinstance(value, Mapping) and isinstance(token, str):
@@ -77,7 +77,7 @@ class SourceDocument:
         return reached
 
     def text(self, *location: str | int) -> str | None:
-        """A text, trimmed; None where it is absent or empty.
+        """Return a text, trimmed; None where it is absent or empty.
 
         Raises:
             BuildRefused: ``build.type``.
@@ -92,7 +92,7 @@ class SourceDocument:
         return value.strip() or None
 
     def texts(self, *location: str | int) -> list[str]:
-        """A list of texts, without empty ones; a single text is a list of one.
+        """Return a list of texts, without empty ones; a single text is a list of one.
 
         Raises:
             BuildRefused: ``build.type``.
@@ -109,7 +109,7 @@ class SourceDocument:
         return [text for text in texts if text is not None]
 
     def flag(self, *location: str | int) -> bool | None:
-        """True or false; None where it is absent.
+        """Return true or false; None where it is absent.
 
         Raises:
             BuildRefused: ``build.type``.
@@ -117,7 +117,7 @@ class SourceDocument:
         return cast("bool | None", self._typed(bool, "true or false", *location))
 
     def table(self, *location: str | int) -> dict[str, Json]:
-        """An object; an empty one where it is absent.
+        """Return an object; an empty one where it is absent.
 
         Raises:
             BuildRefused: ``build.type``.
@@ -125,7 +125,7 @@ class SourceDocument:
         return cast("dict[str, Json]", self._typed(dict, "an object", *location) or {})
 
     def rows(self, *location: str | int) -> Iterator[Location]:
-        """Where the elements of a list of objects stand; none where it is absent.
+        """Yield where the elements of a list of objects stand; none where it is absent.
 
         Raises:
             BuildRefused: ``build.type``.
@@ -148,12 +148,12 @@ class SourceDocument:
 
 
 def refusal(code: str, message: str, place: SourcePlace, *, hint: str = "") -> BuildRefused:
-    """The error about a place."""
+    """Return the error about a place."""
     return BuildRefused(code, message, path=place.file, line=place.line or None, hint=hint)
 
 
 def of_card(refused: CardRefused, place: SourcePlace) -> BuildRefused:
-    """The error about a place that would make a card be refused."""
+    """Return the error about a place whose value a card cannot have."""
     unsupported = refused.code in ("card.auth_type", "card.auth_setting")
     if unsupported:
         hint = describe_code(refused.code).fix
@@ -197,7 +197,7 @@ def read_one(path: Path) -> SourceDocument:
 
 
 def read_frontmatter(data: bytes, file: str) -> tuple[SourceDocument, ...]:
-    """The YAML object at the head of a Markdown file, between two lines of ``---``.
+    """Read the YAML object at the head of a Markdown file, between two lines of ``---``.
 
     A file without one has an empty object.
 
@@ -215,7 +215,7 @@ def read_frontmatter(data: bytes, file: str) -> tuple[SourceDocument, ...]:
 
 
 def read_toml_source(data: bytes, file: str) -> tuple[SourceDocument, ...]:
-    """A TOML file. Dates are refused where they are taken.
+    """Read a TOML file. Dates are refused where they are taken.
 
     Raises:
         BuildRefused: ``build.syntax``.
@@ -232,7 +232,7 @@ def read_toml_source(data: bytes, file: str) -> tuple[SourceDocument, ...]:
 
 
 def read_json(data: bytes, file: str) -> tuple[SourceDocument, ...]:
-    """A strict JSON object.
+    """Read a strict JSON object.
 
     Raises:
         BuildRefused: ``build.syntax``, with the line of the fault.
@@ -278,7 +278,7 @@ _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0
 
 
 def read_yaml(data: bytes, file: str) -> tuple[SourceDocument, ...]:
-    """The documents of a YAML stream; empty ones are left out.
+    """Read the documents of a YAML stream; empty ones are left out.
 
     Raises:
         BuildRefused: ``build.syntax``.
@@ -307,7 +307,7 @@ def read_yaml(data: bytes, file: str) -> tuple[SourceDocument, ...]:
 
 
 def _read_document(root: Any, file: str) -> SourceDocument:
-    """One document of a stream, without PyYAML's own notions of types."""
+    """Read one document of a stream, without PyYAML's own types."""
     lines: dict[Location, int] = {}
     written: dict[Location, str] = {}
     seen: set[int] = set()
@@ -359,7 +359,7 @@ def _read_document(root: Any, file: str) -> SourceDocument:
 
 
 def _read_scalar(text: str) -> Json:
-    """A plain scalar as YAML's 1.2 core schema reads it."""
+    """Return a plain scalar as YAML's 1.2 core schema has it."""
     if text in _NULLS:
         return None
     if text in _WORDS:

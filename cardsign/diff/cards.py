@@ -169,7 +169,7 @@ class CardDiff:
         return None if old is None else str(self._next(old, self.needed))
 
     def _next(self, old: Version, part: Bump) -> Version:
-        """The version after a part grew; below 1.0.0 each stands for the next (SemVer clause 4)."""
+        """Return the next version; below 1.0.0 each part stands for the next (SemVer clause 4)."""
         if old.major == 0 and not self.is_contract:
             part = {"major": "minor", "minor": "patch"}.get(part, part)  # type: ignore[assignment]
         return old if part == "none" else old.next_version(part)
@@ -493,7 +493,7 @@ def _normalize(name: str, value: Json) -> Json:
 
 
 def _without_version(name: str, value: Json) -> Json:
-    """A SPIFFE ID without the card's version that it ends with, which is compared by itself."""
+    """Return a SPIFFE ID without its version, which is compared by itself."""
     agent, _, version = value.rpartition("/") if isinstance(value, str) else ("", "", "")
     return agent if name == "spiffe_id" and _semver(version) else value
 
@@ -676,7 +676,7 @@ def _add_tool(facts: _Facts, name: str, path: str, schema: Json) -> None:
 
 
 def _name_tool(skill: str, tools: _Facts) -> str:
-    """The tool of a skill: its own name, or what stands behind ``mcp_`` and the server's name."""
+    """Return the tool of a skill: its own name, or what follows ``mcp_`` and the server's name."""
     if ("tool", skill) in tools or not skill.startswith("mcp_") or len(skill) > _MAX_NAME:
         return skill
     words = skill.split("_")[2:]
@@ -685,5 +685,5 @@ def _name_tool(skill: str, tools: _Facts) -> str:
 
 
 def _plain(name: str) -> str:
-    """A name as tools and skills share it."""
+    """Return a name in the form that tools and skills share."""
     return re.sub(r"[^a-z0-9]+", "_", name.rpartition(".")[2].lower()).strip("_")

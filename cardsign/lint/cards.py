@@ -203,7 +203,7 @@ def lint_card(
 def lint_document(
     document: Mapping[str, Json], settings: LintSettings = DEFAULT_SETTINGS
 ) -> tuple[Finding, ...]:
-    """The findings of a card that could be read, before ignoring, weighing and waiving.
+    """Return the findings of a readable card, before ignoring, weighing and waiving.
 
     Args:
         document: As :func:`cardsign.card.strictjson.parse_object` reads it.
@@ -235,7 +235,7 @@ def _is_chosen(code: str, settings: LintSettings) -> bool:
 def _not_said(
     findings: Iterable[Finding], earlier: Sequence[Finding], subject: LintedCard
 ) -> Iterator[Finding]:
-    """Those that say more than what the groups before have said of the same place."""
+    """Yield the findings that say more than the earlier groups said of the same place."""
     known_places = {(finding.code, finding.place.tokens) for finding in earlier}
     for finding in findings:
         places = {finding.place.tokens}
@@ -296,7 +296,7 @@ def _sorted_out(
 
 
 def _waiver(finding: Finding, settings: LintSettings) -> tuple[str | None, str]:
-    """Why a finding is accepted, or when that ended."""
+    """Return why a finding is accepted, or when that ended."""
     ended = ""
     for waiver in settings.waivers:
         if waiver.rule != finding.code or (waiver.path and waiver.path != finding.path):
@@ -308,7 +308,7 @@ def _waiver(finding: Finding, settings: LintSettings) -> tuple[str | None, str]:
 
 
 def placed(findings: Sequence[Finding], data: bytes) -> tuple[Finding, ...]:
-    """The findings with line and column of their members, in a text that was read strictly."""
+    """Return findings with line and column of their members, in a text that was read strictly."""
     token_paths = {finding.place.tokens for finding in findings}
     if not token_paths:
         return ()
@@ -356,7 +356,7 @@ def lint_references(
 def with_findings(
     report: CardReport, more: Iterable[Finding], settings: LintSettings
 ) -> CardReport:
-    """A report with what was found around the card, by the same settings."""
+    """Return a report with findings from around the card, by the same settings."""
     chosen = (
         finding
         for finding in more
@@ -368,7 +368,7 @@ def with_findings(
 
 
 def _references(report: CardReport, cards: Mapping[str, Mapping[str, Json]]) -> Iterator[Finding]:
-    """What a card says of others by name, each with the member by which that one names it back."""
+    """Yield which other cards are missing, or do not name this one back."""
     document = report.document or {}
     own_name = str(document.get("name"))
     tokens, value = contract_member(document, "metadata")
@@ -448,7 +448,7 @@ def fix(untrusted_bytes: bytes) -> FixResult:
 
 
 def _fixed(value: Json, tokens: Tokens, codes: Mapping[Tokens, str]) -> Json:
-    """A value without what is dropped in it, and with what is renamed."""
+    """Return a value without what is dropped in it, and with members renamed."""
     if isinstance(value, list):
         return [_fixed(part, (*tokens, str(index)), codes) for index, part in enumerate(value)]
     if not isinstance(value, dict):
@@ -462,5 +462,5 @@ def _fixed(value: Json, tokens: Tokens, codes: Mapping[Tokens, str]) -> Json:
 
 
 def camel_case(snake_name: str) -> str:
-    """The JSON name of a protobuf field: ``icon_url`` is iconUrl."""
+    """Return the JSON name of a protobuf field: ``icon_url`` is iconUrl."""
     return re.sub("_(.)", lambda match: match[1].upper(), snake_name)

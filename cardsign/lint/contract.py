@@ -43,7 +43,7 @@ _MAX_DEPTH: Final = 16  # levels of one schema; the strict reader allows 32 for 
 
 
 def required(subject: LintedCard) -> Iterator[Found]:
-    """Layer 2 of the standard."""
+    """Yield which of name, version and skills are missing, and a version that is not semantic."""
     for name in ("name", "version", "skills"):
         if not subject.document.get(name):
             yield (), f"{name!r} is missing"
@@ -53,7 +53,7 @@ def required(subject: LintedCard) -> Iterator[Found]:
 
 
 def strictly_required(subject: LintedCard) -> Iterator[Found]:
-    """Security schemes of A2A stand for `authentication`."""
+    """Yield what `strict` asks for; security schemes stand for `authentication`."""
     for name in _STRICT if subject.settings.strict else ():
         schemes = name == "authentication" and subject.document.get("securitySchemes")
         if not schemes and contract_member(subject.document, name)[1] in (None, "", {}, []):
@@ -61,7 +61,7 @@ def strictly_required(subject: LintedCard) -> Iterator[Found]:
 
 
 def skill_members(subject: LintedCard) -> Iterator[Found]:
-    """The schemas may stand in an extension."""
+    """Yield what skills lack; their schemas may stand in an extension."""
     schemas = {(entry.skill, entry.kind) for entry in skill_schemas(subject.document)}
     for tokens, skill in subject.skills:
         name = skill.get("skill_id") or skill.get("id")
@@ -76,7 +76,7 @@ def skill_members(subject: LintedCard) -> Iterator[Found]:
 
 
 def skill_id(subject: LintedCard) -> Iterator[Found]:
-    """Known prefixes are the settings', else the card's own department."""
+    """Yield ids of another form, or of a department that the settings do not list."""
     prefixes = subject.settings.prefixes
     for tokens, skill in subject.skills:
         name = skill.get("skill_id") or skill.get("id")
@@ -90,7 +90,7 @@ def skill_id(subject: LintedCard) -> Iterator[Found]:
 
 
 def verb(subject: LintedCard) -> Iterator[Found]:
-    """Of ids in the right form."""
+    """Yield verbs that the standard does not list, in ids of the right form."""
     for tokens, skill in subject.skills:
         match = _SKILL_ID.fullmatch(str(skill.get("skill_id") or skill.get("id")))
         if match and match["verb"] not in _VERBS:
@@ -98,7 +98,7 @@ def verb(subject: LintedCard) -> Iterator[Found]:
 
 
 def skill_count(subject: LintedCard) -> Iterator[Found]:
-    """Of the skills that are objects."""
+    """Yield a number of skills other than two to five."""
     if subject.skills and not 2 <= len(subject.skills) <= 5:
         yield (
             ("skills",),
@@ -110,7 +110,7 @@ def skill_count(subject: LintedCard) -> Iterator[Found]:
 
 
 def _places(tokens: Tokens, schema: Json) -> Iterator[tuple[Tokens, Mapping[str, Json], bool]]:
-    """A schema and those inside it, each with its place and whether it is a field's."""
+    """Yield a schema and those in it, each with its place, and whether it is a field's."""
     pending: list[tuple[Tokens, Json, bool, int]] = [(tokens, schema, False, 0)]
     for at, schema_at, is_field, depth in pending:  # which grows as it is read
         if not isinstance(schema_at, dict) or depth > _MAX_DEPTH:
@@ -131,7 +131,7 @@ def _all_places(subject: LintedCard) -> Iterator[tuple[Tokens, Mapping[str, Json
 
 
 def schema(subject: LintedCard) -> Iterator[Found]:
-    """Held against the meta-schema. Its patterns are a stranger's programs: none is compiled."""
+    """Yield faults by the meta-schema. Patterns are a stranger's programs: none is compiled."""
     from jsonschema import Draft7Validator, Draft201909Validator, Draft202012Validator
 
     steps = Steps(left=MAX_STEPS * 2 // 3)  # for all schemas of the card
@@ -157,7 +157,7 @@ def schema(subject: LintedCard) -> Iterator[Found]:
 
 
 def empty_schema(subject: LintedCard) -> Iterator[Found]:
-    """The whole schema of an input or output."""
+    """Yield inputs and outputs that take anything."""
     for skill_schema in skill_schemas(subject.document):
         value = skill_schema.schema
         if isinstance(value, dict) and "$comment" not in value and _says_nothing(value):
@@ -174,7 +174,7 @@ def _says_nothing(value: Mapping[str, Json]) -> bool:
 
 
 def open_object(subject: LintedCard) -> Iterator[Found]:
-    """Below the whole; the whole has a rule of its own."""
+    """Yield fields that take anything; a whole schema has a rule of its own."""
     for at, inner, is_field in _all_places(subject):
         types = inner.get("type")
         if not is_field or "$comment" in inner:
@@ -186,14 +186,14 @@ def open_object(subject: LintedCard) -> Iterator[Found]:
 
 
 def field_type(subject: LintedCard) -> Iterator[Found]:
-    """Properties and list elements, at every depth."""
+    """Yield properties and list elements without a type, at every depth."""
     for at, inner, is_field in _all_places(subject):
         if is_field and "$comment" not in inner and not any(name in inner for name in _KINDS):
             yield at, "has no type"
 
 
 def undescribed(subject: LintedCard) -> Iterator[Found]:
-    """`required` of the whole; descriptions of its own fields where no enum speaks for itself."""
+    """Yield schemas without `required`, and own fields with neither description nor enum."""
     for skill_schema in skill_schemas(subject.document):
         value = skill_schema.schema
         fields = members_of(members_of(value).get("properties"))
@@ -208,7 +208,7 @@ def undescribed(subject: LintedCard) -> Iterator[Found]:
 
 
 def vague(subject: LintedCard) -> Iterator[Found]:
-    """Of schemas, fields and skills."""
+    """Yield descriptions of schemas, fields and skills that say nothing."""
     texts = [(at, inner.get("description")) for at, inner, _ in _all_places(subject)]
     texts += [(tokens, skill.get("description")) for tokens, skill in subject.skills]
     for at, text in texts:
@@ -217,7 +217,7 @@ def vague(subject: LintedCard) -> Iterator[Found]:
 
 
 def names(subject: LintedCard) -> Iterator[Found]:
-    """Names of one word are in both styles."""
+    """Yield names in two styles; those of one word are in both."""
     styles: dict[str, str] = {}
     for _, inner, _ in _all_places(subject):
         for name in members_of(inner.get("properties")):
@@ -234,7 +234,7 @@ def names(subject: LintedCard) -> Iterator[Found]:
 
 
 def spiffe(subject: LintedCard) -> Iterator[Found]:
-    """At the top, or in an extension."""
+    """Yield an identity of another form, or of another agent or version."""
     tokens, value = contract_member(subject.document, "spiffe_id")
     if value is None:
         return
@@ -249,7 +249,7 @@ def spiffe(subject: LintedCard) -> Iterator[Found]:
 
 
 def authentication(subject: LintedCard) -> Iterator[Found]:
-    """By the table that `build` maps it with."""
+    """Yield an `authentication` that `build` could not map."""
     value = subject.document.get("authentication")
     if value is not None:
         try:

@@ -34,7 +34,7 @@ _ENDPOINTS: Final = (("supportedInterfaces",), ("url",))
 
 
 def missing(subject: LintedCard) -> Iterator[Found]:
-    """Absent, or null, under the name that the schema gives it."""
+    """Yield required members that are absent or null, under their name in the schema."""
     groups = subject.settings.groups
     is_said = (groups is None or "meaning" in groups) and not any(interfaces_of(subject.document))
     for problem in subject.problems:
@@ -50,14 +50,14 @@ def missing(subject: LintedCard) -> Iterator[Found]:
 
 
 def wrong_type(subject: LintedCard) -> Iterator[Found]:
-    """Held against the schema of the card's version; of both where it is of both."""
+    """Yield values of types that the card's version, or both of its versions, do not have."""
     for problem in subject.problems:
         if problem.code == "card.type":
             yield problem.place.tokens, problem.message
 
 
 def empty(subject: LintedCard) -> Iterator[Found]:
-    """In either version's sense."""
+    """Yield required members that are empty, in either version's sense."""
     for spot in subject.spots:
         field = spot.field or spot.old_field
         if spot.role != "member" or field is None or not field.required:
@@ -67,7 +67,7 @@ def empty(subject: LintedCard) -> Iterator[Found]:
 
 
 def of_the_other_version(subject: LintedCard) -> Iterator[Found]:
-    """Only where the card is plainly of one version."""
+    """Yield members of the other version, where the card is plainly of one."""
     if subject.a2a_version not in ("1.0", "0.3"):
         return
     other = "0.3" if subject.a2a_version == "1.0" else "1.0"
@@ -109,7 +109,7 @@ _TEMPLATE: Final = re.compile(r"[<{$][^<{$>}]*[>}]|\b(?:YOUR|REPLACE)[-_]|\bCHAN
 
 
 def _urls(subject: LintedCard) -> Iterator[tuple[Interface, Url]]:
-    """The interfaces whose url is one."""
+    """Yield the interfaces whose url can be read."""
     for interface in interfaces_of(subject.document):
         if isinstance(interface.url, str):
             try:
@@ -119,7 +119,7 @@ def _urls(subject: LintedCard) -> Iterator[tuple[Interface, Url]]:
 
 
 def no_interface(subject: LintedCard) -> Iterator[Found]:
-    """None in either version's form."""
+    """Yield that there is no interface in either version's form."""
     if not any(interfaces_of(subject.document)):
         other = next((n for n in ("interfaces", "endpoints") if n in subject.document), None)
         hint = f"; A2A does not know {other}" if other else ""
@@ -127,7 +127,7 @@ def no_interface(subject: LintedCard) -> Iterator[Found]:
 
 
 def url_form(subject: LintedCard) -> Iterator[Found]:
-    """Held against the strict grammar of :mod:`cardsign.urls`."""
+    """Yield URLs outside the strict grammar of :mod:`cardsign.urls`."""
     for interface in interfaces_of(subject.document):
         if isinstance(interface.url, str) and interface.url and not _TEMPLATE.search(interface.url):
             try:
@@ -137,7 +137,7 @@ def url_form(subject: LintedCard) -> Iterator[Found]:
 
 
 def placeholder(subject: LintedCard) -> Iterator[Found]:
-    """A host of examples, or braces that were to be replaced."""
+    """Yield hosts of examples, and templates that were not filled in."""
     for interface in interfaces_of(subject.document):
         if isinstance(interface.url, str) and _TEMPLATE.search(interface.url):
             yield interface.tokens, f"{without_userinfo(interface.url)!r:.80} is a template"
@@ -147,14 +147,14 @@ def placeholder(subject: LintedCard) -> Iterator[Found]:
 
 
 def plain_http(subject: LintedCard) -> Iterator[Found]:
-    """This machine's own addresses are left to the secrets group."""
+    """Yield http URLs, except this machine's, which the secrets group reports."""
     for interface, url in _urls(subject):
         if url.origin.scheme == "http" and not is_this_machine(url.origin.host):
             yield interface.tokens, f"{url.origin} is not https"
 
 
 def binding(subject: LintedCard) -> Iterator[Found]:
-    """A URI names a binding of one's own."""
+    """Yield unknown bindings; a URI names one of the author's own."""
     for interface in interfaces_of(subject.document):
         is_known = not isinstance(interface.binding, str) or interface.binding in _BINDINGS
         if not is_known and not _URI.fullmatch(str(interface.binding)):
@@ -166,7 +166,7 @@ def binding(subject: LintedCard) -> Iterator[Found]:
 
 
 def protocol_version(subject: LintedCard) -> Iterator[Found]:
-    """The patch number is no part of it in 1.0."""
+    """Yield versions that are not Major.Minor, or contradict the form of the card."""
     for interface in interfaces_of(subject.document):
         version = interface.version if interface.member == "supportedInterfaces" else None
         if isinstance(version, str) and version and not _MAJOR_MINOR.fullmatch(version):
@@ -184,7 +184,7 @@ _MODES: Final = ("defaultInputModes", "defaultOutputModes", "inputModes", "outpu
 
 
 def _lists(subject: LintedCard, names: tuple[str, ...]) -> Iterator[tuple[Tokens, list[Json]]]:
-    """The lists of these names, of the card and of its skills."""
+    """Yield the lists of these names, of the card and of its skills."""
     for tokens, owner in subject.owners:
         for name in names:
             value = owner.get(name)
@@ -193,7 +193,7 @@ def _lists(subject: LintedCard, names: tuple[str, ...]) -> Iterator[tuple[Tokens
 
 
 def media_type(subject: LintedCard) -> Iterator[Found]:
-    """Of the card and of its skills."""
+    """Yield modes of the card and of its skills that are no media types."""
     for tokens, modes in _lists(subject, _MODES):
         for index, mode in enumerate(modes):
             if isinstance(mode, str) and mode and not _MEDIA_TYPE.fullmatch(mode):
@@ -203,7 +203,7 @@ def media_type(subject: LintedCard) -> Iterator[Found]:
 
 
 def skill_id(subject: LintedCard) -> Iterator[Found]:
-    """Under either of its names."""
+    """Yield ids that two skills have."""
     seen: set[str] = set()
     for tokens, skill in subject.skills:
         for member in ("id", "skill_id"):
@@ -216,7 +216,7 @@ def skill_id(subject: LintedCard) -> Iterator[Found]:
 
 
 def version(subject: LintedCard) -> Iterator[Found]:
-    """A leading `v` is none of SemVer's."""
+    """Yield a version that is not semantic, or the default one."""
     value = subject.document.get("version")
     if not isinstance(value, str) or not value:
         return
@@ -230,14 +230,14 @@ def version(subject: LintedCard) -> Iterator[Found]:
 
 
 def extended_open(subject: LintedCard) -> Iterator[Found]:
-    """Whatever spells the announcement."""
+    """Yield an announced extended card that nothing protects."""
     announced = declares_extended_card(subject.document, any_spelling=True)
     if announced and not subject.schemes:
         yield (), "an extended card is announced, and there is no security scheme"
 
 
 def extended_spelling(subject: LintedCard) -> Iterator[Found]:
-    """The third spelling, which old examples have."""
+    """Yield the spelling of old examples, which no version defines."""
     if subject.document.get("supportsExtendedAgentCard") is True:
         yield ("supportsExtendedAgentCard",), "no A2A version defines this member"
 
@@ -251,7 +251,7 @@ def marker(subject: LintedCard) -> Iterator[Found]:
 
 
 def extension(subject: LintedCard) -> Iterator[Found]:
-    """Its form alone; nothing is asked."""
+    """Yield extensions without a URI, or with one that is listed already."""
     seen: set[Json] = set()
     for index, value in enumerate(extensions_of(subject.document)):
         uri = members_of(value).get("uri")
@@ -265,20 +265,20 @@ def extension(subject: LintedCard) -> Iterator[Found]:
 
 
 def extensions_place(subject: LintedCard) -> Iterator[Found]:
-    """A list or object of that name."""
+    """Yield extensions at the top of the card."""
     if isinstance(subject.document.get("extensions"), list | dict):
         yield ("extensions",), "extensions belong in capabilities.extensions"
 
 
 def hidden_character(spot: Spot) -> str | None:
-    """In a text or a name: what turns the order of a text, or is not shown at all."""
+    """Return which characters of a text or name are invisible or turn its order."""
     text = f"{spot.name or ''}{spot.value if isinstance(spot.value, str) else ''}"
     hidden = sorted({f"U+{ord(char):04X}" for char in _HIDDEN.findall(text)})
     return f"holds {', '.join(hidden)[:100]}" if hidden else None
 
 
 def legacy_path(subject: LintedCard) -> Iterator[Found]:
-    """By the settings of the project alone."""
+    """Yield that the legacy path should be off, by the settings of the project."""
     end, today = subject.settings.legacy_sunset, subject.settings.today
     if end is not None and today is not None and today > end:
         yield (), f"the legacy path was to end on {end.isoformat()}"

@@ -30,7 +30,7 @@ _WORDING: Final = {str: "a string", bool: "true or false", dict: "an object", li
 
 
 def unknown_member(spot: Spot) -> str | None:
-    """A member of neither schema, where 1.0 knows the object in which it stands."""
+    """Say that neither version has a member, in an object that 1.0 has."""
     if spot.role != "member" or spot.message is None or spot.field or spot.old_field:
         return None
     folded = {**(spot.old_message.folded if spot.old_message else {}), **spot.message.folded}
@@ -40,14 +40,14 @@ def unknown_member(spot: Spot) -> str | None:
 
 
 def legacy_member(spot: Spot) -> str | None:
-    """A member of 0.3 alone, where 1.0 knows the object in which it stands."""
+    """Say that only 0.3 has a member, in an object that 1.0 has."""
     if spot.role != "member" or spot.message is None or spot.field or not spot.old_field:
         return None
     return "a null member of A2A 0.3" if spot.value is None else "a member of A2A 0.3"
 
 
 def snake_case(spot: Spot) -> str | None:
-    """A member under the other name that protobuf's JSON readers take."""
+    """Say that a member has its other name, which protobuf's JSON readers take."""
     field = spot.field
     if spot.role != "member" or field is None or field.name == spot.name:
         return None
@@ -55,7 +55,7 @@ def snake_case(spot: Spot) -> str | None:
 
 
 def oneof(spot: Spot) -> str | None:
-    """A member beside another, of which one may be set."""
+    """Say that another member of the same oneof is set."""
     field, owner = spot.field, spot.owner
     if spot.role != "member" or field is None or not field.oneof or spot.value is None:
         return None
@@ -73,23 +73,23 @@ def oneof(spot: Spot) -> str | None:
 
 
 def null(spot: Spot) -> str | None:
-    """A null that says what the member's absence says."""
+    """Say that a member is null, which means the same as its absence."""
     return "is null" if _is_null(spot) else None
 
 
 def default(spot: Spot) -> str | None:
-    """A default that says what the member's absence says."""
+    """Say that a member has its default, which means the same as its absence."""
     return f"is {json.dumps(spot.value)}, its default" if _is_default(spot) else None
 
 
 def empty_value(spot: Spot) -> str | None:
-    """What the pruning profiles drop, of all that is neither free-form nor about who may call."""
+    """Say what the pruning profiles drop, unless it is free-form or about who may call."""
     field = spot.field
     return _empty(spot) if field and field.kind != "free" and not spot.security else None
 
 
 def empty_params(spot: Spot) -> str | None:
-    """What the pruning profiles drop of free-form content."""
+    """Say what the pruning profiles drop of free-form content."""
     if spot.role == "free":
         return f"is {json.dumps(spot.value)}" if _is_empty(spot.value) else None
     field = spot.field
@@ -97,12 +97,12 @@ def empty_params(spot: Spot) -> str | None:
 
 
 def empty_security(spot: Spot) -> str | None:
-    """What the pruning profiles drop of what says who may call."""
+    """Say what the pruning profiles drop of who may call."""
     return _empty(spot) if spot.role != "free" and spot.security else None
 
 
 def wrong_type(spot: Spot) -> str | None:
-    """A value that the schema of 1.0 does not allow here."""
+    """Say that the schema of 1.0 has another type here."""
     expected = _expected(spot)
     if expected is None or spot.value is None or isinstance(spot.value, expected):
         return None
@@ -110,7 +110,7 @@ def wrong_type(spot: Spot) -> str | None:
 
 
 def _expected(spot: Spot) -> type | None:
-    """The JSON type that 1.0 wants here; None where it wants none."""
+    """Return the JSON type that 1.0 has here; None where it has none."""
     field = spot.field
     if field is None or spot.role not in ("member", "element"):
         return None
@@ -131,7 +131,7 @@ def _is_default(spot: Spot) -> bool:
 
 
 def _empty(spot: Spot) -> str | None:
-    """What is empty here and neither a null nor a default to be left out."""
+    """Say what is empty here, unless it is a null or default that is left out."""
     value, expected = spot.value, _expected(spot)
     if expected is None or not (value is None or isinstance(value, expected)):
         return None

@@ -163,7 +163,7 @@ def _errors(
 
 
 def _without_sound_parts(schema: Json) -> Json:
-    """A schema without what is sound in every draft; True for one that is sound as a whole.
+    """Return a schema without the parts that every draft accepts; True if nothing is left.
 
     The library takes a millisecond for each subschema, and cards have thousands.
     """
@@ -174,7 +174,7 @@ def _without_sound_parts(schema: Json) -> Json:
 
 
 def _without_sound_schemas(name: str, value: Json) -> Json:
-    """The value of a keyword, its subschemas without what is sound in them."""
+    """Return the value of a keyword, its subschemas without what is sound in them."""
     if name in _SCHEMAS_BY_NAME and isinstance(value, dict):
         return {key: _without_sound_parts(part) for key, part in value.items()}
     if name in _SCHEMA_LISTS and isinstance(value, list):

@@ -43,7 +43,7 @@ _SCHEME_URLS: Final = (
 
 
 def scheme(subject: LintedCard) -> Iterator[Found]:
-    """In either version's form; the members of 1.0 are also held against its schema."""
+    """Yield faults of schemes in either version's form."""
     for problem in security_problems(subject.document):
         if fold(problem.place.tokens[0]) == "securityschemes":
             yield problem.place.tokens, problem.message
@@ -65,7 +65,7 @@ def _flows(scheme: Scheme) -> Iterator[tuple[str, Mapping[str, Json]]]:
 
 
 def scheme_url(subject: LintedCard) -> Iterator[Found]:
-    """Of OpenID Connect, of OAuth metadata and of each flow."""
+    """Yield URLs of OpenID Connect, OAuth metadata and flows that are not https."""
     for name, declared in subject.schemes.items():
         for owner in (declared.members, *(flow for _, flow in _flows(declared))):
             for member in _SCHEME_URLS:
@@ -83,7 +83,7 @@ def _is_https(text: str) -> bool:
 
 
 def old_flow(subject: LintedCard) -> Iterator[Found]:
-    """By the flow's name."""
+    """Yield the implicit and password flows."""
     for name, entry in subject.schemes.items():
         for flow, _ in _flows(entry):
             if flow in _OLD_FLOWS:
@@ -94,14 +94,14 @@ def old_flow(subject: LintedCard) -> Iterator[Found]:
 
 
 def requirement(subject: LintedCard) -> Iterator[Found]:
-    """Of the card and of each skill: names in place of objects, mostly, or names of no scheme."""
+    """Yield requirements of the card and of skills that cannot be read, or name no scheme."""
     for demand in subject.requirements:
         if demand.problem is not None:
             yield demand.tokens, demand.problem
 
 
 def no_requirement(subject: LintedCard) -> Iterator[Found]:
-    """A requirement of any skill is enough."""
+    """Yield that no requirement of the card or of a skill names a scheme."""
     owners = [owner for _, owner in subject.owners]
     members = ("security", "securityRequirements")
     if subject.schemes and not any(
@@ -111,14 +111,14 @@ def no_requirement(subject: LintedCard) -> Iterator[Found]:
 
 
 def open_door(subject: LintedCard) -> Iterator[Found]:
-    """In either version's form; what is in neither is `meaning.requirement-form`'s alone."""
+    """Yield alternatives that ask for nothing."""
     for demand in subject.requirements:
         if demand.is_open:
             yield demand.tokens, "an alternative without schemes lets everybody in"
 
 
 def requirement_scope(subject: LintedCard) -> Iterator[Found]:
-    """Only of OAuth, whose flows list them."""
+    """Yield scopes that no flow of an OAuth scheme offers."""
     offered = {
         name: {scope for _, flow in _flows(entry) for scope in members_of(flow.get("scopes"))}
         for name, entry in subject.schemes.items()
@@ -149,7 +149,7 @@ def signature(subject: LintedCard) -> Iterator[Found]:
 
 
 def foreign_signature(subject: LintedCard) -> Iterator[Found]:
-    """At the top of the card, by the names in use."""
+    """Yield what looks like a signature and is none of A2A."""
     for name in ("signature", "proof", "sigstore", "signatureBundle", "attestations"):
         if isinstance(subject.document.get(name), dict | list):
             yield (name,), "is no A2A signature; nobody verifies it"
@@ -219,7 +219,7 @@ def _text(spot: Spot) -> str:
 
 
 def private_key(spot: Spot) -> str | None:
-    """As PEM, or as a JWK with its private member."""
+    """Say that a text or object is a private key, in PEM or as a JWK."""
     if _PRIVATE_KEY.search(_text(spot)):
         return "a private key in PEM"
     value = spot.value
@@ -229,7 +229,7 @@ def private_key(spot: Spot) -> str | None:
 
 
 def token(spot: Spot) -> str | None:
-    """By the form that its issuer gives it."""
+    """Say which tokens a text holds, by the forms of their issuers."""
     text = _text(spot)
     if len(text) < 16:
         return None
@@ -237,7 +237,7 @@ def token(spot: Spot) -> str | None:
 
 
 def password(spot: Spot) -> str | None:
-    """Letters and digits without white space, under such a name; no name of A2A's is one."""
+    """Say that a member, which is none of A2A's, has the name of a secret and holds one."""
     text = _text(spot)
     if spot.name is None or spot.field or spot.old_field or not is_secret_name(spot.name):
         return None
@@ -248,7 +248,7 @@ def password(spot: Spot) -> str | None:
 
 
 def url(spot: Spot) -> str | None:
-    """A password, a user over HTTP, or a parameter of query or fragment named as a secret."""
+    """Say that a URL holds a password, a user name, or a parameter named as a secret."""
     text = _text(spot)
     if "://" not in text or re.search(r"\s", text):
         return None
@@ -267,7 +267,7 @@ def url(spot: Spot) -> str | None:
 
 
 def internal_address(spot: Spot) -> str | None:
-    """In a URL or by itself, in any text."""
+    """Say which host or address in a text cannot be reached from outside."""
     text = _text(spot)
     for match in _IN_TEXT.finditer(text) if text else ():
         host = (match["host"] or match["address"]).lower().strip("[]").rstrip(".")
@@ -286,12 +286,12 @@ def _is_internal(host: str) -> bool:
 
 
 def local_path(spot: Spot) -> str | None:
-    """Home folders, drives, file URLs."""
+    """Say that a text names a home folder, a drive or a file URL."""
     return "a path of a machine" if _LOCAL_PATH.search(_text(spot)) else None
 
 
 def internal_member(spot: Spot) -> str | None:
-    """By its name, wherever it stands."""
+    """Say that a member is internal, by its name."""
     if spot.name is None or spot.field or spot.old_field or not spot.value:
         return None
     folded = re.sub(r"[_-]", "", spot.name).lower()
