@@ -22,20 +22,16 @@ from typing import Final
 
 from cardsign.card.canonical import canonicalize
 from cardsign.card.document import Card
-from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json, jcs
-from cardsign.errors import JsonRefused
-from cardsign.jose import base64url
 from cardsign.keys.lifecycle import TimelineSettings
 from cardsign.keys.model import ENDED, KeyRecord, StoreState
 from cardsign.statements.envelope import (
-    MAX_STATEMENT_BYTES,
-    MAX_STATEMENT_DEPTH,
     TYP_KEYSET,
     TYP_RELEASE,
     Envelope,
     StatementRefused,
     list_signers,
+    read_envelope,
 )
 from cardsign.statements.keyset import (
     KEYSET_FORMAT,
@@ -45,7 +41,7 @@ from cardsign.statements.keyset import (
     Quorum,
     check_step,
     keyset_of,
-    read_keyset,
+    required_quorums,
 )
 from cardsign.statements.release import (
     FLOOR_EXTENDED,
@@ -251,18 +247,9 @@ def quorum_signatures(
     statement: KeysetStatement, previous: KeysetStatement | None
 ) -> tuple[QuorumSignatures, ...]:
     """Say which quorums have to sign a draft, and who has; a check raises, this tells."""
-    quorums: dict[str, Quorum] = {}
-    if previous is not None and statement.epoch == previous.epoch:
-        if previous.root != statement.root:
-            quorums["the root before"] = previous.root
-        if previous.recovery is not None and previous.recovery != statement.recovery:
-            quorums["the recovery keys before"] = previous.recovery
-    elif previous is not None and previous.recovery is not None:
-        quorums["the recovery keys"] = previous.recovery
-    quorums["its own root"] = statement.root
-    signers = list_signers(
-        statement.envelope, (key.public for quorum in quorums.values() for key in quorum.keys)
-    )
+    quorums = required_quorums(statement, previous)
+    keys = (key.public for quorum in quorums.values() for key in quorum.keys)
+    signers = list_signers(statement.envelope, keys)
     return tuple(
         QuorumSignatures(whose, quorum, quorum.holders(signers))
         for whose, quorum in quorums.items()
@@ -301,21 +288,7 @@ def read_draft(untrusted_bytes: bytes) -> KeysetStatement:
     Raises:
         StatementRefused: As :func:`cardsign.statements.keyset.read_keyset`.
     """
-    try:
-        document = parse_object(
-            untrusted_bytes, max_bytes=MAX_STATEMENT_BYTES, max_depth=MAX_STATEMENT_DEPTH
-        )
-    except JsonRefused:
-        document = {}  # the strict reader says what is wrong
-    payload = document.get("payload")
-    if document.get("signatures") != [] or len(document) != 2 or not isinstance(payload, str):
-        return read_keyset(untrusted_bytes)
-    try:
-        return keyset_of(Envelope(TYP_KEYSET, base64url.decode(payload), ()))
-    except base64url.Base64urlError as exc:
-        raise StatementRefused(
-            "statement.shape", f"not canonical unpadded base64url: {exc}", path="/payload"
-        ) from exc
+    return keyset_of(read_envelope(untrusted_bytes, TYP_KEYSET, is_draft=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from cardsign.errors import FileMissing, StoreFault
@@ -28,7 +27,6 @@ from cardsign.statements.keyset import (
     IssuerKey,
     KeysetStatement,
     OnlineRole,
-    Quorum,
     check_step,
     read_keyset,
 )
@@ -233,12 +231,6 @@ def check_witnessed(store: KeyStore, release: ReleaseStatement | None) -> None:
 # What a key store and its newest keyset statement say together.
 
 
-def holders_left(quorum: Quorum, state: StoreState) -> frozenset[str]:
-    """Return who can still sign for a quorum, as far as a store knows: not with an ended key."""
-    ended = {key.thumbprint for key in state.keys if key.state in ENDED}
-    return frozenset(key.holder for key in quorum.keys if key.public.thumbprint not in ended)
-
-
 def has_ended(state: StoreState, keyset: KeysetStatement | None) -> bool:
     """Say whether the issuer ended on purpose: of each role the last key was revoked as ceased.
 
@@ -282,9 +274,10 @@ def keys_elsewhere(state: StoreState, keyset: KeysetStatement) -> tuple[IssuerKe
 
 def is_needed(key: KeyRecord, keyset: KeysetStatement, state: StoreState) -> bool:
     """Say whether too few holders are left without a root or recovery key to sign what is next."""
-    without = state.replacing([replace(key, state="retired")])
+    ended = {other.thumbprint for other in state.keys if other.state in ENDED} | {key.thumbprint}
     return any(
-        len(holders_left(quorum, without)) < quorum.threshold
+        len({root.holder for root in quorum.keys if root.public.thumbprint not in ended})
+        < quorum.threshold
         for quorum in (keyset.root, keyset.recovery)
         if quorum and any(root.public.thumbprint == key.thumbprint for root in quorum.keys)
     )

@@ -87,8 +87,7 @@ def _import_pem(data: bytes, password: bytes | None, kid: str | None) -> Private
     return key
 
 
-# What an encrypted PKCS #8 says of its encryption: object identifiers of PBES2, in DER.
-_PBES2: Final = bytes.fromhex("2a864886f70d01050d")
+# Object identifiers by which an encrypted PKCS #8 says how to open it (PBES2, RFC 8018), in DER.
 _SCRYPT: Final = bytes.fromhex("2b06010401da47040b")
 _HASHES: Final[Mapping[bytes, Callable[[], hashes.HashAlgorithm]]] = {
     b"": hashes.SHA1,  # RFC 8018 A.2: the default
@@ -115,7 +114,7 @@ def _decrypt(der: bytes, password: bytes) -> bytes:
         values.setdefault(tag, []).append(content)
     names, numbers = values.get(0x06, [b""]), [int.from_bytes(n) for n in values.get(0x02, ())]
     hash_name = names[2] if len(names) > 3 else b""
-    if names[0] != _PBES2 or names[-1] not in _CIPHERS or hash_name not in _HASHES:
+    if names[-1] not in _CIPHERS or hash_name not in _HASHES:
         message = "an RSA key that is encrypted in this way may be for RSASSA-PSS alone"
         hint = "Encrypt it anew: openssl pkey -in FILE -aes256 -out FILE.new."
         raise KeyRefused("key.unsupported", message, hint=hint)

@@ -92,8 +92,10 @@ class Envelope:
         return json.dumps(document, indent=indent, separators=apart).encode("ascii")
 
 
-def read_envelope(untrusted_bytes: bytes, typ: Typ) -> Envelope:
+def read_envelope(untrusted_bytes: bytes, typ: Typ, *, is_draft: bool = False) -> Envelope:
     """Read the outside of a statement (K1); the payload is only decoded.
+
+    A draft may have no signature yet.
 
     Raises:
         StatementRefused: ``statement.shape``; ``statement.header``: a protected header is not
@@ -101,8 +103,8 @@ def read_envelope(untrusted_bytes: bytes, typ: Typ) -> Envelope:
     """
     document = _object(untrusted_bytes, MAX_STATEMENT_BYTES, "statement.shape", "")
     exact_object(document, ("payload", "signatures"), "", code="statement.shape")
-    entries = document["signatures"]
-    if not isinstance(entries, list) or not 1 <= len(entries) <= MAX_SIGNATURES:
+    entries, least = document["signatures"], 0 if is_draft else 1
+    if not isinstance(entries, list) or not least <= len(entries) <= MAX_SIGNATURES:
         raise StatementRefused(
             "statement.shape", f"expected a list of 1 to {MAX_SIGNATURES}", path="/signatures"
         )

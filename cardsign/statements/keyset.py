@@ -375,7 +375,7 @@ def check_first(statement: KeysetStatement, anchor: KeysetId | RootAnchor) -> No
     anchored = statement.id if isinstance(anchor, KeysetId) else RootAnchor.of(statement.root)
     if anchored != anchor:
         raise StatementRefused("statement.anchor", f"expected {anchor}, found {anchored}")
-    _require(statement.root, _signers(statement, statement.root), "its own root")
+    _check_signatures(statement, None)
 
 
 def check_successor(current: KeysetStatement, following: KeysetStatement) -> None:
@@ -402,7 +402,10 @@ def check_successor(current: KeysetStatement, following: KeysetStatement) -> Non
             "statement.rollback", f"issued before {current.iat}, as was the one before", path="/iat"
         )
     check_still_revoked(current.revoked, following.revoked)
-    _check_signatures(current, following)
+    if current.recovery is None and following.recovery is not None:
+        message = "recovery was given up and cannot be set"
+        raise StatementRefused("statement.recovery", message, path="/recovery")
+    _check_signatures(following, current)
 
 
 def check_still_revoked(before: frozenset[str], after: frozenset[str]) -> None:
@@ -433,9 +436,7 @@ def check_recovery(current: KeysetStatement, following: KeysetStatement) -> None
             f"expected 1 of {current.epoch + 1}",
             path="/epoch",
         )
-    signers = _signers(following, current.recovery, following.root)
-    _require(current.recovery, signers, "the recovery keys held")
-    _require(following.root, signers, "its own root")
+    _check_signatures(following, current)
 
 
 def _check_newer(current: KeysetStatement, following: KeysetStatement) -> None:
@@ -457,32 +458,32 @@ def _check_newer(current: KeysetStatement, following: KeysetStatement) -> None:
         )
 
 
-def _check_signatures(current: KeysetStatement, following: KeysetStatement) -> None:
-    replaced = current.recovery if following.recovery != current.recovery else None
-    if current.recovery is None and following.recovery is not None:
-        raise StatementRefused(
-            "statement.recovery", "recovery was given up and cannot be set", path="/recovery"
-        )
-    asked = [current.root, following.root, *([replaced] if replaced else [])]
-    signers = _signers(following, *asked)
-    _require(current.root, signers, "the root before")
-    _require(following.root, signers, "its own root")
-    if replaced and (signed := len(replaced.holders(signers))) < replaced.threshold:
-        raise StatementRefused(
-            "statement.recovery",
-            f"recovery was changed with {signed} of {replaced.threshold} signatures "
-            "of the recovery before",
-            path="/recovery",
-        )
+_RECOVERY_BEFORE: Final = "the recovery keys before"
 
 
-def _signers(statement: KeysetStatement, *quorums: Quorum) -> frozenset[str]:
-    keys = (key.public for quorum in quorums for key in quorum.keys)
-    return list_signers(statement.envelope, keys)
+def required_quorums(
+    statement: KeysetStatement, previous: KeysetStatement | None
+) -> dict[str, Quorum]:
+    """Return who has to sign a step, by what they are called in messages."""
+    quorums = {"its own root": statement.root}
+    if previous is not None and statement.epoch == previous.epoch:
+        if previous.root != statement.root:
+            quorums = {"the root before": previous.root, **quorums}
+        if previous.recovery is not None and previous.recovery != statement.recovery:
+            quorums[_RECOVERY_BEFORE] = previous.recovery
+    elif previous is not None and previous.recovery is not None:
+        quorums = {"the recovery keys": previous.recovery, **quorums}
+    return quorums
 
 
-def _require(quorum: Quorum, signers: frozenset[str], whose: str) -> None:
-    signed = len(quorum.holders(signers))
-    if signed < quorum.threshold:
-        message = f"signed by {signed} holders of {whose}, expected {quorum.threshold}"
-        raise StatementRefused("statement.unsigned", message, path="/signatures")
+def _check_signatures(statement: KeysetStatement, previous: KeysetStatement | None) -> None:
+    quorums = required_quorums(statement, previous)
+    keys = (key.public for quorum in quorums.values() for key in quorum.keys)
+    signers = list_signers(statement.envelope, keys)
+    for whose, quorum in quorums.items():
+        if (signed := len(quorum.holders(signers))) < quorum.threshold:
+            code, path = "statement.unsigned", "/signatures"
+            if whose == _RECOVERY_BEFORE:
+                code, path = "statement.recovery", "/recovery"
+            message = f"signed by {signed} holders of {whose}, expected {quorum.threshold}"
+            raise StatementRefused(code, message, path=path)

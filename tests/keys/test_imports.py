@@ -111,6 +111,8 @@ def test_a_file_signs(alg: str, request: pytest.FixtureRequest, tmp_path: Path) 
     assert refusal(open_signer, f"file:{file}", None, SHUT) == "file.permissions"
     file.chmod(0o600)
     sign(f"file:{file}", key.public)
+    other = PrivateKey.generate("ES256").public
+    assert refusal(open_signer, f"file:{file}", other, SHUT) == "signer.wrong_key"
 
 
 @pytest.mark.parametrize("form", [PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL])
@@ -349,15 +351,11 @@ def test_no_refusal_shows_the_private_half(es256: PrivateKey) -> None:
 
 
 _SSH = "ssh-keygen -q -t ecdsa -N '' -f KEY"
-_EC = "openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256"
+_EC = "openssl ecparam -name prime256v1 -genkey"
 #: What tools and key services hand out, by the commands that make it, and what becomes of it.
 HANDED_OUT: dict[str, tuple[str, str | None]] = {
-    "openssl ecparam": ("openssl ecparam -name prime256v1 -genkey -out FILE", None),
-    "openssl genrsa": ("openssl genrsa -traditional -out FILE 2048", None),
-    "openssl, DER": (f"{_EC} -outform DER -out FILE", "key.malformed"),
+    "openssl ecparam": (f"{_EC} -out FILE", None),
     "ssh-keygen": (f"{_SSH} && mv KEY FILE", "key.malformed"),
-    "ssh-keygen -m PEM": (f"{_SSH} -m PEM && mv KEY FILE", None),
-    "ssh-keygen -m PKCS8": (f"{_SSH} -m PKCS8 && mv KEY FILE", None),
     "a public key of OpenSSH": (f"{_SSH} && mv KEY.pub FILE", "key.malformed"),
     "the same by -e": (f"{_SSH} && ssh-keygen -e -f KEY > FILE", "key.malformed"),
     "the same by -e -m PKCS8": (f"{_SSH} && ssh-keygen -e -m PKCS8 -f KEY > FILE", None),

@@ -18,8 +18,8 @@ from cardsign.keys.drafts import (
 )
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS
 from cardsign.keys.model import Publication, PublishedCard, StoreState
-from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.release import check_release
+from tests.keys.elsewhere import refusal
 from tests.keys.issuing import DAY, NOW, URL, first, released, signed, thumbprint
 from tests.keys.states import record
 
@@ -33,55 +33,33 @@ def listed(release: Any) -> dict[str, int]:
     return {card.payload_sha256[0]: card.seq for card in release.cards if card.seq >= floor}
 
 
-#: What is told to one release after another, and what the last one lists; (announced, settled).
-HISTORIES: dict[str, tuple[list[tuple[str | None, str | None]], dict[str, int], int]] = {
-    "a card is listed by the release that is told of it": ([(A, None)], {"a": 1}, 0),
-    "a renewal keeps the number of the first listing": (
-        [(A, None), (None, None), (A, None)],
-        {"a": 1},
-        0,
-    ),
-    "old and new are both current while caches may hold either": (
-        [(A, None), (B, None)],
-        {"a": 1, "b": 2},
-        0,
-    ),
-    "the old one ends once the new one has settled": (
-        [(A, None), (B, None), (None, B)],
-        {"b": 2},
-        2,
-    ),
-    "a card to come outlives that the old one is settled": (
-        [(A, None), (B, A), (None, A)],
-        {"a": 1, "b": 2},
-        1,
-    ),
-    "what was never listed settles nothing": ([(A, None), (None, C)], {"a": 1}, 0),
-    "who returns to an old card lists it anew": (
-        [(A, None), (B, None), (None, B), (A, None), (None, A)],
-        {"a": 4},
-        4,
-    ),
-    "and so it is before the new one has settled": (
-        [(A, None), (B, None), (A, None), (None, A)],
-        {"a": 3},
-        3,
-    ),
+#: What is told to one release after another (what is announced, and after a "/" what has settled),
+#: what the last one lists since which release, and its floor.
+HISTORIES: dict[str, tuple[str, dict[str, int], int]] = {
+    "a card is listed by the release that is told of it": ("A", {"a": 1}, 0),
+    "a renewal keeps the number of the first listing": ("A - A", {"a": 1}, 0),
+    "old and new are both current while caches may hold either": ("A B", {"a": 1, "b": 2}, 0),
+    "the old one ends once the new one has settled": ("A B /B", {"b": 2}, 2),
+    "a card to come outlives that the old one is settled": ("A B/A /A", {"a": 1, "b": 2}, 1),
+    "what was never listed settles nothing": ("A /C", {"a": 1}, 0),
+    "who returns to an old card lists it anew": ("A B /B A /A", {"a": 4}, 4),
+    "and so it is before the new one has settled": ("A B A /A", {"a": 3}, 3),
 }
 
 
-@pytest.mark.parametrize(("told", "cards", "floor"), HISTORIES.values(), ids=HISTORIES)
-def test_cards_come_and_go(
-    told: list[tuple[str | None, str | None]], cards: dict[str, int], floor: int
-) -> None:
+@pytest.mark.parametrize(("steps", "cards", "floor"), HISTORIES.values(), ids=HISTORIES)
+def test_cards_come_and_go(steps: str, cards: dict[str, int], floor: int) -> None:
     """Each release is one that a verifier takes after the one before."""
     keyset, release = first(), None
-    for announced, settled in told:
+    digests = {"A": A, "B": B, "C": C}
+    for step in steps.split():
+        announced, _, settled = step.strip("-").partition("/")
         plan = ReleasePlan(
-            ((URL, announced),) if announced else (), {URL: settled} if settled else {}
+            ((URL, digests[announced]),) if announced else (),
+            {URL: digests[settled]} if settled else {},
         )
-        before, release = release, released(keyset, release, plan)
-        check_release(release, keyset, before, now=NOW, skew=ZERO)
+        earlier, release = release, released(keyset, release, plan)
+        check_release(release, keyset, earlier, now=NOW, skew=ZERO)
     assert release is not None
     assert listed(release) == cards
     assert release.floor.get(URL, 0) == floor
@@ -138,9 +116,7 @@ def test_what_no_verifier_would_read_is_no_draft(
     changes: dict[str, Any], plan: ReleasePlan, code: str
 ) -> None:
     """Refused before the release key is opened."""
-    with pytest.raises(StatementRefused) as refused:
-        draft_following(plan, first(), None, seq=1, now=NOW, **changes)
-    assert refused.value.code == code
+    assert refusal(draft_following, plan, first(), None, seq=1, now=NOW, **changes) == code
 
 
 NEEDED: dict[str, tuple[ReleasePlan, timedelta, bool]] = {
@@ -169,15 +145,10 @@ def test_cron_signs_only_what_is_needed(plan: ReleasePlan, after: timedelta, nee
 @pytest.mark.parametrize(("seconds", "needed"), [(300, False), (301, True)])
 def test_a_release_of_a_clock_that_was_ahead_is_replaced(seconds: int, needed: bool) -> None:
     """By more than the clocks of the issuer's hosts may differ: nobody believes it yet."""
-    keyset = first()
+    keyset, now = first(), NOW - timedelta(seconds=seconds)
     one = released(keyset, None)
-    now = NOW - timedelta(seconds=seconds)
-    assert (
-        says_something_new(
-            draft_following(ReleasePlan(), keyset, one, seq=2, now=now), one, now=now
-        )
-        is needed
-    )
+    draft = draft_following(ReleasePlan(), keyset, one, seq=2, now=now)
+    assert says_something_new(draft, one, now=now) is needed
 
 
 # ------------------------------------------------------------------ when a card has settled
@@ -197,42 +168,34 @@ def noted(*records: Publication) -> StoreState:
     return functools.reduce(record, records, StoreState())
 
 
-#: What was recorded; when asked, after NOW; which of A and B has settled. Caches keep a card for
+#: Caches keep a card for
 #: an hour and five minutes, unless a publication has told them to keep it for longer.
-SETTLING: dict[str, tuple[list[Publication], timedelta, str | None]] = {
-    "nothing was recorded": ([], 65 * MINUTE, None),
-    "caches may hold another one": ([shown(0, B)], 65 * MINUTE - timedelta(seconds=1), None),
-    "no cache holds another one": ([shown(0, B)], 65 * MINUTE, "b"),
-    "it counts from when the other was seen no more": (
-        [shown(-9, A), shown(0, B), shown(30, B)],
-        65 * MINUTE,
-        "b",
-    ),
-    "the other was seen again": ([shown(0, B), shown(30, A), shown(31, B)], 95 * MINUTE, None),
-    "the other was seen again, and long enough ago": (
-        [shown(0, B), shown(30, A), shown(31, B)],
-        96 * MINUTE,
-        "b",
-    ),
-    "caches were told to keep the other for longer": (
-        [shown(-9, A, max_age=7200), shown(0, B)],
-        2 * 60 * MINUTE,
-        None,
-    ),
-    "and have done so": ([shown(-9, A, max_age=7200), shown(0, B)], 125 * MINUTE, "b"),
-    "a card that is shown no more": ([shown(0, B), shown(9, C)], 65 * MINUTE, None),
-    "an extended one beside it says nothing": ([shown(0, B, C)], 65 * MINUTE, "b"),
+AGAIN = [shown(0, B), shown(30, A), shown(31, B)]
+LONG = [shown(-9, A, max_age=7200), shown(0, B)]
+#: What was recorded; when asked, minutes after NOW; which of A and B has settled.
+SETTLING: dict[str, tuple[list[Publication], float, str | None]] = {
+    "nothing was recorded": ([], 65, None),
+    "caches may hold another one": ([shown(0, B)], 64.99, None),
+    "no cache holds another one": ([shown(0, B)], 65, "b"),
+    "it counts from the first": ([shown(-9, A), shown(0, B), shown(30, B)], 65, "b"),
+    "the other was seen again": (AGAIN, 95, None),
+    "the other was seen again, and long enough ago": (AGAIN, 96, "b"),
+    "caches were told to keep the other for longer": (LONG, 120, None),
+    "and have done so": (LONG, 125, "b"),
+    "a card that is shown no more": ([shown(0, B), shown(9, C)], 65, None),
+    "an extended one beside it says nothing": ([shown(0, B, C)], 65, "b"),
 }
 
 
-@pytest.mark.parametrize(("records", "after", "settled"), SETTLING.values(), ids=SETTLING)
+@pytest.mark.parametrize(("records", "minutes", "settled"), SETTLING.values(), ids=SETTLING)
 def test_a_card_settles_by_what_was_recorded(
-    records: list[Publication], after: timedelta, settled: str | None
+    records: list[Publication], minutes: float, settled: str | None
 ) -> None:
     """Never by the clock of the state: what nobody has seen may never have been live."""
     release = released(first(), released(first(), None, ReleasePlan(((URL, A),))), B_TOO)
-    found = settled_cards(release.cards, noted(*records), DEFAULT_SETTINGS, NOW + after)
-    assert found == ({URL: settled * 64} if settled else {})
+    now = NOW + minutes * MINUTE
+    result = settled_cards(release.cards, noted(*records), DEFAULT_SETTINGS, now)
+    assert result == ({URL: settled * 64} if settled else {})
 
 
 def test_each_url_settles_by_itself() -> None:

@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardsign.errors import CardsignError, PassphraseFault, StoreFault
+from cardsign.jose.keys import PrivateKey
 from cardsign.keys.sealed import (
     MAX_ENVELOPE_BYTES,
     SCRYPT_N,
     open_envelope,
+    open_sealed,
     seal,
 )
 from tests.keys.elsewhere import refusal
@@ -144,6 +146,22 @@ def test_a_malformed_file_is_refused(
 def test_what_is_no_envelope_is_refused(untrusted_bytes: bytes) -> None:
     """As a damaged file, not as a wrong passphrase."""
     assert refusal(open_envelope, untrusted_bytes, b"passphrase") == "keystore.corrupt"
+
+
+def test_an_envelope_opens_for_its_own_key_alone(
+    es256: PrivateKey, another_es256: PrivateKey
+) -> None:
+    """Neither under another label, nor with another private key beneath its own."""
+    ours, theirs = es256.to_pkcs8_der(), another_es256.to_pkcs8_der()
+    honest = seal(ours, b"passphrase", es256.public)
+    assert open_sealed(honest, es256.public, b"passphrase", where="x").public == es256.public
+    for envelope in (
+        seal(ours, b"passphrase", another_es256.public),
+        seal(theirs, b"passphrase", es256.public),
+        seal(b"no key", b"passphrase", es256.public),
+    ):
+        code = refusal(open_sealed, envelope, es256.public, b"passphrase", where="x")
+        assert code == "signer.wrong_key"
 
 
 def test_a_newer_format_is_not_guessed_at() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.signers.access import Access, SignerPolicy
-from tests.keys.elsewhere import enrol, enrols_and_signs, refusal, sign
+from tests.keys.elsewhere import Answer, enrol, enrols_and_signs, refusal, serving, sign
 from tests.keys.openbao import OpenBao, running
 
 pytestmark = pytest.mark.needs_openbao
@@ -145,3 +147,23 @@ def test_no_tls_only_on_this_machine_and_by_leave(tmp_path: Path) -> None:
         policy = SignerPolicy(format=1, insecure_loopback_http=True)
         enrols_and_signs(uri, "ES256", Access(shut.secrets, policy, shut.environment))
         assert refusal(enrol, uri, shut, match="without TLS") == "config.not_allowed"
+
+
+def test_a_token_does_not_travel_on(es256: PrivateKey) -> None:
+    """A server that leads elsewhere is not followed."""
+    asked = list[str]()
+
+    def answer(method: str, path: str, headers: Mapping[str, str], request: Any) -> Answer:
+        asked.append(path)
+        return 307, {"Location": "/v1/elsewhere"}, {}
+
+    with serving(answer) as port:
+        environment = {"VAULT_ADDR": f"http://127.0.0.1:{port}"}
+        policy = SignerPolicy(format=1, insecure_loopback_http=True)
+        leave = Access(lambda kind, of: b"token", policy, environment)
+        assert refusal(sign, ROTATED, es256.public, leave) == "signer.failed"
+        assert refusal(enrol, ROTATED, leave) == "signer.failed"
+    assert [path.partition("/rotated")[0] for path in asked] == [
+        "/v1/transit/sign",
+        "/v1/transit/keys",
+    ]
