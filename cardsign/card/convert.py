@@ -250,30 +250,30 @@ class _Upgrade:
         if scheme_type.name != "oauth2" or not isinstance(flows := members.get("flows"), dict):
             return {name: {scheme_type.wrapper: members}}
         stated = {flow: value for flow, value in flows.items() if value is not None}
-        known = self.known_flows(stated, where)
-        if not known:
+        kept_flows = self.choose_flows(stated, where)
+        if not kept_flows:
             return {name: {scheme_type.wrapper: {**members, "flows": {}}}}
-        called = [name, *(taken.free(f"{name}-{flow}") for flow in known[1:])]
-        if len(known) > 1:
-            text = f"{len(known)} OAuth flows become a scheme each, of which one will do"
+        called = [name, *(taken.free(f"{name}-{flow}") for flow in kept_flows[1:])]
+        if len(kept_flows) > 1:
+            text = f"{len(kept_flows)} OAuth flows become a scheme each, of which one will do"
             self.change(f"{text}: {', '.join(called)}", where)
         return {
             new: {scheme_type.wrapper: {**members, "flows": {flow: stated[flow]}}}
-            for new, flow in zip(called, known, strict=True)
+            for new, flow in zip(called, kept_flows, strict=True)
         }
 
-    def known_flows(self, given: Mapping[str, Json], where: str) -> list[str]:
+    def choose_flows(self, stated: Mapping[str, Json], where: str) -> list[str]:
         """The names of the OAuth flows that A2A has, in its order."""
         for flow in ("implicit", "password"):
-            if flow in given:
+            if flow in stated:
                 self.change(f"the OAuth flow {flow} is deprecated; offer another", where)
-        known = [flow for flow in _FLOWS if flow in given]
+        flows = [flow for flow in _FLOWS if flow in stated]
         # Without a flow there would be no scheme, and what requires it would let everybody in.
-        if given and not known:
+        if stated and not flows:
             raise CardRefused("card.type", "none of its OAuth flows is one of A2A", path=where)
-        if len(known) < len(given):
+        if len(flows) < len(stated):
             self.change("an OAuth flow that A2A does not know is left out", where)
-        return known
+        return flows
 
     def alternatives(self, listed: list[Json], member: str) -> list[Json]:
         """Those of a requirement; one that names a scheme of several flows becomes several."""
@@ -365,24 +365,7 @@ def _downgraded(card: Mapping[str, Json], to: CardForm, change: _Change) -> dict
         ours = dict(checked_object(kept.pop("skills", None), "skills"))
         old["skills"] = [_old_skill(skill, ours, to) for skill in skills]
         kept |= {"skills": ours} if ours else {}
-    downgraded = with_kept(old, kept)
-    return {name: downgraded[name] for name in _ORDER[to] if name in downgraded}
-
-
-_ORDER: Final[Mapping[CardForm, tuple[str, ...]]] = {
-    "0.3": (
-        *("protocolVersion", "name", "description", "url", "preferredTransport"),
-        *("additionalInterfaces", "provider", "version", "documentationUrl", "iconUrl"),
-        *("capabilities", "supportsAuthenticatedExtendedCard", "securitySchemes", "security"),
-        *("defaultInputModes", "defaultOutputModes", "skills", "signatures"),
-    ),
-    "0.2": (
-        *("name", "description", "url", "version", "protocolVersion", "preferredTransport"),
-        *("additionalInterfaces", "documentationUrl", "iconUrl", "capabilities"),
-        *("defaultInputModes", "defaultOutputModes", "skills", "authentication", "provider"),
-        "supportsAuthenticatedExtendedCard",
-    ),
-}
+    return with_kept(old, kept)
 
 
 def _old_interfaces(card: Mapping[str, Json], to: CardForm, change: _Change) -> dict[str, Json]:

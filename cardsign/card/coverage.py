@@ -229,7 +229,7 @@ def _is_empty(node: Node, field: Field, *, whole: bool = False) -> bool:
 _CONNECTION: Final = frozenset({"url", "preferredTransport", "protocolVersion"})
 _VERSION: Final = re.compile(r"(?P<minor>[0-9]+\.[0-9]+)(?:\.[0-9]+)?")
 
-_BY_WRAPPER: Final = {one.wrapper: one for one in SCHEME_TYPES}
+_BY_WRAPPER: Final = {kind.wrapper: kind for kind in SCHEME_TYPES.values()}
 
 
 def says_the_same(node: Node, payload: Payload, messages: Mapping[Source, Node]) -> bool:

@@ -152,7 +152,6 @@ def _spell(value: Json) -> str:
 
 _VERSION_0_3: Final = "0.3"
 _FLOWS: Final = ("authorizationCode", "clientCredentials", "implicit", "password")
-_KINDS: Final = tuple(one.name for one in SCHEME_TYPES)
 _ONLY_0_3: Final = (
     "preferredTransport",
     "additionalInterfaces",
@@ -300,8 +299,8 @@ def _requirement(requirement: Node) -> Node:
 
 def _check_scheme(scheme: Node) -> None:
     kind = js_get(scheme, "type").value
-    if kind not in _KINDS:
-        refuse(scheme, f"type must be one of {', '.join(_KINDS)}")
+    if not isinstance(kind, str) or kind not in SCHEME_TYPES:
+        refuse(scheme, f"type must be one of {', '.join(SCHEME_TYPES)}")
     if kind == "oauth2":
         flows = js_get(scheme, "flows")
         if not any(js_is_true(js_get(flows, name)) for name in _FLOWS):

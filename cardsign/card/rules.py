@@ -118,7 +118,6 @@ def _one(node: Node, field: Field) -> Node:
 # The 0.3 -> 1.0 rewriting that a2a-sdk's card resolver does before it verifies, frozen.
 
 
-_WRAPPERS: Final[dict[str, str]] = {one.name: one.wrapper for one in SCHEME_TYPES}
 _DEFAULT_VERSION: Final = "0.3.0"
 
 
@@ -217,10 +216,11 @@ def _upgrade_scheme(scheme: Node) -> Node:
         return scheme
     if isinstance(kind.value, list | dict):
         refuse(kind, "expected a string")
-    wrapper = _WRAPPERS.get(kind.value) if isinstance(kind.value, str) else None
-    if wrapper is None:
+    scheme_type = SCHEME_TYPES.get(kind.value) if isinstance(kind.value, str) else None
+    if scheme_type is None:
         return Node(entries, scheme.source)
-    if wrapper == "apiKeySecurityScheme" and "in" in entries:
-        entries["location"] = entries.pop("in")
+    for new, old in scheme_type.renamed.items():
+        if old in entries:
+            entries[new] = entries.pop(old)
     # The wrapper's name says what `type` said, so `type` is covered by it.
-    return Node({wrapper: Node(entries, kind.source)}, scheme.source)
+    return Node({scheme_type.wrapper: Node(entries, kind.source)}, scheme.source)

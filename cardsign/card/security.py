@@ -41,13 +41,14 @@ class SchemeType:
     renamed: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
-SCHEME_TYPES: Final[tuple[SchemeType, ...]] = (
-    SchemeType("apiKey", "apiKeySecurityScheme", {"location": "in"}),
-    SchemeType("http", "httpAuthSecurityScheme"),
-    SchemeType("oauth2", "oauth2SecurityScheme"),
-    SchemeType("openIdConnect", "openIdConnectSecurityScheme"),
-    SchemeType("mutualTLS", "mtlsSecurityScheme"),
-)
+#: By the `type` of a 0.3 scheme.
+SCHEME_TYPES: Final[dict[str, SchemeType]] = {
+    "apiKey": SchemeType("apiKey", "apiKeySecurityScheme", {"location": "in"}),
+    "http": SchemeType("http", "httpAuthSecurityScheme"),
+    "oauth2": SchemeType("oauth2", "oauth2SecurityScheme"),
+    "openIdConnect": SchemeType("openIdConnect", "openIdConnectSecurityScheme"),
+    "mutualTLS": SchemeType("mutualTLS", "mtlsSecurityScheme"),
+}
 _REQUIREMENT: Final = CARD_1_0.messages["securityRequirements"]
 _SCHEME_1_0: Final = CARD_1_0.messages["securitySchemes"]
 _SCHEME_0_3: Final = CARD_0_3.messages["securitySchemes"]
@@ -144,7 +145,7 @@ def _read_scheme(name: str, declared: Json, flat_first: bool) -> Scheme:
     scheme = members_of(respelled(declared, _SCHEME_1_0, _SCHEME_0_3))
     wrapped = unwrapped(scheme)
     flat = type_of_flat(scheme)
-    wrappers = [kind.wrapper for kind in SCHEME_TYPES if scheme.get(kind.wrapper) is not None]
+    wrappers = [w for kind in SCHEME_TYPES.values() if scheme.get(w := kind.wrapper) is not None]
     if not isinstance(declared, dict):
         problem = f"expected a security scheme, an object, and found {_kind_of(declared)}"
     else:
@@ -167,7 +168,7 @@ def _find_problem(
     if len(wrappers) > 1:
         return f"{' and '.join(wrappers)} are set, and a scheme is one of them"
     if wrapped is None and flat is None:
-        return f"its type is none of {', '.join(kind.name for kind in SCHEME_TYPES)}"
+        return f"its type is none of {', '.join(SCHEME_TYPES)}"
     if wrapped is not None and scheme.get("type") is not None and wrapped is not flat:
         return f"its type is said twice: {_shown(scheme['type'])} and {wrappers[0]}"
     if wrapped is not None and (twice := _named_twice(scheme, wrapped)):
@@ -332,7 +333,8 @@ def flat_requirements(owner: Mapping[str, Json]) -> list[Json] | None:
 
 def type_of_flat(scheme: Mapping[str, Json]) -> SchemeType | None:
     """Return the type that a scheme of 0.3 names; None where it names none that is known."""
-    return next((kind for kind in SCHEME_TYPES if kind.name == scheme.get("type")), None)
+    name = scheme.get("type")
+    return SCHEME_TYPES.get(name) if isinstance(name, str) else None
 
 
 def unwrapped(scheme: Mapping[str, Json]) -> tuple[SchemeType, dict[str, Json]] | None:
@@ -340,7 +342,7 @@ def unwrapped(scheme: Mapping[str, Json]) -> tuple[SchemeType, dict[str, Json]] 
 
     None for another form.
     """
-    for scheme_type in SCHEME_TYPES:
+    for scheme_type in SCHEME_TYPES.values():
         wrapped = scheme.get(scheme_type.wrapper)
         if isinstance(wrapped, dict):
             return scheme_type, {
@@ -547,13 +549,13 @@ def provider_schemes(
 
 
 def _gather(
-    made: Iterable[tuple[str, _Scheme]], by_hand: Mapping[str, Json], *, required: bool
+    derived: Iterable[tuple[str, _Scheme]], by_hand: Mapping[str, Json], *, required: bool
 ) -> tuple[dict[str, Json], tuple[Json, ...]]:
     """Return schemes under free names, and the alternatives: each alone, and none if it may be."""
     names, schemes = SchemeNames(by_hand), dict(by_hand)
     requirements: list[Json] = []
-    for wanted, scheme in made:
-        name = wanted if by_hand.get(wanted) == scheme else names.free(wanted)
+    for proposed, scheme in derived:
+        name = proposed if by_hand.get(proposed) == scheme else names.free(proposed)
         schemes.setdefault(name, scheme)
         requirements.append({"schemes": {name: {}}})
     if requirements and not required:

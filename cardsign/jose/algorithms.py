@@ -45,8 +45,8 @@ class Algorithm:
 
 #: By name, in the order in which refusals list them.
 ALGORITHMS: Final[dict[str, Algorithm]] = {
-    one.name: one
-    for one in (
+    algorithm.name: algorithm
+    for algorithm in (
         Algorithm("ES256", "EC", "P-256"),
         Algorithm("ES384", "EC", "P-384"),
         Algorithm("ES512", "EC", "P-521"),

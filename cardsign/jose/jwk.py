@@ -196,7 +196,7 @@ def _find_algorithm(
         raise KeyRefused("key.unsupported", f"expected a key of type {types}", path="/kty")
     alg = "RS256"  # of an RSA key that names none: type and curve say nothing about it
     if kty != "RSA":
-        crv, curves = text_member(untrusted_jwk, "crv"), {one.crv: one for one in fitting}
+        crv, curves = text_member(untrusted_jwk, "crv"), {choice.crv: choice for choice in fitting}
         if crv not in curves:
             expected = f"expected the curve {' or '.join(curves)}"
             raise KeyRefused("key.unsupported", expected, path="/crv")
