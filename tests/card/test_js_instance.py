@@ -16,11 +16,6 @@ from tests.card.places import places_in
 JS = "js-instance"
 
 
-def made(card: dict[str, Any], profile: str) -> Any:
-    """The payload as an object."""
-    return canonicalize(card, profile).value
-
-
 def left_open(card: dict[str, Any], profile: str) -> set[str]:
     """The pointers that the payload does not cover and that nothing excuses."""
     parts = uncovered_parts(canonicalize(card, profile))
@@ -94,7 +89,6 @@ def test_an_empty_card_has_a_payload() -> None:
 
 # ------------------------------------------------------------------ @a2a-js/sdk's client
 
-INTERFACE = {"url": "u", "protocolBinding": "JSONRPC", "protocolVersion": "0.3"}
 OF_0_3: dict[str, Any] = {
     "url": "u",
     "capabilities": {},
@@ -103,103 +97,6 @@ OF_0_3: dict[str, Any] = {
     "skills": [],
 }
 HTTP = {"httpAuthSecurityScheme": {"scheme": "Bearer"}}
-
-JS_ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "security schemes are lost": ({"name": "n", "securitySchemes": {"a": HTTP}}, {"name": "n"}),
-    "unless the first has a type": (
-        {"securitySchemes": {"a": {**HTTP, "type": "http"}, "b": HTTP}},
-        {"securitySchemes": {"a": HTTP, "b": HTTP}},
-    ),
-    "requirements stay": (
-        {"securityRequirements": [{"schemes": {"a": {"list": ["r"], "x": 1}}}]},
-        {"securityRequirements": [{"schemes": {"a": {"list": ["r"]}}}]},
-    ),
-    "a 1.0 requirement by its 0.3 name makes an instance as well": (
-        {"security": [{"schemes": {}}], "security_schemes": {"a": HTTP}},
-        {},
-    ),
-    "without it the protobuf spelling keeps them": (
-        {"security_schemes": {"a": HTTP}},
-        {"securitySchemes": {"a": HTTP}},
-    ),
-    "of two schemes in one the first counts": (
-        {"security_schemes": {"a": {"mtlsSecurityScheme": {"description": "d"}, **HTTP}}},
-        {"securitySchemes": {"a": HTTP}},
-    ),
-    "a url becomes the first interface": (OF_0_3, {"supportedInterfaces": [INTERFACE]}),
-    "with its own version, which the others do not get": (
-        {
-            **OF_0_3,
-            "protocolVersion": "0.3.0",
-            "preferredTransport": "GRPC",
-            "additionalInterfaces": [{"url": "v", "transport": "REST"}],
-        },
-        {
-            "supportedInterfaces": [
-                {"url": "u", "protocolBinding": "GRPC", "protocolVersion": "0.3.0"},
-                {"url": "v", "protocolBinding": "REST", "protocolVersion": "0.3"},
-            ]
-        },
-    ),
-    "the schemes of a 0.3 card are lost, its requirements stay": (
-        {
-            **OF_0_3,
-            "securitySchemes": {"a": {"type": "http", "scheme": "b"}},
-            "security": [{"a": ["r"]}],
-            "skills": [{"id": "i", "tags": ["t"], "security": [{"a": []}]}],
-            "supportsAuthenticatedExtendedCard": True,
-        },
-        {
-            "supportedInterfaces": [INTERFACE],
-            "securityRequirements": [{"schemes": {"a": {"list": ["r"]}}}],
-            "skills": [{"id": "i", "tags": ["t"]}],
-            "capabilities": {"extendedAgentCard": True},
-        },
-    ),
-    "0.3 members beside interfaces are dropped": (
-        {**OF_0_3, "supportedInterfaces": [{"url": "w"}]},
-        {"supportedInterfaces": [{"url": "w"}]},
-    ),
-    "beside an empty list of them they are not": (
-        {**OF_0_3, "protocolVersion": "0.9", "supportedInterfaces": []},
-        {"supportedInterfaces": [{**INTERFACE, "protocolVersion": "0.9"}]},
-    ),
-    "0.2 is no 0.3": ({"protocolVersion": "0.2", "name": "n"}, {"name": "n"}),
-    "a number becomes a text, and a list too": (
-        {"name": 1e21, "description": [None, True, [1, {}]]},
-        {"name": "1e+21", "description": ",true,1,[object Object]"},
-    ),
-    "any value has a truth": (
-        {"capabilities": {"streaming": "no", "pushNotifications": 0, "extendedAgentCard": []}},
-        {
-            "capabilities": {
-                "streaming": True,
-                "pushNotifications": False,
-                "extendedAgentCard": True,
-            }
-        },
-    ),
-    "what is no list is an empty one": ({"name": "n", "skills": {"0": {}}}, {"name": "n"}),
-    "what is no object is an empty one": ({"name": "n", "provider": 7}, {"name": "n"}),
-    "null in a list of texts is a text": (
-        {"defaultInputModes": [None]},
-        {"defaultInputModes": ["null"]},
-    ),
-    "parameters may be a list": (
-        {"capabilities": {"extensions": [{"params": [1, None]}, {"params": "x"}]}},
-        {"capabilities": {"extensions": [{"params": [1]}]}},
-    ),
-    "a member named __proto__ disappears": (
-        {"name": "n", "capabilities": {"extensions": [{"params": {"__proto__": {"a": 1}}}]}},
-        {"name": "n"},
-    ),
-}
-
-
-@pytest.mark.parametrize(("card", "payload"), JS_ROWS.values(), ids=JS_ROWS)
-def test_what_the_client_of_a2a_js_verifies(card: dict[str, Any], payload: dict[str, Any]) -> None:
-    """Its resolver's rewriting, and JavaScript's values."""
-    assert made(card, JS) == payload
 
 
 REFUSED_BY_JS: dict[str, tuple[dict[str, Any], str]] = {

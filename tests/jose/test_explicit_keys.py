@@ -110,13 +110,28 @@ def respell(name: str, change: Callable[[bytes], bytes]) -> Change:
 
 ANY: dict[str, tuple[Change, str, str]] = {
     "for encryption": (put(use="enc"), "key.use", "/use"),
+    "use is a list": (put(use=["sig"]), "key.malformed", "/use"),
     "for signing only": (put(key_ops=["sign"]), "key.use", "/key_ops"),
+    "for nothing": (put(key_ops=[]), "key.use", "/key_ops"),
     "operations as text": (put(key_ops="verify"), "key.malformed", "/key_ops"),
     "alg null": (put(alg=None), "key.malformed", "/alg"),
     "with its private half": (put(d="AA"), "key.private_material", "/d"),
     "with a private member null": (put(d=None), "key.private_material", "/d"),
     "a secret": (put(kty="oct"), "key.private_material", "/kty"),
+    **{
+        f"with the private member {name}": (put(**{name: "AA"}), "key.private_material", f"/{name}")
+        for name in ("p", "q", "dp", "dq", "qi", "oth")
+    },
     "kid with a line feed": (put(kid="k\n"), "key.malformed", "/kid"),
+    "kid is a number": (put(kid=1), "key.malformed", "/kid"),
+    "kid is null": (put(kid=None), "key.malformed", "/kid"),
+    "kid is empty": (put(kid=""), "key.malformed", "/kid"),
+    "kid too long": (put(kid="k" * 257), "key.malformed", "/kid"),
+    "kid with NUL": (put(kid="k\0"), "key.malformed", "/kid"),
+    "kid that reverses the text": (put(kid="k\u202e"), "key.malformed", "/kid"),
+    "no kty": (lambda jwk: jwk.pop("kty"), "key.malformed", "/kty"),
+    "kty is a list": (put(kty=["EC"]), "key.malformed", "/kty"),
+    "kty in lower case": (put(kty="ec"), "key.unsupported", "/kty"),
     "a type of tomorrow": (put(kty="AKP"), "key.unsupported", "/kty"),
 }
 
@@ -150,6 +165,8 @@ ON_A_CURVE: dict[str, tuple[Callable[[str], Change], str]] = {
         lambda alg: put(**dict.fromkeys("xy", base64url.encode(bytes(SIZES[alg])))),
         "/x",
     ),
+    "x is empty": (lambda alg: put(x=""), "/x"),
+    "y is a number": (lambda alg: put(y=1), "/y"),
     "x with padding": (lambda alg: lambda jwk: jwk.update(x=f"{jwk['x']}="), "/x"),
     "no y": (lambda alg: lambda jwk: jwk.pop("y"), "/y"),
     "no curve": (lambda alg: lambda jwk: jwk.pop("crv"), "/crv"),
@@ -175,6 +192,17 @@ def test_a_point_of_another_curve(curve: str) -> None:
     assert refusal_of(jwk) == ("key.malformed", "/x")
 
 
+def test_a_point_in_two_spellings() -> None:
+    """The point of P-256 with x = 5, also where x is the field's order more, or has stray bits."""
+    y = "RZJDuapYGAb-kTvOmYF63hHKUDxk2aPFM0FcCDJI-8w"
+    jwk = {"kty": "EC", "crv": "P-256", "x": base64url.encode((5).to_bytes(32)), "y": y}
+    assert PublicKey.from_jwk(jwk).alg == "ES256"
+    for x in (base64url.encode((FIELDS["ES256"] + 5).to_bytes(32)), "A" * 42 + "B"):
+        assert refusal_of({**jwk, "x": x}) == ("key.malformed", "/x")
+    for curve in ({"crv": "secp256k1"}, {"kty": "OKP"}):
+        assert refusal_of({**jwk, **curve}) == ("key.unsupported", "/crv")
+
+
 @pytest.mark.parametrize("curve", ["Ed448", "X25519", "X448", "ed25519", "P-256"])
 def test_another_okp(curve: str) -> None:
     """Of the type OKP there is Ed25519 alone."""
@@ -194,6 +222,11 @@ def test_rsa_is_as_strong_for_all(alg: str) -> None:
         ({"e": "Aw"}, ("key.weak_rsa", "/e")),
         ({"n": base64url.encode(b"\0" + n)}, ("key.malformed", "/n")),
         ({"e": "AAEAAQ"}, ("key.malformed", "/e")),
+        ({"n": ""}, ("key.malformed", "/n")),
+        ({"n": None}, ("key.malformed", "/n")),
+        ({"n": f"+{str(good['n'])[1:]}"}, ("key.malformed", "/n")),
+        ({"e": 65537}, ("key.malformed", "/e")),
+        ({"e": None}, ("key.malformed", "/e")),
     ):
         assert refusal_of({**good, **members}) == expected
 

@@ -48,3 +48,10 @@ def test_no_algorithm_of_ours_is_warned_of(alg: str) -> None:
 def test_garbage_is_no_signature_and_no_crash(es256: PrivateKey, header: str) -> None:
     """Whatever joserfc raises, nothing of it gets out."""
     assert not is_good(header, b"{}", bytes(64), es256.public)
+
+
+@pytest.mark.parametrize("name", ["HS256", "none", "ES256K", "Ed448", ""])
+def test_our_registry_knows_no_other_algorithm(name: str) -> None:
+    """Whatever a header says that was not refused before."""
+    with pytest.raises(JoseError):
+        REGISTRY.get_alg(name)

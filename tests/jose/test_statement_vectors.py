@@ -151,24 +151,6 @@ def _walk(vector: Vector, statements: list[bytes], held: KeysetStatement | None)
 
 
 @every_vector
-def test_a_walk_that_gets_one_statement_after_another_ends_where_the_vector_does(
-    path: Path,
-) -> None:
-    """A refresh for each step: what is refused changes nothing."""
-    vector = _read(path)
-    held: KeysetStatement | None = None
-    for step in vector["steps"]:
-        if step["kind"] == "keyset":
-            before = held
-            held, refusal, kept = _walk(vector, [step["statement"].encode()], held)
-            assert refusal is None
-            assert _keyset(held) == step.get("accepted", _keyset(before))
-            assert [_keyset(one) for one in kept] == [step["accepted"] for _ in kept]
-            assert bool(kept) == ("accepted" in step)
-    assert _keyset(held) == vector["end"]["keyset"]
-
-
-@every_vector
 def test_a_walk_that_gets_all_at_once_ends_there_in_any_order(path: Path) -> None:
     """Order and repetition of what is received mean nothing."""
     vector = _read(path)
