@@ -143,12 +143,13 @@ def update(
         for issuer, result in results
     }
     wrong = {name: findings for name, findings in sorted(wrong.items()) if findings}
-    raised = () if is_dry_run() else verifier.raise_lock()
+    raised = verifier.raise_lock(dry_run=is_dry_run())
     notes = []
     for name in raised:
         keyset = verifier.session(policy.issuer(name)).keyset
         label = keyset.label if keyset is not None else ""
-        notes.append(f"{policy.lock} has keyset {label} of {name} now; commit it")
+        note = f"{policy.lock} has keyset {label} of {name} now; commit it"
+        notes.append(f"would record keyset {label} of {name}" if is_dry_run() else note)
     if not issuers:
         notes = ["no issuer has a keyset or roots as its anchor, so there is nothing to record"]
     elif not raised and not wrong:

@@ -223,11 +223,13 @@ def read_lock(path: Path) -> dict[str, Floor]:
         raise UsageFault("lock.malformed", message, path=str(path), hint=newer) from refusal
 
 
-def raise_lock(path: Path, floors: Mapping[str, Floor]) -> tuple[str, ...]:
+def raise_lock(
+    path: Path, floors: Mapping[str, Floor], *, dry_run: bool = False
+) -> tuple[str, ...]:
     """Raise the entries of these issuers; alone among processes, and never below what is there.
 
     Returns:
-        The issuers whose entry was changed. A fork writes nothing.
+        The issuers whose entry was changed. A fork writes nothing, nor does a dry run.
 
     Raises:
         UsageFault: ``statement.fork``, ``lock.malformed``.
@@ -240,7 +242,7 @@ def raise_lock(path: Path, floors: Mapping[str, Floor]) -> tuple[str, ...]:
         }
         return {**entries, **raised}
 
-    return _rewrite(path, change)
+    return _rewrite(path, change, dry_run=dry_run)
 
 
 def forget_entry(path: Path, name: str) -> tuple[str, ...]:
@@ -252,7 +254,9 @@ def forget_entry(path: Path, name: str) -> tuple[str, ...]:
     return _rewrite(path, change)
 
 
-def _rewrite(path: Path, change: Callable[[dict[str, Floor]], dict[str, Floor]]) -> tuple[str, ...]:
+def _rewrite(
+    path: Path, change: Callable[[dict[str, Floor]], dict[str, Floor]], *, dry_run: bool = False
+) -> tuple[str, ...]:
     """Change the entries of a lock, alone among processes, and return the issuers that changed.
 
     The folder itself is locked, so that no lock file is left beside files that git tracks.
@@ -266,7 +270,8 @@ def _rewrite(path: Path, change: Callable[[dict[str, Floor]], dict[str, Floor]])
         issuers = {name: floor.to_json() for name, floor in changed.items()}
         document = {"format": LOCK_FORMAT, "issuers": issuers}
         text = json.dumps(document, indent=2, sort_keys=True) + "\n"
-        write_atomic(path, text.encode(), plain=True)
+        if not dry_run:
+            write_atomic(path, text.encode(), plain=True)
     names = {**entries, **changed}
     return tuple(name for name in names if entries.get(name) != changed.get(name))
 

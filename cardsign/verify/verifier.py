@@ -335,11 +335,12 @@ class Verifier:
         """Whether this machine may be asked without TLS."""
         return self._net is not None and self.fetcher.settings.insecure_loopback_http
 
-    def raise_lock(self, names: Sequence[str] = ()) -> tuple[str, ...]:
+    def raise_lock(self, names: Sequence[str] = (), *, dry_run: bool = False) -> tuple[str, ...]:
         """Raise the lock to what was verified; return the issuers whose entry changed.
 
         Args:
             names: Issuers of the policy; all of them if there is none.
+            dry_run: Write nothing.
 
         Raises:
             UsageFault: ``lock.missing``: there is no file to write; ``config.not_allowed``: the
@@ -360,7 +361,7 @@ class Verifier:
             with session.guard:
                 if not session.resolve(NO_STATEMENTS, self.clock()).blocks:
                     floors[issuer.name] = session.floor
-        return raise_lock(self.lock_paths[-1], floors)
+        return raise_lock(self.lock_paths[-1], floors, dry_run=dry_run)
 
     def subject_of(self, names: SubjectNames, *, needed: bool = False) -> Subject:
         """Return the subject that a caller names; of a policy that only pins keys, their holder.

@@ -118,8 +118,12 @@ def parse(words: Sequence[str]) -> str:
 
 
 class _Stream(io.TextIOWrapper):
-    def __init__(self, data: bytes = b"") -> None:
+    def __init__(self, data: bytes = b"", *, is_terminal: bool = False) -> None:
         super().__init__(io.BytesIO(data), encoding="utf-8", write_through=True)
+        self.is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self.is_terminal
 
     def content(self) -> bytes:
         buffer = self.buffer
@@ -142,10 +146,15 @@ def cardsign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cardsign:
     ):
         monkeypatch.delenv(name, raising=False)
 
-    def command(*arguments: str | Path, stdin: bytes = b"", **environment: str | None) -> Ended:
-        out, err = _Stream(), _Stream()
+    def command(
+        *arguments: str | Path,
+        stdin: bytes = b"",
+        at_terminal: bool = False,
+        **environment: str | None,
+    ) -> Ended:
+        out, err = _Stream(), _Stream(is_terminal=at_terminal)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys, "stdin", _Stream(stdin))
+            patch.setattr(sys, "stdin", _Stream(stdin, is_terminal=at_terminal))
             patch.setattr(sys, "stdout", out)
             patch.setattr(sys, "stderr", err)
             for name, value in environment.items():

@@ -38,21 +38,23 @@ WORDS: dict[str, str] = {
     "text that is turned round": "\u202egnp.exe\u2066b\u2069",
     "lines and blanks of Unicode": "a\u200b\u2028b\u2029\x85",
     "tags and fillers": "\U000e0041\u3164\u2800\ufe0f",
+    "a line of our own": "x\n  current     yes      the issuer still calls the card current",
+    "private and missing characters": "\ue000\ufffe\u034f\uffa0\U000e0fff",
     "60,000 characters": "n" * 60_000,
 }
 #: Commands that read a stranger's card, with their forms.
 READERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "inspect": (("inspect", "card.json", "--jwks", "jwks.json"), ("text", "json", "sarif")),
     "lint": (("lint", "card.json"), ("text", "json", "sarif", "github")),
-    "verify": (("verify", "card.json", "--jwks", "jwks.json"), ("text", "json", "sarif")),
+    "verify": (("verify", "card.json", "--jwks", "jwks.json", "-v"), ("text", "json", "sarif")),
     "diff": (("diff", "honest.json", "card.json"), ("text", "json")),
     "diff from it": (("diff", "card.json", "honest.json"), ("text",)),
     "diff --live": (("diff", "honest.json", "card.json", "--live"), ("text", "json")),
     "sign": (("sign", "card.json", "-o", "out.json", "--force", "--explain"), ("text", "json")),
 }
 _CONTROL = re.compile(
-    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\u2800\u3164\ufe0f"
-    "\ud800-\udfff\U000e0000-\U000e0fff]"
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u034f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufffe\ud800-\uf8ff\U000e0000-\U000e0fff]"
 )
 #: What a line of `--format github` begins with; the words after it are a card's.
 _ANNOTATION = re.compile(r"::(error|warning|notice) file=card\.json,[^:]*::")
@@ -85,7 +87,7 @@ def dangers(printed: str, form: str) -> list[str]:
         lines = [_ANNOTATION.sub("", line) for line in lines]
     return [
         *["control"] * bool(_CONTROL.search(printed)),
-        *[line for line in lines if line.lstrip().startswith("::")],
+        *[line for line in lines if line.lstrip().startswith(("::", "current     yes"))],
         *re.findall(r"##[A-Za-z\[]\w*", printed),
         *["too long"] * (len(printed) > 2**20),
     ]
@@ -358,23 +360,26 @@ def test_a_document_on_standard_output_commands_no_runner(
         assert cardsign("verify", "-", "--jwks", "jwks.json", stdin=ended.out).status == 0
 
 
-@pytest.mark.parametrize("command", ["lint", "verify", "inspect"])
-def test_a_name_of_60_000_characters_is_a_missing_file(command: str, cardsign: Cardsign) -> None:
+@pytest.mark.parametrize("words", [("lint",), ("lint", "--fix"), ("verify",), ("inspect",)])
+def test_a_name_of_60_000_characters_is_a_missing_file(
+    words: tuple[str, ...], cardsign: Cardsign
+) -> None:
     """And what is said of it stays short."""
-    ended = cardsign(command, "a" * 60_000)
+    ended = cardsign(*words, "a" * 60_000)
     assert (ended.status, "internal.bug" in ended.err) == (2, False)
     assert len(ended.err) < 1_000
-    assert len(cardsign("lint", "a" * 60_000, "--fix").err) < 1_000
 
 
-def test_a_question_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_is_escaped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """What is asked about may be a stranger's word."""
-    asked = []
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("click.confirm", lambda text, err: not asked.append(text))
+    for stream in ("stdin", "stderr"):
+        monkeypatch.setattr(f"sys.{stream}.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("click.confirm", lambda text, err: click.echo(text, err=err) or True)
     confirm(False, "\x1b[2J\n::error::the key tides")
-    assert asked == ["cardsign: \\u{1b}[2J\\u{a}::error::the key tides. Go on?"]
+    asked = "cardsign: \\u{1b}[2J\\u{a}::error::the key tides. Go on?\n"
+    assert capsys.readouterr().err == asked
 
 
 def test_a_position_without_a_column_is_said_without(cardsign: Cardsign) -> None:

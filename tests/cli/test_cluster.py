@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from cardsign import batch
 from cardsign.batch import Batch, Outcome, verify_many
 from cardsign.errors import FileFault, LocalFault, UsageFault
 from cardsign.jose.jwks import JwkSet
 from cardsign.verify.verifier import Verifier
 from tests.cli.conftest import Store
+from tests.net.authorities import Authority
 from tests.support import signed
 from tests.test_batch import KEYS, card_of, policy_of
 
@@ -230,33 +230,17 @@ def test_workers_read_objects_and_no_policy_or_state(
         assert one.result.code == "file.not_found"
 
 
-def test_a_scheduler_without_workers_is_a_fault(
-    tmp_path: Path, cards: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing waits for ever."""
-    monkeypatch.setattr(batch, "PATIENCE", 2)
-    made = Cluster(tmp_path)
-    try:
-        with pytest.raises(LocalFault) as caught:
-            list(verify_many(cards, verifier(), cluster=made.address, view=spoken))
-    finally:
-        made.stop()
-
-    assert caught.value.code == "cluster.unreachable"
-
-
 # The command.
 
 
 def test_tls_is_required_of_both_sides(tmp_path: Path, cards: list[str]) -> None:
     """A cluster by TLS gives the verdicts; without the certificates nothing is sent."""
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    make_certificate(key, certificate)
-    names = ("CA_FILE", "SCHEDULER__CERT", "WORKER__CERT", "CLIENT__CERT")
-    keys = ("SCHEDULER__KEY", "WORKER__KEY", "CLIENT__KEY")
-    prefix = "DASK_DISTRIBUTED__COMM__TLS__"
-    environ = {prefix + name: str(certificate) for name in names}
-    environ |= {prefix + name: str(key) for name in keys}
+    authority, prefix = Authority(tmp_path), "DASK_DISTRIBUTED__COMM__TLS__"
+    (tmp_path / "ca.pem").write_text(authority.pem())
+    environ = {f"{prefix}CA_FILE": str(tmp_path / "ca.pem")}
+    for role in ("SCHEDULER", "WORKER", "CLIENT"):
+        both = str(authority.certificate("127.0.0.1"))
+        environ |= {f"{prefix}{role}__CERT": both, f"{prefix}{role}__KEY": both}
     made = Cluster(tmp_path, environ, "--protocol", "tls")
     try:
         made.add_worker()
@@ -276,29 +260,3 @@ def test_tls_is_required_of_both_sides(tmp_path: Path, cards: list[str]) -> None
     assert (bad.returncode, b"usage.invalid" in bad.stderr) == (2, True)
     assert b"Set DASK_DISTRIBUTED__COMM__TLS__CA_FILE" in bad.stderr
     assert b"Traceback" not in bad.stderr
-
-
-def make_certificate(key: Path, certificate: Path) -> None:
-    """A certificate of this machine, signed by itself."""
-    from datetime import timedelta
-    from ipaddress import ip_address
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    private = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "cluster")])
-    here = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
-    begin = datetime(2020, 1, 1, tzinfo=UTC)
-    made = (
-        x509.CertificateBuilder(name, name, private.public_key(), x509.random_serial_number())
-        .not_valid_before(begin)
-        .not_valid_after(begin + timedelta(days=36500))
-        .add_extension(here, critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(private, hashes.SHA256())
-    )
-    certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    encoding = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    key.write_bytes(private.private_bytes(*encoding, serialization.NoEncryption()))

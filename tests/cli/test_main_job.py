@@ -90,61 +90,6 @@ def test_serve_says_where_it_serves(cardsign: Cardsign, signed: Path) -> None:
         server.stdout.close()
 
 
-FILE = ("--token-file", "tokens.txt")
-CREATE = ("tokens", "create", "--audience", "partners")
-
-
-def test_a_token_is_printed_once_and_its_digest_kept(cardsign: Cardsign) -> None:
-    """The token file never holds a token; with -o nobody but the owner's file does."""
-    printed = cardsign(*CREATE, *FILE).text.strip()
-    as_json = cardsign(*CREATE, *FILE, "--json").json
-    made = cardsign(*CREATE, *FILE, "-o", "token")
-    written = Path("token").read_text().strip()
-    kept = Path("tokens.txt").read_text()
-    assert len(kept.splitlines()) == 3
-    assert as_json["line"] in kept
-    assert not any(token in kept for token in (printed, as_json["token"], written))
-    assert (made.status, made.text, written in made.err) == (0, "", False)
-    assert Path("token").stat().st_mode & 0o777 == 0o600
-
-    told = cardsign(*CREATE, *FILE, "-o", "other", "--json")
-    assert set(told.json) == {"output", "line"}
-    assert Path("other").read_text().strip() not in told.text + told.err
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        (*CREATE, *FILE, "-o", "token"),
-        (*CREATE, "--token-file", ".", "-o", "third"),
-        ("tokens", "create", *FILE),
-    ],
-    ids=["a file that is there", "a token file that cannot be read", "no audience"],
-)
-def test_no_token_is_left_without_its_digest(cardsign: Cardsign, words: tuple[str, ...]) -> None:
-    """And no digest without its token; what is there stays."""
-    Path("token").write_text("mine")
-    assert cardsign(*words).status == 2
-    assert Path("token").read_text() == "mine"
-    assert not Path("third").exists()
-    assert not Path("tokens.txt").exists()
-
-
-def test_tokens_are_listed_and_revoked(cardsign: Cardsign) -> None:
-    """By the beginning of their digest; never by themselves."""
-    made = cardsign(*CREATE, *FILE, "--expires", "2999-01-01", "--json").json
-    tokens = Path("tokens.txt")
-    fresh = cardsign("tokens", "list", *FILE).text
-    # As of a card, all of the day counts.
-    assert fresh == f"{made['line'][:12]} partners until 2999-01-02 00:00 UTC\n"
-    tokens.write_text(tokens.read_text().replace("2999-", "2020-"))  # the years have passed
-    assert "2020-01-02 00:00 UTC, expired" in cardsign("tokens", "list", *FILE).text
-    assert len(cardsign("tokens", "list", *FILE, "--json").json) == 1
-    revoke = ("tokens", "revoke", made["line"][:12], *FILE)
-    assert [cardsign(*revoke).status for _ in range(2)] == [0, 2]
-    assert cardsign("tokens", "list", *FILE).text == ""
-
-
 def test_settings_go_through_no_link_of_the_folder(cardsign: Cardsign, tmp_path: Path) -> None:
     """Not even through one that leads nowhere yet."""
     outside = tmp_path / "outside.toml"

@@ -80,22 +80,19 @@ def moved_on(network: Network, tides: bytes) -> None:
     network[HOME + RELEASE_PATH] = peer.release(second, PORTABLE, seq=43)
 
 
-UPDATES = {"trust update": ("trust", "update"), "peers verify": ("peers", "verify", "--update")}
-
-
-@pytest.mark.parametrize("command", UPDATES.values(), ids=UPDATES)
 def test_the_lock_is_raised_by_who_is_told_to(
-    cardsign: Cardsign, network: Network, tides: bytes, command: tuple[str, ...]
+    cardsign: Cardsign, network: Network, tides: bytes
 ) -> None:
     """To what was verified, and said so that it is committed."""
     add(cardsign, HOME)
     moved_on(network, tides)
-    ended = cardsign(*command, "--trust", "trust.toml")
+    update = ("peers", "verify", "--update", "--trust", "trust.toml")
+    ended = cardsign(*update)
     assert (ended.status, "commit it" in ended.err) == (0, True)
     locked = read_lock(Path("trust.lock"))["tides.example"].keyset
     assert locked is not None
     assert locked.version == 2
-    again = cardsign(*command, "--trust", "trust.toml")
+    again = cardsign(*update)
     assert (again.status, "commit it" in again.err) == (0, False)
 
 
@@ -109,18 +106,6 @@ def test_an_update_that_was_not_answered_is_no_update(
     ended = cardsign("trust", "update", "--trust", "trust.toml", "--json")
     assert (ended.status, list(ended.json["problems"])) == (3, ["tides.example"])
     assert Path("trust.lock").read_bytes() == before
-
-
-def test_an_extended_card_beside_a_live_one(
-    cardsign: Cardsign, network: Network, tides: bytes
-) -> None:
-    """The public card is fetched with its statements; without it the other is not looked at."""
-    add(cardsign, HOME)
-    Path("extended.json").write_bytes(dump(signed(PORTABLE, key("card"))))
-    options = ("--extended", "extended.json", "--audience", peer.AUDIENCE, "--json")
-    said = lines(cardsign("verify", HOME, *options))
-    assert [one["verdict"] for one in said] == ["untrusted", "trusted"]
-    assert said[0]["reasons"][0]["code"] == "extended.not_marked"
 
 
 # ------------------------------------------------------------------ peers verify
@@ -303,20 +288,6 @@ def test_a_bug_in_one_check_hides_no_other(
     ended = cardsign("peers", "verify")
     assert (ended.status, len(ended.text.splitlines())) == (2, 4)
     assert "internal.bug" in ended.err
-
-
-def test_somebody_who_watches_sees_how_far_it_is(
-    cardsign: Cardsign, four: Network, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only on a terminal, and not with --quiet; stdout is the same."""
-    plain = cardsign("peers", "verify", "--json", "--concurrency", "1")
-    monkeypatch.setattr("cardsign.cli.verifier.is_watched", lambda: True)
-    watched = cardsign("peers", "verify", "--json", "--concurrency", "1", TERM="xterm")
-
-    assert "4/4" in watched.err
-    assert "4/4" not in plain.err
-    assert "4/4" not in cardsign("peers", "verify", "--quiet", TERM="xterm").err
-    assert [one["input"] for one in lines(watched)] == [one["input"] for one in lines(plain)]
 
 
 # ------------------------------------------------------------------ peers status

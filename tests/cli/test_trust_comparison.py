@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,12 +17,10 @@ from cardsign.trust.enroll import read_digest
 from cardsign.trust.policy import KeysetAnchor
 from tests.cli import peer
 from tests.cli.conftest import Cardsign, Network
-from tests.cli.live_peer import LivePeer, live_peer
 from tests.jose.statement_making import key, thumbprint
 from tests.support import PORTABLE, dump, signed
 from tests.trust import histories
 
-ROOT = Path(__file__).resolve().parents[2]
 HOME = "https://tides.example"
 
 
@@ -92,73 +86,21 @@ def test_a_difference_refuses_before_anything_is_written(
         assert nothing_is_written(tmp_path)
 
 
-# ------------------------------------------------------------------ at a terminal
-
-
-def at_a_terminal(folder: Path, answer: str, *arguments: str) -> tuple[int, str]:
-    """Run a command at a pseudo-terminal, answer its question, and give status and screen."""
-    ours, theirs = pty.openpty()
-    environment = {
-        **{name: text for name, text in os.environ.items() if not name.startswith("CARDSIGN_")},
-        "HOME": str(folder / "home"),
-        "PYTHONPATH": str(ROOT),
-    }
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cardsign", *arguments],
-        cwd=folder,
-        env=environment,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    )
-    os.close(theirs)
-    screen = b""
-    answered = False
-    try:
-        while True:
-            try:
-                read = os.read(ours, 4096)
-            except OSError:  # the last one at the terminal has left
-                break
-            if not read:
-                break
-            screen += read
-            if not answered and b"Go on? [y/N]:" in screen:
-                os.write(ours, f"{answer}\n".encode())
-                answered = True
-    finally:
-        os.close(ours)
-    return process.wait(), screen.decode()
-
-
-@pytest.fixture
-def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LivePeer]:
-    """A peer on this machine."""
-    keyset = peer.keyset()
-    with live_peer(tmp_path_factory.mktemp("live")) as one:
-        one.serve("/.well-known/cardsign/release.json", peer.release(keyset, PORTABLE))
-        one.serve("/.well-known/cardsign/keyset/1.1.json", keyset)
-        yield one
-
-
-@pytest.mark.parametrize(("answer", "status"), [("y", 0), ("", 2)])
+@pytest.mark.parametrize(("answer", "status"), [("y", 0), ("", 2)], ids=["yes", "no"])
 def test_a_person_is_shown_the_digest_and_asked(
-    tmp_path: Path, live: LivePeer, answer: str, status: int
+    cardsign: Cardsign, tides: bytes, tmp_path: Path, answer: str, status: int
 ) -> None:
     """The digest is on the screen before the question; only a yes writes."""
-    arguments = ("trust", "add", live.origin, "--name", "tides", "--insecure-loopback-http")
-    ended, screen = at_a_terminal(tmp_path, answer, *arguments)
-    assert ended == status, screen
-    shown = screen[: screen.index("Go on?")]
-    assert "digest  " in shown
+    words = ("trust", "add", HOME, "--name", "tides")
+    ended = cardsign(*words, stdin=f"{answer}\n".encode(), at_terminal=True)
+    shown, asked, _ = ended.err.partition("Go on? [y/N]:")
+    assert (ended.status, bool(asked)) == (status, True)
+    assert f"digest      {read_keyset(tides).digest}" in shown
     if status:
         assert nothing_is_written(tmp_path)
-        assert "Nothing was added or changed." in screen
-        assert "Answer it at a terminal" not in screen
+        assert "Nothing was added or changed." in ended.err
     else:
-        policy = read_policy(tmp_path / "trust.toml")
-        assert [one.name for one in policy.issuers] == ["tides"]
+        assert [one.name for one in read_policy(Path("trust.toml")).issuers] == ["tides"]
 
 
 # ------------------------------------------------------------------ a peer without statements

@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 
 from cardsign.batch import Outcome
-from cardsign.cli.printer import escape
 from cardsign.cli.sarif import sarif_log
 from cardsign.errors import FileFault
-from cardsign.findings import Finding, Place
-from cardsign.verify.report import Answers, Report, SignatureReport
-from cardsign.verify.text import verdict_lines
+from cardsign.findings import Finding
+from cardsign.verify.report import Answers, Report
 from tests.cli import peer
 from tests.cli.conftest import Cardsign
 from tests.jose.statement_making import key
@@ -54,55 +52,6 @@ def test_a_strangers_words_make_no_link_and_no_placeholder() -> None:
     assert "](" not in text
     assert "{{0}}" in text
     assert re.search(r"(?<!\{)\{(?!\{)", text) is None
-
-
-# ------------------------------------------------------------------ text
-
-
-HOSTILE = {
-    "a terminal's commands": "\x1b]0;owned\x07\x1b[2J",
-    "a line of our own": "x\n  current     yes      the issuer still calls the card current",
-    "8-bit commands": "\x9b2J",
-    "text that is turned round": "\u202e\u2066desrever",
-    "characters without width": "a\u200bb\ufeff\u2060",
-    "tags": "".join(chr(0xE0000 + ord(char)) for char in "hidden"),
-    "fillers and selectors": "\u3164\uffa0\u034f\ufe0f\U000e0101\u2800",
-    "lines of Unicode": "a\u2028b\u2029c\x85d",
-    "private and missing characters": "\ue000\ufffe\U000e0fff",
-}
-SHOWN = re.compile(r"[^\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]*")
-INVISIBLE = re.compile(
-    "[\u034f\u2800\u3164\ufe00-\ufe0f\uffa0\ue000-\uf8ff\ufffe\U000e0000-\U000e0fff]"
-)
-
-
-def tame(text: str) -> bool:
-    """Whether every line is only what a terminal shows, in the order in which it stands."""
-    return all(SHOWN.fullmatch(line) for line in text.split("\n")) and not INVISIBLE.search(text)
-
-
-@pytest.mark.parametrize("words", HOSTILE.values(), ids=HOSTILE)
-def test_a_strangers_words_cannot_deceive_a_terminal(words: str) -> None:
-    """In whatever part of a verdict they stand; and the number of lines stays what it was."""
-    assert not tame(words) or "\n" in words
-
-    def verdict(text: str) -> str:
-        reason = Finding("sig.bad", f"about {text}", Place(f"/{text}"), f"do {text}")
-        signature = SignatureReport(0, text, "ES256", None, "valid", (), holder=text)
-        report = Report(
-            "trusted",
-            f"subject {text}",
-            Answers(),
-            (reason,),
-            (signature,),
-            issuer=text,
-            card={"name": text, "version": text},
-        )
-        return "\n".join(map(escape, verdict_lines(text, report, verbose=True)))
-
-    shown = verdict(words)
-    assert tame(shown)
-    assert len(shown.splitlines()) == len(verdict("x").splitlines())
 
 
 def test_a_signature_by_other_rules_does_not_read_like_tampering(cardsign: Cardsign) -> None:

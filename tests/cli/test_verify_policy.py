@@ -96,17 +96,6 @@ def test_a_file_name_that_is_no_text(
         assert ended.json["input"] == r"h\u{dcff}.json"
 
 
-def test_what_was_seen_is_kept_in_the_cache(
-    cardsign: Cardsign, enrolled: tuple[bytes, bytes], tmp_path: Path
-) -> None:
-    """The statements are needed once; with an empty cache nothing is known."""
-    assert verify(cardsign, *WHOLE).status == 0
-    assert verify(cardsign, "signed.json", "--issuer", "tides").status == 0
-    elsewhere = {"XDG_CACHE_HOME": str(tmp_path / "elsewhere")}
-    forgetful = cardsign("verify", "signed.json", "--issuer", "tides", "--json", **elsewhere)
-    assert (forgetful.status, peer.codes(forgetful)[0]) == (3, "trust.no_keys")
-
-
 # ------------------------------------------------------------------ time
 
 

@@ -83,9 +83,10 @@ def _certificate(
         .add_extension(_usage(authority=names is None), critical=True)
     )
     if names is not None:
+        usage = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         builder = builder.add_extension(
             x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False
-        ).add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        ).add_extension(x509.ExtendedKeyUsage(usage), critical=False)
     return builder.sign(signer, hashes.SHA256()), key
 
 
