@@ -374,6 +374,8 @@ def test_a_task_says_what_its_status_says(network: Network) -> None:
     reply = asyncio.run(agent(network, header=None).ask_task("t"))
     assert (reply.text, reply.is_refusal, reply.is_final) == ("no boat", True, True)
     assert (reply.task, reply.context) == ("t", "c")
+    with pytest.raises(CallFailed, match="another task than it was asked"):
+        asyncio.run(agent(network, header=None).ask_task("other"))
 
 
 def slow_twice(connection: Any) -> None:

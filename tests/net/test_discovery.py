@@ -1,4 +1,7 @@
-"""Meeting a live peer: his card, his statements, and what is remembered of him."""
+"""Meeting a live peer: his card, his statements, and what is remembered of him.
+
+What peers may hide, withhold or mix up is in attacks 29, 40, 43 to 60, 113, 115 and 116.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ from cardsign.verify.report import NotTrusted, NoVerdict, Report
 from cardsign.verify.verdict import judge_card
 from cardsign.verify.verifier import Verifier
 from tests.cli import peer
-from tests.jose.statement_making import DAY, key
+from tests.jose.statement_making import key
 from tests.support import PORTABLE, dump, signed
 
 CARD = HOST + CANONICAL
@@ -104,31 +107,11 @@ def test_nobody_s_card_is_fetched_alone(tides: Site) -> None:
     assert tides.paths() == [CANONICAL]
 
 
-def test_nothing_that_a_card_names_is_asked(tides: Site) -> None:
-    """Its interfaces, `jku`, issuer and URLs are words; the policy says where to ask."""
-    evil = {**PORTABLE["supportedInterfaces"][0], "url": "https://evil.example/a2a"}
-    urls = {name: f"https://evil.example/{name}" for name in ("jwks_uri", "documentationUrl")}
-    forged = signed({**PORTABLE, "supportedInterfaces": [evil], **urls}, key("mallory"))
-    forged["signatures"][0]["header"] = {"jku": "https://evil.example/jku"}
-    tides.documents[CANONICAL] = dump(forged)
-    assert Looker(tides).examine().verdict == "untrusted"
-    assert set(tides.network.names) == {"tides.example"}
-    assert set(tides.paths()) <= {*WHOLE}
-
-
 def test_a_mirror_is_asked_for_the_card_alone(tides: Site) -> None:
     """The statements are asked for at the issuer's own home."""
     mirror = f"https://mirror.example{CANONICAL}"
     assert Looker(tides).examine(mirror, expect=Subject(issuer="tides")).verdict == "trusted"
     assert tides.network.names == ["mirror.example", *["tides.example"] * 4]
-
-
-@pytest.mark.parametrize("url", [f"{HOST}/.well-known/../agent-card.json", "ftp://tides.example/"])
-def test_what_is_no_url_is_nobody_s(tides: Site, url: str) -> None:
-    """It is not asked, and no issuer is named for it."""
-    report = Looker(tides).examine(url)
-    assert (report.verdict, codes(report.reasons)) == ("indeterminate", ["fetch.url"])
-    assert tides.network.names == []
 
 
 # ------------------------------------------------------------------ paths
@@ -189,24 +172,6 @@ def test_an_untrusted_card_was_never_there(tides: Site) -> None:
 # ------------------------------------------------------------------ no answer
 
 
-@pytest.mark.parametrize("status", ["503 No", "403 No", "429 No"])
-def test_a_peer_who_gives_no_answer_is_judged_by_what_he_gave(
-    tides: Site, met: Looker, status: str
-) -> None:
-    """Card and statements of before, until they end, and the verdict says so."""
-    tides.broken["*"] = status
-    met.clock.pass_by(301)
-    report = met.examine()
-    assert report.verdict == "trusted"
-    assert codes(report.reasons) == ["fetch.stale", *["refresh.no_answer"] * 3]
-    assert report.valid_until is not None
-    assert met.clock.now < report.valid_until
-    met.clock.pass_by(7 * DAY)
-    report = met.examine()
-    assert (report.verdict, codes(report.reasons)[0]) == ("indeterminate", "statement.expired")
-    assert {"fetch.stale", "refresh.no_answer"} <= set(codes(report.reasons))
-
-
 BROKEN: dict[str, tuple[list[str], bool, str, str]] = {
     "all, after a restart": (["*"], True, "indeterminate", "fetch.status"),
     "the release, after a restart": ([RELEASE_PATH], True, "trusted", "refresh.no_answer"),
@@ -229,29 +194,7 @@ def test_what_another_process_has_where_there_is_no_answer(
     assert (report.verdict, codes(report.reasons)[0]) == (verdict, code)
 
 
-def test_a_release_that_vanished(tides: Site, met: Looker) -> None:
-    """404 after it was seen is said; what is remembered holds until it expires."""
-    del tides.documents[RELEASE_PATH]
-    met.clock.pass_by(301)
-    report = met.examine()
-    assert (report.verdict, codes(report.reasons)) == ("trusted", ["statement.vanished"])
-    assert at(1, 1) in tides.paths()
-
-
 # ------------------------------------------------------------------ copies of two ages
-
-
-def test_copies_of_two_ages_are_fetched_anew_once(tides: Site) -> None:
-    """A new card before a release two minutes old: both are asked for again, and all is well."""
-    tides.headers[CANONICAL] = {"Cache-Control": "max-age=60"}
-    looker = Looker(tides)
-    looker.examine()
-    tides.publish(release=peer.release(tides.documents[at(1, 1)], PORTABLE, OTHER, seq=43))
-    tides.serve(OTHER)
-    tides.paths()
-    looker.clock.pass_by(120)
-    assert looker.examine().verdict == "trusted"
-    assert tides.paths() == [CANONICAL, *LATER]
 
 
 def test_a_mismatch_that_stays_is_looked_into_once_in_a_while(tides: Site, met: Looker) -> None:

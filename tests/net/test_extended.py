@@ -16,7 +16,6 @@ import httpx
 import pytest
 from extended_peer import (
     AUDIENCE,
-    FLOOR,
     HOST,
     OTHER_AUDIENCE,
     SEQ,
@@ -42,7 +41,7 @@ from cardsign.verify.verifier import Verifier
 from tests.cli import peer
 from tests.jose.statement_making import URL, key
 from tests.publications import PUBLIC, PUBLIC_0_3, sign
-from tests.support import dump, one_signature, put, without
+from tests.support import put, without
 
 
 @pytest.fixture
@@ -158,49 +157,23 @@ def test_another_manner_by_the_card_or_by_the_user(network: Network, tmp_path: P
 # ------------------------------------------------------------------ swaps (threat 12)
 
 
-def bent(card: dict[str, Any]) -> bytes:
-    """Signed by the peer's key, though his own tools would refuse to."""
-    return dump({**card, "signatures": [one_signature(card, key("card"), "served-as-is")]})
-
-
 def own(card: Mapping[str, Any]) -> bytes:
     """Signed by the peer's key."""
     return sign(card, key("card"))
 
 
-MONTHS_AGO = peer.T0 - 1000
-
+# What else may stand in its place is in attacks 71, 72 and 112.
 SWAPS: dict[str, tuple[Callable[[], bytes], str]] = {
     "another audience's card": (
         lambda: own(extended(audience=OTHER_AUDIENCE)),
         "extended.audience_mismatch",
     ),
-    "the card of an old contract": (lambda: own(extended(seq=FLOOR - 1)), "extended.rollback"),
-    "a card that has expired": (lambda: own(extended(exp=MONTHS_AGO)), "extended.expired"),
-    "a card of a release that nobody has seen": (
-        lambda: own(extended(seq=SEQ + 1)),
-        "extended.ahead",
-    ),
-    "the public card": (lambda: own(PUBLIC), "extended.not_marked"),
-    "a card whose marker was bent": (
-        lambda: bent(put(extended(), "/capabilities/extensions/0/params/kind", "x")),
-        "extended.marker",
-    ),
-    "a card that was edited": (
-        lambda: dump({**json.loads(own(extended())), "version": "9"}),
-        "sig.bad",
-    ),
     "a stranger's card": (lambda: sign(extended(), key("mallory")), "key.unknown"),
-    "an unsigned card": (lambda: json.dumps(extended()).encode(), "sig.none"),
     "a card that calls elsewhere": (
         lambda: own(put(extended(), "/supportedInterfaces/0/url", "https://evil.example/a2a")),
         "card.origin_mismatch",
     ),
-    "a member beside the signature": (
-        lambda: dump({**json.loads(own(extended())), "note": 1}),
-        "coverage.uncovered",
-    ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("served", "code"), SWAPS.values(), ids=SWAPS)

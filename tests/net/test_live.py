@@ -128,19 +128,6 @@ def test_a_key_set_that_is_not_had(
     assert issuer.refresh() == (SuppliedStatements(), {code})
 
 
-def test_a_failure_takes_nothing_away() -> None:
-    """What was verified before it stays in the session."""
-    issuer = Issuer(KEYSET)
-    session = issuer.verifier.session(issuer.entry)
-    good = session.resolve(issuer.refresh()[0], NOW)
-    assert good.release is not None
-    issuer.answers = dict.fromkeys(issuer.answers, "503")
-    supplied, missing = issuer.refresh()
-    assert (supplied, missing) == (SuppliedStatements(), {"refresh.no_answer"})
-    trust = session.resolve(supplied, NOW)
-    assert (trust.keyset, trust.release) == (good.keyset, good.release)
-
-
 @pytest.mark.parametrize(
     ("seconds", "codes", "requests"),
     [(REFRESH_SECONDS, {"refresh.no_answer"}, 1), (REFRESH_SECONDS / 5, set(), 4)],

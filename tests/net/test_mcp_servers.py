@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from internet import Answer, Host, Network, Request, Takeover
+from internet import Answer, Host, Network, Request
 from peers import http
 
 import cardsign
@@ -132,19 +132,7 @@ def test_pages_are_read_one_by_one(network: Network, stream: bool) -> None:
     assert [params.get("cursor") for params in asked] == [None, "two"]
 
 
-def trickle(connection: Any) -> None:
-    """A stream of events that never ends and never answers."""
-    params = {"level": "info", "data": "y" * 20_000}
-    message = {"jsonrpc": "2.0", "method": "notifications/message", "params": params}
-    note = f"data: {json.dumps(message)}\n\n".encode()
-    with contextlib.suppress(OSError):
-        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
-        while True:
-            connection.sendall(note + b": still here\n\n")
-
-
 GIANT = {**TOOL, "description": "x" * 3_000_000}
-ELSEWHERE: dict[str, str | None] = {"location": "http://169.254.169.254/latest/meta-data"}
 HOSTILE: dict[str, tuple[Answer, type[CardsignError], str]] = {
     "endless pages": (peer({"tools": [], "nextCursor": "again"}), BuildRefused, "build.limit"),
     "endless tools": (
@@ -153,12 +141,6 @@ HOSTILE: dict[str, tuple[Answer, type[CardsignError], str]] = {
         "build.limit",
     ),
     "a giant tool": (peer({"tools": [GIANT]}), FetchFailed, "fetch.too_large"),
-    "an endless stream": (Takeover(trickle), FetchFailed, "fetch.too_large"),
-    "a redirect": (
-        http(b"", status="307 Temporary Redirect", **ELSEWHERE),
-        FetchFailed,
-        "fetch.status",
-    ),
     "tools that are no list": (peer({"tools": {}}), BuildRefused, "build.unsupported"),
     "a cursor that is no text": (
         peer({"tools": [], "nextCursor": 7}),
