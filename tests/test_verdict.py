@@ -111,33 +111,14 @@ def cards(alice: PrivateKey, bob: PrivateKey) -> dict[str, bytes]:
     }
 
 
-WAYS = (
-    "trusted",
-    "unsigned",
-    "edited",
-    "added to",
-    "a stranger's",
-    "lossy",
-    "no entry at all",
-    "without interface",
-    "no JSON",
-    "nothing",
-)
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_the_json_of_every_verdict_keeps_the_contract(
-    way: str, alice: PrivateKey, bob: PrivateKey
-) -> None:
+def test_the_json_of_every_verdict_keeps_the_contract(alice: PrivateKey, bob: PrivateKey) -> None:
     """Members, their order, their values; and it is JSON."""
-    assert set(cards(alice, bob)) == set(WAYS)
-    report = examine(cards(alice, bob)[way], alice)
+    for way, card in cards(alice, bob).items():
+        document = examine(card, alice).to_json()
 
-    document = report.to_json()
-
-    assert_contract(document)
-    assert json.loads(json.dumps(document)) == document
-    assert (document["verdict"] == "trusted") == (way == "trusted")
+        assert_contract(document)
+        assert json.loads(json.dumps(document)) == document
+        assert (document["verdict"] == "trusted") == (way == "trusted"), way
 
 
 def test_the_json_of_a_trusted_card(alice: PrivateKey) -> None:

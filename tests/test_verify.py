@@ -24,13 +24,11 @@ from support import (
 
 from cardsign import verify_card
 from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
-from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED
 from cardsign.jose.jwks import JwkSet
-from cardsign.jose.jws import TYP_COMPAT
 from cardsign.jose.keys import PrivateKey
 from cardsign.trust.policy import KeysAnchor, Policy, Subject, TrustedIssuer
 from cardsign.urls import parse_place
-from cardsign.verify.report import NotTrusted, NoVerdict, VerifiedCard
+from cardsign.verify.report import VerifiedCard
 from tests.support import reach_verdict
 
 CARDS = {
@@ -93,25 +91,6 @@ def test_a_verified_card_cannot_be_made_by_hand(alice: PrivateKey) -> None:
 
     with pytest.raises(TypeError, match="verify_card alone"):
         VerifiedCard(report, token=object())
-
-
-def test_verify_card_raises_with_the_whole_report(alice: PrivateKey, bob: PrivateKey) -> None:
-    """What is not trusted is an error with the first reason's code and the report."""
-    with pytest.raises(NotTrusted) as caught:
-        verify_card(dump(signed(PORTABLE, bob)), policy=trusting(alice), now=NOW)
-
-    assert caught.value.code == "key.unknown"
-    assert caught.value.report.verdict == "untrusted"
-    assert caught.value.exit_status == EXIT_NOT_TRUSTED
-
-
-def test_verify_card_says_when_there_was_no_verdict(alice: PrivateKey) -> None:
-    """Indeterminate has an exit status of its own."""
-    elsewhere = "https://elsewhere.example/card.json"
-    with pytest.raises(NoVerdict) as caught:
-        verify_card(dump(signed(PORTABLE, alice)), policy=trusting(alice), url=elsewhere, now=NOW)
-
-    assert caught.value.exit_status == EXIT_NO_VERDICT
 
 
 # ------------------------------------------------------------------ precedence (D4)
@@ -205,22 +184,6 @@ def test_what_pruning_leaves_must_be_a_card_too(alice: PrivateKey) -> None:
 
     assert report.verdict == "untrusted"
     assert "card.not_agent_card" in codes(report)
-
-
-@pytest.mark.parametrize("profile", DEFAULT_PROFILES)
-@each_card
-def test_a_compat_signature_never_counts(
-    card: dict[str, Any], profile: str, alice: PrivateKey
-) -> None:
-    """Not under any policy, and not where its payload is a full profile's as well."""
-    marked = by_another_sdk(card, alice, profile, typ=TYP_COMPAT)
-
-    report = examine(marked, alice, profiles=DEFAULT_PROFILES)
-
-    assert report.verdict == "untrusted"
-    assert (report.signatures[0].verdict, report.signatures[0].counts) == ("valid", False)
-    assert codes(report)[0] == "sig.compat"
-    assert report.card is None
 
 
 # ------------------------------------------------------------------ whom the verdict is about

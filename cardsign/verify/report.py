@@ -36,6 +36,11 @@ EXIT_OF: Final = {
     "indeterminate": EXIT_NO_VERDICT,
 }
 _MAX_SHOWN: Final = 4  # places in a sentence
+#: The members of a signature in a verdict's JSON, in their order.
+_SHOWN: Final = (
+    *("index", "kid", "alg", "typ", "profile", "verdict", "counts", "holder", "payload_sha256"),
+    *("uncovered", "uncovered_count", "reasons"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,20 +122,9 @@ class SignatureReport:
 
     def to_json(self) -> dict[str, Any]:
         """The element of the verdict's `signatures` member."""
-        return {
-            "index": self.index,
-            "kid": self.kid,
-            "alg": self.alg,
-            "typ": self.typ,
-            "profile": self.profile,
-            "verdict": self.verdict,
-            "counts": self.counts,
-            "holder": self.holder,
-            "payload_sha256": self.payload_sha256,
-            "uncovered": list(self.uncovered),
-            "uncovered_count": self.uncovered_count,
-            "reasons": [reason.to_json() for reason in self.reasons],
-        }
+        shown = {name: getattr(self, name) for name in _SHOWN}
+        reasons = [reason.to_json() for reason in self.reasons]
+        return {**shown, "uncovered": list(self.uncovered), "reasons": reasons}
 
 
 def some_of(pointers: Sequence[str], count: int) -> str:

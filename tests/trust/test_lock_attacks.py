@@ -171,6 +171,9 @@ def test_daily_releases_make_no_difference_in_git(policy: Path) -> None:
     daily = release(FIRST, seq=7, floor={TIDES.url: 5}, iat=TIDES.t0 + 60)
     assert update(policy, [FIRST], [daily]) == ()
     assert policy.with_suffix(".lock").read_bytes() == before
+    raising = release(FIRST, seq=8, floor={TIDES.url: 6}, iat=TIDES.t0 + 90)
+    assert update(policy, [FIRST], [raising]) == ("tides",)
+    assert read_lock(policy.with_suffix(".lock"))["tides"].release.floor == {TIDES.url: 6}
 
 
 # -------------------------------------------------------------- the walk passes through the lock

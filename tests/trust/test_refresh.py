@@ -197,23 +197,6 @@ def recovered(*signers: str, **changes: Any) -> bytes:
     return keyset(*signers, epoch=2, root=quorum(1, "dan"), recovery=quorum(1, "rita"), **changes)
 
 
-def test_recovery_beats_a_thief_who_went_on_ten_times() -> None:
-    """The thief of the root rotates to his own; the recovery key ends all of it at once."""
-    chain = history(2)
-    start = read_keyset(chain[1])
-    thief = keyset(
-        "ann", "mallory", version=3, prev=start.digest, root=quorum(1, "mallory"), iat=T0 + 2
-    )
-    rotated = [thief, *history(9, root="mallory", after=thief)]
-    site = Site()
-    site.publish(*chain, *rotated)
-    memory = session(pin_of(chain[0]))
-    assert held(ask(site, pin_of(chain[0])), pin_of(chain[0]), memory) == "1.12"
-    site.publish(recovered("rita", "dan"))
-    known = knowing(pin_of(chain[0]), rotated[-1])
-    assert held(ask(site, pin_of(chain[0]), known), pin_of(chain[0]), memory) == "2.1"
-
-
 def test_recovery_is_found_in_the_middle_of_a_chain_and_gone_on_from() -> None:
     """1.1, 1.2, 2.1, 2.2, 3.1: one refresh comes to the end."""
     chain = history(2)
@@ -247,17 +230,6 @@ def test_junk_ends_the_walk_and_nothing_else(junk: bytes, code: str) -> None:
     brought = ask(site, pin_of(chain[0]))
     assert held(brought, pin_of(chain[0])) == "1.2"
     assert codes(brought) == {code}
-
-
-def test_an_unlawful_successor_leads_nowhere() -> None:
-    """What no root has signed is not gone on from, however well it is made."""
-    chain = history(2)
-    forged = history(2, root="mallory", after=chain[1])
-    site = Site()
-    site.publish(*chain, *forged)
-    brought = ask(site, pin_of(chain[0]))
-    assert held(brought, pin_of(chain[0])) == "1.2"
-    assert path_of(1, 4) not in site.asked
 
 
 @pytest.mark.parametrize("bound", ["MAX_STEPS", "MAX_CHAIN_BYTES"])
@@ -318,20 +290,6 @@ def test_a_keyset_may_not_vanish_either() -> None:
         "keyset 1.1",
     ]
     assert site.asked[-1] == path_of(1, 1)
-
-
-def test_a_statement_that_is_still_there_has_not_vanished() -> None:
-    """The twin, and where there is no answer nothing is said of it at all."""
-    first = history(1)[0]
-    listed = release(read_keyset(first))
-    site = Site()
-    site.publish(first)
-    brought = ask(site, pin_of(first), knowing(pin_of(first), first, listed))
-    assert [one.message.partition(" was")[0] for one in brought.reasons] == ["release 5"]
-    site.failing.add(RELEASE_PATH)
-    silent = ask(site, pin_of(first), knowing(pin_of(first), first, listed))
-    assert codes(silent) == {"refresh.no_answer"}
-    assert path_of(1, 1) not in site.asked[4:]
 
 
 def test_a_pinned_statement_that_is_not_there() -> None:
