@@ -159,15 +159,8 @@ def test_a_token_never_opens_the_card_of_another_audience(site: Site, key: Priva
     assert _served(site) == "2.0.0"
 
 
-def test_there_is_no_server_without_a_publication(tmp_path: Path) -> None:
-    """At the start a fault is a fault: nothing good is there to keep."""
-    with pytest.raises(ServeFault) as refused:
-        serve(tmp_path)
-    assert refused.value.code == "serve.no_generation"
-
-
 def test_there_is_no_server_on_a_damaged_publication(tmp_path: Path, key: PrivateKey) -> None:
-    """The twin for a directory that holds something."""
+    """At the start a fault is a fault: nothing good is there to keep."""
     publish_cards(tmp_path / "pub", key, now=NOW)
     _truncate_card(tmp_path / "pub")
     with pytest.raises(ServeFault) as refused:

@@ -11,11 +11,9 @@ from pathlib import Path
 import pytest
 from publications import NOW, PUBLIC, publish_cards, put_in_place
 from served import look, serve
-from werkzeug.test import Client
 
 from cardsign.jose.keys import PrivateKey
 from cardsign.server import documents
-from cardsign.server.mount import mount_cards
 from cardsign.server.settings import ServerSettings
 
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
@@ -105,15 +103,3 @@ def test_each_agent_has_its_own(tmp_path: Path, key: PrivateKey) -> None:
     assert site.get("/", headers=HTML).status_code == 404
     rooted = serve(tmp_path, ServerSettings(root="tides"))
     assert "The tides" in rooted.get("/", headers=HTML).text
-
-
-def test_an_agent_behind_us_keeps_its_own_page(tmp_path: Path, key: PrivateKey) -> None:
-    """Mounted, only the card's paths are ours."""
-    publish_cards(tmp_path, key, PUBLIC)
-
-    def agent(environ, start_response):  # type: ignore[no-untyped-def]
-        start_response("200 OK", [])
-        return [b"the agent"]
-
-    mounted = Client(mount_cards(agent, tmp_path))
-    assert mounted.get("/", headers=HTML).data == b"the agent"
