@@ -40,7 +40,7 @@ from cardsign.net.extended import (
     result_of,
     strict_object,
 )
-from cardsign.net.fetch import USER_AGENT, OtherStatus, json_type, media_types
+from cardsign.net.fetch import OtherStatus, json_type, media_types, user_agent
 from cardsign.net.guarded import (
     ANSWER_SECONDS,
     EVENT_IDLE_SECONDS,
@@ -274,7 +274,7 @@ class Call:
         return httpx.AsyncClient(
             transport=_AtEndpoint(self, streams_last_longer=streams_last_longer),
             timeout=httpx.Timeout(None),  # the transport's own limits hold
-            headers={"User-Agent": USER_AGENT},
+            headers={"User-Agent": user_agent()},
             trust_env=False,
             follow_redirects=False,
         )

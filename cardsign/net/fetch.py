@@ -13,11 +13,12 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib import metadata
 from typing import Any, Final, TypeAlias
 
 import httpcore
 
-from cardsign import __version__
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import CardRefused, FetchFailed
 from cardsign.findings import cut
@@ -68,8 +69,13 @@ def json_type(headers: Headers, url: Url) -> str:
     return types[0]
 
 
-#: What our requests say of who asks.
-USER_AGENT: Final = f"cardsign/{__version__}"
+@cache
+def user_agent() -> str:
+    """Return what our requests say of who asks; the installed version is looked up once."""
+    try:
+        return f"cardsign/{metadata.version('cardsign')}"
+    except metadata.PackageNotFoundError:  # run from a checkout that was never installed
+        return "cardsign"
 
 
 def status_hint(status: int) -> str:
@@ -424,7 +430,7 @@ def fetch_document(
     asked = str(exchange.url)
     sent: list[_Field] = [  # all that the peer learns of us
         ("Accept", "application/json, application/*+json"),
-        ("User-Agent", USER_AGENT),
+        ("User-Agent", user_agent()),
         *headers,
     ]
     if body is not None:

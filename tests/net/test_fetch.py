@@ -12,6 +12,7 @@ import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import metadata
 
 import pytest
 from hypothesis import given
@@ -21,7 +22,7 @@ from peers import IMPATIENT, LOCAL, Names, NoDial, Scripted, headers, http, serv
 import cardsign
 from cardsign.errors import EXIT_NO_VERDICT, FetchFailed
 from cardsign.findings import list_codes
-from cardsign.net.fetch import FetchSettings, fetch_document
+from cardsign.net.fetch import FetchSettings, fetch_document, user_agent
 
 SECRET = "said-by-the-peer"
 PUBLIC = "93.184.215.14"
@@ -45,6 +46,16 @@ def test_what_the_peer_learns() -> None:
             "user-agent": f"cardsign/{cardsign.__version__}",
         }
     assert len(peer.requests) == 2
+
+
+def test_an_uninstalled_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no version is known, none is told."""
+
+    def not_installed(name: str) -> None:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata.Distribution, "from_name", not_installed)
+    assert user_agent.__wrapped__() == "cardsign"
 
 
 def test_an_ipv6_peer() -> None:
