@@ -169,6 +169,18 @@ def test_a_key_and_its_successor_are_made_in_the_place_of_a_stolen_one() -> None
     assert due(list_keys(state, 2, "new", "newer", at=300), "activate", "new", 300)
 
 
+def test_a_stolen_release_key_neither_gets_nor_is_a_successor() -> None:
+    """It only tells of the others; one that ends otherwise gets one from another custody."""
+    state = first_two()
+    for name in ("release", "release2"):
+        state = enter(state, public(name), now=NOON, roles=("release",))
+    state = revoke(state, "one", "compromised", 100)
+    assert {step.role for step in steps(state, QUICK, after(10**6))} == {"card"}
+    state = revoke(state, "release", "superseded", 200)
+    ahead = [step for step in steps(state, QUICK, after(10**6)) if step.role == "release"]
+    assert [step.action for step in ahead] == ["generate"]
+
+
 def test_a_rotation_is_due_at_its_time_and_never_before_caches_have_the_new_key() -> None:
     """Also where keys are to change at once, and where a person has asked for it."""
     begun = change(seen(), lifecycle.replace_key, ["one"], now=after(20))

@@ -24,6 +24,7 @@ from cardsign.statements.keyset import (
     IssuerKey,
     KeysetStatement,
     check_step,
+    read_keyset,
 )
 from tests.keys.elsewhere import refusal
 from tests.keys.issuing import (
@@ -188,6 +189,7 @@ def test_a_draft_travels_as_the_statement_that_it_will_be() -> None:
         again = read_draft(write_draft(statement))
         assert again == statement
         assert again.digest == draft.digest
+    assert refusal(read_keyset, write_draft(draft)) == "statement.shape"
 
 
 JUNK = ["", "[]", '{"payload": 7, "signatures": []}', '{"payload": "!!", "signatures": []}']

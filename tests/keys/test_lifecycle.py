@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 from cardsign.keys import lifecycle
 from cardsign.keys.lifecycle import cards_to_sign
 from cardsign.keys.log import fold_all
-from cardsign.keys.model import HeldStatement, StoreState, custody_group
+from cardsign.keys.model import TRANSITIONS, HeldStatement, StoreState, custody_group
+from cardsign.times import stamp
 from tests.keys.elsewhere import refusal
 from tests.keys.states import (
     BLOB,
@@ -102,6 +104,14 @@ def test_a_key_that_the_keyset_revokes_is_revoked_here() -> None:
     assert (one.state, one.revoked_because) == ("revoked", "superseded")
     assert due(state, "activate", two.kid, 7)
     assert lifecycle.keep_keyset(state, held, [], now=after(8), revoked=gone) == []
+
+
+def test_a_key_for_cards_alone_gets_no_other_role() -> None:
+    """Nobody would take a statement by EdDSA."""
+    key = public("edwards", "EdDSA")
+    assert enter(EMPTY, key, now=NOON).active_keys()
+    for roles in (("release",), ("card", "release"), ("root",)):
+        assert refusal(enter, EMPTY, key, now=NOON, roles=roles) == "key.unsupported"
 
 
 # Signing.
@@ -212,6 +222,28 @@ def test_revocation_is_open_from_every_state_and_final(make: Callable[[], StoreS
     assert state.find("one").revoked_because == "superseded"
     assert state.find("one").private == ("destroyed" if make is retired else "held")
     assert revoke(state, "one", "ceased", 10**6) == state
+
+
+def test_no_way_leads_back() -> None:
+    """Whoever writes the event; each state has its own ways, and a revoked key none."""
+    for state in (seen(), activated(), retired(), revoke(seen(), "one", "ceased")):
+        for key in state.keys:
+            for to in set(TRANSITIONS) - {*TRANSITIONS[key.state]}:
+                event = {**lifecycle.move(key, to, reason="ceased"), "stops": stamp(NOON)}
+                code = refusal(fold_all, state, [event], after(2000))
+                assert code == "keystore.illegal_transition"
+
+
+def test_a_key_is_found_by_a_beginning_that_only_one_has() -> None:
+    """Of four characters at least."""
+    names = ("tide-1", "tide-2", "ebb")
+    state = functools.reduce(lambda state, name: enter(state, public(name), now=NOON), names, EMPTY)
+    assert [state.find(name).kid for name in ("tide-1", public("ebb").thumbprint[:6])] == [
+        "tide-1",
+        "ebb",
+    ]
+    for name in ("tide", "tide-3", "eb", ""):
+        assert refusal(state.find, name) == "keystore.unknown_key"
 
 
 # Publications.
