@@ -178,7 +178,7 @@ def keep_keyset(store: KeyStore, statement: KeysetStatement, data: bytes, *, now
         is_new = not earlier or earlier[-1].digest != statement.digest
         if is_new:
             check_step(statement, earlier[-1] if earlier else None)
-        return _follow(state, kept, statement, earlier, now)
+        return _follow(state, kept, statement, earlier)
 
     store.commit(decide, now=now, blobs={statement_blob(kept.blob): data})
     return is_new
@@ -187,7 +187,7 @@ def keep_keyset(store: KeyStore, statement: KeysetStatement, data: bytes, *, now
 def follow_events(store: KeyStore, state: StoreState, now: datetime) -> list[Event]:
     """Return what brings the keys up to date with the newest keyset, which may list a later one."""
     kept = _read_keysets(store)
-    return _follow(state, state.keysets[-1], kept[-1], kept, now) if kept else []
+    return _follow(state, state.keysets[-1], kept[-1], kept) if kept else []
 
 
 def _follow(
@@ -195,12 +195,11 @@ def _follow(
     kept: HeldStatement,
     statement: KeysetStatement,
     earlier: Sequence[KeysetStatement],
-    now: datetime,
 ) -> list[Event]:
     listed = {key.public.thumbprint for key in statement.keys}
     listed_before = {key.public.thumbprint for keyset in earlier for key in keyset.keys}
     over = statement.revoked | (listed_before - listed)
-    return lifecycle.keep_keyset(state, kept, listed, now=now, revoked=over)
+    return lifecycle.keep_keyset(state, kept, listed, revoked=over)
 
 
 def keep_release(store: KeyStore, release: ReleaseStatement, data: bytes, *, now: datetime) -> None:

@@ -22,6 +22,7 @@ from cardsign.keys.log import (
 )
 from cardsign.keys.model import (
     ENDED,
+    ROTATING,
     HeldStatement,
     KeyRecord,
     KeyState,
@@ -98,10 +99,9 @@ def enter(
     state: StoreState,
     public: PublicKey,
     *,
-    now: datetime,
+    custody: str,
     roles: tuple[Role, ...] = ("card",),
     holder: str | None = None,
-    custody: str,
     blob: str | None = None,
 ) -> list[Event]:
     """Take a key in.
@@ -121,10 +121,13 @@ def enter(
             f"a key for {public.alg} signs cards alone, not as {' and '.join(roles)}",
             hint="Statements are signed with ES256 or RS256: cardsign keys generate --alg ES256.",
         )
-    record = KeyRecord(public, "prepublished", roles, custody, now, holder)
-    predecessors = [key for key in state.keys if record.succeeds(key)]
+    predecessors = [
+        key
+        for key in state.keys
+        if key.alg == public.alg and not ROTATING.isdisjoint({*roles}.intersection(key.roles))
+    ]
     begins = "prepublished" if state.keyset is None else "generated"
-    if not record.rotates or not predecessors:
+    if not predecessors:
         begins = "active"
     holder = holder or (predecessors[-1].holder if predecessors else None)
     if custody_group(custody) in state.stolen:
@@ -149,7 +152,6 @@ def keep_keyset(
     keyset: HeldStatement,
     listed: Collection[str],
     *,
-    now: datetime,
     revoked: Collection[str] = (),
 ) -> list[Event]:
     """Keep the newest keyset statement: which keys may be published now, and which are over.
@@ -171,7 +173,9 @@ def keep_keyset(
     return events + [move(key, "revoked", reason="superseded") for key in over]
 
 
-def revoke(state: StoreState, name: str, *, reason: RevocationReason, now: datetime) -> list[Event]:
+def revoke(
+    state: StoreState, name: str, *, reason: RevocationReason, now: datetime | None = None
+) -> list[Event]:
     """Revoke a key, in whatever state it is.
 
     One that is revoked already is passed over. With a compromised key all of its custody may be
@@ -199,7 +203,9 @@ def revoke(state: StoreState, name: str, *, reason: RevocationReason, now: datet
     return theft + [move(other, "revoked", reason=reason) for other in ended]
 
 
-def end_told_releases(state: StoreState, told: Collection[str], *, now: datetime) -> list[Event]:
+def end_told_releases(
+    state: StoreState, told: Collection[str], *, now: datetime | None = None
+) -> list[Event]:
     """End stolen release keys once `told` has all revoked card keys of their custody."""
     return [
         move(key, "revoked", reason="compromised")
@@ -215,7 +221,7 @@ def end_told_releases(state: StoreState, told: Collection[str], *, now: datetime
     ]
 
 
-def replace_key(state: StoreState, names: Collection[str], *, now: datetime) -> list[Event]:
+def replace_key(state: StoreState, names: Collection[str]) -> list[Event]:
     """Begin the rotation of active keys at once; of all that rotate where none is named.
 
     Raises:
@@ -233,11 +239,7 @@ def replace_key(state: StoreState, names: Collection[str], *, now: datetime) -> 
 
 
 def record_publication(
-    state: StoreState,
-    publication: Publication,
-    *,
-    now: datetime | None = None,
-    replaced: Publication | None = None,
+    state: StoreState, publication: Publication, *, replaced: Publication | None = None
 ) -> list[Event]:
     """Note what was published: all waits run from here.
 
@@ -257,7 +259,7 @@ def record_publication(
     return [{"event": "published", "at": stamp(publication.at), "cards": cards, **members}]
 
 
-def record_key_set(state: StoreState, *, now: datetime) -> list[Event]:
+def record_key_set(state: StoreState) -> list[Event]:
     """Note that a key set without the stolen keys was written, where no publication says so."""
     gone = [
         key.thumbprint

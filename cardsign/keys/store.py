@@ -227,7 +227,7 @@ class KeyStore(ABC):
         ``store.apply(revoke, kid, reason="ceased", now=now)``. Raises as `decide`, and as
         :meth:`commit`.
         """
-        return self.commit(lambda state: decide(state, *arguments, now=now, **named), now=now)
+        return self.commit(lambda state: decide(state, *arguments, **named), now=now)
 
     def commit(
         self,
@@ -346,7 +346,7 @@ class KeyStore(ABC):
                 message = f"the store is at line {state.seq}, not {expect_seq}"
                 raise StoreFault("keystore.changed", message)
             return lifecycle.enter(
-                state, public, now=now, roles=roles, holder=holder, custody=custody, blob=blob
+                state, public, custody=custody, roles=roles, holder=holder, blob=blob
             )
 
         self.commit(decide, now=now, blobs={private_blob(blob): envelope})

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from cardsign.cli.keystore import local_user
-from cardsign.keys import lifecycle
-from cardsign.keys.model import private_blob
 from cardsign.keys.opening import open_store, read_place
 from tests.cli.conftest import Cardsign, Ended
 from tests.keys.postgres import Server
@@ -130,29 +128,6 @@ def test_an_issuer_lives_in_a_database(issuer: Cardsign) -> None:
     assert "postgresql" not in Path("cardsign.toml").read_text()
 
 
-@pytest.mark.needs_postgres
-def test_what_the_roots_have_not_listed_signs_nothing(issuer: Cardsign, postgres: Server) -> None:
-    """In a database too, a key that somebody put in is no key of the issuer (threat 22)."""
-    other = postgres.new_url()
-    well(issuer("keys", "generate", "--alg", "RS256", "--keystore", other))
-    theirs = open_store(read_place(other))
-    (key,) = theirs.state.keys
-    name = private_blob(key.blob)
-    ours = open_store(read_place(os.environ["CARDSIGN_KEYSTORE"]))
-    entered = {"custody": key.custody, "blob": key.blob, "now": key.created}
-    ours.commit(
-        lambda state: lifecycle.enter(state, key.public, **entered),
-        now=key.created,
-        blobs={name: theirs.read_blob(name)},
-    )
-
-    signed = well(issuer("sign", "card.json", "-o", "signed.json", "--json")).json
-    published = well(issuer("keys", "jwks")).json["keys"]
-
-    assert key.kid not in signed["kids"]
-    assert [one["kid"] for one in published] == signed["kids"]
-
-
 @pytest.mark.parametrize("words", [("keys", "list"), ("keys", "generate"), ("config", "check")])
 def test_a_committed_file_sends_no_password_to_a_stranger(
     cardsign: Cardsign, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
@@ -218,12 +193,3 @@ def test_init_makes_the_store_where_every_command_will_look(
     assert len(well(cardsign("keys", "list", "--json")).json) == 3
     monkeypatch.delenv("CARDSIGN_KEYSTORE")
     assert len(well(cardsign("keys", "list", "--json")).json) == 3
-
-
-def test_a_url_that_is_malformed_is_refused_without_repeating_it(cardsign: Cardsign) -> None:
-    """As an option and in the environment."""
-    ended = cardsign("keys", "list", "--keystore", "postgresql://me:s3@cret@db/keys")
-
-    assert ended.status == 2
-    assert "keystore.url" in ended.err
-    assert "cret" not in ended.err

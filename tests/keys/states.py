@@ -66,7 +66,7 @@ def change(
 ) -> StoreState:
     """What a decision of the lifecycle makes of a state."""
     now = now.replace(microsecond=0)
-    return fold_all(state, decide(state, *arguments, now=now, **how), now)
+    return fold_all(state, decide(state, *arguments, **how), now)
 
 
 def enter(state: StoreState, key: PublicKey, *, now: datetime, **how: Any) -> StoreState:

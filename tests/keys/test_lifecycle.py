@@ -96,14 +96,14 @@ def test_a_key_that_the_keyset_revokes_is_revoked_here() -> None:
     held = HeldStatement((1, 4), "4" * 64, BLOB)
     gone = [public("one").thumbprint, public("four").thumbprint]
 
-    events = lifecycle.keep_keyset(state, held, [], now=after(7), revoked=gone)
+    events = lifecycle.keep_keyset(state, held, [], revoked=gone)
     state = fold_all(state, events, after(7))
 
     assert [event["event"] for event in events] == ["keyset", "moved"]
     one, two = state.keys
     assert (one.state, one.revoked_because) == ("revoked", "superseded")
     assert due(state, "activate", two.kid, 7)
-    assert lifecycle.keep_keyset(state, held, [], now=after(8), revoked=gone) == []
+    assert lifecycle.keep_keyset(state, held, [], revoked=gone) == []
 
 
 def test_a_key_for_cards_alone_gets_no_other_role() -> None:
@@ -200,7 +200,7 @@ def test_a_stolen_release_key_ends_once_it_has_told_of_the_others() -> None:
     state = revoke(state, "one", "compromised")
     assert state.find("release").state == "active"
     told = [state.find("one").thumbprint]
-    assert lifecycle.end_told_releases(state, told, now=after(2)) == []
+    assert lifecycle.end_told_releases(state, told) == []
     told.append(state.find("two").thumbprint)
     ended = change(state, lifecycle.end_told_releases, told, now=after(2))
     assert ended.find("release").revoked_because == "compromised"
@@ -277,6 +277,6 @@ def test_a_person_begins_a_rotation_before_its_time() -> None:
     begun = change(state, lifecycle.replace_key, ["one"], now=after(20))
 
     assert begun.find("one").times.replaced == after(20)
-    assert lifecycle.replace_key(begun, [], now=after(21)) == []
+    assert lifecycle.replace_key(begun, []) == []
     for name, code in (("two", "keystore.illegal_transition"), ("nobody", "keystore.unknown_key")):
-        assert refusal(lifecycle.replace_key, state, [name], now=NOON) == code
+        assert refusal(lifecycle.replace_key, state, [name]) == code

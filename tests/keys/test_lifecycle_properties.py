@@ -147,7 +147,7 @@ def carry_out(history: History, command: tuple[Any, ...]) -> None:
             new = public(f"key {len(state.keys)}")
             how = {"custody": rest[0]} if rest[0] else {"custody": "file:one", "blob": BLOB}
             if custody_group(str(how["custody"])) not in state.stolen:
-                history.note(lifecycle.enter(state, new, now=now, **how))
+                history.note(lifecycle.enter(state, new, **how))
     elif name == "publish":
         publish(history, *rest)
     elif name == "withdraw":
@@ -161,7 +161,7 @@ def carry_out(history: History, command: tuple[Any, ...]) -> None:
         if step is not None and step.is_due(now):
             history.note(take(state, step, QUICK, now))
     elif key := history.key(rest[0]):
-        history.note(lifecycle.revoke(state, key.kid, reason=rest[1], now=now))
+        history.note(lifecycle.revoke(state, key.kid, reason=rest[1]))
 
 
 def check_steps(history: History) -> None:
@@ -181,7 +181,7 @@ def keep_keyset(history: History, omitted: int) -> None:
     version = (history.state.keyset or KeysetId(1, 0, "")).version + 1
     held = HeldStatement((1, version), f"{version:064}", BLOB)
     history.listed |= listed
-    history.note(lifecycle.keep_keyset(history.state, held, listed, now=history.now))
+    history.note(lifecycle.keep_keyset(history.state, held, listed))
 
 
 def publish(

@@ -131,7 +131,7 @@ def test_an_edit_of_any_bit_is_refused_but_in_the_line_that_nothing_follows(
 def test_a_line_is_read_strictly(change: dict[str, Any], code: str) -> None:
     """What this cardsign does not know may be a revocation, so it is not passed over."""
     entered = {"custody": "file:one", "blob": BLOB}
-    events = lifecycle.enter(StoreState(), public("one"), now=NOON, **entered)
+    events = lifecycle.enter(StoreState(), public("one"), **entered)
     line = json.loads(write_line(StoreState(), events, NOON, "ann@host"))
     assert read_line(StoreState(), json.dumps(line).encode(), "log")[0].find("one")
     honest = json.dumps({**line, "events": [PUBLISHED, RELEASE]}).encode()
@@ -160,7 +160,7 @@ def test_a_line_is_read_strictly(change: dict[str, Any], code: str) -> None:
 def test_a_key_that_no_decision_enters_is_refused(change: dict[str, Any]) -> None:
     """Whoever wrote the line."""
     entered = {"custody": "file:one", "blob": BLOB}
-    (event,) = lifecycle.enter(StoreState(), public("one"), now=NOON, **entered)
+    (event,) = lifecycle.enter(StoreState(), public("one"), **entered)
     line = write_line(StoreState(), [{**event, **change}], NOON, "mallory")
     with pytest.raises(StoreFault) as caught:
         read_line(StoreState(), line, "log")
@@ -173,7 +173,7 @@ def test_two_active_keys_of_one_line_are_refused() -> None:
     events = [
         {**event, "state": "active"}
         for name in ("one", "two")
-        for event in lifecycle.enter(StoreState(), public(name), now=NOON, **entered)
+        for event in lifecycle.enter(StoreState(), public(name), **entered)
     ]
     with pytest.raises(StoreFault, match="two keys are active"):
         read_line(StoreState(), write_line(StoreState(), events, NOON, "mallory"), "log")

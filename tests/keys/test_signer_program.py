@@ -18,8 +18,8 @@ from cardsign.errors import SignerFault
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.signers.access import Access, SignerPolicy
-from cardsign.keys.signers.program import ProgramKey
 from cardsign.keys.signers.registry import check_possession, open_signer
+from cardsign.keys.signers.services import ProgramKey
 from tests.keys.elsewhere import SHUT, enrol, refusal, sign
 
 NO_WAIT = os.O_RDONLY | os.O_NONBLOCK

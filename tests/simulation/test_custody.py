@@ -221,9 +221,9 @@ def test_no_forged_card_is_trusted_once_nothing_is_left(
 _revoke: Final = lifecycle.revoke
 
 
-def revoke_one_key(state: StoreState, name: str, *, reason: str, now: datetime) -> list[Event]:
+def revoke_one_key(state: StoreState, name: str, **_: Any) -> list[Event]:
     """Forget what lies beside a stolen key."""
-    return _revoke(state, name, reason="superseded", now=now)
+    return _revoke(state, name, reason="superseded")
 
 
 def draft_without_revocations(plan: ReleasePlan, *statements: Any, **how: Any) -> ReleaseStatement:

@@ -26,8 +26,7 @@ from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_private_key, import
 from cardsign.keys.signers.access import Access, PassphraseSource, user_secrets
 from cardsign.keys.signers.base import NOT_SHOWN, RemoteKey, is_shown, refuse_uri, scheme_of
 from cardsign.keys.signers.pkcs11 import TokenKey
-from cardsign.keys.signers.program import ProgramKey
-from cardsign.keys.signers.services import AwsKey, AzureKey, GoogleKey, VaultKey
+from cardsign.keys.signers.services import AwsKey, AzureKey, GoogleKey, ProgramKey, VaultKey
 
 SCHEMES: Final[Mapping[str, type[RemoteKey]]] = {
     "awskms": AwsKey,

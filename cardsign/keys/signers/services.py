@@ -1,7 +1,7 @@
-"""Keys in key services: AWS KMS, Azure Key Vault, Google Cloud KMS, and Vault or OpenBao.
+"""Keys in AWS KMS, Azure Key Vault, Google Cloud KMS, Vault or OpenBao, and behind a program.
 
-What is sent is always the SHA-256 of the signing input, by the library that the service gives out.
-What that library raises is converted in one place, :func:`_converted`.
+A service is always sent the SHA-256 of the signing input, by the library that it gives out. What
+that library raises is converted in one place, :func:`_converted`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any, Final
 
+from cardsign import programs
 from cardsign.errors import SignerFault
 from cardsign.jose.base64url import encode
-from cardsign.keys.signers.base import RemoteKey, require
+from cardsign.keys.signers.access import Access
+from cardsign.keys.signers.base import (
+    ENCODED,
+    RemoteKey,
+    decode_part,
+    read_attributes,
+    require,
+)
 
 MAX_SECONDS: Final = 30  # for one request, of which boto3 makes up to three
 _MAX_WORDS: Final = 200  # characters of a server's own words in a message
@@ -283,3 +291,51 @@ class VaultKey(RemoteKey):
             hint = "Use https; for a test server on this machine allow insecure_loopback_http."
             raise SignerFault("config.not_allowed", message, path=self.uri, hint=hint)
         return address
+
+
+class ProgramKey(RemoteKey):
+    """A program, by its path and its arguments. It always needs the user's leave.
+
+    ``exec:/absolute/path?arg=A&arg=B&env=NAME`` runs ``/absolute/path A B``: no shell, the root as
+    working directory, and of the environment only what every program inherits
+    (:data:`cardsign.programs.INHERITED`), the variables that ``env=`` names, and CARDSIGN_ALG,
+    CARDSIGN_KID and CARDSIGN_THUMBPRINT, which say what is wanted.
+
+    On stdin comes ``protected.payload``, ASCII. On stdout go the bytes of the JWS signature and
+    nothing else, without base64, newline or DER: r and s, 32 bytes each, or PKCS #1 v1.5.
+    """
+
+    FORM = re.compile(rf"exec:(?P<path>/(?!/){ENCODED})(?:\?(?P<query>{ENCODED}))?")
+    EXPECTED = "exec: and the absolute path of a program"
+    MAX_SECONDS: Final = 60.0  # a person may have to touch a device
+    MAX_SIGNATURE_BYTES: Final = 1024  # the signature of an RSA key of 8192 bits
+
+    def __init__(self, uri: str, access: Access) -> None:
+        super().__init__(uri, access)
+        pairs = read_attributes(uri, self.parts["query"] or "", "&", ("arg", "env"))
+        values = [(name, decode_part(uri, value)) for name, value in pairs]
+        self.path = decode_part(uri, self.parts["path"])
+        self.arguments = tuple(value for name, value in values if name == "arg")
+        self.variables = [value for name, value in values if name == "env"]
+
+    def request_public(self) -> bytes:
+        """Refuse: a program only signs."""
+        message = "a program cannot be asked for its public key"
+        raise SignerFault("signer.no_public", message, path=self.uri)
+
+    def request_signature(self, signing_input: bytes, alg: str) -> bytes:
+        """Run the program, once for each signature."""
+        environment = {
+            **programs.inherited(self.access.environment, *self.variables),
+            "CARDSIGN_ALG": alg,
+            "CARDSIGN_KID": self.public.kid,
+            "CARDSIGN_THUMBPRINT": self.public.thumbprint,
+        }
+        bounds = self.MAX_SECONDS, self.MAX_SIGNATURE_BYTES
+        try:
+            program = programs.Program(self.path, self.arguments, environment, *bounds)
+            return programs.run(program, signing_input)
+        except programs.ProgramError as exc:
+            code = "signer.failed" if exc.was_started else "signer.unreachable"
+            words = f"; it said: {exc.complaint}" if exc.complaint else ""
+            raise SignerFault(code, f"the program {exc.what}{words}", path=self.path) from exc
