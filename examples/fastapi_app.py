@@ -21,7 +21,7 @@ from cardsign import VerificationError, Verifier
 from cardsign.errors import CallFailed
 from cardsign.net.endpoints import endpoints_of
 from cardsign.net.fetch import FetchSettings
-from cardsign.net.guarded import AsyncGuardedTransport
+from cardsign.net.guarded import GuardedTransport
 
 CARD_PATH = "/.well-known/agent-card.json"
 
@@ -59,7 +59,7 @@ def create_app(card: bytes, peer: str, verifier: Verifier, settings: FetchSettin
             raise HTTPException(502, "the peer cannot be called: it has no endpoint over JSON-RPC")
         params = {"tenant": endpoint.tenant} if endpoint.tenant else {}
         call = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": params}
-        transport = AsyncGuardedTransport(settings, origins={endpoint.url.origin})
+        transport = GuardedTransport(settings, origins={endpoint.url.origin})
         async with httpx.AsyncClient(transport=transport) as client:
             try:
                 answer = await client.post(

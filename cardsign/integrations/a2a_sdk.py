@@ -112,7 +112,7 @@ class TrustedCardResolver(A2ACardResolver):  # type: ignore[misc]
 
 
 def sdk_card(payload: Mapping[str, object]) -> AgentCard:
-    """The SDK's card of a verified payload.
+    """Return the SDK's card of a verified payload.
 
     Args:
         payload: ``VerifiedCard.document`` or ``Report.card``.
@@ -132,7 +132,7 @@ def signature_verifier(
     statements: SuppliedStatements = NO_STATEMENTS,
     **subject: Unpack[SubjectNames],
 ) -> Callable[[AgentCard], None]:
-    """What the SDK calls as ``signature_verifier`` of its resolver or of an extended card.
+    """Return a ``signature_verifier`` for the SDK's resolver, or for an extended card.
 
     The SDK shows it a message of protobuf, made of the received JSON by rewriting 0.3 members and
     dropping what it does not know. So it accepts a 1.0 card that came through this unharmed, as
@@ -196,7 +196,7 @@ class CardSigner:
         self._last: tuple[bytes, bytes] = (b"", b"")
 
     def __call__(self, card: AgentCard) -> AgentCard:
-        """A copy of the card with signatures over what the SDK will serve of it.
+        """Return a copy of the card with signatures over what the SDK will serve of it.
 
         Ours are replaced and others' kept, so that signing twice is signing once.
 
@@ -216,6 +216,6 @@ class CardSigner:
         return signed
 
     async def modify(self, card: AgentCard, context: object = None) -> AgentCard:
-        """The same as a ``card_modifier`` or ``extended_card_modifier``; an unchanged card is
+        """Do the same as a ``card_modifier`` or ``extended_card_modifier``; an unchanged card is
         signed once."""
         return await asyncio.to_thread(self, card)

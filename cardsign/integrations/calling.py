@@ -46,7 +46,7 @@ from cardsign.net.guarded import (
     EVENT_IDLE_SECONDS,
     EVENT_STREAM,
     EVENT_TOTAL_SECONDS,
-    AsyncGuardedTransport,
+    GuardedTransport,
     GuardRefused,
 )
 from cardsign.times import second
@@ -356,7 +356,7 @@ class _Guard(ClientCallInterceptor):  # type: ignore[misc]
         """Nothing: the transport below has read the answer."""
 
 
-class _AtEndpoint(AsyncGuardedTransport):
+class _AtEndpoint(GuardedTransport):
     """Asks one endpoint, and hands on what can be read in one way only.
 
     Of a stream of events the SDK alone reads what they hold.
@@ -492,7 +492,7 @@ def _count_unshown(parts: Iterable[Part]) -> int:
 def _failure(
     exc: BaseException, endpoint: Endpoint, header: Header | None
 ) -> CallFailed | FetchFailed:
-    """What of ours, or of HTTP's, lies below an error of the SDK; else its words."""
+    """Return what of ours, or of HTTP's, lies below an error of the SDK; else its words."""
     below: BaseException | None = exc
     while below is not None:
         if isinstance(below, GuardRefused) and isinstance(below.__cause__, FetchFailed):

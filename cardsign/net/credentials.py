@@ -97,7 +97,7 @@ def _unusable(problem: str, path: str = "") -> CredentialFault:
 
 
 def header_form_of(payload: Mapping[str, Json]) -> HeaderForm:
-    """How a verified card wants one credential.
+    """Return how a verified card wants a credential.
 
     The first requirement decides that names a single scheme which goes in a header (A2A 1.0 4.5,
     0.3 5.5). Without requirements the first such scheme of the card does: an agent may want
@@ -306,7 +306,7 @@ class Header:
         return cls(origin, form[0], header_value(form, secret), secret)
 
     def quotable(self, untrusted_words: str) -> str:
-        """What a peer that was sent the credential says, unless it repeats it; one harmless line.
+        """Return a harmless line of what a peer says, unless it repeats the credential.
 
         NOT seen: a credential that is repeated in an encoding.
         """
@@ -315,7 +315,7 @@ class Header:
         return quotable(untrusted_words)
 
     def masked(self, untrusted_text: str) -> str:
-        """A peer's answer without the credential, where it repeats it as it was sent."""
+        """Return a peer's answer without the credential, where it repeats that as it was sent."""
         for word in self._tellings():
             untrusted_text = untrusted_text.replace(word, "(the credential)")
         return untrusted_text
@@ -344,7 +344,7 @@ logging.getLogger("httpcore.http11").addFilter(lambda _: not _UNLOGGED.get())
 
 
 def quotable(untrusted_words: str) -> str:
-    """Untrusted words as one harmless line of at most :data:`MAX_WORDS` characters."""
+    """Return untrusted words as one harmless line of at most :data:`MAX_WORDS` characters."""
     start = untrusted_words[:MAX_WORDS]
     return "".join(char if char.isprintable() else "?" for char in start)
 

@@ -53,11 +53,11 @@ class Endpoint:
     version: str
 
     def below(self, path: str) -> Url:
-        """A URL below this one; its query, if it has any, is left out."""
+        """Return a URL below this one; its query, if it has any, is left out."""
         return replace(self.url, path=self.url.path.rstrip("/") + path, query="")
 
     def for_messages(self) -> Url:
-        """Where a message is sent."""
+        """Return where a message is sent."""
         if self.binding == JSONRPC:
             return self.url
         if self.a2a_version != "1.0":
@@ -73,7 +73,7 @@ class Endpoint:
 def endpoints_of(
     payload: Mapping[str, object], spoken: Collection[A2AVersion] = A2A_VERSIONS
 ) -> tuple[Endpoint, ...]:
-    """Every endpoint of a verified payload that we can speak to, in the card's own order.
+    """Return every endpoint of a verified payload that we can speak to, in the card's order.
 
     Those of ``supportedInterfaces`` (A2A 1.0 4.4.6), or else of ``url`` and
     ``additionalInterfaces`` (A2A 0.3 5.5); other bindings and versions are left out, and so is a

@@ -59,7 +59,7 @@ class PeerError(CallFailed):
 
 
 def request_body(call_id: str, method: str, params: Mapping[str, Json]) -> bytes:
-    """The body of a call; ``params`` is left out where it is empty."""
+    """Return the body of a call; ``params`` is left out where it is empty."""
     call: dict[str, Json] = {"jsonrpc": "2.0", "id": call_id, "method": method}
     if params:
         call["params"] = dict(params)
@@ -73,7 +73,7 @@ def result_of(
     max_bytes: int = MAX_ANSWER_BYTES,
     max_depth: int = MAX_DEPTH + 1,
 ) -> dict[str, Json]:
-    """The object that a call resulted in; nothing in it has been checked.
+    """Return the object that a call resulted in; nothing in it has been checked.
 
     Args:
         untrusted_body: As it came.
@@ -108,7 +108,7 @@ def result_of(
 
 
 def strict_object(untrusted_body: bytes, *, max_bytes: int, max_depth: int) -> dict[str, Json]:
-    """The one object that every reader sees in an answer.
+    """Return the one object that every reader sees in an answer.
 
     Raises:
         CallFailed: ``call.error``; what it is raised in holds no word of the answer.
@@ -121,7 +121,7 @@ def strict_object(untrusted_body: bytes, *, max_bytes: int, max_depth: int) -> d
 
 
 def card_bytes(result: Mapping[str, Json]) -> bytes:
-    """A card that stood in an answer, as a document of its own.
+    """Return a card that stood in an answer, as a document of its own.
 
     White space and the spelling of numbers are not kept; no payload depends on either.
     """
@@ -213,7 +213,7 @@ def _request_to(endpoint: Endpoint, call_id: str) -> tuple[list[tuple[str, str]]
 
 
 def extended_url(endpoint: Endpoint) -> Url:
-    """Where this endpoint is asked for its extended card.
+    """Return where this endpoint is asked for its extended card.
 
     Raises:
         CallFailed: ``call.no_interface``: a tenant's name would lead out of the endpoint's path.
@@ -236,7 +236,7 @@ def extended_url(endpoint: Endpoint) -> Url:
 def refused_credential(
     status: int, challenges: Iterable[str], url: Url, header: Header | None
 ) -> CallFailed:
-    """What is said where a peer wants another credential, or one at all.
+    """Return the error for a peer that wants another credential, or one at all.
 
     Its challenges are shown and never followed (threat 11).
     """

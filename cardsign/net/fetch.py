@@ -47,17 +47,17 @@ _JSON_TYPE: Final = re.compile(r"application/(?:[a-z0-9!#$&^_.+-]{1,120}\+)?json
 
 
 def values(headers: Headers, name: str) -> list[str]:
-    """Each value of a header."""
+    """Return each value of a header."""
     return [value for header, value in headers if header == name]
 
 
 def media_types(headers: Headers) -> list[str]:
-    """Each media type that is declared, in lower case, without parameters."""
+    """Return each media type that is declared, in lower case, without parameters."""
     return [value.partition(";")[0].strip().lower() for value in values(headers, "content-type")]
 
 
 def json_type(headers: Headers, url: Url) -> str:
-    """The one media type that is declared, if it is JSON's.
+    """Return the one media type that is declared, if it is JSON's.
 
     Raises:
         FetchFailed: ``fetch.content_type``.
@@ -114,7 +114,7 @@ class PrivateAccess:
 
     @classmethod
     def of(cls, issuer: TrustedIssuer | None) -> PrivateAccess | None:
-        """What the policy says of an issuer; None where it says nothing of the kind."""
+        """Return what the policy says of an issuer; None where it says nothing of the kind."""
         if issuer is None or not (issuer.networks or issuer.proxy):
             return None
         origins = {place.origin for place in issuer.places or ()}
@@ -151,7 +151,7 @@ class FetchSettings:
     access: PrivateAccess | None = None
 
     def for_issuer(self, issuer: TrustedIssuer | None) -> FetchSettings:
-        """The same, for requests to this issuer of a policy and to no other."""
+        """Return the same, for requests to this issuer of a policy and to no other."""
         return replace(self, access=PrivateAccess.of(issuer))
 
     def target(self, untrusted_url: str) -> Url:
@@ -172,7 +172,7 @@ class FetchSettings:
         return url
 
     def trust(self) -> ssl.SSLContext:
-        """What certificates are held against; the system's trust store is read every time.
+        """Return what certificates are checked against; the system's store is read every time.
 
         Raises:
             FetchFailed: ``fetch.tls``; the context does not check names, or there is none since

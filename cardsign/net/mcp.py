@@ -1,6 +1,6 @@
 """A way for the client of the mcp package to ask one server, by the rules for strangers.
 
-That client speaks httpx2. What it asks is handed to :class:`AsyncGuardedTransport`, and no byte of
+That client speaks httpx2. What it asks is handed to :class:`GuardedTransport`, and no byte of
 a server comes to it but through that.
 """
 
@@ -14,7 +14,7 @@ import httpx2
 
 from cardsign.errors import FetchFailed
 from cardsign.net.fetch import FetchSettings, OtherStatus
-from cardsign.net.guarded import AsyncGuardedTransport, GuardRefused
+from cardsign.net.guarded import GuardedTransport, GuardRefused
 
 
 class McpTransport(httpx2.AsyncBaseTransport):  # type: ignore[misc]
@@ -37,7 +37,7 @@ class McpTransport(httpx2.AsyncBaseTransport):  # type: ignore[misc]
         self, url: str, settings: FetchSettings, *, seconds: float, max_bytes: int
     ) -> None:
         self.failure: FetchFailed | None = None
-        self._guarded: Final = AsyncGuardedTransport(
+        self._guarded: Final = GuardedTransport(
             settings,
             origins={settings.target(url).origin},
             max_bytes=max_bytes,

@@ -73,7 +73,7 @@ class FakeIssuer:
     # -------------------------------------------------------------- keys
 
     def key(self, name: str) -> PrivateKey:
-        """The key of that name: RS256 if the name begins with ``rsa``, otherwise ES256."""
+        """Return the key of that name: RS256 if the name begins with ``rsa``, otherwise ES256."""
         if name not in self._keys:
             self._keys[name] = (
                 self._make_key(name)
@@ -83,15 +83,15 @@ class FakeIssuer:
         return self._keys[name]
 
     def thumbprint(self, name: str) -> str:
-        """The RFC 7638 thumbprint of a key, which statements use as its kid."""
+        """Return the RFC 7638 thumbprint of a key, which statements use as its kid."""
         return self.key(name).public.thumbprint
 
     def jwks(self, *names: str) -> JwkSet:
-        """The public keys of these names; of ``card`` if none is given."""
+        """Return the public keys of these names; of ``card`` if none is given."""
         return JwkSet.of(self.key(name).public for name in names or ("card",))
 
     def quorum(self, threshold: int, *names: str) -> Members:
-        """A member ``root`` or ``recovery``. ``name:holder`` says who holds a key."""
+        """Return a member ``root`` or ``recovery``. ``name:holder`` says who holds a key."""
         pairs = [name.partition(":") for name in names]
         keys = [
             {"public": self.key(name).public.jwk(), "holder": holder or name}
@@ -100,7 +100,7 @@ class FakeIssuer:
         return {"threshold": threshold, "keys": keys}
 
     def entry(self, name: str, *roles: str, **changes: Any) -> Members:
-        """A member of ``keys`` in a keyset; the key is valid from a day before for 300 days."""
+        """Return an entry of ``keys`` in a keyset; it is valid for 300 days, from yesterday."""
         return {
             "public": self.key(name).public.jwk(),
             "roles": list(roles),
@@ -113,7 +113,7 @@ class FakeIssuer:
     # -------------------------------------------------------------- keysets
 
     def keyset_members(self, **changes: Any) -> Members:
-        """What keyset 1.1 says, with these changes; recovery is by ``rita``."""
+        """Return what keyset 1.1 says, with these changes; recovery is by ``rita``."""
         return {
             "format": "cardsign-keyset/1",
             "issuer": self.name,
@@ -135,13 +135,13 @@ class FakeIssuer:
         }
 
     def keyset(self, *signers: str, **changes: Any) -> bytes:
-        """A keyset statement with these changes; as many roots as it takes sign, unless named."""
+        """Return a keyset statement with these changes, signed by enough roots or those named."""
         payload = jcs(self.keyset_members(**changes))
         names = signers or self.roots[: self.threshold]
         return sign_statement(payload, map(self.key, names), TYP_KEYSET)
 
     def keyset_after(self, previous: bytes, *signers: str, **changes: Any) -> bytes:
-        """The next version, a day later, with these changes."""
+        """Return the next version, a day later, with these changes."""
         members = members_of(previous)
         honest = {
             **members,
@@ -168,7 +168,7 @@ class FakeIssuer:
     # -------------------------------------------------------------- releases and cards
 
     def release_members(self, keyset: KeysetStatement | bytes, /, **changes: Any) -> Members:
-        """What release 5 under a keyset says, with these changes."""
+        """Return what release 5 under a keyset says, with these changes."""
         statement = read_keyset(keyset) if isinstance(keyset, bytes) else keyset
         return {
             "format": "cardsign-release/1",
@@ -189,12 +189,12 @@ class FakeIssuer:
         }
 
     def release(self, keyset: KeysetStatement | bytes, /, *signers: str, **changes: Any) -> bytes:
-        """A release under a keyset statement, with these changes; ``rel`` signs, unless named."""
+        """Return a release under a keyset statement, with these changes, signed by ``rel``."""
         payload = jcs(self.release_members(keyset, **changes))
         return sign_statement(payload, map(self.key, signers or ("rel",)), TYP_RELEASE)
 
     def card_members(self, **changes: Any) -> Members:
-        """A public card of A2A 1.0 at the issuer's origin, with these changes; not signed."""
+        """Return an unsigned public card of A2A 1.0 at the issuer's origin, with these changes."""
         interface = {"url": f"{self.origin}/a2a", "protocolBinding": "JSONRPC"}
         return {
             "name": "Tides",
@@ -209,7 +209,7 @@ class FakeIssuer:
         }
 
     def listing(self, *cards: Mapping[str, Any], seq: int) -> Members:
-        """The members of a release that lists exactly these public cards under its number."""
+        """Return the members of a release that lists exactly these cards under its number."""
         return {
             "seq": seq,
             "cards": [
@@ -220,28 +220,28 @@ class FakeIssuer:
         }
 
     def signed_card(self, card: Mapping[str, Any], *signers: str) -> bytes:
-        """The bytes of a card signed by ``sign_card``; ``card`` signs, unless named."""
+        """Return the bytes of a card signed by ``sign_card``; ``card`` signs, unless named."""
         return sign_card(
             json.dumps(card).encode(), [self.key(signer) for signer in signers or ("card",)]
         )
 
 
 def payload_of(statement: bytes) -> bytes:
-    """The signed octets of a statement."""
+    """Return the signed octets of a statement."""
     return base64url.decode(json.loads(statement)["payload"])
 
 
 def members_of(statement: bytes) -> Members:
-    """What a statement says."""
+    """Return what a statement says."""
     members: Members = json.loads(payload_of(statement))
     return members
 
 
 def digest_of(statement: bytes) -> str:
-    """SHA-256 of the signed octets of a statement, in hex."""
+    """Return SHA-256 of the signed octets of a statement, in hex."""
     return hashlib.sha256(payload_of(statement)).hexdigest()
 
 
 def card_digest(card: Mapping[str, Any]) -> str:
-    """SHA-256 of a card's served-as-is payload in hex, by which releases list it."""
+    """Return SHA-256 of a card's served-as-is payload in hex, by which releases list it."""
     return canonicalize(card, "served-as-is").sha256
