@@ -23,8 +23,9 @@ from cardsign.build.draft import (
     field_of,
 )
 from cardsign.build.reading import SourcePlace, read_one, read_source, refusal
-from cardsign.card.convert import PROTOCOL_VERSIONS, CardForm, convert_card
+from cardsign.card.convert import PROTOCOL_VERSIONS, convert_card
 from cardsign.card.document import Card, render
+from cardsign.card.schema import A2aVersion
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json, members_of, objects_in
 from cardsign.errors import BuildRefused, CardRefused, JsonRefused, UsageFault
@@ -58,7 +59,7 @@ class BuiltCard:
         reasons: What was filled, changed or left out.
     """
 
-    documents: dict[CardForm, bytes] = field(hash=False)
+    documents: dict[A2aVersion, bytes] = field(hash=False)
     facts: tuple[Fact, ...]
     reasons: tuple[Finding, ...]
 
@@ -248,10 +249,10 @@ def _fill_provider(draft: Draft, url: str, place: SourcePlace) -> None:
 def _write(draft: Draft, kind: Kind) -> BuiltCard:
     orloj_version = draft.options.orloj.protocol_version if kind is orloj.KIND else None
     a2a = draft.options.a2a or orloj_version or kind.a2a
-    if a2a not in (*get_args(CardForm), "both"):
+    if a2a not in (*get_args(A2aVersion), "both"):
         raise UsageFault("usage.invalid", f"there is no A2A version {a2a!r} to build")
-    documents: dict[CardForm, bytes] = {}
-    versions: tuple[CardForm, ...] = (cast(CardForm, a2a),)
+    documents: dict[A2aVersion, bytes] = {}
+    versions: tuple[A2aVersion, ...] = (cast(A2aVersion, a2a),)
     if a2a == "both":
         versions = ("1.0", "0.3")
     for version in versions:
@@ -268,7 +269,7 @@ def _write(draft: Draft, kind: Kind) -> BuiltCard:
     return BuiltCard(documents, draft.facts(), tuple(dict.fromkeys([*draft.reasons, *filled])))
 
 
-def _spoken(draft: Draft, version: CardForm) -> dict[str, Json]:
+def _spoken(draft: Draft, version: A2aVersion) -> dict[str, Json]:
     """Return the card of 1.0, whose interfaces speak the version of its form by default.
 
     The form of 0.2 holds only what the sources say: its readers know of no default.

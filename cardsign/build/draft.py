@@ -17,9 +17,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from cardsign.build.reading import SURROGATE, Location, SourceDocument, SourcePlace, refusal
-from cardsign.card.convert import CardForm
 from cardsign.card.extensions import KEPT_OF_CARD, KEPT_OF_SKILL, with_kept
-from cardsign.card.schema import CARD_1_0, JSON_TYPES, SKILL_1_0, Field
+from cardsign.card.schema import CARD_1_0, JSON_TYPES, SKILL_1_0, A2aVersion, Field
 from cardsign.card.security import DerivedSecurity
 from cardsign.card.values import Json, members_of
 from cardsign.config import BuildSettings, OrlojSettings
@@ -336,7 +335,7 @@ class BuildOptions:
         live: What MCP servers answered, taken after all sources; see :mod:`cardsign.build.live`.
     """
 
-    a2a: CardForm | str | None = None
+    a2a: A2aVersion | str | None = None
     base_url: str | None = None
     url: str | None = None
     members: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -369,7 +368,7 @@ class Kind:
     take: Callable[[Sequence[Path], Draft], None]
     is_file: Callable[[SourceDocument], bool]
     folder: tuple[str, ...] = ()
-    a2a: CardForm = "1.0"
+    a2a: A2aVersion = "1.0"
     modes: tuple[str, ...] = ("text/plain",)
     path: str | Callable[[Draft], str] = ""
 

@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
 from cardsign.card.extensions import (
     KEPT_OF_CARD,
@@ -22,7 +22,14 @@ from cardsign.card.extensions import (
     with_kept,
 )
 from cardsign.card.interfaces import DEFAULT_TRANSPORT, interfaces_of
-from cardsign.card.schema import CAPABILITIES_1_0, CARD_0_3, CARD_1_0, SKILL_1_0, respelled
+from cardsign.card.schema import (
+    CAPABILITIES_1_0,
+    CARD_0_3,
+    CARD_1_0,
+    SKILL_1_0,
+    A2aVersion,
+    respelled,
+)
 from cardsign.card.security import (
     SchemeNames,
     authentication_schemes,
@@ -37,10 +44,8 @@ from cardsign.card.values import Json, elements_of, members_of, objects_in
 from cardsign.errors import CardRefused
 from cardsign.findings import Finding, Place
 
-CardForm = Literal["0.2", "0.3", "1.0"]
-
 #: The `protocolVersion` that a card of each form says, where its interfaces say nothing better.
-PROTOCOL_VERSIONS: Final[Mapping[CardForm, str]] = {"0.2": "0.2", "0.3": "0.3.0", "1.0": "1.0"}
+PROTOCOL_VERSIONS: Final[Mapping[A2aVersion, str]] = {"0.2": "0.2", "0.3": "0.3.0", "1.0": "1.0"}
 _SHARED: Final = ("provider", "version", "documentationUrl", "iconUrl")
 _FLAGS: Final = ("supportsAuthenticatedExtendedCard", "supportsExtendedAgentCard")
 _MODES: Final = ("defaultInputModes", "defaultOutputModes")
@@ -68,7 +73,7 @@ class Conversion:
     changes: tuple[Finding, ...]
 
 
-def form_of(document: Mapping[str, Json]) -> CardForm:
+def form_of(document: Mapping[str, Json]) -> A2aVersion:
     """The A2A version whose form a card has; a hybrid counts as 1.0.
 
     An old card is 0.2 by its `protocolVersion`, or by an `authentication` without schemes.
@@ -84,7 +89,7 @@ def form_of(document: Mapping[str, Json]) -> CardForm:
     return "0.3" if any(document.get(name) is not None for name in old) else "1.0"
 
 
-def convert_card(document: Mapping[str, Json], to: CardForm) -> Conversion:
+def convert_card(document: Mapping[str, Json], to: A2aVersion) -> Conversion:
     """Put a card into another form.
 
     Nothing is filled in: what is missing in the card is missing in the result.
@@ -348,7 +353,7 @@ def _made(url: Json, binding: Json, version: Json) -> dict[str, Json]:
 # ------------------------------------------------------------------ to 0.3 and 0.2
 
 
-def _downgraded(card: Mapping[str, Json], to: CardForm, change: _Change) -> dict[str, Json]:
+def _downgraded(card: Mapping[str, Json], to: A2aVersion, change: _Change) -> dict[str, Json]:
     kept = kept_of(card)
     old: dict[str, Json] = {name: card[name] for name in ("name", "description") if name in card}
     old |= _old_interfaces(card, to, change)
@@ -368,7 +373,7 @@ def _downgraded(card: Mapping[str, Json], to: CardForm, change: _Change) -> dict
     return with_kept(old, kept)
 
 
-def _old_interfaces(card: Mapping[str, Json], to: CardForm, change: _Change) -> dict[str, Json]:
+def _old_interfaces(card: Mapping[str, Json], to: A2aVersion, change: _Change) -> dict[str, Json]:
     listed = [interface for _, interface in objects_in(card.get("supportedInterfaces"))]
     if not listed:
         return {}
@@ -396,7 +401,7 @@ def _old_interface(interface: Mapping[str, Json]) -> Json:
     return old if old["transport"] else {"url": old["url"]}
 
 
-def _old_security(card: Mapping[str, Json], to: CardForm, change: _Change) -> dict[str, Json]:
+def _old_security(card: Mapping[str, Json], to: A2aVersion, change: _Change) -> dict[str, Json]:
     schemes = checked_object(card.get("securitySchemes"), "securitySchemes")
     if to == "0.2":
         words: list[Json] = [_word(scheme) for scheme in schemes.values()]
@@ -415,7 +420,7 @@ def _old_security(card: Mapping[str, Json], to: CardForm, change: _Change) -> di
     return old
 
 
-def _old_skill(skill: Json, ours: dict[str, Json], to: CardForm) -> Json:
+def _old_skill(skill: Json, ours: dict[str, Json], to: A2aVersion) -> Json:
     """A skill of an older form; what 0.2 has on the skill itself is taken out of `ours`."""
     old = dict(checked_object(skill, "skills"))
     security = flat_requirements(old)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
-from cardsign.card.schema import CARD_0_3, CARD_1_0, Message, fold
+from cardsign.card.schema import CARD_0_3, CARD_1_0, A2aVersion, Message, fold
 from cardsign.card.strictjson import MAX_CARD_BYTES, object_or_none, parse_object
 from cardsign.card.values import Json, children_of, count_values, pointer
 from cardsign.errors import CardRefused, JsonRefused
 
-A2aVersion = Literal["1.0", "0.3", "mixed", "none"]
+#: What a document is written in: a version, both at once, or neither.
+DocumentVersion: TypeAlias = A2aVersion | Literal["mixed", "none"]
 
 #: The claims of a JWT (RFC 7519 4.1) by which a token can be told from a card.
 TOKEN_CLAIMS: Final = frozenset({"iss", "sub", "aud", "exp", "nbf", "iat", "jti"})
@@ -36,7 +37,7 @@ class Card:
     """
 
     document: Mapping[str, Json]
-    a2a_version: A2aVersion
+    a2a_version: DocumentVersion
     signatures: tuple[Json, ...]
 
     @classmethod
@@ -165,7 +166,7 @@ def _entry_text(entry: Json) -> str:
     return "    " + json.dumps(entry, ensure_ascii=False, indent=2).replace("\n", "\n    ")
 
 
-def _a2a_version(document: Mapping[str, Json]) -> A2aVersion:
+def _a2a_version(document: Mapping[str, Json]) -> DocumentVersion:
     listed = document.get("supportedInterfaces"), document.get("supported_interfaces")
     is_1_0 = listed != (None, None)
     version = document.get("protocolVersion")

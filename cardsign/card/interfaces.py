@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from cardsign.card.schema import CARD_0_3, CARD_1_0, fold
+from cardsign.card.schema import CARD_0_3, CARD_1_0, A2aVersion, fold
 from cardsign.card.values import Json, pointer
 from cardsign.errors import CardRefused
 from cardsign.urls import Origin, Place, Url, interface_url, may_stand_at
@@ -52,7 +52,7 @@ class Interface:
     tenant: Json = None
 
     @property
-    def written_in(self) -> Literal["1.0", "0.3"]:
+    def written_in(self) -> A2aVersion:
         """The A2A version whose form it has; `version` says which one is spoken there."""
         return "1.0" if self.member == "supportedInterfaces" else "0.3"
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cardsign.card.document import A2aVersion, unsigned
+from cardsign.card.document import DocumentVersion, unsigned
 from cardsign.card.schema import CARD_0_3, CARD_1_0, JSON_TYPES, Field, Message
 from cardsign.card.values import Json, children_of, finding_at, pointer
 from cardsign.findings import Finding
@@ -138,7 +138,9 @@ def _elements(spot: Spot, value: dict[str, Json] | list[Json], role: Role) -> It
 # Which members are missing, and which are of another type.
 
 
-def check_members(document: Mapping[str, Json], a2a_version: A2aVersion) -> tuple[Finding, ...]:
+def check_members(
+    document: Mapping[str, Json], a2a_version: DocumentVersion
+) -> tuple[Finding, ...]:
     """List the schema members of wrong type and the REQUIRED ones that are missing.
 
     The findings are ``card.type`` and ``card.missing_required``, at the place where the member

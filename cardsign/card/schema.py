@@ -15,7 +15,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from operator import attrgetter
-from typing import Annotated, Any, Final, Literal, Required, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    Required,
+    TypeAlias,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from typing_extensions import TypedDict, is_typeddict
 
@@ -24,6 +34,9 @@ SECURITY: Final = "security"  # who may call, and how; never excused when uncove
 INHERITS: Final = "inherits"  # without it the card's own default holds; an empty list says "none"
 ONEOF: Final = "oneof"  # at most one of the message's members so marked may be set
 REQUIRED: Final = "required"  # where a reader of either version cannot count on it
+
+#: A version of A2A that cards are written in. Of 0.2 no schema is kept; it differs little from 0.3.
+A2aVersion: TypeAlias = Literal["0.2", "0.3", "1.0"]
 NEW: Final = "1.0"  # A2A 1.0 alone has the member
 OLD: Final = "0.3"  # A2A 0.3 alone has it
 
@@ -400,7 +413,7 @@ def _hints(typed_dict: Any) -> dict[str, Any]:
 
 
 @cache
-def _message(typed_dict: Any, version: str) -> Message:
+def _message(typed_dict: Any, version: A2aVersion) -> Message:
     hints = _hints(typed_dict)
     fields = (_field(name, hint, version) for name, hint in hints.items())
     return Message(
@@ -408,7 +421,7 @@ def _message(typed_dict: Any, version: str) -> Message:
     )
 
 
-def _field(name: str, hint: Any, version: str) -> Field | None:
+def _field(name: str, hint: Any, version: A2aVersion) -> Field | None:
     """The field of one version; None where only the other has it."""
     required = get_origin(hint) is Required
     if required:

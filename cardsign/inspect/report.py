@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Final, Literal
 
 from cardsign.card.canonical import Payload, ProfileName
-from cardsign.card.document import A2aVersion, Card
+from cardsign.card.document import Card, DocumentVersion
 from cardsign.card.extensions import declares_extended_card
 from cardsign.card.interfaces import interfaces_of
 from cardsign.card.security import requirements_of, schemes_of
@@ -101,7 +101,7 @@ class Inspection:
 
     name: str
     problems: tuple[Finding, ...]
-    a2a_version: A2aVersion | None = None
+    a2a_version: DocumentVersion | None = None
     agent: Mapping[str, Any] = field(default_factory=dict)
     payloads: Mapping[ProfileName, Payload | CanonicalizationError] = field(default_factory=dict)
     signatures: tuple[InspectedSignature, ...] = ()

@@ -10,7 +10,7 @@ from typing import Final, cast
 
 from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
-from cardsign.card.convert import CardForm, convert_card
+from cardsign.card.convert import convert_card
 from cardsign.card.document import Card, render, unsigned
 from cardsign.card.extensions import (
     FIELDS_URI,
@@ -19,6 +19,7 @@ from cardsign.card.extensions import (
     find_marker,
     with_marker,
 )
+from cardsign.card.schema import A2aVersion
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.card.values import Json, members_of
 from cardsign.config import BuildSettings, ProjectCard
@@ -106,7 +107,7 @@ def read_source(card: ProjectCard, build: BuildSettings) -> bytes:
         if card.skills:
             document = _select_skills(document, card)
         if card.legacy is not None:
-            document = convert_card(document, cast(CardForm, card.legacy)).document
+            document = convert_card(document, cast(A2aVersion, card.legacy)).document
         return render(document)
 
 

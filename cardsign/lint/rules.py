@@ -12,7 +12,7 @@ from datetime import date
 from functools import cached_property
 from typing import Final, NamedTuple, TypeAlias
 
-from cardsign.card.document import A2aVersion, Card
+from cardsign.card.document import Card, DocumentVersion
 from cardsign.card.members import Spot, check_members, walk
 from cardsign.card.security import Requirement, Scheme, requirements_of, schemes_of
 from cardsign.card.values import Json, objects_in, pointer
@@ -142,7 +142,7 @@ class LintedCard:
         self.settings = settings
 
     @cached_property
-    def a2a_version(self) -> A2aVersion:
+    def a2a_version(self) -> DocumentVersion:
         """As :class:`cardsign.card.document.Card` says it."""
         return Card.from_object(self.document).a2a_version
 

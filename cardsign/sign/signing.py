@@ -53,6 +53,10 @@ _UNREADABLE: Final = frozenset({"sig.shape", "sig.base64url", "sig.header"})
 #: What the self-check finds of ours: full signatures, and those of compat, of which it tries none.
 _AS_SIGNED: Final = frozenset({"valid", "not-tried"})
 _RESIGN: Final = "Ask that signer to sign the new card."
+_REPLACED: Final = (
+    "the signature by {!r} did not fit any more: the card was changed after it was signed; "
+    "it is replaced"
+)
 #: What becomes of a signature of another signer, and what can be done about it.
 _FATES: Final = {
     "garbage": ("dropped", "Nothing is lost: it was no signature by RFC 7515."),
@@ -160,8 +164,8 @@ def _sign(
     card_given = Card.from_bytes(document)
     card, payloads, marker = _marked(card_given, options.extended)
     notes = [*cap_findings(_check_card(card, payloads, options))]
-    kept = _keep_foreign(card, payloads, signers, options, notes)
-    notes += _note_replaced(card_given, payloads if card is card_given else None, signers)
+    received = payloads if card is card_given else Payloads(card_given)
+    kept = _keep_foreign(card, payloads, received, signers, options, notes)
     plan = payloads_to_sign(card, payloads, options.compat, notes)
     if (total := len(signers) * len(plan) + len(kept)) > MAX_SIGNATURES:
         summary = f"{len(signers) * len(plan)} signatures by {len(signers)} keys"
@@ -243,15 +247,21 @@ def _find_problems(card: Card, members: Sequence[Finding]) -> list[Finding]:
 def _keep_foreign(
     card: Card,
     payloads: Payloads,
+    received: Payloads,
     signers: Sequence[Signer],
     options: SigningOptions,
     notes: list[Finding],
 ) -> list[Json]:
-    """Return the signatures of others that stay, in their order."""
-    own = {signer.public.kid for signer in signers} | set(options.own_kids)
+    """Return the signatures of others that stay, in their order; the rest is noted.
+
+    Of our own, each key is noted of which a signature did not fit the card as it was `received`.
+    """
+    keys = {signer.public.kid: signer.public for signer in signers}
     known_keys = options.known_keys or JwkSet(())
     kept: list[Json] = []
+    replaced: set[str] = set()
     for index, untrusted_entry in enumerate(card.signatures):
+        place = Place(f"/signatures/{index}")
         state = "unchecked"
         try:
             entry = read_entry(untrusted_entry)
@@ -260,40 +270,26 @@ def _keep_foreign(
             state = "garbage" if refusal.code in _UNREADABLE else state
             described = f"an entry that cannot be verified ({refusal.message})"
         else:
-            if entry.header.kid in own:
+            kid, alg = entry.header.kid, entry.header.alg
+            if kid in keys or kid in options.own_kids:
+                key = keys.get(kid)
+                if key and key.alg == alg and not matching_payload(entry, key, received):
+                    if kid not in replaced:
+                        notes.append(Finding("sign.replaced", _REPLACED.format(kid), place))
+                    replaced.add(kid)
                 continue
-            described = f"the signature by {entry.header.kid!r}"
-            if key := known_keys.find(entry.header.kid):
-                is_by_it = entry.header.alg == key.alg and matching_payload(entry, key, payloads)
+            described = f"the signature by {kid!r}"
+            if key := known_keys.find(kid):
+                is_by_it = key.alg == alg and matching_payload(entry, key, payloads)
                 state = "fits" if is_by_it else "misfit"
         stays = state in ("fits", "unchecked")
         if stays and options.drop_foreign:
             state, stays = "unwanted", False
         if done := _FATES.get(state):
-            place = Place(f"/signatures/{index}")
             notes.append(Finding("sign.foreign", f"{described} was {done[0]}", place, fix=done[1]))
         if stays:
             kept.append(untrusted_entry)
     return kept
-
-
-def _note_replaced(
-    card: Card, payloads: Payloads | None, signers: Sequence[Signer]
-) -> Iterator[Finding]:
-    """Yield each key of which a signature fits no payload of the card as it came in."""
-    keys = {signer.public.kid: signer.public for signer in signers}
-    payloads = payloads or Payloads(card)
-    for index, untrusted_entry in enumerate(card.signatures):
-        with suppress(SignatureRefused):
-            entry = read_entry(untrusted_entry)
-            key = keys.get(entry.header.kid)
-            if key and key.alg == entry.header.alg and not matching_payload(entry, key, payloads):
-                del keys[key.kid]
-                replaced = (
-                    f"the signature by {key.kid!r} did not fit any more: the card was changed "
-                    "after it was signed; it is replaced"
-                )
-                yield Finding("sign.replaced", replaced, Place(f"/signatures/{index}"))
 
 
 def _find_present(card: Card, payload: Payload, key: PublicKey, header: Mapping[str, str]) -> Json:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from cardsign.card.convert import CardForm, convert_card, form_of
+from cardsign.card.convert import convert_card, form_of
 from cardsign.card.members import check_members
-from cardsign.card.schema import CARD_0_3, CARD_1_0
+from cardsign.card.schema import CARD_0_3, CARD_1_0, A2aVersion
 from cardsign.errors import CardRefused
 
 SKILL: dict[str, Any] = {"id": "s", "name": "S", "description": "d", "tags": ["t"]}
@@ -90,18 +90,18 @@ OLDEST: dict[str, Any] = {
     "skills": [{**SKILL, "inputSchema": {"type": "object", "required": ["q"]}}],
     "authentication": {"schemes": ["bearer", "basic"]},
 }
-CARDS: dict[CardForm, dict[str, Any]] = {"1.0": NEW, "0.3": OLD, "0.2": OLDEST}
+CARDS: dict[A2aVersion, dict[str, Any]] = {"1.0": NEW, "0.3": OLD, "0.2": OLDEST}
 
 
 @pytest.mark.parametrize("version", CARDS)
-def test_the_form_of_a_card_is_recognised(version: CardForm) -> None:
+def test_the_form_of_a_card_is_recognised(version: A2aVersion) -> None:
     """By its members."""
     assert form_of(CARDS[version]) == version
 
 
 @pytest.mark.parametrize("to", CARDS)
 @pytest.mark.parametrize("version", CARDS)
-def test_an_older_card_comes_home_from_1_0_unchanged(version: CardForm, to: CardForm) -> None:
+def test_an_older_card_comes_home_from_1_0_unchanged(version: A2aVersion, to: A2aVersion) -> None:
     """Whatever 1.0 has no place for; the card that was given stays as it is."""
     card = copy.deepcopy(CARDS[version])
     there = convert_card(card, to).document
@@ -113,7 +113,9 @@ def test_an_older_card_comes_home_from_1_0_unchanged(version: CardForm, to: Card
 
 @pytest.mark.parametrize("to", ["0.3", "1.0"])
 @pytest.mark.parametrize("version", CARDS)
-def test_a_converted_card_has_members_of_its_schema_alone(version: CardForm, to: CardForm) -> None:
+def test_a_converted_card_has_members_of_its_schema_alone(
+    version: A2aVersion, to: A2aVersion
+) -> None:
     """Each of the type that the schema says."""
     made = convert_card(CARDS[version], to).document
     schema = CARD_1_0 if to == "1.0" else CARD_0_3
@@ -154,7 +156,7 @@ def test_0_2_has_one_word_for_a_scheme() -> None:
 
 @pytest.mark.parametrize("to", CARDS)
 @pytest.mark.parametrize("version", CARDS)
-def test_a_signature_is_never_carried_across(version: CardForm, to: CardForm) -> None:
+def test_a_signature_is_never_carried_across(version: A2aVersion, to: A2aVersion) -> None:
     """And its loss is said; an unsigned card has nothing said of it."""
     signed = CARDS[version] | {"signatures": [{"protected": "a", "signature": "b"}]}
     converted = convert_card(signed, to)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put, without
 
-from cardsign.card.document import A2aVersion, Card
+from cardsign.card.document import Card, DocumentVersion
 from cardsign.card.members import check_members
 from cardsign.card.values import finding_at, split
 from cardsign.findings import Finding
@@ -15,7 +15,7 @@ from cardsign.findings import Finding
 
 def problems(card: dict[str, Any]) -> dict[str, Finding]:
     """What is wrong with a card, by place."""
-    a2a_version: A2aVersion = Card.from_object(card).a2a_version
+    a2a_version: DocumentVersion = Card.from_object(card).a2a_version
     return {problem.path: problem for problem in check_members(card, a2a_version)}
 
 
