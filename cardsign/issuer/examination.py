@@ -35,15 +35,15 @@ def examine_issuer(work: Work) -> list[Finding]:
         state = work.store.load()
         if state.seq:
             findings += _find_advice(work, state)
-            findings += _find_damage(work)
+            findings += _find_published_damage(work)
             findings += _list_gaps(work)
     except CardsignError as fault:
         if fault.code not in ("keystore.moved", *(finding.code for finding in findings)):
-            findings.append(_alarm(fault))
+            findings.append(_as_error(fault))
     return findings
 
 
-def _alarm(fault: CardsignError) -> Finding:
+def _as_error(fault: CardsignError) -> Finding:
     return replace(fault.finding, severity="error")
 
 
@@ -57,7 +57,7 @@ def _list_gaps(work: Work) -> Iterator[Finding]:
         yield Finding("doctor.gap", f"{gap.text}{until}", severity=level, fix=fix)
 
 
-def _find_damage(work: Work) -> Iterator[Finding]:
+def _find_published_damage(work: Work) -> Iterator[Finding]:
     """Yield that the log is not the one that was published, or the publication is damaged."""
     check_witnessed(work.store, kept_release(work.store))
     try:
@@ -65,7 +65,7 @@ def _find_damage(work: Work) -> Iterator[Finding]:
             load_current(work.config.publish)
     except (ServeFault, FileFault) as fault:
         if fault.code != "serve.no_generation":
-            yield _alarm(fault)
+            yield _as_error(fault)
 
 
 def _find_advice(work: Work, state: StoreState) -> Iterator[Finding]:

@@ -8,21 +8,17 @@ second finds it closed.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final
 
 from cardsign.card.document import Card
 from cardsign.card.extensions import find_marker
 from cardsign.errors import (
-    BuildRefused,
-    CardRefused,
     FileFault,
     InputRefused,
-    JsonRefused,
     PublishRefused,
     ServeFault,
     StoreFault,
@@ -31,7 +27,12 @@ from cardsign.errors import (
 from cardsign.issuer import publishing
 from cardsign.issuer.cards import find_signed, publish_signed, read_signed, sign_again, to_list
 from cardsign.issuer.keyset import accept_keyset
-from cardsign.issuer.release import find_release_gap, is_card_withdrawn
+from cardsign.issuer.release import (
+    ReleaseChanges,
+    find_release_gap,
+    is_card_withdrawn,
+    sign_next_release,
+)
 from cardsign.issuer.revocation import find_endangered, find_untold_revocations
 from cardsign.issuer.rotation import find_key_gaps, find_keyset_gaps, read_draft_file
 from cardsign.issuer.signers import NotOpened
@@ -45,10 +46,8 @@ from cardsign.publish.generation import CARD_FILE
 from cardsign.publish.publication import Documents
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, check_step
+from cardsign.statements.release import ReleaseStatement
 from cardsign.times import utc
-
-# What is written or built is no card now: what is published stays, and so does its release.
-_BROKEN_SOURCE: Final = (BuildRefused, CardRefused, JsonRefused, FileFault)
 
 
 def find_gaps(work: Work, *, only_cards: bool = False) -> Iterator[Gap]:
@@ -60,7 +59,7 @@ def find_gaps(work: Work, *, only_cards: bool = False) -> Iterator[Gap]:
     """
     store = work.store
     stranger, has_forked = _find_stranger(work)
-    adoption = [] if stranger else [*publishing.find_adoption_gap(work)]
+    adoption = [] if stranger else [*_find_adoption(work)]
     if stranger or adoption:
         yield from (*stranger, *adoption)
         yield from publishing.find_removal_gap(work)
@@ -77,9 +76,8 @@ def find_gaps(work: Work, *, only_cards: bool = False) -> Iterator[Gap]:
     if keyset is not None and not only_cards:
         yield from _find_unkept_keysets(work)
         if history.follow_events(store, state, work.now):
-            yield Gap(
-                "bring the keys up to date with the newest keyset", close=partial(_follow, work)
-            )
+            follow = partial(_follow_keyset, work)
+            yield Gap("bring the keys up to date with the newest keyset", close=follow)
     if keyset is not None and (is_recovering or not only_cards):
         yield from _find_unlisted_roots(state, keyset)
     yield from find_untold_revocations(work, is_recovering=is_recovering)
@@ -120,6 +118,34 @@ def _find_stranger(work: Work) -> tuple[list[Gap], bool]:
     return [], False
 
 
+def _find_adoption(work: Work) -> Iterator[Gap]:
+    """Yield that the log lacks what is published; a person says whether it shall be added."""
+    adoptable = publishing.find_adoptable(work)
+    lines = "; ".join(map(publishing.describe_adoptable, adoptable))
+    if adoptable and work.adopts:
+        yield Gap(f"adopt {lines}", until=work.now, close=partial(_adopt, work, adoptable))
+    elif adoptable:
+        message = "find out who published what this key store lacks, and adopt it if it was "
+        message += f"another copy of it: {lines}"
+        yield Gap(message, command=f"{work.again} --adopt", until=work.now)
+
+
+def _adopt(work: Work, adoptable: Mapping[KeysetStatement | ReleaseStatement, bytes]) -> list[str]:
+    for statement, data in adoptable.items():
+        if isinstance(statement, KeysetStatement):
+            history.keep_keyset(work.store, statement, data, now=work.now)
+        else:
+            history.keep_release(work.store, statement, data, now=work.now)
+    done = [f"adopted {publishing.describe_adoptable(statement)}" for statement in adoptable]
+    if names := publishing.name_keys_elsewhere(work.store):
+        done.append(f"{names}, which another copy of this key store has made")
+    # The adopted release names a line of the other copy's log; the next one names ours.
+    with suppress(*NEEDS_A_PERSON, UsageFault):
+        if release := sign_next_release(work, ReleaseChanges(), force=True):
+            done.append(f"signed release {release.seq}")
+    return done
+
+
 def _find_unkept_keysets(work: Work) -> Iterator[Gap]:
     """Yield a statement that enough roots have signed, and that a key store here lacks.
 
@@ -148,7 +174,7 @@ def _accept_keyset(holder: Work, statement: KeysetStatement, where: str) -> list
     return [f"kept keyset {statement.label}{where}"] if is_new else []
 
 
-def _follow(work: Work) -> list[str]:
+def _follow_keyset(work: Work) -> list[str]:
     store = work.store
     store.commit(lambda state: history.follow_events(store, state, work.now), now=work.now)
     return []
@@ -179,14 +205,14 @@ def _find_card_gaps(work: Work, *, is_astray: bool) -> Iterator[Gap]:
         return
     try:
         signed = find_signed(work)
-    except _BROKEN_SOURCE as fault:
-        message = f"repair {fault.path or 'the cards'}; what is published stays: {fault.message}"
-        yield Gap(message)
     except (*NEEDS_A_PERSON, StoreFault) as fault:
         if isinstance(fault, StoreFault) and fault.code not in UNLISTED:
             raise
         close = partial(sign_again, work)
         yield Gap("sign the cards", key_holder("card"), until=_harmful_from(work), close=close)
+    except (InputRefused, FileFault) as fault:  # what is written or built is no card now
+        message = f"repair {fault.path or 'the cards'}; what is published stays: {fault.message}"
+        yield Gap(message)
     else:
         is_here = signed is not None and config.publish is not None
         if not (is_here or is_astray or is_card_withdrawn(store)):

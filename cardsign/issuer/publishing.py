@@ -504,23 +504,15 @@ def describe_adoptable(statement: KeysetStatement | ReleaseStatement) -> str:
     return f"the number of release {statement.seq}" + (f" and floors {floors}" if floors else "")
 
 
-def find_adoption_gap(work: Work) -> Iterator[Gap]:
-    """Yield that the log lacks what is published; a person says whether it shall be added."""
-    if adoptable := find_adoptable(work):
-        message = "find out who published what this key store lacks, and adopt it if it was "
-        message += f"another copy of it: {'; '.join(map(describe_adoptable, adoptable))}"
-        yield Gap(message, command=f"{work.again} --adopt", until=work.now)
-
-
 def check_complete(work: Work) -> None:
     """Refuse to number a statement while the log lacks what is published.
 
     Raises:
         PublishRefused: ``publish.statements``.
     """
-    for gap in find_adoption_gap(work):
-        why = "more is published than this key store knows"
-        raise PublishRefused("publish.statements", why, hint=f"See: {gap.command}")
+    if find_adoptable(work):
+        why, hint = "more is published than this key store knows", f"See: {work.again} --adopt"
+        raise PublishRefused("publish.statements", why, hint=hint)
 
 
 def name_keys_elsewhere(store: KeyStore) -> str:

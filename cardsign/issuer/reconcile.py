@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -223,27 +222,9 @@ def _publish_statements(work: Work, done: Sequence[str], *, with_release: bool =
 
 
 def adopt(work: Work) -> Progress:
-    """Add to the log what another copy of the key store has published, and close the gaps.
-
-    Raises:
-        PublishRefused, UsageFault: As :func:`cardsign.issuer.publishing.find_adoptable`.
-        StoreFault: ``keystore.changed``, ``file.busy``.
-    """
-    adoptable = publishing.find_adoptable(work)
-    for statement, data in adoptable.items():
-        if isinstance(statement, KeysetStatement):
-            history.keep_keyset(work.store, statement, data, now=work.now)
-        else:
-            history.keep_release(work.store, statement, data, now=work.now)
-    done = _describe(work, "adopt", "adopted", map(publishing.describe_adoptable, adoptable))
-    if done and (names := publishing.name_keys_elsewhere(work.store)):
-        done.append(f"{names}, which another copy of this key store has made")
-    if done and not work.is_dry_run:
-        # The adopted release names a line of the other copy's log; the next one names ours.
-        with suppress(*NEEDS_A_PERSON, UsageFault):
-            if release := sign_next_release(work, ReleaseChanges(), force=True):
-                done.append(f"signed release {release.seq}")
-    return reconcile(work, done=done)
+    """Add to the log what another copy of the key store has published, and close the gaps."""
+    work.adopts = True
+    return reconcile(work)
 
 
 def rotate_now(work: Work, kids: Sequence[str]) -> Progress:

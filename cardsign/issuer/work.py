@@ -42,6 +42,7 @@ class Work:
         root_option: And where the root keys are apart: ``--root-keystore usb``.
         drops_others: Publish no extended card, and no card of A2A 0.3, that the project does not
             name.
+        adopts: Add to the log what another copy of the key store has published.
         is_dry_run: Close no gap, and say which would be closed; the store is a preview.
     """
 
@@ -54,6 +55,7 @@ class Work:
     options: str = ""
     root_option: str = ""
     drops_others: bool = False
+    adopts: bool = False
     is_dry_run: bool = False
 
     def passphrase(self, role: Role) -> bytes:

@@ -135,20 +135,11 @@ def test_what_a_holder_has_signed_is_left_as_it_is(issuer: Cardsign) -> None:
     assert (DRAFT.read_bytes(), state_of(kid)) == (signed, "prepublished")
 
 
-def test_a_draft_that_cannot_be_read_is_no_reason_to_overwrite_it(issuer: Cardsign) -> None:
-    """A folder lies there, say."""
-    generate(issuer)
-    DRAFT.mkdir()
-
-    ended = issuer("keys", "rotate", CARDSIGN_PASSPHRASE=None)
-
-    assert (ended.status, f"({DRAFT})" in ended.err) == (2, True)
-
-
 STRANGE: dict[str, tuple[Callable[[], object], str]] = {
     "a link to the key store": (lambda: DRAFT.symlink_to("keys/log.jsonl"), "file.not_plain"),
     "a link to nothing": (lambda: DRAFT.symlink_to("nothing"), "file.not_plain"),
     "a pipe": (lambda: os.mkfifo(DRAFT), "file.not_plain"),
+    "a folder": (DRAFT.mkdir, "file.unreadable"),
     "a file of something else": (lambda: DRAFT.write_text("{}"), "rotate.draft"),
     "a file that is too long": (lambda: DRAFT.write_bytes(b" " * 70_000), "file.unreadable"),
 }

@@ -109,9 +109,10 @@ def test_L4_a_source_that_is_broken_harms_nothing_that_is_published(issuer: Card
     assert load_current(PUBLIC).card == card
 
 
-def test_L4_a_watcher_follows_the_source(issuer: Cardsign) -> None:
-    """It starts, keeps the last good card while a source is broken, and goes on."""
-    said = Path("said.txt")
+def test_L4_a_watcher_follows_the_source_and_the_settings(issuer: Cardsign) -> None:
+    """Both are read at each look; while one is broken, the last good card stays."""
+    said, settings = Path("said.txt"), Path("cardsign.toml")
+    text = settings.read_text()
     command = [sys.executable, "-m", "cardsign", "publish", "--watch", "--every", "1"]
     with said.open("wb") as stderr, subprocess.Popen(command, stderr=stderr) as watcher:
         try:
@@ -123,28 +124,15 @@ def test_L4_a_watcher_follows_the_source(issuer: Cardsign) -> None:
             write("Says when it goes.")
             Path("agent.json").write_text(json.dumps(AGENT))
             wait_until(lambda: tells() == "Says when it goes.")
-            assert watcher.poll() is None
-            assert said.read_text().count("what is published stays") == 1
-        finally:
-            watcher.terminate()
-
-
-def test_a_watcher_follows_the_settings(issuer: Cardsign) -> None:
-    """They are read at each look; while they are broken, what is published stays."""
-    said, settings = Path("said.txt"), Path("cardsign.toml")
-    text = settings.read_text()
-    command = [sys.executable, "-m", "cardsign", "publish", "--watch", "--every", "1"]
-    with said.open("wb") as stderr, subprocess.Popen(command, stderr=stderr) as watcher:
-        try:
-            wait_until((PUBLIC / "current").exists)
-            first = tree()
+            second = tree()
             settings.write_text(text.replace("[build]", "[bild]"))
             wait_until(lambda: "bild" in said.read_text())
-            assert tree() == first
+            assert tree() == second
             Path("other.json").write_text(json.dumps({**AGENT, "description": "Another source."}))
             settings.write_text(text.replace('"agent.json"', '"other.json"'))
             wait_until(lambda: b"Another source." in load_current(PUBLIC).card)
             assert watcher.poll() is None
+            assert said.read_text().count("what is published stays") == 1
             assert said.read_text().count("bild") == 1
         finally:
             watcher.terminate()

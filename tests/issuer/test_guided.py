@@ -7,11 +7,10 @@ import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
-from cardsign.errors import PublishRefused, StoreFault, UsageFault
+from cardsign.errors import StoreFault, UsageFault
 from cardsign.issuer.keyset import (
     KeysetChanges,
     accept_keyset,
@@ -24,13 +23,13 @@ from cardsign.issuer.recovery import open_recovery_key, recover
 from cardsign.issuer.release import needed_keyset
 from cardsign.issuer.work import Work
 from cardsign.jose import base64url
-from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.jose.keys import PrivateKey
 from cardsign.keys.drafts import KeysetPlan, draft_next, read_draft, write_draft
 from cardsign.keys.history import kept_release
 from cardsign.keys.model import RevocationReason
 from cardsign.keys.opening import create_store
 from cardsign.statements.envelope import StatementRefused
-from cardsign.statements.keyset import IssuerKey, KeysetStatement, RootKey
+from cardsign.statements.keyset import KeysetStatement, RootKey
 from cardsign.statements.release import read_release
 from cardsign.times import utc
 from tests.issuer.site import RECOVERY, ROOT, SECRETS, Peer, Site, begun, peer_of
@@ -150,14 +149,6 @@ def test_a_stranger_cannot_put_a_retired_key_back_into_a_draft(site: Site) -> No
         newest = needed_keyset(site.store)
         assert old not in {key.public.kid for key in newest.keys} or newest == previous
         assert newest.digest != changed.digest
-
-
-def test_again_nothing_is_due(site: Site) -> None:
-    """Nor is anybody asked."""
-    before = site.live.number
-    again = site.rotate()
-    assert (again.done, again.left) == ((), ())
-    assert site.live.number == before
 
 
 def test_cron_can_neither_sign_a_card_nor_make_its_key(site: Site) -> None:
@@ -429,8 +420,11 @@ def signed_alone(card: bytes, kid: str) -> bytes:
     return json.dumps({**document, "signatures": [document["signatures"][at]]}).encode()
 
 
-@pytest.mark.parametrize("is_in_file", [True, False], ids=["in the file", "kept by the root"])
-@pytest.mark.parametrize("by_night", [True, False], ids=["by night", "by day"])
+@pytest.mark.parametrize(
+    ("is_in_file", "by_night"),
+    [(True, True), (False, True), (False, False)],
+    ids=["in the file, by night", "kept by the root, by night", "kept by the root, by day"],
+)
 def test_a_theft_before_a_signed_keyset_is_published(
     site: Site, peer: Peer, is_in_file: bool, by_night: bool
 ) -> None:
@@ -480,44 +474,6 @@ def test_a_draft_of_a_theft_that_one_root_alone_has_signed_is_drafted_again(site
     newest = needed_keyset(site.store)
     assert stolen in newest.revoked, told
     assert (newest.number, newest.digest) != (half.statement.number, half.statement.digest)
-
-
-def draft_by_stranger(site: Site, public: PublicKey) -> bytes:
-    """What the store would say, and one card key more."""
-    newest, until = needed_keyset(site.store), site.now + timedelta(days=90)
-    plan = KeysetPlan.of(newest).following(site.store.state, now=site.now, until=until)
-    start, end = int(site.now.timestamp()), int(until.timestamp())
-    keys = (*plan.keys, IssuerKey(public, ("card",), "eve", start, end))
-    return write_draft(draft_next(replace(plan, keys=keys), newest, now=site.now))
-
-
-def test_a_strangers_draft_is_shown_and_not_signed(site: Site) -> None:
-    """It says what this store would say, and one key more."""
-    eve = PrivateKey.generate("ES256").public
-    site.now += timedelta(days=1)
-    site.store.add_key(
-        PrivateKey.generate("ES256"),
-        SECRETS["card"],
-        now=site.now,
-        roles=("card",),
-    )
-    theirs = draft_by_stranger(site, eve)
-    site.draft.write_bytes(theirs)
-    told = site.rotate("card", "release", root=True)
-    assert any("nobody here has drafted" in one.what for one in told.left)
-    assert site.draft.read_bytes() == theirs
-    assert all(key.public != eve for key in needed_keyset(site.store).keys)
-
-
-def test_a_stale_draft_is_drafted_again(site: Site) -> None:
-    """One that lists a key which was revoked since is not signed by anybody."""
-    site.now += timedelta(days=61)
-    assert site.rotate("card", "release").left
-    stale = site.draft.read_bytes()
-    revoked = site.active("release")
-    told = site.revoke(revoked, "superseded", "card", "release", root=True)
-    assert site.draft.read_bytes() != stale
-    assert revoked in needed_keyset(site.store).revoked, told
 
 
 def test_a_draft_without_a_new_key_is_neither_signed_nor_published(site: Site) -> None:
@@ -584,80 +540,6 @@ def test_without_its_settings_a_recovery_leaves_the_published_card_to_a_person(
 
 
 # How a guided command could be misled.
-
-
-def test_a_strangers_draft_does_not_ride_along_with_a_revocation(site: Site) -> None:
-    """The emergency is told at once; what nobody here drafted is left for a person to look at."""
-    eve = PrivateKey.generate("ES256").public
-    stolen = site.active("card")
-    site.draft.write_bytes(draft_by_stranger(site, eve))
-    site.now += timedelta(hours=1)
-    site.revoke(stolen, "compromised", "card", "release", root=True)
-    assert stolen not in site.live.kids
-    assert all(key.public != eve for key in needed_keyset(site.store).keys)
-
-
-def test_a_store_that_has_moved_does_nothing(site: Site) -> None:
-    """Neither a rotation nor a revocation, and nothing is published."""
-    before, stolen = site.live.number, site.active("card")
-    work = site.work("card", "release", root=True)
-    work.store.commit(lambda _: [{"event": "left", "to": "/elsewhere"}], now=site.now)
-    work.now += timedelta(days=91)
-    for act in (
-        lambda: reconcile(work),
-        lambda: revoke_keys(work, [stolen], reason="compromised"),
-    ):
-        with pytest.raises(StoreFault) as refused:
-            act()
-        assert refused.value.code == "keystore.moved"
-    assert site.live.number == before
-
-
-def test_published_statements_that_are_no_history_are_a_strangers(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A person finds out whose they are; nothing is published over them."""
-
-    def refuse(_: Path) -> NoReturn:
-        raise PublishRefused("publish.statements", "keyset 1.3 does not follow keyset 1.1")
-
-    monkeypatch.setattr("cardsign.issuer.publishing.published_statements", refuse)
-    before = site.live
-    (task,) = site.rotate("release").left
-    assert task.what.startswith("find out who wrote what is published")
-    assert "keyset 1.3 does not follow keyset 1.1" in task.what
-    assert site.live == before
-
-
-def test_a_clock_that_was_set_back_publishes_nothing(site: Site, peer: Peer) -> None:
-    """Nothing is dated before what is published; with the right time the work goes on."""
-    right = site.now + timedelta(hours=1)
-    before = site.live
-    site.now = right - timedelta(days=30)
-    told = site.rotate("card", "release", root=True)
-    assert any("statement.not_yet" in gap.what for gap in told.left)
-    assert (site.live.number, site.live.release) == (before.number, before.release)
-    site.now = right
-    assert site.rotate("card", "release", root=True).left == ()
-    assert peer.verdict(site.live, right) == "trusted"
-
-
-def test_the_roots_sign_nothing_once_the_keyset_has_ended_by_the_clock(
-    site: Site, peer: Peer
-) -> None:
-    """A year ahead: no verifier would take what they sign, and nothing could follow it."""
-    right = site.now + timedelta(hours=1)
-    before = needed_keyset(site.store).digest
-    site.now = right + timedelta(days=365)
-    told = site.rotate("card", "release", root=True)
-    (task,) = [one for one in told.left if one.who == "each root holder"]
-    assert f"if it is {site.now:%Y-%m-%d}: keyset 1.2 has ended" in task.what
-    stolen = site.active("card")
-    site.revoke(stolen, "compromised", "card", "release", root=True)
-    assert needed_keyset(site.store).digest == needed_keyset(site.roots).digest == before
-    site.now = right
-    assert draft_keyset(site.work()).statement.version == 3, "the roots can follow"
-    assert peer.verdict(site.live, right) == "trusted"
 
 
 def test_a_keyset_that_nobody_renewed_is_signed_by_hand(site: Site, peer: Peer) -> None:

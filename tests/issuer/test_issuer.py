@@ -18,7 +18,6 @@ from cardsign.issuer.cards import publish_signed
 from cardsign.issuer.init import IssuerPlan, init_issuer
 from cardsign.issuer.keyset import (
     KeysetChanges,
-    accept_keyset,
     draft_keyset,
     review_keyset,
     show_keyset,
@@ -26,19 +25,16 @@ from cardsign.issuer.keyset import (
 )
 from cardsign.issuer.reconcile import publish_keyset, renew_release
 from cardsign.issuer.recovery import open_recovery_key, recover
-from cardsign.issuer.release import ReleaseChanges, sign_next_release
-from cardsign.issuer.rotation import make_successor
+from cardsign.issuer.release import ReleaseChanges
 from cardsign.issuer.signers import card_signers
 from cardsign.issuer.work import Work
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys import lifecycle
-from cardsign.keys.agenda import steps
 from cardsign.keys.folder import FolderStore
 from cardsign.keys.opening import create_store, open_store
 from cardsign.publish.generation import load_current
 from cardsign.publish.publication import Documents
 from cardsign.statements.keyset import RootKey
-from tests.publications import fast_forward, put_in_place
+from tests.publications import put_in_place
 from tests.support import PORTABLE
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -182,20 +178,6 @@ def test_a_keyset_is_drafted_signed_and_published(made: Made) -> None:
     assert show_keyset(made.store).label == "1.2"
 
 
-def test_too_few_signatures_publish_nothing(made: Made) -> None:
-    """The draft itself is no statement."""
-    work = made.work(NOW + timedelta(days=1))
-    draft, before = draft_keyset(work), made.tree()
-    assert code(lambda: publish_keyset(work, draft.statement, name="x")) == "statement.unsigned"
-    assert made.tree() == before
-
-
-def test_no_keyset_is_drafted_before_the_newest_was_issued(made: Made) -> None:
-    """By a clock that was set back."""
-    work = made.work(NOW - timedelta(seconds=1))
-    assert code(lambda: draft_keyset(work)) == "statement.not_yet"
-
-
 def test_a_key_that_need_not_sign_signs_no_keyset(made: Made) -> None:
     """A recovery key signs a recovery, and nothing else."""
     draft = draft_keyset(made.work())
@@ -223,37 +205,7 @@ def test_recovery_opens_the_next_epoch(made: Made) -> None:
 # ------------------------------------------------------------------ rotation
 
 
-def make_successors(made: Made) -> None:
-    """The next key of each role, which no keyset lists yet."""
-    work = made.work()
-    for step in steps(work.store.state, work.config.timeline, work.now):
-        if step.action == "generate":
-            make_successor(work, step)
-
-
-def test_a_standby_that_lay_beside_a_stolen_key_does_not_sign(made: Made) -> None:
-    """It was stored with it, so a thief may have both."""
-    make_successors(made)
-    made.store.apply(lifecycle.revoke, made.kids["card"], reason="compromised", now=NOW)
-    assert made.store.state.find(made.kids["card"]).state == "revoked"
-    assert made.store.state.active_keys("card") == ()
-
-
 # ------------------------------------------------------------------ publishing
-
-
-def test_a_keyset_waits_for_the_release_that_names_it(made: Made) -> None:
-    """Also where the card is published meanwhile."""
-    signed = publish(made, NOW)
-    make_successors(made)
-    now = NOW + timedelta(hours=1)
-    draft = draft_keyset(made.work(now))
-    ready = sign_keyset(made.work(), draft, digest=draft.statement.digest)
-    accept_keyset(made.work(now), ready.statement)
-    published = publish_signed(made.work(now, publishes=True), Documents(signed))
-    assert [*published.keysets] == ["1.1"]
-    renew_release(made.work(now, publishes=True), ReleaseChanges())
-    assert [*load_current(made.public).keysets] == ["1.1", "1.2"]
 
 
 def test_a_publication_directory_has_one_key_store(made: Made, tmp_path: Path) -> None:
@@ -270,23 +222,6 @@ def test_a_publication_directory_has_one_key_store(made: Made, tmp_path: Path) -
         replace(theirs, config=ProjectConfig(publish=tmp_path / "mine")), Documents(signed)
     )
     assert mine.number == 1
-
-
-def test_a_thief_of_the_release_key_cannot_use_up_the_numbers_of_releases(made: Made) -> None:
-    """Taken up from what is published, the last number would let nobody sign a release again."""
-    publish(made, NOW)
-    stolen = made.store.signer(made.store.state.find(made.kids["release"]), SECRET)
-    newest = fast_forward(made.public, stolen)
-
-    work = made.work(NOW + timedelta(days=4), publishes=True)
-    assert code(lambda: renew_release(work, ReleaseChanges())) == "publish.statements"
-
-    draft = draft_keyset(work)
-    ready = sign_keyset(work, draft, digest=draft.statement.digest)
-    accept_keyset(work, ready.statement)
-    release = sign_next_release(work, ReleaseChanges())
-    assert release is not None
-    assert release.order == (1, 2, newest + 1)
 
 
 @pytest.mark.parametrize("year", [2099, 9999])
