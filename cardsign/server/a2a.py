@@ -152,14 +152,13 @@ class Places:
 
     Args:
         threads: Requests that are answered at a time.
-        patience: Seconds to wait for a place.
     """
 
-    def __init__(self, threads: int, patience: float = 0) -> None:
-        self._free, self._patience = BoundedSemaphore(max(1, threads // 4)), patience
+    def __init__(self, threads: int) -> None:
+        self._free = BoundedSemaphore(max(1, threads // 4))
 
     def __enter__(self) -> None:
-        if not self._free.acquire(timeout=self._patience):
+        if not self._free.acquire(blocking=False):
             raise Busy
 
     def __exit__(self, *_: object) -> None:

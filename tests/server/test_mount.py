@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from flask import Flask, request
-from publications import PUBLIC, publish_cards
-from served import Site, write_tokens
+from publications import PUBLIC, PUBLIC_0_3, publish_cards
+from served import Site
 from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.test import Client, create_environ
 
@@ -22,7 +22,6 @@ from cardsign.server.a2a import MAX_CALL_BYTES
 from cardsign.server.mount import card_blueprint, mount_cards
 from cardsign.server.settings import ServerSettings
 from cardsign.server.site import Publications
-from cardsign.server.tokens import create_token
 
 CARD = "/.well-known/agent-card.json"
 CALL = {"jsonrpc": "2.0", "id": "7", "method": "GetExtendedAgentCard"}
@@ -394,76 +393,57 @@ def test_an_extended_card_of_the_agents_own_is_left_to_it(
 def test_an_application_is_known_by_how_it_is_called(site: Site, settings: ServerSettings) -> None:
     """A wrapper need not be a coroutine function to be ASGI's."""
 
-    def wrapped(scope: Any, receive: Any, send: Any) -> Any:
-        return async_agent(scope, receive, send)
-
     class Wrapped:
         def __call__(self, scope: Any, receive: Any, send: Any) -> Any:
             return async_agent(scope, receive, send)
 
-    for app in (wrapped, Wrapped()):
+    for app in (lambda scope, receive, send: async_agent(scope, receive, send), Wrapped()):
         mounted = mount_cards(app, site.directory, settings)
         scope = {"type": "http", "method": "GET", "path": "/other", "headers": []}
-        end = {"type": "http.request", "body": b"", "more_body": False}
-        assert asked(mounted, scope, end)[0] == 202
+        assert asked(mounted, scope, {"type": "http.request", "body": b""})[0] == 202
 
 
 # ------------------------------------------------------------------ below a path, and in Flask
 
 
 @pytest.mark.parametrize("script", ["", "/agents/tides"])
-def test_an_agent_below_a_path_has_its_card_there(
-    site: Site, settings: ServerSettings, script: str
-) -> None:
+def test_an_agent_below_a_path_has_its_card_there(site: Site, script: str) -> None:
     """The well-known path follows the mount; the paths in the card are whole paths of the host."""
-    mounted = mount_cards(agent, site.directory, settings)
+    mounted = Client(mount_cards(agent, site.directory, site.settings))
 
-    def ask(whole: str, method: str = "GET", body: bytes = b"") -> tuple[int, bytes]:
-        environ = {"SCRIPT_NAME": script, "PATH_INFO": whole.removeprefix(script)}
-        environ |= {f"HTTP_{name.upper()}": value for name, value in site.bearer().items()}
-        answer = Client(mounted).open("/", method=method, data=body, environ_overrides=environ)
+    def get(path: str) -> tuple[int, bytes]:
+        answer = mounted.get(path, base_url=f"http://x{script}", headers=site.bearer())
         return answer.status_code, answer.data
 
-    assert ask(script + CARD) == (200, site.generation.card)
-    assert ask(f"{script}/other") == (202, b"GET ")
-    if not script:
-        staff = site.generation.extended["staff"]
-        assert ask("/rest/v1/extendedAgentCard") == (200, staff)
+    assert get(CARD) == (200, site.generation.card)
+    assert get("/other") == (202, b"GET ")
+    staff = site.generation.extended["staff"]
+    assert get("/rest/v1/extendedAgentCard") == (200, staff)
 
 
-def test_the_paths_of_the_card_are_whole_ones(
-    tmp_path: Path, alice: PrivateKey, settings: ServerSettings, site: Site
-) -> None:
+def test_the_paths_of_the_card_are_whole_ones(make_site: Callable[..., Site]) -> None:
     """An interface below the mount is found by its whole path, under WSGI and ASGI."""
     interface = {"url": "https://x.example/agents/tides/a2a", "protocolBinding": "JSONRPC"}
-    card = {**PUBLIC, "supportedInterfaces": [{**interface, "protocolVersion": "1.0"}]}
-    generation = publish_cards(tmp_path / "below", alice, card, "staff")
-    body, staff = json.dumps(CALL).encode(), generation.extended["staff"]
-    headers = {"HTTP_AUTHORIZATION": site.bearer()["Authorization"]}
-    mounted = mount_cards(agent, tmp_path / "below", settings)
-    below = {"SCRIPT_NAME": "/agents/tides", "PATH_INFO": "/a2a", **headers}
-    answer = Client(mounted).open("/", method="POST", data=body, environ_overrides=below)
-    assert answer.status_code == 200
-    assert staff in answer.data
-    elsewhere = {**below, "SCRIPT_NAME": "/agents/waves"}
-    answer = Client(mounted).open("/", method="POST", data=body, environ_overrides=elsewhere)
-    assert answer.status_code == 404
+    site = make_site({**PUBLIC, "supportedInterfaces": [{**interface, "protocolVersion": "1.0"}]})
+    body, staff = json.dumps(CALL).encode(), site.generation.extended["staff"]
+    mounted = Client(mount_cards(agent, site.directory, site.settings))
+    for script, status in (("/agents/tides", 200), ("/agents/waves", 404)):
+        whole = f"http://x{script}"
+        answer = mounted.post("/a2a", base_url=whole, data=body, headers=site.bearer())
+        assert (answer.status_code, staff in answer.data) == (status, status == 200)
 
-    mounted = mount_cards(async_agent, tmp_path / "below", settings)
+    under_asgi = mount_cards(async_agent, site.directory, site.settings)
     scope = {
         "type": "http",
-        "http_version": "1.1",
         "method": "POST",
         "path": "/agents/tides/a2a",
         "root_path": "/agents/tides",
-        "query_string": b"",
-        "headers": [(b"authorization", headers["HTTP_AUTHORIZATION"].encode())],
+        "headers": [(b"authorization", site.bearer()["Authorization"].encode())],
     }
-    status, said = asked(mounted, scope, {"type": "http.request", "body": body})
-    assert status == 200
-    assert staff in said
+    status, text = asked(under_asgi, scope, {"type": "http.request", "body": body})
+    assert (status, staff in text) == (200, True)
     get = {**scope, "method": "GET", "path": f"/agents/tides{CARD}"}
-    assert asked(mounted, get) == (200, generation.card)
+    assert asked(under_asgi, get) == (200, site.generation.card)
 
 
 @pytest.fixture
@@ -509,38 +489,27 @@ def test_a_blueprint_comes_before_what_reads_the_body(site: Site, settings: Serv
 
 
 def test_a_blueprint_answers_every_spelling_and_the_metadata(
-    tmp_path: Path, key: PrivateKey
+    make_site: Callable[..., Site],
 ) -> None:
     """Of A2A 0.3 and 0.2 too; where the card does not name a path, the agent has it."""
-    token, line = create_token("staff")
     url = "https://login.example/.well-known/openid-configuration"
-    schemes = {"sso": {"openIdConnectSecurityScheme": {"openIdConnectUrl": url}}}
-    older = {"url": "https://x.example/old/rest", "protocolBinding": "HTTP+JSON"}
-    card = {
-        **PUBLIC,
-        "supportedInterfaces": [{**older, "protocolVersion": "0.3"}],
-        "securitySchemes": schemes,
-        "securityRequirements": [],
-    }
-    generation = publish_cards(tmp_path / "old", key, card, "staff")
+    schemes = {"sso": {"type": "openIdConnect", "openIdConnectUrl": url}}
+    site = make_site({**PUBLIC_0_3, "securitySchemes": schemes})
     app = Flask("agent")
     app.add_url_rule("/<path:any>", view_func=lambda any: f"agent: {any}")
-    settings = ServerSettings(token_file=write_tokens(tmp_path, line))
-    app.register_blueprint(card_blueprint(tmp_path / "old", settings))
-    client, bearer = app.test_client(), {"Authorization": f"Bearer {token}"}
-    for path in (
-        "/old/rest/v1/card",
-        "/old/agent/authenticatedExtendedCard",
-        "/old/rest/extendedAgentCard",
-    ):
-        assert client.get(path, headers=bearer).data == generation.extended["staff"]
+    app.register_blueprint(card_blueprint(site.directory, site.settings))
+    client = app.test_client()
+    rest = ("v1/card", "extendedAgentCard")
+    for path in (*(f"/old/rest/{end}" for end in rest), "/old/agent/authenticatedExtendedCard"):
+        opened = client.get(path, headers=site.bearer())
+        assert opened.data == site.generation.extended["staff"]
         assert client.get(path).status_code == 401
     metadata = client.get("/.well-known/oauth-protected-resource/old/rest").json
     assert metadata["authorization_servers"] == ["https://login.example"]
-    for path in ("v1/card", "x/v1/card", "agent/authenticatedExtendedCard", "rest/v1/card/"):
-        assert client.get(f"/{path}", headers=bearer).status_code == 404
+    for path in ("v1/card", "x/v1/card", "x/agent/authenticatedExtendedCard", "rest/v1/card/"):
+        assert client.get(f"/{path}", headers=site.bearer()).status_code == 404
     for path in ("v1/cards", "v1/card/x", "xv1/card"):
-        assert client.get(f"/{path}", headers=bearer).text == f"agent: {path}"
+        assert client.get(f"/{path}", headers=site.bearer()).text == f"agent: {path}"
 
 
 def test_L19_a_disabled_agent_has_no_card_in_front_of_it(site: Site) -> None:

@@ -53,14 +53,6 @@ def test_F3_the_legacy_path_tells_when_it_ends(site: Site) -> None:
         assert client.get(CARD).status_code == 200
 
 
-def test_the_legacy_path_can_be_switched_off(site: Site) -> None:
-    """The canonical one stays."""
-    client = serve(site.directory, ServerSettings(legacy=False))
-
-    assert client.get(LEGACY).status_code == 404
-    assert client.get(CARD).status_code == 200
-
-
 # ------------------------------------------------------------------ extended cards
 
 

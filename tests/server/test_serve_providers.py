@@ -434,6 +434,9 @@ def introspection(peer: Counterpart) -> ProviderSettings:
     [
         *((status, {}) for status in (400, 404, 422, 500, 503)),
         (200, [1]),
+        (200, {}),
+        (200, {"active": False}),
+        (200, {"active": "true"}),
         (200, {"active": True, "exp": 10**18}),  # beyond all numbers
         (200, {"active": True, "exp": "later"}),
     ],
