@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from werkzeug.serving import make_server
 
-from cardsign.jose.jwks import JwkSet
 from cardsign.urls import CARD_PATH
 from tests.cli.conftest import Cardsign, Ended
 from tests.cli.live_peer import LivePeer, live_peer
@@ -151,15 +150,3 @@ def test_G18_a_client_that_is_refused_shows_the_peer_nothing(
     assert (ended.status, "credential.refused" in ended.err) == (3, True)
     assert (login.asked, login.issued) == (["/oauth/token"], {})
     assert not any(said for _, said in peer.seen)
-
-
-def test_G18_a_card_cannot_send_the_secret_elsewhere(
-    cardsign: Cardsign, login: Login, peer: LivePeer
-) -> None:
-    """Not even a signed one that names a server outside the origins; the hint says what allows."""
-    Path("jwks.json").write_bytes(JwkSet.of([key("card").public]).to_bytes())
-    ended = fetch(cardsign, peer, SECRET, "--jwks", "jwks.json")  # which names no other origin
-    assert (ended.status, "credential.elsewhere" in ended.err) == (2, True)
-    assert "add it to its origins in trust.toml" in ended.err
-    assert login.asked == []
-    assert [path for path, said in peer.seen if said or path == "/oauth/token"] == []

@@ -111,35 +111,6 @@ def test_a_peers_keys_are_taken_as_the_samples_of_a2a_publish_them(
         assert done.status == status, done.err
 
 
-def test_a_pipeline_publishes_without_a_key_store(card: str, cardsign: Cardsign) -> None:
-    """By the key or by the key set; a second run changes nothing, and another key is refused."""
-    old, new = {"CARD_KEY": PLAIN.decode()}, {"CARD_KEY": private_pem(OTHER).decode()}
-    publish, named = ("publish", "signed.json", "-o", "public"), ("--key", "env:CARD_KEY")
-    assert cardsign("sign", card, *named, "-o", "signed.json", **old).status == 0
-    assert cardsign("keys", "jwks", *named, "-o", "jwks.json", **old).status == 0
-    assert cardsign(*publish, *named, "--json", **old).json["created"] is True
-    assert cardsign(*publish, *named, "--json", **old).json["created"] is False
-    assert cardsign(*publish, "--jwks", "jwks.json", "--json").json["created"] is False
-    refused = cardsign(*publish, *named, **new)
-    assert (refused.status, "publish.not_verifying" in refused.err) == (1, True), refused.err
-    assert not Path("keys").exists()
-
-
-def test_the_directory_of_a_key_store_is_not_taken_over(card: str, cardsign: Cardsign) -> None:
-    """By a pipeline that has another key; and without a store or a key the hint leads on."""
-    words = ("sign", card, "--key", "env:CARD_KEY", "-o", "signed.json")
-    assert cardsign(*words, CARD_KEY=PLAIN.decode()).status == 0
-    lost = cardsign("publish", "signed.json", "-o", "public")
-    assert (lost.status, "--key URI" in lost.err) == (2, True)
-
-    assert cardsign("keys", "generate").status == 0
-    assert cardsign("sign", card, "-o", "ours.json").status == 0
-    assert cardsign("publish", "ours.json", "-o", "public").status == 0
-    named = ("publish", "signed.json", "-o", "public", "--key", "env:CARD_KEY")
-    taken = cardsign(*named, CARD_KEY=PLAIN.decode())
-    assert (taken.status, "publish.other_publisher" in taken.err) == (2, True)
-
-
 TYPED = {
     "PEM": PLAIN.decode(),
     "JWK": f"file:{JWK.decode()}",
@@ -213,17 +184,6 @@ def test_the_hint_of_a_set_names_a_kid_of_it(card: str, cardsign: Cardsign) -> N
     assert cardsign(*words, "--kid", named[1], CARD_KEY=BOTH.decode()).json["kids"] == [named[1]]
 
 
-def test_another_key_than_the_public_one_signs_nothing(card: str, cardsign: Cardsign) -> None:
-    """--public says which key must be there; a PEM of it will do."""
-    Path("public.pem").write_bytes(export_public(KEY.public, "pem"))
-    words = ("sign", card, "--key", "env:CARD_KEY", "--public", "public.pem", "--kid", KID)
-    refused = cardsign(*words, "-o", "signed.json", CARD_KEY=private_pem(OTHER).decode())
-    assert (refused.status, "signer.wrong_key" in refused.err) == (2, True)
-    assert not Path("signed.json").exists()
-    assert cardsign(*words, "-o", "signed.json", CARD_KEY=PLAIN.decode()).status == 0
-    assert verifies(cardsign)
-
-
 def test_a_store_may_keep_the_public_key_of_a_variable(card: str, cardsign: Cardsign) -> None:
     """`keys import env:NAME`: the repository has no private key, the pipeline one."""
     words = ("keys", "import", "env:CARD_KEY", "--kid", KID)
@@ -235,17 +195,6 @@ def test_a_store_may_keep_the_public_key_of_a_variable(card: str, cardsign: Card
     assert "signer.wrong_key" in cardsign(*words, CARD_KEY=private_pem(OTHER).decode()).err
     named = ("--key", "env:CARD_KEY", "--kid", "another")
     assert "usage.conflict" in cardsign(*words, *named, CARD_KEY=PLAIN.decode()).err
-
-
-def test_the_roots_must_list_the_key(card: str, cardsign: Cardsign) -> None:
-    """Beside a keyset statement a variable is no way round it (threat 22)."""
-    made = cardsign(
-        *("init", "--issuer", "https://tides.example", "--recovery-out", "recovery.key"),
-        CARDSIGN_RECOVERY_PASSPHRASE="another horse entirely",
-    )
-    assert made.status == 0, made.err
-    done = cardsign("sign", card, "--key", "env:CARD_KEY", CARD_KEY=PLAIN.decode())
-    assert (done.status, "keystore.not_listed" in done.err) == (2, True)
 
 
 def test_python_does_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
