@@ -17,7 +17,7 @@ from cardsign.cli.keystore import project_config
 from cardsign.cli.options import fetch_settings, network_option, take
 from cardsign.cli.printer import Answer, safe, say, say_notes, show
 from cardsign.cli.streams import STDIO, refuse_two_documents, write_output
-from cardsign.errors import EXIT_OK, UsageFault
+from cardsign.errors import UsageFault
 from cardsign.findings import cap_findings, cut
 
 
@@ -95,7 +95,7 @@ def build(
     explain: bool,
     insecure: bool,
     **options: Any,
-) -> int:
+) -> None:
     """Build a card from each SOURCE: a file or a folder, or KIND:PATH.
 
     Kinds are forge, orloj, openfang, pyproject, mcp, card and skills. What an earlier source says
@@ -129,7 +129,6 @@ def build(
     for name in written:
         if name != STDIO:
             say(f"wrote {name}")
-    return EXIT_OK
 
 
 def _outputs(output: str, built: BuiltCard) -> Iterator[tuple[str, bytes]]:

@@ -11,13 +11,7 @@ from typing import Any, Final
 import click
 
 from cardsign.cli.frame import Command
-from cardsign.cli.options import (
-    PATH,
-    accept_option,
-    network_option,
-    open_fetcher,
-    policy_option,
-)
+from cardsign.cli.options import PATH, accept_option, network_option, open_fetcher, policy_option
 from cardsign.cli.printer import Answer, safe, say, show, write_line
 from cardsign.cli.streams import confirm, done, dry_run_option, is_dry_run
 from cardsign.cli.verifier import extensible_policy

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import click
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.frame import Command, Group, moment
-from cardsign.cli.options import format_option, network_option, open_fetcher, take
+from cardsign.cli.options import format_option, network_option, open_fetcher
 from cardsign.cli.printer import asked_form, counted, safe, say, show
 from cardsign.cli.streams import (
     STDIO,
@@ -27,36 +27,26 @@ from cardsign.cli.streams import (
 )
 from cardsign.errors import UsageFault
 from cardsign.files import CONFIG_FILE, read_bytes
-from cardsign.findings import MAX_TEXT, SEVERITIES, Severity, cap_findings
+from cardsign.findings import MAX_TEXT, SEVERITIES, cap_findings
 from cardsign.lint.cards import GROUPS, LAYERS, CardReport, FixResult, LintReport, fix, lint_card
 from cardsign.lint.rules import DEFAULT_SETTINGS, LintSettings
 
 
-@dataclass(frozen=True, slots=True)
-class LintOptions:
-    """Which rules, by which settings, printed how: each field is an option of `lint`."""
+def _settings(options: Mapping[str, Any]) -> LintSettings:
+    """Those of cardsign.toml, with the options; the settings never choose files."""
+    own = DEFAULT_SETTINGS
+    if os.path.lexists(CONFIG_FILE):
+        from cardsign.config import read_config  # and with it the model of a key store
 
-    groups: tuple[str, ...]
-    layers: tuple[str, ...]
-    ignore: tuple[str, ...]
-    strict: bool
-    fail_on: Severity
-
-    def settings(self) -> LintSettings:
-        """Those of cardsign.toml, with the options; the settings never choose files."""
-        own = DEFAULT_SETTINGS
-        if os.path.lexists(CONFIG_FILE):
-            from cardsign.config import read_config  # and with it the model of a key store
-
-            own = read_config(Path(CONFIG_FILE)).lint
-        of_layers = (name for layer in self.layers for name in LAYERS[layer])
-        return replace(
-            own,
-            groups=(*self.groups, *of_layers) or own.groups,
-            ignore=own.ignore | set(self.ignore),
-            strict=own.strict or self.strict,
-            today=moment().date(),
-        )
+        own = read_config(Path(CONFIG_FILE)).lint
+    of_layers = (name for layer in options["layers"] for name in LAYERS[layer])
+    return replace(
+        own,
+        groups=(*options["groups"], *of_layers) or own.groups,
+        ignore=own.ignore | set(options["ignore"]),
+        strict=own.strict or options["strict"],
+        today=moment().date(),
+    )
 
 
 @click.command(
@@ -116,9 +106,8 @@ def lint(
     Exit status 0: no finding is as severe as --fail-on. 1: one is. If --fix changes
     the card, it removes the signatures. Settings and waivers are in cardsign.toml.
     """
-    chosen = take(LintOptions, options)
     _check_together(cards, fixing, output)
-    settings = chosen.settings()
+    settings = _settings(options)
     fixed: FixResult | None = None
     if fixing:
         fixed = fix(read_input(cards[0]))
@@ -133,7 +122,7 @@ def lint(
         from cardsign.projects import lint_sources
 
         reports = lint_sources(cards, settings, partial(open_fetcher, insecure))
-    report = LintReport(reports, chosen.fail_on, fixed)
+    report = LintReport(reports, options["fail_on"], fixed)
     return show(report, err=output == STDIO)
 
 

@@ -145,11 +145,7 @@ _Check: TypeAlias = tuple[TrustedIssuer, str]  # and the URL of one of its cards
 @network_option
 @policy_option
 def verify(
-    names: tuple[str, ...],
-    concurrency: int,
-    update: bool,
-    insecure: bool,
-    trust_file: Path | None,
+    names: tuple[str, ...], concurrency: int, update: bool, insecure: bool, trust_file: Path | None
 ) -> int:
     """Verify all cards of all issuers, or of those named.
 
@@ -169,42 +165,32 @@ def verify(
         discovery = verifier.look_up(task[1])
         return Outcome(discovery.url, discovery.report, discovery.untrusted_card)
 
-    statuses: list[tuple[str, int]] = []
+    statuses: list[int] = []
+    required: list[int] = []
     alarmed: list[str] = []
     with Progress(len(checks)) as progress:
         for (issuer, url), result in in_threads(check, checks, concurrency):
             outcome = result if isinstance(result, Outcome) else Outcome(url, result)
             alarms = [reason for reason in outcome.reasons if reason.code in _ALARMS]
-            statuses.append((issuer.peer, outcome.result.exit_status))
+            statuses.append(outcome.result.exit_status)
+            if issuer.peer == "required":
+                required.append(outcome.result.exit_status)
             alarmed += [issuer.peer] * bool(alarms)
             with progress.paused():
                 if isinstance(outcome.result, LocalFault):
                     progress.print_error(outcome.result)
-                _print_checked(issuer, outcome, alarms)
-    if update:
-        _update(verifier, policy)
+                if is_json():
+                    print_json(_checked_json(issuer, outcome), indent=None)
+                elif alarms or outcome.verdict != "trusted" or not is_quiet():
+                    write_line(_checked_line(issuer, outcome, alarms))
+    for name in verifier.raise_lock() if update else ():
+        say(f"{policy.lock} has newer statements of {name} now; commit it")
     issuers = len({issuer.name for issuer, _ in checks})
-    line = summary([status for _, status in statuses], f" of {counted(issuers, 'issuer')}")
+    line = summary(statuses, f" of {counted(issuers, 'issuer')}")
     say(f"{line}, {len(alarmed)} with an alarm" if alarmed else line)
-    status = heaviest(_required(statuses))
+    status = heaviest(required)
     needs_action = "required" in alarmed and status != EXIT_LOCAL_FAULT
     return EXIT_NOT_TRUSTED if needs_action else status
-
-
-def _required(statuses: Sequence[tuple[str, int]]) -> list[int]:
-    return [status for peer, status in statuses if peer == "required"]
-
-
-def _update(verifier: Verifier, policy: Policy) -> None:
-    for name in verifier.raise_lock():
-        say(f"{policy.lock} has newer statements of {name} now; commit it")
-
-
-def _print_checked(issuer: TrustedIssuer, outcome: Outcome, alarms: Sequence[Finding]) -> None:
-    if is_json():
-        print_json(_checked_json(issuer, outcome), indent=None)
-    elif alarms or outcome.verdict != "trusted" or not is_quiet():
-        write_line(_checked_line(issuer, outcome, alarms))
 
 
 def _card_of(outcome: Outcome) -> tuple[str | None, int | None]:

@@ -64,15 +64,7 @@ if TYPE_CHECKING:
     type=click.IntRange(1, 64),
     help="How many server processes run; one that ends is started again [default: 1].",
 )
-def serve(
-    directory: Path | None,
-    bind: str,
-    settings_file: Path | None,
-    token_file: Path | None,
-    legacy: bool | None,
-    sunset: datetime | None,
-    workers: int | None,
-) -> None:
+def serve(directory: Path | None, bind: str, settings_file: Path | None, **options: Any) -> None:
     """Serve the publication in DIR, and follow it as it changes.
 
     Without DIR it serves the `publish` folder of cardsign.toml.
@@ -95,14 +87,10 @@ def serve(
     host, colon, port = bind.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise UsageFault("usage.conflict", f"--bind takes HOST:PORT, not {bind!r}")
-    named = {
-        "token_file": token_file,
-        "legacy": legacy,
-        "sunset": sunset and sunset.date(),
-        "workers": workers,
-    }
-    options = {name: value for name, value in named.items() if value is not None}
-    read = partial(_read_settings, settings_file, options)
+    if options["sunset"] is not None:
+        options["sunset"] = options["sunset"].date()
+    named = {name: value for name, value in options.items() if value is not None}
+    read = partial(_read_settings, settings_file, named)
     serve_publication(published, read, host.strip("[]"), int(port), as_json=is_json())
 
 

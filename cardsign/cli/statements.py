@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import click
 
+from cardsign.cli import views
 from cardsign.cli.frame import Group, moment
 from cardsign.cli.keystore import (
     KeystoreOptions,
@@ -39,13 +40,6 @@ from cardsign.cli.streams import (
     read_input,
     refuse_two_documents,
     write_output,
-)
-from cardsign.cli.views import (
-    keyset_json,
-    release_json,
-    say_differences,
-    show_progress,
-    signing_lines,
 )
 from cardsign.errors import (
     EXIT_NOT_TRUSTED,
@@ -177,10 +171,10 @@ def draft(
     drafted = draft_keyset(Work(store, moment(), project_config()), changes, lifetime=lifetime)
     file = output or f"keyset-{drafted.label}.json"
     write_output(file, drafted.data, plain=output is None)
-    say_differences(drafted.changes)
+    views.say_differences(drafted.changes)
     digest = drafted.statement.digest
     notes = [f"the digest of the draft {file}, for everyone who signs it: {digest}"]
-    view = {"draft": file, **keyset_json(drafted.statement), "changes": list(drafted.changes)}
+    view = {"draft": file, **views.keyset_json(drafted.statement), "changes": list(drafted.changes)}
     show(Answer(view, () if file == STDIO else [digest], notes))
 
 
@@ -208,11 +202,11 @@ def sign(draft: str, digest: str | None, recovery_file: Path | None, **options: 
     refuse_two_documents(draft)
     work = Work(keystore.open(), moment(), access=keystore.access())
     drafted = review_keyset(work, read_statement(draft), name=draft)
-    say_differences(drafted.changes)
+    views.say_differences(drafted.changes)
     recovery = None if recovery_file is None else partial(unlock_recovery, recovery_file)
     signed = sign_keyset(work, drafted, digest=_ask_digest(digest), recovery=recovery)
     write_output(draft, signed.data)
-    lines = signing_lines(signed)
+    lines = views.signing_lines(signed)
     notes = [f"signed by {line}" for line in lines]
     if signed.is_complete:
         elsewhere = ""
@@ -309,8 +303,8 @@ def recover(
         say(f"{clock}: publish only if it is {day(now)}")
     file = output or f"keyset-{signed.label}.json"
     write_output(file, signed.data, plain=output is None)
-    say_differences(signed.changes)
-    notes = [*(f"signed by {line}" for line in signing_lines(signed))]
+    views.say_differences(signed.changes)
+    notes = [*(f"signed by {line}" for line in views.signing_lines(signed))]
     if publication is not None and _write_settings(signed.statement, place, publication):
         notes.append(f"wrote {CONFIG_FILE}, so that the next commands find what is published")
     notes.append(f"  next: cardsign keyset publish {file}")
@@ -369,7 +363,7 @@ def publish(file: str, publication: Path | None, **options: Any) -> int:
     work = keystore.work(project_config(publication))
     statement = read_statement(file)
     progress = publish_keyset(work, statement, name=file)
-    return show_progress(progress, work.now, keyset_json(statement))
+    return views.show_progress(progress, work.now, views.keyset_json(statement))
 
 
 # ``cardsign keyset show``.
@@ -395,9 +389,9 @@ def show_statement(file: str | None, **options: Any) -> None:
         f"keyset {shown.label} of {safe(statement.issuer)}, valid until {minute(statement.exp)}",
         f"digest {statement.digest}",
         *(f"  {change[2:]}" for change in list(differences(None, statement))[1:]),
-        *(f"signed by {line}" for line in signing_lines(shown)),
+        *(f"signed by {line}" for line in views.signing_lines(shown)),
     ]
-    show(Answer(keyset_json(statement), lines))
+    show(Answer(views.keyset_json(statement), lines))
 
 
 # ``cardsign release``: an online key says it, daily and from cron.
@@ -482,7 +476,7 @@ def renew(
     work = keystore.work(config)
     progress = renew_release(work, changes, force=force)
     newest = kept_release(work.store)
-    return show_progress(progress, work.now, release_json(newest) if newest else {})
+    return views.show_progress(progress, work.now, views.release_json(newest) if newest else {})
 
 
 @release.command("show", example="cardsign release show --json")
@@ -500,7 +494,7 @@ def show_release(**options: Any) -> int:
         say("there is no release statement yet: cardsign release renew")
         return EXIT_NOT_TRUSTED
     is_due = is_release_due(newest, keyset, now=moment())
-    show(Answer({"due": is_due, **release_json(newest)}, _release_lines(newest)))
+    show(Answer({"due": is_due, **views.release_json(newest)}, _release_lines(newest)))
     if is_due:
         say("it is time for another one: cardsign release renew")
     return EXIT_NOT_TRUSTED if is_due else EXIT_OK

@@ -10,6 +10,7 @@ from typing import Final
 import click
 
 from cardsign.batch import in_threads
+from cardsign.cli import views
 from cardsign.cli.enroll import add, import_
 from cardsign.cli.frame import Group
 from cardsign.cli.options import (
@@ -22,16 +23,6 @@ from cardsign.cli.options import (
 from cardsign.cli.printer import Answer, safe, say, show, table_lines
 from cardsign.cli.streams import confirm, done, dry_run_option, is_dry_run
 from cardsign.cli.verifier import chosen_issuers, needed_policy
-from cardsign.cli.views import (
-    floor_text,
-    issuer_json,
-    issuer_lines,
-    kind_of,
-    members,
-    pin_json,
-    say_if_old,
-    statement_lines,
-)
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_OK, LocalFault
 from cardsign.findings import Finding
 from cardsign.trust.disk import load_policy
@@ -71,9 +62,9 @@ def list_(trust_file: Path | None) -> None:
     rows = []
     for issuer in issuers:
         places = ", ".join(map(str, issuer.places or ()))
-        rows.append((issuer.name, kind_of(issuer.anchor), issuer.freshness, places))
+        rows.append((issuer.name, views.kind_of(issuer.anchor), issuer.freshness, places))
     columns = {"issuer": 16, "anchor": 6, "freshness": 8, "origins": 0}
-    show(Answer([issuer_json(issuer) for issuer in issuers], table_lines(columns, rows)))
+    show(Answer([views.issuer_json(issuer) for issuer in issuers], table_lines(columns, rows)))
     if not issuers:
         say(f"{policy.path} trusts no issuer")
     for name in sorted(set(read_lock(policy.lock)) - {issuer.name for issuer in issuers}):
@@ -91,20 +82,20 @@ def show_issuer(name: str, trust_file: Path | None) -> None:
     policy = needed_policy(trust_file)
     issuer = policy.issuer(name)
     floor = read_lock(policy.lock).get(name)
-    lines = [*issuer_lines(issuer)]
-    lines.append(f"lock        {'no entry' if floor is None else floor_text(floor)}")
+    lines = [*views.issuer_lines(issuer)]
+    lines.append(f"lock        {'no entry' if floor is None else views.floor_text(floor)}")
     session, now = Verifier(policy).session(issuer), datetime.now(UTC)
     session.resolve(NO_STATEMENTS, now)
     if isinstance(issuer.anchor, KeysetAnchor):
-        say_if_old(session.keyset, now)
-        known = [f"  {line}" for line in statement_lines(session.keyset, session.release)]
+        views.say_if_old(session.keyset, now)
+        known = [f"  {line}" for line in views.statement_lines(session.keyset, session.release)]
         lines += ["statements", *(known or ["  none here yet: cardsign trust update"])]
     statements = {
-        "keyset": session.keyset and pin_json(session.keyset),
-        "release": session.release and members(session.release, "seq digest exp"),
+        "keyset": session.keyset and views.pin_json(session.keyset),
+        "release": session.release and views.members(session.release, "seq digest exp"),
     }
     lock = floor and floor.to_json()
-    show(Answer({**issuer_json(issuer), "lock": lock, "statements": statements}, lines))
+    show(Answer({**views.issuer_json(issuer), "lock": lock, "statements": statements}, lines))
 
 
 @trust_commands.command(
@@ -117,10 +108,7 @@ def show_issuer(name: str, trust_file: Path | None) -> None:
 @policy_option
 @dry_run_option
 def update(
-    names: tuple[str, ...],
-    statements: tuple[Path, ...],
-    insecure: bool,
-    trust_file: Path | None,
+    names: tuple[str, ...], statements: tuple[Path, ...], insecure: bool, trust_file: Path | None
 ) -> int:
     """Fetch the issuers' statements, verify them, and record them in trust.lock.
 
