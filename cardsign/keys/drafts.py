@@ -61,26 +61,26 @@ _KIDS_SHOWN: Final = 4  # kids in a sentence
 # What a keyset statement changes, in sentences for those who are asked to sign it.
 
 
-def differences(before: KeysetStatement | None, after: KeysetStatement) -> Iterator[str]:
+def differences(old: KeysetStatement | None, new: KeysetStatement) -> Iterator[str]:
     """Say what changes from one statement to another, the gravest first.
 
     Each line begins with ``+`` added, ``-`` removed, ``~`` changed, or ``=`` only to be known.
-    `before` is the signer's own; where they have none, all is new.
+    `old` is the signer's own; where they have none, all is new.
     """
-    message = f"keyset {after.label} of {after.issuer}"
-    if before is None:
+    message = f"keyset {new.label} of {new.issuer}"
+    if old is None:
         yield f"+ {message}: nothing is held here to compare it with"
-    elif after.epoch != before.epoch:
-        yield f"~ {message} opens a new epoch and ends everything after {before.label}"
+    elif new.epoch != old.epoch:
+        yield f"~ {message} opens a new epoch and ends everything after {old.label}"
     else:
-        yield f"= {message} follows {before.label}, held here"
-    old = _sentences(before) if before else [[]] * 5
-    for gone, come in zip(old, _sentences(after), strict=True):
+        yield f"= {message} follows {old.label}, held here"
+    old_sentences = _sentences(old) if old else [[]] * 5
+    for gone, come in zip(old_sentences, _sentences(new), strict=True):
         yield from (f"- {line}" for line in gone if line not in come)
         yield from (f"+ {line}" for line in come if line not in gone)
-    if after.recovery is None:
+    if new.recovery is None:
         yield "= recovery: none; a stolen root key cannot be replaced"
-    yield f"~ valid from {day(after.iat)} until {day(after.exp)}"
+    yield f"~ valid from {day(new.iat)} until {day(new.exp)}"
 
 
 def _sentences(statement: KeysetStatement) -> list[list[str]]:
@@ -251,20 +251,19 @@ def quorum_signatures(
     keys = (key.public for quorum in quorums.values() for key in quorum.keys)
     signers = list_signers(statement.envelope, keys)
     return tuple(
-        QuorumSignatures(whose, quorum, quorum.holders(signers))
-        for whose, quorum in quorums.items()
+        QuorumSignatures(name, quorum, quorum.holders(signers)) for name, quorum in quorums.items()
     )
 
 
 def _listed(
-    record: KeyRecord, before: IssuerKey | None, now: datetime, until: datetime
+    record: KeyRecord, entry: IssuerKey | None, now: datetime, until: datetime
 ) -> IssuerKey:
     """The entry of a key; its times stay while they outlast the statement."""
     start, end = int(now.timestamp()), int((now + KEY_LIFETIME).timestamp())
-    if before is not None:
-        start = before.nbf
-        end = before.exp if before.exp >= until.timestamp() else end
-    holder = record.holder or (before.holder if before else DEFAULT_HOLDER)
+    if entry is not None:
+        start = entry.nbf
+        end = entry.exp if entry.exp >= until.timestamp() else end
+    holder = record.holder or (entry.holder if entry else DEFAULT_HOLDER)
     roles = tuple(role for role in _ONLINE if role in record.roles)
     return IssuerKey(record.public, roles, holder, start, end)
 

@@ -204,8 +204,8 @@ def import_public_key(data: bytes, *, kid: str | None = None) -> PublicKey:
     return PublicKey.from_jwk(jwk, kid=kid, algorithms=SIGNING_ALGORITHMS)
 
 
-def _refused(what: str) -> KeyRefused:
-    message = f"expected one private key in PEM, PKCS #12 or JWK, found {what}"
+def _refused(content: str) -> KeyRefused:
+    message = f"expected one private key in PEM, PKCS #12 or JWK, found {content}"
     return KeyRefused("key.malformed", message, hint=_CONVERT)
 
 

@@ -204,9 +204,9 @@ def revoke(
 
 
 def end_told_releases(
-    state: StoreState, told: Collection[str], *, now: datetime | None = None
+    state: StoreState, revoked: Collection[str], *, now: datetime | None = None
 ) -> list[Event]:
-    """End stolen release keys once `told` has all revoked card keys of their custody."""
+    """End stolen release keys once `revoked` has all revoked card keys of their custody."""
     return [
         move(key, "revoked", reason="compromised")
         for key in state.keys
@@ -214,7 +214,7 @@ def end_told_releases(
         and key.state not in ENDED
         and "release" in key.roles
         and all(
-            other.thumbprint in told
+            other.thumbprint in revoked
             for other in state.keys
             if other.group == key.group and other.revoked_because == "compromised"
         )

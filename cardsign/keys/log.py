@@ -116,8 +116,8 @@ _IN_CONFLICT: Final = (
 )
 
 
-def _newer(what: str) -> StoreFault:
-    return StoreFault("keystore.newer_format", f"{what}: a newer cardsign wrote it")
+def _newer(problem: str) -> StoreFault:
+    return StoreFault("keystore.newer_format", f"{problem}: a newer cardsign wrote it")
 
 
 # What each event does.
@@ -245,16 +245,16 @@ def _publish(state: StoreState, event: Event, at: datetime) -> StoreState:
     return _marked(after, max(other.at for other in after.publications))
 
 
-def _after(before: Publication, publication: Publication) -> Publication:
+def _after(earlier: Publication, publication: Publication) -> Publication:
     """Return a publication that follows another one of its series, with what caches know of it."""
     shown_since = {
-        (card.url, card.payload_sha256): card.since or before.at for card in before.cards
+        (card.url, card.payload_sha256): card.since or earlier.at for card in earlier.cards
     }
     cards = [
         replace(card, since=shown_since.get((card.url, card.payload_sha256), publication.at))
         for card in publication.cards
     ]
-    return replace(publication, cards=tuple(cards), told=max(publication.told, before.told))
+    return replace(publication, cards=tuple(cards), told=max(publication.told, earlier.told))
 
 
 def _hand_out(state: StoreState, event: Event, at: datetime) -> StoreState:

@@ -223,7 +223,7 @@ def read_keyset(untrusted_bytes: bytes) -> KeysetStatement:
     return keyset_of(read_envelope(untrusted_bytes, TYP_KEYSET))
 
 
-def is_no_newer(untrusted_bytes: bytes, known: KeysetStatement) -> bool:
+def is_no_newer(untrusted_bytes: bytes, newest: KeysetStatement) -> bool:
     """Whether bytes are a copy of a statement, or say that they are older than it.
 
     Serves to leave out a long history unread; nothing else is checked.
@@ -235,7 +235,7 @@ def is_no_newer(untrusted_bytes: bytes, known: KeysetStatement) -> bool:
         number = epoch, read.integer(members.get("version"), "/version")
     except StatementRefused:
         return False
-    return envelope.payload == known.envelope.payload or number < known.number
+    return envelope.payload == newest.envelope.payload or number < newest.number
 
 
 def keyset_of(envelope: Envelope) -> KeysetStatement:
@@ -317,8 +317,8 @@ def _check_keys(statement: KeysetStatement) -> None:
     thumbprints = [key.thumbprint for key in every]
     for thumbprint in set(thumbprints):
         if thumbprints.count(thumbprint) > 1 or thumbprint in statement.revoked:
-            what = "listed and revoked" if thumbprint in statement.revoked else "listed twice"
-            raise StatementRefused("statement.bad_key", f"the key {thumbprint} is {what}")
+            problem = "listed and revoked" if thumbprint in statement.revoked else "listed twice"
+            raise StatementRefused("statement.bad_key", f"the key {thumbprint} is {problem}")
     try:
         JwkSet.of(every)
     except KeyRefused as exc:
@@ -408,9 +408,9 @@ def check_successor(current: KeysetStatement, following: KeysetStatement) -> Non
     _check_signatures(following, current)
 
 
-def check_still_revoked(before: frozenset[str], after: frozenset[str]) -> None:
+def check_still_revoked(earlier: frozenset[str], later: frozenset[str]) -> None:
     """Check that what was revoked still is; ``statement.unrevoked``."""
-    if restored := before - after:
+    if restored := earlier - later:
         message = f"{min(restored)} is no longer revoked"
         raise StatementRefused("statement.unrevoked", message, path="/revoked")
 
@@ -480,10 +480,10 @@ def _check_signatures(statement: KeysetStatement, previous: KeysetStatement | No
     quorums = required_quorums(statement, previous)
     keys = (key.public for quorum in quorums.values() for key in quorum.keys)
     signers = list_signers(statement.envelope, keys)
-    for whose, quorum in quorums.items():
+    for name, quorum in quorums.items():
         if (signed := len(quorum.holders(signers))) < quorum.threshold:
             code, path = "statement.unsigned", "/signatures"
-            if whose == _RECOVERY_BEFORE:
+            if name == _RECOVERY_BEFORE:
                 code, path = "statement.recovery", "/recovery"
-            message = f"signed by {signed} holders of {whose}, expected {quorum.threshold}"
+            message = f"signed by {signed} holders of {name}, expected {quorum.threshold}"
             raise StatementRefused(code, message, path=path)

@@ -95,15 +95,15 @@ def issuer(value: Json) -> str:
     return text(value, ISSUER, "/issuer", "1 to 256 visible ASCII characters")
 
 
-def document(members: Json, known: str, names: tuple[str, ...]) -> Mapping[str, Json]:
+def document(members: Json, form: str, names: tuple[str, ...]) -> Mapping[str, Json]:
     """A whole document of ours: first its format, then that it has exactly these members.
 
     Raises:
         StatementRefused: ``statement.format``, also for that of a newer cardsign;
             ``statement.members``.
     """
-    if not isinstance(members, dict) or members.get("format") != known:
-        raise StatementRefused("statement.format", f"expected {known}", path="/format")
+    if not isinstance(members, dict) or members.get("format") != form:
+        raise StatementRefused("statement.format", f"expected {form}", path="/format")
     return exact_object(members, names, "")
 
 

@@ -43,10 +43,10 @@ def is_shown(uri: str) -> bool:
     return len(uri) < 80 and bool(scheme_of(uri) and _SHOWN.fullmatch(uri))
 
 
-def refuse_uri(uri: str, what: str, hint: str = "") -> NoReturn:
+def refuse_uri(uri: str, problem: str, hint: str = "") -> NoReturn:
     """Raise ``signer.uri``, which repeats the URI only where it cannot be a key."""
     path = uri if is_shown(uri) else f"{scheme_of(uri) or 'a value'}:... ({NOT_SHOWN})"
-    raise SignerFault("signer.uri", what, path=path, hint=hint)
+    raise SignerFault("signer.uri", problem, path=path, hint=hint)
 
 
 def decode_part(uri: str, part: str) -> str:

@@ -138,11 +138,11 @@ class TokenKey(RemoteKey):
 
     def _find(self, library: Any, session: Any, kind: str, alg: str | None = None) -> Any:
         """Return the only key that fits."""
-        wanted = {"CLASS": library.ObjectClass[kind], "LABEL": self.label, "ID": self.id}
+        expected = {"CLASS": library.ObjectClass[kind], "LABEL": self.label, "ID": self.id}
         if alg is not None:
-            wanted["KEY_TYPE"] = library.KeyType[_KEY_TYPES[alg]]
+            expected["KEY_TYPE"] = library.KeyType[_KEY_TYPES[alg]]
         attributes = {
-            library.Attribute[name]: value for name, value in wanted.items() if value is not None
+            library.Attribute[name]: value for name, value in expected.items() if value is not None
         }
         keys = list(session.get_objects(attributes))
         if len(keys) == 1:
@@ -154,8 +154,8 @@ class TokenKey(RemoteKey):
         message = "the token shows no public key there"
         raise SignerFault("signer.no_public", message, path=self.uri)
 
-    def _no_key(self, what: str) -> SignerFault:
-        return SignerFault("signer.no_key", what, path=self.uri)
+    def _no_key(self, problem: str) -> SignerFault:
+        return SignerFault("signer.no_key", problem, path=self.uri)
 
     def _fault(self, exc: Exception, module: str) -> SignerFault:
         name = type(exc).__name__

@@ -216,10 +216,10 @@ def _read_variable(uri: str, name: str, environment: Mapping[str, str]) -> bytes
         raise SignerFault("signer.uri", "expected env: and the name of an environment variable")
     value = environment.get(name, "").strip()
     if not value:
-        what = "is empty" if name in environment else "is not set"
+        problem = "is empty" if name in environment else "is not set"
         hint = f'Set it: export {name}="$(cat key.pem)". In CI the job must name the secret, '
         hint += "and a pull request from a fork gets none."
-        message = f"the environment variable {name} {what}"
+        message = f"the environment variable {name} {problem}"
         raise SignerFault("signer.no_key", message, path=uri, hint=hint)
     data = os.fsencode(value)
     try:
