@@ -100,7 +100,6 @@ _DIRECTIONS: Final[dict[str, Direction]] = {
     "tool": "input",
 }
 _SCHEMAS: Final = frozenset(name for names in SCHEMA_MEMBERS.values() for name in names)
-_SCHEMA_KEYS: Final = frozenset((name,) for name in _SCHEMAS)
 _REQUIREMENTS: Final = ("securityRequirements", "security")
 _EXTENDED: Final = ("supportsAuthenticatedExtendedCard", "supportsExtendedAgentCard")
 #: What clients of one A2A version do not read of a card for both.
@@ -117,13 +116,20 @@ _WORDS: Final = frozenset(
     {"name", "description", "provider", "documentationUrl", "iconUrl"}
     | {"tags", "examples", "deprecated"}
 )
+_OF_SKILLS: Final = frozenset({"id", "inputModes", "outputModes", *_REQUIREMENTS})
+#: Lists whose elements are told apart by a member.
+_NAMED: Final[dict[_Key, str]] = {("skills",): "id", ("capabilities", "extensions"): "uri"}
 #: Members of which each kind of change is judged by itself.
 _READ: Final = (
     *("supportedInterfaces", "url", "preferredTransport", "protocolVersion", "capabilities"),
     *("skills", "securitySchemes", "defaultInputModes", "defaultOutputModes"),
     *(*_REQUIREMENTS, *_EXTENDED),
 )
-_UNREAD: Final = frozenset({*_READ, "additionalInterfaces", "version", "signatures"})
+#: Members that the walk leaves to others.
+_UNREAD: Final = frozenset(
+    {"supportedInterfaces", "url", "preferredTransport", "protocolVersion", "additionalInterfaces"}
+    | {"defaultInputModes", "defaultOutputModes", *_REQUIREMENTS, "version", "signatures"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,42 +330,89 @@ def _make_findings(changes: Iterable[Change]) -> tuple[Finding, ...]:
 
 
 def _list_facts(document: _Members) -> _Facts:
-    """Return what clients read of a card, but for its ways in."""
-    facts = {
-        **_list_leaves((".",), "", document, _UNREAD),
-        **_list_offers(document),
-        **_list_extensions(document),
-        **_list_schemes(document),
-        **_list_modes((), document, document, ""),
-        **_list_skills(document),
+    """Return what clients read of a card, but for its interfaces and its ways in."""
+    schemes = schemes_of(document, flat_first="supportedInterfaces" not in document)
+    flat: dict[str, Json] = {
+        name: {"type": scheme.type, **scheme.members} for name, scheme in schemes.items()
     }
-    if is_contract(document) and (name := facts.get((".", "name"))):  # callers address it by name
-        facts[".", "name"] = name._replace(kind="address")
+    facts: _Facts = {}
+    _walk((), "", {**document, "securitySchemes": flat}, facts)
+    facts |= _list_modes((), document, document, "")
+    # A2A has no member for the mark, so a built card keeps it in our extension.
+    kept = members_of(kept_of(document).get("skills"))
+    for name, (path, skill) in _by(document.get("skills"), "id", "/skills").items():
+        key: _Key = ("skills", name)
+        facts |= _list_modes(key, skill, document, path)
+        if True in (skill.get("deprecated"), members_of(kept.get(name)).get("deprecated")):
+            facts[key] = facts[key]._replace(label=f"the deprecated {facts[key].label}")
+    if is_contract(document) and (own_name := facts.get(("name",))):  # callers address it by name
+        facts["name",] = own_name._replace(kind="address")
     for index, schema in enumerate(skill_schemas(document)):
-        key: _Key = ("skill", schema.skill, schema.kind)
+        key = ("skills", schema.skill, schema.kind)
         key = (*key, str(index)) if key in facts else key
         label = f"`{schema.tokens[-1]}`"
         facts[key] = _Fact(schema.kind, label, pointer(*schema.tokens), schema.schema)
     return facts
 
 
-def _list_leaves(
-    key: _Key, path: str, owner: _Members, skipped: Set[str] = frozenset(), *, words: bool = False
-) -> _Facts:
-    """Return members that are compared as they stand: what a person reads, what nobody knows."""
-    facts: _Facts = {}
-    for name, value in owner.items():
-        is_words = words or name in _WORDS
-        if name in skipped:
-            continue
-        if isinstance(value, dict) and value:
-            facts |= _list_leaves((*key, name), append(path, name), value, words=is_words)
-        else:
-            kind = "words" if is_words else "unknown"
-            facts[*key, name] = _Fact(
-                kind, f"`{name}`", append(path, name), _without_version(name, value)
-            )
-    return facts
+def _walk(key: _Key, path: str, value: Json, facts: _Facts) -> None:
+    """Add what stands at a place, and below it, by names and not by the places in lists."""
+    children: list[tuple[str, str, Json]] = []
+    if key in _NAMED:
+        named = _by(value, _NAMED[key], path).items()
+        children = [(name, place, {**element}) for name, (place, element) in named]
+    elif isinstance(value, dict) and key[:-1] != ("capabilities",):
+        children = [(name, append(path, name), child) for name, child in value.items()]
+    kind, label = _describe(key, value, is_leaf=not children)
+    if kind:
+        place = pointer(*key[:2]) if key[0] == "securitySchemes" else path
+        is_element = bool(children) or key[:-1] in _NAMED
+        leaf = None if is_element else _without_version(key[-1], value)
+        facts.setdefault(key, _Fact(kind, label, place, leaf))
+    for name, place, child in children:
+        inner = ("capabilities", "extendedAgentCard") if name in _EXTENDED else (*key, name)
+        if not _is_read_elsewhere(inner):
+            _walk(inner, place, child, facts)
+
+
+def _describe(key: _Key, value: Json, *, is_leaf: bool) -> tuple[str, str]:
+    """Return the kind of a fact, as :data:`_MEANINGS` has it, and its label; "" for none."""
+    names = key
+    match key:
+        case () | ("skills" | "capabilities" | "securitySchemes",) | ("capabilities", "extensions"):
+            return "", ""
+        case ("skills", skill):
+            return "skill", f"skill {skill!r}"
+        case ("capabilities", "extensions", uri):
+            is_required = members_of(value).get("required")
+            return "required extension" if is_required else "extension", f"the extension {uri}"
+        case ("capabilities", "extensions", uri, "required"):
+            return "required" if value else "", f"`required` of the extension {uri}"
+        case ("capabilities", offer):
+            kind = "offer" if value is True else "unknown"
+            return "" if value in (None, False) else kind, f"the offer of `{offer}`"
+        case ("securitySchemes", scheme):
+            return "scheme", f"scheme {cut(scheme, MAX_TOKEN)!r}"
+        case ("securitySchemes", scheme, *members) if is_leaf:
+            is_words = members[-1] in _SCHEME_WORDS or "scopes" in members[:-1]
+            path = ".".join(cut(member, MAX_TOKEN) for member in members)
+            label = f"scheme {cut(scheme, MAX_TOKEN)!r}: its {path}"
+            return "words" if is_words else "scheme's member", label
+        case ("capabilities", "extensions", _, *members) | ("skills", _, *members):
+            names = tuple(members)
+    kind = "unknown" if _WORDS.isdisjoint(names) else "words"
+    return kind if is_leaf else "", f"`{key[-1]}`"
+
+
+def _is_read_elsewhere(key: _Key) -> bool:
+    match key:
+        case ("skills", _, name):
+            return name in _SCHEMAS or name in _OF_SKILLS
+        case ("capabilities", "extensions", _, "uri"):
+            return True
+        case ("capabilities", "extensions", _, "params", "skills", _, name):
+            return name in _SCHEMAS  # which are compared with the skills
+    return len(key) == 1 and key[0] in _UNREAD
 
 
 def _list_interfaces(document: _Members) -> _Facts:
@@ -376,9 +429,8 @@ def _list_interfaces(document: _Members) -> _Facts:
         if interface.member != "url":
             above = interface.tokens[:-1]
             members = members_of(value_at(document, above))
-            facts |= _list_leaves(
-                (*key, "."), pointer(*above), members, _CALLED_BY[interface.member]
-            )
+            for name in members.keys() - _CALLED_BY[interface.member]:
+                _walk((*key, name), append(pointer(*above), name), members[name], facts)
     return facts
 
 
@@ -386,74 +438,6 @@ def _spell(interface: Interface) -> str:
     spelled = f"{interface.binding} {interface.version or ''}".strip()
     tenant = "" if interface.tenant is None else f", tenant {str(interface.tenant)!r:.60},"
     return f"{spelled} at {without_userinfo(str(interface.url))}{tenant}"
-
-
-def _list_offers(document: _Members) -> _Facts:
-    """Return what is not false, with its place; the extended card by one name."""
-    offers: dict[_Key, Json] = {(name,): document.get(name) for name in _EXTENDED}
-    for name, value in members_of(document.get("capabilities")).items():
-        offers["capabilities", name] = value
-    facts: _Facts = {}
-    for place, value in offers.items():
-        name = "extendedAgentCard" if place[-1] in _EXTENDED else place[-1]
-        if name != "extensions" and value not in (None, False):
-            kind, label = "offer" if value is True else "unknown", f"the offer of `{name}`"
-            facts.setdefault(("offer", name), _Fact(kind, label, pointer(*place), value))
-    return facts
-
-
-def _list_extensions(document: _Members) -> _Facts:
-    listed = members_of(document.get("capabilities")).get("extensions")
-    facts: _Facts = {}
-    for uri, (path, extension) in _by(listed, "uri", "/capabilities/extensions").items():
-        key, label, is_required = (
-            ("extension", uri),
-            f"the extension {uri}",
-            extension.get("required"),
-        )
-        facts[key] = _Fact("required extension" if is_required else "extension", label, path)
-        if is_required:
-            facts[*key, "required"] = _Fact("required", f"`required` of {label}", path)
-        leaves = _list_leaves((*key, "."), path, extension, {"uri", "required"})
-        facts |= {  # schemas in its params are compared with the skills
-            tokens: fact
-            for tokens, fact in leaves.items()
-            if tokens[3:5] != ("params", "skills") or tokens[6:7] not in _SCHEMA_KEYS
-        }
-    return facts
-
-
-def _list_schemes(document: _Members) -> _Facts:
-    facts: _Facts = {}
-    schemes = schemes_of(document, flat_first="supportedInterfaces" not in document)
-    for name, scheme in schemes.items():
-        key, place = ("scheme", name), pointer("securitySchemes", name)
-        named = f"scheme {cut(name, MAX_TOKEN)!r}"
-        facts[key] = _Fact("scheme", named, place)
-        members = _list_leaves((*key, "."), "", {"type": scheme.type, **scheme.members})
-        for tokens, fact in members.items():
-            is_words = tokens[-1] in _SCHEME_WORDS or "scopes" in tokens[4:-1]
-            label = f"{named}: its {'.'.join(cut(token, MAX_TOKEN) for token in tokens[3:])}"
-            facts[tokens] = _Fact(
-                "words" if is_words else "scheme's member", label, place, fact.value
-            )
-    return facts
-
-
-def _list_skills(document: _Members) -> _Facts:
-    # A2A has no member for the mark, so a built card keeps it in our extension.
-    kept = members_of(kept_of(document).get("skills"))
-    facts: _Facts = {}
-    for name, (path, skill) in _by(document.get("skills"), "id", "/skills").items():
-        marks = skill.get("deprecated"), members_of(kept.get(name)).get("deprecated")
-        label = f"{'the deprecated ' if True in marks else ''}skill {name!r}"
-        key = "skill", name
-        facts[key] = _Fact("skill", label, path)
-        read = _SCHEMAS | {"id", "inputModes", "outputModes", *_REQUIREMENTS}
-        facts |= _list_leaves((*key, "."), path, skill, read) | _list_modes(
-            key, skill, document, path
-        )
-    return facts
 
 
 def _list_modes(key: _Key, owner: _Members, document: _Members, path: str) -> _Facts:
@@ -560,7 +544,7 @@ def _without(value: Json, names: Set[str]) -> Json:
 def _compare_facts(old: _Facts, new: _Facts) -> Iterator[Change]:
     one_sided = old.keys() ^ new.keys()
     for key in dict.fromkeys((*old, *new)):
-        if any(key[:length] in one_sided for length in range(2, len(key))):
+        if any(key[:length] in one_sided for length in range(1, len(key))):
             continue  # it went or came with what it is a part of
         was, now = old.get(key), new.get(key)
         kind, label, path, value = now or old[key]

@@ -101,7 +101,11 @@ TABLE: dict[str, tuple[dict[str, Any], list[str]]] = {
     "push notifications that are not offered": (card(capabilities__pushNotifications=False), []),
     "an extension that is required now": (
         card(capabilities__extensions__0__required=True),
-        [f"breaking {EXTENSION}"],
+        [f"breaking {EXTENSION}/required"],
+    ),
+    "an extension that says it is not required": (
+        card(capabilities__extensions__0__required=False),
+        [],
     ),
     "a new extension": (
         card(capabilities__extensions__1={"uri": "https://x.example/f"}),
@@ -177,14 +181,27 @@ def test_a_change_of_a_card(new: dict[str, Any], expected: list[str]) -> None:
     assert changes(CARD, new) == expected
 
 
+def test_an_extended_card_is_offered_in_several_spellings() -> None:
+    """Of each the end is a break, and not a riddle."""
+    for flag in ("supportsAuthenticatedExtendedCard", "supportsExtendedAgentCard"):
+        assert f"breaking /{flag}" in changes(card(**{flag: True}), CARD)
+
+
+def test_the_id_of_a_skill_makes_no_words_of_its_members() -> None:
+    """A skill may be called as a member is that people read."""
+    skill = {**SKILL, "id": "description", "cost": 1}
+    old, new = card(skills__0=skill), card(skills__0={**skill, "cost": 2})
+    assert changes(old, new) == ["unclear /skills/0/cost"]
+
+
 def test_a_change_says_what_changed() -> None:
     """In the words of the card."""
     new = card(supportedInterfaces__1=None, skills__1=None, defaultInputModes=["a/b"])
     new["securityRequirements"] = CARD["securityRequirements"][1:]
     assert [change.message for change in compare(CARD, new).changes] == [
         "the interface HTTP+JSON 1.0 at https://h.example/rest was removed",
-        "input mode 'text/plain' was removed",
         "skill 'berths' was removed",
+        "input mode 'text/plain' was removed",
         "input mode 'a/b' is new",
         "a caller with 'token' is no longer let in",
     ]
