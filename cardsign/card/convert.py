@@ -370,7 +370,24 @@ def _downgraded(card: Mapping[str, Json], to: A2aVersion, change: _Change) -> di
         ours = dict(checked_object(kept.pop("skills", None), "skills"))
         old["skills"] = [_old_skill(skill, ours, to) for skill in skills]
         kept |= {"skills": ours} if ours else {}
-    return with_kept(old, kept)
+    downgraded = with_kept(old, kept)
+    return {name: downgraded[name] for name in _ORDER[to] if name in downgraded}
+
+
+_ORDER: Final[Mapping[A2aVersion, tuple[str, ...]]] = {
+    "0.3": (
+        *("protocolVersion", "name", "description", "url", "preferredTransport"),
+        *("additionalInterfaces", "provider", "version", "documentationUrl", "iconUrl"),
+        *("capabilities", "supportsAuthenticatedExtendedCard", "securitySchemes", "security"),
+        *("defaultInputModes", "defaultOutputModes", "skills", "signatures"),
+    ),
+    "0.2": (
+        *("name", "description", "url", "version", "protocolVersion", "preferredTransport"),
+        *("additionalInterfaces", "documentationUrl", "iconUrl", "capabilities"),
+        *("defaultInputModes", "defaultOutputModes", "skills", "authentication", "provider"),
+        "supportsAuthenticatedExtendedCard",
+    ),
+}
 
 
 def _old_interfaces(card: Mapping[str, Json], to: A2aVersion, change: _Change) -> dict[str, Json]:
