@@ -6,9 +6,8 @@ belong together: ``keystore = take(UnlockOptions, options)``.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -16,8 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from cardsign.cli.frame import choose_form, moment
-from cardsign.cli.printer import safe, say
-from cardsign.errors import CardsignError
 
 if TYPE_CHECKING:  # the key stores' own libraries, which most commands do not need
     from cardsign.keys.opening import StorePlace
@@ -62,34 +59,6 @@ def format_option(*forms: str, text: str = "") -> Callable[[_Function], _Functio
         callback=choose_form,
         help=f"How results are printed [default: text]{text}.",
     )
-
-
-@dataclass(frozen=True)
-class WatchOptions:
-    """Whether a command goes on, and how many seconds lie between two looks."""
-
-    watch: bool
-    every: int
-
-    def repeat(self, look: Callable[[], int]) -> int:
-        """Look once, or again and again.
-
-        An error of the first look is raised. Later ones are said, each once while it lasts.
-        """
-        status, is_first, last_error = 0, True, ""
-        while is_first or self.watch:
-            try:
-                status, last_error = look(), ""
-            except CardsignError as error:
-                if is_first:
-                    raise
-                if str(error) != last_error:
-                    last_error = str(error)
-                    say(safe(last_error, limit=600))
-            is_first = False
-            if self.watch:
-                threading.Event().wait(self.every)
-        return status
 
 
 # The issuer's side.

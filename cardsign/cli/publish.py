@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +13,13 @@ from click.core import ParameterSource
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.frame import Command, moment
-from cardsign.cli.keystore import (
-    UnlockOptions,
-    check_cards,
-    project_config,
-    read_jwks,
-)
-from cardsign.cli.options import (
-    PATH,
-    WatchOptions,
-    key_option,
-    kid_option,
-    take,
-    unlock_options,
-)
+from cardsign.cli.keystore import UnlockOptions, check_cards, project_config, read_jwks
+from cardsign.cli.options import PATH, key_option, kid_option, take, unlock_options
 from cardsign.cli.printer import Answer, safe, say, show
 from cardsign.cli.streams import done, dry_run_option, is_dry_run, read_input
 from cardsign.cli.views import members, say_progress, show_progress
 from cardsign.config import ProjectConfig
-from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, UsageFault
+from cardsign.errors import EXIT_OK, CardsignError, UsageFault
 from cardsign.files import read_bytes
 from cardsign.issuer.publishing import (
     list_changes,
@@ -40,59 +30,10 @@ from cardsign.issuer.publishing import (
 from cardsign.issuer.reconcile import reconcile
 from cardsign.issuer.work import Gap
 from cardsign.jose.jwks import JwkSet
+from cardsign.keys.signers.access import Access
 from cardsign.lint.cards import lint_card
 from cardsign.publish.generation import MAX_MAX_AGE, Generation, export_files
 from cardsign.publish.publication import DEFAULT_MAX_AGE, Documents
-
-
-@dataclass(frozen=True, slots=True)
-class _Named:
-    """What the command line names in the place of the project's cards and the store's keys."""
-
-    card: str | None = None
-    extended: tuple[str, ...] = ()
-    legacy_card: str | None = None
-    drop_others: bool = False
-    max_age: int | None = None
-    jwks: str | None = None
-    uris: tuple[str, ...] = ()
-    kid: str | None = None
-
-    @property
-    def has_keys(self) -> bool:
-        """Whether keys are named, so that no key store is asked."""
-        return self.jwks is not None or bool(self.uris) or self.kid is not None
-
-    def publish(self, keystore: UnlockOptions, config: ProjectConfig) -> Generation:
-        """Publish CARD with the keys that are named, or with those of the key store."""
-        if self.card is None:
-            message = "name CARD: for the cards of cardsign.toml there are only --drop-others, "
-            raise UsageFault("usage.conflict", f"{message}--export and --dry-run")
-        if self.jwks is not None and (self.uris or self.kid):
-            raise UsageFault("usage.conflict", "name the keys by --jwks or by --key, not by both")
-        cards, store = self.read_cards(read_input(self.card)), None
-        if not self.has_keys:  # nothing is signed, so nothing of a signer is looked at
-            store = keystore.open()
-        elif self.jwks is not None:
-            cards = replace(cards, jwks=read_jwks(self.jwks))
-        else:
-            keys = keystore.list_keys(self.uris, self.kid)
-            cards = replace(cards, jwks=JwkSet.of(keys))
-        return publish_cards(
-            cards,
-            config,
-            now=moment(),
-            store=store,
-            drops_others=self.drop_others,
-            max_age=self.max_age,
-            writes=not is_dry_run(),
-        )
-
-    def read_cards(self, card: bytes) -> Documents:
-        """Return a public card with those that are named beside it."""
-        extended = dict(_extended(option) for option in self.extended)
-        older = None if self.legacy_card is None else read_input(self.legacy_card)
-        return Documents(card, extended=extended, legacy_card=older)
 
 
 @click.command(cls=Command, example="cardsign publish signed.json -o public")
@@ -176,17 +117,56 @@ def publish(output: Path | None, export_to: Path | None, **options: Any) -> int:
     --export writes the public files below DIR/site in the layout of their URLs, and their headers
     as DIR/site/_headers and DIR/nginx.conf. It never writes extended cards.
     """
-    watching, keystore = take(WatchOptions, options), take(UnlockOptions, options)
-    if watching.watch:
-        return _watch(watching, output, keystore)
-    named, config = take(_Named, options), project_config(output)
+    keystore = take(UnlockOptions, options)
+    watch, every, drop_others = (options.pop(name) for name in ("watch", "every", "drop_others"))
+    if watch:
+        return _watch(every, output, keystore)
+    config = project_config(output)
     earlier = newest_generation(needed_publication(config))
-    if named == _Named(drop_others=named.drop_others):
-        return _publish_project(keystore, config, export_to, drop_others=named.drop_others)
-    generation = named.publish(keystore, config)
+    if all(value in (None, ()) for value in options.values()):
+        return _publish_project(keystore, config, export_to, drop_others=drop_others)
+    generation = _publish_card(keystore, config, options, drop_others=drop_others)
     _tell(generation, earlier, config.publish)
     _export(generation, export_to)
     return EXIT_OK
+
+
+def _publish_card(
+    keystore: UnlockOptions,
+    config: ProjectConfig,
+    options: Mapping[str, Any],
+    *,
+    drop_others: bool,
+) -> Generation:
+    """Publish CARD with the keys that are named, or with those of the key store."""
+    card, jwks, uris, kid = (options[name] for name in ("card", "jwks", "uris", "kid"))
+    if card is None:
+        message = "name CARD: for the cards of cardsign.toml there are only --drop-others, "
+        raise UsageFault("usage.conflict", f"{message}--export and --dry-run")
+    if jwks is not None and (uris or kid):
+        raise UsageFault("usage.conflict", "name the keys by --jwks or by --key, not by both")
+    older = options["legacy_card"]
+    cards = Documents(
+        read_input(card),
+        extended=dict(map(_extended, options["extended"])),
+        legacy_card=None if older is None else read_input(older),
+    )
+    store = None
+    if jwks is not None:
+        cards = replace(cards, jwks=read_jwks(jwks))
+    elif uris or kid is not None:
+        cards = replace(cards, jwks=JwkSet.of(keystore.list_keys(uris, kid)))
+    else:  # nothing is signed, so nothing of a signer is looked at
+        store = keystore.open()
+    return publish_cards(
+        cards,
+        config,
+        now=moment(),
+        store=store,
+        drops_others=drop_others,
+        max_age=options["max_age"],
+        writes=not is_dry_run(),
+    )
 
 
 def _publish_project(
@@ -218,8 +198,11 @@ def _export(generation: Generation, export_to: Path | None) -> None:
     say(f"{done('exported', 'export')} its public files to {export_to}")
 
 
-def _watch(watching: WatchOptions, output: Path | None, keystore: UnlockOptions) -> int:
-    """Follow the project, its settings too; what is left for a person is said once at a time."""
+def _watch(every: int, output: Path | None, keystore: UnlockOptions) -> int:
+    """Follow the project, its settings too; what is left for a person is said once at a time.
+
+    An error of the first look is raised. Later ones are said, each once while it lasts.
+    """
     context = click.get_current_context()
     allowed = {"watch", "every", "output", "place", "passphrase_file"}
     for param in context.command.params:
@@ -227,20 +210,30 @@ def _watch(watching: WatchOptions, output: Path | None, keystore: UnlockOptions)
         if source is ParameterSource.COMMANDLINE and param.name not in allowed:
             raise UsageFault("usage.conflict", f"--watch goes without {param.opts[0]}")
     access = keystore.access()
-    gaps_left: list[tuple[Gap, ...]] = [()]
+    gaps_left = _look(output, keystore, access, ())
+    last_error = ""
+    while True:
+        threading.Event().wait(every)
+        try:
+            gaps_left, last_error = _look(output, keystore, access, gaps_left), ""
+        except CardsignError as error:
+            if str(error) != last_error:
+                last_error = str(error)
+                say(safe(last_error, limit=600))
 
-    def look() -> int:
-        config = project_config(output)
-        needed_publication(config)
-        check_cards(config)
-        work = keystore.work(config, access=access)
-        progress = reconcile(work, only_cards=True)
-        if progress.done or progress.left != gaps_left[0]:
-            say_progress(progress, work.now)
-        gaps_left[0] = progress.left
-        return EXIT_NOT_TRUSTED if progress.left else EXIT_OK
 
-    return watching.repeat(look)
+def _look(
+    output: Path | None, keystore: UnlockOptions, access: Access, gaps_left: tuple[Gap, ...]
+) -> tuple[Gap, ...]:
+    """Publish what has changed, and return what is left for a person."""
+    config = project_config(output)
+    needed_publication(config)
+    check_cards(config)
+    work = keystore.work(config, access=access)
+    progress = reconcile(work, only_cards=True)
+    if progress.done or progress.left != gaps_left:
+        say_progress(progress, work.now)
+    return progress.left
 
 
 def _generation_json(generation: Generation, before: Generation | None) -> dict[str, Any]:
