@@ -128,10 +128,10 @@ def card_bytes(result: Mapping[str, Json]) -> bytes:
     return json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _refused(what: str) -> CallFailed:
+def _refused(problem: str) -> CallFailed:
     return CallFailed(
         "call.error",
-        f"the answer is none to this call: {what}",
+        f"the answer is none to this call: {problem}",
         hint="Ask the issuer to fix the server: it must answer one strict JSON-RPC object.",
     )
 

@@ -178,9 +178,8 @@ class FetchSettings:
             FetchFailed: ``fetch.tls``; the context does not check names, or there is none since
                 a file that the environment names cannot be used.
         """
-        given = self.ssl_context
         try:
-            context = ssl.create_default_context() if given is None else given
+            context = self.ssl_context or ssl.create_default_context()
         except OSError as exc:
             why = exc.strerror or "no reason was given"
             message = f"the system's TLS could not be set up: {why}"

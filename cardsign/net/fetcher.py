@@ -238,8 +238,8 @@ class DocumentFetcher:
         result = ask(canonical)
         if result.outcome != "absent" or not legacy or canonical == str(parse_url(url)):
             return result
-        before = ask(canonical.removesuffix(CARD_PATH) + LEGACY_CARD_PATH)
-        return result if before.outcome == "absent" else before
+        legacy_result = ask(canonical.removesuffix(CARD_PATH) + LEGACY_CARD_PATH)
+        return result if legacy_result.outcome == "absent" else legacy_result
 
     @cached_property
     def _settings(self) -> FetchSettings:

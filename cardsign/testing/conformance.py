@@ -186,8 +186,8 @@ def _reading(path: Path) -> Iterator[Any]:
     try:
         yield json.loads(read_bytes(path, max_bytes=MAX_INPUT_BYTES, plain=True))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as exc:
-        what = f"lacks {exc}" if isinstance(exc, KeyError) else str(exc)
-        message = f"this is no file of the corpus: {what}"
+        problem = f"lacks {exc}" if isinstance(exc, KeyError) else str(exc)
+        message = f"this is no file of the corpus: {problem}"
         hint = "See tests/attacks/README.md and tests/vectors/README.md."
         raise UsageFault("usage.invalid", message, path=str(path), hint=hint) from exc
 

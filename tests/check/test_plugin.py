@@ -21,17 +21,20 @@ def test_B27_the_guide_of_the_plugin_runs(tmp_path: Path) -> None:
     section = GUIDE.read_text().partition("## With pytest\n")[2]
     (example,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     for name, text in (("good", example), ("bad", example.replace('"sea"', "7"))):
-        file = tmp_path / f"test_{name}.py"
-        file.write_text(text)
-        command = [sys.executable, "-m", "pytest", "-q"]  # the entry point loads the plugin
-        ended = subprocess.run(
-            [*command, "-p", "no:cacheprovider", str(file)],
-            cwd=tmp_path,
-            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
-            capture_output=True,
-            check=False,
-        )
-        assert (ended.returncode == 0) is (name == "good"), ended.stdout.decode()
+        (tmp_path / f"test_{name}.py").write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rA"]
+    ended = subprocess.run(  # the entry point loads the plugin
+        [*command, str(tmp_path)],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    failed = set(re.findall(r"^FAILED (test_\w+)\.py", ended.stdout, re.MULTILINE))
+    passed = set(re.findall(r"^PASSED (test_\w+)\.py", ended.stdout, re.MULTILINE))
+    assert failed == {"test_bad"}, ended.stdout
+    assert "test_good" in passed
 
 
 def test_B27_the_assertion_names_what_is_wrong() -> None:
