@@ -265,7 +265,7 @@ class AsgiMount(_Mount):
         environ = make_environ(scope)
         is_for_cards = self._is_for_cards(environ)
         if is_for_cards is None:
-            body, receive, is_whole = await read_ahead(receive, MAX_CALL_BYTES)
+            body, receive, is_whole = await _read_ahead(receive)
             environ |= {"wsgi.input": BytesIO(body), "CONTENT_LENGTH": str(len(body))}
             is_for_cards = is_whole and _may_ask_for_card(body)
             if not is_whole and await _pass_scanned(self._app, scope, receive, send):
@@ -291,15 +291,15 @@ async def answer_by_wsgi(
     await send({"type": "http.response.body", "body": response.get_data()})
 
 
-async def read_ahead(receive: Receive, max_bytes: int) -> tuple[bytes, Receive, bool]:
-    """Read a body, or its beginning where it is longer than `max_bytes`.
+async def _read_ahead(receive: Receive) -> tuple[bytes, Receive, bool]:
+    """Read a body, or its beginning where it is longer than a request for a card may be.
 
     Returns:
         Also what gives the same messages once more, and then all that follow; and whether the
-        body is whole, and no longer.
+        body is whole, and may be a request for a card.
     """
     body, messages, is_whole = bytearray(), list[Message](), False
-    while not is_whole and len(body) <= max_bytes:
+    while not is_whole and len(body) <= MAX_CALL_BYTES:
         message = await receive()
         messages.append(message)
         body += message.get("body", b"")
@@ -311,7 +311,7 @@ async def read_ahead(receive: Receive, max_bytes: int) -> tuple[bytes, Receive, 
             return message
         return await receive()
 
-    return bytes(body), receive_again, is_whole and len(body) <= max_bytes
+    return bytes(body), receive_again, is_whole and len(body) <= MAX_CALL_BYTES
 
 
 async def _pass_scanned(app: Any, scope: Scope, receive: Receive, send: Send) -> bool:

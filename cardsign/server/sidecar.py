@@ -29,7 +29,7 @@ from cardsign.errors import CardsignError, LocalFault, ServeFault, UsageFault
 from cardsign.files import MAX_INPUT_BYTES
 from cardsign.server.a2a import NO_STORE, answer_http_error, json_response
 from cardsign.server.app import REFUSAL
-from cardsign.server.mount import Receive, Scope, Send, answer_by_wsgi, make_environ, read_ahead
+from cardsign.server.mount import Receive, Scope, Send, answer_by_wsgi, make_environ
 from cardsign.server.run import (
     log_to_stderr,
     make_server,
@@ -54,6 +54,9 @@ log = logging.getLogger(__name__)
 FRESH_SECONDS: Final = 10.0
 #: How long the body of a request may take, after its head. An honest caller has it at hand.
 BODY_SECONDS: Final = 5.0
+#: Cards that are judged at a time, and threads, most of which only wait for their turn.
+_JUDGED_AT_A_TIME: Final = 4
+_THREADS: Final = 256
 #: Faults of who asks; any other is one of this machine.
 _ASKED_WRONGLY: Final = ("usage.invalid", "policy.unknown_issuer")
 
@@ -96,7 +99,7 @@ def create_verdict_app(
     """
     app = Flask("cardsign-verdicts", static_folder=None)
     app.json.sort_keys = False  # type: ignore[attr-defined]
-    rules = _Rules(open_batch, fresh_seconds)
+    rules, turns = _Rules(open_batch, fresh_seconds), threading.Semaphore(_JUDGED_AT_A_TIME)
 
     @app.before_request
     def refuse() -> None:
@@ -118,7 +121,8 @@ def create_verdict_app(
             message = "the query takes one of issuer, url and origin, and audience"
             raise UsageFault("usage.invalid", message)
         subject = batch.verifier.subject_of(names) if names else batch.subject  # type: ignore[arg-type]
-        report = batch.verifier.judge(request.get_data(), subject, batch.statements)
+        with turns:
+            report = batch.verifier.judge(request.get_data(), subject, batch.statements)
         return jsonify(report.to_json())
 
     @app.errorhandler(CardsignError)
@@ -142,15 +146,20 @@ class WholeRequests:
 
     def __init__(self, app: Flask, body_seconds: float = BODY_SECONDS) -> None:
         self._app, self._body_seconds = app, body_seconds
-        self._threads = ThreadPoolExecutor(DEFAULT_SETTINGS.threads, "cardsign")
+        self._threads = ThreadPoolExecutor(_THREADS, "cardsign")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; a body that is too long or too slow is not read to its end."""
-        environ, body = make_environ(scope), b""
+        environ, body, is_whole = make_environ(scope), bytearray(), False
         try:
             async with asyncio.timeout(self._body_seconds):
-                body, _, is_whole = await read_ahead(receive, MAX_INPUT_BYTES)
-            if not is_whole:
+                while not is_whole and len(body) <= MAX_INPUT_BYTES:
+                    message = await receive()
+                    if message["type"] != "http.request":  # the client has gone
+                        return
+                    body += message.get("body", b"")
+                    is_whole = not message.get("more_body", False)
+            if len(body) > MAX_INPUT_BYTES:
                 environ[REFUSAL] = RequestEntityTooLarge()
         except TimeoutError:
             environ[REFUSAL] = RequestTimeout()

@@ -98,6 +98,10 @@ def test_answers_are_framed_as_http_wants_them(server: Running, published: Publi
         for content in (long, iter([long[:1000], long[1000:]])):
             assert http.post("/a2a", content=content, headers=published.bearer).status_code == 413
         assert http.post("/a2a", content=b"{}", headers=published.bearer).status_code == 200
+    head = f"POST /a2a HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {published.token}\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as client:
+        client.sendall(f"{head}Content-Length: {len(long)}\r\n\r\n".encode())
+        assert client.recv(1000).startswith(b"HTTP/1.1 413 ")  # before any of the body comes
 
 
 WAITING = 4  # of 16 threads, a quarter may wait for bodies

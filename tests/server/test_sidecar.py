@@ -161,14 +161,15 @@ SILENT = [
 ]
 
 
-@pytest.mark.parametrize("has_begun", [False, True])
-def test_a_body_has_a_deadline(has_begun: bool) -> None:
-    """Whatever has come by then is not judged."""
-    messages = [{"type": "http.request", "body": CARD, "more_body": True}] if has_begun else []
-    sent: list[dict[str, Any]] = []
+def sent_after(*messages: dict[str, Any]) -> list[dict[str, Any]]:
+    """What is sent to a client who sends these messages, and then nothing more."""
+    waiting, sent = iter(messages), list[dict[str, Any]]()
 
     async def receive() -> dict[str, Any]:
-        return messages.pop() if messages else await asyncio.Event().wait()  # type: ignore[func-returns-value]
+        for message in waiting:
+            return message
+        await asyncio.Event().wait()
+        raise AssertionError
 
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
@@ -176,9 +177,27 @@ def test_a_body_has_a_deadline(has_begun: bool) -> None:
     app = WholeRequests(create_verdict_app(open_keys), body_seconds=0.01)
     scope = {"method": "POST", "path": "/verify", "headers": [(b"host", b"localhost")]}
     asyncio.run(app(scope, receive, send))
-    assert sent[0]["status"] == 408
-    assert (b"connection", b"close") in sent[0]["headers"]
-    assert b"verdict" not in sent[1]["body"]
+    return sent
+
+
+BEGUN = {"type": "http.request", "body": CARD, "more_body": True}
+
+
+@pytest.mark.parametrize("messages", [(), (BEGUN,)], ids=["silent", "half-sent"])
+def test_a_body_has_a_deadline(messages: tuple[dict[str, Any], ...]) -> None:
+    """Whatever has come by then is not judged."""
+    start, end = sent_after(*messages)
+    assert start["status"] == 408
+    assert (b"connection", b"close") in start["headers"]
+    assert b"verdict" not in end["body"]
+
+
+def test_a_client_that_has_gone_is_not_judged(caplog: pytest.LogCaptureFixture) -> None:
+    """Its card did not come whole; the twin did."""
+    caplog.set_level("INFO", "cardsign")
+    assert sent_after(BEGUN, {"type": "http.disconnect"}) == []
+    assert caplog.text == ""
+    assert sent_after({**BEGUN, "more_body": False})[0]["status"] == 200
 
 
 def test_a_url_without_a_path_is_that_of_the_hosts_card() -> None:
