@@ -203,16 +203,16 @@ def propose_jwks_url(url: str) -> Proposal:
     return Proposal(JwksAnchor(url))
 
 
-def read_digest(told: str) -> str:
+def read_digest(text: str) -> str:
     """Read a digest as its issuer told it: in hex, with or without ``sha256:``, spaces and colons.
 
     Raises:
         UsageFault: ``usage.invalid``: it is no whole digest.
     """
-    digest = re.sub(r"[\s:]+", "", told.strip().lower().removeprefix("sha256:"))
+    digest = re.sub(r"[\s:]+", "", text.strip().lower().removeprefix("sha256:"))
     if not DIGEST.fullmatch(digest):
         is_hex = not digest.strip("0123456789abcdef")
-        shown = str(len(digest)) if is_hex else repr(told[:80])
+        shown = str(len(digest)) if is_hex else repr(text[:80])
         raise UsageFault(
             "usage.invalid",
             f"a digest has 64 hex digits; you gave {shown}",
@@ -312,14 +312,14 @@ def add_issuers(
         edit_policy,
         policy.file,
         with_all,
-        lambda before: (*before, *new.issuers),
+        lambda issuers: (*issuers, *new.issuers),
     )
     edit(dry_run=True)
     locked = read_lock(policy.lock)
     floors: dict[str, Floor] = {}
     for issuer, (_, proposal) in zip(new.issuers, entries, strict=True):
         floor = locked.get(issuer.name)
-        _check_known(policy, issuer, floor, proposal)
+        _check_floor(policy, issuer, floor, proposal)
         if proposal.keyset is not None and isinstance(issuer.anchor, KeysetAnchor):
             floors[issuer.name] = Floor().with_statements(proposal.keyset, proposal.release)
             (floor or floors[issuer.name]).raised_to(floors[issuer.name], issuer.name)
@@ -334,18 +334,18 @@ def add_issuers(
             cache.keep(anchor.pin, [keyset], proposal.release)
 
 
-def _check_known(
-    policy: Policy, issuer: TrustedIssuer, known: Floor | None, proposal: Proposal
+def _check_floor(
+    policy: Policy, issuer: TrustedIssuer, floor: Floor | None, proposal: Proposal
 ) -> None:
     """Refuse an anchor that goes against what the lock has of an issuer of that name."""
-    if known is None:
+    if floor is None:
         return
     hint = f"If it is another issuer now: cardsign trust forget {issuer.name}"
     path = str(policy.lock)
     if not isinstance(issuer.anchor, KeysetAnchor):
         message = f"the lock has an entry for {issuer.name!r}, and this anchor is no keyset"
         raise UsageFault("lock.other_anchor", message, path=path, hint=hint)
-    pinned, keyset = known.keyset, proposal.keyset
+    pinned, keyset = floor.keyset, proposal.keyset
     if pinned is not None and keyset is not None and keyset.number < pinned.number:
         message = f"the lock has keyset {pinned.label} of {issuer.name!r}, and this is "
         raise UsageFault("statement.rollback", message + keyset.label, path=path, hint=hint)
@@ -381,8 +381,8 @@ def move_pin(policy: Policy, name: str, *, dry_run: bool = False) -> tuple[Keyse
         edit_policy(
             policy.file,
             lambda text: with_pin(text, name, pin),
-            lambda before: (
-                replace(other, anchor=moved) if other == issuer else other for other in before
+            lambda issuers: (
+                replace(other, anchor=moved) if other == issuer else other for other in issuers
             ),
         )
     return pin, True
@@ -404,7 +404,7 @@ def remove_issuer(policy: Policy, name: str, *, dry_run: bool = False) -> bool:
         edit_policy(
             policy.file,
             lambda text: without_issuer(text, name),
-            lambda before: (other for other in before if other.name != name),
+            lambda issuers: (other for other in issuers if other.name != name),
         )
     return is_locked
 

@@ -126,9 +126,9 @@ class Refresh:
             self.reasons.append(no_answer(answer))
         return answer
 
-    def vanished(self, what: str) -> None:
+    def vanished(self, name: str) -> None:
         """What was seen is there no longer."""
-        gone = f"{what} was seen, and now there is none"
+        gone = f"{name} was seen, and now there is none"
         self.reasons.append(Finding("statement.vanished", gone))
 
     def ask_keyset(
@@ -174,28 +174,28 @@ class Refresh:
                 version += 1
         return None
 
-    def onwards(self, held: KeysetStatement) -> KeysetStatement:
+    def onwards(self, keyset: KeysetStatement) -> KeysetStatement:
         """One lawful step after another, and recovery from the last of each epoch (K6, K7)."""
         while True:
-            recovery = self.ask_keyset(held.epoch + 1, 1)
-            while (successor := self.ask_keyset(held.epoch, held.version + 1)) is not None:
-                if (following := self.walk(successor).onward(held)) is held:
+            recovery = self.ask_keyset(keyset.epoch + 1, 1)
+            while (successor := self.ask_keyset(keyset.epoch, keyset.version + 1)) is not None:
+                if (following := self.walk(successor).onward(keyset)) is keyset:
                     break
-                held = following
-            opened = held if recovery is None else self.walk(recovery).onward(held)
-            if opened is held:
-                return held
-            held = opened
+                keyset = following
+            opened = keyset if recovery is None else self.walk(recovery).onward(keyset)
+            if opened is keyset:
+                return keyset
+            keyset = opened
 
     def check_named(
-        self, reached: KeysetStatement, named: KeysetId | None, before: KeysetStatement | None
+        self, reached: KeysetStatement, named: KeysetId | None, previous: KeysetStatement | None
     ) -> None:
         """See what became of the statement held where the newest release does not name it."""
         if named is not None and reached.id < named:
             more = f"the release speaks under keyset {named.label}; what leads there "
             more += f"from {reached.label} was not to be had"
             self.reasons.append(Finding("statement.gap", more))
-        if before is None or reached != before or (named and named.digest == reached.digest):
+        if previous is None or reached != previous or (named and named.digest == reached.digest):
             return
         answer = self.ask(KEYSET_PATH.format(epoch=reached.epoch, version=reached.version))
         if answer.outcome == "absent":

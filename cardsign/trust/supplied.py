@@ -102,7 +102,7 @@ def _of_folder(folder: Path) -> SuppliedStatements:
     files, statements = sorted(folder.rglob("*.json")), NO_STATEMENTS
     for file in files[:MAX_FILES]:
         with suppress(InputRefused):
-            statements = statements.joined(_of_file(file, found=True))
+            statements = statements.joined(_of_file(file, is_named=False))
     if len(files) > MAX_FILES or statements == NO_STATEMENTS:
         raise UsageFault(
             "usage.conflict",
@@ -113,8 +113,8 @@ def _of_folder(folder: Path) -> SuppliedStatements:
     return statements
 
 
-def _of_file(path: Path, *, found: bool = False) -> SuppliedStatements:
-    untrusted_bytes = read_bytes(path, max_bytes=MAX_INPUT_BYTES, found=found)
+def _of_file(path: Path, *, is_named: bool = True) -> SuppliedStatements:
+    untrusted_bytes = read_bytes(path, max_bytes=MAX_INPUT_BYTES, found=not is_named)
     try:  # which of the two statements it says it is; its reader holds it to that
         read_envelope(untrusted_bytes, TYP_KEYSET)
     except StatementRefused as refusal:
@@ -135,23 +135,20 @@ PATIENCE: Final = 1.0
 
 
 class StatementCache:
-    """The cache in one folder, with a file for each anchor; without a folder nothing is kept."""
+    """The cache in one folder, with a file for each anchor."""
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @classmethod
-    def of_user(cls) -> StatementCache:
-        """Return the cache in the user's cache folder; where there is none, nothing is kept."""
-        try:
+    def of_user(cls) -> StatementCache | None:
+        """Return the cache in the user's cache folder; None where this user has none."""
+        with suppress(UsageFault):
             return cls(user_folder("CACHE") / "statements")
-        except UsageFault:
-            return cls()
+        return None
 
     def get(self, pin: KeysetId | RootAnchor) -> SuppliedStatements:
         """Return the statements kept for an anchor; none if there is anything odd."""
-        if self.folder is None:
-            return NO_STATEMENTS
         path = self.folder / f"{cache_name(pin)}.json"
         try:
             if hasattr(os, "geteuid") and path.lstat().st_uid != os.geteuid():
@@ -176,8 +173,6 @@ class StatementCache:
         Returns:
             What stayed of the other process.
         """
-        if self.folder is None:
-            return NO_STATEMENTS
         busy = FileFault("file.busy", "another process uses the cache", path=str(self.folder))
         with suppress(OSError, CardsignError):
             make_directory(self.folder, mode=0o700)

@@ -75,9 +75,9 @@ def read_statements(
     return statements
 
 
-def explain_refusal(refusal: InputRefused, what: str = "") -> Finding:
+def explain_refusal(refusal: InputRefused, name: str = "") -> Finding:
     """Return why something is left out, as a reason of a verdict."""
-    message = f"{what}: {refusal.message}" if what else refusal.message
+    message = f"{name}: {refusal.message}" if name else refusal.message
     return Finding(refusal.code, message, fix=refusal.finding.fix)
 
 

@@ -120,7 +120,7 @@ class Looker:
     """Somebody who has enrolled the peer by his first statement."""
 
     def __init__(self, site: Site, *, cache: StatementCache | None = None, **changes: Any) -> None:
-        self.clock, self.cache = Clock(), cache or StatementCache()
+        self.clock, self.cache = Clock(), cache or Memory()
         anchor = KeysetAnchor(read_keyset(site.documents[at(1, 1)]).id)
         fetcher = DocumentFetcher(site.network.settings(), now=self.clock)
         self.verifier = Verifier(

@@ -22,12 +22,10 @@ from cardsign.statements.keyset import (
     read_keyset,
 )
 from cardsign.statements.release import read_release
-from cardsign.trust.lock import Floor, LockedRelease, recovery_digest
-from cardsign.trust.walk import MAX_CHAIN_BYTES, MAX_STEPS, Walk, choose_release, read_statements
+from cardsign.trust.lock import Floor, recovery_digest
+from cardsign.trust.walk import MAX_CHAIN_BYTES, MAX_STEPS, Walk, read_statements
 from tests.jose.statement_making import (
-    DAY,
     NOW,
-    T0,
     entry,
     forged_entry,
     quorum,
@@ -124,116 +122,7 @@ def test_the_lowest_that_a_root_set_means_is_the_first(
     assert trip.reasons == []
 
 
-def test_two_firsts_of_one_root_set_are_a_fork(one: bytes) -> None:
-    """Whichever comes first: the order in which they are received decides nothing."""
-    pin = RootAnchor.of(read_keyset(one).root)
-    mine, theirs = one, keyset("bob", "cat", revoked=[thumbprint("lost")])
-
-    for statements in ([mine, theirs], [theirs, mine, after(theirs)]):
-        trip = Trip(pin, statements)
-        assert (trip.number, trip.refused, trip.kept) == (None, "statement.fork", [])
-
-
-FIRSTS_REFUSED: dict[str, tuple[Callable[[bytes], bytes], str]] = {
-    "too few have signed": (
-        lambda one: with_entries(one, [forged_entry(payload_of(one), "ann", thumbprint("ann"))]),
-        "statement.unsigned",
-    ),
-    "another root set": (lambda one: keyset("ann", root=quorum(1, "ann")), "statement.anchor"),
-    "another issuer": (
-        lambda one: keyset("ann", "bob", issuer="lamp.example"),
-        "statement.issuer",
-    ),
-    "of the future": (
-        lambda one: keyset("ann", "bob", iat=T0 + 301, exp=T0 + DAY),
-        "statement.not_yet",
-    ),
-}
-
-
-@pytest.mark.parametrize(("make", "code"), FIRSTS_REFUSED.values(), ids=FIRSTS_REFUSED)
-def test_what_is_no_first(one: bytes, make: Callable[[bytes], bytes], code: str) -> None:
-    """It is reported; and beside the first it is no hindrance."""
-    pin = RootAnchor.of(read_keyset(one).root)
-    refused = make(one)
-
-    alone = Trip(pin, [refused], issuer="tides.example")
-    assert (alone.number, alone.reasons, alone.kept) == (None, [code], [])
-    assert Trip(pin, [refused, one], issuer="tides.example").number == (1, 1)
-
-
-def test_the_issuer_is_the_one_of_the_anchor(one: bytes) -> None:
-    """Where it names none, the statement's own is taken."""
-    assert Trip(pin_of(one), [one], issuer="tides.example").number == (1, 1)
-    assert Trip(pin_of(one), [one], issuer="lamp.example").number is None
-    assert Trip(pin_of(one), [one]).number == (1, 1)
-
-
 # ------------------------------------------------------------------ onwards
-
-
-def test_what_came_too_few_signed_and_then_signed_is_reported_no_more(
-    one: bytes, two: bytes
-) -> None:
-    """A reason is about what could not be accepted in the end."""
-    few = with_entries(two, [forged_entry(payload_of(two), "ann", thumbprint("ann"))])
-
-    trip = Trip(pin_of(one), [one, few, two])
-    assert (trip.number, trip.reasons) == ((1, 2), [])
-    assert Trip(pin_of(one), [one, few]).reasons == ["statement.unsigned"]
-
-
-def test_one_lawful_successor_in_two_envelopes_is_no_fork(one: bytes, two: bytes) -> None:
-    """Signatures may be added later; the statement is the same."""
-    more = after(one, "ann", "bob", "cat")
-
-    assert digest_of(more) == digest_of(two)
-    assert Trip(pin_of(one), [one, two, more]).number == (1, 2)
-
-
-def test_recovery_ends_a_thief_s_rotations(one: bytes) -> None:
-    """Wherever on his chain it finds the verifier."""
-    stolen = [after(one, "ann", "bob", "eve", root=quorum(1, "eve"))]
-    for _ in range(9):
-        stolen.append(after(stolen[-1], "eve"))
-    back = opened(one)
-
-    assert Trip(pin_of(one), [one, *stolen]).number == (1, 11)
-    for held in (None, *map(read_keyset, (one, stolen[0], stolen[-1]))):
-        trip = Trip(pin_of(one), [*stolen, one, back], held=held)
-        assert trip.number == (2, 1)
-
-
-def test_recovery_keys_may_change_on_the_way(one: bytes, two: bytes) -> None:
-    """Those that the last version names open the epoch; those before it open nothing."""
-    changed = after(two, "ann", "bob", "rita", recovery=quorum(1, "rosa"))
-    last = after(changed)
-    statements = [one, two, changed, last]
-    by_the_old, by_the_new = opened(last, "dan", "rita"), opened(last, "dan", "rosa")
-
-    assert Trip(pin_of(one), [*statements, by_the_old]).number == (1, 4)
-    assert Trip(pin_of(one), [by_the_new, *statements]).number == (2, 1)
-    thief = opened(one, "eve", "rita", root=quorum(1, "eve"))
-    assert Trip(pin_of(one), [thief, by_the_new, *statements]).held == read_keyset(by_the_new)
-
-
-def test_two_recoveries_are_a_fork(one: bytes, two: bytes) -> None:
-    """The recovery key itself was stolen: nothing can be believed."""
-    theirs = opened(one, "eve", "rita", root=quorum(1, "eve"))
-
-    trip = Trip(pin_of(one), [one, two, opened(one), theirs])
-    assert (trip.number, trip.refused) == ((1, 2), "statement.fork")
-
-
-def test_a_fork_of_what_is_held_is_shown_and_changes_nothing(one: bytes, two: bytes) -> None:
-    """What is held stays (K8); without the root's signatures it is no fork but a forgery."""
-    held = read_keyset(two)
-    forged = after(one, "ann", "eve", revoked=[thumbprint("lost")])
-
-    trip = Trip(pin_of(one), [other(one)], held=held)
-    assert (trip.number, trip.reasons, trip.kept) == ((1, 2), ["statement.fork"], [])
-    assert Trip(pin_of(one), [forged], held=held).reasons == ["statement.unsigned"]
-    assert Trip(pin_of(one), [two], held=held).reasons == []
 
 
 def test_a_gap_is_named_once(one: bytes, two: bytes, three: bytes) -> None:
@@ -250,49 +139,7 @@ def test_what_was_refused_is_no_gap(one: bytes) -> None:
     assert Trip(pin_of(one), [one, after(one, "ann", "eve")]).reasons == ["statement.unsigned"]
 
 
-def test_what_is_issued_in_the_future_is_not_kept(one: bytes) -> None:
-    """Not even a second beyond the skew; the statement at its edge is."""
-    early, edge = (after(one, iat=T0 + 300 + ahead, exp=T0 + DAY) for ahead in (1, 0))
-
-    trip = Trip(pin_of(one), [one, early, after(early, iat=T0 + 301)])
-    assert trip.steps == [(1, 1)]
-    assert "statement.not_yet" in trip.reasons
-    assert Trip(pin_of(one), [one, edge]).steps == [(1, 1), (1, 2)]
-
-
 # ------------------------------------------------------------------ floors
-
-
-def test_a_floor_is_reached(one: bytes, two: bytes, three: bytes) -> None:
-    """At it, or above."""
-    floor = Floor(pin_of(two))
-
-    for statements in ([one, two], [one, two, three]):
-        trip = Trip(pin_of(one), statements, floor=floor)
-        assert (trip.refused, trip.reasons) == (None, [])
-
-
-def test_below_a_floor_the_walk_is_a_rollback(one: bytes, two: bytes) -> None:
-    """What was seen must be shown again."""
-    trip = Trip(pin_of(one), [one, two], floor=Floor(KeysetId(1, 3, "0" * 64)))
-
-    assert (trip.number, trip.refused) == ((1, 2), "statement.rollback")
-
-
-def test_a_branch_never_passes_a_floor(one: bytes, two: bytes) -> None:
-    """A root that was retired founds another history: not at the floor, and not above it either.
-
-    Without a floor this is what old root keys can do to who remembers nothing (threat 2).
-    """
-    theirs = [other(one, "bob", "cat")]
-    theirs.append(after(theirs[0], "bob", "cat"))
-    theirs.append(after(theirs[1], "bob", "cat"))
-
-    assert Trip(pin_of(one), [one, *theirs]).number == (1, 4)
-    trip = Trip(pin_of(one), [one, *theirs], floor=Floor(pin_of(two)))
-    assert (trip.steps, trip.refused) == ([(1, 1)], "statement.rollback")
-    assert "statement.fork" in trip.reasons
-    assert Trip(pin_of(one), [one, two, *theirs], floor=Floor(pin_of(two))).number == (1, 2)
 
 
 def test_the_first_is_no_other_than_the_floor(one: bytes) -> None:
@@ -429,93 +276,6 @@ def test_junk_costs_a_bounded_number_of_verifications(monkeypatch: pytest.Monkey
 
 
 # ------------------------------------------------------------------ releases
-
-
-def newest(
-    releases: Iterable[bytes],
-    under: bytes,
-    *,
-    held: bytes | None = None,
-    floor: LockedRelease | None = None,
-) -> tuple[int | None, list[str]]:
-    """The number of the newest release that speaks, and why others do not."""
-    chosen = choose_release(
-        None if held is None else read_release(held),
-        [read_release(one) for one in releases],
-        read_keyset(under),
-        floor,
-        now=NOW,
-        skew=SKEW,
-    )
-    return (None if chosen.release is None else chosen.release.seq), codes(chosen.notes)
-
-
-def test_the_highest_release_is_the_newest(one: bytes) -> None:
-    """In whatever order they come."""
-    five, six, nine = (release(one, seq=seq) for seq in (5, 6, 9))
-
-    assert newest([nine, five, six], one) == (9, [])
-    assert newest([], one) == (None, [])
-    assert newest([five, six], one, held=nine) == (9, ["statement.rollback"] * 2)
-    assert newest([six], one, held=five) == (6, [])
-    assert newest([five], one, held=five) == (5, [])
-
-
-def test_what_speaks_under_another_keyset_is_left(one: bytes, two: bytes) -> None:
-    """A release of the version before stays held, as what it is."""
-    old, new = release(one, seq=9), release(two, seq=6)
-
-    assert newest([old, new], two) == (6, ["statement.keyset"])
-    assert newest([new], two, held=old) == (6, [])
-    assert newest([old], two, held=old) == (9, [])
-    assert newest([new], one) == (None, ["statement.keyset"])
-
-
-def test_two_releases_of_one_number_are_a_fork(one: bytes) -> None:
-    """Neither is believed, whatever comes first; what is held stays, and a higher one ends it."""
-    mine, theirs = release(one, seq=6), release(one, seq=6, audit_head="0" * 64)
-
-    for both in ([mine, theirs], [theirs, mine]):
-        assert newest(both, one) == (None, ["statement.fork"])
-        assert newest([release(one), *both], one) == (5, ["statement.fork"])
-        assert newest(both, one, held=mine) == (6, ["statement.fork"])
-        assert newest([*both, release(one, seq=7)], one) == (7, ["statement.fork"])
-
-
-def test_a_bad_release_is_no_hindrance(one: bytes) -> None:
-    """Neither by a stranger, nor of the future, nor one that revokes its signer."""
-    bad = [
-        release(one, "eve", seq=9),
-        release(one, seq=8, iat=T0 + 301),
-        release(one, seq=7, revoked=[thumbprint("rel")]),
-    ]
-
-    assert newest([*bad, release(one)], one) == (
-        5,
-        ["statement.revoked", "statement.not_yet", "statement.unsigned"],
-    )
-
-
-def test_a_release_below_a_floor(one: bytes) -> None:
-    """Rollback below it, fork beside it; at it and above it all is well."""
-    six = release(one, seq=6)
-    floor = LockedRelease((1, 1, 6), digest_of(six))
-
-    assert newest([release(one)], one, floor=floor) == (None, ["statement.rollback"])
-    assert newest([release(one, seq=6, audit_head="0" * 64)], one, floor=floor) == (
-        None,
-        ["statement.fork"],
-    )
-    assert newest([six], one, floor=floor) == (6, [])
-    assert newest([release(one, seq=7)], one, floor=floor) == (7, [])
-
-
-def test_a_new_keyset_is_above_a_floor(one: bytes, two: bytes) -> None:
-    """The floor of a thief's fast-forward ends with the version."""
-    floor = LockedRelease((1, 1, 2**53 - 1), "0" * 64)
-
-    assert newest([release(two)], two, floor=floor) == (5, [])
-    assert newest([release(one)], one, floor=floor) == (None, ["statement.rollback"])
 
 
 # ------------------------------------------------------------------ random histories

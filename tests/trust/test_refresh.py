@@ -20,11 +20,10 @@ from cardsign.statements.envelope import (
 from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, read_keyset
 from cardsign.statements.release import read_release
 from cardsign.statements.signing import sign_statement
-from cardsign.trust.lock import Floor
 from cardsign.trust.policy import KeysetAnchor, Limits, TrustedIssuer
 from cardsign.trust.refresh import FetchResult, Refresh
 from cardsign.trust.session import Session
-from cardsign.trust.supplied import StatementCache, SuppliedStatements
+from cardsign.trust.supplied import SuppliedStatements
 from cardsign.urls import RELEASE_PATH, parse_place
 from tests.jose.statement_making import (
     NOW,
@@ -125,7 +124,7 @@ def ask(site: Site, pin: Any, known: Session | None = None) -> Brought:
 def session(pin: Any) -> Session:
     """A verifier who has this anchor."""
     issuer = TrustedIssuer("tides", KeysetAnchor(pin, "tides.example"), (parse_place(HOME),))
-    return Session(issuer, LIMITS, (), Floor(), cache=StatementCache())
+    return Session(issuer, LIMITS)
 
 
 def held(brought: Brought, pin: Any, memory: Session | None = None) -> str:
