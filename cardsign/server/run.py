@@ -13,12 +13,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from cardsign.card.values import Json
 from cardsign.errors import CardsignError, ServeFault, UsageFault
 from cardsign.server.app import create_app
 from cardsign.server.providers import in_networks
@@ -94,11 +95,17 @@ def serve(
                 reloads.value += 1
             log.info("reading settings and tokens again")
 
+        def announce_and_follow() -> None:
+            count = publications.site.count()
+            ((what, number),) = count.items()
+            served = f"{number} agents" if what == "agents" else f"generation {number}"
+            announce(address, f"serving {served} on", count, as_json=as_json)
+            publications.start_watching()
+
         @server.on_startup  # type: ignore[untyped-decorator]
         def start_parent() -> None:
             signal.signal(signal.SIGHUP, reload)  # granian's own would end each worker
-            arguments = (publications, address, as_json)
-            threading.Thread(target=_announce, args=arguments, daemon=True).start()
+            threading.Thread(target=announce_and_follow, daemon=True).start()
 
         run_server(server, partial(Worker, location, read_settings, reloads))
 
@@ -240,11 +247,10 @@ class Worker:
         log_to_stderr()
         for name in ("cardsign.events", "cardsign.server.site"):  # the parent says it once
             logging.getLogger(name).disabled = True
-        self._location, self._read_settings, self._reloads = location, read_settings, reloads
+        self._location, self._read_settings = location, read_settings
+        self._reloads, self._loaded = reloads, reloads.value
         self._load()
-        threading.Thread(
-            target=self._watch, args=(os.getppid(), reloads.value), daemon=True
-        ).start()
+        follow_parent(self._reload)
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request."""
@@ -258,45 +264,49 @@ class Worker:
         publications.start_watching()
         self._publications, self._app = publications, app
 
-    def _watch(self, parent: int, loaded: int) -> None:
-        """Follow the parent: reload when it says so, and end when it is killed.
+    def _reload(self) -> None:
+        """Read settings and tokens again if the parent says so."""
+        if self._reloads.value == self._loaded:
+            return
+        self._loaded, replaced = self._reloads.value, self._publications
+        try:
+            self._load()
+            replaced.stop_watching()
+        except Exception:  # the boundary: a worker goes on whatever its settings say
+            log.exception("still serving by the settings that were read before")
 
-        A worker left alone would go on answering at the port, and nothing would stop it.
-        """
+
+def announce(
+    address: tuple[str, int] | Path, words: str, members: Mapping[str, Json], *, as_json: bool
+) -> None:
+    """Say where requests are answered, once they are: in a line, and perhaps as JSON on stdout."""
+    if isinstance(address, Path):
+        family, url = socket.AF_UNIX, f"unix:{address}"
+    else:
+        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        url = make_url(address)
+    with socket.socket(family) as client:
+        while client.connect_ex(str(address) if isinstance(address, Path) else address):
+            time.sleep(0.02)
+    if as_json:
+        print(json.dumps({**members, "url": url}), flush=True)
+    log.info("%s %s", words, url)
+
+
+def follow_parent(look: Callable[[], None] = lambda: None) -> None:
+    """Look once a second, and end this worker when its parent was killed.
+
+    A worker left alone would go on answering at the port, and nothing would stop it.
+    """
+    parent = os.getppid()
+
+    def follow() -> None:
         while os.getppid() == parent:
             time.sleep(1)
-            if self._reloads.value != loaded:
-                loaded, replaced = self._reloads.value, self._publications
-                try:
-                    self._load()
-                    replaced.stop_watching()
-                except Exception:  # the boundary: a worker goes on whatever its settings say
-                    log.exception("still serving by the settings that were read before")
+            look()
         os._exit(1)
 
-
-def _announce(publications: Publications, address: tuple[str, int], as_json: bool) -> None:
-    """Say what is served and where, once requests are answered; then follow the publications."""
-    wait_for_listener(address)
-    count, url = publications.site.count(), make_url(address)
-    if as_json:
-        print(json.dumps({**count, "url": url}), flush=True)
-    ((what, number),) = count.items()
-    served = f"{number} agents" if what == "agents" else f"generation {number}"
-    log.info("serving %s on %s", served, url)
-    publications.start_watching()
-
-
-def wait_for_listener(address: tuple[str, int] | Path) -> None:
-    """Wait until connections to an address of this machine, or to a socket, are accepted."""
-    family, place = socket.AF_INET, str(address) if isinstance(address, Path) else address
-    if isinstance(address, Path):
-        family = socket.AF_UNIX
-    elif ":" in address[0]:
-        family = socket.AF_INET6
-    with socket.socket(family) as client:
-        while client.connect_ex(place):
-            time.sleep(0.02)
+    threading.Thread(target=follow, daemon=True).start()
 
 
 class _Message(logging.Formatter):

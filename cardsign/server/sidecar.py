@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
 import logging
-import os
 import socket
 import threading
 import time
@@ -31,12 +29,12 @@ from cardsign.server.a2a import NO_STORE, answer_http_error, json_response
 from cardsign.server.app import REFUSAL
 from cardsign.server.mount import Receive, Scope, Send, answer_by_wsgi, make_environ
 from cardsign.server.run import (
+    announce,
+    follow_parent,
     log_to_stderr,
     make_server,
-    make_url,
     reserve_address,
     run_server,
-    wait_for_listener,
 )
 from cardsign.server.settings import DEFAULT_SETTINGS
 from cardsign.trust.lock import read_floors
@@ -77,13 +75,15 @@ def serve_verdicts(open_batch: Callable[[], Batch], where: str, *, as_json: bool
     open_batch()  # what is wrong with it is said before anything listens
     with _bound(where) as address:
         server = make_server(DEFAULT_SETTINGS, address, is_asgi=True)
-        loader = partial(_load_worker, open_batch, address, os.getpid(), as_json=as_json)
 
         @server.on_startup  # type: ignore[untyped-decorator]
-        def leave_the_socket() -> None:
+        def start_parent() -> None:
+            log_to_stderr()
             server.bind_uds = None  # granian would remove whatever is there at the end
+            say = partial(announce, address, "answering POST /verify at", {}, as_json=as_json)
+            threading.Thread(target=say, daemon=True).start()
 
-        run_server(server, loader)
+        run_server(server, partial(_load_worker, open_batch))
 
 
 def create_verdict_app(
@@ -212,25 +212,10 @@ class _Rules:
                 read_floors(verifier.policy, verifier.lock_paths)
 
 
-def _load_worker(
-    open_batch: Callable[[], Batch], address: tuple[str, int] | Path, parent: int, *, as_json: bool
-) -> WholeRequests:
-    """Return the application in its worker, which ends with the process that has started it."""
-
-    def announce_and_end_with_parent() -> None:
-        wait_for_listener(address)
-        url = f"unix:{address}" if isinstance(address, Path) else make_url(address)
-        if as_json:
-            print(json.dumps({"url": url}), flush=True)
-        log.info("answering POST /verify at %s", url)
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
-
+def _load_worker(open_batch: Callable[[], Batch]) -> WholeRequests:
     log_to_stderr()
-    app = WholeRequests(create_verdict_app(open_batch))
-    threading.Thread(target=announce_and_end_with_parent, daemon=True).start()
-    return app
+    follow_parent()
+    return WholeRequests(create_verdict_app(open_batch))
 
 
 @contextmanager

@@ -43,10 +43,6 @@ def limit_rate(app: Flask, settings: ServerSettings) -> None:
     from flask_limiter import Limiter
     from limits.storage import MemoryStorage
 
-    options: dict[str, Any] = {}
-    if not settings.rate_storage.startswith("memory:"):
-        options = {"socket_timeout": STORAGE_SECONDS, "socket_connect_timeout": STORAGE_SECONDS}
-
     def find_client() -> str:
         return find_address(
             request.remote_addr or "", request.headers.get("X-Forwarded-For", ""), settings.proxies
@@ -58,7 +54,10 @@ def limit_rate(app: Flask, settings: ServerSettings) -> None:
         application_limits=[settings.rate],
         application_limits_exempt_when=is_probe,
         storage_uri=settings.rate_storage,
-        storage_options=options,
+        storage_options={
+            "socket_timeout": STORAGE_SECONDS,  # type: ignore[dict-item]
+            "socket_connect_timeout": STORAGE_SECONDS,  # type: ignore[dict-item]
+        },
         in_memory_fallback_enabled=True,
         swallow_errors=True,  # of requests that were under way when the storage went
     )
