@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Cardsign, Ended
+from tests.cli.conftest import Cardsign
 from tests.cli.test_help import LEAVES
+from tests.cli.test_issuer_story import run
 from tests.support import PORTABLE
 
 ISSUER = "https://tides.example"
@@ -19,23 +20,17 @@ def issuer(cardsign: Cardsign, cheap: None) -> Cardsign:
     """A folder whose card is signed, listed and published once."""
     Path("card.json").write_text(json.dumps(PORTABLE))
     recovery = {"CARDSIGN_RECOVERY_PASSPHRASE": "a passphrase of its own"}
-    well(cardsign("init", "--issuer", ISSUER, "--recovery-out", "recovery.key", **recovery))
-    well(cardsign("sign", "card.json", "-o", "signed.json"))
-    well(cardsign("release", "renew", "--card", "signed.json"))
-    well(cardsign("publish", "signed.json"))
-    well(cardsign("keys", "generate"))
-    well(cardsign("keyset", "draft", "--days", "80", "-o", "next.json"))
+    run(cardsign("init", "--issuer", ISSUER, "--recovery-out", "recovery.key", **recovery))
+    run(cardsign("sign", "card.json", "-o", "signed.json"))
+    run(cardsign("release", "renew", "--card", "signed.json"))
+    run(cardsign("publish", "signed.json"))
+    run(cardsign("keys", "generate"))
+    run(cardsign("keyset", "draft", "--days", "80", "-o", "next.json"))
     keyset = next(Path("public/000001/keyset").iterdir())
     for name, origin in (("former", "https://former.example"), ("us", ISSUER)):
-        well(cardsign("trust", "add", name, "--yes", "--origin", origin, "--keyset", keyset))
-    well(cardsign("trust", "remove", "former"))
+        run(cardsign("trust", "add", name, "--yes", "--origin", origin, "--keyset", keyset))
+    run(cardsign("trust", "remove", "former"))
     return cardsign
-
-
-def well(ended: Ended) -> Ended:
-    """What must have gone well."""
-    assert ended.status == 0, ended.err
-    return ended
 
 
 def files() -> dict[str, tuple[int, bytes]]:
@@ -81,17 +76,17 @@ def test_a_dry_run_changes_nothing_and_the_real_run_does(
     issuer: Cardsign, words: tuple[str, ...]
 ) -> None:
     """It takes the same way, refusals included."""
-    well(issuer("keys", "jwks", "-o", "jwks.json"))
+    run(issuer("keys", "jwks", "-o", "jwks.json"))
     typed = [kid(issuer, "card") if word == "KID" else word for word in words]
     before = files()
 
-    dry = well(issuer(*typed, "--dry-run"))
+    dry = run(issuer(*typed, "--dry-run"))
 
     assert files() == before
     assert "cardsign: dry run: nothing was changed" in dry.err
     assert "would" in dry.err or words[0] == "sign"
     last = ["--yes"] if words[1] == "revoke" else []
-    well(issuer(*typed, *last))
+    run(issuer(*typed, *last))
     assert files() != before
 
 

@@ -22,6 +22,7 @@ from cardsign.times import second
 from cardsign.urls import CARD_PATH
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended, revoke_in_log
 from tests.cli.test_dry_run import files
+from tests.cli.test_issuer_story import run
 from tests.publications import fast_forward, put_in_place
 from tests.support import PORTABLE
 
@@ -32,12 +33,6 @@ CRON = "that of cron's releases"
 RECOVERY = {"CARDSIGN_RECOVERY_PASSPHRASE": "another horse entirely"}
 
 pytestmark = pytest.mark.usefixtures("cheap")
-
-
-def run(ended: Ended) -> Ended:
-    """What must have gone well."""
-    assert ended.status == 0, ended.err
-    return ended
 
 
 def secret(name: str, text: str) -> Path:

@@ -18,7 +18,8 @@ from cardsign.keys.log import read_line, write_line
 from cardsign.keys.model import StoreState
 from cardsign.keys.opening import open_store
 from cardsign.times import read_stamp
-from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
+from tests.cli.conftest import PASSPHRASE, Cardsign
+from tests.cli.test_issuer_story import run, tree
 from tests.support import PORTABLE
 
 ISSUER = "https://tides.example"
@@ -44,12 +45,6 @@ def issuer(cardsign: Cardsign) -> Cardsign:
     with open("cardsign.toml", "a") as config:
         config.write(AT_ONCE)
     return cardsign
-
-
-def run(ended: Ended) -> Ended:
-    """What must have gone well."""
-    assert ended.status == 0, ended.err
-    return ended
 
 
 def generate(cardsign: Cardsign, *options: str) -> str:
@@ -82,12 +77,6 @@ def approve(cardsign: Cardsign) -> None:
     run(cardsign("keyset", "sign", DRAFT, "--digest", digest_of(tick(cardsign))))
     run(cardsign("keyset", "publish", DRAFT))
     run(cardsign("release", "renew"))
-
-
-def tree() -> dict[str, bytes]:
-    """Every file, but for empty locks, and what the user has seen."""
-    found = (path for path in Path().rglob("*") if path.is_file() and path.name != ".lock")
-    return {str(path): path.read_bytes() for path in found if "keystores" not in path.parts}
 
 
 def test_the_list_of_what_is_ahead_tells_when_the_roots_are_needed(issuer: Cardsign) -> None:

@@ -23,7 +23,8 @@ from cardsign.server.settings import read_server_settings
 from cardsign.statements.envelope import TYP_RELEASE
 from cardsign.statements.release import ReleaseStatement, read_release
 from cardsign.statements.signing import sign_statement
-from tests.cli.conftest import Cardsign, Ended, revoke_in_log
+from tests.cli.conftest import Cardsign, revoke_in_log
+from tests.cli.test_issuer_story import run, tree
 from tests.support import PORTABLE
 
 ISSUER = "https://tides.example"
@@ -41,12 +42,6 @@ def issuer(cardsign: Cardsign) -> Cardsign:
     run(cardsign("release", "renew", "--card", "signed.json"))
     run(cardsign("publish", "signed.json"))
     return cardsign
-
-
-def run(ended: Ended) -> Ended:
-    """What must have gone well."""
-    assert ended.status == 0, ended.err
-    return ended
 
 
 def state() -> StoreState:
@@ -77,12 +72,6 @@ def signed_keyset(cardsign: Cardsign, number: str, *options: str) -> str:
     digest = run(cardsign("keyset", "draft", *options)).text.strip()
     run(cardsign("keyset", "sign", f"keyset-{number}.json", "--digest", digest))
     return f"keyset-{number}.json"
-
-
-def tree() -> dict[str, bytes]:
-    """Every file, but for empty locks, and what the user has seen."""
-    found = (path for path in Path().rglob("*") if path.is_file() and path.name != ".lock")
-    return {str(path): path.read_bytes() for path in found if "keystores" not in path.parts}
 
 
 # ------------------------------------------------------------------ keysets and releases

@@ -41,7 +41,9 @@ KILLED = (
     tuple(CASES) if NIGHTLY else ("generate, another key", "publish, again", "rotate, activating")
 )
 #: These change files more than a hundred times, and each change is refused in turn.
-THOROUGH = dict.fromkeys(("rotate", "revoke, guided"), pytest.mark.thorough)
+THOROUGH = dict.fromkeys(
+    ("rotate", "revoke, guided", "publish, beside statements"), pytest.mark.thorough
+)
 
 Folder = Callable[[str, Path], Path]
 
