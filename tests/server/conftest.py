@@ -11,7 +11,7 @@ import pytest
 from cryptography import x509
 from programs import Authority
 from publications import NOW, PUBLIC, publish_cards
-from served import Site, hearing, serve, write_tokens
+from served import Served, Site, hearing, serve, write_tokens
 
 from cardsign.jose.keys import PrivateKey
 from cardsign.server.settings import ServerSettings
@@ -23,11 +23,11 @@ def key() -> PrivateKey:
     return PrivateKey.generate("ES256")
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def log() -> Iterator[list[str]]:
     """What servers say to the operator."""
-    with hearing() as lines:
-        yield lines
+    with hearing() as Served.lines:
+        yield Served.lines
 
 
 @pytest.fixture

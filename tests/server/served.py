@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from publications import NOW
 from werkzeug.test import Client
 
 from cardsign.publish.generation import Generation
@@ -73,6 +75,44 @@ def hearing(logger: str = "cardsign.server") -> Iterator[list[str]]:
     finally:
         target.removeHandler(handler)
         target.setLevel(before)
+
+
+class Served:
+    """A server, and what it says from then on.
+
+    Attributes:
+        client: werkzeug's test client.
+        ahead: Seconds by which its clock is.
+    """
+
+    lines: ClassVar[list[str]]  # of the fixture `log`
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: ServerSettings | None = None,
+        now: Callable[[], float] = NOW.timestamp,
+    ) -> None:
+        self.ahead, self._begin = 0.0, len(self.lines)
+        self.client = serve(directory, settings, now=lambda: now() + self.ahead)
+
+    @property
+    def log(self) -> list[str]:
+        """What it said to the operator."""
+        return self.lines[self._begin :]
+
+    def look(self) -> None:
+        """Take up what was published."""
+        look(self.client)
+
+    def status(self, path: str) -> int:
+        """What a GET answers with."""
+        return self.client.get(path).status_code
+
+    def name(self, path: str) -> str:
+        """Whose card is at a path."""
+        name: str = json.loads(self.client.get(path).data)["name"]
+        return name
 
 
 @dataclass

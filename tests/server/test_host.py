@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from publications import NOW, PUBLIC, publish_cards
+from publications import PUBLIC, publish_cards
 from pydantic import ValidationError
-from served import look, write_tokens
+from served import Served, write_tokens
 from served import serve as serve_app
 
 from cardsign.errors import ServeFault
@@ -32,39 +32,6 @@ def card(name: str) -> dict[str, Any]:
     }
 
 
-class Served:
-    """A host under test; what was published is taken up as its clock goes on."""
-
-    lines: list[str]
-
-    def __init__(self, directory: Path, settings: ServerSettings) -> None:
-        self._begin = len(Served.lines)
-        self.client = serve_app(directory, settings, now=NOW.timestamp)
-
-    @property
-    def log(self) -> list[str]:
-        """What it said to the operator."""
-        return Served.lines[self._begin :]
-
-    def look(self) -> None:
-        """Take up what was published."""
-        look(self.client)
-
-    def status(self, path: str) -> int:
-        """What a GET answers with."""
-        return self.client.get(path).status_code
-
-    def name(self, path: str) -> str:
-        """Whose card is at a path."""
-        name: str = json.loads(self.client.get(path).data)["name"]
-        return name
-
-
-@pytest.fixture(autouse=True)
-def _lines(log: list[str]) -> None:
-    Served.lines = log
-
-
 @pytest.fixture
 def serve(tmp_path: Path, key: PrivateKey) -> Callable[..., Served]:
     """Publish an agent of each name, and serve them all."""
@@ -73,7 +40,7 @@ def serve(tmp_path: Path, key: PrivateKey) -> Callable[..., Served]:
         (tmp_path / "all").mkdir(exist_ok=True)
         for name in names:
             publish_cards(tmp_path / "all" / name, key, card(name), "staff")
-        return Served(tmp_path / "all", settings or ServerSettings())
+        return Served(tmp_path / "all", settings)
 
     return make
 
@@ -219,7 +186,7 @@ def test_one_publication_has_a_catalogue_of_one(
 ) -> None:
     """The root's."""
     serve("tides")
-    served = Served(tmp_path / "all/tides", ServerSettings())
+    served = Served(tmp_path / "all/tides")
     assert served.client.get("/a2a/agents").json["total"] == 1
     assert served.name(CARD) == "tides"
 
@@ -302,7 +269,7 @@ def test_a_probe_counts_agents(serve: Callable[..., Served], tmp_path: Path) -> 
     several = serve("tides", "waves")
     assert several.client.get("/healthz").json == {"status": "ok", "agents": 2}
     assert several.client.get("/readyz").json == {"status": "ready", "agents": 2}
-    one = Served(tmp_path / "all/tides", ServerSettings())
+    one = Served(tmp_path / "all/tides")
     assert one.client.get("/readyz").json == {"status": "ready", "generation": 1}
 
 
@@ -317,7 +284,7 @@ def test_a_line_of_the_log_names_the_agent(
     served.look()
     served.name(f"/agents/waves{CARD}")
     assert served.log[2] == "agent waves: serving generation 2"
-    assert Served(tmp_path / "all/tides", ServerSettings()).log == [f"warning: {problem}"]
+    assert Served(tmp_path / "all/tides").log == [f"warning: {problem}"]
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
@@ -326,7 +293,7 @@ def test_a_probe_is_of_this_moment_and_is_only_read(
 ) -> None:
     """It names a newer generation at once, no cache keeps it, and nobody writes to it."""
     serve("tides")
-    one = Served(tmp_path / "all/tides", ServerSettings())
+    one = Served(tmp_path / "all/tides")
     publish_cards(tmp_path / "all/tides", key, card("waves"), "staff")
     one.look()
     answer = one.client.get(path)
@@ -447,7 +414,7 @@ def test_oauth_is_told_as_its_clients_look_for_it(tmp_path: Path, key: PrivateKe
     interface = {**card("x")["supportedInterfaces"][0], "url": "https://x.example/high%20tide"}
     members = {"supportedInterfaces": [interface], "securityRequirements": []}
     publish_cards(tmp_path / "pub", key, {**card("tides"), **members, "securitySchemes": schemes})
-    served = Served(tmp_path / "pub", ServerSettings())
+    served = Served(tmp_path / "pub")
     path = "/.well-known/oauth-protected-resource/high%20tide"
     assert served.client.get(path).json == {
         "resource": "https://x.example/high%20tide",

@@ -21,8 +21,7 @@ from cryptography.x509.oid import NameOID
 from identity import Counterpart, Issuer, counterpart, unsigned
 from publications import PUBLIC, publish_cards
 from pydantic import ValidationError
-from served import serve as serve_app
-from served import write_tokens
+from served import Served, write_tokens
 from werkzeug.test import Client
 
 from cardsign.card.security import PROVIDERS as SCHEMES
@@ -44,21 +43,8 @@ PATH = "/a2a/extendedAgentCard"
 CARD = "/.well-known/agent-card.json"
 
 
-class Served:
-    """A server with some providers, and a clock that may be ahead."""
-
-    lines: list[str]
-
-    def __init__(self, directory: Path, *providers: ProviderSettings) -> None:
-        self.ahead = 0.0
-        self._begin = len(Served.lines)
-        settings = ServerSettings(providers=providers)
-        self.client = serve_app(directory, settings, now=lambda: time.time() + self.ahead)
-
-    @property
-    def log(self) -> list[str]:
-        """What it said to the operator."""
-        return [line.removeprefix("warning: ") for line in Served.lines[self._begin :]]
+class Asked(Served):
+    """A server that is asked for its extended card."""
 
     def ask(self, **headers: str) -> Any:
         """Ask for the extended card; underscores in names are dashes."""
@@ -70,12 +56,7 @@ class Served:
         return self.ask(Authorization=f"Bearer {token}")
 
 
-@pytest.fixture(autouse=True)
-def _lines(log: list[str]) -> None:
-    Served.lines = log
-
-
-Serve = Callable[..., Served]
+Serve = Callable[..., Asked]
 
 
 @pytest.fixture
@@ -86,12 +67,12 @@ def serve(tmp_path: Path, key: PrivateKey) -> Serve:
         *providers: ProviderSettings,
         schemes: dict[str, Any] | None = None,
         demanded: list[Any] | None = None,
-    ) -> Served:
+    ) -> Asked:
         wanted = schemes or {"harbour": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
         either = demanded or [{"schemes": {name: {}}} for name in wanted]
         card = {**PUBLIC, "securitySchemes": wanted, "securityRequirements": either}
         publish_cards(tmp_path / "pub", key, card, "staff", "crew", now=datetime.now(UTC))
-        return Served(tmp_path / "pub", *providers)
+        return Asked(tmp_path / "pub", ServerSettings(providers=providers), time.time)
 
     return make
 
@@ -290,7 +271,7 @@ def test_an_issuer_that_gives_no_answer_is_503(
     bearer = {"Authorization": f"Bearer {token}"}
     assert served.client.post("/a2a", json=call, headers=bearer).status_code == 503
     assert len(issuer.served.asked) == (1 if is_there else 0)
-    problem = f"could not check a credential (oidc {url}): "
+    problem = f"warning: could not check a credential (oidc {url}): "
     assert served.log[0].startswith(f"{problem}asking {configuration}: ")
     assert ("fetch." in served.log[0]) == (not is_there)
     assert served.log[1:] == [f"{problem}{url} gave no answer a moment ago"] * 3
@@ -467,7 +448,7 @@ def test_a_server_that_refuses_us_is_unreachable(
         assert answer.status_code == 503
         wanted = "your token cannot be checked now; try again in 5 s"
         assert answer.json["error"]["message"] == wanted
-    said = f"could not check a credential (http_verifier): {peer.url} answers {status}"
+    said = f"warning: could not check a credential (http_verifier): {peer.url} answers {status}"
     assert served.log == [said] * 3
 
 
