@@ -275,6 +275,8 @@ def test_absent_is_not_the_same_as_no_answer(
     happens(site)
     brought = ask(site, pin_of(first), knowing(pin_of(first), first, listed))
     assert codes(brought) == expected
+    # Only a server that answers and vouches no longer for the keyset is asked for it again.
+    assert (path_of(1, 1) in site.asked) == ("statement.vanished" in expected)
 
 
 def test_a_keyset_may_not_vanish_either() -> None:

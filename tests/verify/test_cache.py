@@ -237,6 +237,29 @@ def test_a_keyset_of_which_a_slow_clock_knows_nothing_stays_in_the_cache(tmp_pat
     assert (report.verdict, report.keyset and report.keyset.number) == ("untrusted", "1.2")
 
 
+def test_verifiers_that_share_a_cache_never_take_it_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, each being shown another part of the history (attack 60)."""
+    monkeypatch.setattr("cardsign.trust.supplied.PATIENCE", 60.0)
+    tides = Tides()
+    history = [tides.one]
+    for version in range(5):
+        history.append(after(history[-1], iat=T0 - DAY + version, exp=T0 + 9 * DAY))
+
+    def look(last: int) -> None:
+        releases = [current(history[last], seq=10 + last)]
+        tides.says(keysets=history[: last + 1], releases=releases, memory=remembering(tmp_path))
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(look, [3, 0, 5, 1, 4, 2] * 3))
+    report = tides.says(keysets=[], releases=[], memory=remembering(tmp_path))
+    assert report.verdict == "trusted"
+    assert report.keyset is not None
+    assert report.release is not None
+    assert (report.keyset.number, report.release.number) == ("1.6", "15")
+
+
 @pytest.mark.parametrize("many", [1, 300])
 def test_a_spoilt_cache_is_overwritten(tmp_path: Path, many: int) -> None:
     """A keyset of a higher number that no root has signed counts for nothing."""
