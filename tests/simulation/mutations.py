@@ -107,7 +107,7 @@ def floor_too_early() -> Iterator[None]:
     renew = Issuer._release
 
     def meddled(issuer: Issuer, now: datetime, card: bytes) -> None:
-        with patch("cardsign.issuer.release.settled_cards", lambda *_: {URL: card_digest(card)}):
+        with patch("cardsign.keys.drafts.settled_cards", lambda *_: {URL: card_digest(card)}):
             renew(issuer, now, card)
 
     with patch.object(Issuer, "_release", meddled):

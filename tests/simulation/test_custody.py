@@ -19,13 +19,12 @@ from typing import Any, Final
 import pytest
 
 from cardsign import sign_card
-from cardsign.issuer import release
 from cardsign.issuer.keyset import accept_keyset
 from cardsign.issuer.reconcile import revoke_keys
 from cardsign.issuer.recovery import open_recovery_key, recover
 from cardsign.issuer.work import Progress
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys import lifecycle
+from cardsign.keys import drafts, lifecycle
 from cardsign.keys.drafts import ReleasePlan, card_digest, draft_following
 from cardsign.keys.log import Event
 from cardsign.keys.model import Role, StoreState
@@ -233,7 +232,7 @@ def draft_without_revocations(plan: ReleasePlan, *statements: Any, **how: Any) -
 
 WRONG: Final = {
     "only the key that was named": (lifecycle, "revoke", revoke_one_key),
-    "a release that tells nobody": (release, "draft_following", draft_without_revocations),
+    "a release that tells nobody": (drafts, "draft_following", draft_without_revocations),
 }
 
 
