@@ -22,13 +22,14 @@ from pydantic import (
     Field,
     IPvAnyNetwork,
     StringConstraints,
+    ValidationInfo,
     model_validator,
 )
 
 from cardsign.card.extensions import AUDIENCE
 from cardsign.card.security import ProviderType
 from cardsign.errors import CardRefused, UsageFault
-from cardsign.files import read_bytes, read_settings
+from cardsign.files import bad_settings, read_bytes, read_settings
 from cardsign.urls import parse_url
 
 MAX_WORKERS: Final = 64
@@ -39,7 +40,11 @@ AgentName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}
 _Variable = Annotated[str, StringConstraints(pattern=r"^(env:[A-Za-z_][A-Za-z0-9_]*)?$")]
 _Audience = Annotated[str, StringConstraints(pattern=f"^(?:{AUDIENCE.pattern})$")]
 _Networks = Annotated[tuple[IPvAnyNetwork, ...], Field(strict=False)]
-_File = Annotated[Path, Field(strict=False)]
+
+
+def _find_beside(file: Path, info: ValidationInfo) -> Path:
+    folder: Path = info.context or Path()
+    return folder / file
 
 
 def _check_catalogue(path: str) -> str:
@@ -69,6 +74,8 @@ def _is_plain(url: str) -> bool:
         raise ValueError(f"= {url!r}: {exc}") from exc
 
 
+#: In a settings file it is relative to that file.
+_File = Annotated[Path, Field(strict=False), AfterValidator(_find_beside)]
 _CATALOGUE_FORM: Final = StringConstraints(pattern=r"^(/[!-~]*)?$")
 _Catalogue = Annotated[str, _CATALOGUE_FORM, AfterValidator(_check_catalogue)]
 _Rate = Annotated[str, AfterValidator(_check_rate)]
@@ -180,6 +187,7 @@ class ServerSettings(_Table):
     """How a publication is served. Holds no secret; can be pickled for a worker process.
 
     Attributes:
+        format: Of a settings file, which has to name it.
         token_file: Digests of bearer tokens, beside `providers`; None for none.
         providers: Who may have an extended card, and which; any one of them will do.
         legacy: Whether the path of before A2A 0.3 answers too.
@@ -202,6 +210,7 @@ class ServerSettings(_Table):
         metrics: Whether ``/metrics`` tells Prometheus what was answered; needs cardsign[metrics].
     """
 
+    format: Literal[1] = 1
     token_file: _File | None = None
     providers: Annotated[tuple[ProviderSettings, ...], Field(strict=False, alias="provider")] = ()
     legacy: bool = True
@@ -239,23 +248,11 @@ def read_server_settings(path: Path) -> ServerSettings:
     """
     try:
         data = read_bytes(path, max_bytes=MAX_SETTINGS_BYTES)
-        members = read_settings(data, path, _ServerFile).model_dump(exclude_unset=True)
+        settings = read_settings(data, path, ServerSettings, path.parent)
+        if "format" not in settings.model_fields_set:
+            raise bad_settings(path, "'format' is missing")
     except UsageFault as exc:
         hint = exc.finding.fix or f"Fix {path.name}. {_GUIDE}"
         exc.finding = replace(exc.finding.at(str(path)), fix=hint)
         raise
-    settings = ServerSettings.model_validate({n: v for n, v in members.items() if n != "format"})
-    providers = tuple(
-        provider.model_copy(update={"token_file": _beside(path, provider.token_file)})
-        for provider in settings.providers
-    )
-    own = {"token_file": _beside(path, settings.token_file), "providers": providers}
-    return settings.model_copy(update=own)
-
-
-class _ServerFile(ServerSettings):
-    format: Literal[1]
-
-
-def _beside(path: Path, file: Path | None) -> Path | None:
-    return path.parent / file if file else None
+    return settings

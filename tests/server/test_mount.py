@@ -19,7 +19,7 @@ from werkzeug.test import Client, create_environ
 
 from cardsign.jose.keys import PrivateKey
 from cardsign.server.a2a import MAX_CALL_BYTES
-from cardsign.server.mount import card_blueprint, mount_cards
+from cardsign.server.mount import card_blueprint, make_environ, mount_cards
 from cardsign.server.settings import ServerSettings
 from cardsign.server.site import Publications
 
@@ -240,6 +240,24 @@ def test_a_request_for_the_card_may_come_in_pieces(ask_asgi: Ask, site: Site) ->
     status, said = ask_asgi("POST", "/a2a", body[:9], body[9:], **site.bearer())
     assert status == 200
     assert site.generation.extended["staff"] in said
+
+
+def test_a_header_with_an_underscore_passes_for_no_other() -> None:
+    """A proxy that sets X-SSL-Client-Verify lets X_SSL_Client_Verify pass."""
+    headers = [(b"x_ssl_client_verify", b"SUCCESS"), (b"x-ssl-client-cert", b"a certificate")]
+    environ = make_environ({"method": "GET", "path": "/", "headers": headers})
+    assert environ["HTTP_X_SSL_CLIENT_CERT"] == "a certificate"
+    assert "HTTP_X_SSL_CLIENT_VERIFY" not in environ
+
+
+@pytest.mark.parametrize("name", [b"GetExtendedAgentCard", rb"\u0047etExtendedAgentCard"])
+def test_no_piece_of_a_long_body_ends_within_the_name_unseen(ask_asgi: Ask, name: bytes) -> None:
+    """Wherever it is cut; the twin names no card."""
+    long = b"{" + b" " * MAX_CALL_BYTES
+    for cut in range(1, len(name)):
+        body = b'"method":"' + name[:cut]
+        assert ask_asgi("POST", "/a2a", long, body, name[cut:], b'"}')[0] == 413
+    assert ask_asgi("POST", "/a2a", long, b'"method":"SendM', b"essage", b'"}')[0] == 202
 
 
 def test_a_client_that_has_gone_is_the_agents(site: Site, settings: ServerSettings) -> None:
