@@ -30,6 +30,7 @@ from cardsign.errors import (
     UsageFault,
 )
 from cardsign.files import MAX_INPUT_BYTES, read_bytes, read_toml
+from cardsign.jose import base64url
 from cardsign.programs import Program, ProgramError, run
 from cardsign.trust.disk import MAX_POLICY_BYTES
 from cardsign.trust.policy import ACCEPTED
@@ -159,8 +160,9 @@ def _find_problem(words: list[str], folder: Path, numbered: tuple[int, Conforman
     number, case = numbered
     keys = folder / f"{number}.json"
     keys.write_bytes(case.keys)
-    values = {"{keys}": str(keys), "{origin}": case.origin}
-    program, *arguments = [_fill(word, values) for word in words]
+    program, *arguments = [
+        word.replace("{keys}", str(keys)).replace("{origin}", case.origin) for word in words
+    ]
     question = Program(program, tuple(arguments), os.environ, _MAX_SECONDS, _MAX_ANSWER)
     try:
         run(question, case.card)
@@ -169,12 +171,6 @@ def _find_problem(words: list[str], folder: Path, numbered: tuple[int, Conforman
             return f"no answer: the program {failure.what} {failure.complaint}".strip()
         return "an honest card is not trusted" if case.is_trusted else ""
     return "" if case.is_trusted else "an attack is trusted"
-
-
-def _fill(word: str, values: Mapping[str, str]) -> str:
-    for name, value in values.items():
-        word = word.replace(name, value)
-    return word
 
 
 # The cases, as tests/vectors/README.md and tests/attacks/README.md describe them.
@@ -280,10 +276,11 @@ def describe_bytes(files: Mapping[str, Description], described: Description) -> 
             return _compact(value)
         case {"statement": parts}:
             signatures = [
-                {**signature, "protected": _b64(signature["protected"])}
+                {**signature, "protected": base64url.encode(_compact(signature["protected"]))}
                 for signature in parts["signatures"]
             ]
-            return _compact({"payload": _b64(_payload(files, parts)), "signatures": signatures})
+            payload = base64url.encode(_compact(_payload(files, parts)))
+            return _compact({"payload": payload, "signatures": signatures})
         case {"text": text}:
             return str(text).encode()
         case {"lines": lines}:
@@ -319,10 +316,6 @@ def _payload(files: Mapping[str, Description], parts: Description) -> Mapping[st
 
 def _compact(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _b64(value: Any) -> str:
-    return base64.urlsafe_b64encode(_compact(value)).decode().rstrip("=")
 
 
 def _edited(text: str, edits: list[list[str]]) -> str:
