@@ -63,25 +63,34 @@ def interface(binding: str, tenant: str = "", path: str = "/a2a") -> dict[str, A
     return {**PUBLIC, "supportedInterfaces": [{**one, **({"tenant": tenant} if tenant else {})}]}
 
 
-WAYS: dict[str, tuple[dict[str, Any], str]] = {
-    "JSON-RPC, the card's first": (PUBLIC, "POST /a2a"),
-    "HTTP+JSON": (interface("HTTP+JSON"), "GET /a2a/extendedAgentCard"),
+OLD_REST = {**PUBLIC_0_3, "preferredTransport": "HTTP+JSON"}
+OLDEST = {**PUBLIC_0_3, "protocolVersion": "0.2.6", "url": f"{HOST}/agents/old"}
+NEW_METHOD, OLD_METHOD = "GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard"
+#: A card, what is asked by it, and the method of JSON-RPC (A2A 1.0 9.4.11, 0.3 7.10).
+WAYS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "JSON-RPC, the card's first": (PUBLIC, "POST /a2a", NEW_METHOD),
+    "HTTP+JSON": (interface("HTTP+JSON"), "GET /a2a/extendedAgentCard", ""),
     "HTTP+JSON with a final slash": (
         interface("HTTP+JSON", path="/rest/v1/"),
         "GET /rest/v1/extendedAgentCard",
+        "",
     ),
-    "JSON-RPC for a tenant": (interface("JSONRPC", "t1"), "POST /a2a"),
-    "HTTP+JSON for a tenant": (interface("HTTP+JSON", "t1"), "GET /a2a/t1/extendedAgentCard"),
-    "JSON-RPC of 0.3": (PUBLIC_0_3, "POST /old"),
+    "JSON-RPC for a tenant": (interface("JSONRPC", "t1"), "POST /a2a", NEW_METHOD),
+    "HTTP+JSON for a tenant": (interface("HTTP+JSON", "t1"), "GET /a2a/t1/extendedAgentCard", ""),
+    "JSON-RPC of 0.3": (PUBLIC_0_3, "POST /old", OLD_METHOD),
+    "HTTP+JSON of 0.3": (OLD_REST, "GET /old/v1/card", ""),
+    "0.2, beside the endpoint": (OLDEST, "GET /agents/agent/authenticatedExtendedCard", ""),
 }
 
 
-@pytest.mark.parametrize(("card", "request_line"), WAYS.values(), ids=WAYS)
-def test_our_own_server_gives_the_extended_card(
-    card: dict[str, Any], request_line: str, network: Network, tmp_path: Path
+@pytest.mark.parametrize(("card", "request_line", "method"), WAYS.values(), ids=WAYS)
+def test_the_extended_card_is_given(
+    card: dict[str, Any], request_line: str, method: str, network: Network, tmp_path: Path
 ) -> None:
-    """By the interface of the verified payload, to the holder of the token, and trusted."""
+    """By our own server, or at a path of old, to the holder of the token; and it is trusted."""
     site = tides(network, tmp_path / "published", card)
+    if card in (OLD_REST, OLDEST):
+        site.overrides[request_line.partition(" ")[2]] = http(sign(extended(card), key("card")))
     met = partner(site).ask()
 
     assert (met.report.verdict, codes(met.report)) == ("trusted", [])
@@ -90,56 +99,17 @@ def test_our_own_server_gives_the_extended_card(
     asked = site.host.requests[-1]
     assert f"{asked.method} {asked.target}" == request_line
     assert asked.headers["authorization"] == f"Bearer {site.token}"
-    assert site.secret_told() == {"tides.example"}
-    told = [one for one in site.host.requests if site.token.encode() in one.head]
-    assert told == [asked]
-
-
-def test_what_is_asked_over_json_rpc(site: Tides, network: Network, tmp_path: Path) -> None:
-    """A2A 1.0 9.4.11 and 0.3 7.10: the method, the tenant where there is one, the version."""
-    partner(site).ask()
-    asked = site.host.requests[-1]
-    assert json.loads(asked.body) == {
-        "jsonrpc": "2.0",
-        "id": "c0ffee",
-        "method": "GetExtendedAgentCard",
-    }
-    assert asked.headers["a2a-version"] == "1.0"
     assert asked.headers["user-agent"].startswith("cardsign")
-
-    tenanted = tides(network, tmp_path / "tenanted", interface("JSONRPC", "t1"))
-    partner(tenanted).ask()
-    assert json.loads(tenanted.host.requests[-1].body)["params"] == {"tenant": "t1"}
-
-    old = tides(network, tmp_path / "old", PUBLIC_0_3)
-    partner(old).ask()
-    assert json.loads(old.host.requests[-1].body)["method"] == "agent/getAuthenticatedExtendedCard"
-    assert old.host.requests[-1].headers["a2a-version"] == "0.3"
-
-
-OLD_WAYS: dict[str, tuple[dict[str, Any], str]] = {
-    "HTTP+JSON of 0.3": (
-        {**PUBLIC_0_3, "preferredTransport": "HTTP+JSON"},
-        "GET /old/v1/card",
-    ),
-    "0.2, beside the endpoint": (
-        {**PUBLIC_0_3, "protocolVersion": "0.2.6", "url": f"{HOST}/agents/old"},
-        "GET /agents/agent/authenticatedExtendedCard",
-    ),
-}
-
-
-@pytest.mark.parametrize(("card", "request_line"), OLD_WAYS.values(), ids=OLD_WAYS)
-def test_servers_of_old(
-    card: dict[str, Any], request_line: str, network: Network, tmp_path: Path
-) -> None:
-    """Paths that our own server does not have."""
-    site = tides(network, tmp_path / "published", card)
-    served = sign(extended(card), key("card"))
-    site.overrides[request_line.partition(" ")[2]] = http(served)
-
-    assert partner(site).ask().report.verdict == "trusted"
-    assert site.host.targets[-1] == request_line
+    assert site.secret_told() == {"tides.example"}
+    assert [one for one in site.host.requests if site.token.encode() in one.head] == [asked]
+    if method:
+        call = {"jsonrpc": "2.0", "id": "c0ffee", "method": method}
+        tenant = card.get("supportedInterfaces", [{}])[0].get("tenant")
+        assert json.loads(asked.body) == {
+            **call,
+            **({"params": {"tenant": "t1"}} if tenant else {}),
+        }
+        assert asked.headers["a2a-version"] == ("1.0" if method == NEW_METHOD else "0.3")
 
 
 def test_another_manner_by_the_card_or_by_the_user(network: Network, tmp_path: Path) -> None:

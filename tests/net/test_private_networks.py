@@ -6,7 +6,6 @@ and endpoint; the other ways are tests here.
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -14,17 +13,17 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-import httpx
 import pytest
 from authorities import Authority
 from internet import Network
 from peers import LOCAL, http, read_head, speaking
+from ways_to_ask import Call, called
 
 from cardsign.errors import FetchFailed
 from cardsign.jose.jwks import JwkSet
 from cardsign.net.connection import IPAddress, check_address, tcp_dial
 from cardsign.net.fetch import FetchSettings
-from cardsign.net.guarded import AsyncGuardedTransport, GuardedTransport, GuardRefused
+from cardsign.net.guarded import GuardRefused
 from cardsign.statements.keyset import KeysetId, read_keyset
 from cardsign.trust.lock import Memory
 from cardsign.trust.policy import (
@@ -185,15 +184,12 @@ def test_a_public_card_cannot_name_a_private_peer(office: Network) -> None:
     """A public issuer, whom the policy lets stand anywhere, is not called inside by its card."""
     public = TrustedIssuer("public", KEYS, None, freshness="waived")
     inside = issuer(networks=(OFFICE,))
-    transport = GuardedTransport(office.settings().for_issuer(public))
-    with httpx.Client(transport=transport) as client, pytest.raises(GuardRefused) as caught:
-        client.get(f"{INSIDE}/a2a")
-    assert caught.value.reason == "fetch.forbidden_address"
+    for url, whose in ((f"{INSIDE}/a2a", public), (f"{VAULT}/secret", inside)):
+        with pytest.raises(GuardRefused, match=r"fetch\.forbidden_address"):
+            called("GET", url, office.settings().for_issuer(whose))
     assert office.dialled == []
-    with httpx.Client(transport=GuardedTransport(office.settings().for_issuer(inside))) as client:
-        assert client.get(f"{INSIDE}{CARD_PATH}").status_code == 200
-        with pytest.raises(GuardRefused):
-            client.get(f"{VAULT}/secret")
+    settings = office.settings().for_issuer(inside)
+    assert called("GET", f"{INSIDE}{CARD_PATH}", settings).status_code == 200
     assert office.dialled == ["tides.example:443"]
 
 
@@ -288,20 +284,12 @@ def test_an_enrolled_peer_is_reached_by_the_proxy(office: Network, proxy: Proxy)
     assert office.hosts["tides.example"].targets == [f"GET {CARD_PATH}"]
 
 
-def test_clients_go_by_the_proxy(office: Network, proxy: Proxy) -> None:
+def test_clients_go_by_the_proxy(call: Call, office: Network, proxy: Proxy) -> None:
     """Of httpx, with and without an event loop; a secret header is for the peer alone."""
     settings = outside(office).for_issuer(issuer(proxy=proxy.origin))
     secret = {"Authorization": "Bearer tok-5a1d"}
-    url = f"{INSIDE}{CARD_PATH}"
-    with httpx.Client(transport=GuardedTransport(settings)) as client:
-        assert client.get(url, headers=secret).content == CARD
-
-    async def get() -> bytes:
-        async with httpx.AsyncClient(transport=AsyncGuardedTransport(settings)) as asynchronous:
-            return (await asynchronous.get(url, headers=secret)).content
-
-    assert asyncio.run(get()) == CARD
-    assert proxy.asked == ["tides.example:443"] * 2
+    assert call("GET", f"{INSIDE}{CARD_PATH}", settings, headers=secret).content == CARD
+    assert proxy.asked == ["tides.example:443"]
     assert b"tok-5a1d" not in b"".join(proxy.heads)
     assert office.told(b"tok-5a1d") == {"tides.example"}
 
