@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from programs import running, wait_until
-from publications import NOW, PUBLIC, PUBLIC_0_3, extended_card, publish_cards, sign
+from publications import NOW, PUBLIC, PUBLIC_0_3, publish_cards, sign
 from served import hearing, look, serve, write_tokens
 from werkzeug.test import Client
 
@@ -24,18 +24,8 @@ from cardsign.server.tokens import create_token
 
 CARD = "/.well-known/agent-card.json"
 MEMBERS = [
-    "agent",
-    "generation",
-    "name",
-    "version",
-    "protocol_version",
-    "url",
-    "skill_count",
-    "capabilities",
-    "security_schemes",
-    "card_size_bytes",
-    "card_sha256",
-    "signatures",
+    *("agent", "generation", "name", "version", "protocol_version", "url", "skill_count"),
+    *("capabilities", "security_schemes", "card_size_bytes", "card_sha256", "signatures"),
 ]
 
 
@@ -111,19 +101,14 @@ def test_F40_the_event_names_the_card_its_digest_and_its_keys(tmp_path: Path) ->
     """Each member, of a card with two keys."""
     signers = [PrivateKey.generate("ES256"), PrivateKey.generate("EdDSA")]
     card = {**PUBLIC, "capabilities": {"streaming": True, "pushNotifications": False}}
-    generation = publish_generation(
-        Documents(sign(card, *signers), JwkSet.of([one.public for one in signers])),
-        tmp_path / "pub",
-        now=NOW,
-    )
+    documents = Documents(sign(card, *signers), JwkSet.of([key.public for key in signers]))
+    generation = publish_generation(documents, tmp_path / "pub", now=NOW)
     watched = Watched(tmp_path / "pub")
 
     event = json.loads(watched.lines[-1])
-    assert event.keys() == {"time", "event", "fields"}
-    assert (event["time"], event["event"]) == (
-        "2026-11-21T12:00:00.000+00:00",
-        "agent_card_published",
-    )
+    assert list(event) == ["time", "event", "fields"]
+    assert event["time"] == "2026-11-21T12:00:00.000+00:00"
+    assert event["event"] == "agent_card_published"
     assert list(watched.last) == MEMBERS
     assert watched.last == {
         "agent": None,
@@ -170,15 +155,7 @@ def test_F41_the_event_never_holds_the_card(tmp_path: Path, key: PrivateKey) -> 
         "capabilities": {"extendedAgentCard": True, "extensions": [extension]},
         "skills": [skill],
     }
-    generation = publish_generation(
-        Documents(
-            sign(card, key),
-            JwkSet.of([key.public]),
-            extended={"secret-audience": sign(extended_card(card, "secret-audience"), key)},
-        ),
-        tmp_path / "pub",
-        now=NOW,
-    )
+    generation = publish_cards(tmp_path / "pub", key, card, "secret-audience")
     watched = Watched(tmp_path / "pub")
 
     assert generation.card.count(b"secret-") == 5

@@ -174,21 +174,14 @@ def test_another_page_is_refused(serve: Callable[..., Served], query: str) -> No
     assert answer.json["error"]["status"] == "INVALID_ARGUMENT"
 
 
-def test_the_catalogue_is_elsewhere_or_nowhere(serve: Callable[..., Served]) -> None:
-    """By its setting."""
-    assert serve("a", settings=ServerSettings(catalogue="/all")).status("/all") == 200
-    off = serve("a", settings=ServerSettings(catalogue=""))
-    assert off.status("/a2a/agents") == 404
-
-
-def test_one_publication_has_a_catalogue_of_one(
+def test_the_catalogue_is_elsewhere_or_nowhere(
     serve: Callable[..., Served], tmp_path: Path
 ) -> None:
-    """The root's."""
-    serve("tides")
-    served = Served(tmp_path / "all/tides")
-    assert served.client.get("/a2a/agents").json["total"] == 1
-    assert served.name(CARD) == "tides"
+    """By its setting; one publication has a catalogue of one."""
+    assert serve("tides", settings=ServerSettings(catalogue="/all")).status("/all") == 200
+    assert serve("tides", settings=ServerSettings(catalogue="")).status("/a2a/agents") == 404
+    only = Served(tmp_path / "all/tides")
+    assert only.client.get("/a2a/agents").json["total"] == 1
 
 
 # ------------------------------------------------------------------ agents come and go

@@ -66,24 +66,20 @@ def _truncate_card(directory: Path) -> None:
     (newest / "agent-card.json").write_bytes(b"{")
 
 
-@pytest.mark.parametrize(
-    ("spoil", "words"),
-    [
-        pytest.param(_truncate_card, "serve.corrupt_generation", id="a damaged card"),
-        pytest.param(
-            lambda d: (d / "current").write_text("{"), "it is no JSON", id="a damaged current"
-        ),
-        pytest.param(
-            lambda d: (d / "current").unlink(), "serve.no_generation", id="no current any more"
-        ),
-        pytest.param(shutil.rmtree, "serve.no_generation", id="no directory any more"),
-        pytest.param(
-            lambda d: (d / "current").write_text('{"format": 9}'),
-            "serve.newer_format",
-            id="a format of the future",
-        ),
-    ],
-)
+#: What is done to the directory, and what the operator is told.
+SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a damaged card": (_truncate_card, "serve.corrupt_generation"),
+    "a damaged current": (lambda d: (d / "current").write_text("{"), "it is no JSON"),
+    "no current any more": (lambda d: (d / "current").unlink(), "serve.no_generation"),
+    "no directory any more": (shutil.rmtree, "serve.no_generation"),
+    "a format of the future": (
+        lambda d: (d / "current").write_text('{"format": 9}'),
+        "serve.newer_format",
+    ),
+}
+
+
+@pytest.mark.parametrize(("spoil", "words"), SPOILT.values(), ids=SPOILT)
 def test_whatever_is_wrong_with_a_newer_one_the_last_good_one_stays(
     site: Site, key: PrivateKey, spoil: Callable[[Path], object], words: str
 ) -> None:

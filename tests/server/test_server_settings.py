@@ -40,27 +40,22 @@ def test_what_the_file_says_holds(tmp_path: Path) -> None:
     assert found.token_file == tmp_path / "tokens.txt"
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        pytest.param("legcay = true", "'legcay'; did you mean 'legacy'?", id="a misspelt member"),
-        pytest.param(
-            '[[provider]]\ntype = "oidc"\nisuer = "x"',
-            "'provider.0.isuer'; did you mean 'issuer'?",
-            id="a misspelt member of a provider",
-        ),
-        pytest.param("xyzzy = 1", "unknown member 'xyzzy'", id="no member at all"),
-        pytest.param(
-            'legacy = "no"', "legacy = 'no': input should be a valid boolean", id="a type"
-        ),
-        pytest.param('root = "../x"', "root = '../x': string should match", id="a name"),
-        pytest.param(
-            "threads = 2", "threads = 2: input should be greater than or equal to 4", id="a number"
-        ),
-        pytest.param('catalogue = "x"', "catalogue", id="a path"),
-        pytest.param("legacy = ", "not TOML", id="no TOML"),
-    ],
-)
+MISTAKES = [
+    ("legcay = true", "'legcay'; did you mean 'legacy'?"),
+    (
+        '[[provider]]\ntype = "oidc"\nisuer = "x"',
+        "'provider.0.isuer'; did you mean 'issuer'?",
+    ),
+    ("xyzzy = 1", "unknown member 'xyzzy'"),
+    ('legacy = "no"', "legacy = 'no': input should be a valid boolean"),
+    ('root = "../x"', "root = '../x': string should match"),
+    ("threads = 2", "threads = 2: input should be greater than or equal to 4"),
+    ('catalogue = "x"', "catalogue"),
+    ("legacy = ", "not TOML"),
+]
+
+
+@pytest.mark.parametrize(("line", "words"), MISTAKES)
 def test_a_mistake_names_member_and_value(tmp_path: Path, line: str, words: str) -> None:
     """And the file."""
     with pytest.raises(UsageFault) as caught:
