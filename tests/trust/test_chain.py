@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cardsign.findings import Finding
@@ -120,6 +120,14 @@ def test_the_lowest_that_a_root_set_means_is_the_first(
 
     assert trip.steps == [(1, 1), (1, 2), (1, 3)]
     assert trip.reasons == []
+
+
+def test_what_the_anchor_does_not_mean_is_told_once(one: bytes, two: bytes, three: bytes) -> None:
+    """Where nothing better came; beside what it means it is not worth a word."""
+    trip = Trip(pin_of(three), [one, two])
+    assert (trip.number, trip.reasons) == (None, ["statement.anchor"])
+    assert "but got 2 keysets, the oldest keyset 1.1" in trip.messages[0]
+    assert Trip(pin_of(three), [one, two, three]).reasons == []
 
 
 # ------------------------------------------------------------------ onwards
@@ -347,6 +355,7 @@ def published(draw: st.DrawFn) -> tuple[list[bytes], list[bytes]]:
     return history.statements, junk
 
 
+@settings(max_examples=40)
 @given(published(), st.data())
 def test_an_honest_history_is_walked_to_its_end(
     history: tuple[list[bytes], list[bytes]], data: st.DataObject
@@ -368,6 +377,7 @@ def test_an_honest_history_is_walked_to_its_end(
     assert held.digest == digest_of(statements[-1])
 
 
+@settings(max_examples=40)
 @given(published(), st.data())
 def test_a_statement_withheld_ends_the_walk_before_it(
     history: tuple[list[bytes], list[bytes]], data: st.DataObject

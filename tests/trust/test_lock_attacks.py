@@ -163,6 +163,9 @@ def test_a_floor_cannot_fall_with_an_empty_cache(policy: Path) -> None:
     report = verdict(policy, [FIRST], [release(FIRST, seq=7, cards=listing)], cache=Memory())
     assert report.verdict == "indeterminate"
     assert "statement.floor" in codes(report)
+    second = TIDES.keyset_after(FIRST)  # under which the roots begin anew
+    renewed = release(second, seq=1, cards=TIDES.listing(CARD, seq=1)["cards"])
+    assert verdict(policy, [FIRST, second], [renewed], cache=Memory()).verdict == "trusted"
 
 
 def test_daily_releases_make_no_difference_in_git(policy: Path) -> None:

@@ -260,7 +260,7 @@ def test_verifiers_that_share_a_cache_never_take_it_back(
     assert (report.keyset.number, report.release.number) == ("1.6", "15")
 
 
-@pytest.mark.parametrize("many", [1, 300])
+@pytest.mark.parametrize("many", [1, 30])
 def test_a_spoilt_cache_is_overwritten(tmp_path: Path, many: int) -> None:
     """A keyset of a higher number that no root has signed counts for nothing."""
     tides = Tides()
