@@ -367,8 +367,9 @@ def test_a_link_in_the_directory_is_not_followed(
     elsewhere.mkdir()
     directory.mkdir()
     (directory / name).symlink_to(elsewhere)
+    os.utime(elsewhere, (0, 0))
     assert publish_cards(directory, key).created
-    assert list(elsewhere.iterdir()) == []
+    assert (list(elsewhere.iterdir()), elsewhere.stat().st_mtime) == ([], 0)
     assert load_current(directory).number == (2 if name == "000001" else 1)
 
 
@@ -536,13 +537,14 @@ def test_a_store_that_takes_no_more_bytes_keeps_what_it_has(
 
 def test_what_a_killed_publication_left_is_swept(directory: Path, key: PrivateKey) -> None:
     """The next publication starts from nothing, and is not refused for the remains."""
-    (directory / ".new" / "extended").mkdir(parents=True)
-    (directory / ".new" / "agent-card.json").write_text("half a ca")
+    (directory / ".new" / "000001").mkdir(parents=True)
+    (directory / ".new" / "000001" / "agent-card-0.3.json").write_text("half a ca")
     (directory / ".new" / "current").write_text("{")
 
     generation = publish_cards(directory, key)
 
     assert sorted(os.listdir(directory)) == [".lock", "000001", "current"]
+    assert {*os.listdir(directory / "000001")} == {"agent-card.json", "jwks.json"}
     assert load_current(directory).files == generation.files
 
 
