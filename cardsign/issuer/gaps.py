@@ -75,7 +75,7 @@ def find_gaps(work: Work, *, only_cards: bool = False) -> Iterator[Gap]:
     is_recovering = keyset is not None and history.awaits_recovery(state, keyset)
     if keyset is not None and not only_cards:
         yield from _find_unkept_keysets(work)
-        if history.follow_events(store, state, work.now):
+        if history.follow_events(store, state):
             follow = partial(_follow_keyset, work)
             yield Gap("bring the keys up to date with the newest keyset", close=follow)
     if keyset is not None and (is_recovering or not only_cards):
@@ -176,7 +176,7 @@ def _accept_keyset(holder: Work, statement: KeysetStatement, where: str) -> list
 
 def _follow_keyset(work: Work) -> list[str]:
     store = work.store
-    store.commit(lambda state: history.follow_events(store, state, work.now), now=work.now)
+    store.commit(lambda state: history.follow_events(store, state), now=work.now)
     return []
 
 

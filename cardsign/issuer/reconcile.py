@@ -263,7 +263,7 @@ def revoke_keys(work: Work, kids: Sequence[str], *, reason: RevocationReason) ->
     def decide(state: StoreState) -> list[Event]:
         events: list[Event] = []
         for record in records:
-            more = lifecycle.revoke(state, record.thumbprint, reason=reason, now=now)
+            more = lifecycle.revoke(state, record.thumbprint, reason=reason)
             state = fold_all(state, more, now)
             events += more
         return events

@@ -36,7 +36,7 @@ def find_untold_revocations(work: Work, *, is_recovering: bool) -> Iterator[Gap]
     yield from (*gaps, *roots) if can_tell or keyset is None else (*roots, *gaps)
     yield from publishing.find_removal_gap(work)
     thumbprints = [key.thumbprint for key in revoked if key not in trusted]
-    ended = lifecycle.end_told_releases(state, thumbprints, now=work.now)
+    ended = lifecycle.end_told_releases(state, thumbprints)
     if ended and not is_recovering:
         names = ", ".join(state.find(str(event["key"])).named for event in ended)
 

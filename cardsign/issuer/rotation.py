@@ -85,7 +85,7 @@ def _has_turned(line: Sequence[KeyRecord], now: datetime) -> bool:
 
 
 def _take_step(work: Work) -> list[str]:
-    taken = work.store.tick(now=work.now, settings=work.config.timeline)
+    taken = work.store.take_due_step(now=work.now, settings=work.config.timeline)
     if taken is None or taken.key is None:
         return []
     done, state = [f"{_PAST[taken.action]} {taken.key.named}"], work.store.state

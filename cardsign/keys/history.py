@@ -184,7 +184,7 @@ def keep_keyset(store: KeyStore, statement: KeysetStatement, data: bytes, *, now
     return is_new
 
 
-def follow_events(store: KeyStore, state: StoreState, now: datetime) -> list[Event]:
+def follow_events(store: KeyStore, state: StoreState) -> list[Event]:
     """Return what brings the keys up to date with the newest keyset, which may list a later one."""
     kept = _read_keysets(store)
     return _follow(state, state.keysets[-1], kept[-1], kept) if kept else []

@@ -173,9 +173,7 @@ def keep_keyset(
     return events + [move(key, "revoked", reason="superseded") for key in over]
 
 
-def revoke(
-    state: StoreState, name: str, *, reason: RevocationReason, now: datetime | None = None
-) -> list[Event]:
+def revoke(state: StoreState, name: str, *, reason: RevocationReason) -> list[Event]:
     """Revoke a key, in whatever state it is.
 
     One that is revoked already is passed over. With a compromised key all of its custody may be
@@ -203,9 +201,7 @@ def revoke(
     return theft + [move(other, "revoked", reason=reason) for other in ended]
 
 
-def end_told_releases(
-    state: StoreState, revoked: Collection[str], *, now: datetime | None = None
-) -> list[Event]:
+def end_told_releases(state: StoreState, revoked: Collection[str]) -> list[Event]:
     """End stolen release keys once `revoked` has all revoked card keys of their custody."""
     return [
         move(key, "revoked", reason="compromised")

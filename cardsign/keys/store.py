@@ -393,7 +393,9 @@ class KeyStore(ABC):
         self.commit(decide, now=now, blobs=blobs)
         return tuple(record for record in records if record.thumbprint in sealed)
 
-    def tick(self, *, now: datetime, settings: TimelineSettings = DEFAULT_SETTINGS) -> Step | None:
+    def take_due_step(
+        self, *, now: datetime, settings: TimelineSettings = DEFAULT_SETTINGS
+    ) -> Step | None:
         """Take the next due step that changes a key, and return it, or None; idempotent.
 
         A step that makes a new key is left to the caller, who has a passphrase.

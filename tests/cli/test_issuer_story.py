@@ -270,7 +270,7 @@ def _signed_too_early(cardsign: Cardsign) -> None:
     run(cardsign("keyset", "sign", "keyset-1.2.json", "--digest", digest))
     assert cardsign("keyset", "publish", "keyset-1.2.json", CARDSIGN_PASSPHRASE=None).status == 1
     revoke_in_log(key_of("card"), "superseded")
-    open_store(Path("keys")).tick(now=datetime.now(UTC))
+    open_store(Path("keys")).take_due_step(now=datetime.now(UTC))
     _signed_card(cardsign)
 
 

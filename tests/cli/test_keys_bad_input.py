@@ -260,7 +260,7 @@ def test_a_token_that_is_absent_signs_nothing(words: str, store: Path, cardsign:
     keys.apply(lifecycle.enter, PrivateKey.generate("ES256").public, custody=uri, now=now)
     for key in ours:  # so that it takes their place
         keys.apply(lifecycle.revoke, key.kid, reason="superseded", now=now)
-    keys.tick(now=now, settings=lifecycle.DEFAULT_SETTINGS)
+    keys.take_due_step(now=now, settings=lifecycle.DEFAULT_SETTINGS)
     environment = {
         **os.environ,
         "SOFTHSM2_CONF": str(Path("softhsm2.conf").resolve()),

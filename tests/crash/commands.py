@@ -87,7 +87,7 @@ class NothingDue(Exception):
 
 def tick(root: Path, seconds: int) -> None:
     """`cardsign keys rotate`."""
-    step = open_store(root / "keys").tick(
+    step = open_store(root / "keys").take_due_step(
         now=after(seconds), settings=replace(QUICK, rotate_every=0)
     )
     if step is None:

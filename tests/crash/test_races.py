@@ -31,7 +31,7 @@ PASSPHRASE = b"correct horse battery staple"
 
 def attempt(place: StorePlace, now: datetime) -> str | None:
     """One racer's tick, in a process of its own: what it did."""
-    step = open_store(place).tick(now=now, settings=SETTINGS)
+    step = open_store(place).take_due_step(now=now, settings=SETTINGS)
     return step and step.action
 
 
@@ -57,7 +57,7 @@ def prepare(store: KeyStore, now: datetime) -> None:
         kids = [record.kid for record in state.published_keys()]
         signers = [record.kid for record in state.signing_keys(now)]
         store.apply(record_publication, published(now, kids, signers, max_age=0), now=now)
-        store.tick(now=now, settings=SETTINGS)
+        store.take_due_step(now=now, settings=SETTINGS)
 
 
 def race(place: StorePlace, racers: ProcessPoolExecutor) -> Counter[str | None]:

@@ -36,7 +36,7 @@ def told(store: QuickStore, es256: PrivateKey, another_es256: PrivateKey) -> Qui
     store.add(another_es256, now=after(1))
     kids = [key.kid for key in store.state.keys]
     store.apply(lifecycle.record_publication, published(after(10), kids, kids[:1]), now=after(10))
-    store.tick(now=after(300), settings=replace(QUICK, rotate_every=0))
+    store.take_due_step(now=after(300), settings=replace(QUICK, rotate_every=0))
     store.apply(lifecycle.record_publication, published(after(310), kids), now=after(310))
     store.apply(lifecycle.revoke, kids[0], reason="superseded", now=after(320))
     return store

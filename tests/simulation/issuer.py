@@ -135,8 +135,8 @@ class Issuer:
     def _rotate(self, now: datetime) -> None:
         timeline = self.setting.timeline
         if self.keysets:
-            self.store.commit(lambda state: follow_events(self.store, state, now), now=now)
-        while step := self.store.tick(now=now, settings=timeline):
+            self.store.commit(lambda state: follow_events(self.store, state), now=now)
+        while step := self.store.take_due_step(now=now, settings=timeline):
             self.world.note(f"issuer: {step.action} {step.key.kid if step.key else ''}")
         work = self._work(now)
         for due in steps(self.store.state, timeline, now):
@@ -300,7 +300,7 @@ class Issuer:
         """At 3 a.m.: a key is revoked with all of its custody, the card signed and published."""
         now = self.clock(t, 0)
         self.store.apply(lifecycle.revoke, kid, reason="compromised", now=now)
-        while self.store.tick(now=now, settings=self.setting.timeline):
+        while self.store.take_due_step(now=now, settings=self.setting.timeline):
             pass
         for key in self.store.state.keys:
             if key.state == "revoked":
