@@ -25,6 +25,7 @@ from peers import measure_peers
 from policies import measure_policies
 from serving import measure_serving
 from starting import measure_commands
+from stores import measure_stores
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "reports" / "performance.md"
 
@@ -75,6 +76,13 @@ cardsign signs each distinct reading, and verifies what it has signed as an outs
 Cards of 2 KB in a folder, from the start of the command to its end, on the wall.
 
 {batch}
+
+## A key store of ten years
+
+A publication and a release each day, and new keys each two months. Each command that opens a key
+store reads its log.
+
+{stores}
 
 ## Hostile cards
 
@@ -133,6 +141,8 @@ def measure(quick: bool) -> dict[str, str]:
     with TemporaryDirectory(prefix="cardsign-bench-") as folder:
         say("commands")
         tables |= measure_commands(Path(folder), 500 if quick else 5_000, rounds)
+        say("stores")
+        tables |= measure_stores(Path(folder), 3)
         say("serving")
         tables |= measure_serving(Path(folder), *((1, 1) if quick else (5, 2)))
     say("peers")
