@@ -325,19 +325,6 @@ def test_an_encrypted_key_that_a_command_makes_is_shown(cardsign: Cardsign) -> N
     assert begin in json_text({"recovery": f"{begin}\nMIIB"})
 
 
-@pytest.mark.parametrize("command", ["lint", "inspect", "sign", "verify", "diff"])
-def test_a_card_that_is_too_large_is_refused_alike(
-    command: str, cardsign: Cardsign, signed: Path
-) -> None:
-    """As a file and on standard input, by the code of the card, and not as a fault here."""
-    Path("large.json").write_text(json.dumps({"name": "n" * 300_000}))
-    options = {"verify": ("--jwks", "jwks.json"), "diff": ("large.json",)}.get(command, ())
-    for name in ("large.json", "-") if command != "diff" else ("large.json",):
-        ended = cardsign(command, name, *options, stdin=b"x" * 300_000)
-        assert ended.status == 1
-        assert "json.too_large" in ended.text + ended.err
-
-
 DOCUMENTS: dict[str, tuple[str, ...]] = {
     "sign": ("sign", "card.json", "--force", "-o", "-"),
     "lint --fix": ("lint", "card.json", "--fix", "-o", "-"),
@@ -358,16 +345,6 @@ def test_a_document_on_standard_output_commands_no_runner(
     assert not re.search(rb"##[a-z\[]", ended.out)
     if words[0] == "sign":
         assert cardsign("verify", "-", "--jwks", "jwks.json", stdin=ended.out).status == 0
-
-
-@pytest.mark.parametrize("words", [("lint",), ("lint", "--fix"), ("verify",), ("inspect",)])
-def test_a_name_of_60_000_characters_is_a_missing_file(
-    words: tuple[str, ...], cardsign: Cardsign
-) -> None:
-    """And what is said of it stays short."""
-    ended = cardsign(*words, "a" * 60_000)
-    assert (ended.status, "internal.bug" in ended.err) == (2, False)
-    assert len(ended.err) < 1_000
 
 
 def test_a_question_is_escaped(

@@ -194,18 +194,6 @@ def test_O19_what_contradicts_itself(cardsign: Cardsign, words: tuple[str, ...])
 
 
 @pytest.mark.needs_a2a
-def test_O19_O33_an_agent_of_A2A_0_2_is_named(running: Any) -> None:
-    """Its card says so, or else its answer to a method that it does not know."""
-    with running(version="0.2.6") as call:
-        ended = call("hello")
-        assert (ended.status, "the agent speaks A2A 0.2; A2A 1.0, 0.3 over" in ended.err) == (
-            3,
-            True,
-        )
-        assert set(call.agent.paths) == {"/.well-known/agent-card.json"}
-
-
-@pytest.mark.needs_a2a
 def test_the_agents_words_are_escaped(running: Any) -> None:
     """Lines stay lines; nothing else moves a cursor or hides."""
     with running() as call:

@@ -115,18 +115,6 @@ def test_G13_the_flag_of_an_extended_card_has_three_spellings(
     assert any(said for _, said in peer.seen) is announces
 
 
-def test_a_credential_in_a_file(peer: LivePeer, fetch: Fetch, tmp_path: Path) -> None:
-    """Which only the user can read; what can be run is no source."""
-    path = tmp_path / "token"
-    path.write_text(peer.token + "\n")
-    path.chmod(0o600)
-    options = ("--extended", "--audience", AUDIENCE, "--credential")
-    assert fetch(*options, f"file:{path}").status == 0
-    ended = fetch(*options, f"exec:{path}")
-    assert (ended.status, "credential.none" in ended.err) == (2, True)
-    assert "env:NAME or file:/absolute/path" in ended.err
-
-
 def test_a_swapped_extended_card_replaces_nothing(peer: LivePeer, fetch: Fetch) -> None:
     """What was fetched before stays."""
     assert fetch(*EXTENDED, "-o", "extended.json").status == 0
@@ -147,32 +135,19 @@ def test_a_public_card_that_is_not_trusted_ends_it(peer: LivePeer, fetch: Fetch)
     assert not any(said for _, said in peer.seen)
 
 
-def test_a_refused_credential(peer: LivePeer, fetch: Fetch) -> None:
-    """The peer's challenge is shown, and nobody whom it names is asked."""
-    challenge = 'Bearer resource_metadata="https://evil.example/x"'
-    peer.serve("/a2a", b"{}", 401, WWW_Authenticate=challenge)
-    ended = fetch(*EXTENDED)
-    assert ended.status == 3
-    assert "credential.refused" in ended.err
-    assert "it says it wants: Bearer resource_metadata" in ended.err
-
-
 FAULTS = {
-    "no credential": (("--audience", AUDIENCE), "credential.none"),
+    "no credential": (("--extended", "--audience", AUDIENCE), "credential.none"),
     "a token in place of its source": (
-        ("--credential", "s3cr3t-t0k3n", "--audience", AUDIENCE),
+        ("--extended", "--credential", "s3cr3t-t0k3n", "--audience", AUDIENCE),
         "credential.none",
     ),
     "a client without its secret": (
-        ("--client-id", "me", "--audience", AUDIENCE),
+        ("--extended", "--client-id", "me", "--audience", AUDIENCE),
         "usage.conflict",
     ),
-    "a variable that is not set": (
-        ("--credential", "env:ABSENT", "--audience", AUDIENCE),
-        "credential.none",
-    ),
-    "no audience": (("--credential", "env:TIDES_TOKEN"), "usage.conflict"),
-    "an audience that is none": (("--audience", "Late Payers"), "usage.invalid"),
+    "no audience": (("--extended", "--credential", "env:TIDES_TOKEN"), "usage.conflict"),
+    "an audience that is none": (("--extended", "--audience", "Late Payers"), "usage.invalid"),
+    "an audience of the public card": (("--audience", AUDIENCE), "usage.conflict"),
 }
 
 
@@ -181,8 +156,18 @@ def test_a_fault_of_the_command_line(
     options: tuple[str, ...], code: str, peer: LivePeer, fetch: Fetch
 ) -> None:
     """Status 2; what may be a token is not repeated, and nothing was sent."""
-    ended = fetch("--extended", *options)
-    assert (ended.status, ended.out) == (2, b"")
-    assert code in ended.err
+    ended = fetch(*options)
+    assert (ended.status, ended.out, code in ended.err) == (2, b"", True)
     assert "s3cr3t" not in ended.err
+    assert not any(said for _, said in peer.seen)
+
+
+def test_a_peer_outside_its_origins_gets_nothing(peer: LivePeer, fetch: Fetch) -> None:
+    """By keys alone the card may name any host; the token goes to the one that was typed."""
+    Path("jwks.json").write_bytes(JwkSet.of([key("card").public]).to_bytes())
+    elsewhere = {**peer.card["supportedInterfaces"][0], "url": "http://localhost:1/a2a"}
+    peer.serve(CARD_PATH, sign({**peer.card, "supportedInterfaces": [elsewhere]}, key("card")))
+    ended = fetch(*EXTENDED, "--jwks", "jwks.json")
+    assert (ended.status, "credential.elsewhere" in ended.err) == (2, True)
+    assert "add it to its origins in trust.toml" in ended.err
     assert not any(said for _, said in peer.seen)

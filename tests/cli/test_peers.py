@@ -60,16 +60,6 @@ def test_add_by_url_takes_other_words(cardsign: Cardsign, network: Network, tide
     assert "roots" in Path("trust.toml").read_text()
 
 
-def test_a_policy_that_is_named_is_begun(
-    cardsign: Cardsign, network: Network, tides: bytes
-) -> None:
-    """With its lock beside it; where there is no such folder nothing is."""
-    assert cardsign("trust", "add", HOME, "--yes", "--trust", "ours.toml").status == 0
-    assert (Path("ours.toml").exists(), Path("ours.lock").exists()) == (True, True)
-    ended = cardsign("trust", "add", HOME, "--yes", "--trust", "nowhere/ours.toml")
-    assert (ended.status, "file.unwritable" in ended.err) == (2, True)
-
-
 # ------------------------------------------------------------------ verify URL
 
 
@@ -325,14 +315,6 @@ def test_what_will_need_a_person(cardsign: Cardsign, network: Network) -> None:
     text = Path("trust.toml").read_text()
     Path("trust.toml").write_text(text.replace("\ncards =", '\npeer = "optional"\ncards ='))
     assert cardsign("peers", "status").status == 0
-
-
-def test_nobody_stands(cardsign: Cardsign) -> None:
-    """An empty policy has no peers."""
-    Path("trust.toml").write_text("format = 1\n")
-    ended = cardsign("peers", "status")
-    assert (ended.status, ended.out) == (0, b"")
-    assert "trusts no issuer" in ended.err
 
 
 # ------------------------------------------------------------------ the page

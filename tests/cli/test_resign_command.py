@@ -77,6 +77,7 @@ def test_what_is_not_trusted_is_not_copied(
     forge(peer)
     ended = cardsign(*resign(peer, "-o", str(COPY)))
     assert (ended.status in (1, 3), COPY.read_bytes()) == (True, before)
+    assert ended.err.startswith(("untrusted: ", "invalid: ", "indeterminate: "))
 
 
 def test_the_copy_and_json_do_not_both_go_to_stdout(cardsign: Cardsign, peer: LivePeer) -> None:
