@@ -80,7 +80,10 @@ def test_a_catalogue_in_the_place_of_something_else_is_refused(path: str) -> Non
 
 def test_L1_the_root_has_a_card_only_where_it_is_clear_whose(serve: Callable[..., Served]) -> None:
     """Of one agent its own (L1); of several none's, or the one that the settings name."""
-    assert serve("tides").name(CARD) == "tides"
+    only = serve("tides")
+    assert (only.name(CARD), only.status("/extendedAgentCard")) == ("tides", 400)
+    rootless = serve("tides", settings=ServerSettings(root="waves"))
+    assert (rootless.status(CARD), rootless.status("/extendedAgentCard")) == (404, 404)
     assert serve("tides", "waves").status(CARD) == 404
     served = serve("tides", "waves", settings=ServerSettings(root="waves"))
     assert served.name(CARD) == "waves"
@@ -305,7 +308,7 @@ def test_nobody_is_served_where_two_agents_name_the_same_place(
     """One agent cannot take the callers of another; the operator is told once."""
     token, line = create_token("staff")
     settings = ServerSettings(token_file=write_tokens(tmp_path, line))
-    bearer = {"Authorization": f"Bearer {token}"}
+    bearer = {"Authorization": f"Bearer {token}", "Host": "x.example"}
     served = serve("tides", "waves", settings=settings)
     path = "/tides/a2a/extendedAgentCard"
     assert served.client.get(path, headers=bearer).status_code == 200
