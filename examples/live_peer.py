@@ -29,16 +29,18 @@ CARDSIGN = [sys.executable, "-m", "cardsign"]
 
 
 def agent(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """Answer a message over JSON-RPC: a WSGI application, without any check of what comes."""
+    """Answer a call of JSON-RPC: a WSGI application, without any check of what comes."""
     call = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
+    message = call["params"].get("message")  # none where the task itself is asked for
     task: dict[str, Any] = {"id": "7f3a", "contextId": "c1"}
-    if "taskId" in call["params"]["message"]:
+    if message is None or "taskId" in message:
         task["status"] = {"state": "TASK_STATE_COMPLETED"}
         task["artifacts"] = [{"artifactId": "a1", "parts": [{"text": "At 14:20."}]}]
     else:
         question = {"messageId": "m1", "role": "ROLE_AGENT", "parts": [{"text": "At which place?"}]}
         task["status"] = {"state": "TASK_STATE_INPUT_REQUIRED", "message": question}
-    answer = {"jsonrpc": "2.0", "id": call["id"], "result": {"task": task}}
+    result = task if message is None else {"task": task}
+    answer = {"jsonrpc": "2.0", "id": call["id"], "result": result}
     start_response("200 OK", [("Content-Type", "application/json")])
     return [json.dumps(answer).encode()]
 
