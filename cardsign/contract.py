@@ -24,7 +24,7 @@ from cardsign.errors import (
     JsonRefused,
     UsageFault,
 )
-from cardsign.files import leads_outside, outside, read_bytes, write_atomic
+from cardsign.files import MAX_INPUT_BYTES, leads_outside, outside, read_bytes, write_atomic
 from cardsign.findings import Finding, Place, cap_findings, list_findings
 from cardsign.lint.rules import Tokens
 from cardsign.lint.schemas import find_problems
@@ -159,7 +159,6 @@ _FILES: Final = {
 _SHARED: Final = ("agent-cards.mk", "agent-cards.yml")
 #: What make reads: the first of these that is there, else the last is written.
 _MAKEFILES: Final = ("GNUmakefile", "makefile", "Makefile")
-_MAX_MAKEFILE_BYTES: Final = 1024 * 1024
 
 
 def init_agent(folder: Path, name: str) -> tuple[Path, ...]:
@@ -201,7 +200,7 @@ def init_agent(folder: Path, name: str) -> tuple[Path, ...]:
     makefile = folder / (names or _MAKEFILES[-1:])[0]
     if leads_outside(folder, makefile):
         raise outside(makefile, "a link leads", folder)
-    rules = read_bytes(makefile, max_bytes=_MAX_MAKEFILE_BYTES, found=True) if names else b""
+    rules = read_bytes(makefile, max_bytes=MAX_INPUT_BYTES, found=True) if names else b""
     if b"agent-cards.mk" not in rules:
         texts[makefile] = rules + (b"\n" if rules else b"") + b"include agent-cards.mk\n"
     for path in texts:  # a cloned folder's links must not choose where we write

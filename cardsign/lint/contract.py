@@ -64,15 +64,12 @@ def skill_members(subject: LintedCard) -> Iterator[Found]:
     """Yield what skills lack; their schemas may stand in an extension."""
     schemas = {(entry.skill, entry.kind) for entry in skill_schemas(subject.document)}
     for tokens, skill in subject.skills:
-        name = skill.get("skill_id") or skill.get("id")
-        if not name:
-            yield tokens, "'skill_id' is missing"
-        for member in ("name", "description"):
-            if not skill.get(member):
+        name = skill.get("skill_id") or skill.get("id") or ""
+        there = {member: skill.get(member) for member in ("name", "description")}
+        there |= {kind: (str(name), kind) in schemas for kind in SCHEMA_MEMBERS}
+        for member, value in {"skill_id": name, **there}.items():
+            if not value:
                 yield tokens, f"{member!r} is missing"
-        for kind in SCHEMA_MEMBERS:
-            if (str(name or ""), kind) not in schemas:
-                yield tokens, f"{kind!r} is missing"
 
 
 def skill_id(subject: LintedCard) -> Iterator[Found]:
@@ -99,11 +96,9 @@ def verb(subject: LintedCard) -> Iterator[Found]:
 
 def skill_count(subject: LintedCard) -> Iterator[Found]:
     """Yield a number of skills other than two to five."""
-    if subject.skills and not 2 <= len(subject.skills) <= 5:
-        yield (
-            ("skills",),
-            "1 skill" if len(subject.skills) == 1 else f"{len(subject.skills)} skills",
-        )
+    count = len(subject.skills)
+    if count and not 2 <= count <= 5:
+        yield ("skills",), f"{count} skill{'s' * (count > 1)}"
 
 
 # Schemas.
