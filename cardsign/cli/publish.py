@@ -132,11 +132,7 @@ def publish(output: Path | None, export_to: Path | None, **options: Any) -> int:
 
 
 def _publish_card(
-    keystore: UnlockOptions,
-    config: ProjectConfig,
-    options: Mapping[str, Any],
-    *,
-    drop_others: bool,
+    keystore: UnlockOptions, config: ProjectConfig, options: Mapping[str, Any], *, drop_others: bool
 ) -> Generation:
     """Publish CARD with the keys that are named, or with those of the key store."""
     card, jwks, uris, kid = (options[name] for name in ("card", "jwks", "uris", "kid"))

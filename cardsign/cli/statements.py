@@ -41,14 +41,7 @@ from cardsign.cli.streams import (
     refuse_two_documents,
     write_output,
 )
-from cardsign.errors import (
-    EXIT_NOT_TRUSTED,
-    EXIT_OK,
-    StoreFault,
-    UsageFault,
-    in_file,
-    of_the_user,
-)
+from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, StoreFault, UsageFault, in_file, of_the_user
 from cardsign.files import CONFIG_FILE
 from cardsign.issuer.cards import to_list
 from cardsign.issuer.init import write_settings
@@ -453,11 +446,7 @@ def release() -> None:
 @unlock_options
 @dry_run_option
 def renew(
-    listed: tuple[str, ...],
-    days: int,
-    force: bool,
-    publication: Path | None,
-    **options: Any,
+    listed: tuple[str, ...], days: int, force: bool, publication: Path | None, **options: Any
 ) -> int:
     """Sign and publish the next release with the release key; for cron, daily.
 
