@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import OLD as OLD_TIDES
+from support import PORTABLE, without
 
 from cardsign.card.convert import convert_card, form_of
 from cardsign.card.members import check_members
@@ -15,16 +17,28 @@ from cardsign.card.schema import CARD_0_3, CARD_1_0, A2aVersion
 from cardsign.errors import CardRefused
 
 SKILL: dict[str, Any] = {"id": "s", "name": "S", "description": "d", "tags": ["t"]}
+TOKEN = {"tokenUrl": "https://tides.example/token", "scopes": {"read": "Read"}}
+FLOWS: dict[str, dict[str, Any]] = {
+    "login": {
+        "authorizationCode": {
+            **TOKEN,
+            "authorizationUrl": "https://tides.example/auth",
+            "pkceRequired": True,
+        }
+    },
+    "device": {"deviceCode": {**TOKEN, "deviceAuthorizationUrl": "https://tides.example/device"}},
+}
 NEW: dict[str, Any] = {
-    "name": "a",
-    "description": "b",
+    **PORTABLE,
     "supportedInterfaces": [
-        {"url": "https://a.example/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"},
-        {"url": "https://a.example/v1", "protocolBinding": "HTTP+JSON", "protocolVersion": "0.3.0"},
+        *PORTABLE["supportedInterfaces"],
+        {
+            "url": "https://tides.example/v1",
+            "protocolBinding": "HTTP+JSON",
+            "protocolVersion": "0.3.0",
+        },
     ],
-    "provider": {"url": "https://p.example", "organization": "P"},
-    "version": "1.2.0",
-    "documentationUrl": "https://a.example/docs",
+    "documentationUrl": "https://tides.example/docs",
     "capabilities": {
         "streaming": True,
         "extensions": [{"uri": "https://x.example/e", "params": {"n": 1}}],
@@ -32,59 +46,25 @@ NEW: dict[str, Any] = {
     },
     "securitySchemes": {
         "key": {"apiKeySecurityScheme": {"location": "header", "name": "X-Key"}},
-        "login": {
-            "oauth2SecurityScheme": {
-                "flows": {
-                    "authorizationCode": {
-                        "authorizationUrl": "https://a.example/auth",
-                        "tokenUrl": "https://a.example/token",
-                        "scopes": {"read": "Read"},
-                        "pkceRequired": True,
-                    }
-                }
-            }
-        },
-        "device": {
-            "oauth2SecurityScheme": {
-                "flows": {
-                    "deviceCode": {
-                        "deviceAuthorizationUrl": "https://a.example/device",
-                        "tokenUrl": "https://a.example/token",
-                        "scopes": {},
-                    }
-                }
-            }
-        },
+        **{name: {"oauth2SecurityScheme": {"flows": flows}} for name, flows in FLOWS.items()},
     },
     "securityRequirements": [
         {"schemes": {"key": {}, "login": {"list": ["read"]}}},
         {"schemes": {}},
     ],
-    "defaultInputModes": ["text/plain"],
-    "defaultOutputModes": ["text/plain"],
     "skills": [{**SKILL, "securityRequirements": [{"schemes": {"key": {}}}]}],
-    "iconUrl": "https://a.example/icon",
+    "iconUrl": "https://tides.example/icon",
 }
 OLD: dict[str, Any] = {
-    "protocolVersion": "0.3.0",
-    "name": "a",
-    "description": "b",
-    "url": "https://a.example/a2a",
-    "preferredTransport": "GRPC",
-    "version": "1.2.0",
+    **without(OLD_TIDES, "/additionalInterfaces"),
     "capabilities": {"streaming": False, "stateTransitionHistory": True},
-    "supportsAuthenticatedExtendedCard": True,
     "securitySchemes": {"key": {"type": "apiKey", "in": "header", "name": "X-Key"}},
     "security": [{"key": []}, {}],
-    "defaultInputModes": ["text/plain"],
-    "defaultOutputModes": ["text/plain"],
     "skills": [{**SKILL, "security": [{"key": []}]}],
 }
 OLDEST: dict[str, Any] = {
-    "name": "a",
-    "description": "b",
-    "url": "https://a.example/a2a",
-    "version": "1.2.0",
+    **{name: PORTABLE[name] for name in ("name", "description", "version")},
+    "url": "https://tides.example/a2a",
     "protocolVersion": "0.2",
     "capabilities": {"streaming": True, "stateTransitionHistory": True},
     "skills": [{**SKILL, "inputSchema": {"type": "object", "required": ["q"]}}],
@@ -135,10 +115,11 @@ def test_what_an_older_form_cannot_say_is_said() -> None:
         ("A2A 0.3 has no tenants, so they are left out", "/supportedInterfaces"),
         ("A2A 0.3 has no device code flow, so it is left out", "/securitySchemes/device"),
     ]
-    assert made.document["url"] == "https://a.example/v1", "the one that speaks 0.3 comes first"
+    assert made.document["url"] == "https://tides.example/v1", "the one that speaks 0.3 comes first"
     assert made.document["security"] == [{"key": [], "login": ["read"]}, {}]
     schemes: Any = made.document["securitySchemes"]
     assert schemes["device"] == {"type": "oauth2", "flows": {}}
+    assert "pkceRequired" not in schemes["login"]["flows"]["authorizationCode"]
     words = convert_card(NEW, "0.2").changes[-1]
     assert words.message == "securitySchemes become words of authentication, which say less"
 
@@ -177,6 +158,8 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
     "a scheme that is a text": ("securitySchemes", {"k": "bearer"}, "card.type"),
     "schemes in a list": ("securitySchemes", ["bearer"], "card.type"),
     "a requirement that is a number": ("security", [1], "card.type"),
+    "a requirement of a scheme that is not there": ("security", [{"no": []}], "card.security"),
+    "scopes that are a number": ("security", [{"key": 1}], "card.security"),
     "a skill that is a text": ("skills", ["s"], "card.type"),
 }
 
@@ -220,7 +203,7 @@ def test_an_interface_without_a_binding_gets_none() -> None:
 
 def test_an_interface_whose_url_is_no_text_is_carried_along() -> None:
     """Whether it may be one is for lint to say; it stands in the list once, as any other."""
-    old = {**OLD, "url": [], "additionalInterfaces": [{"url": [], "transport": "GRPC"}]}
+    old = {**OLD, "url": [], "additionalInterfaces": [{"url": [], "transport": "JSONRPC"}]}
 
     made: Any = convert_card(old, "1.0").document
 
