@@ -194,51 +194,44 @@ def bare(card: dict[str, Any]) -> dict[str, Any]:
 
 BARE_OLD = bare(OLD)
 WITHOUT_SCOPES = {"clientCredentials": {"tokenUrl": "https://tides.example/token", "scopes": {}}}
-#: Card, profile, and whether a signature for it is safe.
-SAFETY: dict[str, tuple[dict[str, Any], str, bool]] = {
-    "a requirement without scopes is lost": (LAX, "prune-empty", True),
-    "a member of a vendor is lost": ({**PORTABLE, "x-berth": 4}, "prune-empty", True),
-    "a scheme is lost": (
-        put(PORTABLE, "/securitySchemes/door", {"mtlsSecurityScheme": {}}),
-        "prune-empty",
-        False,
-    ),
-    "an empty scheme is lost": (
-        put(PORTABLE, "/securitySchemes/door", {"mtlsSecurityScheme": {}}),
-        "prune-empty",
-        False,
-    ),
-    "part of a scheme is lost": (
-        put(PORTABLE, "/securitySchemes/harbour/httpAuthSecurityScheme/realm", "x"),
-        "prune-empty",
-        False,
-    ),
-    "an empty part of a scheme is lost": (
-        put(PORTABLE, "/securitySchemes/door", {"oauth2SecurityScheme": {"flows": WITHOUT_SCOPES}}),
-        "prune-empty",
-        True,
-    ),
-    "a requirement with scopes is lost": (
-        {**PORTABLE, "security": [{"harbour": ["write"]}]},
-        "prune-empty",
-        False,
-    ),
-    "an old requirement without scopes is lost": (
-        {**PORTABLE, "security": [{"harbour": []}]},
-        "prune-empty",
-        True,
-    ),
-    "0.3 and schemes": (OLD, "js-instance", False),
-    "0.3 without schemes": (BARE_OLD, "js-instance", True),
-    "1.0 with schemes for the JavaScript client": (
-        {**bare(EURO), "securitySchemes": {"x": {"mtlsSecurityScheme": {"description": "x"}}}},
-        "js-instance",
-        False,
-    ),
+#: By profile, and whether a signature for it is safe: the card.
+SAFETY: dict[tuple[str, bool], dict[str, dict[str, Any]]] = {
+    ("prune-empty", True): {
+        "a requirement without scopes is lost": LAX,
+        "a member of a vendor is lost": {**PORTABLE, "x-berth": 4},
+        "an empty part of a scheme is lost": put(
+            PORTABLE, "/securitySchemes/door", {"oauth2SecurityScheme": {"flows": WITHOUT_SCOPES}}
+        ),
+        "an old requirement without scopes is lost": {**PORTABLE, "security": [{"harbour": []}]},
+    },
+    ("prune-empty", False): {
+        "a scheme is lost": put(PORTABLE, "/securitySchemes/door", {"mtlsSecurityScheme": {}}),
+        "part of a scheme is lost": put(
+            PORTABLE, "/securitySchemes/harbour/httpAuthSecurityScheme/realm", "x"
+        ),
+        "a requirement with scopes is lost": {**PORTABLE, "security": [{"harbour": ["write"]}]},
+    },
+    ("js-instance", False): {
+        "0.3 and schemes": OLD,
+        "1.0 with schemes for the JavaScript client": {
+            **bare(EURO),
+            "securitySchemes": {"x": {"mtlsSecurityScheme": {"description": "x"}}},
+        },
+    },
+    ("js-instance", True): {
+        "0.3 without schemes": BARE_OLD,
+    },
 }
 
 
-@pytest.mark.parametrize(("card", "profile", "safe"), SAFETY.values(), ids=SAFETY)
+@pytest.mark.parametrize(
+    ("card", "profile", "safe"),
+    [
+        pytest.param(card, *outcome, id=name)
+        for outcome, table in SAFETY.items()
+        for name, card in table.items()
+    ],
+)
 def test_what_is_safe(card: dict[str, Any], profile: str, safe: bool, alice: PrivateKey) -> None:
     """A payload that lost an endpoint, a scheme or a scope is signed where all are asked for."""
     payload = canonicalize(card, profile).data
