@@ -55,8 +55,8 @@ class Kms:
                 )
             )
             return {"KeyId": ACCOUNT + name, "PublicKey": base64.b64encode(spki).decode()}
-        if self.faults[name]:
-            raise Refused(self.faults[name])
+        if fault := self.faults.get(name):
+            raise Refused(fault)
         signature = sign(self.keys[name], request)
         return {"KeyId": ACCOUNT + name, "Signature": base64.b64encode(signature).decode()}
 
