@@ -44,7 +44,7 @@ _SECTIONS: Final = {
         "tokens": ("serve:tokens", "Make, list and revoke bearer tokens."),
         "keyset": ("statements:keyset", "Say which keys may sign for the issuer."),
         "release": ("statements:release", "Sign the daily list of current cards."),
-        "resign": ("resign:resign", "Sign a copy of a card for your gateway."),
+        "resign": ("sign:resign", "Sign a copy of a card for your gateway."),
     },
     "More": {
         "canonicalize": ("sign:canonicalize", "Print exactly the bytes that a signature covers."),
