@@ -29,7 +29,7 @@ MAX_DEPTH: Final = 32
 MAX_INTEGER: Final = 2**53 - 1
 
 _INTEGER_CHARS: Final = len(str(-MAX_INTEGER))
-_SPACES: Final = b" \t\n\r"
+_SPACES: Final = " \t\n\r"
 # UTF-32 in little-endian order starts like UTF-16 and needs no row.
 _BYTE_ORDER_MARKS: Final = (
     codecs.BOM_UTF8,
@@ -73,7 +73,7 @@ def parse_object(
     text = _decode(untrusted_bytes)
     for _ in offsets(text, max_depth=max_depth):  # raises at the first fault
         pass
-    line, column = position(text[: text.index(text.lstrip(" \t\n\r"))])
+    line, column = position(text[: text.index(text.lstrip(_SPACES))])
     message = "the JSON value is not an object"
     raise JsonRefused("json.not_object", message, line=line, column=column)
 
@@ -81,7 +81,7 @@ def parse_object(
 def object_or_none(untrusted_bytes: bytes, *, max_depth: int = MAX_DEPTH) -> dict[str, Json] | None:
     """Return the object that the input is, whatever its size; None where it is refused."""
     try:
-        text = untrusted_bytes.strip(_SPACES).decode("utf-8")
+        text = untrusted_bytes.strip(_SPACES.encode()).decode("utf-8")
         value, end = _DECODER.raw_decode(text)
         if end != len(text) or type(value) is not dict:
             return None
@@ -301,7 +301,8 @@ class _Walk:
 
     def _next(self) -> str:
         """Step over whitespace; return the character that is next, empty at the end."""
-        self._run(_WHITESPACE)
+        if self._text[self._pos : self._pos + 1] in _SPACES:
+            self._run(_WHITESPACE)
         return self._text[self._pos : self._pos + 1]
 
     def _run(self, pattern: re.Pattern[str]) -> str:
