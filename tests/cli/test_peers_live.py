@@ -1,26 +1,24 @@
-"""A new user and a live peer: `cardsign serve` on a loopback port, and two commands."""
+"""A new user and a live peer on a loopback port: two commands, and a silent one."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cardsign.jose.jwks import JwkSet
 from tests.cli.conftest import Cardsign, Ended
+from tests.cli.local_site import local_site
 from tests.jose.statement_making import key
 from tests.support import PORTABLE
 
 ROOT = Path(__file__).resolve().parents[2]
-RECOVERY = {"CARDSIGN_RECOVERY_PASSPHRASE": "another horse entirely"}
 LOOPBACK = "--insecure-loopback-http"
 
 
@@ -33,57 +31,25 @@ def run(ended: Ended) -> Ended:
     return ended
 
 
-@pytest.fixture
-def home(cardsign: Cardsign) -> Iterator[str]:
-    """The peer's origin: a card that is signed, released, published and served."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        home = f"http://127.0.0.1:{free.getsockname()[1]}"
-    interface = {**PORTABLE["supportedInterfaces"][0], "url": f"{home}/a2a"}
-    card = {**PORTABLE, "supportedInterfaces": [interface]}
-    Path("card.json").write_text(json.dumps(card))
-    run(cardsign("init", "--issuer", home, "--recovery-out", "recovery.key", **RECOVERY))
-    run(cardsign("sign", "card.json", "-o", "signed.json"))
-    run(cardsign("release", "renew", "--card", "signed.json"))
-    run(cardsign("publish", "signed.json"))
-    with served(home):
-        yield home
-
-
-@contextlib.contextmanager
-def served(home: str) -> Iterator[None]:
-    """`cardsign serve`, in processes of its own."""
-    bind = home.removeprefix("http://")
-    command = [sys.executable, "-m", "cardsign", "serve", "public", "--bind", bind]
-    process = subprocess.Popen(
-        command,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    try:
-        assert process.stderr is not None
-        said = ""
-        while "serving generation" not in said:
-            said = process.stderr.readline()
-            assert said, "the server ended"
-        yield
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-
-
-def test_two_commands(cardsign: Cardsign, home: str) -> None:
+def test_two_commands(cardsign: Cardsign) -> None:
     """Add it, compare what is printed, verify it; then day by day, and what was remembered."""
-    added = run(cardsign("trust", "add", home, "--yes", LOOPBACK))
-    told = run(cardsign("keyset", "show", "--json")).json  # what the issuer reads out himself
-    assert f"digest      {told['digest']}" in added.text
-    ended = run(cardsign("verify", home, LOOPBACK, "--json"))
-    assert ended.json["verdict"] == "trusted"
-    assert ended.json["answers"]["current"] == "yes"
-    run(cardsign("peers", "verify", LOOPBACK))
-    assert run(cardsign("peers", "status", "--json")).json[0]["keyset"]["number"] == "1.1"
+    with local_site() as site:
+        interface = {**PORTABLE["supportedInterfaces"][0], "url": f"{site.origin}/a2a"}
+        card = {**PORTABLE, "supportedInterfaces": [interface]}
+        Path("card.json").write_text(json.dumps(card))
+        own = ("--card", "card.json", "--recovery-out", "recovery.key")
+        run(cardsign("init", "--issuer", site.origin, *own))
+        run(cardsign("publish", "--export", "out"))
+        for file in Path("out/site").rglob("*.json"):
+            site.answers[f"/{file.relative_to('out/site')}"] = file.read_bytes()
+
+        added = run(cardsign("trust", "add", site.origin, "--yes", LOOPBACK))
+        told = run(cardsign("keyset", "show", "--json")).json  # what the issuer reads out himself
+        assert f"digest      {told['digest']}" in added.text
+        ended = run(cardsign("verify", site.origin, LOOPBACK, "--json"))
+        assert (ended.json["verdict"], ended.json["answers"]["current"]) == ("trusted", "yes")
+        run(cardsign("peers", "verify", LOOPBACK))
+        assert run(cardsign("peers", "status", "--json")).json[0]["keyset"]["number"] == "1.1"
 
 
 #: The command line with requests that may take an hour, so that no slow machine ends one of them.
