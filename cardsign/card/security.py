@@ -199,15 +199,11 @@ def requirements_of(
         tokens: Where the owner stands in the card.
     """
     for requirement in _read_requirements(owner, tokens):
-        yield _with_declared(requirement, declared)
-
-
-def _with_declared(requirement: Requirement, declared: Mapping[str, Scheme]) -> Requirement:
-    """Say of a requirement what it names that is not there."""
-    for name in requirement.schemes:
-        if name not in declared:
-            return replace(requirement, problem=f"{_shown(name)} is required and not declared")
-    return requirement
+        undeclared = [name for name in requirement.schemes if name not in declared]
+        if undeclared:
+            problem = f"{_shown(undeclared[0])} is required and not declared"
+            requirement = replace(requirement, problem=problem)
+        yield requirement
 
 
 def _read_requirements(owner: Mapping[str, Json], above: tuple[str, ...]) -> Iterator[Requirement]:
