@@ -212,7 +212,7 @@ def _find_card_gaps(work: Work, *, is_astray: bool) -> Iterator[Gap]:
         yield Gap("sign the cards", key_holder("card"), until=_harmful_from(work), close=close)
     except (InputRefused, FileFault) as fault:  # what is written or built is no card now
         message = f"repair {fault.path or 'the cards'}; what is published stays: {fault.message}"
-        yield Gap(message)
+        yield Gap(message, command=work.again)
     else:
         is_here = signed is not None and config.publish is not None
         if not (is_here or is_astray or is_card_withdrawn(store)):

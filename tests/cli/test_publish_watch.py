@@ -103,6 +103,7 @@ def test_L4_a_source_that_is_broken_harms_nothing_that_is_published(issuer: Card
     ended = issuer("keys", "rotate")
     assert (ended.status, "what is published stays" in ended.err) == (1, True)
     assert "agent.json" in ended.err
+    assert "Do this: cardsign keys rotate\n" in ended.err
     assert load_current(PUBLIC).card == card
     assert issuer("sign").status != 0
     assert issuer("publish").status != 0
