@@ -205,6 +205,9 @@ def test_the_protocol_version_is_one_of_two_or_absent(
             assert error["data"] == _error_info("VERSION_NOT_SUPPORTED")
         else:
             assert error.get("code") in (None, -32004)
+        unknown = site.client.post("/a2a", data=_call(method), headers={"A2A-Version": version})
+        assert unknown.json is not None
+        assert unknown.json["error"]["code"] == (code or -32000)  # it is said to anybody
 
 
 def _padded(length: int) -> bytes:

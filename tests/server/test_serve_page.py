@@ -9,12 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from publications import NOW, PUBLIC, publish_cards, put_in_place
+from publications import NOW, PUBLIC, publish_cards, put_in_place, sign
 from served import look, serve
 
+from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
+from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server import documents
 from cardsign.server.settings import ServerSettings
+from cardsign.urls import CARD_PATH
 
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
@@ -65,6 +68,15 @@ def test_who_does_not_gets_what_was_there_before(
     answer = serve(tmp_path).open("/", method=method, headers=headers)
     assert answer.status_code == 404
     assert answer.mimetype == "application/json"
+
+
+def test_it_is_kept_no_longer_than_statements(tmp_path: Path, key: PrivateKey) -> None:
+    """However long the card is."""
+    documents = Documents(sign(PUBLIC, key), JwkSet.of([key.public]), max_age=86_400)
+    publish_generation(documents, tmp_path, now=NOW)
+    site = serve(tmp_path, now=NOW.timestamp)
+    assert site.get("/", headers=HTML).headers["Cache-Control"] == "public, max-age=300"
+    assert site.get(CARD_PATH).headers["Cache-Control"] == "public, max-age=86400"
 
 
 def test_it_can_be_switched_off(tmp_path: Path, key: PrivateKey) -> None:
