@@ -282,6 +282,15 @@ def test_the_worker_does_not_outlive_its_parent(published: Published) -> None:
         wait_until(lambda: is_gone(server.process.pid))
 
 
+@pytest.mark.parametrize(("settings", "is_warned"), [("", True), ("behind_proxy = true\n", False)])
+def test_who_serves_others_is_told_of_slow_clients(
+    published: Published, settings: str, is_warned: bool
+) -> None:
+    """Unless a proxy reads their requests; `test_it_says_where` is for this machine alone."""
+    with running(published.folder, TOKENS + settings, bind="0.0.0.0:0") as server:
+        assert any("slow clients" in line for line in server.log) == is_warned
+
+
 def test_an_ipv6_address_is_served(published: Published) -> None:
     """Written in brackets."""
     with running(published.folder, TOKENS, bind="[::1]:0") as server:
@@ -308,9 +317,9 @@ def test_settings_and_tokens_are_read_again_without_a_dropped_request(
         def extended() -> int:
             return server.get(EXTENDED, **published.bearer).status_code
 
-        def reload(words: str) -> None:
+        def reload(words: str, times: int = 1) -> None:
             server.process.send_signal(signal.SIGHUP)
-            wait_until(lambda: any(words in line for line in server.log))
+            wait_until(lambda: sum(words in line for line in server.log) == times)
 
         workers = server.workers
         asking = [threading.Thread(target=ask, args=(server.url,)) for _ in range(3)]
@@ -326,8 +335,9 @@ def test_settings_and_tokens_are_read_again_without_a_dropped_request(
             wait_until(lambda: server.get("/a2a/agents").status_code == 404)
             (tmp_path / "tokens").unlink()
             assert extended() == 401
-            reload("no token opens anything")
+            reload("reading settings and tokens again", times=2)  # no tokens are no fault
             assert extended() == 401
+            assert any("no token opens anything" in line for line in server.log)
         finally:
             is_over.set()
             for thread in asking:

@@ -112,6 +112,19 @@ def test_all_processes_exchange_at_one_moment(
     assert seen == {(1,) * 5, (3,) * 5} | ({(2,) * 5} if pause > 1 else set())
 
 
+def test_a_disk_whose_clock_is_ahead_holds_nothing_back(
+    tmp_path: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it dates an hour from now is served at once."""
+    disk = Disk(tmp_path, key, monkeypatch)
+    server = disk.server()
+    disk.seconds += 3600
+    disk.publish(2)
+    disk.seconds -= 3600
+    server.look()
+    assert number_of(server) == 2
+
+
 def test_a_generation_has_its_event_although_another_follows_at_once(
     tmp_path: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
