@@ -206,6 +206,18 @@ def test_the_lock_decides_a_fork_below_it(policy: Path) -> None:
     assert "statement.fork" in codes(report)
 
 
+def test_a_clock_that_was_set_back_raises_nothing(policy: Path) -> None:
+    """What was verified is of its future; by the right clock it is recorded."""
+    times = [NOW]
+    updater = verifier(policy, clock=lambda: times[-1])
+    second = TIDES.keyset_after(FIRST)
+    updater.session(updater.policy.issuer("tides")).resolve(given([FIRST, second], []), NOW)
+    times.append(datetime.fromtimestamp(read_keyset(second).iat - 3600, UTC))
+    assert updater.raise_lock() == ()
+    times.append(NOW)
+    assert updater.raise_lock() == ("tides",)
+
+
 def test_the_owner_recovers_from_a_locked_branch_of_a_thief(policy: Path) -> None:
     """The roots were stolen, the lock was raised to the thief's branch, the owner recovers from
     the honest one, and nobody publishes the thief's statements any more."""
