@@ -6,16 +6,15 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from textwrap import wrap
 from typing import Any, Final
 
 from attack_trial import ASKED, FETCHES, OURS, Result
+from interop_page import header, line, prose
 from judges import Version
 from roster import VERIFIERS
 
 from tests.attack_runner.corpus import Attack
 
-_WIDTH: Final = 98  # columns of prose
 _NAMES: Final = {"a2a-js plain": "@a2a-js/sdk", "joserfc": "plain joserfc"}
 
 
@@ -55,10 +54,10 @@ def page(
     on_line = [result for result in results if result.on_line]
     lines = [_INTRODUCTION, *_totals(attacks, at_hand, on_line, versions), "", "## By attack", ""]
     lines += _table(attacks, at_hand)
-    lines += ["", "## On line", "", *_prose(_ON_LINE + _on_line(attacks, on_line)), ""]
+    lines += ["", "## On line", "", *prose(_ON_LINE + _on_line(attacks, on_line)), ""]
     lines += ["## What was not put to others", "", *_not_put(results), ""]
     tested = ", ".join(str(attack.number) for attack in attacks if attack.tests)
-    lines += [*_prose(_BEYOND.format(tested)), ""]
+    lines += [*prose(_BEYOND.format(tested)), ""]
     return "\n".join(lines)
 
 
@@ -127,18 +126,18 @@ def _totals(
     results = [*at_hand, *on_line]
     hostile, honest = _parted(results)
     right = sum(result.right for result in results)
-    yield from _prose(
+    yield from prose(
         f"There are {len(attacks)} attacks in {len(results):,} cases: {len(hostile):,} hostile and "
         f"{len(honest):,} honest, {len(on_line):,} of them on line. cardsign is right about "
         f"{right:,}."
     )
     yield ""
-    yield from _header("verifier", "version", "hostile, put", "accepts", "honest, put", "accepts")
+    yield from header("verifier", "version", "hostile, put", "accepts", "honest, put", "accepts")
     rows = [(name, _NAMES.get(name, name), at_hand) for name in ASKED]
     for name, shown, put in (*rows, (FETCHES, f"{FETCHES}, on line", on_line)):
         version = versions[VERIFIERS[name].program]
         cells = [f"{count:,}" for one in _parted(put) for count in _counts(one, name)]
-        yield _line(shown, f"{version.name} {version.version}", *cells)
+        yield line(shown, f"{version.name} {version.version}", *cells)
 
 
 def _parted(results: Iterable[Result]) -> tuple[list[Result], list[Result]]:
@@ -162,15 +161,15 @@ def _table(attacks: Sequence[Attack], results: Sequence[Result]) -> Iterator[str
         hostile, _ = _parted(result for result in results if result.attack == attack.number)
         counts = [_counts(hostile, name) for name in ASKED]
         if any(accepted for _, accepted in counts):
-            rows.append(_line(str(attack.number), attack.title, *map(cell, counts)))
+            rows.append(line(str(attack.number), attack.title, *map(cell, counts)))
         elif any(put for put, _ in counts):
             refused.append(str(attack.number))
-    yield from _prose("How many of the hostile cards that were put to it each verifier accepts:")
+    yield from prose("How many of the hostile cards that were put to it each verifier accepts:")
     yield ""
-    yield from _header("number", "attack", *(_NAMES.get(name, name) for name in ASKED))
+    yield from header("number", "attack", *(_NAMES.get(name, name) for name in ASKED))
     yield from rows
     yield ""
-    yield from _prose(f"All three refuse every hostile card of attacks {', '.join(refused)}.")
+    yield from prose(f"All three refuse every hostile card of attacks {', '.join(refused)}.")
 
 
 def cell(count: tuple[int, int]) -> str:
@@ -181,19 +180,7 @@ def cell(count: tuple[int, int]) -> str:
 
 def _not_put(results: Sequence[Result]) -> Iterator[str]:
     count = sum(bool(result.not_put) for result in results)
-    yield from _prose(
+    yield from prose(
         f"{count:,} cases need a policy, a memory, statements, a sound key set, a network of their "
         "own, or more than the judges take. attacks.json says which for each."
     )
-
-
-def _prose(text: str) -> list[str]:
-    return wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
-
-
-def _header(*names: str) -> tuple[str, str]:
-    return _line(*names), "|" + "---|" * len(names)
-
-
-def _line(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"

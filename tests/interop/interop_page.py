@@ -12,7 +12,7 @@ from typing import Any, Final
 from exceptions import Exceptions
 from judges import Version
 from population import CLASSES
-from roster import ABSENT, PROGRAMS, VERIFIERS
+from roster import PROGRAMS, VERIFIERS
 from trial import (
     ACCEPTED,
     ALL,
@@ -79,7 +79,10 @@ def page(results: Results, written: Exceptions) -> str:
             *_section("With `--compat all`", _all(results, written)),
             *_section("Verifiers that ignore `typ`", _ignorant(results.rows)),
             *_section("Their signatures, as we judge them", _theirs(results.rows)),
-            *_section("Who is not among the judges", _absent()),
+            *_section(
+                "Who is not among the judges",
+                [_ABSENT],
+            ),
         ]
     )
 
@@ -103,14 +106,14 @@ def _section(title: str, lines: Iterable[str]) -> list[str]:
 
 
 def _judges(versions: Mapping[str, Version]) -> Iterator[str]:
-    yield from _header("judge", "language", "package", "what is put to it", "what it verifies")
+    yield from header("judge", "language", "package", "what is put to it", "what it verifies")
     for verifier in VERIFIERS.values():
         program, version = PROGRAMS[verifier.program], versions[verifier.program]
         package = f"{version.name} {version.version}"
         payload = f"`{verifier.payload}`"
-        yield _line(verifier.name, program.language, package, verifier.asked, payload)
+        yield line(verifier.name, program.language, package, verifier.asked, payload)
     yield ""
-    yield from _prose(
+    yield from prose(
         "joserfc and jose are JOSE libraries: each runs a verifier of some fifty lines, such as "
         "people write by hand. [Profiles](../concepts/profiles.md) explains what each verifies."
     )
@@ -121,20 +124,20 @@ def _ours(results: Results) -> Iterator[str]:
     refused = Counter(row.refused for row in results.rows if row.refused)
     codes = ", ".join(f"`{code}` {count}" for code, count in refused.most_common())
     classes = [name for name in CLASSES if any(row.group == name for row in signed)]
-    yield from _prose(
+    yield from prose(
         f"Of {len(results.rows):,} cards, cardsign signs {len(signed):,}. It refuses the others: "
         f"{codes}."
     )
     yield ""
     yield from _accepted(signed, classes, list(VERIFIERS), "")
     yield ""
-    yield from _prose(
+    yield from prose(
         "A verifier *can use* a card if it can read the card and could build a client from its "
         "payload. No signature helps with the others."
     )
     yield ""
     without = " and ".join(one.name for one in PROGRAMS.values() if "RS256" not in one.algorithms)
-    yield from _prose(
+    yield from prose(
         f"These signatures are ES256. {results.rs256_cards} of the cards were tried with RS256 "
         f"too. Every judge that knows RS256 found the same; {without} does not know it."
     )
@@ -143,8 +146,8 @@ def _ours(results: Results) -> Iterator[str]:
 def _accepted(
     signed: Sequence[Row], classes: Sequence[str], names: Sequence[str], suffix: str
 ) -> Iterator[str]:
-    yield from _header("accepted by", *classes, "all", "of those it can use")
-    yield _line("*of those signed*", *_by_class(signed, classes), "")
+    yield from header("accepted by", *classes, "all", "of those it can use")
+    yield line("*of those signed*", *_by_class(signed, classes), "")
     for name in names:
         outcomes = [(row, row.judged[name + suffix]) for row in signed]
         accepted = [row for row, outcome in outcomes if outcome == ACCEPTED]
@@ -153,13 +156,13 @@ def _accepted(
             for _, outcome in outcomes
         )
         share = f"{100 * len(accepted) / usable:.1f} %" if usable else ""
-        yield _line(name, *_by_class(accepted, classes), share)
+        yield line(name, *_by_class(accepted, classes), share)
 
 
 def _all(results: Results, written: Exceptions) -> Iterator[str]:
     signed = [row for row in results.rows if row.judged]
     classes = [name for name in CLASSES if any(row.group == name for row in signed)]
-    yield from _prose(
+    yield from prose(
         "This makes one signature for each profile whose payload names an endpoint, whatever that "
         "leaves open. Verifiers that accepted all accept all again. What the others still refuse "
         "are the cards above that no signature of a profile helps."
@@ -169,7 +172,7 @@ def _all(results: Results, written: Exceptions) -> Iterator[str]:
 
 
 def _ignorant(rows: Sequence[Row]) -> Iterator[str]:
-    yield from _prose(
+    yield from prose(
         "A compat signature is marked by its `typ`. Somebody in transit may serve its payload as "
         "the card, with all signatures. cardsign does not trust that card. A verifier written by "
         "hand that ignores `typ` accepts it. Of the payloads that have a compat signature under "
@@ -177,7 +180,7 @@ def _ignorant(rows: Sequence[Row]) -> Iterator[str]:
     )
     yield ""
     names = IGNORE_TYP
-    yield from _header(
+    yield from header(
         "profile",
         "payloads",
         *(f"{name} accepts" for name in names),
@@ -187,9 +190,9 @@ def _ignorant(rows: Sequence[Row]) -> Iterator[str]:
         served = [row.served[profile] for row in rows if profile in row.served]
         lost = [one for one in served if SECURITY_LOST in one and set(one) & set(names)]
         counts = (sum(name in one for one in served) for name in names)
-        yield _line(f"`{profile}`", *(f"{n:,}" for n in (len(served), *counts, len(lost))))
+        yield line(f"`{profile}`", *(f"{n:,}" for n in (len(served), *counts, len(lost))))
     yield ""
-    yield from _prose(
+    yield from prose(
         "Under `--compat safe`, the default, such a payload keeps every endpoint, scheme and "
         "scope; only a requirement without scopes may be gone. If your peers have such "
         "verifiers, sign with `--compat none`."
@@ -221,7 +224,7 @@ def _remedy(why: str) -> str:
 
 
 def _refusals(written: Exceptions) -> Iterator[str]:
-    yield from _prose(
+    yield from prose(
         "These exceptions were written down before the run; it found them and no others. What "
         "would satisfy a verifier was tried: a signature of each profile alone, then one over the "
         "payload that the verifier says it makes."
@@ -239,7 +242,7 @@ def _refusals(written: Exceptions) -> Iterator[str]:
 
 def _theirs(rows: Sequence[Row]) -> Iterator[str]:
     read = sum(bool(row.recognised) for row in rows)
-    yield from _prose(
+    yield from prose(
         f"Each judge signs what it can of the {read:,} cards that cardsign can read, and cardsign "
         "verifies that. A signature *counts* by default if it covers the whole card. One that fits "
         "another profile is reported with its name, and a policy may accept it. *No profile* means "
@@ -248,35 +251,42 @@ def _theirs(rows: Sequence[Row]) -> Iterator[str]:
         "and a2a-sdk signs `null` where it finds nothing of its schema."
     )
     yield ""
-    yield from _header("signed by", "cards", "counts", "another profile", "no profile")
+    yield from header("signed by", "cards", "counts", "another profile", "no profile")
     for name in PROGRAMS:
         kinds = Counter(_kind(row.recognised[name]) for row in rows if name in row.recognised)
         cells = (kinds.total(), *(kinds[kind] for kind in (COUNTS, _OTHER, NO_PROFILE)))
-        yield _line(name, *(f"{cell:,}" for cell in cells))
+        yield line(name, *(f"{cell:,}" for cell in cells))
 
 
 def _kind(found: str) -> str:
     return found if found in (COUNTS, NO_PROFILE) else _OTHER
 
 
-def _absent() -> Iterator[str]:
-    for one in ABSENT:
-        yield from _item(f"**{one.name}** {one.version} ({one.language}). {one.why}")
+#: Libraries that were asked for and cannot judge, and why; looked into by hand.
+_ABSENT: Final = """\
+* **a2a-sdk** 0.3.24 to 0.3.26 and 1.0.0 to 1.1.3 (Python). It signs by rules of its own and does
+  not know RFC 8785. Use 1.1.4 or newer.
+* **a2a-protocol-types, its `AgentCard`** 0.15.0 (Rust). This type loses unknown members and those
+  of 0.3. Verify the JSON as served instead.
+* **a2a-go** 2.4.0 (Go). This newest release on the Go module proxy has no signing package.
+* **a2a-java** 1.0.0.Alpha3 (Java). Neither this release nor the source of 1.2.0.Final makes or
+  verifies signatures.
+* **car-a2a** 0.60.0 (Rust). It builds only with D-Bus, CUDA's compiler and libclang."""
 
 
-def _prose(text: str) -> list[str]:
+def prose(text: str) -> list[str]:
     return wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
 def _item(text: str) -> Iterator[str]:
-    first, *rest = _prose(text)
+    first, *rest = prose(text)
     yield f"* {first}"
     yield from (f"  {line}" for line in rest)
 
 
-def _header(*names: str) -> tuple[str, str]:
-    return _line(*names), "|" + "---|" * len(names)
+def header(*names: str) -> tuple[str, str]:
+    return line(*names), "|" + "---|" * len(names)
 
 
-def _line(*cells: str) -> str:
+def line(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
