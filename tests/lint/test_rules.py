@@ -14,7 +14,16 @@ from jsonschema import Draft202012Validator
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import UsageFault
 from cardsign.findings import describe_code
-from cardsign.lint.cards import GROUPS, LAYERS, RULES, CardReport, lint_card, lint_references
+from cardsign.lint.cards import (
+    GROUPS,
+    LAYERS,
+    RULES,
+    CardReport,
+    find_at,
+    lint_card,
+    lint_references,
+    with_findings,
+)
 from cardsign.lint.rules import LintSettings, Waiver, group_of
 from tests.lint.examples import UNREADABLE, example_card, read_example
 from tests.support import DUAL, OLD, PORTABLE, put, without
@@ -174,6 +183,14 @@ def test_groups_can_be_chosen() -> None:
     assert found(card) == ["meaning.version", "portable.unknown-member"]
     assert found(card, groups=("meaning",)) == ["meaning.version"]
     assert found(card, groups=("secrets",)) == []
+
+
+def test_what_is_found_around_a_card_is_chosen_too() -> None:
+    """But for a card that could not be read, of which no group can say anything."""
+    around = [find_at(code, (), "m") for code in ("contract.untracked", "json.not-read")]
+    for groups, expected in ((None, around), (("contract",), around), (("secrets",), around[1:])):
+        report = with_findings(CardReport("a.json", ()), around, LintSettings(groups=groups))
+        assert [*report.findings] == expected
 
 
 def test_a_contract_is_looked_at_where_it_is_one() -> None:
