@@ -744,6 +744,7 @@ UNFIT_CERTIFICATES: dict[str, Callable[[], str]] = {
     "an extension twice": _twice_extended,
     "a common name that is no text": _nameless,
     "two headers": lambda: f"{certificate()},{certificate(SPIFFE + '/other')}",
+    "one beside an empty header": lambda: f"{certificate()},",
     "two in one": lambda: certificate() + certificate(SPIFFE + "/other"),
     "two headers of RFC 9440": lambda: _two_sequences(", "),
     "two in one of RFC 9440": lambda: _two_sequences(""),

@@ -126,10 +126,29 @@ def test_a_lost_policy_gives_no_verdict(tmp_path: Path, monkeypatch: pytest.Monk
     Path("trust.toml").write_text(ISSUER)
     client = create_verdict_app(open_policy, fresh_seconds=0).test_client()
     Path("trust.toml").unlink()
-    lost = client.post("/verify", data=CARD, query_string={"issuer": "harbour"})
-    assert (lost.status_code, [*lost.json]) == (503, ["error"])
+    for _ in range(2):  # what was read before is not taken up again by one that is half written
+        lost = client.post("/verify", data=CARD, query_string={"issuer": "harbour"})
+        assert (lost.status_code, [*lost.json]) == (503, ["error"])
+        Path("trust.toml").write_text("format = ")
     Path("trust.toml").write_text(ISSUER)
     assert ask(client, CARD, issuer="harbour")["verdict"] == "trusted"
+
+
+def test_a_lost_lock_counts_beside_a_policy_that_is_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The policy of before is not judged by without its lock."""
+    monkeypatch.chdir(tmp_path)
+    Path("trust.toml").write_text(ISSUER)
+    client = create_verdict_app(open_policy, fresh_seconds=0).test_client()
+    Path("trust.toml").write_text("format = ")
+
+    def lose(*_: object) -> None:
+        raise LocalFault("lock.missing", "there is no trust.lock")
+
+    monkeypatch.setattr("cardsign.server.sidecar.read_floors", lose)
+    lost = client.post("/verify", data=CARD, query_string={"issuer": "harbour"})
+    assert (lost.status_code, lost.json["error"]["code"]) == (503, "lock.missing")
 
 
 def test_a_lost_lock_gives_no_verdict(caplog: pytest.LogCaptureFixture) -> None:
