@@ -42,6 +42,7 @@ from cardsign.publish.generation import (
 from cardsign.publish.publication import (
     DEFAULT_MAX_AGE,
     Documents,
+    check_publisher,
     publication_of,
     publish_generation,
     publish_statements,
@@ -502,6 +503,17 @@ def describe_adoptable(statement: KeysetStatement | ReleaseStatement) -> str:
         return f"keyset {statement.label}, which revokes {len(statement.revoked)} keys"
     floors = ", ".join(f"{url} {seq}" for url, seq in sorted(statement.floor.items()))
     return f"the number of release {statement.seq}" + (f" and floors {floors}" if floors else "")
+
+
+def check_owner(work: Work) -> None:
+    """Refuse to sign for a publication directory of another key store.
+
+    Raises:
+        UsageFault: ``publish.other_publisher``.
+    """
+    directory = work.config.publish
+    if directory is not None:
+        check_publisher(newest_generation(directory), _publisher_of(work.store), directory)
 
 
 def check_complete(work: Work) -> None:

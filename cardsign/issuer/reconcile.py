@@ -190,9 +190,11 @@ def renew_release(work: Work, changes: ReleaseChanges, *, force: bool = False) -
     """Sign the next release if there is anything new to say, and publish it.
 
     Raises:
+        UsageFault: ``publish.other_publisher``: the directory is another key store's.
         PublishRefused: ``publish.statements``: the log lacks what is published.
         As :func:`cardsign.issuer.release.sign_next_release`.
     """
+    publishing.check_owner(work)
     publishing.check_complete(work)
     sign = draft_release if work.is_dry_run else sign_next_release
     release = sign(work, changes, force=force)

@@ -117,7 +117,7 @@ def publish_generation(
         newest = _newest(directory)
         published = _published(newest)
         if published is None or issued is None:  # else only their history counts
-            _check_publisher(newest, documents.publisher, directory)
+            check_publisher(newest, documents.publisher, directory)
         statements = published if issued is None else _following(issued, published, now)
         if statements is not None:
             keys = statements.list_keys(keys)
@@ -169,7 +169,7 @@ def publish_statements(
             return None
         published = _published(newest) if issued is not None else None
         if published is None:
-            _check_publisher(newest, publisher, directory)
+            check_publisher(newest, publisher, directory)
         files = dict(newest.files)
         if issued is not None:
             statements = _following(issued, published, now)
@@ -184,12 +184,15 @@ def publish_statements(
         return _commit(directory, generation, newest, writes=writes)
 
 
-def _check_publisher(
+def check_publisher(
     newest: Generation | None, publisher: Publisher | None, directory: Path
 ) -> None:
     """Refuse a directory that holds the publications of another key store, or another issuer.
 
     A project folder may come from a stranger, and name another publisher's directory.
+
+    Raises:
+        UsageFault: ``publish.other_publisher``.
     """
     owner = newest.publisher if newest else None
     message = ""
