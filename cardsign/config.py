@@ -15,10 +15,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from cardsign.card.extensions import AUDIENCE
 from cardsign.errors import FileMissing, InputRefused
 from cardsign.files import CONFIG_FILE as CONFIG_FILE
-from cardsign.files import bad_settings, leads_outside, outside, read_bytes, read_settings
+from cardsign.files import leads_outside, outside, read_bytes
 from cardsign.findings import Severity
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.lint.rules import LintSettings, Waiver
+from cardsign.tomltext import bad_settings, read_settings
 from cardsign.urls import parse_origin
 
 MAX_CONFIG_BYTES: Final = 64 * 1024  # bytes; a few lines are usual

@@ -11,20 +11,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shlex
 import stat
 import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
-from cardsign.errors import FileFault, FileMissing, LocalFault, UsageFault, closest
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
-_Model = TypeVar("_Model", bound="BaseModel")
+from cardsign.errors import FileFault, FileMissing, LocalFault, UsageFault
 
 #: Inode, nanoseconds and size of a file.
 FileStamp: TypeAlias = tuple[int, int, int]
@@ -301,86 +295,6 @@ def file_fault(exc: OSError, path: Path | str, otherwise: str) -> FileFault:
     return FileFault(otherwise, f"the operating system says: {reason}", path=str(path))
 
 
-#: Parts of a dotted key or table header, and tables and lists within one another. Ours have at most
-#: four. `tomllib` takes time by the square of the parts, and a place deep within is long to name.
-MAX_TOML_DEPTH: Final = 32
-_LONG_KEY: Final = re.compile(
-    rb"""(?<![\w-])(?:(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*\.[ \t]*){%d}"""
-    % MAX_TOML_DEPTH
-)
-
-
-def read_toml(untrusted_bytes: bytes) -> dict[str, Any]:
-    """Read TOML 1.0 in time that is linear in its length; the caller bounds the length.
-
-    Raises:
-        ValueError: It is not UTF-8 or no TOML, is nested too deeply, or a key has too many parts;
-            a text that looks like such a key counts.
-    """
-    import tomllib  # a verdict by keys alone reads no TOML
-
-    with contextlib.suppress(RecursionError):
-        if not _LONG_KEY.search(untrusted_bytes):
-            members = tomllib.loads(untrusted_bytes.decode())
-            if not _is_deep(members, MAX_TOML_DEPTH):
-                return members
-    raise ValueError(
-        f"values are nested more than {MAX_TOML_DEPTH} deep, or a key has so many parts"
-    )
-
-
-def _is_deep(value: object, levels: int) -> bool:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return levels < 0 or any(_is_deep(item, levels - 1) for item in inner)
-
-
-def read_settings(
-    untrusted_bytes: bytes, path: Path, form: type[_Model], context: object = None
-) -> _Model:
-    """Read a settings file: TOML that has the form of a pydantic model, with validators' context.
-
-    Raises:
-        UsageFault: ``config.malformed``.
-    """
-    from pydantic import ValidationError
-
-    try:
-        return form.model_validate(read_toml(untrusted_bytes), context=context)
-    except ValidationError as refused:
-        errors = refused.errors(include_url=False)
-        error = min(errors, key=lambda error: error["type"] != "extra_forbidden")
-        raise bad_settings(path, *explain_error(error, form)) from refused
-    except ValueError as exc:
-        problem = "the file must be UTF-8" if isinstance(exc, UnicodeDecodeError) else str(exc)
-        problem = f"this is not TOML: {problem[:1].lower()}{problem[1:]}"
-        raise bad_settings(path, problem) from exc
-
-
-MAX_SHOWN: Final = 80  # characters of a wrong value
-
-
-def explain_error(error: Any, form: type[BaseModel]) -> tuple[str, str]:
-    """Return what pydantic finds wrong in a table, in words, and the member that is."""
-    name, member = ".".join(map(str, error["loc"])), str(error["loc"][-1])
-    if error["type"] == "extra_forbidden":
-        schema: dict[str, Any] = form.model_json_schema()
-        table = schema
-        for part in error["loc"][:-1]:
-            reference = re.search(r"#/\$defs/(\w+)", str(table["properties"].get(part)))
-            table = schema["$defs"][reference[1]] if reference else table
-        return f"unknown member {name!r}{closest(member, table['properties'])}", member
-    if error["type"] == "missing":
-        return f"{name!r} is missing", ""
-    if error["type"] == "value_error":
-        return f"{name!r} {error['ctx']['error']}", member
-    value = re.sub(r"[^ -~]", "?", repr(error["input"]))[:MAX_SHOWN]
-    if error["type"] == "path_type":  # pydantic names its own class
-        return f"{name} = {value}: expected a path, in quotes", member
-    quotes = ", without quotes" if error["type"] == "date_type" else ""
-    message = re.sub("tuple|frozenset", "list", error["msg"])  # Python's words for a list
-    return f"{name} = {value}: {message[:1].lower()}{message[1:]}{quotes}", member
-
-
 def file_stamp(path: str | Path) -> FileStamp | None:
     """Return what changes when a file is replaced; None if it is not there."""
     try:
@@ -388,26 +302,6 @@ def file_stamp(path: str | Path) -> FileStamp | None:
     except OSError:
         return None
     return status.st_ino, status.st_ctime_ns, status.st_size
-
-
-def bad_settings(path: Path, problem: str, member: str = "") -> UsageFault:
-    """Return the error for a settings file that cannot be understood.
-
-    Args:
-        path: The file.
-        problem: What is wrong, and what was expected.
-        member: The member that is wrong; the line where it is first written is named.
-    """
-    line = None
-    if member:
-        with contextlib.suppress(OSError, UnicodeDecodeError):
-            begin = re.compile(
-                rf"\s*[\"']?{re.escape(member)}[\"']?\s*[=.\]]|\s*\[+{re.escape(member)}\]"
-            )
-            lines = path.read_text(encoding="utf-8").splitlines()
-            line = next((at for at, text in enumerate(lines, 1) if begin.match(text)), None)
-    hint = "Fix what is named." if path.name == USER_FILE else ""  # else what codes.toml says
-    return UsageFault("config.malformed", problem, path=str(path), line=line, hint=hint)
 
 
 # Where the files of a project may lie: in its folder, or where the user has allowed it.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cardsign import files
+from cardsign import files, tomltext
 from cardsign.errors import FileFault, StoreFault
 
 BUSY = StoreFault("file.busy", "busy")
@@ -396,9 +396,9 @@ def test_what_is_no_plain_file_is_neither_read_nor_written(occupy, tmp_path):
 @pytest.mark.parametrize(
     "text",
     [
-        "a" + ".a" * files.MAX_TOML_DEPTH + " = 1",
-        "[" + "a . " * files.MAX_TOML_DEPTH + "a]",
-        'x = { "\\"a"' + ".'b'" * files.MAX_TOML_DEPTH + " = 1 }",
+        "a" + ".a" * tomltext.MAX_TOML_DEPTH + " = 1",
+        "[" + "a . " * tomltext.MAX_TOML_DEPTH + "a]",
+        'x = { "\\"a"' + ".'b'" * tomltext.MAX_TOML_DEPTH + " = 1 }",
     ],
     ids=["a key", "a header", "quoted, in a table"],
 )
@@ -408,25 +408,25 @@ def test_a_key_of_too_many_parts_is_refused_unread(
     """Before `tomllib` sees it, whose work grows with the square of the parts (S9)."""
     monkeypatch.setattr("tomllib.loads", lambda text: pytest.fail("it was parsed"))
     with pytest.raises(ValueError, match="so many parts"):
-        files.read_toml(f"\n{text}\n".encode())
+        tomltext.read_toml(f"\n{text}\n".encode())
 
 
 def test_keys_of_many_parts_are_read_and_dots_elsewhere_are_no_keys() -> None:
     """As many as the limit; in strings and comments sentences may have any number of words."""
-    key = ".".join("a" * files.MAX_TOML_DEPTH)
+    key = ".".join("a" * tomltext.MAX_TOML_DEPTH)
     dots = "and so. on ... 1.5 " * 500
     text = f'{key} = 1\ns = "{dots}"\nm = """\n{dots}""" # {dots}\nf = 1.5\n'
-    members = files.read_toml(text.encode())
+    members = tomltext.read_toml(text.encode())
     assert (members["s"], members["m"], members["f"]) == (dots, dots, 1.5)
 
 
 @pytest.mark.parametrize("pair", ["[]", ("{a=", "}")], ids=["lists", "tables"])
-@pytest.mark.parametrize("levels", [files.MAX_TOML_DEPTH + 1, 100_000])
+@pytest.mark.parametrize("levels", [tomltext.MAX_TOML_DEPTH + 1, 100_000])
 def test_deep_brackets_are_refused(pair: tuple[str, str], levels: int) -> None:
     """1 MB of zeros in 240 lists cost 12 s and 1 GB: each one's place was named by its depth."""
     opening, closing = pair
-    deep = files.MAX_TOML_DEPTH - 1
+    deep = tomltext.MAX_TOML_DEPTH - 1
     text = f"x = {opening * deep}1{closing * deep}\n" + "y = '[[{'  # [[{\n" + "z = [[1]]\n"
-    assert files.read_toml(text.encode())["z"] == [[1]]
+    assert tomltext.read_toml(text.encode())["z"] == [[1]]
     with pytest.raises(ValueError, match="nested more than"):
-        files.read_toml(f"\nx = {opening * levels}1{closing * levels}".encode())
+        tomltext.read_toml(f"\nx = {opening * levels}1{closing * levels}".encode())

@@ -16,9 +16,9 @@ from typing import Any, Final, TypeAlias, cast
 from cardsign.card.strictjson import MAX_DEPTH, double, integer, offsets, parse_object
 from cardsign.card.values import Json, elements_of
 from cardsign.errors import BuildRefused, CardRefused, JsonRefused
-from cardsign.files import read_bytes, read_toml
+from cardsign.files import read_bytes
 from cardsign.findings import describe_code
-from cardsign.trust.policytext import find_lines
+from cardsign.tomltext import find_lines, read_toml
 
 #: Bytes of one source; the largest manifest of the corpus has 24 KiB.
 MAX_SOURCE_BYTES: Final = 1024 * 1024

@@ -29,7 +29,8 @@ from pydantic import (
 from cardsign.card.extensions import AUDIENCE
 from cardsign.card.security import ProviderType
 from cardsign.errors import CardRefused, UsageFault
-from cardsign.files import bad_settings, read_bytes, read_settings
+from cardsign.files import read_bytes
+from cardsign.tomltext import bad_settings, read_settings
 from cardsign.urls import parse_url
 
 MAX_WORKERS: Final = 64

@@ -29,9 +29,10 @@ from cardsign.errors import (
     CardRefused,
     UsageFault,
 )
-from cardsign.files import MAX_INPUT_BYTES, read_bytes, read_toml
+from cardsign.files import MAX_INPUT_BYTES, read_bytes
 from cardsign.jose import base64url
 from cardsign.programs import Program, ProgramError, run
+from cardsign.tomltext import read_toml
 from cardsign.trust.disk import MAX_POLICY_BYTES
 from cardsign.trust.policy import ACCEPTED
 from cardsign.urls import parse_origin

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from cardsign.errors import CardRefused, FetchFailed, KeyRefused, UsageFault, closest
-from cardsign.files import read_bytes, read_toml
+from cardsign.files import read_bytes
 from cardsign.findings import Finding
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, read_keyset
 from cardsign.statements.members import DIGEST, HOLDER
 from cardsign.statements.release import ReleaseStatement
+from cardsign.tomltext import read_toml
 from cardsign.trust.disk import edit_policy
 from cardsign.trust.lock import Floor, forget_entry, raise_lock, read_lock
 from cardsign.trust.policy import (

@@ -27,13 +27,13 @@ from pydantic_core import PydanticCustomError
 from cardsign.card.document import MAX_SIGNATURES
 from cardsign.card.strictjson import MAX_INTEGER
 from cardsign.errors import CardRefused, CardsignError, KeyRefused, UsageFault, closest
-from cardsign.files import explain_error, read_toml
 from cardsign.jose.algorithms import ALGORITHMS, VerifyAlg
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
 from cardsign.statements.keyset import MAX_HOLDERS, KeysetId, RootAnchor
 from cardsign.statements.members import DIGEST, HOLDER, ISSUER, THUMBPRINT
 from cardsign.times import SPAN, read_span
+from cardsign.tomltext import Location, explain_error, find_lines, line_of, read_toml
 from cardsign.trust.policy import (
     BOUNDS,
     ISSUER_NAME,
@@ -54,7 +54,7 @@ from cardsign.trust.policy import (
     TrustedIssuer,
     parse_network,
 )
-from cardsign.trust.policytext import FORMAT, Location, find_lines, line_of
+from cardsign.trust.policytext import FORMAT
 from cardsign.urls import Origin, is_this_machine, parse_origin, parse_place, parse_url
 
 #: Entries of a file; a sound one has at least 70 bytes, so 1 MiB holds no more.
@@ -375,9 +375,8 @@ def _explain(error: Any) -> Problem:
         at = (*at, *context["at"])
         message = f"{'.'.join(map(str, at))}: {context['text']}"
         return at, "policy.malformed", message, context["hint"]
-    message, member = explain_error(error, TrustFile)
-    hint = ""
-    if "anchor" in at and member in IssuerTable.model_fields:
+    message, hint = explain_error(error, TrustFile), ""
+    if error["type"] == "extra_forbidden" and "anchor" in at and at[-1] in IssuerTable.model_fields:
         hint = "It belongs to [[issuer]]: move it above [issuer.anchor]."
     if at == ("issuer",) and isinstance(error["input"], dict):
         message = "each issuer is a table of a list, and this is a single table: [issuer]"

@@ -1,6 +1,6 @@
-"""`trust.toml` as text: on which line a member stands, and edits as a careful person makes them.
+"""`trust.toml` as text: edits as a careful person makes them.
 
-`tomllib` tells no lines, so they are looked up. Comments and the order of things stay in an edit;
+Comments and the order of things stay in an edit;
 :func:`cardsign.trust.disk.edit_policy` reads what came of it before it replaces the file.
 """
 
@@ -10,50 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from cardsign.files import read_toml
 from cardsign.statements.keyset import KeysetId
+from cardsign.tomltext import find_lines, line_of, read_toml
 from cardsign.trust.policy import Anchor, JwksAnchor, KeysAnchor, KeysetAnchor
-
-#: Names of members and indices of lists, such as ``("issuer", 0, "origins", 1)``.
-Location: TypeAlias = tuple[str | int, ...]
-
-_HEADER: Final = re.compile(r"\s*(\[\[?)([^\[\]=,]+)\]\]?\s*(?:#.*)?$")
-_MEMBER: Final = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*[\w"'-]+)*)\s*=""")
-
-
-def find_lines(text: str) -> dict[Location, int]:
-    """Return the line of each table, and of each member that begins a line.
-
-    A member within a value stands on the line of that value, as :func:`line_of` has it.
-    """
-    lines: dict[Location, int] = {(): 1}
-    counts: dict[Location, int] = {}  # the index of the last table of each array of tables
-    table: Location = ()
-    for number, line in enumerate(text.split("\n"), 1):
-        if header := _HEADER.match(line):
-            table = ()
-            for name in _split_key(header[2]):
-                table = (*table, counts[table], name) if table in counts else (*table, name)
-            if header[1] == "[[":
-                counts[table] = counts.get(table, -1) + 1
-                table = (*table, counts[table])
-            lines.setdefault(table[:1], number)
-            lines.setdefault(table, number)
-        elif member := _MEMBER.match(line):
-            lines.setdefault((*table, *_split_key(member[1])), number)
-    return lines
-
-
-def _split_key(key: str) -> list[str]:
-    return [name.strip(" \t\"'") for name in key.split(".")]
-
-
-def line_of(lines: Mapping[Location, int], location: Location) -> int:
-    """Return the line of a member, or of the nearest table around it."""
-    while location not in lines:
-        location = location[:-1]
-    return lines[location]
-
 
 #: The format of the file.
 FORMAT: Final = 1

@@ -18,6 +18,7 @@ from cardsign.errors import FileFault, UsageFault
 from cardsign.jose.algorithms import ALGORITHMS, VerifyAlg
 from cardsign.jose.keys import PrivateKey
 from cardsign.statements.keyset import KeysetId, RootAnchor
+from cardsign.tomltext import find_lines, line_of
 from cardsign.trust.disk import read_policy
 from cardsign.trust.policy import (
     ACCEPTED,
@@ -30,7 +31,6 @@ from cardsign.trust.policy import (
     TrustedIssuer,
 )
 from cardsign.trust.policyfile import parse_policy
-from cardsign.trust.policytext import find_lines, line_of
 from tests.trust.policies import DIGEST, policy_text, public
 
 THUMBPRINTS = ("A" * 43, "B" * 42 + "E")

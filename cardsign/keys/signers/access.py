@@ -18,8 +18,9 @@ from typing import Annotated, Final, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from cardsign.errors import PassphraseFault, SignerFault
-from cardsign.files import USER_FILE, read_secret, read_settings
+from cardsign.files import USER_FILE, read_secret
 from cardsign.keys.model import ROLES
+from cardsign.tomltext import read_settings
 
 # Where a passphrase comes from: a file, the environment, or a terminal. Never from
 # the command line, where every user of the machine could read it. The bytes are taken as they

@@ -1,0 +1,149 @@
+"""TOML files: read in linear time, as pydantic models, with the line of each member.
+
+`tomllib` tells no lines, so they are looked up in the text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+from cardsign.errors import UsageFault, closest
+from cardsign.files import USER_FILE
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+_Model = TypeVar("_Model", bound="BaseModel")
+
+#: Names of members and indices of lists, such as ``("issuer", 0, "origins", 1)``.
+Location: TypeAlias = tuple[str | int, ...]
+
+_HEADER: Final = re.compile(r"\s*(\[\[?)([^\[\]=,]+)\]\]?\s*(?:#.*)?$")
+_MEMBER: Final = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*[\w"'-]+)*)\s*=""")
+
+
+def find_lines(text: str) -> dict[Location, int]:
+    """Return the line of each table, and of each member that begins a line.
+
+    A member within a value stands on the line of that value, as :func:`line_of` has it.
+    """
+    lines: dict[Location, int] = {(): 1}
+    counts: dict[Location, int] = {}  # the index of the last table of each array of tables
+    table: Location = ()
+    for number, line in enumerate(text.split("\n"), 1):
+        if header := _HEADER.match(line):
+            table = ()
+            for name in _split_key(header[2]):
+                table = (*table, counts[table], name) if table in counts else (*table, name)
+            if header[1] == "[[":
+                counts[table] = counts.get(table, -1) + 1
+                table = (*table, counts[table])
+            lines.setdefault(table[:1], number)
+            lines.setdefault(table, number)
+        elif member := _MEMBER.match(line):
+            lines.setdefault((*table, *_split_key(member[1])), number)
+    return lines
+
+
+def _split_key(key: str) -> list[str]:
+    return [name.strip(" \t\"'") for name in key.split(".")]
+
+
+def line_of(lines: Mapping[Location, int], location: Location) -> int:
+    """Return the line of a member, or of the nearest table around it."""
+    while location not in lines:
+        location = location[:-1]
+    return lines[location]
+
+
+#: Parts of a dotted key or table header, and tables and lists within one another. Ours have at most
+#: four. `tomllib` takes time by the square of the parts, and a place deep within is long to name.
+MAX_TOML_DEPTH: Final = 32
+_LONG_KEY: Final = re.compile(
+    rb"""(?<![\w-])(?:(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*\.[ \t]*){%d}"""
+    % MAX_TOML_DEPTH
+)
+
+
+def read_toml(untrusted_bytes: bytes) -> dict[str, Any]:
+    """Read TOML 1.0 in time that is linear in its length; the caller bounds the length.
+
+    Raises:
+        ValueError: It is not UTF-8 or no TOML, is nested too deeply, or a key has too many parts;
+            a text that looks like such a key counts.
+    """
+    import tomllib  # a verdict by keys alone reads no TOML
+
+    with contextlib.suppress(RecursionError):
+        if not _LONG_KEY.search(untrusted_bytes):
+            members = tomllib.loads(untrusted_bytes.decode())
+            if not _is_deep(members, MAX_TOML_DEPTH):
+                return members
+    raise ValueError(
+        f"values are nested more than {MAX_TOML_DEPTH} deep, or a key has so many parts"
+    )
+
+
+def _is_deep(value: object, levels: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels < 0 or any(_is_deep(item, levels - 1) for item in inner)
+
+
+def read_settings(
+    untrusted_bytes: bytes, path: Path, form: type[_Model], context: object = None
+) -> _Model:
+    """Read a settings file: TOML that has the form of a pydantic model, with validators' context.
+
+    Raises:
+        UsageFault: ``config.malformed``.
+    """
+    from pydantic import ValidationError
+
+    try:
+        return form.model_validate(read_toml(untrusted_bytes), context=context)
+    except ValidationError as refused:
+        errors = refused.errors(include_url=False)
+        error = min(errors, key=lambda error: error["type"] != "extra_forbidden")
+        line: int | None = line_of(find_lines(untrusted_bytes.decode()), error["loc"])
+        if error["type"] == "missing" and len(error["loc"]) == 1:
+            line = None
+        raise bad_settings(path, explain_error(error, form), line) from refused
+    except ValueError as exc:
+        problem = "the file must be UTF-8" if isinstance(exc, UnicodeDecodeError) else str(exc)
+        problem = f"this is not TOML: {problem[:1].lower()}{problem[1:]}"
+        raise bad_settings(path, problem) from exc
+
+
+MAX_SHOWN: Final = 80  # characters of a wrong value
+
+
+def explain_error(error: Any, form: type[BaseModel]) -> str:
+    """Return in words what pydantic finds wrong in a table."""
+    name = ".".join(map(str, error["loc"]))
+    if error["type"] == "extra_forbidden":
+        schema: dict[str, Any] = form.model_json_schema()
+        table = schema
+        for part in error["loc"][:-1]:
+            reference = re.search(r"#/\$defs/(\w+)", str(table["properties"].get(part)))
+            table = schema["$defs"][reference[1]] if reference else table
+        return f"unknown member {name!r}{closest(str(error['loc'][-1]), table['properties'])}"
+    if error["type"] == "missing":
+        return f"{name!r} is missing"
+    if error["type"] == "value_error":
+        return f"{name!r} {error['ctx']['error']}"
+    value = re.sub(r"[^ -~]", "?", repr(error["input"]))[:MAX_SHOWN]
+    if error["type"] == "path_type":  # pydantic names its own class
+        return f"{name} = {value}: expected a path, in quotes"
+    quotes = ", without quotes" if error["type"] == "date_type" else ""
+    message = re.sub("tuple|frozenset", "list", error["msg"])  # Python's words for a list
+    return f"{name} = {value}: {message[:1].lower()}{message[1:]}{quotes}"
+
+
+def bad_settings(path: Path, problem: str, line: int | None = None) -> UsageFault:
+    """Return the error for a settings file that cannot be understood: what is wrong, and where."""
+    hint = "Fix what is named." if path.name == USER_FILE else ""  # else what codes.toml says
+    return UsageFault("config.malformed", problem, path=str(path), line=line, hint=hint)
