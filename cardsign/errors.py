@@ -37,9 +37,10 @@ message, the place, and what to do.
 
 from __future__ import annotations
 
+import copyreg
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from cardsign.findings import Finding, Place
 
@@ -92,6 +93,10 @@ class CardsignError(Exception):
         """What to do next: its own fix, or that of its code."""
         return self.finding.hint
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as it is, whatever the constructor of its class takes."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
+
     def __str__(self) -> str:
         place = f" ({self.finding.place})" if str(self.finding.place) else ""
         return f"{self.code}: {self.message}{place}"
@@ -139,9 +144,6 @@ class LocalFault(CardsignError):
     """A fault of this machine or of the command line; says nothing about the card."""
 
     exit_status = EXIT_LOCAL_FAULT
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.code, self.message), dict(self.__dict__)
 
 
 class UsageFault(LocalFault):

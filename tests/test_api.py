@@ -7,12 +7,15 @@ import importlib
 import inspect
 import json
 import logging
+import pickle
+import pkgutil
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import cardsign
@@ -26,7 +29,7 @@ from cardsign import (
     PrivateKey,
     VerificationError,
 )
-from cardsign.errors import SigningRefused, UsageFault
+from cardsign.errors import CardsignError, SigningRefused, UsageFault
 from cardsign.testing import FakeIssuer
 from cardsign.trust import Memory
 from cardsign.trust.policy import JwksAnchor, KeysetAnchor
@@ -279,6 +282,52 @@ def test_a_time_without_zone_is_a_value_error() -> None:
     """It could be any of 26 hours."""
     with pytest.raises(ValueError, match=r"datetime\.now\(UTC\)"):
         cardsign.verify_card(SIGNED, jwks=KEYS, now=datetime(2026, 11, 22))
+
+
+def error_kinds(base: type[Exception]) -> Iterator[type[Exception]]:
+    """Every class of error of the package below one, but what a server answers HTTP requests by."""
+    for kind in base.__subclasses__():
+        room = kind.__module__.split(".")
+        if room[0] == "cardsign" and room[1] != "server":
+            yield kind
+        yield from error_kinds(kind)
+
+
+def test_every_error_survives_another_process() -> None:
+    """One bad card in a process pool is one error, and breaks nothing."""
+    for module in pkgutil.walk_packages(cardsign.__path__, "cardsign."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    from cardsign.integrations.a2a_sdk import CardNotTrusted
+    from cardsign.net.extended import PeerError
+    from cardsign.net.fetch import OtherStatus
+    from cardsign.net.guarded import GuardRefused
+    from cardsign.programs import ProgramError
+
+    report = cardsign.examine_card(TAMPERED, jwks=KEYS, now=NOW)
+    failure = cardsign.FetchFailed("fetch.status", "it answered 500", hint="Wait.")
+    several = UsageFault("config.malformed", "wrong", path="a.toml", line=3)
+    several.more = (UsageFault("config.malformed", "wrong too"),)
+    arguments: dict[type[Exception], tuple[Any, ...]] = {
+        VerificationError: (report,),
+        CardNotTrusted: (VerificationError.of(report),),
+        PeerError: (-32007, "none"),
+        OtherStatus: ("https://a.example", 401, ["Bearer"]),
+        GuardRefused: (failure, httpx.Request("GET", "https://a.example")),
+        ProgramError: ("exited with status 3", b"no such key"),
+        CardsignError: ("card.malformed", "no card"),
+    }
+    kinds = set(error_kinds(Exception))
+    assert {NotTrusted, NoVerdict, KeyRefused, CardNotTrusted, GuardRefused} < kinds
+    errors: list[Exception] = [several]
+    for kind in kinds:
+        base = next((base for base in arguments if issubclass(kind, base)), Exception)
+        errors.append(kind(*arguments.get(base, ("why",))))
+    for error in errors:
+        copy = pickle.loads(pickle.dumps(error))
+        assert (type(copy), str(copy), copy.args) == (type(error), str(error), error.args)
+        assert repr(vars(copy)) == repr(vars(error))
+        assert getattr(copy, "report", None) == getattr(error, "report", None)
 
 
 def test_a_store_needs_its_passphrase(tmp_path: Path) -> None:

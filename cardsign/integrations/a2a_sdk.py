@@ -50,6 +50,9 @@ class CardNotTrusted(AgentCardResolutionError, InvalidSignaturesError):  # type:
         super().__init__(str(failure))
         self.report: Report = failure.report
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return CardNotTrusted, (VerificationError.of(self.report),)
+
 
 class TrustedCardResolver(A2ACardResolver):  # type: ignore[misc]
     """In place of ``A2ACardResolver``: what it returns was verified, as it was received.

@@ -13,10 +13,11 @@ decide is where to (``Host``, SNI, proxies) and how answers are framed (encoding
 from __future__ import annotations
 
 import contextlib
+import copyreg
 from collections.abc import AsyncIterator, Collection, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import httpx
@@ -56,6 +57,9 @@ class GuardRefused(httpx.TransportError):
     def __init__(self, failure: FetchFailed, request: httpx.Request) -> None:
         super().__init__(str(failure), request=request)
         self.reason = failure.code
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
 
 class GuardTimedOut(GuardRefused, httpx.TimeoutException):
