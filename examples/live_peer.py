@@ -1,4 +1,4 @@
-"""A live peer on this machine, until the shell that started it ends; prints its URL.
+"""A live peer on this machine, until the shell or script that started it ends; prints its URL.
 
 ``PEER=$(python examples/live_peer.py)``: Harbour Office is set up in a temporary folder as any
 issuer is, by the commands below. Its cards are served in front of its agent, which asks for a place
@@ -25,11 +25,15 @@ from wsgiref.simple_server import WSGIServer, make_server
 from cardsign.server.mount import mount_cards
 
 CARD = Path(__file__).parent / "cards" / "harbour.json"
+ENDPOINT = "/a2a"  # of the card
 CARDSIGN = [sys.executable, "-m", "cardsign"]
 
 
 def agent(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """Answer a call of JSON-RPC: a WSGI application, without any check of what comes."""
+    """Answer a call of JSON-RPC at the card's endpoint, without any check of what comes."""
+    if (environ["REQUEST_METHOD"], environ["PATH_INFO"]) != ("POST", ENDPOINT):
+        start_response("404 Not Found", [("Content-Type", "text/plain")])
+        return [b"not found\n"]
     call = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
     message = call["params"].get("message")  # none where the task itself is asked for
     task: dict[str, Any] = {"id": "7f3a", "contextId": "c1"}
@@ -65,9 +69,9 @@ def publish(folder: Path, address: str) -> None:
         )
 
 
-def serve_with_the_shell(folder: Path, server: WSGIServer) -> None:
-    """Serve in the background for as long as the session's first process lives."""
-    shell = os.getsid(0)
+def serve_in_background(folder: Path, server: WSGIServer) -> None:
+    """Serve for as long as the process that started this one lives."""
+    parent = os.getppid()
     if os.fork():
         return
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -75,7 +79,7 @@ def serve_with_the_shell(folder: Path, server: WSGIServer) -> None:
         os.dup2(nowhere, stream)
     server.set_app(mount_cards(agent, folder / "public"))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    while is_alive(shell):
+    while is_alive(parent):
         time.sleep(0.5)
     shutil.rmtree(folder)
     os._exit(0)
@@ -97,7 +101,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="cardsign-peer-"))
     publish(folder, address)
     print(address, flush=True)
-    serve_with_the_shell(folder, server)
+    serve_in_background(folder, server)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import json
 import re
 import socket
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,8 @@ pytestmark = pytest.mark.needs_a2a
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 PAGES = ("httpx", "FastAPI", "a2a-sdk")
-ANSWER = {"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "at noon"}]}}
+MESSAGE = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "at noon"}]}
+TASK = {"id": "t", "status": {"state": "TASK_STATE_INPUT_REQUIRED", "message": MESSAGE}}
 ENDPOINT = {
     "url": "https://agent.example/a2a",
     "protocolBinding": "JSONRPC",
@@ -46,9 +48,10 @@ def code_of(page: str) -> str:
     return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[0]
 
 
-def answer(request: Request) -> bytes:
+def answer(request: Request, **outcome: Any) -> bytes:
     call = json.loads(request.body)
-    return http(json.dumps({"jsonrpc": "2.0", "id": call["id"], "result": ANSWER}).encode())
+    outcome = outcome or {"result": {"message": MESSAGE}}
+    return http(json.dumps({"jsonrpc": "2.0", "id": call["id"], **outcome}).encode())
 
 
 @pytest.fixture
@@ -83,12 +86,23 @@ def run(page: str) -> dict[str, Any]:
     return names
 
 
+@pytest.mark.parametrize("result", [{"message": MESSAGE}, {"task": TASK}], ids=["message", "task"])
 @pytest.mark.parametrize("page", ["httpx", "a2a-sdk"])
-def test_a_guide_gets_an_answer(page: str, agent: Host, capsys: pytest.CaptureFixture[str]) -> None:
-    """It prints what the agent says; the card was asked for first."""
+def test_a_guide_gets_an_answer(
+    page: str, result: dict[str, Any], agent: Host, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It prints what the agent says, a message or a task; the card was asked for first."""
+    agent.answers = {**agent.answers, "/a2a": partial(answer, result=result)}
     run(page)
-    assert capsys.readouterr().out == "at noon\n"
+    assert "at noon" in capsys.readouterr().out
     assert agent.targets == [f"GET {CARD_PATH}", "POST /a2a"]
+
+
+def test_the_httpx_guide_prints_an_error(agent: Host, capsys: pytest.CaptureFixture[str]) -> None:
+    refusal = {"code": -32601, "message": "no such method"}
+    agent.answers = {**agent.answers, "/a2a": partial(answer, error=refusal)}
+    run("httpx")
+    assert "no such method" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("page", ["httpx", "a2a-sdk"])
