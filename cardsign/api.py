@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 from cardsign.card.canonical import Compat
 from cardsign.jose.jwks import JwkSet
 from cardsign.trust.policy import Policy, SubjectNames
-from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
+from cardsign.trust.supplied import NO_STATEMENTS, Statements
 from cardsign.verify.report import Report, VerifiedCard
 from cardsign.verify.verifier import Verifier
 
@@ -38,7 +38,7 @@ def verify_card(
     *,
     jwks: Keys | None = None,
     policy: Policy | Path | str | None = None,
-    statements: SuppliedStatements = NO_STATEMENTS,
+    statements: Statements = NO_STATEMENTS,
     now: datetime | None = None,
     **subject: Unpack[SubjectNames],
 ) -> VerifiedCard:
@@ -52,8 +52,8 @@ def verify_card(
         data: The card as received, UTF-8 JSON, at most 256 KiB, before any conversion.
         jwks: The keys that you trust.
         policy: Whom you trust, in place of `jwks`: a policy, or the path of a `trust.toml`.
-        statements: Keyset and release statements that came with the card. Alone they prove
-            nothing.
+        statements: Keyset and release statements that came with the card: the path of their
+            folder, or a list of their bytes. Alone they prove nothing.
         now: The time of the verdict, aware; the clock if None.
         subject: `issuer`, `url`, `origin` and `audience`, as for
             :meth:`cardsign.Verifier.verify`.
@@ -79,7 +79,7 @@ def examine_card(
     *,
     jwks: Keys | None = None,
     policy: Policy | Path | str | None = None,
-    statements: SuppliedStatements = NO_STATEMENTS,
+    statements: Statements = NO_STATEMENTS,
     now: datetime | None = None,
     **subject: Unpack[SubjectNames],
 ) -> Report:

@@ -120,6 +120,31 @@ def test_a_keyset_is_followed_and_remembered() -> None:
     assert verify(older).report.release == verify(newer).report.release
 
 
+def test_statements_are_handed_over_as_a_program_has_them(tmp_path: Path) -> None:
+    """As bytes in any order, or as a folder; what is none of these speaks against the card."""
+    keyset = TIDES.keyset()
+    release = TIDES.release(keyset, **TIDES.listing(CARD, seq=6))
+    (tmp_path / "a.json").write_bytes(keyset)
+    (tmp_path / "b.json").write_bytes(release)
+    policy = Policy((issuer(KeysetAnchor(cardsign_keyset_id(keyset))),))
+
+    def verify(statements: Any) -> str:
+        verifier = cardsign.Verifier(policy, lock=Memory(), clock=lambda: NOW)
+        how: Any = {"issuer": "tides", "statements": statements}
+        assert verifier.verify(SIGNED, **how)["name"] == "Tides"
+        return verifier.examine(SIGNED, **how).verdict
+
+    for statements in ([release, keyset], (keyset, release), tmp_path, str(tmp_path)):
+        assert verify(statements) == "trusted"
+    for statements in ([], [release], [keyset, b"{"], [keyset.replace(b"a", b"b"), release]):
+        with pytest.raises(VerificationError):
+            verify(statements)
+    wrong: tuple[Any, ...] = (None, keyset, [keyset, None], {"keyset": keyset}, [tmp_path])
+    for statements in wrong:
+        with pytest.raises(TypeError, match=r"statements=\[keyset, release\]"):
+            verify(statements)
+
+
 def issuer(anchor: Any) -> Any:
     """An issuer at tides.example."""
     from cardsign.trust.policy import TrustedIssuer

@@ -20,7 +20,7 @@ from cardsign.card.document import Card
 from cardsign.jose.jws import Signer
 from cardsign.sign.signing import SigningOptions, sign_document
 from cardsign.trust.policy import SubjectNames
-from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
+from cardsign.trust.supplied import NO_STATEMENTS, Statements
 from cardsign.verify.report import Report, VerificationError
 from cardsign.verify.verifier import Verifier
 
@@ -132,7 +132,7 @@ def sdk_card(payload: Mapping[str, object]) -> AgentCard:
 def signature_verifier(
     verifier: Verifier,
     *,
-    statements: SuppliedStatements = NO_STATEMENTS,
+    statements: Statements = NO_STATEMENTS,
     **subject: Unpack[SubjectNames],
 ) -> Callable[[AgentCard], None]:
     """Return a ``signature_verifier`` for the SDK's resolver, or for an extended card.

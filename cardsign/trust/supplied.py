@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from cardsign.errors import CardsignError, FileFault, InputRefused, UsageFault, of_the_user
 from cardsign.files import MAX_INPUT_BYTES, locked, make_directory, read_bytes, write_atomic
@@ -70,6 +70,34 @@ class SuppliedStatements:
 
 
 NO_STATEMENTS: Final = SuppliedStatements()
+#: Statements, in each form that a program may have them: a file or folder of them, their bytes in
+#: any order, or sorted already.
+Statements: TypeAlias = SuppliedStatements | Path | str | Sequence[bytes]
+
+
+def read_supplied(statements: Statements) -> SuppliedStatements:
+    """Sort the statements that a program hands over.
+
+    Raises:
+        TypeError: They are in no form of :data:`Statements`.
+        UsageFault, FileFault: As :func:`load_statements`, of a path.
+    """
+    if isinstance(statements, SuppliedStatements):
+        return statements
+    if isinstance(statements, str | Path):
+        return load_statements([Path(statements)])
+    if isinstance(statements, list | tuple) and all(isinstance(data, bytes) for data in statements):
+        supplied = NO_STATEMENTS
+        for data in statements:
+            try:
+                supplied = supplied.joined(_sort_statement(data))
+            except InputRefused:  # a peer's: the verdict says what is wrong with it
+                supplied = supplied.joined(SuppliedStatements((data,)))
+        return supplied
+    raise TypeError(
+        "statements takes the folder in which they are, or a list of their bytes: "
+        "statements=[keyset, release]"
+    )
 
 
 #: Files of one folder: all the steps of a refresh, and as many releases.
@@ -114,7 +142,10 @@ def _of_folder(folder: Path) -> SuppliedStatements:
 
 
 def _of_file(path: Path, *, is_named: bool = True) -> SuppliedStatements:
-    untrusted_bytes = read_bytes(path, max_bytes=MAX_INPUT_BYTES, found=not is_named)
+    return _sort_statement(read_bytes(path, max_bytes=MAX_INPUT_BYTES, found=not is_named))
+
+
+def _sort_statement(untrusted_bytes: bytes) -> SuppliedStatements:
     try:  # which of the two statements it says it is; its reader holds it to that
         read_envelope(untrusted_bytes, TYP_KEYSET)
     except StatementRefused as refusal:

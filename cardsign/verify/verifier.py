@@ -17,7 +17,13 @@ from cardsign.errors import UsageFault, closest
 from cardsign.trust.lock import Floor, Memory, raise_lock, read_floors
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject, SubjectNames, TrustedIssuer
 from cardsign.trust.session import IssuerTrust, Session
-from cardsign.trust.supplied import NO_STATEMENTS, StatementCache, SuppliedStatements
+from cardsign.trust.supplied import (
+    NO_STATEMENTS,
+    StatementCache,
+    Statements,
+    SuppliedStatements,
+    read_supplied,
+)
 from cardsign.urls import card_url, parse_url
 from cardsign.verify.report import Report, VerifiedCard, trusted_card
 from cardsign.verify.signature import Inquiry
@@ -92,7 +98,7 @@ class Verifier:
         self,
         data: bytes,
         *,
-        statements: SuppliedStatements = NO_STATEMENTS,
+        statements: Statements = NO_STATEMENTS,
         **subject: Unpack[SubjectNames],
     ) -> VerifiedCard:
         """Return a card if it is trusted. Nothing is fetched.
@@ -102,7 +108,8 @@ class Verifier:
 
         Args:
             data: The card as received, UTF-8 JSON, before any conversion.
-            statements: Keyset and release statements that came with it.
+            statements: Keyset and release statements that came with it: the path of their folder,
+                or a list of their bytes.
             subject: `issuer`, the policy's own name of the issuer; `url`, from which the card
                 came; or `origin`, that of its issuer, such as ``https://agent.example``. For an
                 extended card also `audience`, the id of the audience that it must be for.
@@ -114,14 +121,14 @@ class Verifier:
             UsageFault: ``policy.unknown_issuer``.
             TypeError: `data` is not bytes, or nothing says whose card it is.
         """
-        asked = self.subject_of(subject, needed=True)
-        return trusted_card(self.judge(data, asked, statements, stop_early=True))
+        asked, supplied = self.subject_of(subject, needed=True), read_supplied(statements)
+        return trusted_card(self.judge(data, asked, supplied, stop_early=True))
 
     def examine(
         self,
         data: bytes,
         *,
-        statements: SuppliedStatements = NO_STATEMENTS,
+        statements: Statements = NO_STATEMENTS,
         at: datetime | None = None,
         **subject: Unpack[SubjectNames],
     ) -> Report:
@@ -135,7 +142,8 @@ class Verifier:
             at: A time of your choice; nothing is trusted by such a verdict.
             subject: As for :meth:`verify`.
         """
-        return self.judge(data, self.subject_of(subject, needed=True), statements, at=at)
+        asked, supplied = self.subject_of(subject, needed=True), read_supplied(statements)
+        return self.judge(data, asked, supplied, at=at)
 
     def discover(self, url: str, *, issuer: str | None = None) -> VerifiedCard:
         """Fetch the card at a URL and what shows that it is current; return it if it is trusted.
