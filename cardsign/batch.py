@@ -28,6 +28,7 @@ from cardsign.errors import (
     InputRefused,
     LocalFault,
     UsageFault,
+    install_hint,
 )
 from cardsign.files import MAX_INPUT_BYTES
 from cardsign.findings import Finding, ScanResult
@@ -428,8 +429,7 @@ def _connected(cluster: str) -> Any:
         from distributed import Client, Security
     except ImportError as exc:
         why = f"the library distributed cannot be loaded: {exc}"
-        hint = "pip install 'cardsign[cluster]'"
-        raise UsageFault("usage.not_installed", why, hint=hint) from exc
+        raise UsageFault("usage.not_installed", why, hint=install_hint("cluster")) from exc
     security = None
     if cluster.startswith("tls:"):
         security = Security(require_encryption=True)

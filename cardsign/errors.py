@@ -218,6 +218,12 @@ def of_the_user(name: str) -> Iterator[None]:
         raise in_file(refusal, name, UsageFault) from refusal
 
 
+def install_hint(extra: str) -> str:
+    """Return how to install what an optional part of cardsign needs."""
+    # No name of a package index: until the first release that name is anybody's to register.
+    return f"install cardsign with its extra {extra}; in the checkout: pip install '.[{extra}]'"
+
+
 def closest(value: object, names: Iterable[str]) -> str:
     """Return what was probably meant, as the end of a sentence; empty where nothing is near."""
     from difflib import get_close_matches

@@ -24,6 +24,7 @@ from cardsign.errors import (
     LocalFault,
     ServeFault,
     UsageFault,
+    install_hint,
 )
 from cardsign.files import MAX_INPUT_BYTES, file_fault, read_bytes
 from cardsign.urls import JWKS_PATH, STATEMENTS_PATH, is_url
@@ -215,7 +216,7 @@ def _opened(name: str) -> Iterator[tuple[Any, str]]:
         raise
     except ImportError as exc:
         why = f"the library for this store cannot be loaded: {exc}"
-        hint = "pip install 'cardsign[cluster]'; s3:// needs s3fs, gs:// gcsfs, az:// adlfs"
+        hint = f"{install_hint('cluster')}; s3:// needs s3fs, gs:// gcsfs, az:// adlfs"
         raise UsageFault("usage.not_installed", why, path=name, hint=hint) from exc
     except FileNotFoundError as exc:
         raise FileMissing("file.not_found", "the store has no such object", path=name) from exc

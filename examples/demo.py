@@ -129,7 +129,7 @@ def let_the_official_sdk_verify() -> None:
         from a2a.utils.signing import InvalidSignaturesError, create_signature_verifier
         from jwt import PyJWK
     except ImportError:
-        say("Left out: a2a-sdk is not installed here. To see it: pip install 'cardsign[a2a]'")
+        say("Left out: a2a-sdk is not installed here. To see it: pip install '.[a2a]'")
         return
     keys = {key["kid"]: PyJWK(key) for key in json.loads(Path("jwks.json").read_text())["keys"]}
     verifier = create_signature_verifier(lambda kid, jku: keys[str(kid)], ["ES256", "RS256"])

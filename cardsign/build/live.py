@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from cardsign.build.reading import MAX_SOURCE_BYTES, SourceDocument, SourcePlace, read_json, refusal
-from cardsign.errors import CardsignError, UsageFault
+from cardsign.errors import CardsignError, UsageFault, install_hint
 from cardsign.findings import cut
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings
 
@@ -49,8 +49,7 @@ def ask_servers(
         import mcp.client  # noqa: F401  whoever asks imports it again
     except ImportError as exc:
         message = f"the mcp package cannot be loaded: {exc}"
-        hint = "pip install 'cardsign[mcp]'"
-        raise UsageFault("usage.not_installed", message, hint=hint) from exc
+        raise UsageFault("usage.not_installed", message, hint=install_hint("mcp")) from exc
     # Without a handler of its own Python would print what the SDK logs of a server's words.
     logging.getLogger("mcp").addHandler(logging.NullHandler())
     return (*(ask_mcp(url, settings) for url in asked), *(run_mcp(command) for command in run))

@@ -20,7 +20,7 @@ from cardsign.cli.printer import Answer, is_json, print_error, safe, say, show
 from cardsign.cli.streams import STDIO, refuse_two_documents, write_output
 from cardsign.cli.verifier import VerifierOptions, check_audience
 from cardsign.cli.views import members, show_refusal
-from cardsign.errors import CallFailed, CredentialFault, UsageFault
+from cardsign.errors import CallFailed, CredentialFault, UsageFault, install_hint
 from cardsign.times import minute
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def call(url: str, text: str | None, **options: Any) -> int:
     """Send TEXT ('-': standard input) to the agent at URL, and print what it answers.
 
     Nothing is sent before the agent's card is trusted. The message goes to an endpoint of the
-    verified card, with the client of a2a-sdk: pip install 'cardsign[a2a]'. Redirects are errors,
+    verified card, with the client of a2a-sdk, the extra a2a. Redirects are errors,
     and a credential is sent only to its own origin. The answer is printed escaped. If the task is
     not finished, its state is on stderr, with the options that continue it.
 
@@ -233,7 +233,7 @@ def _load_sdk() -> ModuleType:
         raise UsageFault(
             "usage.not_installed",
             f"a2a-sdk cannot be loaded: {exc.__cause__ or exc}",
-            hint="pip install 'cardsign[a2a]'",
+            hint=install_hint("a2a"),
         ) from exc
     # Without a handler of its own Python would print what the SDK logs of a peer's words.
     logging.getLogger("a2a").addHandler(logging.NullHandler())

@@ -22,7 +22,7 @@ from cardsign.cli.options import fetch_settings, network_option, open_fetcher, o
 from cardsign.cli.printer import say
 from cardsign.cli.verifier import VerifierOptions
 from cardsign.diff.cards import diff_cards
-from cardsign.errors import CardsignError, ServeFault, UsageFault
+from cardsign.errors import CardsignError, ServeFault, UsageFault, install_hint
 from cardsign.inputs import load_card
 from cardsign.inspect.card import inspect_card
 from cardsign.inspect.service import inspect_url
@@ -66,8 +66,7 @@ def mcp(port: int | None, trust_file: Path | None, insecure: bool) -> None:
         from mcp.types import ToolAnnotations
     except ImportError as exc:
         message = f"the library mcp cannot be loaded: {exc}"
-        hint = "pip install 'cardsign[mcp]'"
-        raise UsageFault("usage.not_installed", message, hint=hint) from exc
+        raise UsageFault("usage.not_installed", message, hint=install_hint("mcp")) from exc
 
     def answering(tool: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
         @wraps(tool)

@@ -17,6 +17,7 @@ import httpx
 
 from cardsign.card.canonical import Compat
 from cardsign.card.document import Card
+from cardsign.errors import install_hint
 from cardsign.jose.jws import Signer
 from cardsign.sign.signing import SigningOptions, sign_document
 from cardsign.trust.policy import SubjectNames
@@ -34,7 +35,7 @@ try:
     from google.protobuf.json_format import MessageToDict, ParseError, SerializeToJsonError
     from google.protobuf.message import Error as ProtobufError
 except ImportError as exc:
-    raise ImportError(f"{exc}; install the extra: pip install 'cardsign[a2a]'") from exc
+    raise ImportError(f"{exc}; {install_hint('a2a')}") from exc
 
 
 class CardNotTrusted(AgentCardResolutionError, InvalidSignaturesError):  # type: ignore[misc]

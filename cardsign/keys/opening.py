@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from cardsign.errors import StoreFault, UsageFault
+from cardsign.errors import StoreFault, UsageFault, install_hint
 from cardsign.keys.folder import FolderStore
 from cardsign.keys.log import Event, write_line
 from cardsign.keys.store import KeyStore, StoreUser, moved_away
@@ -94,8 +94,8 @@ def locate_store(place: StorePlace, user: StoreUser | None = None) -> KeyStore:
     try:
         from cardsign.keys.postgres import PostgresStore
     except ImportError as exc:
-        message, hint = f"psycopg cannot be loaded: {exc}", "pip install 'cardsign[postgres]'"
-        raise StoreFault("usage.not_installed", message, hint=hint) from exc
+        message = f"psycopg cannot be loaded: {exc}"
+        raise StoreFault("usage.not_installed", message, hint=install_hint("postgres")) from exc
     return PostgresStore(place.text, place.shown, user)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cardsign.card.values import Json
-from cardsign.errors import CardsignError, ServeFault, UsageFault
+from cardsign.errors import CardsignError, ServeFault, UsageFault, install_hint
 from cardsign.server.app import create_app
 from cardsign.server.providers import in_networks
 from cardsign.server.settings import LOOPBACK, ServerSettings
@@ -137,7 +137,7 @@ def check_settings(settings: ServerSettings, *, is_running: bool = False) -> Non
         raise UsageFault(
             "usage.not_installed",
             "metrics need prometheus-client, which is not installed",
-            hint="Install it: pip install 'cardsign[metrics]'.",
+            hint=install_hint("metrics"),
         )
 
 

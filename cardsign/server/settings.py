@@ -208,7 +208,7 @@ class ServerSettings(_Table):
         threads: Requests that one process answers at a time.
         workers: How many processes run; one that ends is started again.
         access_log: Whether each request is one JSON line on stderr.
-        metrics: Whether ``/metrics`` tells Prometheus what was answered; needs cardsign[metrics].
+        metrics: Whether ``/metrics`` tells Prometheus what was answered; needs the extra metrics.
     """
 
     format: Literal[1] = 1

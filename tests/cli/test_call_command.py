@@ -265,4 +265,4 @@ def test_without_the_library(cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch
 
     assert ended.status == 2
     assert "usage.not_installed" in ended.err
-    assert "pip install 'cardsign[a2a]'" in ended.err
+    assert "pip install '.[a2a]'" in ended.err

@@ -187,4 +187,4 @@ def test_without_the_extra_one_line_says_how(
     monkeypatch.setitem(sys.modules, "mcp", None)
     monkeypatch.setitem(sys.modules, "mcp.server", None)
     assert run_words(["mcp"]) == 2
-    assert "pip install 'cardsign[mcp]'" in capsys.readouterr().err
+    assert "pip install '.[mcp]'" in capsys.readouterr().err

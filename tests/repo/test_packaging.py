@@ -47,8 +47,13 @@ for module in pkgutil.walk_packages(cardsign.__path__, "cardsign."):
         try:
             __import__(module.name)
         except ImportError as error:
-            assert "install the extra" in str(error), error
+            assert "install cardsign with its extra" in str(error), error
 """
+# What comes before the names in `cardsign[aws] @ git+...`, `.[aws]`, `/src[aws]` and in code.
+EXTRAS = re.compile(
+    r"""(?:\bcardsign\[|'\.\[|/src\[|install_hint\(["']|require\(\S+ extra=")([a-z0-9, ]+)[]"']"""
+)
+UNRELEASED = re.compile(r"pip install (?:-\S+ )*'?cardsign(?!\S* @ git\+)")
 COMMAND = """
 from cardsign.cli.main import main
 main()
@@ -224,14 +229,19 @@ def test_compose_gives_the_server_nothing_to_write(root: Path) -> None:
 
 
 def test_every_extra_that_is_named_exists(root: Path, tracked: list[Path]) -> None:
-    """Wherever somebody is told to install one."""
+    """Wherever somebody is told to install one; never by a name that anybody may still register."""
     pyproject = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    named = {
-        extra
+    texts = {
+        path: path.read_text(encoding="utf-8")
         for path in tracked
         if path.suffix in {".md", ".py", ".yml", ".yaml", ".toml", ".sh"}
-        for found in re.findall(r"\bcardsign\[([a-z0-9, ]+)\]", path.read_text(encoding="utf-8"))
-        for extra in found.replace(" ", "").split(",")
     }
-    assert {"aws", "mcp", "postgres"} <= named
+    named = {
+        extra
+        for text in texts.values()
+        for extras in EXTRAS.findall(text)
+        for extra in extras.replace(" ", "").split(",")
+    }
+    assert {"a2a", "aws", "mcp", "metrics", "pkcs11", "postgres"} <= named
     assert named <= set(pyproject["project"]["optional-dependencies"])
+    assert [path for path, text in texts.items() if UNRELEASED.search(text)] == []

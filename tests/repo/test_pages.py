@@ -48,7 +48,7 @@ BLOCK = re.compile(
 LANGUAGES = {"console", "python", "toml", "json", "text", "sh", "yaml"}
 LANGUAGES |= {"nginx", "ini", "cron", "dockerfile"}  # tests/server/test_operated.py reads them
 FILE = re.compile(r"# (?P<name>[\w./~-]+\.toml)\n")
-INSTALLED = re.compile(r"make [a-z-]+|pip install '?(\.|cardsign)(\[[a-z0-9]+\])?'?")
+INSTALLED = re.compile(r"make [a-z-]+|pip install '?\.(\[[a-z0-9]+\])?'?")
 SECONDS = 600  # for all blocks of a page, on any machine; waiting for input gets end of file
 MARK = "=== command {} of the page ==="
 

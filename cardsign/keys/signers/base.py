@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import load_der_public_key, load_pem_public_key
 
-from cardsign.errors import SignerFault
+from cardsign.errors import SignerFault, install_hint
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import PublicKey, check_answer, raw_from_der
 
@@ -76,8 +76,7 @@ def require(module: str, *, extra: str) -> Any:
         return importlib.import_module(module)
     except ImportError as exc:
         message = f"the library {module} cannot be loaded: {exc}"
-        hint = f"pip install 'cardsign[{extra}]'"
-        raise SignerFault("usage.not_installed", message, hint=hint) from exc
+        raise SignerFault("usage.not_installed", message, hint=install_hint(extra)) from exc
 
 
 class RemoteKey(ABC):
