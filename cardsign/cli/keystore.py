@@ -138,12 +138,18 @@ class UnlockOptions(KeystoreOptions):
             store = PreviewStore(store)
         work = Work(store, moment(), config, access or self.access(), is_dry_run=is_dry_run())
         if root_keystore:
-            apart = replace(self, place=root_keystore)
-            work.roots = Work(apart.open(), work.now, access=apart.access())
-            work.root_option = f"--root-keystore {shlex.quote(str(root_keystore))}"
+            self.add_roots(work, root_keystore)
         if self.place:
             work.options = f"--keystore {shlex.quote(str(self.place))}"
         return work
+
+    def add_roots(self, work: Work, root_keystore: StorePlace) -> None:
+        """Let the root keys of another key store sign too."""
+        from cardsign.issuer.work import Work
+
+        apart = replace(self, place=root_keystore)
+        work.roots = Work(apart.open(), work.now, access=apart.access())
+        work.root_option = f"--root-keystore {shlex.quote(str(root_keystore))}"
 
 
 @contextmanager

@@ -28,7 +28,8 @@ def examine_issuer(work: Work) -> list[Finding]:
         StoreFault: ``file.busy``; ``keystore.missing``: neither a log nor a key is there.
         FileFault: As :func:`cardsign.keys.doctor.examine_store`.
     """
-    if not (work.store.list_blobs() or work.store.read_lines()):
+    if not (work.store.read_lines() or work.store.list_blobs()):
+        work.store.load(moved=True)  # which says so where one was seen
         raise missing_store(work.store.place)
     findings = [*examine_store(work.store)]
     try:

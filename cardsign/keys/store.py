@@ -138,7 +138,8 @@ class KeyStore(ABC):
         Raises:
             StoreFault: ``keystore.audit_broken``, ``keystore.corrupt``,
                 ``keystore.newer_format``; ``keystore.other_history``: the log does not lead back
-                to the line that this user saw; ``keystore.moved``.
+                to the line that this user saw; ``keystore.missing``: there was a log, and there
+                is none now; ``keystore.moved``.
         """
         self._read_new_lines()
         if self.state.moved_to is not None and not moved:
@@ -164,6 +165,13 @@ class KeyStore(ABC):
             heads[state.seq] = state.head
             lines.append(line)
         seq, head = seen or (0, None)
+        if seq and not state.seq:
+            raise StoreFault(
+                "keystore.missing",
+                f"there is no key store in {self.place}, where this machine saw one",
+                hint="Is the stick mounted, or the right database named? Mount it, or put back a "
+                "copy, and repeat the command.",
+            )
         if state.seq < seq or heads.get(seq, head) != head:
             raise StoreFault(
                 "keystore.other_history",

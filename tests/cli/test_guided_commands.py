@@ -120,6 +120,28 @@ def test_a_night_without_the_stick_begins_with_the_command_that_ends_it(cardsign
     run(cardsign("keys", "doctor"))
 
 
+def test_a_stick_that_is_not_mounted_stops_no_revocation(cardsign: Cardsign) -> None:
+    """It is asked for, and nobody is told to forget what was seen on it."""
+    _, apart, own = begun_apart(cardsign)
+    run(cardsign(*ALL_DUE, *apart, **own))
+    stolen = active("card")
+    Path("usb").rename("drawer")
+    Path("usb").mkdir()
+    revoking = ("keys", "revoke", stolen, "--reason", "compromised", "--yes", *apart)
+    looking = (
+        (*ALL_DUE, *apart),
+        *(("keys", name, "--keystore", "usb") for name in ("list", "doctor")),
+    )
+    for words, status in ((revoking, 1), *((words, 2) for words in looking)):
+        ended = cardsign(*words, **{**own, "CARDSIGN_CARD_PASSPHRASE": NEW})
+        assert (ended.status, "Is the stick mounted" in ended.err) == (status, True)
+        assert "no key store in usb, where this machine saw one" in ended.err
+        assert "rm " not in ended.err
+    assert stolen not in load_current(Path("public")).kids
+    ceased = ("keys", "revoke", active("release"), "--reason", "ceased", "--yes", *apart)
+    assert cardsign(*ceased, **own).status == 2
+
+
 def test_the_list_of_keys_gives_each_its_role(issuer: Cardsign) -> None:
     """Card keys too."""
     rows = [line.split() for line in run(issuer("keys", "list")).out.decode().splitlines()]

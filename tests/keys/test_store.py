@@ -235,7 +235,7 @@ def test_what_continues_the_log_that_was_seen_is_accepted(watched: Path, ann: St
     open_store(watched).apply(lifecycle.enter, public("four"), now=after(2), custody="exec:/x")
     assert open_store(watched, ann).state.seq == 4
     (watched / "log.jsonl").unlink()
-    assert refusal(open_store, watched, ann) == "keystore.other_history"
+    assert refusal(open_store, watched, ann, match="this machine saw one") == "keystore.missing"
     create_store(watched, ann).apply(
         lifecycle.enter, public("five"), now=after(2), custody="exec:/x"
     )

@@ -11,6 +11,7 @@ from cardsign.cli.keystore import UnlockOptions, project_config
 from cardsign.cli.options import root_keystore_option, take, unlock_options, yes_option
 from cardsign.cli.streams import confirm, dry_run_option
 from cardsign.cli.views import show_progress
+from cardsign.errors import FileFault, StoreFault
 from cardsign.issuer.reconcile import adopt as adopt_published
 from cardsign.issuer.reconcile import reconcile, revoke_keys, rotate_now
 from cardsign.keys.model import (
@@ -114,9 +115,17 @@ def revoke(
     keys = [store.state.find(kid) for kid in kids]
     if alive := [key for key in keys if key.state != "revoked"]:
         confirm(yes, _ask_to_revoke(store.state, alive, reason))
-    work = keystore.work(project_config(), store=store, root_keystore=root_keystore)
+    work, notes = keystore.work(project_config(), store=store), []
+    try:
+        if root_keystore:
+            keystore.add_roots(work, root_keystore)
+    except (StoreFault, FileFault) as fault:
+        if reason != "compromised":
+            raise
+        # A stick that is not there keeps no stolen key in what is published.
+        notes = [f"without the root keys: {fault.message}", f"  {fault.hint}"]
     progress = revoke_keys(work, [key.thumbprint for key in keys], reason=reason)
-    return show_progress(progress, work.now)
+    return show_progress(progress._replace(notes=(*notes, *progress.notes)), work.now)
 
 
 def _ask_to_revoke(state: StoreState, keys: list[KeyRecord], reason: RevocationReason) -> str:
