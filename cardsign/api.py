@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
 from cardsign.card.canonical import Compat
+from cardsign.errors import check_type
 from cardsign.jose.jwks import JwkSet
 from cardsign.trust.policy import Policy, SubjectNames
 from cardsign.trust.supplied import NO_STATEMENTS, Statements
@@ -224,7 +225,9 @@ def lint_card(data: bytes, settings: LintSettings | None = None) -> tuple[Findin
     """
     from cardsign.lint import cards, rules
 
-    _check_data("lint_card(Path('card.json').read_bytes())", data)
+    example = "lint_card(Path('card.json').read_bytes())"
+    _check_data(example, data)
+    check_type(settings, rules.LintSettings | None, "settings takes LintSettings", example)
     return cards.lint_card(data, settings or rules.DEFAULT_SETTINGS).findings
 
 
@@ -260,6 +263,10 @@ def build_card(
     from cardsign.build.assemble import build_card as build
     from cardsign.build.draft import BuildOptions
 
+    example = "build_card('SKILL.md', members={'version': '1.0.0'})"
+    for source in sources:
+        check_type(source, str | Path, "a source is a path", example)
+    check_type(members, Mapping | None, "members takes a dict", example)
     return build(
         sources,
         BuildOptions(a2a, base_url, url, members or {}, agent, prompt_excerpt, live=tuple(live)),
@@ -291,21 +298,24 @@ def _verifier(
 
 def _clock(now: datetime | None) -> Callable[[], datetime]:
     """Return the clock of this machine, unless the caller names the time."""
-    return (lambda: datetime.now(UTC)) if now is None else (lambda: now)
+    if now is None:
+        return lambda: datetime.now(UTC)
+    moment = _time(now)
+    return lambda: moment
 
 
 # ------------------------------------------------------------------ what was handed over
 
 
 def _check_data(example: str, data: object) -> None:
-    if not isinstance(data, bytes):
-        # Decoding may have changed the text; parsing has lost what was signed.
-        raise TypeError(f"give the card's bytes, not {type(data).__name__}: {example}")
+    # Decoding may have changed a text; parsing has lost what was signed.
+    check_type(data, bytes, "give the card's bytes", example)
 
 
 def _time(now: datetime | None) -> datetime:
     if now is None:
         return datetime.now(UTC)
+    check_type(now, datetime, "now takes a time", "now=datetime.now(UTC)")
     if now.tzinfo is None:
         raise ValueError("now has no zone: now=datetime.now(UTC)")
     return now
@@ -318,6 +328,7 @@ def _signers(
 ) -> tuple[Sequence[Signer], frozenset[str]]:
     """The keys that sign, and the kids whose signatures they replace."""
     from cardsign.keys.store import KeyStore
+    from cardsign.sign.signing import signers_of
 
     if isinstance(key, Path):
         from cardsign.keys.opening import open_store
@@ -332,11 +343,4 @@ def _signers(
             )
         stored = card_signers(key, passphrase, now=_time(now))
         return stored.signers, stored.own_kids
-    signers = (key,) if isinstance(key, str | bytes) or not isinstance(key, Sequence) else key
-    for signer in signers:
-        if not hasattr(signer, "public"):
-            raise TypeError(
-                f"no signer is a {type(signer).__name__}: "
-                "sign_card(card, cardsign.open_signer('file:key.pem'))"
-            )
-    return signers, frozenset()
+    return signers_of(key), frozenset()

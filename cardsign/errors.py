@@ -40,6 +40,7 @@ from __future__ import annotations
 import copyreg
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from types import UnionType
 from typing import Any, Final, TypeVar
 
 from cardsign.findings import Finding, Place
@@ -222,6 +223,12 @@ def install_hint(extra: str) -> str:
     """Return how to install what an optional part of cardsign needs."""
     # No name of a package index: until the first release that name is anybody's to register.
     return f"install cardsign with its extra {extra}; in the checkout: pip install '.[{extra}]'"
+
+
+def check_type(value: object, kinds: type | UnionType, expected: str, example: str) -> None:
+    """Raise `TypeError` for an argument of another type, with a call that is right."""
+    if not isinstance(value, kinds):
+        raise TypeError(f"{expected}, not {type(value).__name__}: {example}")
 
 
 def closest(value: object, names: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_address
 from typing import Final, TypeAlias
 
-from cardsign.errors import CardRefused
+from cardsign.errors import CardRefused, check_type
 
 #: Where an origin serves what it publishes: what servers offer and verifiers ask for.
 CARD_PATH: Final = "/.well-known/agent-card.json"  # A2A 1.0 8.2
@@ -87,6 +87,7 @@ def parse_url(untrusted_text: str) -> Url:
     Raises:
         CardRefused: ``card.interface_url``.
     """
+    check_type(untrusted_text, str, "a URL is text", "'https://agent.example'")
     match = _URL.fullmatch(untrusted_text) if len(untrusted_text) <= MAX_URL_LENGTH else None
     if match is None:
         raise _refused(untrusted_text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import importlib
 import inspect
 import json
@@ -223,6 +224,12 @@ V = cardsign.verify_card
 #: The door without its types: these calls are wrong on purpose.
 DOOR: Any = cardsign
 
+
+def room_of(room: str) -> Any:
+    """A room below the door, without its types, too."""
+    return importlib.import_module(f"cardsign.{room}")
+
+
 MISUSE: dict[str, tuple[Callable[[], object], str]] = {
     "a str for the bytes": (lambda: V(SIGNED.decode(), jwks=KEYS), "read_bytes()"),
     "a dict for the bytes": (lambda: V(json.loads(SIGNED), jwks=KEYS), "read_bytes()"),
@@ -264,6 +271,41 @@ MISUSE: dict[str, tuple[Callable[[], object], str]] = {
         lambda: DOOR.verify_card(SIGNED, policy=POLICY, isuer="tides"),
         "'isuer'; did you mean 'issuer'?",
     ),
+    "a time as text": (lambda: DOOR.verify_card(SIGNED, jwks=KEYS, now="2026-01-01"), "now=dat"),
+    "a time as a number": (lambda: DOOR.discover(TIDES.url, policy=POLICY, now=0), "now=datetime"),
+    "a historic time as a number": (
+        lambda: DOOR.Verifier(POLICY).examine(SIGNED, issuer="tides", at=0),
+        "not int: datetime.now(UTC)",
+    ),
+    "no URL": (lambda: DOOR.discover(None, policy=POLICY), "a URL is text, not NoneType"),
+    "a URL as bytes": (lambda: DOOR.discover(b"https://a.example", policy=POLICY), "not bytes"),
+    "text for a key set": (lambda: DOOR.JwkSet.of("x"), "JwkSet.of([key.public])"),
+    "private keys in a set": (lambda: DOOR.JwkSet.of([TIDES.key("card")]), "[key.public]"),
+    "the text of a set": (lambda: DOOR.JwkSet.from_bytes("{}"), "read_bytes()"),
+    "the text of a JWK": (lambda: DOOR.PublicKey.from_jwk("x"), "from_jwk(json.loads(text))"),
+    "the text of a private JWK": (lambda: DOOR.PrivateKey.from_jwk("x"), "json.loads(text)"),
+    "the text of a PEM": (lambda: DOOR.PrivateKey.from_pem("-----BEGIN"), "bytes, not str"),
+    "a password as text": (lambda: DOOR.PrivateKey.from_pem(b"", "secret"), "password=b'...'"),
+    "settings of lint as a dict": (lambda: DOOR.lint_card(SIGNED, {"a": 1}), "LintSettings"),
+    "members as a list": (lambda: DOOR.build_card("SKILL.md", members=["a"]), "members={"),
+    "a dict to build of": (lambda: DOOR.build_card({}), "build_card('SKILL.md'"),
+    "settings of the net as a dict": (lambda: DOOR.Verifier(POLICY, net={}), "FetchSettings()"),
+    "no card signer": (lambda: room_of("integrations.a2a_sdk").CardSigner("x"), "open_signer("),
+    "a policy for a verifier": (
+        lambda: room_of("integrations.a2a_sdk").signature_verifier("trust.toml"),
+        "Verifier('trust.toml')",
+    ),
+    "a policy for a client": (
+        lambda: asyncio.run(
+            room_of("integrations.calling").trusted_client("trust.toml", TIDES.url).__aenter__()
+        ),
+        "Verifier('trust.toml')",
+    ),
+    "an origin as text": (
+        lambda: room_of("net.guarded").GuardedTransport(origins={"https://a.example"}),
+        "parse_origin('https://a.example')",
+    ),
+    "versions as text": (lambda: room_of("net.endpoints").endpoints_of(CARD, "1.0"), "['1.0']"),
     "bytes for keys": (lambda: DOOR.JwkSet(KEYS), "JwkSet.from_bytes(data)"),
 }
 

@@ -36,7 +36,7 @@ from cardsign.card.values import (
     value_at,
 )
 from cardsign.diff.schemas import Change, Direction, Effect, compare_schemas, is_same
-from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardRefused
+from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardRefused, check_type
 from cardsign.findings import MAX_MESSAGE, Finding, Place, cap_findings, cut
 from cardsign.urls import without_userinfo
 
@@ -277,9 +277,8 @@ def diff_cards(
     """
     cards: tuple[object, ...] = (untrusted_old, untrusted_new)
     for card in cards:
-        if not isinstance(card, bytes):
-            example = "diff_cards(Path('old.json').read_bytes(), Path('new.json').read_bytes())"
-            raise TypeError(f"give the cards' bytes, not {type(card).__name__}: {example}")
+        example = "diff_cards(Path('old.json').read_bytes(), Path('new.json').read_bytes())"
+        check_type(card, bytes, "give the cards' bytes", example)
     old, new = Card.from_bytes(untrusted_old), Card.from_bytes(untrusted_new)
     versions = old.document.get("version"), new.document.get("version")
     changes = _make_findings(_list_changes(old, new))

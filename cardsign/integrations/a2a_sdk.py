@@ -17,9 +17,9 @@ import httpx
 
 from cardsign.card.canonical import Compat
 from cardsign.card.document import Card
-from cardsign.errors import install_hint
+from cardsign.errors import check_type, install_hint
 from cardsign.jose.jws import Signer
-from cardsign.sign.signing import SigningOptions, sign_document
+from cardsign.sign.signing import SigningOptions, sign_document, signers_of
 from cardsign.trust.policy import SubjectNames
 from cardsign.trust.supplied import NO_STATEMENTS, Statements
 from cardsign.verify.report import Report, VerificationError
@@ -81,6 +81,7 @@ class TrustedCardResolver(A2ACardResolver):  # type: ignore[misc]
         issuer: str | None = None,
     ) -> None:
         super().__init__(httpx_client, base_url, agent_card_path)
+        check_verifier(verifier)
         self._verifier = verifier
         self._issuer = issuer
 
@@ -113,6 +114,11 @@ class TrustedCardResolver(A2ACardResolver):  # type: ignore[misc]
         except VerificationError as exc:
             raise CardNotTrusted(exc) from exc
         return sdk_card(card.document)
+
+
+def check_verifier(verifier: Verifier) -> None:
+    """Raise `TypeError` for what is no verifier, such as the path of its policy."""
+    check_type(verifier, Verifier, "this takes a verifier", "Verifier('trust.toml')")
 
 
 def sdk_card(payload: Mapping[str, object]) -> AgentCard:
@@ -157,6 +163,8 @@ def signature_verifier(
         card that it cannot write as JSON.
     """
 
+    check_verifier(verifier)
+
     def verify(card: AgentCard) -> None:
         if not card.signatures:
             raise NoSignatureError("the card is not signed")
@@ -194,7 +202,7 @@ class CardSigner:
     def __init__(
         self, signers: Sequence[Signer], *, compat: Compat = "safe", extended: bool = False
     ) -> None:
-        self._signers = tuple(signers)
+        self._signers = signers_of(signers)
         self._compat = compat
         self._as_served = MessageToDict if extended else agent_card_to_dict
         self._last: tuple[bytes, bytes] = (b"", b"")

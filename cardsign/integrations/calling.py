@@ -22,7 +22,7 @@ from typing import Final
 import httpx
 
 from cardsign.errors import CallFailed, FetchFailed, UsageFault
-from cardsign.integrations.a2a_sdk import CardNotTrusted, sdk_card
+from cardsign.integrations.a2a_sdk import CardNotTrusted, check_verifier, sdk_card
 from cardsign.net.connection import in_thread
 from cardsign.net.credentials import (
     Credential,
@@ -168,11 +168,13 @@ async def trusted_client(
 
     Raises:
         CardNotTrusted: The card is not trusted, or cannot be judged now; nothing else was sent.
+        CardRefused: `url` is no URL that is accepted.
         AgentCardResolutionError: The card is trusted, and the SDK cannot read it.
         CallFailed: ``call.no_interface``: the card names no endpoint that can be called.
         CredentialFault: The credential belongs elsewhere, or cannot be had; nothing was sent.
         FetchFailed: A client's token could not be asked for, or must not be.
     """
+    check_verifier(verifier)
     try:
         card = await verifier.adiscover(url, issuer=issuer)
     except VerificationError as exc:

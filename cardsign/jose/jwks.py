@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json
-from cardsign.errors import JsonRefused, KeyRefused
+from cardsign.errors import JsonRefused, KeyRefused, check_type
 from cardsign.jose.jwk import jwk_of_pem, refuse_private_members, refuse_shared_primes
 from cardsign.jose.keys import KID_FORM, PublicKey
 from cardsign.urls import is_url
@@ -71,7 +71,10 @@ class JwkSet:
         Raises:
             KeyRefused: ``jwks.duplicate_kid`` or ``jwks.shared_prime``.
         """
-        return cls._checked(tuple(keys), ())
+        gathered = tuple(keys)
+        for key in gathered:
+            check_type(key, PublicKey, "JwkSet.of takes public keys", "JwkSet.of([key.public])")
+        return cls._checked(gathered, ())
 
     @classmethod
     def from_bytes(cls, untrusted_bytes: bytes) -> JwkSet:
@@ -84,6 +87,8 @@ class JwkSet:
                 ``key.private_material``, ``jwks.duplicate_kid``, ``jwks.shared_prime``, or of
                 one key ``key.malformed`` or ``key.weak_rsa``. ``path`` is a JSON pointer.
         """
+        example = "JwkSet.from_bytes(Path('jwks.json').read_bytes())"
+        check_type(untrusted_bytes, bytes, "give the JWK Set's bytes", example)
         jwks = list(read_jwks(untrusted_bytes))
         for index, jwk in enumerate(jwks):
             with _in_key(index):
@@ -115,7 +120,7 @@ class JwkSet:
         """
         if isinstance(untrusted_keys, JwkSet):
             return untrusted_keys
-        keys: object = untrusted_keys
+        keys: Any = untrusted_keys
         if isinstance(keys, Mapping):
             keys = json.dumps(keys)
         if isinstance(keys, str):
@@ -126,10 +131,8 @@ class JwkSet:
                     instead = f"not their URL: use {policy} with discover()"
                 raise TypeError(f"jwks takes the keys, {instead}")
             keys = keys.encode("utf-8", "surrogatepass")
-        if not isinstance(keys, bytes):
-            forms = "jwks takes a JWK Set as bytes, as text, as a dict or as a JwkSet"
-            kind = type(keys).__name__
-            raise TypeError(f"{forms}, not {kind}: jwks=Path('jwks.json').read_bytes()")
+        forms = "jwks takes a JWK Set as bytes, as text, as a dict or as a JwkSet"
+        check_type(keys, bytes, forms, "jwks=Path('jwks.json').read_bytes()")
         return cls.from_bytes(keys)
 
     @classmethod

@@ -27,7 +27,13 @@ from joserfc.errors import JoseError, UnsupportedAlgorithmError
 from joserfc.registry import JWS_HEADER_REGISTRY
 
 from cardsign.card.values import Json
-from cardsign.errors import KeyRefused, PassphraseFault, SignatureRefused, SignerFault
+from cardsign.errors import (
+    KeyRefused,
+    PassphraseFault,
+    SignatureRefused,
+    SignerFault,
+    check_type,
+)
 from cardsign.jose import base64url
 from cardsign.jose.algorithms import (
     ALGORITHMS,
@@ -155,6 +161,9 @@ class Validity(NamedTuple):
         return {**members, "revoked": True} if self.is_revoked else members
 
 
+_JWK: Final = ("a JWK is a dict", "from_jwk(json.loads(text))")
+
+
 @dataclass(frozen=True, slots=True)
 class PublicKey:
     """A sound public key and the one algorithm that it serves.
@@ -198,6 +207,7 @@ class PublicKey:
                 ``key.alg_mismatch`` (a key for another purpose); ``key.weak_rsa``;
                 ``key.malformed``. ``path`` is a JSON pointer into the JWK.
         """
+        check_type(untrusted_jwk, Mapping, *_JWK)
         refuse_private_members(untrusted_jwk)
         algorithm = check_purpose(untrusted_jwk, choose(algorithms), operation="verify")
         native = native_public_key(untrusted_jwk)
@@ -376,6 +386,7 @@ class PrivateKey:
             KeyRefused: As :meth:`PublicKey.from_jwk`; ``key.malformed`` also where ``d`` is
                 missing or does not belong to the public numbers.
         """
+        check_type(jwk, Mapping, *_JWK)
         check_purpose(jwk, choose(SIGNING_ALGORITHMS), operation="sign")
         return cls.from_cryptography(native_private_key(jwk), kid=_kid(jwk, kid))
 
@@ -437,6 +448,9 @@ def _load(
     loader: Callable[[bytes, bytes | None], object], data: bytes, password: bytes | None
 ) -> object:
     """Let `loader` read a private key; the one place where its exceptions are converted."""
+    example = "PrivateKey.from_pem(Path('key.pem').read_bytes(), password=b'...')"
+    check_type(data, bytes, "give the private key's bytes", example)
+    check_type(password, bytes | None, "give the password's bytes", example)
     for passphrase in (None, password):
         try:
             return loader(data, passphrase)

@@ -22,7 +22,7 @@ from typing import Any, Final
 import anyio
 import httpx
 
-from cardsign.errors import FetchFailed
+from cardsign.errors import FetchFailed, check_type
 from cardsign.net.connection import in_thread
 from cardsign.net.fetch import DEFAULT_SETTINGS, Exchange, FetchSettings, media_types, status_hint
 from cardsign.urls import Origin
@@ -93,6 +93,9 @@ class GuardedTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         event_total_timeout: float = EVENT_TOTAL_SECONDS,
     ) -> None:
         self._settings = replace(settings, ssl_context=settings.trust())
+        for origin in origins or ():
+            example = "GuardedTransport(origins={parse_origin('https://a.example')})"
+            check_type(origin, Origin, "a place is an Origin", example)
         self._origins = None if origins is None else frozenset(origins)
         self._max_bytes = max_bytes
         self._total_timeout = total_timeout

@@ -119,6 +119,18 @@ class SignedCard:
         return tuple(payload.profile for payload in self.payloads)
 
 
+def signers_of(key: Signer | Sequence[Signer]) -> tuple[Signer, ...]:
+    """Return one signer or several as a tuple; raise `TypeError` for what is no signer."""
+    signers = tuple(key) if isinstance(key, list | tuple) else (key,)
+    for signer in signers:
+        if not hasattr(signer, "public"):
+            raise TypeError(
+                f"no signer is a {type(signer).__name__}: "
+                "sign_card(card, cardsign.open_signer('file:key.pem'))"
+            )
+    return signers
+
+
 def sign_document(document: bytes, signers: Sequence[Signer], options: SigningOptions) -> bytes:
     """Sign a card for each profile of the plan whose payload differs, with every signer.
 

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict, cast
 from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, ProfileName
 from cardsign.card.document import MAX_SIGNATURES
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.errors import UsageFault, closest
+from cardsign.errors import UsageFault, check_type, closest
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import JwkSet
 from cardsign.statements.keyset import MAX_KEYSET_LIFETIME, KeysetId, RootAnchor
@@ -345,10 +345,7 @@ class Policy:
         # The reader is loaded here alone: a policy made in Python needs neither it nor pydantic.
         from cardsign.trust.disk import read_policy
 
-        source: object = path
-        if not isinstance(source, str | Path):
-            named = type(source).__name__
-            raise TypeError(f"Policy.load takes a path, not {named}: Policy.load('trust.toml')")
+        check_type(path, str | Path, "a policy is a path", "Policy.load('trust.toml')")
         return read_policy(Path(path), is_own=is_own)
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, Unpack
 
-from cardsign.errors import UsageFault, closest
+from cardsign.errors import UsageFault, check_type, closest
 from cardsign.trust.lock import Floor, Memory, raise_lock, read_floors
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject, SubjectNames, TrustedIssuer
 from cardsign.trust.session import IssuerTrust, Session
@@ -89,6 +89,12 @@ class Verifier:
             lock.floors if isinstance(lock, Memory) else read_floors(self.policy, self.lock_paths)
         )
         self.cache = _open_cache(self.policy, cache)
+        if net is not None:
+            from cardsign.net.fetch import FetchSettings
+            from cardsign.net.fetcher import DocumentFetcher
+
+            example = "Verifier('trust.toml', net=FetchSettings())"
+            check_type(net, FetchSettings | DocumentFetcher, "net takes FetchSettings", example)
         self.clock = clock
         self._net = net
         self._sessions: dict[int, Session] = {}
@@ -255,12 +261,10 @@ class Verifier:
         stop_early: bool = False,
     ) -> Report:
         """Return the verdict on a card about a subject, which may be nobody."""
-        if not isinstance(data, bytes):
-            raise TypeError(
-                f"a card is the bytes as they were received, not {type(data).__name__}: "
-                "Path('card.json').read_bytes()"
-            )
-        now, historic = at or self.clock(), at is not None
+        example = "Path('card.json').read_bytes()"
+        check_type(data, bytes, "a card is the bytes as they were received", example)
+        now, historic = self.clock() if at is None else at, at is not None
+        check_type(now, datetime, "the time of a verdict is a datetime", "datetime.now(UTC)")
         if now.tzinfo is None:
             raise ValueError("the time of a verdict needs a zone: datetime.now(UTC)")
         issuer = self.policy.find(subject)
