@@ -15,7 +15,7 @@ from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.frame import Command, moment
 from cardsign.cli.keystore import UnlockOptions, check_cards, project_config, read_jwks
 from cardsign.cli.options import PATH, key_option, kid_option, take, unlock_options
-from cardsign.cli.printer import Answer, safe, say, show
+from cardsign.cli.printer import Answer, safe, say, say_notes, show
 from cardsign.cli.streams import done, dry_run_option, is_dry_run, read_input
 from cardsign.cli.views import members, say_progress, show_progress
 from cardsign.config import ProjectConfig
@@ -32,6 +32,7 @@ from cardsign.issuer.work import Gap
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys.signers.access import Access
 from cardsign.lint.cards import lint_card
+from cardsign.publish.checks import note_publication
 from cardsign.publish.generation import MAX_MAX_AGE, Generation, export_files
 from cardsign.publish.publication import DEFAULT_MAX_AGE, Documents
 
@@ -182,6 +183,7 @@ def _publish_project(
     if generation is not None:
         for name, change in list_changes(generation, earlier).items():
             say(f"  {change}: {name}")
+        say_notes(note_publication(generation))
         _export(generation, export_to)
     return status
 
@@ -249,6 +251,7 @@ def _tell(generation: Generation, before: Generation | None, directory: Path | N
             f"  {change}: {name}" for name, change in list_changes(generation, before).items()
         )
     show(Answer(_generation_json(generation, before), notes=notes))
+    say_notes(note_publication(generation))
 
 
 def _say_lint(config: ProjectConfig) -> None:

@@ -6,7 +6,7 @@ go along with a card in a generation, and one that was published never vanishes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from operator import attrgetter
@@ -17,9 +17,11 @@ from cardsign.card.document import Card
 from cardsign.card.extensions import check_audience, declares_extended_card
 from cardsign.card.values import Json
 from cardsign.errors import PublishRefused
+from cardsign.findings import Finding, Place
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys.drafts import SKEW
-from cardsign.publish.generation import CARD_FILE, LEGACY_FILE, RELEASE_FILE, Generation
+from cardsign.publish.generation import CARD_FILE, LEGACY_FILE, RELEASE_FILE, Generation, is_card
+from cardsign.sign.plan import note_interfaces
 from cardsign.statements.envelope import StatementRefused, check_past
 from cardsign.statements.keyset import KeysetStatement, check_step, read_keyset
 from cardsign.statements.release import ReleaseStatement, check_release, read_release
@@ -67,6 +69,19 @@ def check_cards(cards: Mapping[str, bytes], jwks: JwkSet, now: datetime) -> None
             path="/capabilities/extendedAgentCard",
             hint="Set capabilities.extendedAgentCard to true and sign again.",
         )
+
+
+def note_publication(generation: Generation) -> Iterator[Finding]:
+    """Yield warnings of what readers of a generation will miss or refuse."""
+    cards = {
+        name: Card.from_bytes(data) for name, data in generation.files.items() if is_card(name)
+    }
+    for card in cards.values():
+        yield from note_interfaces(card.document)
+    if not generation.extended and declares_extended_card(cards[CARD_FILE].document):
+        message = "the public card declares an extended card, and none is published"
+        place = Place("/capabilities/extendedAgentCard")
+        yield Finding("publish.extended", message, place, severity="warning")
 
 
 def _audience_of(file: str) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, get_args
 
@@ -25,8 +25,10 @@ from cardsign.card.document import Card
 from cardsign.card.interfaces import current_interfaces, interfaces_of
 from cardsign.card.rules import without_empties
 from cardsign.card.tree import Listed, listed
-from cardsign.errors import CanonicalizationError, UsageFault
+from cardsign.card.values import Json
+from cardsign.errors import CanonicalizationError, CardRefused, UsageFault
 from cardsign.findings import Finding, Place
+from cardsign.urls import interface_url
 
 #: What ``compat`` takes.
 COMPAT: Final[tuple[Compat, ...]] = get_args(Compat)
@@ -173,6 +175,19 @@ def note_sdks(
             f"{why if sdk.profile in DEFAULT_PROFILES else ''}To sign for it all the same: "
             f"`--compat all`{f'. It then does not notice a change of {lost}' if lost else ''}",
         )
+
+
+def note_interfaces(document: Mapping[str, Json]) -> Iterator[Finding]:
+    """Yield a warning for each interface whose url the policies of verifiers refuse."""
+    for interface in interfaces_of(document, any_spelling=True):
+        if not isinstance(interface.url, str):
+            continue
+        try:
+            interface_url(interface.url, str(interface.binding))
+        except CardRefused as refusal:
+            message = f"verifiers will refuse this card: {refusal.message}"
+            place = Place(interface.pointer)
+            yield Finding(refusal.code, message, place, severity="warning")
 
 
 def _lost(payload: Payload) -> tuple[Listed, str]:

@@ -41,7 +41,13 @@ from cardsign.jose.jws import (
     sign_payload,
 )
 from cardsign.jose.keys import PublicKey
-from cardsign.sign.plan import SignedPayload, describe_payloads, note_sdks, payloads_to_sign
+from cardsign.sign.plan import (
+    SignedPayload,
+    describe_payloads,
+    note_interfaces,
+    note_sdks,
+    payloads_to_sign,
+)
 from cardsign.trust.policy import Policy, Subject
 from cardsign.verify.report import SignatureReport
 from cardsign.verify.signature import matching_payload
@@ -163,6 +169,7 @@ def sign_with_notes(
     algs = frozenset(signer.public.alg for signer in signers)
     described = describe_payloads(plan, payloads, algs)
     notes += note_sdks(plan, described, payloads, options.file)
+    notes += cap_findings(note_interfaces(payloads.members))
     return SignedCard(signed, signed != document, described, tuple(notes))
 
 
