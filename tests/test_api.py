@@ -71,6 +71,20 @@ def test_keys_in_any_form_verify_a_card(jwks: Any) -> None:
         cardsign.verify_card(TAMPERED, jwks=jwks)
 
 
+def test_a_verified_card_is_a_mapping_that_nobody_can_change() -> None:
+    """What a caller does to its copies changes nothing of what was verified."""
+    card: Any = cardsign.verify_card(SIGNED, jwks=KEYS)
+    assert dict(card) == {**card} == CARD == card.document == card.report.card
+    assert (list(card), "name" in card, "nam" in card) == (list(CARD), True, False)
+    assert (card.get("name"), card.get("nam"), len(card)) == ("Tides", None, len(CARD))
+    with pytest.raises(TypeError):
+        card["name"] = "Evil"
+    card.document["name"] = card.document["skills"][0]["id"] = "evil"
+    card["skills"][0]["id"] = dict(card)["skills"][0]["id"] = "evil"
+    assert dict(card) == CARD == card.document == card.report.card
+    assert dict(pickle.loads(pickle.dumps(card))) == CARD
+
+
 def test_a_key_is_taken_for_a_set_of_one() -> None:
     """As people hand keys over; what is neither is refused."""
     jwk = dict(TIDES.key("card").public.jwk())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, Literal, NoReturn, cast
@@ -282,8 +283,8 @@ class NoVerdict(VerificationError):
 _TOKEN: Final = object()  # what only this module can give to VerifiedCard
 
 
-class VerifiedCard:
-    """A card that was verified; only `verify_card` and `discover` make one.
+class VerifiedCard(Mapping[str, Any]):
+    """A card that was verified: its members, read-only; `verify_card` and `discover` make it.
 
     A type checker refuses an unverified dict in its place. Hostile code in this process can
     still forge one.
@@ -301,13 +302,22 @@ class VerifiedCard:
 
     @property
     def document(self) -> AgentCard:
-        """The object parsed from the payload that the signature covers, for this caller alone."""
-        return cast(AgentCard, self.report.card)
+        """A copy of the object parsed from the payload that the signature covers."""
+        return cast(AgentCard, copy.deepcopy(self._members))
+
+    @property
+    def _members(self) -> dict[str, Any]:
+        return self.report.card or {}
 
     def __getitem__(self, name: str) -> Any:
-        """A member of the verified document, such as ``card["skills"]``."""
-        members: Mapping[str, Any] = self.document
-        return members[name]
+        """A copy of a member of the verified document, such as ``card["skills"]``."""
+        return copy.deepcopy(self._members[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
 
     @property
     def subject(self) -> str:
