@@ -196,6 +196,19 @@ def test_a_policy_by_url_names_its_issuer() -> None:
     assert (by_url.issuers[0].name, by_url.issuers[0].freshness) == ("tides.example", "waived")
 
 
+def test_a_policy_by_url_takes_what_a_policy_file_takes() -> None:
+    """No keys that anyone on the way could change, and no name that a file cannot hold."""
+    origin = "https://tides.example"
+    with pytest.raises(CardRefused, match="begins with https://"):
+        Policy.from_jwks_url("http://keys.example/jwks.json", origin=origin)
+    assert Policy.from_jwks_url("http://localhost:8080/jwks.json", origin=origin).issuers
+    for name in ("A B", "Tides", "a\nb"):
+        with pytest.raises(UsageFault, match=r"policy\.malformed.*no name of an issuer"):
+            Policy.from_jwks_url("https://keys.example/jwks.json", origin=origin, name=name)
+    long = f"https://{'a' * 60}.{'b' * 60}.example"
+    assert Policy.from_jwks_url(f"{long}/jwks.json", origin=long).issuers[0].name.startswith("aaa")
+
+
 @pytest.mark.parametrize(
     "ask",
     [

@@ -34,8 +34,9 @@ from cardsign.trust.policy import (
     Limits,
     Policy,
     TrustedIssuer,
+    check_jwks_url,
 )
-from cardsign.trust.policyfile import check_jwks_url, parse_policy
+from cardsign.trust.policyfile import parse_policy
 from cardsign.trust.policytext import with_issuer, with_pin, without_issuer
 from cardsign.trust.refresh import Ask, Refresh, no_answer
 from cardsign.trust.session import Session

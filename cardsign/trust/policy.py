@@ -16,12 +16,12 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict, cast
 from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, ProfileName
 from cardsign.card.document import MAX_SIGNATURES
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.errors import UsageFault, check_type, closest
+from cardsign.errors import CardRefused, UsageFault, check_type, closest
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import JwkSet
 from cardsign.statements.keyset import MAX_KEYSET_LIFETIME, KeysetId, RootAnchor
 from cardsign.statements.release import MAX_RELEASE_LIFETIME
-from cardsign.urls import Origin, Place, Url, parse_origin, parse_url
+from cardsign.urls import Origin, Place, Url, is_this_machine, parse_origin, parse_url
 
 #: The policy's own name of an issuer. It is part of a file's name, and is shown on terminals.
 ISSUER_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -53,6 +53,21 @@ class KeysAnchor:
                     f"{holders[key.thumbprint]!r} and {holder!r} hold one key, under two kids",
                     hint="A key has one holder: two names for one key would count twice.",
                 )
+
+
+def check_jwks_url(url: str) -> str:
+    """Refuse a URL from which keys must not be taken, since they could be changed on the way.
+
+    Raises:
+        CardRefused: ``card.interface_url``.
+    """
+    origin = parse_url(url).origin
+    if origin.scheme != "https" and not is_this_machine(origin.host):
+        raise CardRefused(
+            "card.interface_url",
+            "expected a URL that begins with https://; http:// is only for this machine",
+        )
+    return url
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,10 +339,15 @@ class Policy:
             accept: Whose signatures count, as for :class:`TrustedIssuer`.
 
         Raises:
-            CardRefused: `url` or `origin` is outside the strict grammar.
+            CardRefused: `url` or `origin` is outside the strict grammar, or `url` begins with
+                ``http://`` and is not of this machine.
+            UsageFault: ``policy.malformed``: `name` is none that a `trust.toml` may have.
         """
-        anchor, place = JwksAnchor(str(parse_url(url))), Place(parse_origin(origin))
-        named = name or re.sub("[^a-z0-9._-]+", "-", place.origin.host).strip("-")
+        anchor, place = JwksAnchor(str(parse_url(check_jwks_url(url)))), Place(parse_origin(origin))
+        named = name or re.sub("[^a-z0-9._-]+", "-", place.origin.host[:64]).strip("-")
+        if not ISSUER_NAME.fullmatch(named):
+            message = f"{named!r} is no name of an issuer, expected one such as 'weather'"
+            raise UsageFault("policy.malformed", message)
         return cls((TrustedIssuer(named, anchor, (place,), accept, "waived"),))
 
     @classmethod

@@ -52,10 +52,11 @@ from cardsign.trust.policy import (
     Policy,
     Subject,
     TrustedIssuer,
+    check_jwks_url,
     parse_network,
 )
 from cardsign.trust.policytext import FORMAT
-from cardsign.urls import Origin, is_this_machine, parse_origin, parse_place, parse_url
+from cardsign.urls import Origin, parse_origin, parse_place
 
 #: Entries of a file; a sound one has at least 70 bytes, so 1 MiB holds no more.
 MAX_ISSUERS: Final = 16 * 1024
@@ -118,21 +119,6 @@ def _proxy(text: str) -> Origin:
     if origin.scheme != "http":
         raise _refused(f"{text!r} is no proxy", "Write it as http://host:port.")
     return origin
-
-
-def check_jwks_url(url: str) -> str:
-    """Refuse a URL from which keys must not be taken, since they could be changed on the way.
-
-    Raises:
-        CardRefused: ``card.interface_url``.
-    """
-    origin = parse_url(url).origin
-    if origin.scheme != "https" and not is_this_machine(origin.host):
-        raise CardRefused(
-            "card.interface_url",
-            "expected a URL that begins with https://; http:// is only for this machine",
-        )
-    return url
 
 
 def _matching(form: re.Pattern[str]) -> Any:
