@@ -24,7 +24,7 @@ from cardsign.cli.printer import (
 )
 from cardsign.cli.verifier import Progress, chosen_issuers, needed_policy, summary
 from cardsign.cli.views import kind_of
-from cardsign.errors import EXIT_LOCAL_FAULT, EXIT_NOT_TRUSTED, EXIT_OK, LocalFault, UsageFault
+from cardsign.errors import EXIT_LOCAL_FAULT, EXIT_NOT_TRUSTED, LocalFault, UsageFault
 from cardsign.findings import Finding
 from cardsign.times import minute
 from cardsign.trust.policy import Policy, TrustedIssuer
@@ -61,31 +61,37 @@ def status(names: tuple[str, ...], trust_file: Path | None) -> int:
     policy = needed_policy(trust_file)
     chosen = chosen_issuers(policy, names)
     verifier = Verifier(policy)
-    shown, lines, status = [], list[str](), EXIT_OK
+    shown, lines, statuses = [], list[str](), list[int]()
     for issuer in chosen:
         state = _known(verifier, issuer)
         shown.append(state)
         lines += _known_lines(state)
-        if state["alarms"] and issuer.peer == "required":
-            status = EXIT_NOT_TRUSTED
+        if any(alarm["code"] == "lock.missing" for alarm in state["alarms"]):
+            statuses.append(EXIT_LOCAL_FAULT)
+        elif state["alarms"] and issuer.peer == "required":
+            statuses.append(EXIT_NOT_TRUSTED)
     notes = () if shown else [f"{policy.path} trusts no issuer"]
-    return show(Answer(shown, lines, notes, status))
+    return show(Answer(shown, lines, notes, heaviest(statuses)))
 
 
 def _known(verifier: Verifier, issuer: TrustedIssuer) -> dict[str, Any]:
     """Return what is known of one issuer here."""
-    session, now = verifier.session(issuer), verifier.clock()
+    state: dict[str, Any] = {"name": issuer.name, "peer": issuer.peer}
+    state["anchor"] = kind_of(issuer.anchor)
+    state |= dict.fromkeys(("keyset", "release", "last_signed", "until"))
+    state["cards"] = list(issuer.cards)
+    try:
+        session, now = verifier.session(issuer), verifier.clock()
+    except UsageFault as fault:
+        return {**state, "alarms": [fault.finding.to_json()]}
     trust, alarms = look_ahead(session, now)
     keyset, release = session.keyset, session.release
     return {
-        "name": issuer.name,
-        "peer": issuer.peer,
-        "anchor": kind_of(issuer.anchor),
+        **state,
         "keyset": keyset and {"number": keyset.label, "exp": keyset.exp},
         "release": release and {"seq": release.seq, "exp": release.exp},
         "last_signed": session.newest_iat or None,
         "until": min((end for end in trust.deadlines if end > now.timestamp()), default=None),
-        "cards": list(issuer.cards),
         "alarms": [alarm.to_json() for alarm in alarms],
     }
 
@@ -93,6 +99,8 @@ def _known(verifier: Verifier, issuer: TrustedIssuer) -> dict[str, Any]:
 def _known_lines(known: Mapping[str, Any]) -> Iterator[str]:
     optional = "" if known["peer"] == "required" else ", optional"
     yield f"{known['name']}: by {known['anchor']}{optional}"
+    if known["anchor"] == "jwks":
+        yield "  keys        asked for at their URL with each card"
     if known["keyset"]:
         yield f"  keyset      {known['keyset']['number']}, until {minute(known['keyset']['exp'])}"
     if known["release"]:

@@ -23,13 +23,18 @@ from cardsign.cli.options import (
 from cardsign.cli.printer import Answer, safe, say, show, table_lines
 from cardsign.cli.streams import confirm, done, dry_run_option, is_dry_run
 from cardsign.cli.verifier import chosen_issuers, needed_policy
-from cardsign.errors import EXIT_NO_VERDICT, EXIT_OK, LocalFault
+from cardsign.errors import EXIT_LOCAL_FAULT, EXIT_NO_VERDICT, EXIT_OK, LocalFault
 from cardsign.findings import Finding
 from cardsign.trust.disk import load_policy
 from cardsign.trust.enroll import forget_issuer, move_pin, remove_issuer
 from cardsign.trust.lock import read_lock
 from cardsign.trust.policy import KeysetAnchor, TrustedIssuer
-from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements, load_statements
+from cardsign.trust.supplied import (
+    NO_STATEMENTS,
+    StatementCache,
+    SuppliedStatements,
+    load_statements,
+)
 from cardsign.verify.verifier import Verifier
 
 #: Issuers that are asked at a time.
@@ -89,7 +94,10 @@ def show_issuer(name: str, trust_file: Path | None) -> None:
     if isinstance(issuer.anchor, KeysetAnchor):
         views.say_if_old(session.keyset, now)
         known = [f"  {line}" for line in views.statement_lines(session.keyset, session.release)]
-        lines += ["statements", *(known or ["  none here yet: cardsign trust update"])]
+        lines += [
+            "statements",
+            *(known or [f"  none here yet: cardsign trust update {name}{policy.option}"]),
+        ]
     statements = {
         "keyset": session.keyset and views.pin_json(session.keyset),
         "release": session.release and views.members(session.release, "seq digest exp"),
@@ -125,7 +133,10 @@ def update(
     verifier = Verifier(policy, net=fetch_settings(insecure))
     supplied = load_statements(statements) if statements else None
 
-    results = in_threads(partial(_update, verifier, supplied), issuers, CONCURRENCY)
+    results = [*in_threads(partial(_update, verifier, supplied), issuers, CONCURRENCY)]
+    status = EXIT_NO_VERDICT
+    if any(isinstance(result, LocalFault) for _, result in results):
+        status = EXIT_LOCAL_FAULT
     wrong = {
         issuer.name: (result.finding,) if isinstance(result, LocalFault) else result
         for issuer, result in results
@@ -148,7 +159,7 @@ def update(
             say(f"  {safe(finding.hint, limit=300)}")
     shown = {name: [finding.to_json() for finding in findings] for name, findings in wrong.items()}
     view = {"lock": str(policy.lock), "raised": list(raised), "problems": shown}
-    return show(Answer(view, notes=notes, exit_status=EXIT_NO_VERDICT if wrong else EXIT_OK))
+    return show(Answer(view, notes=notes, exit_status=status if wrong else EXIT_OK))
 
 
 def _update(
@@ -221,7 +232,7 @@ def pin(name: str, trust_file: Path | None) -> None:
     brings the lock up to date.
     """
     policy = needed_policy(trust_file)
-    keyset, changed = move_pin(policy, name, dry_run=is_dry_run())
+    keyset, changed = move_pin(policy, name, cache=StatementCache.of_user(), dry_run=is_dry_run())
     lines = [f"keyset      {keyset.label}", f"digest      {keyset.digest}"]
     note = "the pin is the newest"
     if changed:

@@ -37,7 +37,7 @@ from cardsign.server.run import (
     run_server,
 )
 from cardsign.server.settings import DEFAULT_SETTINGS
-from cardsign.trust.lock import read_floors
+from cardsign.trust.lock import check_entry, read_floors
 from cardsign.trust.policy import SubjectNames
 from cardsign.urls import is_this_machine
 
@@ -209,7 +209,9 @@ class _Rules:
             log.error("cards are judged by what was read before: %s", fault)
             verifier = self._batch.verifier
             if verifier.lock_paths:
-                read_floors(verifier.policy, verifier.lock_paths)
+                floors = read_floors(verifier.policy, verifier.lock_paths)
+                for issuer in verifier.policy.issuers:
+                    check_entry(verifier.policy, issuer, floors, verifier.lock_paths[-1])
 
 
 def _load_worker(open_batch: Callable[[], Batch]) -> WholeRequests:

@@ -353,8 +353,12 @@ def _check_floor(
         raise UsageFault("statement.rollback", message + keyset.label, path=path, hint=hint)
 
 
-def move_pin(policy: Policy, name: str, *, dry_run: bool = False) -> tuple[KeysetId, bool]:
+def move_pin(
+    policy: Policy, name: str, *, cache: StatementCache | None = None, dry_run: bool = False
+) -> tuple[KeysetId, bool]:
     """Move an issuer's pin forward to the keyset statement that the lock records.
+
+    What the cache has for the old pin is kept for the new one.
 
     Returns:
         The statement that is pinned now, and whether the policy said otherwise before.
@@ -375,7 +379,8 @@ def move_pin(policy: Policy, name: str, *, dry_run: bool = False) -> tuple[Keyse
     floor = read_lock(policy.lock).get(name)
     if floor is None or floor.keyset is None:
         message = f"the lock has no keyset statement of {name!r}"
-        raise UsageFault("lock.missing", message, path=str(policy.lock))
+        hint = f"Record one: cardsign trust update {name}{policy.option}"
+        raise UsageFault("lock.missing", message, path=str(policy.lock), hint=hint)
     if floor.keyset.number <= anchor.pin.number:
         return anchor.pin, False
     pin, moved = floor.keyset, KeysetAnchor(floor.keyset, anchor.issuer)
@@ -387,6 +392,8 @@ def move_pin(policy: Policy, name: str, *, dry_run: bool = False) -> tuple[Keyse
                 replace(other, anchor=moved) if other == issuer else other for other in issuers
             ),
         )
+        if cache is not None:
+            cache.follow(anchor.pin, pin)
     return pin, True
 
 

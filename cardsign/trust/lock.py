@@ -22,7 +22,7 @@ from cardsign.statements import members as read
 from cardsign.statements.envelope import StatementRefused, exact_object
 from cardsign.statements.keyset import KeysetId, KeysetStatement, keyset_id
 from cardsign.statements.release import ReleaseStatement
-from cardsign.trust.policy import ISSUER_NAME, KeysetAnchor, Policy
+from cardsign.trust.policy import ISSUER_NAME, KeysetAnchor, Policy, TrustedIssuer
 
 LOCK_FORMAT: Final = "cardsign-lock/1"
 #: Bytes. As many issuers as a policy may have; one has about 400.
@@ -168,8 +168,7 @@ def read_floors(policy: Policy, paths: Sequence[Path]) -> dict[str, Floor]:
 
     Raises:
         UsageFault: ``lock.malformed``; ``statement.fork``: two files name one number with two
-            digests; ``lock.missing``: an issuer whose anchor is a keyset has no entry;
-            ``lock.other_anchor``: an issuer of another anchor has one.
+            digests; ``lock.other_anchor``: an issuer whose anchor is no keyset has an entry.
         FileFault: A file is a link or device, or cannot be read.
     """
     floors: dict[str, Floor] = {}
@@ -177,15 +176,28 @@ def read_floors(policy: Policy, paths: Sequence[Path]) -> dict[str, Floor]:
         for name, floor in read_lock(path).items():
             floors[name] = floors.get(name, floor).raised_to(floor, name)
     for issuer in policy.issuers:
-        is_keyset = isinstance(issuer.anchor, KeysetAnchor)
-        if is_keyset and issuer.name not in floors:
-            message = f"the lock has no entry for {issuer.name!r}, whose anchor is a keyset"
-            raise UsageFault("lock.missing", message, path=str(paths[-1]))
-        if not is_keyset and issuer.name in floors:
+        if not isinstance(issuer.anchor, KeysetAnchor) and issuer.name in floors:
             message = f"the lock has an entry for {issuer.name!r}, whose anchor is no keyset"
-            hint = f"If the change is meant: cardsign trust forget {issuer.name}"
+            hint = f"If the change is meant: cardsign trust forget {issuer.name}{policy.option}"
             raise UsageFault("lock.other_anchor", message, path=str(paths[-1]), hint=hint)
     return floors
+
+
+def check_entry(
+    policy: Policy, issuer: TrustedIssuer, floors: Mapping[str, Floor], path: Path
+) -> None:
+    """Refuse to judge an issuer whose anchor is a keyset and who has no entry in the lock.
+
+    Raises:
+        UsageFault: ``lock.missing``.
+    """
+    if issuer.name in floors or not isinstance(issuer.anchor, KeysetAnchor):
+        return
+    start = "the lock has no entry" if path.exists() else "there is no such lock, so no entry"
+    message, option = f"{start} for {issuer.name!r}, whose anchor is a keyset", policy.option
+    hint = f"Restore {path.name} from version control. Else: cardsign trust remove "
+    hint += f"{issuer.name}{option}; cardsign trust add URL{option}"
+    raise UsageFault("lock.missing", message, path=str(path), hint=hint)
 
 
 def read_lock(path: Path) -> dict[str, Floor]:
@@ -212,7 +224,8 @@ def read_lock(path: Path) -> dict[str, Floor]:
         hint, line = "Restore it from version control.", refusal.finding.place.line
         for number, text in enumerate(data.split(b"\n"), 1):
             if text.startswith((b"<<<<<<<", b"=======", b">>>>>>>", b"|||||||")):
-                hint = "Git left conflict markers. Take either side, then: cardsign trust update"
+                hint = "Git left conflict markers. Take either side, then: cardsign trust update "
+                hint += f"--trust {path.with_suffix('.toml')}"
                 line = number
                 break
         message = f"this is no strict JSON: {refusal.message}"

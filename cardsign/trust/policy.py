@@ -392,6 +392,13 @@ class Policy:
         return self.file.with_suffix(".lock")
 
     @property
+    def option(self) -> str:
+        """What names the policy in a command that is advised; empty for one made in code."""
+        import shlex  # which no trusted card needs
+
+        return f" --trust {shlex.quote(str(self.path))}" if self.path is not None else ""
+
+    @property
     def unnamed(self) -> str:
         """What a verdict says first of a policy that was not named; else empty."""
         return "" if self.is_own else f"by ./{POLICY_FILE}, found in this folder"

@@ -6,7 +6,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import chain
@@ -145,6 +145,7 @@ class Session:
     Attributes:
         issuer: What the policy says of it.
         locked: What the lock says of it.
+        behind: What is noted once more was verified than the lock records; None for nothing.
         keyset: The newest keyset statement so far.
         release: The newest release statement so far.
         jwks: The newest key set of a `jwks` anchor so far.
@@ -161,11 +162,11 @@ class Session:
         reserved: tuple[Place, ...] = (),
         locked: Floor | None = None,
         *,
-        update_hint: str | None = None,
+        behind: Finding | None = None,
         cache: StatementCache | None = None,
     ) -> None:
         self.issuer, self.limits, self.reserved = issuer, limits, reserved
-        self.locked, self.update_hint, self.cache = locked or Floor(), update_hint, cache
+        self.locked, self.behind, self.cache = locked or Floor(), behind, cache
         self.skew = timedelta(seconds=limits.skew)
         self.newest_iat = self.locked.newest_iat
         self.keyset: KeysetStatement | None = None
@@ -391,13 +392,11 @@ class Session:
 
     def _say_behind(self) -> None:
         """Note that the lock records less than was verified."""
-        if self.update_hint is None or self.keyset is None or self._reasons["blocks"]:
+        if self.behind is None or self.keyset is None or self._reasons["blocks"]:
             return
         if self.floor != self.locked:
-            message = (
-                f"the lock records less than was verified, which is keyset {self.keyset.label}"
-            )
-            self._weigh("notes", Finding("lock.behind", message, fix=self.update_hint))
+            message = f"{self.behind.message} (keyset {self.keyset.label})"
+            self._weigh("notes", replace(self.behind, message=message))
 
     def _read_jwks(self, statements: SuppliedStatements) -> JwkSet | None:
         if statements.untrusted_jwks is None:
@@ -439,6 +438,8 @@ def look_ahead(session: Session, now: datetime) -> tuple[IssuerTrust, tuple[Find
     """
     issuer, limits = session.issuer, session.limits
     trust = session.resolve(NO_STATEMENTS, now)
+    if isinstance(issuer.anchor, JwksAnchor):  # its keys are asked for with each card
+        return trust, ()
     alarms = [*trust.blocks, *(trust.hindrances if issuer.freshness == "required" else ())]
     keyset, release = trust.keyset, trust.release
     ending = []
@@ -448,6 +449,7 @@ def look_ahead(session: Session, now: datetime) -> tuple[IssuerTrust, tuple[Find
         remaining = end_of(keyset, limits.keyset_age) - now.timestamp()
         if 0 < remaining <= KEYSET_NOTICE:
             ending.append(f"keyset {keyset.label} ends in {remaining / 86400:.1f} days")
-    hint = "Look for a newer one: cardsign trust update. If there is none, ask the issuer."
+    hint = f"Look for a newer one: cardsign peers verify {issuer.name}. "
+    hint += "If there is none, ask the issuer."
     alarms += [Finding("peer.statement_ends", ends, fix=hint) for ends in ending]
     return trust, tuple(dict.fromkeys(alarms))

@@ -217,6 +217,15 @@ class StatementCache:
                 return newer
         return NO_STATEMENTS
 
+    def follow(self, pin: KeysetId, moved: KeysetId) -> None:
+        """Keep what is kept for a pin for the one to which it moved forward, from there on."""
+        kept = self.get(pin)
+        keysets = read_statements(kept.untrusted_keysets, read_keyset, [])
+        passed = [keyset for keyset in keysets if keyset.number >= moved.number]
+        releases = read_statements(kept.untrusted_releases, read_release, [])
+        if passed and passed[0].id == moved:
+            self.keep(moved, passed, next(iter(releases), None))
+
 
 def cache_name(pin: KeysetId | RootAnchor) -> str:
     """Return the name under which the cache holds the statements of an anchor."""

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, Unpack
 
 from cardsign.errors import UsageFault, check_type, closest
-from cardsign.trust.lock import Floor, Memory, raise_lock, read_floors
+from cardsign.findings import Finding
+from cardsign.trust.lock import Floor, Memory, check_entry, raise_lock, read_floors
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject, SubjectNames, TrustedIssuer
 from cardsign.trust.session import IssuerTrust, Session
 from cardsign.trust.supplied import (
@@ -67,8 +68,9 @@ class Verifier:
 
     Raises:
         TypeError: A policy made in code anchors an issuer at a keyset, and `lock` is not given.
-        UsageFault: ``policy.malformed``; ``lock.malformed``, ``lock.missing``,
-            ``lock.other_anchor``; ``statement.fork``: two lock files disagree about an issuer.
+        UsageFault: ``policy.malformed``; ``lock.malformed``, ``lock.other_anchor``;
+            ``statement.fork``: two lock files disagree about an issuer. What is asked about an
+            issuer without its entry raises ``lock.missing``.
         FileFault: A file is a link, or cannot be read.
     """
 
@@ -311,26 +313,23 @@ class Verifier:
         return session
 
     def _begin(self, issuer: TrustedIssuer) -> Session:
-        floor = update_hint = None
+        floor = behind = None
         if isinstance(issuer.anchor, KeysetAnchor):
             floor = self.floors.get(issuer.name)
-            update_hint = self._update_hint() if self.lock_paths else None
+        if isinstance(issuer.anchor, KeysetAnchor) and self.lock_paths:
+            lock = self.lock_paths[-1]
+            check_entry(self.policy, issuer, self.floors, lock)
+            message = f"{lock.name} is older than what was verified"
+            fix = f"Raise it: cardsign trust update {issuer.name}{self.policy.option}"
+            behind = Finding("lock.behind", message, fix=fix)
         return Session(
             issuer,
             self.policy.limits,
             self.policy.reserved_from(issuer),
             floor,
-            update_hint=update_hint,
+            behind=behind,
             cache=self.cache,
         )
-
-    def _update_hint(self) -> str:
-        """Return what records newer statements; a policy that was found has to be named."""
-        command = "cardsign trust update"
-        if not self.policy.is_own:
-            command += f" --trust {self.policy.path}"
-        command += ", with --statements DIR if they are files"
-        return f"Record them: {command}. Then commit trust.lock."
 
     @cached_property
     def fetcher(self) -> DocumentFetcher:

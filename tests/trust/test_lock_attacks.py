@@ -88,6 +88,13 @@ def codes(report: Report) -> list[str]:
 
 # -------------------------------------------------------------- enrolment
 
+OTHER = """
+[[issuer]]
+name = "other"
+origins = ["https://other.example"]
+anchor.jwks = "https://other.example/k"
+"""
+
 
 def test_enrolment_writes_policy_and_entry_together_and_keeps_comments(policy: Path) -> None:
     """The first verdict needs nothing else."""
@@ -97,10 +104,16 @@ def test_enrolment_writes_policy_and_entry_together_and_keeps_comments(policy: P
 
 
 def test_a_keyset_anchor_without_its_entry_is_a_local_fault(policy: Path) -> None:
+    """Other issuers are judged; the real files and the issuer are named."""
+    policy.write_text(policy.read_text() + OTHER)
     policy.with_suffix(".lock").unlink()
+    judge = verifier(policy)
     with pytest.raises(UsageFault) as fault:
-        verifier(policy)
+        judge.examine(b"{}", issuer="tides")
     assert (fault.value.code, fault.value.exit_status) == ("lock.missing", 2)
+    assert "there is no such lock" in fault.value.message
+    assert f"cardsign trust remove tides --trust {policy};" in fault.value.hint
+    assert judge.examine(b"{}", issuer="other").verdict == "untrusted"
 
 
 def test_an_entry_whose_anchor_is_no_keyset_any_more_is_refused(policy: Path) -> None:
