@@ -28,7 +28,8 @@ _WIDTH: Final = 96  # columns of a text, whatever the terminal has
 # fmt: off
 _NOTES: Final = frozenset({
     "card.legacy_path", "check.cache-unsaid", "check.etag-absent", "check.no-keys",
-    "coverage.absence_unprovable", "diff.additive", "diff.wording", "fetch.stale", "sig.compat",
+    "coverage.absence_unprovable", "diff.additive", "diff.wording", "fetch.stale",
+    "refresh.next_unknown", "sig.compat",
     "sign.compat_lossy", "sign.header_unsigned", "trust.freshness_waived", "trusted",
 })
 _WARNINGS: Final = frozenset({

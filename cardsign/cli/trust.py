@@ -174,7 +174,8 @@ def _update(
 
         statements, reasons = refresh(verifier, issuer, home_of(issuer.places, ""))
     trust = session.resolve(statements, now)
-    return tuple(dict.fromkeys((*trust.blocks, *reasons)))
+    missing = (reason for reason in reasons if reason.severity != "note")
+    return tuple(dict.fromkeys((*trust.blocks, *missing)))
 
 
 @trust_commands.command(

@@ -32,7 +32,7 @@ from cardsign.server.a2a import CARD_METHODS, MAX_CALL_BYTES, TOO_LONG
 from cardsign.server.app import BODY_WAS_READ, REFUSAL, create_app
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 from cardsign.server.site import Publications
-from cardsign.urls import EXTENDED_PATH
+from cardsign.urls import EXTENDED_PATH, STATEMENTS_PATH
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -58,6 +58,8 @@ def mount_cards(app: Any, publication: Path, settings: ServerSettings = DEFAULT_
     with 413 where it may name a card method. Bodies that are compressed or in another charset
     than UTF-8 get 415. While the publication has no extended card, requests for one are passed
     on too: the agent may have its own.
+
+    A statement that is not published is 404, whatever the agent would answer.
 
     Args:
         app: A WSGI or an ASGI application. One that is called with three values is ASGI's.
@@ -121,7 +123,7 @@ class _Mount:
         are_extended = agent.extended.are_published
         if method == "POST" and are_extended:
             return _refuse_encoding(environ)
-        if path in agent.documents:
+        if path in agent.documents or path.startswith(STATEMENTS_PATH):
             return method in ("GET", "HEAD", "OPTIONS")
         if not are_extended or method not in ("GET", "HEAD"):
             return False

@@ -115,7 +115,8 @@ def propose_keyset(
         for kind, statement in (("keyset", keyset), ("release", session.release))
         if statement is not None and now.timestamp() >= statement.exp
     ]
-    doubts = tuple(reason for reason in every if reason.code != "statement.expired")
+    no_doubts = ("statement.expired", "refresh.next_unknown")
+    doubts = tuple(reason for reason in every if reason.code not in no_doubts)
     return Proposal(
         KeysetAnchor(pin, keyset.issuer),
         keyset,

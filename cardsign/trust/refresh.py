@@ -77,6 +77,7 @@ class Refresh:
         keysets: The keyset statements that came.
         releases: The release that came.
         reasons: What could not be fetched, or has vanished.
+        misfits: Which of these are answers that are neither a keyset statement nor 404.
     """
 
     home: str
@@ -86,6 +87,7 @@ class Refresh:
     keysets: list[bytes] = field(default_factory=list)
     releases: list[bytes] = field(default_factory=list)
     reasons: list[Finding] = field(default_factory=list)
+    misfits: list[str] = field(default_factory=list)
 
     def run(
         self,
@@ -113,6 +115,10 @@ class Refresh:
                 reached = self.onwards(reached)
                 if answer.outcome != "failed":  # no answer says nothing
                     self.check_named(reached, named, keyset)
+                if named == reached.id and 0 < len(self.reasons) == len(self.misfits):
+                    message = f"could not ask whether a newer keyset exists ({self.misfits[0]}; "
+                    message += "a host without one answers 404)"
+                    self.reasons = [Finding("refresh.next_unknown", message)]
         supplied = SuppliedStatements(tuple(self.keysets), tuple(self.releases))
         return supplied, tuple(dict.fromkeys(self.reasons))
 
@@ -146,11 +152,16 @@ class Refresh:
         if answer.outcome == "absent" and is_pinned:  # it was seen when it was pinned
             self.vanished(f"keyset {epoch}.{version}")
         if answer.outcome != "found":
+            failure = answer.failure if answer.outcome == "failed" else None
+            if failure is not None and failure.code in ("fetch.status", "fetch.encoding"):
+                self.misfits.append(failure.message.removesuffix(" instead of 200"))
             return None
         try:
             statement = read_keyset(answer.untrusted_body)
         except StatementRefused as refusal:
             self.reasons.append(Finding(refusal.code, f"keyset {epoch}.{version}: {refusal}"))
+            if refusal.code == "statement.shape":
+                self.misfits.append(f"{answer.url} answered 200 with something else")
             return None
         if statement.number != (epoch, version):
             other = f"keyset {epoch}.{version} was asked for, and {statement.label} is there"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from cardsign.card.values import jcs
+from cardsign.errors import FetchFailed
 from cardsign.findings import Finding
 from cardsign.statements.envelope import (
     MAX_STATEMENT_BYTES,
@@ -277,6 +278,32 @@ def test_absent_is_not_the_same_as_no_answer(
     assert codes(brought) == expected
     # Only a server that answers and vouches no longer for the keyset is asked for it again.
     assert (path_of(1, 1) in site.asked) == ("statement.vanished" in expected)
+
+
+@pytest.mark.parametrize("status", [200, 302, 403, 500])
+def test_a_host_that_answers_no_404_is_noted_once(status: int) -> None:
+    """While the release names the newest keyset; where it names another, nothing is left out."""
+    first, second = history(2)
+    site = Site()
+    site.publish(first, release(read_keyset(first)))
+
+    def answer(url: str, max_bytes: int) -> FetchResult:
+        result = site(url, max_bytes)
+        if result.outcome != "absent":
+            return result
+        if status == 200:
+            return FetchResult(url, "found", b"<html>")
+        failure = FetchFailed("fetch.status", f"{url} answered {status} instead of 200")
+        return FetchResult(url, "failed", failure=failure)
+
+    refresh = Refresh(HOME, answer, NOW, LIMITS.skew)
+    (reason,) = refresh.run(pin_of(first))[1]
+    assert (reason.code, reason.severity) == ("refresh.next_unknown", "note")
+    assert f"{path_of(2, 1)} answered {status}" in reason.message
+    site.publish(release(read_keyset(second)))
+    reasons = Refresh(HOME, answer, NOW, LIMITS.skew).run(pin_of(first))[1]
+    assert len(reasons) == 3
+    assert "refresh.next_unknown" not in {reason.code for reason in reasons}
 
 
 def test_a_keyset_may_not_vanish_either() -> None:
