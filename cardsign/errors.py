@@ -222,7 +222,7 @@ def of_the_user(name: str) -> Iterator[None]:
 def install_hint(extra: str) -> str:
     """Return how to install what an optional part of cardsign needs."""
     # No name of a package index: until the first release that name is anybody's to register.
-    return f"install cardsign with its extra {extra}; in the checkout: pip install '.[{extra}]'"
+    return f"install the extra {extra}; in the checkout: pip install '.[{extra}]'"
 
 
 def check_type(value: object, kinds: type | UnionType, expected: str, example: str) -> None:

@@ -100,7 +100,12 @@ _MEMBERS: Final = ("origins", "cards", "require", "accept", "freshness")
 @click.option(
     "--roots", is_flag=True, help="Pin the root set of --keyset or URL instead of the statement."
 )
-@click.option("--jwks", metavar="FILE", type=PATH, help="Pin the keys of a JWK Set.")
+@click.option(
+    "--jwks",
+    metavar="FILE",
+    type=PATH,
+    help="Pin these keys: a JWK Set, {KID: PEM}, or a public PEM.",
+)
 @click.option("--jwks-url", metavar="URL", help="Trust any key set that is published there.")
 @click.option(
     "--holder",

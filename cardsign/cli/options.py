@@ -132,7 +132,7 @@ accept_option: Final = click.option(
     "--accept",
     type=click.Choice(("full", "sdk")),
     help="full: only signatures over the whole card count. sdk: signatures of SDKs count too, and "
-    "may leave parts of it unsigned [default: as the policy says, else full].",
+    "may leave parts of it unsigned [default: full, unless the issuer's entry says sdk].",
 )
 statements_option: Final = click.option(
     "--statements",

@@ -64,14 +64,13 @@ def list_(trust_file: Path | None) -> None:
         say("no policy, so no issuer is trusted. To trust one: cardsign trust add URL")
         return
     issuers = policy.issuers
+    say(f"the policy is {policy.path}" if issuers else f"{policy.path} trusts no issuer")
     rows = []
     for issuer in issuers:
         places = ", ".join(map(str, issuer.places or ()))
         rows.append((issuer.name, views.kind_of(issuer.anchor), issuer.freshness, places))
     columns = {"issuer": 16, "anchor": 6, "freshness": 8, "origins": 0}
     show(Answer([views.issuer_json(issuer) for issuer in issuers], table_lines(columns, rows)))
-    if not issuers:
-        say(f"{policy.path} trusts no issuer")
     for name in sorted(set(read_lock(policy.lock)) - {issuer.name for issuer in issuers}):
         say(f"{policy.lock} has an entry for {name}, which the policy does not trust; it means")
         say(f"  nothing. To remove it: cardsign trust forget {name}")

@@ -164,8 +164,8 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
     """Verify each CARD (a file, '-' for stdin), folder or URL, and say why or why not.
 
     Say whose card it should be: --jwks, --issuer or --origin. A URL needs none of them; without a
-    path it means /.well-known/agent-card.json, or else the legacy path. In a folder, each
-    *.json is verified; s3://BUCKET/CARD and other stores need the extra cluster.
+    path it means /.well-known/agent-card.json, or else the legacy path. In a folder and its
+    subfolders, each *.json is verified; s3://BUCKET/CARD and other stores need the extra cluster.
 
     With --json one object is printed for each card, with its name as `input`; several are JSON
     Lines. Several trusted cards take one line each, or none with --quiet.

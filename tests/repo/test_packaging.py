@@ -47,7 +47,7 @@ for module in pkgutil.walk_packages(cardsign.__path__, "cardsign."):
         try:
             __import__(module.name)
         except ImportError as error:
-            assert "install cardsign with its extra" in str(error), error
+            assert "install the extra" in str(error), error
 """
 # What comes before the names in `cardsign[aws] @ git+...`, `.[aws]`, `/src[aws]` and in code.
 EXTRAS = re.compile(
