@@ -94,6 +94,21 @@ def test_a_key_is_taken_for_a_set_of_one() -> None:
         cardsign.verify_card(SIGNED, jwks={"kid": "tides"})
 
 
+@pytest.mark.parametrize(
+    ("purpose", "fix"),
+    [({"use": "enc"}, "`use`"), ({"key_ops": ["sign"]}, "`key_ops`"), ({"kty": "X"}, "P-256")],
+    ids=["use", "key_ops", "type"],
+)
+def test_a_key_for_another_purpose_says_which_member_is_wrong(
+    purpose: dict[str, Any], fix: str
+) -> None:
+    """Not that its type is, where it is not."""
+    jwk = {**TIDES.key("card").public.jwk(), **purpose}
+    with pytest.raises(NotTrusted, match=r"key\.unsupported.* cannot be used: expected") as caught:
+        cardsign.verify_card(SIGNED, jwks={"keys": [jwk]})
+    assert fix in caught.value.hint
+
+
 def test_the_report_and_the_error_say_the_same() -> None:
     """One returns what the other raises."""
     report = cardsign.examine_card(TAMPERED, jwks=KEYS, now=NOW)

@@ -352,7 +352,8 @@ def jwk_of_pem(untrusted_pem: bytes) -> dict[str, str]:
     """Return the public key of a PEM as a JWK, which is still to be checked as any other.
 
     Raises:
-        KeyRefused: ``key.private_material``, ``key.malformed``, ``key.unsupported``.
+        KeyRefused: ``key.private_material``, ``key.malformed``, ``key.unsupported``,
+            ``key.weak_rsa``.
     """
     if any(label in PRIVATE_LABELS for label in pem_labels(untrusted_pem)):
         raise KeyRefused(
@@ -366,11 +367,13 @@ def jwk_of_pem(untrusted_pem: bytes) -> dict[str, str]:
     except (ValueError, UnsupportedAlgorithm) as exc:
         raise KeyRefused(
             "key.malformed",
-            "this PEM is no public key",
+            "this is no public key in PEM",
             hint="Of a certificate: openssl x509 -in FILE -pubkey -noout -out public.pem.",
         ) from exc
     kinds = ec.EllipticCurvePublicKey | rsa.RSAPublicKey | Ed25519PublicKey
     if not isinstance(native, kinds):
         raise KeyRefused("key.unsupported", "expected an EC, RSA or Ed25519 key")
+    if isinstance(native, rsa.RSAPublicKey):  # before joserfc warns of it
+        refuse_weak(native.public_numbers().n, native.public_numbers().e)
     members = jose_key(native, "RS256").as_dict(private=False)
     return {name: str(members[name]) for name in PUBLIC_MEMBERS if name in members}

@@ -21,7 +21,7 @@ from typing import Any, Final
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from cardsign.card.strictjson import parse_object
-from cardsign.card.values import Json
+from cardsign.card.values import Json, pointer
 from cardsign.errors import JsonRefused, KeyRefused, check_type
 from cardsign.jose.jwk import jwk_of_pem, refuse_private_members, refuse_shared_primes
 from cardsign.jose.keys import KID_FORM, PublicKey
@@ -186,15 +186,17 @@ def read_jwks(untrusted_bytes: bytes) -> Iterator[Mapping[str, Json]]:
         yield document
         return
     jwks = document.get("keys")
-    if jwks is None and document:
+    if jwks is None and any("-----BEGIN " in str(pem) for pem in document.values()):
         for kid, pem in document.items():
-            if not isinstance(pem, str) or "-----BEGIN " not in pem:
-                break
-            yield {**jwk_of_pem(pem.encode()), "kid": kid}
-        else:
-            return
+            try:
+                yield {**jwk_of_pem(str(pem).encode()), "kid": kid}
+            except KeyRefused as exc:
+                path, hint = pointer(kid), exc.finding.fix
+                raise KeyRefused(exc.code, exc.message, path=path, hint=hint) from exc
+        return
     if not isinstance(jwks, list):
-        raise KeyRefused("jwks.malformed", "`keys` is missing or no list", path="/keys")
+        message = "`keys` is missing or no list, expected a JWK Set, a JWK, or {kid: PEM}"
+        raise KeyRefused("jwks.malformed", message, path="/keys")
     for index, jwk in enumerate(jwks):
         if not isinstance(jwk, dict):
             raise KeyRefused("jwks.malformed", "a key is no object", path=f"/keys/{index}")

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 from cardsign.errors import CardRefused, KeyRefused
 from cardsign.findings import Finding
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.jwks import JwkSet, SkippedKey
 from cardsign.statements.envelope import StatementRefused, check_times
 from cardsign.statements.keyset import (
     IssuerKey,
@@ -64,7 +64,7 @@ class IssuerTrust:
         limits: The policy's ceilings.
         keys: All keys of the anchor's source; the verdict asks for their times.
         has_source: Whether the source could be had.
-        unsupported: Kids in the source of an unknown type.
+        unsupported: The keys of the source that are for another purpose.
         offered: A published key set that the source does not endorse.
         revoked: Thumbprints of keys whose signatures never count.
         origins: Where the keyset statement lets interfaces stand.
@@ -81,7 +81,7 @@ class IssuerTrust:
     limits: Limits
     keys: tuple[IssuerKey, ...] = ()
     has_source: bool = True
-    unsupported: tuple[str, ...] = ()
+    unsupported: tuple[SkippedKey, ...] = ()
     offered: JwkSet | None = None
     revoked: frozenset[str] = frozenset()
     origins: tuple[Origin, ...] | None = None
@@ -272,7 +272,7 @@ class Session:
                 )
                 for key in jwks.keys
             ),
-            unsupported=jwks.unsupported,
+            unsupported=jwks.skipped,
             revoked=frozenset(key.thumbprint for key in jwks.keys if key.validity.is_revoked),
         )
 

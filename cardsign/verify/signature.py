@@ -154,12 +154,14 @@ def _without_key(index: int, entry: Entry, payloads: Payloads, inquiry: Inquiry)
     kid, trust = entry.header.kid, inquiry.trust
     verdict: SignatureVerdict = "unknown-key"
     answers, hint = Answers(), ""
+    unsupported = trust.unsupported if trust is not None else ()
     if trust is not None and kid in trust.revoked:
         verdict, answers = "revoked", Answers(current="no")
         code, message = "key.revoked", f"the key {kid!r} is revoked"
-    elif trust is not None and kid in trust.unsupported:
-        unsupported = "has a type, curve or use that is not supported"
-        code, message = "key.unsupported", f"the key {kid!r} {unsupported}"
+    elif skipped := next((key for key in unsupported if key.kid == kid), None):
+        code, message = "key.unsupported", f"the key {kid!r} cannot be used: {skipped.message}"
+        if skipped.code != code:
+            hint = "Ask the issuer to publish it for signatures: see `use`, `key_ops` and `alg`."
     elif trust is not None and trust.offered and trust.offered.find(kid) is not None:
         answers = Answers(authorised="no")
         code = "trust.key_changed"

@@ -6,7 +6,8 @@ import itertools
 import json
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from explicit_making import HEADER_ALGS, made
 
 from cardsign.card.values import Json
@@ -35,6 +36,32 @@ def test_read(es256: PrivateKey, rs256: PrivateKey) -> None:
     )
     assert found == JwkSet.of([rs256.public, es256.public])
     assert found.unsupported == ()
+
+
+def pem_of(native: ec.EllipticCurvePublicKey | rsa.RSAPublicKey) -> str:
+    """A public key as the samples of A2A publish it."""
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    return native.public_bytes(serialization.Encoding.PEM, form).decode()
+
+
+@pytest.mark.parametrize(
+    ("pem", "code"),
+    [
+        (pem_of(rsa.generate_private_key(65537, 1024).public_key()), "key.weak_rsa"),
+        ("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----", "key.malformed"),
+        ("no PEM", "key.malformed"),
+        (7, "key.malformed"),
+    ],
+    ids=["weak", "malformed", "text", "number"],
+)
+@pytest.mark.filterwarnings("error")
+def test_pem_by_kid(es256: PrivateKey, pem: object, code: str) -> None:
+    """A broken one is named by its kid, and no library warns on its own."""
+    native = es256.public.native
+    assert isinstance(native, ec.EllipticCurvePublicKey)
+    keys = {"es": pem_of(native)}
+    assert JwkSet.from_bytes(json.dumps(keys).encode()).keys == (es256.public,)
+    assert refusal_of(json.dumps({**keys, "a/b": pem}).encode()) == (code, "/a~1b")
 
 
 def test_find(es256: PrivateKey, rs256: PrivateKey) -> None:
