@@ -124,7 +124,10 @@ def init(origin: str | None, agent: str | None, recovery_out: str, **options: An
 
 def _ask_passphrases(keystore: UnlockOptions) -> RolePassphrases:
     """Ask for the passphrases, each from where the role's keys are opened later."""
-    usual, passphrase = keystore.source("card"), keystore.new_passphrase("card")
+    usual = keystore.source("card")
+    shared = [role for role in ("root", "release") if keystore.source(role) == usual]
+    keys = " and ".join(("card", *shared))
+    passphrase = keystore.new_passphrase("card", keys=keys)
     passphrases: dict[Role, bytes] = {"card": passphrase}
     for role in ("root", "release"):
         is_usual = keystore.source(role) == usual

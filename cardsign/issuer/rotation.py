@@ -111,14 +111,22 @@ def make_successor(
         PassphraseFault: ``passphrase.wrong``: the passphrase is not that of the key before it.
         StoreFault: ``keystore.same_custody``: with this passphrase a thief would have it.
     """
-    store, secret, seq = work.store, work.passphrase(step.role), work.store.state.seq
-    for key in _keys_before(store.state, step):
-        if key.custody.startswith("file:") and not key.is_stolen:
-            _check_opens(work, key, secret)
+    store, access, seq = work.store, work.access_for(step.role), work.store.state.seq
+    predecessors = _keys_before(store.state, step)
+    sealed = [key for key in predecessors if key.private == "held" and not key.is_stolen]
+    if sealed:
+        secret = access.passphrase(sealed[0].custody, store.name_custody(sealed[0]))
+    else:
+        stolen = " (not the stolen one)" if any(key.is_stolen for key in predecessors) else ""
+        secret = access.secrets("new passphrase", f"{step.role} keys{stolen}")
+    for key in sealed:
+        _check_opens(work, key, secret)
     if step not in steps(store.load(), work.config.timeline, work.now):
         return None
     alg = next(alg for alg in SIGNING_ALGORITHMS if alg == step.alg)
-    return store.add_key(new_key(alg), secret, now=work.now, roles=(step.role,), expect_seq=seq)
+    key = store.add_key(new_key(alg), secret, now=work.now, roles=(step.role,), expect_seq=seq)
+    access.remember(key.custody, secret)
+    return key
 
 
 def _check_opens(work: Work, key: KeyRecord, passphrase: bytes) -> None:

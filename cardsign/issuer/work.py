@@ -58,11 +58,11 @@ class Work:
     adopts: bool = False
     is_dry_run: bool = False
 
-    def passphrase(self, role: Role) -> bytes:
-        """Return the passphrase of a new key of a role."""
+    def access_for(self, role: Role) -> Access:
+        """Return what keys of a role may use."""
         access = self.access
         access = Access.by_passphrase(access) if isinstance(access, bytes) else access
-        return access.for_roles((role,)).secrets("passphrase", role)
+        return access.for_roles((role,))
 
     def command(self, words: str) -> str:
         """Return a command for the same key store, as a person types it."""

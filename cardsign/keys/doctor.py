@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from cardsign.errors import FileFault, StoreFault
+from cardsign.errors import CardsignError, FileFault, StoreFault
 from cardsign.findings import Finding, Place, Severity
 from cardsign.keys.folder import PRIVATE_FOLDER, FolderStore
 from cardsign.keys.model import ENDED, StoreState, private_blob
@@ -44,7 +44,7 @@ def _alarm(code: str, message: str, path: str, fix: str = "") -> Finding:
 
 
 def _find_damage(store: KeyStore, state: StoreState, private: frozenset[str]) -> Iterator[Finding]:
-    """Yield private keys that nothing names, and names without one; an ended key needs none."""
+    """Yield private keys that no key has, that are damaged, or missing; an ended key needs none."""
     if state.moved_to is not None:
         message = f"this key store moved to {state.moved_to}"
         level: Severity = "error" if private else "note"
@@ -62,9 +62,16 @@ def _find_damage(store: KeyStore, state: StoreState, private: frozenset[str]) ->
         yield _alarm("doctor.leftover", message, store.place_of(name), fix)
     for key in state.keys:
         name = private_blob(key.blob or "")
-        if key.private == "held" and key.state not in ENDED and name not in private:
-            message = f"the private key of {' and '.join(key.roles)} key {key.kid!r} is not here"
-            yield _alarm("doctor.private_missing", message, store.place_of(name))
+        message = f"the private key of {' and '.join(key.roles)} key {key.kid!r} is"
+        if key.private == "held" and name in private:
+            try:
+                store.checked_blob(name)
+            except CardsignError as fault:
+                message = f"{message} damaged: {fault.message}"
+                if fault.code != "file.not_plain":  # which is found below
+                    yield _alarm("doctor.private_missing", message, store.place_of(name))
+        elif key.private == "held" and key.state not in ENDED:
+            yield _alarm("doctor.private_missing", f"{message} not here", store.place_of(name))
 
 
 def _find_leftovers(store: FolderStore) -> Iterator[Finding]:

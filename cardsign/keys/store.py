@@ -30,6 +30,7 @@ from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.log import MAX_LINE_BYTES, Event, fold_all, read_line, write_line
 from cardsign.keys.model import (
     ENDED,
+    ROLES,
     KeyRecord,
     Role,
     StoreState,
@@ -307,7 +308,16 @@ class KeyStore(ABC):
         if record.blob is None or not record.custody.startswith("file:"):
             return open_signer(record.custody, record.public, access)
         self.checked_blob(private_blob(record.blob))  # before anybody is asked for a passphrase
-        return self._unseal(record, access.secrets("passphrase", record.kid))
+        passphrase = access.passphrase(record.custody, self.name_custody(record))
+        private = self._unseal(record, passphrase)
+        access.remember(record.custody, passphrase)
+        return private
+
+    def name_custody(self, record: KeyRecord) -> str:
+        """Return what the passphrase of a key opens, for people: ``root and card keys``."""
+        keys = [key for key in self.state.keys if key.custody == record.custody]
+        *others, last = [role for role in ROLES if any(role in key.roles for key in keys)]
+        return f"{', '.join(others)} and {last} keys" if others else f"{last} keys"
 
     def _unseal(self, record: KeyRecord, passphrase: bytes) -> PrivateKey:
         name = private_blob(record.blob or "")

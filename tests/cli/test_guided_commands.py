@@ -142,6 +142,43 @@ def test_a_stick_that_is_not_mounted_stops_no_revocation(cardsign: Cardsign) -> 
     assert cardsign(*ceased, **own).status == 2
 
 
+def test_who_types_passphrases_is_told_which(
+    cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is asked for once, and a new one twice."""
+    _, apart, own = begun_apart(cardsign)
+    run(cardsign(*ALL_DUE, *apart, **own))
+    typed = {"card": PASSPHRASE, "root": own["CARDSIGN_ROOT_PASSPHRASE"]}
+    answers = {f"Passphrase of the {role} keys: ": text for role, text in typed.items()}
+    answers["New passphrase of the card keys (not the stolen one): "] = NEW
+    asked: list[str] = []
+
+    def answer(question: str) -> str:
+        asked.append(question)
+        return answers[question]
+
+    def type_into(*words: str) -> tuple[int, list[str]]:
+        asked.clear()
+        nothing = dict.fromkeys(own) | {"CARDSIGN_PASSPHRASE": None}
+        cron = {"CARDSIGN_RELEASE_PASSPHRASE": CRON}
+        ended = cardsign(*words, *apart, at_terminal=True, **(nothing | cron))
+        return ended.status, asked
+
+    monkeypatch.setattr("getpass.getpass", answer)
+    again = "The same again: "
+    revoking = ("keys", "revoke", active("card"), "--reason", "compromised", "--yes")
+    answers[again] = f"{NEW}, with a slip"
+    status, _ = type_into(*revoking)
+    assert (status, len(open_store(Path("keys")).state.keys)) == (1, 4)
+    answers[again] = NEW
+    status, questions = type_into(*ALL_DUE)
+    assert questions == [*list(answers)[2:4], "Passphrase of the root keys: "]
+    run(cardsign("keys", "doctor"))
+    Path("card.json").write_text(json.dumps({**PORTABLE, "version": "9.9.9"}))
+    answers["Passphrase of the card keys: "] = NEW
+    assert type_into(*ALL_DUE) == (0, ["Passphrase of the card keys: "])
+
+
 def test_the_list_of_keys_gives_each_its_role(issuer: Cardsign) -> None:
     """Card keys too."""
     rows = [line.split() for line in run(issuer("keys", "list")).out.decode().splitlines()]

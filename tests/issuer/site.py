@@ -16,7 +16,7 @@ from cardsign.issuer.work import Progress, Work
 from cardsign.keys.folder import FolderStore
 from cardsign.keys.model import RevocationReason
 from cardsign.keys.opening import open_store
-from cardsign.keys.signers.access import Access
+from cardsign.keys.signers.access import Access, SecretKind
 from cardsign.publish.generation import Generation, load_current
 from cardsign.statements.keyset import read_keyset
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject, TrustedIssuer
@@ -96,14 +96,11 @@ class Site:
     def work(self, *roles: str, root: bool = False) -> Work:
         """What a person, or cron, with these passphrases works with."""
 
-        def of(name: str) -> bytes:
-            key = next((key for key in self.store.state.keys if key.kid == name), None)
-            found = [role for role in (key.roles if key else (name,)) if role in roles]
-            if not found:
-                raise PassphraseFault("passphrase.none", f"no passphrase of {name}")
-            return self.secrets[found[0]]
+        def nothing(_kind: SecretKind, name: str) -> bytes:
+            raise PassphraseFault("passphrase.none", f"no passphrase of {name}")
 
-        access = Access(lambda _, name: of(name))
+        by_role = {role: Access.by_passphrase(self.secrets[role]).secrets for role in roles}
+        access = Access(nothing, by_role=by_role)
         roots = self.holder if root else None
         return Work(self.store, self.now, self.config, access, roots, self.draft)
 

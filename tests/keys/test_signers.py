@@ -305,7 +305,7 @@ def test_each_secret_comes_from_its_own_place_and_once() -> None:
     typed = user_secrets(PassphraseSource(prompt=prompt))
     for kind, of in (("pin", "a"), ("pin", "a"), ("pin", "b"), ("passphrase", "a")) * 2:
         assert typed(kind, of) == b"typed"  # type: ignore[arg-type]
-    assert asked == ["PIN of a: ", "PIN of b: ", "Passphrase: "]
+    assert asked == ["PIN of a: ", "PIN of b: ", "Passphrase of the a: "]
     assert "typed" not in repr(typed)
     assert refusal(Access.by_passphrase(b"phrase").secrets, "pin", "a") == "signer.credentials"
 

@@ -50,6 +50,12 @@ def lose_key(store: FolderStore) -> Path:
     return path
 
 
+def empty_key(store: FolderStore) -> Path:
+    path = private_key(store)
+    path.write_bytes(b"")
+    return path
+
+
 def link_key(store: FolderStore) -> Path:
     path = private_key(store)
     path.rename(store.path.parent / "elsewhere")
@@ -68,6 +74,7 @@ def edit_log(store: FolderStore) -> Path:
         (add_leftover, "doctor.leftover", "note"),  # nothing refers to it
         (add_orphan, "doctor.leftover", "error"),
         (lose_key, "doctor.private_missing", "error"),
+        (empty_key, "doctor.private_missing", "error"),
         (link_key, "doctor.symlink", "error"),
         (edit_log, "keystore.corrupt", "error"),
     ],

@@ -224,7 +224,7 @@ def passwd(role: Role, new_passphrase_file: Path | None, **options: Any) -> None
             path=store.place,
             hint="See which keys are here: cardsign keys list --keystore DIR.",
         )
-    old = keystore.access().for_roles((role,)).secrets("passphrase", role)
+    old = keystore.access().for_roles((role,)).secrets("passphrase", f"{role} keys")
     question = f"New passphrase of the {role} keys: "
     new = own_passphrase("--new-passphrase-file", new_passphrase_file, question)
     changed = store.change_passphrase(records, old, new, now=datetime.now(UTC))

@@ -123,10 +123,10 @@ def _asked(prompt: Prompt | None, question: str) -> bytes:
 # What signers may use.
 
 
-SecretKind = Literal["passphrase", "pin", "token"]
+SecretKind = Literal["passphrase", "new passphrase", "pin", "token"]
 
 Secrets: TypeAlias = Callable[[SecretKind, str], bytes]
-"""Gives the passphrase, the PIN or the access token of what is named, when it is needed; raises
+"""Gives the passphrase, PIN or access token of what is named, such as ``card keys``; raises
 :class:`PassphraseFault` where it has none."""
 
 
@@ -171,19 +171,21 @@ class Access:
         policy: What of the dangerous is allowed.
         environment: Where services' addresses are looked up, and what programs may inherit of.
         by_role: Asked instead of `secrets` for the passphrases of keys of a role.
+        opened: The passphrases that have opened a custody, so that each is typed once.
     """
 
     secrets: Secrets
     policy: SignerPolicy = NOTHING_ALLOWED
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     by_role: Mapping[str, Secrets] = field(default_factory=dict, repr=False)
+    opened: dict[tuple[Secrets, str], bytes] = field(default_factory=dict, repr=False)
 
     @classmethod
     def by_passphrase(cls, passphrase: bytes) -> Access:
         """Enough for keys in files, and for nothing else."""
 
         def secrets(kind: SecretKind, of: str) -> bytes:
-            if kind == "passphrase":
+            if kind in ("passphrase", "new passphrase"):
                 return passphrase
             raise SignerFault("signer.credentials", f"no {kind} is at hand for {of}")
 
@@ -193,6 +195,14 @@ class Access:
         """Return the same for keys of these roles: the first with a source of its own decides."""
         own = (self.by_role[role] for role in roles if role in self.by_role)
         return replace(self, secrets=next(own, self.secrets))
+
+    def passphrase(self, custody: str, of: str) -> bytes:
+        """Return the passphrase of a custody, which is asked for by the name of its keys."""
+        return self.opened.get((self.secrets, custody)) or self.secrets("passphrase", of)
+
+    def remember(self, custody: str, passphrase: bytes) -> None:
+        """Remember what has opened a custody."""
+        self.opened[self.secrets, custody] = passphrase
 
     def variable(self, *names: str) -> str | None:
         """The first of these environment variables that is set and not empty."""
@@ -214,14 +224,17 @@ _OTHERS: Final[dict[SecretKind, tuple[str, ...]]] = {
 def user_secrets(source: PassphraseSource) -> Secrets:
     """Return what asks the environment, then a terminal; for passphrases `source` first.
 
-    One passphrase is for all files; a PIN or a token is of what it is asked for. Each is asked for
-    once.
+    One passphrase that nobody types is for all files; any other secret is of what it is asked for.
+    Each is asked for once.
     """
+    is_typed = source.file is None and source.variable not in source.environment
 
     @cache
     def secret(kind: SecretKind, of: str) -> bytes:
         if kind == "passphrase":
-            return read_passphrase(source)
+            return read_passphrase(source, question=f"Passphrase of the {of}: ")
+        if kind == "new passphrase":
+            return new_passphrase(source, question=f"New passphrase of the {of}: ")
         variables = _OTHERS[kind]
         value = next(filter(None, map(source.environment.get, variables)), None)
         if value is not None:
@@ -233,7 +246,11 @@ def user_secrets(source: PassphraseSource) -> Secrets:
             hint = f"Set {' or '.join(variables)}."
             raise PassphraseFault(exc.code, f"no {name} could be had for {of}", hint=hint) from exc
 
-    return lambda kind, of: secret(kind, "" if kind == "passphrase" else of)
+    def get(kind: SecretKind, of: str) -> bytes:
+        is_for_all = kind.endswith("passphrase") and not is_typed
+        return secret("passphrase", "") if is_for_all else secret(kind, of)
+
+    return get
 
 
 # ``signers.toml``: what this user allows signers on this machine, in any project.
