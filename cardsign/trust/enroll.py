@@ -135,13 +135,22 @@ def propose_published(
     Raises:
         FetchFailed: ``trust.no_keys``: it publishes nothing that could be pinned.
     """
-    supplied, reasons = Refresh(str(origin), ask, now, limits.skew).run(None)
+    refresh = Refresh(str(origin), ask, now, limits.skew)
+    supplied, reasons = refresh.run(None)
+    if refresh.misfits and not supplied.untrusted_keysets:
+        raise FetchFailed(
+            "trust.no_keys",
+            f"{refresh.misfits[0]}; a host without statements answers 404, so nobody can tell "
+            f"whether {origin} publishes any",
+            hint="Trust what it publishes as keys, which shows no revocation: cardsign trust add "
+            f"{origin} --jwks-url {origin}{JWKS_PATH}",
+        )
     if supplied == NO_STATEMENTS and not reasons and not roots:
         return _propose_published_keys(origin, ask)
     try:
         return propose_keyset(supplied, limits=limits, roots=roots, now=now, reasons=reasons)
     except StatementRefused as refusal:
-        raise _nothing_published(origin, refusal.finding) from refusal
+        raise _nothing_published(origin, next(iter(reasons), refusal.finding)) from refusal
 
 
 def _propose_published_keys(origin: Origin, ask: Ask) -> Proposal:
@@ -165,8 +174,7 @@ def _propose_published_keys(origin: Origin, ask: Ask) -> Proposal:
 def _nothing_published(origin: Origin, cause: Finding) -> FetchFailed:
     hint = "Add it by keys instead: --jwks FILE or --jwks-url URL. Neither shows revocation."
     if cause.code == "refresh.no_answer":
-        hint = "Check the URL and the network. A server on this machine needs "
-        hint += "--insecure-loopback-http."
+        hint = cause.fix
     message = f"nothing that {origin} publishes could be pinned: {cause.message}"
     return FetchFailed("trust.no_keys", message, hint=hint)
 

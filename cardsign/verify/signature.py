@@ -431,7 +431,7 @@ def _freshness(
     if release is None:
         return "unknown", None
     if marker is None:
-        against = _against_public(payloads.of("served-as-is"), release, trust, inquiry.subject)
+        against = _against_public(payloads.of("served-as-is"), release, trust, inquiry)
     else:
         against = _against_extended(marker, release)
     if against is not None:
@@ -443,13 +443,17 @@ def _against_public(
     whole: Payload | None,
     release: ReleaseStatement,
     trust: IssuerTrust,
-    subject: Subject,
+    inquiry: Inquiry,
 ) -> Finding | None:
+    subject, policy = inquiry.subject, inquiry.policy
     digest = whole.sha256 if whole is not None else ""
     listed = trust.listed_cards.get(digest, ())
     if not listed:
-        missing = f"release {release.seq} does not list this card (payload {digest})"
-        return Finding("card.digest_unlisted", missing)
+        missing = f"release {release.seq} (the newest known here) does not list this card: it was "
+        missing += "withdrawn or never released, or it is newer than that release"
+        fix = f"Fetch the newest: cardsign peers verify {trust.issuer.name}"
+        fix += policy.option if policy.is_own else ""
+        return Finding("card.digest_unlisted", missing, fix=fix)
     here = [card for card in listed if _is_at(card, trust, subject)]
     if not here:
         elsewhere = ", ".join(card.url for card in listed)
