@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -22,6 +22,8 @@ from cardsign.times import day, minute
 if TYPE_CHECKING:
     from cardsign.server.settings import ServerSettings
     from cardsign.server.tokens import Token
+
+_SHOWN: Final = 12  # characters of a digest
 
 
 @click.command(cls=Command, example="cardsign serve public --bind 127.0.0.1:8080")
@@ -138,6 +140,7 @@ def create(
     if expires and end and end <= moment():
         raise UsageFault("usage.invalid", f"a token until {day(expires)} would open nothing")
     token, line = create_token(audience, end)
+    is_new = token_file is not None and not token_file.exists()
     file = edit_tokens(token_file) if token_file else nullcontext(list[str]())
     with file as lines:
         lines.append(f"{line}\n")
@@ -149,7 +152,9 @@ def create(
         return
     if output is not None:
         say(f"wrote the token to {output}")
-    if token_file is None:
+    if is_new:
+        say(f"made {token_file}, a new file; name it in the server's settings")
+    elif token_file is None:
         say(f"  its line for the server's token file: {line}")
     else:
         say(f"added its digest to {token_file}; a running server takes it up at once")
@@ -178,14 +183,14 @@ def list_tokens(token_file: Path) -> None:
 def _token_line(token: Token) -> str:
     until = f" until {minute(token.expires)}" if token.expires else ""
     ended = ", expired" if token.expires and token.expires <= moment() else ""
-    return f"{token.digest[:12]} {token.audience}{until}{ended}"
+    return f"{token.digest[:_SHOWN]} {token.audience}{until}{ended}"
 
 
 @tokens.command(example="cardsign tokens revoke 6f2a90c1 --token-file tokens")
-@click.argument("digest")
+@click.argument("token", metavar="TOKEN|DIGEST")
 @_token_file
-def revoke(digest: str, token_file: Path) -> None:
-    """Revoke the token whose digest begins with DIGEST.
+def revoke(token: str, token_file: Path) -> None:
+    """Revoke a token: name it, or the beginning of its digest.
 
     A running server refuses it from the next request on.
     """
@@ -193,6 +198,6 @@ def revoke(digest: str, token_file: Path) -> None:
 
     read_tokens(token_file)  # a misspelt file is no empty one
     with edit_tokens(token_file) as lines:
-        remove_token(lines, digest, str(token_file))
-    note = f"revoked {digest} in {token_file}"
+        digest = remove_token(lines, token, str(token_file))
+    note = f"revoked {digest[:_SHOWN]} in {token_file}"
     show(Answer({"revoked": digest, "token_file": str(token_file)}, notes=[note]))

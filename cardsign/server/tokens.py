@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 TOKEN_BYTES: Final = 32  # of randomness in a token
 MAX_TOKEN_FILE_BYTES: Final = 1024 * 1024  # about 8,000 tokens
 LOCK_SECONDS: Final = 10.0
+_SHOWN: Final = 4  # characters of what may be a token
 _LINE: Final = re.compile(
     rf"([0-9a-fA-F]{{64}})[ \t]+({AUDIENCE.pattern})(?:[ \t]+until[ \t]+(\S+))?"
 )
@@ -173,24 +174,30 @@ def edit_tokens(path: Path) -> Iterator[list[str]]:
         write_atomic(path, changed)
 
 
-def remove_token(lines: list[str], digest: str, path: str = "FILE") -> None:
-    """Remove the line of one token from those of a token file.
+def remove_token(lines: list[str], name: str, path: str = "FILE") -> str:
+    """Remove the line of one token from those of a token file, and return the token's digest.
 
     Args:
         lines: Of the file.
-        digest: The beginning of the token's digest, in hex, as long as it takes to name one.
+        name: The token itself, or the beginning of its digest, as long as it takes to name one.
+            No message repeats it: it may be a token of another file.
         path: Of the file, for the hint.
 
     Raises:
         UsageFault: ``usage.conflict``: there is no such token, or there are several.
     """
     tokens = parse_tokens("".join(lines).encode("utf-8", "surrogateescape"), path=path)
-    matches = [token for token in tokens.values() if token.digest.startswith(digest.lower())]
-    if not digest or len(matches) != 1:
-        count = len(matches) if digest else 0
-        raise UsageFault(
-            "usage.conflict",
-            f"{count} tokens have a digest {digest}..., not 1",
-            hint=f"See their digests: cardsign tokens list --token-file {path}",
-        )
-    del lines[matches[0].line - 1]
+    digests = [digest for digest in tokens if name and digest.startswith(name.lower())]
+    digest = digest_token(name)
+    if digest not in tokens:
+        if len(digests) != 1:
+            problem = f"{len(digests)} digests begin with" if digests else "no token or digest fits"
+            dots = "..." if len(name) > _SHOWN else ""
+            raise UsageFault(
+                "usage.conflict",
+                f"{problem} {name[:_SHOWN]!r}{dots}",
+                hint=f"See their digests: cardsign tokens list --token-file {path}",
+            )
+        (digest,) = digests
+    del lines[tokens[digest].line - 1]
+    return digest

@@ -25,7 +25,8 @@ from cardsign.server.tokens import (
     remove_token,
 )
 
-DIGEST = hashlib.sha256(b"correct").hexdigest()
+TOKEN = "correct"
+DIGEST = hashlib.sha256(TOKEN.encode()).hexdigest()
 OTHER = hashlib.sha256(b"other").hexdigest()
 
 
@@ -141,16 +142,17 @@ def test_a_time_that_is_none_is_refused(until: str) -> None:
     assert (caught.value.code, caught.value.finding.place.line) == ("serve.token_file", 1)
 
 
-def test_one_token_is_taken_out_by_its_digest(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [DIGEST[:8], DIGEST.upper(), TOKEN])
+def test_one_token_is_taken_out_by_its_digest_or_itself(tmp_path: Path, name: str) -> None:
     """All other lines stay as they are; what names none or several is refused."""
     path = write_tokens(tmp_path, "# who", f"{DIGEST} a # Ann", f"{OTHER} b")
     before = path.read_text()
-    for name in ("", "zz", DIGEST[:8] + "00"):
+    for wrong in ("", "zz", DIGEST[:8] + "00", TOKEN[:-1]):
         with pytest.raises(UsageFault), edit_tokens(path) as lines:
-            remove_token(lines, name)
+            remove_token(lines, wrong)
         assert path.read_text() == before
     with edit_tokens(path) as lines:
-        remove_token(lines, DIGEST[:8])
+        assert remove_token(lines, name) == DIGEST
     assert path.read_text() == f"# who\n{OTHER} b\n"
 
 
