@@ -65,16 +65,17 @@ class Draft:
         self._facts: dict[Target, Fact] = {}
 
     def take(self, target: Target, value: Json, place: SourcePlace) -> bool:
-        """Take a value, unless one is there already; whether it was taken.
+        """Take a value, unless one is there already, or the whole of which it is a part.
 
         A null, an empty text and an empty list say nothing. What the schema does not know inside
-        the value is left out.
+        the value is left out. Returns whether it was taken.
 
         Raises:
             BuildRefused: ``build.type``: the schema wants another type, or JSON has no such value.
                 ``build.unsupported``: a URL in it holds a user name or a password.
         """
-        if value is None or value in ("", []) or target in self._facts:
+        is_taken = any(target[:count] in self._facts for count in range(1, len(target) + 1))
+        if value is None or value in ("", []) or is_taken:
             return False
         _check_json([*target, value], ascii(".".join(target))[1:-1], place)
         if target[0] != _OURS:
@@ -241,7 +242,7 @@ def _rank(fact: Fact) -> tuple[int, str, int]:
     place = names.index(first) if first in names else len(names)
     if first == "skills":
         return place, rest[0], _SKILL.index(rest[1])
-    return place, rest[0] if first == "securitySchemes" else "", 0
+    return place, rest[0] if rest and first == "securitySchemes" else "", 0
 
 
 def field_of(target: Target) -> Field:

@@ -180,6 +180,13 @@ def test_a_list_is_set_as_json_or_by_commas(write: Write, text: str) -> None:
     assert card["defaultInputModes"] == ["text/plain", "image/png"]
 
 
+def test_a_member_that_is_set_whole_takes_no_part_of_a_source(write: Write) -> None:
+    """An option overrides every source."""
+    schemes = '{"b": {"httpAuthSecurityScheme": {"scheme": "bearer"}}}'
+    members = {"securitySchemes": schemes, "securityRequirements": '[{"schemes": {"b": {}}}]'}
+    assert [*card_of(write, GENERIC, members=members)["securitySchemes"]] == ["b"]
+
+
 def test_the_form_of_0_2_holds_nothing_that_a_rule_filled(write: Write) -> None:
     """Nor a provider's url, whose filling would not be told; the other forms have it."""
     source = write("card.json", json.dumps({**GENERIC, "provider": {"organization": "Tides"}}))
