@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import logging
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from flask import Flask, abort, jsonify, request
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge, RequestTimeout
 
-from cardsign.errors import CardsignError, LocalFault, ServeFault, UsageFault
+from cardsign.errors import CardsignError, LocalFault, ServeFault, UsageFault, closest
 from cardsign.files import MAX_INPUT_BYTES
 from cardsign.server.a2a import NO_STORE, answer_http_error, json_response
 from cardsign.server.app import REFUSAL
@@ -72,7 +73,7 @@ def serve_verdicts(open_batch: Callable[[], Batch], where: str, *, as_json: bool
         ServeFault: ``serve.bind``; ``serve.worker_died``.
         LocalFault: As `open_batch`.
     """
-    open_batch()  # what is wrong with it is said before anything listens
+    _Rules(open_batch, 0).read()  # what is wrong with it is said before anything listens
     with _bound(where) as address:
         server = make_server(DEFAULT_SETTINGS, address, is_asgi=True)
 
@@ -95,7 +96,8 @@ def create_verdict_app(
 
     The body is the card as received. `issuer`, `url`, `origin` and `audience` in the query say
     whose card it must be, as for :meth:`cardsign.Verifier.examine`. The status is 200 whatever the
-    verdict is. There is none, and 503, while the policy or its lock cannot be had.
+    verdict is. There is none, and 503, while the policy or its lock cannot be had. ``GET /healthz``
+    is 503 also while cards are judged by what was read before.
     """
     app = Flask("cardsign-verdicts", static_folder=None)
     app.json.sort_keys = False  # type: ignore[attr-defined]
@@ -111,16 +113,22 @@ def create_verdict_app(
 
     @app.get("/healthz")
     def show_health() -> Response:
-        return json_response({"status": "ok"}, 200, NO_STORE)
+        if (fault := rules.check()) is None:
+            return json_response({"status": "ok"}, 200, NO_STORE)
+        failing: Any = {"status": "failing", "error": fault.finding.to_json()}
+        return json_response(failing, 503, NO_STORE)
 
     @app.post("/verify")
     def verify() -> Response:
         batch, names = rules.read(), request.args.to_dict()
-        unknown = names.keys() - SubjectNames.__annotations__.keys()
-        if unknown or len(names.keys() & {"issuer", "url", "origin"}) > 1:
-            message = "the query takes one of issuer, url and origin, and audience"
-            raise UsageFault("usage.invalid", message)
+        for name in names.keys() - SubjectNames.__annotations__.keys():
+            near = closest(name, SubjectNames.__annotations__)
+            raise _bad_question(f"the query has the unknown parameter {name!r}{near}")
+        if len(named := names.keys() & {"issuer", "url", "origin"}) > 1:
+            raise _bad_question(f"the query has {' and '.join(sorted(named))}")
         subject = batch.verifier.subject_of(names) if names else batch.subject  # type: ignore[arg-type]
+        if subject.is_nobody:
+            raise _bad_question("the query has none of the parameters issuer, url and origin")
         with turns:
             report = batch.verifier.judge(request.get_data(), subject, batch.statements)
         return jsonify(report.to_json())
@@ -130,8 +138,20 @@ def create_verdict_app(
         is_ours = isinstance(fault, LocalFault) and fault.code not in _ASKED_WRONGLY
         return jsonify(error=fault.finding.to_json()), 503 if is_ours else 400
 
-    app.register_error_handler(HTTPException, answer_http_error)
+    @app.errorhandler(HTTPException)
+    def show_http_error(error: HTTPException) -> Response:
+        response = answer_http_error(error)
+        body = response.get_json()
+        body["error"]["code"] = str(error.code)  # text, as all codes here
+        response.set_data(json.dumps(body))
+        return response
+
     return app
+
+
+def _bad_question(message: str) -> UsageFault:
+    hint = "Name whose card it must be by one of issuer=NAME, origin=ORIGIN and url=URL."
+    return UsageFault("usage.invalid", message, hint=hint)
 
 
 class WholeRequests:
@@ -180,6 +200,13 @@ class _Rules:
         self._guard = threading.Lock()
         self._batch, self._until = open_batch(), time.monotonic() + fresh_seconds
         self._lost: CardsignError | None = None
+        self._broken: CardsignError | None = None
+
+    def check(self) -> CardsignError | None:
+        """Return why what is on disk cannot be read; None where it can."""
+        with suppress(CardsignError):
+            self.read()
+        return self._lost or self._broken
 
     def read(self) -> Batch:
         """Return what cards are judged by now.
@@ -202,16 +229,17 @@ class _Rules:
 
     def _read_again(self) -> None:
         try:
-            self._batch = self._open()
+            self._batch, self._broken = self._open(), None
         except UsageFault as fault:
             if fault.code != "policy.malformed" or self._lost is not None:
                 raise
             log.error("cards are judged by what was read before: %s", fault)
-            verifier = self._batch.verifier
-            if verifier.lock_paths:
-                floors = read_floors(verifier.policy, verifier.lock_paths)
-                for issuer in verifier.policy.issuers:
-                    check_entry(verifier.policy, issuer, floors, verifier.lock_paths[-1])
+            self._broken = fault
+        verifier = self._batch.verifier
+        if verifier.lock_paths and (self._broken or not verifier.lock_paths[-1].exists()):
+            floors = read_floors(verifier.policy, verifier.lock_paths)
+            for issuer in verifier.policy.issuers:
+                check_entry(verifier.policy, issuer, floors, verifier.lock_paths[-1])
 
 
 def _load_worker(open_batch: Callable[[], Batch]) -> WholeRequests:

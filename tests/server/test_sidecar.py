@@ -89,10 +89,15 @@ def test_the_query_says_whose_card_it_must_be(
     for query in ({"issuer": "harbour"}, {"origin": "https://tides.example"}, {"url": there}):
         assert ask(client, CARD, **query)["verdict"] == "trusted"
     assert ask(client, CARD, url="https://evil.example/card.json")["verdict"] != "trusted"
-    assert ask(client, CARD)["verdict"] == "indeterminate"
-    for wrong in ({"issuer": "nobody"}, {"issuer": "harbour", "url": there}, {"key": "x"}):
+    for wrong, message in {
+        "issuer=nobody": "no issuer 'nobody'",
+        f"issuer=harbour&url={there}": "issuer and url",
+        "isuer=harbour": "'isuer'; did you mean 'issuer'?",
+        "audience=partner": "none of the parameters issuer, url and origin",
+        "": "none of the parameters issuer, url and origin",
+    }.items():
         refused = client.post("/verify", data=CARD, query_string=wrong)
-        assert (refused.status_code, "message" in refused.json["error"]) == (400, True)
+        assert (refused.status_code, message in refused.json["error"]["message"]) == (400, True)
 
 
 def test_what_is_no_question_is_refused(client: FlaskClient) -> None:
@@ -104,18 +109,26 @@ def test_what_is_no_question_is_refused(client: FlaskClient) -> None:
         (client.post("/verify", data=CARD, headers={"Host": "127.0.0.1.evil.example:80"}), 421),
     ):
         assert (answer.status_code, [*answer.json]) == (status, ["error"])
+        assert answer.json["error"]["code"] == str(status)
 
 
 def test_a_changed_policy_counts_and_a_broken_one_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is read again while the server runs; until it is whole, the one before counts."""
+    """It is read again while the server runs; until it is whole, the one before counts.
+
+    Health says so.
+    """
     monkeypatch.chdir(tmp_path)
     Path("trust.toml").write_text(ISSUER)
     client = create_verdict_app(open_policy, fresh_seconds=0).test_client()
+    assert client.get("/healthz").status_code == 200
     Path("trust.toml").write_text("format = ")
     assert ask(client, CARD, issuer="harbour")["verdict"] == "trusted"
+    failing = client.get("/healthz")
+    assert (failing.status_code, failing.json["error"]["code"]) == (503, "policy.malformed")
     Path("trust.toml").write_text("format = 1\n")
+    assert client.get("/healthz").json == {"status": "ok"}
     gone = client.post("/verify", data=CARD, query_string={"issuer": "harbour"})
     assert gone.status_code == 400
 
@@ -129,6 +142,7 @@ def test_a_lost_policy_gives_no_verdict(tmp_path: Path, monkeypatch: pytest.Monk
     for _ in range(2):  # what was read before is not taken up again by one that is half written
         lost = client.post("/verify", data=CARD, query_string={"issuer": "harbour"})
         assert (lost.status_code, [*lost.json]) == (503, ["error"])
+        assert client.get("/healthz").status_code == 503
         Path("trust.toml").write_text("format = ")
     Path("trust.toml").write_text(ISSUER)
     assert ask(client, CARD, issuer="harbour")["verdict"] == "trusted"
