@@ -22,6 +22,9 @@ _Model = TypeVar("_Model", bound="BaseModel")
 #: Names of members and indices of lists, such as ``("issuer", 0, "origins", 1)``.
 Location: TypeAlias = tuple[str | int, ...]
 
+#: Parts of a dotted key or table header, and tables and lists within one another. Ours have at most
+#: four. `tomllib` takes time by the square of the parts, and a place deep within is long to name.
+MAX_TOML_DEPTH: Final = 32
 _HEADER: Final = re.compile(r"\s*(\[\[?)([^\[\]=,]+)\]\]?\s*(?:#.*)?$")
 _MEMBER: Final = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*[\w"'-]+)*)\s*=""")
 
@@ -37,7 +40,7 @@ def find_lines(text: str) -> dict[Location, int]:
     for number, line in enumerate(text.split("\n"), 1):
         if header := _HEADER.match(line):
             table = ()
-            for name in _split_key(header[2]):
+            for name in _split_key(header[2])[:MAX_TOML_DEPTH]:
                 table = (*table, counts[table], name) if table in counts else (*table, name)
             if header[1] == "[[":
                 counts[table] = counts.get(table, -1) + 1
@@ -60,12 +63,13 @@ def line_of(lines: Mapping[Location, int], location: Location) -> int:
     return lines[location]
 
 
-#: Parts of a dotted key or table header, and tables and lists within one another. Ours have at most
-#: four. `tomllib` takes time by the square of the parts, and a place deep within is long to name.
-MAX_TOML_DEPTH: Final = 32
-_LONG_KEY: Final = re.compile(
-    rb"""(?<![\w-])(?:(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*\.[ \t]*){%d}"""
-    % MAX_TOML_DEPTH
+_LONG_KEY: Final = re.compile(rb"(?<![\w-])(?:[\w-]+[ \t]*\.[ \t]*){%d}" % MAX_TOML_DEPTH)
+#: A comment or a string. One that does not end is taken to the end of its line or of the file, so
+#: that no byte is looked at twice.
+_NO_KEY: Final = re.compile(
+    rb"""#[^\n]*|\"{3}(?:[^\\]|\\.)*?(?:\"{3,5}|\Z)|'{3}.*?(?:'{3,5}|\Z)"""
+    rb"""|"(?:[^"\\\n]|\\[^\n])*"?|'[^'\n]*'?""",
+    re.DOTALL,
 )
 
 
@@ -74,12 +78,12 @@ def read_toml(untrusted_bytes: bytes) -> dict[str, Any]:
 
     Raises:
         ValueError: It is not UTF-8 or no TOML, is nested too deeply, or a key has too many parts;
-            a text that looks like such a key counts.
+            a number or a text without quotes that looks like such a key counts.
     """
     import tomllib  # a verdict by keys alone reads no TOML
 
     with contextlib.suppress(RecursionError):
-        if not _LONG_KEY.search(untrusted_bytes):
+        if not _LONG_KEY.search(_NO_KEY.sub(b"s", untrusted_bytes)):
             members = tomllib.loads(untrusted_bytes.decode())
             if not _is_deep(members, MAX_TOML_DEPTH):
                 return members

@@ -7,6 +7,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -399,8 +400,9 @@ def test_what_is_no_plain_file_is_neither_read_nor_written(occupy, tmp_path):
         "a" + ".a" * tomltext.MAX_TOML_DEPTH + " = 1",
         "[" + "a . " * tomltext.MAX_TOML_DEPTH + "a]",
         'x = { "\\"a"' + ".'b'" * tomltext.MAX_TOML_DEPTH + " = 1 }",
+        'x = { y = """"""""", a' + ".a" * tomltext.MAX_TOML_DEPTH + " = 1 }",
     ],
-    ids=["a key", "a header", "quoted, in a table"],
+    ids=["a key", "a header", "quoted, in a table", "behind a string that ends with quotes"],
 )
 def test_a_key_of_too_many_parts_is_refused_unread(
     text: str, monkeypatch: pytest.MonkeyPatch
@@ -418,6 +420,18 @@ def test_keys_of_many_parts_are_read_and_dots_elsewhere_are_no_keys() -> None:
     text = f'{key} = 1\ns = "{dots}"\nm = """\n{dots}""" # {dots}\nf = 1.5\n'
     members = tomltext.read_toml(text.encode())
     assert (members["s"], members["m"], members["f"]) == (dots, dots, 1.5)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["#" + '\\"' * 500_000, 'x = """\n[' + "!." * 500_000 + '!]\n"""', "x = " + '\\"' * 500_000],
+    ids=["quotes in a comment", "dots in brackets, in a string", "quotes that end nowhere"],
+)
+def test_a_text_of_a_million_bytes_is_looked_at_once(text: str) -> None:
+    """With the square of its length each would take an hour: a stranger's folder has such files."""
+    with suppress(ValueError):
+        tomltext.read_toml(text.encode())
+    assert len(tomltext.find_lines(text)) < tomltext.MAX_TOML_DEPTH
 
 
 @pytest.mark.parametrize("pair", ["[]", ("{a=", "}")], ids=["lists", "tables"])
