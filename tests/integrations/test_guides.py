@@ -19,10 +19,11 @@ import httpx
 import pytest
 from authorities import Authority
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from internet import Host, Network, Request
 from peers import http, read_head, speaking
 
-from cardsign import JwkSet, NotTrusted, canonicalize, verify_card
+from cardsign import JwkSet, NotTrusted, canonicalize, discover, verify_card
 from cardsign.jose.keys import PublicKey
 from cardsign.urls import CARD_PATH
 from tests.jose.statement_making import key
@@ -103,6 +104,31 @@ def test_the_httpx_guide_prints_an_error(agent: Host, capsys: pytest.CaptureFixt
     agent.answers = {**agent.answers, "/a2a": partial(answer, error=refusal)}
     run("httpx")
     assert "no such method" in capsys.readouterr().out
+
+
+def test_a_partner_who_signs_as_the_sample_of_the_sdk(agent: Host) -> None:
+    """Its keys are `{kid: PEM}` at a URL; without ``accept = "sdk"`` the card is refused."""
+    from a2a.server.request_handlers.response_helpers import agent_card_to_dict
+    from a2a.types import AgentCard
+    from a2a.utils.signing import create_agent_card_signer
+    from google.protobuf.json_format import ParseDict
+
+    private = ec.generate_private_key(ec.SECP256R1())
+    public = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    signer = create_agent_card_signer(private, {"kid": "my-key", "alg": "ES256"})
+    card = agent_card_to_dict(signer(ParseDict({**CARD, "capabilities": {}}, AgentCard())))
+    keys = {"my-key": public.decode()}
+    agent.answers = {
+        CARD_PATH: http(json.dumps(card).encode()),
+        "/public_keys.json": http(json.dumps(keys).encode()),
+    }
+    policy = Path("trust.toml").read_text().partition("[issuer.anchor]")[0]
+    anchor = '[issuer.anchor]\njwks = "https://agent.example/public_keys.json"\n'
+    Path("trust.toml").write_text(policy + 'accept = "sdk"\n' + anchor)
+    assert discover("https://agent.example", policy="trust.toml")["name"] == CARD["name"]
+    Path("trust.toml").write_text(policy + anchor)
+    with pytest.raises(NotTrusted):
+        discover("https://agent.example", policy="trust.toml")
 
 
 @pytest.mark.parametrize("page", ["httpx", "a2a-sdk"])

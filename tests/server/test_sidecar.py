@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import json
 import os
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -33,6 +35,7 @@ from tests.support import PORTABLE
 KEY = PrivateKey.generate("ES256")
 CARD = sign_card(json.dumps(PORTABLE).encode(), KEY)
 JWKS = json.dumps({"keys": [KEY.public.jwk()]}).encode()
+GUIDE = Path(__file__).parents[2] / "docs/guides/verify-a-peer.md"
 PUBLIC = ", ".join(f'{name} = "{value}"' for name, value in KEY.public.jwk().items())
 ISSUER = f"""format = 1
 [[issuer]]
@@ -181,6 +184,31 @@ def test_a_lost_lock_gives_no_verdict(caplog: pytest.LogCaptureFixture) -> None:
     assert (answer.status_code, answer.json["error"]["code"]) == (503, "lock.missing")
     lost = False
     assert ask(client, CARD)["verdict"] == "trusted"
+
+
+@pytest.mark.needs_node
+@pytest.mark.parametrize("status", [200, 400, 503])
+def test_the_javascript_of_the_guide_says_why(
+    status: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The message of the first reason, or of the error where there is no verdict."""
+    monkeypatch.chdir(tmp_path)
+    Path("trust.toml").write_text(ISSUER)
+    client = create_verdict_app(open_policy, fresh_seconds=0).test_client()
+    if status == 503:
+        Path("trust.toml").unlink()
+    query = {"issuer": "nobody" if status == 400 else "harbour"}
+    answer = client.post("/verify", data=b"no card", query_string=query)
+    assert answer.status_code == status
+    reason = answer.json["error"] if status != 200 else answer.json["reasons"][0]
+
+    (block,) = re.findall(r"^```text\n(const url.*?)^```$", GUIDE.read_text("utf-8"), re.M | re.S)
+    script = f"globalThis.fetch = async () => new Response({json.dumps(answer.text)});\n{block}"
+    node = [str(shutil.which("node")), "--input-type=module", "-"]
+    ran = subprocess.run(
+        node, input=script, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ran.returncode, f"Error: {reason['message']}\n" in ran.stderr) == (1, True), ran.stderr
 
 
 HEAD = b"POST /verify HTTP/1.1\r\nHost: localhost\r\n"
