@@ -198,6 +198,8 @@ def _refused(text: str) -> CardRefused:
     is_short = len(in_lower_case) <= MAX_URL_LENGTH
     if is_short and in_lower_case != text and _URL.fullmatch(in_lower_case):
         hint = f"Write {in_lower_case}"
+    if text != text.strip():
+        hint = "Leave out the white space before or behind it."
     return CardRefused(
         "card.interface_url",
         f"{shown!r} is not written as https://host, https://host:port or https://host/path in "

@@ -7,7 +7,7 @@ misread does not protect.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, replace
 from inspect import cleandoc
 from typing import Annotated, Any, Final, Self, TypeAlias
@@ -56,7 +56,7 @@ from cardsign.trust.policy import (
     parse_network,
 )
 from cardsign.trust.policytext import FORMAT
-from cardsign.urls import Origin, parse_origin, parse_place
+from cardsign.urls import Origin, parse_origin, parse_place, without_userinfo
 
 #: Entries of a file; a sound one has at least 70 bytes, so 1 MiB holds no more.
 MAX_ISSUERS: Final = 16 * 1024
@@ -115,14 +115,31 @@ def _network(text: str) -> Network:
 
 def _proxy(text: str) -> Origin:
     """Read where a proxy is; TLS goes through it to the peer, and none to the proxy itself."""
-    origin = parse_origin(text)
-    if origin.scheme != "http":
-        raise _refused(f"{text!r} is no proxy", "Write it as http://host:port.")
+    message, hint = f"{without_userinfo(text)!r} is no proxy", "Write it as http://host:port."
+    try:
+        origin = parse_origin(text if "://" in text else f"http://{text}")
+    except CardRefused as refusal:
+        raise _refused(message, hint) from refusal
+    if "://" not in text or origin.scheme != "http":
+        raise _refused(message, f"Write http://{origin.host}:{origin.port}")
     return origin
 
 
 def _matching(form: re.Pattern[str]) -> Any:
     return Field(pattern=f"^(?:{form.pattern})$")
+
+
+#: What the members of each form look like, in words.
+_FORMS: Final = {
+    f"^(?:{form.pattern})$": words
+    for form, words in (
+        (DIGEST, "64 hex digits, 0-9 and a-f"),
+        (HOLDER, "1 to 64 of a-z, 0-9, '.', '_', '@' and '-', a letter or digit first"),
+        (ISSUER, "1 to 256 visible ASCII characters"),
+        (ISSUER_NAME, "1 to 64 of a-z, 0-9, '.', '_' and '-', a letter or digit first"),
+        (THUMBPRINT, "43 characters of base64url"),
+    )
+}
 
 
 _DURATION: Final = {
@@ -340,12 +357,14 @@ def parse_policy(text: str, *, source: str = POLICY_FILE, is_own: bool = True) -
         line = int(place[1]) if place else text.rstrip().count("\n") + 1
         why = str(exc)[: place.start() if place else None]
         message = f"this is not TOML: {why[:1].lower()}{why[1:]}"
+        if single := re.search(r"(?m)^[ \t]*\[[ \t]*issuer[ \t]*\]", text):
+            message, line = _TWO_BRACKETS, text.count("\n", 0, single.start()) + 1
         raise UsageFault("policy.malformed", message, path=source, line=line) from exc
     try:
         file = TrustFile.model_validate(members)
     except ValidationError as refused:
         errors = refused.errors(include_url=False)
-        problems = [_explain(error) for error in errors[:MAX_TOLD]]
+        problems = [_with_name(_explain(error), members) for error in errors[:MAX_TOLD]]
         raise _fault(problems, len(errors), text, source) from refused
     issuers = tuple(table.issuer() for table in file.issuer)
     policy = Policy(issuers, Limits(**vars(file.limits)))
@@ -355,21 +374,50 @@ def parse_policy(text: str, *, source: str = POLICY_FILE, is_own: bool = True) -
     return policy
 
 
+_TWO_BRACKETS: Final = "each issuer begins with [[issuer]], in two brackets"
+
+
+def _with_name(problem: Problem, members: Mapping[str, Any]) -> Problem:
+    """Return the problem with the issuer's own name in place of its number, where it has one."""
+    at, code, message, hint = problem
+    match at:
+        case ("issuer", int(index), *_):
+            table: Any = members["issuer"][index]
+            name = table.get("name") if isinstance(table, dict) else None
+            if isinstance(name, str) and ISSUER_NAME.fullmatch(name):
+                message = message.replace(f"issuer.{index}", f"issuer.{name}", 1)
+    return at, code, message, hint
+
+
 def _explain(error: Any) -> Problem:
     at, context = error["loc"], error.get("ctx", {})
     if error["type"] == "refused":
         at = (*at, *context["at"])
         message = f"{'.'.join(map(str, at))}: {context['text']}"
         return at, "policy.malformed", message, context["hint"]
+    if error["type"] == "string_pattern_mismatch":
+        error = {**error, "msg": _describe_form(context["pattern"], error["input"])}
     message, hint = explain_error(error, TrustFile), ""
     if error["type"] == "extra_forbidden" and "anchor" in at and at[-1] in IssuerTable.model_fields:
         hint = "It belongs to [[issuer]]: move it above [issuer.anchor]."
     if at == ("issuer",) and isinstance(error["input"], dict):
-        message = "each issuer is a table of a list, and this is a single table: [issuer]"
-        hint = "Write [[issuer]], with two brackets. [issuer.anchor] below it keeps one."
+        message = f"{_TWO_BRACKETS}, and this is [issuer]"
+        hint = "Write [[issuer]]. [issuer.anchor] below it keeps one."
+    if at == ("issuers",):
+        message += f" {_TWO_BRACKETS.capitalize()}"
     if at == ("format",):
-        hint = "Upgrade cardsign, if a newer one wrote the file."
+        hint = f"Write this as the first line: format = {FORMAT}"
+        if error["type"] == "less_than_equal":
+            hint = "Upgrade cardsign, if a newer one wrote the file."
     return at, "policy.malformed", message, hint
+
+
+def _describe_form(pattern: str, text: str) -> str:
+    """Return what is wrong with a text that has not the form of its member."""
+    form = _FORMS[pattern]
+    if form.startswith("64 hex digits") and not text.strip("0123456789abcdef"):
+        return f"expected 64 hex digits, and there are {len(text)}"
+    return f"expected {form}"
 
 
 def _check_named(file: TrustFile, is_own: bool) -> Iterator[Problem]:

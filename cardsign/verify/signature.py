@@ -449,9 +449,9 @@ def _against_public(
     digest = whole.sha256 if whole is not None else ""
     listed = trust.listed_cards.get(digest, ())
     if not listed:
-        missing = f"release {release.seq} (the newest known here) does not list this card: it was "
-        missing += "withdrawn or never released, or it is newer than that release"
-        fix = f"Fetch the newest: cardsign peers verify {trust.issuer.name}"
+        missing = f"release {release.seq} (the newest known here) does not list this card"
+        fix = "It was withdrawn or never released, or it is newer than that release. Fetch the "
+        fix += f"newest: cardsign peers verify {trust.issuer.name}"
         fix += policy.option if policy.is_own else ""
         return Finding("card.digest_unlisted", missing, fix=fix)
     here = [card for card in listed if _is_at(card, trust, subject)]

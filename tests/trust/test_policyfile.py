@@ -137,13 +137,14 @@ MEMBERS = {
     'networks = ["::a00:0/104"]': "is no private network",  # with the numbers of a private one
     'networks = ["10.0.0.0/7"]': "private",
     'proxy = "http://a:b@proxy:3128"': "host:port",
-    'proxy = "https://proxy:3128"': "is no proxy",
-    'enforce = "warn"': "unknown member 'issuer.0.enforce'",
+    'proxy = "https://proxy:3128"': "Write http://proxy:3128",
+    'proxy = "proxy.acme:3128"': "Write http://proxy.acme:3128",
+    'enforce = "warn"': "unknown member 'issuer.acme.enforce'",
 }
 #: An anchor, which stands on line 7.
 ANCHORS = {
     f'keyset = {{ epch = 1, version = 1, digest = "{DIGEST}" }}': ".keyset.epoch' is missing",
-    'keyset = { epoch = 1, version = 1, digest = "00" }': "string should match pattern",
+    'keyset = { epoch = 1, version = 1, digest = "00" }': "expected 64 hex digits, and there are 2",
     'keys = []\njwks = "https://a.example/k"': "at least 1 item",
     f"roots = {{ threshold = 1, keys = [{FIRST}] }}": ".anchor.roots.issuer' is missing",
     f'roots = {{ issuer = "tides", threshold = 2, keys = [{FIRST}] }}': "2 of 1 holders",
@@ -157,17 +158,27 @@ REFUSED: dict[str, tuple[str, int, str]] = {
     **{anchor: (policy_text(anchor=anchor), 7, message) for anchor, message in ANCHORS.items()},
     "no TOML": ("format = 1\nname", 2, "not TOML"),
     "nesting without end": ("format = 1\nx = " + "[" * 9000, 2, "nested"),
-    "no format": ("", 1, "'format' is missing"),
+    "no format": ("", 1, "as the first line: format = 1"),
     "an unknown member of the file": ("format = 1\nissuers = 1", 2, "did you mean 'issuer'?"),
-    "one table": (policy_text().replace("[[issuer]]", "[issuer]"), 2, "Write [[issuer]], with two"),
+    "one table": (
+        policy_text().replace("[[issuer]]", "[issuer]"),
+        2,
+        "begins with [[issuer]], in two",
+    ),
     "an anchor of no issuer": ('format = 1\n\n[issuer.anchor]\njwks = "x"', 3, "Write [[issuer]]"),
+    "one table beside others": (f"{policy_text()}[issuer]", 8, "begins with [[issuer]], in two"),
+    "one table before others": (f"format = 1\n[issuer]\n{OTHER}", 2, "[[issuer]], in two brackets"),
+    "tables of another name": ("format = 1\n\n[[issuers]]", 3, "begins with [[issuer]], in two"),
+    "a format in quotes": ('format = "1"', 1, "as the first line: format = 1"),
+    "a newer format": ("format = 2", 1, "Upgrade cardsign"),
+    "an origin and a space": (policy_text(origins='["https://a.example "]'), 4, "the white space"),
     "issuers in words": ('format = 1\nissuer = "acme"', 2, "a valid list"),
     "a member under the wrong header": (
         policy_text(anchor='jwks = "https://a.example/k"\nrequire = ["ann"]'),
         8,
         "move it above [issuer.anchor]",
     ),
-    "a name with a slash": (policy_text(name="../acme"), 3, "string should match pattern"),
+    "a name with a slash": (policy_text(name="../acme"), 3, "expected 1 to 64 of a-z"),
     "no origin": (policy_text(origins="[]"), 4, "at least 1 item"),
     "an origin in capitals": (policy_text(origins='["https://A.example"]'), 4, "is not written as"),
     "the second of several lines": (
@@ -435,7 +446,7 @@ keyset = { epoch = 1, version = 1, digest = "%s" }
 """ % ("0" * 64)
 FOUND_AT_ONCE = [
     (3, "less than or equal to 3600"),
-    (5, "string should match pattern"),
+    (5, "expected 1 to 64 of a-z"),
     (6, "is not written as"),
     (7, "unknown member 'issuer.0.unsigned'"),
     (9, "begins with https://"),
