@@ -7,7 +7,7 @@ import os
 import platform
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,7 +16,13 @@ from cardsign.cli.frame import moment
 from cardsign.cli.options import RECOVERY_VARIABLE, read_place
 from cardsign.cli.printer import say
 from cardsign.cli.streams import is_dry_run, read_input
-from cardsign.errors import PassphraseFault, UsageFault, of_the_user
+from cardsign.errors import (
+    CardsignError,
+    PassphraseFault,
+    StoreFault,
+    UsageFault,
+    of_the_user,
+)
 from cardsign.files import CONFIG_FILE, leads_outside, outside
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey, PublicKey
@@ -67,7 +73,9 @@ class KeystoreOptions:
 
     def open(self) -> KeyStore:
         """Open the key store, wherever it is."""
-        return open_store(self.located(), local_user())
+        place = self.located()
+        with explaining_absence():
+            return open_store(place, local_user())
 
     def open_if_any(self) -> KeyStore | None:
         """The key store if there is one; for commands that only profit from it."""
@@ -151,6 +159,37 @@ class UnlockOptions(KeystoreOptions):
         apart = replace(self, place=root_keystore)
         work.roots = Work(apart.open(), work.now, access=apart.access())
         work.root_option = f"--root-keystore {shlex.quote(str(root_keystore))}"
+
+
+@contextmanager
+def explaining_absence() -> Iterator[None]:
+    """Say of a key store that is not here whose it is, where cardsign.toml or its files tell."""
+    try:
+        yield
+    except StoreFault as fault:
+        issuer = _find_issuer() if fault.code == "keystore.missing" else ""
+        if not issuer:
+            raise
+        again = "cardsign keyset recover --recovery-file FILE --digest SHA-256"
+        message, hint = fault.message, fault.finding.fix
+        if not hint:  # else it was here, and the hint says where it may be
+            message = f"{issuer}, and their key store is not here"
+            hint = "Put back a copy, or name it with --keystore."
+        hint = f"{hint} If it is lost: {again}"
+        raise StoreFault(fault.code, message, path=fault.path, hint=hint) from fault
+
+
+def _find_issuer() -> str:
+    """Return what names an issuer here; empty where nothing does, or it cannot be read."""
+    from cardsign.issuer.publishing import published_statements
+
+    with suppress(CardsignError):
+        config = project_config()
+        if published := published_statements(config.publish):
+            return f"{config.publish} holds keysets of {published.newest.origins[0]}"
+        if config.issuer:
+            return f"{CONFIG_FILE} names the keys of {config.issuer}"
+    return ""
 
 
 @contextmanager

@@ -320,13 +320,12 @@ def _write_settings(statement: KeysetStatement, place: StorePlace, publication: 
 
 
 def _new_passphrases(keystore: UnlockOptions) -> Callable[[str], bytes]:
-    """Each role's passphrase from where later commands look for it; one for all is asked once."""
-    usual = cache(keystore.new_passphrase)
+    """Each role's passphrase from where later commands look for it; each typed one is its own."""
+    access = keystore.access()
 
     def of(role: str) -> bytes:
-        is_usual = keystore.source(role) == keystore.source()
         with naming_key(role):
-            return usual() if is_usual else keystore.new_passphrase(role)
+            return access.for_roles((role,)).secrets("new passphrase", f"{role} keys")
 
     return of
 

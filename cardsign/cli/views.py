@@ -96,14 +96,18 @@ def show_progress(progress: Progress, now: datetime, view: Mapping[str, Any] | N
 
 def say_progress(progress: Progress, now: datetime) -> None:
     """What was done, what needs a person, and what is next; under ``--quiet`` the second alone."""
+    from cardsign.issuer.work import advise_passphrases
+
     first = progress.left[0].command if progress.left else ""
-    # The same with the root keys, or a new passphrase, does more: a person types one command.
-    same = (gap.command for gap in progress.left if _is_same(gap.command, first))
+    # The same with the root keys does more: a person types one command.
+    same = (gap.command for gap in progress.left if gap.command.startswith(first))
     first = max(same, key=len, default="")
     if first:
         say(f"not finished. Do this: {whole(first)}", asked=True)
     elif progress.left:
         say(f"not finished: it waits for {safe(progress.left[0].who)}", asked=True)
+    if advice := advise_passphrases(progress.left):
+        say(f"  {advice}", asked=True)
     for line in progress.done:
         say(safe(line, limit=400))
     for line in progress.planned:
@@ -128,11 +132,6 @@ def _say_gap(gap: Gap, first: str, now: datetime) -> None:
     say(f"  {safe(gap.what, limit=600)}", asked=True)
     if gap.command not in first:
         say(f"  next: {whole(gap.command)}", asked=True)
-
-
-def _is_same(command: str, other: str) -> bool:
-    """Say whether a command is another one, with options or variables besides."""
-    return command.startswith((other, "CARDSIGN_")) and other in command
 
 
 def ahead_lines(progress: Progress, now: datetime) -> Iterator[str]:

@@ -9,7 +9,8 @@ from datetime import timedelta
 from cardsign.errors import CardsignError, FileFault, ServeFault
 from cardsign.findings import Finding, Place, Severity
 from cardsign.issuer.gaps import find_gaps
-from cardsign.issuer.work import NOTICE, Work, unique_gaps
+from cardsign.issuer.recovery import RECOVER
+from cardsign.issuer.work import NOTICE, Work, advise_passphrases, unique_gaps
 from cardsign.keys.doctor import examine_store
 from cardsign.keys.history import check_witnessed, kept_keyset, kept_release
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
@@ -49,12 +50,17 @@ def _as_error(fault: CardsignError) -> Finding:
 
 
 def _list_gaps(work: Work) -> Iterator[Finding]:
+    is_recovery = False
     for gap in unique_gaps(find_gaps(work)):
+        if is_recovery and gap.close and gap.who != "you":
+            continue  # a passphrase alone does nothing before the recovery, which ends with it
+        is_recovery |= gap.command.startswith(RECOVER)
         is_ending = gap.until is not None and gap.until <= work.now + NOTICE
         level: Severity = "error" if gap.is_for_people or is_ending else "note"
         until = f"; until {second(gap.until)}" if gap.until and gap.until > work.now else ""
         command = gap.command or (work.again if gap.close else "")
         fix = f"For {gap.who}: {command}".removesuffix(": ")
+        fix = "; ".join(filter(None, (fix, advise_passphrases([gap]))))
         yield Finding("doctor.gap", f"{gap.text}{until}", severity=level, fix=fix)
 
 

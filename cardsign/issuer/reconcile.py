@@ -134,13 +134,16 @@ def _for_people(
 ) -> tuple[Gap, ...]:
     """Say of each gap what hinders it; what waits for the roots alone is reported as theirs."""
     waits_for_roots = any(gap.awaits_roots and gap.close is None for gap in left)
+    # What a recovery needs first, and does, is said with it.
+    is_recovery = any(gap.command.startswith(RECOVER) for gap in left)
+    waiting = (*UNLISTED, "keystore.same_custody") if is_recovery else UNLISTED
     gaps: list[Gap] = []
     why = ""
     for gap in left:
         fault = faults.get(gap.name)
         if gap.close is not None and fault is None:
             continue  # another process keeps opening it
-        if waits_for_roots and fault is not None and fault.code in UNLISTED:
+        if waits_for_roots and fault is not None and fault.code in waiting:
             why = why or gap.why
             continue
         if gap.awaits_roots and not gap.why:
@@ -156,9 +159,7 @@ def _explain(work: Work, gap: Gap, fault: CardsignError | None) -> Gap:
         message = f"{gap.what} with the other copy of this key store: {names}, which this one lacks"
         return Gap(message, command="cardsign keys rotate --keystore DIR", until=gap.until)
     message = gap.text if fault is None else f"{gap.text}: {fault.message}"
-    if fault is not None and fault.code == "keystore.same_custody":
-        message += f". {fault.finding.fix}"
-    elif isinstance(fault, PassphraseFault) and not fault.finding.fix:  # else it is of a PIN
+    if isinstance(fault, PassphraseFault) and not fault.finding.fix:  # else it is of a PIN
         roles = (role for role in ROLES if gap.who == key_holder(role))
         message += "".join(f"; set CARDSIGN_{role.upper()}_PASSPHRASE" for role in roles)
     # Others act first: the command that goes on would say the same again.

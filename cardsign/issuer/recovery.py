@@ -23,7 +23,7 @@ from cardsign.statements.keyset import KeysetStatement, OnlineRole, Quorum, Root
 
 #: How a recovery begins, for hints.
 RECOVER: Final = "cardsign keyset recover --recovery-file FILE"
-_ONLINE: Final[tuple[OnlineRole, ...]] = ("card", "release")
+ONLINE_ROLES: Final[tuple[OnlineRole, ...]] = ("card", "release")
 
 
 def make_recovery_key(passphrase: bytes) -> tuple[PrivateKey, bytes]:
@@ -91,7 +91,9 @@ def recover(
     holder = previous.root.keys[0].holder
     old, secret = recovery()
     _check_recovery_key(old, previous)
-    missing = [role for role in _ONLINE if not any(role in key.roles for key in store.state.keys)]
+    missing = [
+        role for role in ONLINE_ROLES if not any(role in key.roles for key in store.state.keys)
+    ]
     # Everything is asked before anything is written, so that a slip leaves nothing half made.
     secrets = {role: passphrase(role) for role in (*missing, "root")}
     for statement, data in published.keysets.items() if published else ():

@@ -7,13 +7,13 @@ from typing import Final
 
 from cardsign.errors import PublishRefused
 from cardsign.issuer import publishing
-from cardsign.issuer.recovery import RECOVER
+from cardsign.issuer.recovery import ONLINE_ROLES, RECOVER
 from cardsign.issuer.release import find_release_gap
 from cardsign.issuer.work import Gap, Work, key_holder
 from cardsign.jose.keys import short_kid
 from cardsign.keys import history, lifecycle
 from cardsign.keys.model import ENDED, KeyRecord, StoreState
-from cardsign.statements.keyset import KeysetStatement
+from cardsign.statements.keyset import KeysetStatement, OnlineRole
 
 ADD_ROOT: Final = "cardsign keyset draft --add-root HOLDER=KEY"
 
@@ -30,7 +30,7 @@ def find_untold_revocations(work: Work, *, is_recovering: bool) -> Iterator[Gap]
         gaps[0] = gaps[0]._replace(why=why or gaps[0].why, until=work.now)
     if trusted and not any(gap.close for gap in gaps):
         gaps.append(Gap(why, command=command, until=work.now))
-    roots = [*_find_stolen_roots(state, keyset)]
+    roots = [*_find_stolen_roots(work, keyset)]
     can_tell = any("release" in key.roles and key.state not in ENDED for key in state.keys)
     # No release can stop a thief whom no release key opposes; the recovery key does.
     yield from (*gaps, *roots) if can_tell or keyset is None else (*roots, *gaps)
@@ -101,8 +101,9 @@ def find_endangered(work: Work) -> Iterator[Gap]:
         yield Gap(message, command=work.again)
 
 
-def _find_stolen_roots(state: StoreState, keyset: KeysetStatement | None) -> Iterator[Gap]:
+def _find_stolen_roots(work: Work, keyset: KeysetStatement | None) -> Iterator[Gap]:
     """Yield the roots that may be stolen, and without which nothing can be signed."""
+    state = work.store.load()
     _, roots = history.stolen_with(state, keyset)
     if keyset is None or not roots or history.unlisted_roots(state, keyset):
         return  # in the last case a recovery waits already
@@ -112,7 +113,18 @@ def _find_stolen_roots(state: StoreState, keyset: KeysetStatement | None) -> Ite
     message += "without it no keyset can be signed"
     if keyset.recovery:
         message += ", so the recovery key has to open a new epoch"
-        yield Gap(message, "the holder of the recovery key", RECOVER)
+        who, command = "the holder of the recovery key", RECOVER
+        if any(key.rotates for key in state.keys):  # else others publish what is signed here
+            recover = " ".join(filter(None, (f"{RECOVER} -o next.json --yes", work.options)))
+            command = f"{recover}; {work.command('keyset publish next.json')}; {work.again}"
+        lost = tuple(role for role in ONLINE_ROLES if _is_lost(state, role))
+        yield Gap(message, who, command, awaits_roots=True, new_passphrases=("root", *lost))
     else:
         message += ", and there is no recovery key: list another root, then revoke this one"
         yield Gap(message, command=ADD_ROOT)
+
+
+def _is_lost(state: StoreState, role: OnlineRole) -> bool:
+    """Say whether the thief has, or had, all keys of a role."""
+    keys = [key for key in state.keys if role in key.roles]
+    return bool(keys) and all(key.is_stolen or key.state in ENDED for key in keys)

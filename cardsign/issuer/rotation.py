@@ -50,12 +50,11 @@ def find_key_gaps(work: Work) -> Iterator[Gap]:
             command = "cardsign keys import URI"
             yield Gap(f"{message} where the active one is", command=command)
             continue
-        command = ""
+        gap = Gap(message, key_holder(step.role), close=partial(_make_key, work, step))
         if any(key.is_stolen for key in _keys_before(state, step)):
             message += ", under a passphrase that the thief does not have"
-            command = f"CARDSIGN_{step.role.upper()}_PASSPHRASE='A NEW ONE' {work.again}"
-        close, until = partial(_make_key, work, step), now if is_lost else None
-        yield Gap(message, key_holder(step.role), command, until, close)
+            gap = gap._replace(what=message, new_passphrases=(step.role,))
+        yield gap._replace(until=now if is_lost else None)
 
 
 def is_made_here(state: StoreState, step: Step) -> bool:

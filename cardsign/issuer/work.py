@@ -115,6 +115,7 @@ class Gap(NamedTuple):
         until: When it does harm if nobody does it; None: it does already, or nobody can know.
         close: Closes it, and says what was done; None: only a person can.
         awaits_roots: What hinders it is gone once the next keyset is published.
+        new_passphrases: The roles whose new keys need a passphrase that no thief has.
     """
 
     what: str
@@ -124,6 +125,7 @@ class Gap(NamedTuple):
     close: Callable[[], list[str]] | None = None
     awaits_roots: bool = False
     why: str = ""
+    new_passphrases: tuple[Role, ...] = ()
 
     @property
     def name(self) -> tuple[str, str]:
@@ -139,6 +141,15 @@ class Gap(NamedTuple):
     def is_for_people(self) -> bool:
         """Whether `keys rotate` from cron does not close it."""
         return self.close is None or self.awaits_roots
+
+
+def advise_passphrases(gaps: Iterable[Gap]) -> str:
+    """Return what to do about new passphrases before some gaps are closed; empty for none."""
+    roles = dict.fromkeys(role for gap in gaps for role in gap.new_passphrases)
+    if not roles:
+        return ""
+    names = ", ".join(f"CARDSIGN_{role.upper()}_PASSPHRASE" for role in roles)
+    return f"first choose new passphrases: type them when asked, or put them into {names}"
 
 
 def unique_gaps(gaps: Iterable[Gap]) -> list[Gap]:

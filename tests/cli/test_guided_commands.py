@@ -95,7 +95,8 @@ def test_a_night_without_the_stick_begins_with_the_command_that_ends_it(cardsign
 
     night = cardsign(*revoking, **own)
     assert night.status == 1
-    told = [line for line in night.err.splitlines() if "passphrase from" not in line]
+    named, *told = night.err.splitlines()
+    assert f"card key {stolen} will count as stolen permanently, together with" in named
     assert told[0] == "cardsign: not finished. Do this: cardsign keys rotate --root-keystore DIR"
     left = [line for line in told if "left for" in line]
     assert [line.partition(",")[0] for line in left] == ["cardsign: left for owner"]
@@ -466,6 +467,21 @@ def test_a_root_key_that_no_keyset_lists_yet_is_told_all_three_ways(issuer: Card
     told = issuer("keys", "doctor").err
     for way in ("keyset publish FILE", "draft one with --add-root", "revoke the key if"):
         assert way in told
+
+
+@pytest.mark.parametrize("home", ["home", "elsewhere"])
+def test_a_machine_without_the_key_store_is_not_told_to_begin_anew(
+    issuer: Cardsign, home: str
+) -> None:
+    """Whether it has seen the store or not: a new key would be nobody's."""
+    shutil.rmtree("keys")
+    for words in (ALL_DUE, ("keys", "doctor"), ("keys", "list")):
+        ended = issuer(*words, HOME=str(Path(home).absolute()))
+        assert (ended.status, "keystore.missing" in ended.err) == (2, True)
+        hint = "If it is lost: cardsign keyset recover --recovery-file FILE --digest SHA-256\n"
+        assert (hint in ended.err, "generate" in ended.err) == (True, False)
+        whose = f"public holds keysets of {ISSUER}, and their key store is not here"
+        assert (whose in ended.err) == (home == "elsewhere"), ended.err
 
 
 def test_a_recovery_in_a_strange_folder_writes_nothing(issuer: Cardsign) -> None:

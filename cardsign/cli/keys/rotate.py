@@ -9,6 +9,7 @@ import click
 from cardsign.cli.frame import Command
 from cardsign.cli.keystore import UnlockOptions, project_config
 from cardsign.cli.options import root_keystore_option, take, unlock_options, yes_option
+from cardsign.cli.printer import safe, say
 from cardsign.cli.streams import confirm, dry_run_option
 from cardsign.cli.views import show_progress
 from cardsign.errors import FileFault, StoreFault
@@ -114,7 +115,10 @@ def revoke(
     store = keystore.open()
     keys = [store.state.find(kid) for kid in kids]
     if alive := [key for key in keys if key.state != "revoked"]:
-        confirm(yes, _ask_to_revoke(store.state, alive, reason))
+        warning = _ask_to_revoke(store.state, alive, reason)
+        confirm(yes, warning)
+        if yes and reason == "compromised":
+            say(safe(warning, limit=600))
     work, notes = keystore.work(project_config(), store=store), []
     try:
         if root_keystore:

@@ -13,6 +13,7 @@ from cardsign.cli.frame import Command, moment
 from cardsign.cli.keystore import (
     KeystoreOptions,
     UnlockOptions,
+    explaining_absence,
     local_user,
     project_config,
 )
@@ -115,7 +116,8 @@ def doctor(**options: Any) -> int:
     from cardsign.issuer.work import Work
 
     store = locate_store(take(KeystoreOptions, options).located(), local_user())
-    findings = examine_issuer(Work(store, moment(), project_config()))
+    with explaining_absence():
+        findings = examine_issuer(Work(store, moment(), project_config()))
     is_healthy = all(finding.severity == "note" for finding in findings)
     if not is_json():
         if is_healthy:

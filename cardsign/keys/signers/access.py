@@ -247,8 +247,12 @@ def user_secrets(source: PassphraseSource) -> Secrets:
             raise PassphraseFault(exc.code, f"no {name} could be had for {of}", hint=hint) from exc
 
     def get(kind: SecretKind, of: str) -> bytes:
-        is_for_all = kind.endswith("passphrase") and not is_typed
-        return secret("passphrase", "") if is_for_all else secret(kind, of)
+        if is_typed or not kind.endswith("passphrase"):
+            return secret(kind, of)
+        passphrase = secret("passphrase", "")
+        if kind == "new passphrase":
+            check_strength(passphrase)
+        return passphrase
 
     return get
 
