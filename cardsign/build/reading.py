@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
+from cardsign.card.security import UNDECLARED
 from cardsign.card.strictjson import MAX_DEPTH, double, integer, offsets, parse_object
 from cardsign.card.values import Json, elements_of
 from cardsign.errors import BuildRefused, CardRefused, JsonRefused
@@ -159,6 +160,8 @@ def of_card(refused: CardRefused, place: SourcePlace) -> BuildRefused:
         hint = describe_code(refused.code).fix
         return refusal("build.unsupported", refused.message, place, hint=hint)
     code = "build.limit" if refused.code == "json.too_many_values" else "build.type"
+    if refused.message.endswith(UNDECLARED):
+        code = "build.reference"
     return refusal(code, refused.message, place)
 
 

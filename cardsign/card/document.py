@@ -112,6 +112,17 @@ def check_is_agent_card(payload: Mapping[str, Json]) -> None:
     raise CardRefused("card.not_agent_card", f"the object lacks {lacking}")
 
 
+def is_key_set(payload: Mapping[str, Json]) -> bool:
+    """Whether an object is a JWK Set, which people name in place of a card."""
+    return isinstance(payload.get("keys"), list)
+
+
+def check_is_no_key_set(payload: Mapping[str, Json]) -> None:
+    """Refuse (``card.not_agent_card``) a JWK Set, which people name in place of a card."""
+    if is_key_set(payload):
+        raise CardRefused("card.not_agent_card", "this is a key set (a JWK Set) and no card")
+
+
 def token_claims(payload: Mapping[str, Json]) -> tuple[str, ...]:
     """The claims of a token that stand at the top of an object, null ones included."""
     return tuple(name for name in payload if name in TOKEN_CLAIMS)

@@ -185,6 +185,10 @@ def _named_twice(scheme: Mapping[str, Json], kind: SchemeType) -> str:
     return next((n for n, old in kind.renamed.items() if n in inside and old in inside), "")
 
 
+#: The end of what is said of a requirement whose scheme is missing.
+UNDECLARED: Final = "which `securitySchemes` does not declare"
+
+
 def requirements_of(
     owner: Mapping[str, Json], declared: Mapping[str, Scheme], tokens: tuple[str, ...] = ()
 ) -> Iterator[Requirement]:
@@ -201,7 +205,7 @@ def requirements_of(
     for requirement in _read_requirements(owner, tokens):
         undeclared = [name for name in requirement.schemes if name not in declared]
         if undeclared:
-            problem = f"{_shown(undeclared[0])} is required and not declared"
+            problem = f"a requirement names {_shown(undeclared[0])}, {UNDECLARED}"
             requirement = replace(requirement, problem=problem)
         yield requirement
 

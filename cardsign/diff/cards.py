@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from semver import Version
 
-from cardsign.card.document import Card, unsigned
+from cardsign.card.document import Card, check_is_no_key_set, unsigned
 from cardsign.card.extensions import SCHEMA_MEMBERS, is_contract, kept_of, skill_schemas
 from cardsign.card.interfaces import Interface, interfaces_of
 from cardsign.card.schema import CARD_0_3, CARD_1_0, respelled
@@ -36,7 +36,15 @@ from cardsign.card.values import (
     value_at,
 )
 from cardsign.diff.schemas import Change, Direction, Effect, compare_schemas, is_same
-from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardRefused, check_type
+from cardsign.errors import (
+    EXIT_NO_VERDICT,
+    EXIT_NOT_TRUSTED,
+    EXIT_OK,
+    CardRefused,
+    InputRefused,
+    check_type,
+    in_file,
+)
 from cardsign.findings import MAX_MESSAGE, Finding, Place, cap_findings, cut
 from cardsign.urls import without_userinfo
 
@@ -271,18 +279,27 @@ def diff_cards(
 
     Raises:
         JsonRefused: One of them is not one strict JSON object.
-        CardRefused: One of them is ambiguous; as for
-            :meth:`cardsign.card.document.Card.from_bytes`.
+        CardRefused: One of them is ambiguous, as for
+            :meth:`cardsign.card.document.Card.from_bytes`, or a JWK Set.
         TypeError: One of them is not bytes.
     """
     cards: tuple[object, ...] = (untrusted_old, untrusted_new)
     for card in cards:
         example = "diff_cards(Path('old.json').read_bytes(), Path('new.json').read_bytes())"
         check_type(card, bytes, "give the cards' bytes", example)
-    old, new = Card.from_bytes(untrusted_old), Card.from_bytes(untrusted_new)
+    old, new = map(_read_card, (untrusted_old, untrusted_new), names)
     versions = old.document.get("version"), new.document.get("version")
     changes = _make_findings(_list_changes(old, new))
     return CardDiff(*versions, changes, names, is_contract=is_contract(new.document))
+
+
+def _read_card(untrusted_bytes: bytes, name: str) -> Card:
+    try:
+        card = Card.from_bytes(untrusted_bytes)
+        check_is_no_key_set(card.document)
+    except InputRefused as refusal:
+        raise in_file(refusal, name, type(refusal)) from refusal
+    return card
 
 
 def diff_live(

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from cardsign.card.canonical import PROFILES, VERIFIERS, Payload, Payloads, SdkVerifier
-from cardsign.card.document import Card
+from cardsign.card.document import Card, check_is_no_key_set
 from cardsign.card.schema import CARD_0_3, Field, respelled
 from cardsign.card.security import security_problems
 from cardsign.card.values import Json, jcs, levels, members_of
@@ -121,6 +121,7 @@ def inspect_card(untrusted_bytes: bytes, *, jwks: JwkSet | None, name: str = "")
     """
     try:
         card = Card.from_bytes(untrusted_bytes)
+        check_is_no_key_set(card.document)
     except InputRefused as refusal:
         return Inspection(name, (refusal.finding,))
     problems = [*security_problems(card.document)]

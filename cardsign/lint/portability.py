@@ -19,10 +19,12 @@ from typing import Final
 from cardsign.card.members import Spot
 from cardsign.card.schema import JSON_TYPES, Field, Shape, fold
 from cardsign.card.values import Json
+from cardsign.errors import closest
 from cardsign.findings import Finding
 from cardsign.lint.rules import LintedCard, Rule, apply_rules
 
 _CONTAINERS: Final[dict[Shape, type]] = {"list": list, "map": dict}
+_MAX_MISSPELT: Final = 64  # characters of a name for which a similar one is looked for
 _WORDING: Final = {str: "a string", bool: "true or false", dict: "an object", list: "a list"}
 
 
@@ -34,8 +36,11 @@ def unknown_member(spot: Spot) -> str | None:
     if spot.role != "member" or spot.message is None or spot.field or spot.old_field:
         return None
     folded = {**(spot.old_message.folded if spot.old_message else {}), **spot.message.folded}
-    meant = folded.get(fold(spot.name or ""))
+    name = spot.name or ""
+    meant = folded.get(fold(name))
     hint = f"; did you mean {meant.name}?" if meant is not None else ""
+    if not hint and len(name) <= _MAX_MISSPELT:
+        hint = closest(name, [field.name for field in folded.values()])
     return f"neither A2A 1.0 nor 0.3 defines this member here{hint}"
 
 

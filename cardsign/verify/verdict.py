@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from cardsign.card.canonical import FULL_PROFILES, Payloads
-from cardsign.card.document import Card
+from cardsign.card.document import Card, is_key_set
 from cardsign.card.interfaces import current_interfaces
 from cardsign.card.values import Json
 from cardsign.errors import CardRefused, InputRefused
@@ -294,11 +294,13 @@ def _freshness_reasons(best: SignatureReport, trust: IssuerTrust) -> Iterator[Fi
 
 
 def _unsigned_reasons(card: Card) -> Iterator[Finding]:
-    if isinstance(card.document.get("keys"), list):
+    if is_key_set(card.document):
         hint = "Name the card, and the key set as its keys: cardsign verify CARD --jwks FILE"
         yield Finding("sig.none", "this is a key set (a JWK Set) and no card", fix=hint)
         return
-    yield Finding("sig.none", "the card has no `signatures`")
+    is_empty = "signatures" in card.document
+    message = "the card's `signatures` are empty" if is_empty else "the card has no `signatures`"
+    yield Finding("sig.none", message)
     if "signature" in card.document:
         message = "the `signature` member is not an A2A signature and was ignored"
         yield Finding("card.single_signature_block", message, Place("/signature"))

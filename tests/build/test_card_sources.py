@@ -419,6 +419,10 @@ OPENED: dict[str, tuple[dict[str, Any], str]] = {
         {"securitySchemes": {"sso": FOREIGN}, "security": [{"sso": []}]},
         "build.type",
     ),
+    "a scheme that is not declared": (
+        {"securitySchemes": {"k": KEY}, "security": [{"oauth": []}]},
+        "build.reference",
+    ),
     "an object of requirements": (
         {"securitySchemes": {"k": KEY}, "security": {"k": []}},
         "build.type",

@@ -477,9 +477,15 @@ def test_members_of_other_types_are_no_crash(member: str, odd: Any) -> None:
 
 
 def test_what_is_no_card_is_refused() -> None:
-    """Two members of one name, for one."""
-    with pytest.raises(InputRefused, match="version"):
-        diff_cards(b'{"version":"1","version":"2"}', b"{}")
+    """Two members of one name, or a key set; which of the two files it is, is said."""
+    for refused, code in ((b'{"version":"1","version":"2"}', "json."), (b'{"keys":[]}', "card.")):
+        for pair in ((refused, b"{}"), (b"{}", refused)):
+            names = ("a.json", "b.json") if pair[0] == refused else ("b.json", "a.json")
+            with pytest.raises(InputRefused, match=rf"^{code}.*\(a\.json") as caught:
+                diff_cards(*pair, names=names)
+            assert caught.value.exit_status == 1
+            with pytest.raises(InputRefused, match=rf"^{code}"):
+                diff_cards(*pair)
 
 
 def test_many_requirements_are_compared_as_far_as_they_stay() -> None:

@@ -213,6 +213,13 @@ def test_a_card_that_cannot_be_read_is_refused_with_the_place(
     assert examine(data, alice).reasons[0].code == code
 
 
+def test_a_key_set_is_no_card(alice: PrivateKey) -> None:
+    """It is said that it is one; nothing of it is described."""
+    (problem,) = (report := inspected(b'{"keys": []}', alice)).problems
+    assert (problem.code, report.exit_status) == ("card.not_agent_card", 1)
+    assert "is a key set (a JWK Set)" in problem.message
+
+
 PROBLEMS: dict[str, tuple[dict[str, Any], list[str], str | None]] = {
     "two spellings of one name": ({**LAX, "Name": "x"}, ["card.two_spellings"], None),
     "signatures that are an object": ({**LAX, "signatures": {}}, ["card.signatures_shape"], None),

@@ -62,7 +62,9 @@ def test_pinned_keys_count_for_the_holders_that_the_policy_names() -> None:
 
 
 def test_a_key_set_in_the_place_of_a_card_is_told_so() -> None:
-    """With the command that takes both."""
+    """With the command that takes both; an empty list of signatures is none that is missing."""
+    assert "has no `signatures`" in Tides().says(dump({})).reasons[0].message
+    assert "`signatures` are empty" in Tides().says(dump({"signatures": []})).reasons[0].message
     report = Tides().says(dump({"keys": []}))
 
     assert (report.verdict, codes(report)[0]) == ("untrusted", "sig.none")
