@@ -138,6 +138,10 @@ SHAPES: Final[dict[str, Callable[[int], Mapping[str, Any]]]] = {
     "many scopes": lambda size: {
         "securityRequirements": [{"schemes": {f"{at:x}": {}}} for at in range(_many(size // 27, 3))]
     },
+    "many modes of many skills": lambda size: {
+        "defaultInputModes": [f"{at:x}" for at in range(_many(size // 16, 4))],
+        "skills": [{"id": f"{at:x}"} for at in range(_many(size // 40, 4))],
+    },
     "many extensions": lambda size: {
         "capabilities": {"extensions": [{"uri": ""}] * _many(size // 11, 2)}
     },

@@ -400,7 +400,7 @@ def test_what_is_no_plain_file_is_neither_read_nor_written(occupy, tmp_path):
         "a" + ".a" * tomltext.MAX_TOML_DEPTH + " = 1",
         "[" + "a . " * tomltext.MAX_TOML_DEPTH + "a]",
         'x = { "\\"a"' + ".'b'" * tomltext.MAX_TOML_DEPTH + " = 1 }",
-        'x = { y = """"""""", a' + ".a" * tomltext.MAX_TOML_DEPTH + " = 1 }",
+        'x = { y = """z"""", a' + ".a" * tomltext.MAX_TOML_DEPTH + " = 1 }",
     ],
     ids=["a key", "a header", "quoted, in a table", "behind a string that ends with quotes"],
 )

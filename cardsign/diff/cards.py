@@ -68,6 +68,8 @@ _MAX_PATH: Final = 200  # characters of a place in a line
 #: Requirements of the old card times those of the new one that are compared, of a card or a skill;
 #: more cannot be told.
 MAX_PAIRS_OF_WAYS: Final = 5_000
+#: Modes of a card that are compared one by one for each skill that names none of its own.
+MAX_INHERITED: Final = 16
 #: A manifest of tools may be larger than a card: it has what a card leaves out.
 MAX_MANIFEST_BYTES: Final = 4 * MAX_CARD_BYTES
 _MAX_NAME: Final = 512  # characters of a skill's name in which a tool's is looked for
@@ -462,10 +464,14 @@ def _list_modes(key: _Key, owner: _Members, document: _Members, path: str) -> _F
     for kind in ("input", "output"):
         member, default = f"{kind}Modes", f"default{kind.title()}Modes"
         if owner.get(member) is None:
-            place, listed = append("", default), document.get(default)
+            place, listed = append("", default), elements_of(document.get(default))
+            if len(listed) > MAX_INHERITED and owner is not document:
+                label = f"{kind} modes of the card"
+                facts[*key, "mode", kind] = _Fact("mode", label, place, listed)
+                continue
         else:
-            place, listed = append(path, member), owner[member]
-        for mode in map(repr, elements_of(listed)):
+            place, listed = append(path, member), elements_of(owner[member])
+        for mode in map(repr, listed):
             facts[*key, "mode", kind, mode] = _Fact("mode", f"{kind} mode {mode}", place)
     return facts
 

@@ -34,6 +34,8 @@ _ALL_TYPES: Final = frozenset({
     "null", "boolean", "integer", "number", "string", "array", "object"
 })
 # fmt: on
+#: What gives a part of a schema a name of its own, or looks for one.
+_NAMES: Final = frozenset({"$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor"})
 #: Where in a value, and what is wrong there.
 Problem: TypeAlias = tuple[tuple[str, ...], str]
 
@@ -106,6 +108,9 @@ def find_problems(schema: dict[str, Json], value: Json) -> tuple[list[Problem], 
     objects = [part for level in levels(schema) for part in level if isinstance(part, dict)]
     if any("unevaluatedProperties" in part or "unevaluatedItems" in part for part in objects):
         return [], "unevaluatedProperties or unevaluatedItems could take long to try"
+    # The library looks through the whole schema for each use of such a name.
+    if any(("$id" in part and part is not schema) or _NAMES & part.keys() for part in objects):
+        return [], "a schema with an $id or anchor within could take long to try"
     steps, problems = Steps(), []
     steps.weigh(value)
     steps.weigh(schema)

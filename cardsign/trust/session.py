@@ -51,8 +51,11 @@ from cardsign.urls import Origin, Place, Url, may_stand_at, parse_origin
 
 #: What a reason is for: see the attributes of :class:`IssuerTrust`.
 Weight = Literal["blocks", "hindrances", "notes"]
-#: Reasons that another time takes away or words differently.
-_TIMED: Final = {"statement.not_yet", "statement.expired", "time.clock_behind", "time.historic"}
+#: Reasons that the next question may take away or word differently.
+_PASSING: Final = {
+    *("statement.not_yet", "statement.expired", "time.clock_behind", "time.historic"),
+    "statement.too_many",  # the walk goes on where it ended
+}
 
 
 @dataclass(frozen=True)
@@ -226,8 +229,8 @@ class Session:
             newer = self._fill_cache()
         if newer != NO_STATEMENTS:  # another process has seen more; this one can verify it too
             trust = self.resolve(statements.joined(newer), now)
-        is_timed = any(reason.code in _TIMED for reason in chain(*self._reasons.values()))
-        until = seconds if is_timed else trust.next_change(seconds)
+        is_passing = any(reason.code in _PASSING for reason in chain(*self._reasons.values()))
+        until = seconds if is_passing else trust.next_change(seconds)
         self._resolved = (statements, trust, seconds, until)
         return trust
 

@@ -21,6 +21,7 @@ DEEPEST = ("inspect", "lint", "diff, of two", "build", "contract check")
 CASES = {
     shape: DEEPEST if shape in WORST else ("lint", "contract check") for shape in ONCE_TOO_MUCH
 }
+CASES["many modes of many skills"] = ("diff", "diff, of two", "diff, from it")
 
 
 @pytest.fixture(scope="module")
