@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from cardsign.config import CONFIG_FILE, render_config
-from cardsign.errors import FileFault, PassphraseFault, UsageFault, of_the_user
-from cardsign.files import create_private, write_atomic
+from cardsign.errors import CardsignError, FileFault, PassphraseFault, UsageFault, of_the_user
+from cardsign.files import create_private, remove, write_atomic
 from cardsign.issuer.keyset import KeysetChanges, draft_keyset, with_signatures
 from cardsign.issuer.recovery import make_recovery_key
 from cardsign.issuer.release import ReleaseChanges, sign_next_release
@@ -21,7 +21,7 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.keys.drafts import write_draft
 from cardsign.keys.history import keep_keyset
 from cardsign.keys.model import Role
-from cardsign.keys.opening import StorePlace, create_store, is_taken
+from cardsign.keys.opening import StorePlace, create_store, is_taken, open_store
 from cardsign.keys.store import KeyStore
 from cardsign.statements.keyset import KeysetStatement, RootKey
 from cardsign.statements.members import HOLDER
@@ -71,7 +71,8 @@ class IssuerPlan:
                 ``usage.invalid``: no https origin, nor http on this machine.
         """
         if os.path.lexists(self.folder / CONFIG_FILE):  # a link that leads nowhere too
-            raise FileFault("file.exists", "this folder is set up already", path=CONFIG_FILE)
+            message, hint = "this folder is set up already", "Use another folder."
+            raise FileFault("file.exists", message, path=CONFIG_FILE, hint=hint)
         if not self.origin:
             hint = "Name its origin: cardsign init --issuer https://HOST"
             raise UsageFault("usage.conflict", "no issuer is named", hint=hint)
@@ -84,7 +85,13 @@ class IssuerPlan:
             raise UsageFault("usage.conflict", message)
         for place in {self.keystore, self.root_keystore or self.keystore}:
             if is_taken(place):
-                raise FileFault("file.exists", "a key store is here already", path=str(place))
+                keys = len(open_store(place, moved=True).state.keys)
+                raise FileFault(
+                    "file.exists",
+                    f"{place} holds a key store with {keys} keys",
+                    hint="To use it, write cardsign.toml (docs/reference/settings.md). "
+                    "For a second issuer use another folder.",
+                )
 
     @property
     def has_root_apart(self) -> bool:
@@ -145,7 +152,12 @@ def init_issuer(
         stores.append(create(plan.root_keystore))
     for role, key in private.items():
         store = stores[-1 if role == "root" else 0]
-        store.add_key(key, passphrases[role], now=now, roles=(role,), holder=plan.holder)
+        try:
+            store.add_key(key, passphrases[role], now=now, roles=(role,), holder=plan.holder)
+        except CardsignError:
+            if plan.recovery_out is not None and not any(store.state.seq for store in stores):
+                remove(plan.recovery_out)  # nothing names that key yet
+            raise
     work = Work(stores[0], now, access=passphrases["release"])
     root = RootKey(private["root"].public, plan.holder)
     changes = KeysetChanges(

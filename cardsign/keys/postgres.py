@@ -53,7 +53,14 @@ class PostgresStore(KeyStore):
         except StoreFault as fault:
             if fault.code != "keystore.missing":
                 raise
-            return []
+        with self._transaction() as connection:
+            query = "SELECT current_schema(), current_setting('search_path')"
+            schema, named = connection.execute(query).fetchone() or (None, "")
+        if schema is None:
+            message = f"there is no schema {named} in this database, or its role may not use it"
+            hint = f"Make it, as the database's owner: CREATE SCHEMA {named}"
+            raise StoreFault("keystore.missing", message, path=self.place, hint=hint)
+        return []
 
     def append(self, seq: int, lines: Sequence[bytes], blobs: Mapping[str, bytes]) -> bool:
         rows = [(number, line.decode("ascii")) for number, line in enumerate(lines, seq)]

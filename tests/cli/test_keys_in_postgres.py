@@ -72,6 +72,23 @@ def test_the_option_goes_before_the_environment(
     assert "keystore.missing" in database("keys", "list").err
 
 
+@pytest.mark.needs_postgres
+@pytest.mark.parametrize("hinder", ["no schema", "no right"])
+def test_a_database_that_takes_nothing_leaves_no_recovery_key(
+    database: Cardsign, postgres: Server, hinder: str
+) -> None:
+    """So that the same command works once the schema is there."""
+    Path("cardsign.toml").unlink()
+    url = postgres.url("nobody_made_it") if hinder == "no schema" else postgres.new_url()
+    if hinder == "no right":
+        url += "%20-cdefault_transaction_read_only%3Don"
+    words = ("init", "--issuer", ISSUER, "--recovery-out", "recovery.key", "--keystore", url)
+    ended = database(*words, CARDSIGN_RECOVERY_PASSPHRASE="another horse entirely")
+    assert (ended.status, Path("recovery.key").exists()) == (2, False), ended.err
+    assert ("CREATE SCHEMA nobody_made_it" in ended.err) == (hinder == "no schema"), ended.err
+    assert "keys generate" not in ended.err
+
+
 @pytest.fixture
 def issuer(database: Cardsign) -> Cardsign:
     """An issuer whose root, card and release keys lie in the database, and their statements."""

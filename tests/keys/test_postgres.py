@@ -17,7 +17,7 @@ from cardsign.keys.opening import DatabaseUrl, create_store, open_store, read_pl
 from tests.keys.conftest import quick_postgres_store
 from tests.keys.elsewhere import refusal
 from tests.keys.postgres import Server
-from tests.keys.states import NOON, public, published
+from tests.keys.states import NOON, published
 
 SECRET = "s3cret-of-the-database"
 
@@ -151,13 +151,11 @@ def test_what_somebody_made_of_the_tables_is_told(
 @needs_server
 def test_where_no_store_was_made_it_is_missing(postgres: Server) -> None:
     """In an empty schema, or none; and no store is made in another one instead."""
-    nowhere, words = postgres.url("nobody_made_it"), "there is no key store here"
-    for url in (postgres.new_url(), nowhere):
-        assert refusal(open_store, read_place(url), match=words) == "keystore.missing"
-    store = create_store(read_place(nowhere))
-    with pytest.raises(StoreFault) as caught:
-        store.apply(lifecycle.enter, public("x"), now=NOON, custody="exec:/x")
-    assert caught.value.code == "keystore.missing"
+    nowhere, words = read_place(postgres.url("nobody_made_it")), "no schema nobody_made_it in"
+    empty = read_place(postgres.new_url())
+    assert refusal(open_store, empty, match="is no key store here") == "keystore.missing"
+    for open_or_make in (open_store, create_store):
+        assert refusal(open_or_make, nowhere, match=words) == "keystore.missing"
 
 
 @needs_server
