@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from cardsign.errors import FetchFailed
 from cardsign.findings import Finding
@@ -54,6 +54,10 @@ class FetchResult:
 
 Ask: TypeAlias = Callable[[str, int], FetchResult]
 """Asks for a URL, whose answer may have so many bytes. Raises nothing."""
+
+
+#: Failures of a host that answered, and not with 404 or 410.
+_ANSWERED: Final = ("fetch.status", "fetch.content_type", "fetch.encoding", "fetch.too_large")
 
 
 def no_answer(result: FetchResult) -> Finding:
@@ -153,7 +157,7 @@ class Refresh:
             self.vanished(f"keyset {epoch}.{version}")
         if answer.outcome != "found":
             failure = answer.failure if answer.outcome == "failed" else None
-            if failure is not None and failure.code in ("fetch.status", "fetch.encoding"):
+            if failure is not None and failure.code in _ANSWERED:
                 self.misfits.append(failure.message.removesuffix(" instead of 200"))
             return None
         try:

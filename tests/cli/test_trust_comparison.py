@@ -38,7 +38,11 @@ def nothing_is_written(folder: Path) -> bool:
     return not [path for path in folder.rglob("*") if path.is_file()]
 
 
-@pytest.mark.parametrize("answer", [b"<html>", "fetch.status", "fetch.encoding", "fetch.failed"])
+#: Ways to answer an unknown path but by 404.
+ANSWERED = ["fetch.status", "fetch.content_type", "fetch.encoding", "fetch.too_large"]
+
+
+@pytest.mark.parametrize("answer", [b"{}", *ANSWERED, "fetch.failed"])
 def test_a_host_that_answers_no_404_is_no_network_fault(
     cardsign: Cardsign, network: Network, answer: bytes | str
 ) -> None:

@@ -292,7 +292,7 @@ def test_a_host_that_answers_no_404_is_noted_once(status: int) -> None:
         if result.outcome != "absent":
             return result
         if status == 200:
-            return FetchResult(url, "found", b"<html>")
+            return FetchResult(url, "found", b"{}")
         failure = FetchFailed("fetch.status", f"{url} answered {status} instead of 200")
         return FetchResult(url, "failed", failure=failure)
 
