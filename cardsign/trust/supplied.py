@@ -223,7 +223,7 @@ class StatementCache:
         keysets = read_statements(kept.untrusted_keysets, read_keyset, [])
         passed = [keyset for keyset in keysets if keyset.number >= moved.number]
         releases = read_statements(kept.untrusted_releases, read_release, [])
-        if passed and passed[0].id == moved:
+        if passed:
             self.keep(moved, passed, next(iter(releases), None))
 
 

@@ -46,6 +46,13 @@ freshness = "waived"
 keys = [{{ holder = "harbour", public = {{ {PUBLIC} }} }}]
 """
 
+ANCHORED = """
+[[issuer]]
+name = "anchored"
+origins = ["https://anchored.example"]
+anchor.keyset = { epoch = 1, version = 1, digest = "%s" }
+""" % ("0" * 64)
+
 
 def open_keys() -> Batch:
     """Any holder of the key."""
@@ -151,19 +158,20 @@ def test_a_lost_policy_gives_no_verdict(tmp_path: Path, monkeypatch: pytest.Monk
     assert ask(client, CARD, issuer="harbour")["verdict"] == "trusted"
 
 
-def test_a_lost_lock_counts_beside_a_policy_that_is_being_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("policy", ["format = ", ISSUER + ANCHORED], ids=["broken", "whole"])
+def test_a_lost_lock_gives_no_verdict_on_anybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
 ) -> None:
-    """The policy of before is not judged by without its lock."""
+    """Nor is the policy of before judged by without its lock. An entry that is missing is less."""
     monkeypatch.chdir(tmp_path)
-    Path("trust.toml").write_text(ISSUER)
+    Path("trust.toml").write_text(ISSUER + ANCHORED)
+    Path("trust.lock").write_text('{"format": "cardsign-lock/1", "issuers": {}}')
     client = create_verdict_app(open_policy, fresh_seconds=0).test_client()
-    Path("trust.toml").write_text("format = ")
-
-    def lose(*_: object) -> None:
-        raise LocalFault("lock.missing", "there is no trust.lock")
-
-    monkeypatch.setattr("cardsign.server.sidecar.read_floors", lose)
+    assert ask(client, CARD, issuer="harbour")["verdict"] == "trusted"
+    asked = client.post("/verify", data=CARD, query_string={"issuer": "anchored"})
+    assert (asked.status_code, asked.json["error"]["code"]) == (503, "lock.missing")
+    Path("trust.toml").write_text(policy)
+    Path("trust.lock").unlink()
     lost = client.post("/verify", data=CARD, query_string={"issuer": "harbour"})
     assert (lost.status_code, lost.json["error"]["code"]) == (503, "lock.missing")
 
