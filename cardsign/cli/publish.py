@@ -11,7 +11,6 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.frame import Command, moment
 from cardsign.cli.keystore import UnlockOptions, check_cards, project_config, read_jwks
 from cardsign.cli.options import PATH, key_option, kid_option, take, unlock_options
@@ -20,7 +19,7 @@ from cardsign.cli.streams import done, dry_run_option, is_dry_run, read_input
 from cardsign.cli.views import members, say_progress, show_progress
 from cardsign.config import ProjectConfig
 from cardsign.errors import EXIT_OK, CardsignError, UsageFault
-from cardsign.files import read_bytes
+from cardsign.issuer.cards import read_signed
 from cardsign.issuer.publishing import (
     list_changes,
     needed_publication,
@@ -257,7 +256,8 @@ def _tell(generation: Generation, before: Generation | None, directory: Path | N
 def _say_lint(config: ProjectConfig) -> None:
     """What lint calls an error is said; it stops nothing, since a peer may not mind."""
     for card in config.cards:
-        data = read_bytes(card.signed, max_bytes=MAX_CARD_BYTES)
+        if (data := read_signed(card)) is None:
+            continue
         findings = lint_card(data, config.lint, name=str(card.signed)).findings
         errors = [finding for finding in findings if finding.severity == "error"]
         if errors:

@@ -19,17 +19,19 @@ from cardsign.card.extensions import (
     find_marker,
     with_marker,
 )
+from cardsign.card.interfaces import list_origins
 from cardsign.card.schema import A2aVersion
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.card.values import Json, members_of
 from cardsign.config import BuildSettings, ProjectCard
-from cardsign.errors import FileMissing, InputRefused, UsageFault, of_the_user
+from cardsign.errors import CardRefused, FileMissing, InputRefused, UsageFault, of_the_user
 from cardsign.files import read_bytes, write_atomic
 from cardsign.issuer.publishing import describe_generation, newest_generation, publish_cards
 from cardsign.issuer.release import is_card_withdrawn
 from cardsign.issuer.signers import CardSigners, NotOpened, card_signers
 from cardsign.issuer.work import Work
 from cardsign.jose.jwks import JwkSet
+from cardsign.keys.history import kept_keyset
 from cardsign.keys.model import PUBLISHED
 from cardsign.publish.generation import Generation
 from cardsign.publish.publication import Documents, published_card
@@ -67,7 +69,8 @@ def sign_sources(work: Work, chosen: CardSigners) -> list[tuple[ProjectCard, Sig
         BuildRefused: As :func:`cardsign.build.assemble.build_card`.
         SigningRefused, SignerFault, PassphraseFault, StoreFault: As
             :func:`cardsign.issuer.signers.card_signers`.
-        InputRefused: As :func:`cardsign.sign.signing.sign_document`.
+        InputRefused: As :func:`cardsign.sign.signing.sign_document`;
+            ``card.origin_mismatch``: the keyset statement does not allow an interface.
         UsageFault: ``usage.invalid``: ``expires`` is no date, past, or too far ahead;
             ``config.not_allowed``: ``signed`` names a file that is no card.
     """
@@ -75,6 +78,7 @@ def sign_sources(work: Work, chosen: CardSigners) -> list[tuple[ProjectCard, Sig
     for card in work.config.cards:
         _check_replaceable(card)
         source = read_source(card, work.config.build)
+        _check_origins(work, card, source)
         earlier = read_signed(card)
         with of_the_user(str(card.source)):
             marker = _marker(work, card, source, earlier)
@@ -85,6 +89,20 @@ def sign_sources(work: Work, chosen: CardSigners) -> list[tuple[ProjectCard, Sig
             signing = sign_with_notes(document, chosen.signers, options)
         signed.append((card, signing))
     return signed
+
+
+def _check_origins(work: Work, card: ProjectCard, source: bytes) -> None:
+    """Refuse a card with an interface where the newest keyset statement allows none."""
+    keyset = kept_keyset(work.store)
+    origins = list_origins(Card.from_bytes(source).document) if keyset else []
+    for origin in origins:
+        if keyset and origin not in keyset.origins:
+            allowed = ", ".join(keyset.origins)
+            message = f"it has an interface at {origin}, and keyset {keyset.label} allows {allowed}"
+            options = " ".join(f"--origin {name}" for name in (*keyset.origins, origin))
+            hint = "Correct it, or let the roots allow that origin too: cardsign keyset draft "
+            hint += f"{options}. Then: {work.again}"
+            raise CardRefused("card.origin_mismatch", message, path=str(card.source), hint=hint)
 
 
 def read_source(card: ProjectCard, build: BuildSettings) -> bytes:

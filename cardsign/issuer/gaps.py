@@ -212,6 +212,7 @@ def _find_card_gaps(work: Work, *, is_astray: bool) -> Iterator[Gap]:
         yield Gap("sign the cards", key_holder("card"), until=_harmful_from(work), close=close)
     except (InputRefused, FileFault) as fault:  # what is written or built is no card now
         message = f"repair {fault.path or 'the cards'}; what is published stays: {fault.message}"
+        message += "" if fault.code != "card.origin_mismatch" else f". {fault.finding.fix}"
         yield Gap(message, command=work.again)
     else:
         is_here = signed is not None and config.publish is not None

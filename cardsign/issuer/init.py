@@ -9,9 +9,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from cardsign.card.document import Card
+from cardsign.card.interfaces import list_origins
+from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.config import CONFIG_FILE, render_config
 from cardsign.errors import CardsignError, FileFault, PassphraseFault, UsageFault, of_the_user
-from cardsign.files import create_private, remove, write_atomic
+from cardsign.files import create_private, read_bytes, remove, write_atomic
 from cardsign.issuer.keyset import KeysetChanges, draft_keyset, with_signatures
 from cardsign.issuer.recovery import make_recovery_key
 from cardsign.issuer.release import ReleaseChanges, sign_next_release
@@ -80,6 +83,7 @@ class IssuerPlan:
             origin = str(parse_origin(self.origin))
         if not origin.startswith(("https://", *_LOOPBACK)):
             raise UsageFault("usage.invalid", f"the issuer is an https origin, not {origin}")
+        self._check_card(origin)
         if not HOLDER.fullmatch(self.holder):
             message = f"a holder is [a-z0-9][a-z0-9._@-]*, not {self.holder!r}"
             raise UsageFault("usage.conflict", message)
@@ -92,6 +96,17 @@ class IssuerPlan:
                     hint="To use it, write cardsign.toml (docs/reference/settings.md). "
                     "For a second issuer use another folder.",
                 )
+
+    def _check_card(self, origin: str) -> None:
+        """Check that a card that is here already is called at the issuer's origin."""
+        if self.card is None or not (self.folder / self.card).is_file():
+            return
+        data = read_bytes(self.folder / self.card, max_bytes=MAX_CARD_BYTES)
+        with of_the_user(self.card):
+            origins = list_origins(Card.from_bytes(data).document)
+        if origins and origin not in origins:
+            message = f"{self.card} has an interface at {origins[0]}, and --issuer is {origin}"
+            raise UsageFault("card.origin_mismatch", message, hint="Correct one of them.")
 
     @property
     def has_root_apart(self) -> bool:

@@ -13,11 +13,14 @@ from typing import Final
 from cardsign.errors import SigningRefused, StoreFault, UsageFault, of_the_user
 from cardsign.issuer.publishing import check_complete, check_publishable
 from cardsign.issuer.work import Gap, Work, end_of, key_holder
+from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Signer
 from cardsign.keys import drafts
 from cardsign.keys.history import keep_release, kept_keyset, kept_release
 from cardsign.keys.model import ENDED, Role
 from cardsign.keys.store import KeyStore, digest_of
+from cardsign.publish.checks import check_cards
+from cardsign.publish.generation import CARD_FILE
 from cardsign.statements.envelope import TYP_RELEASE, StatementRefused, check_times
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement, check_release, read_release
@@ -131,7 +134,8 @@ def draft_release(
     published card is the only one that caches can hold, the floor rises to it.
 
     Raises:
-        UsageFault: The changes do not fit, or the keyset has expired.
+        UsageFault: The changes do not fit, the keyset has expired, or the issuer's own keys do not
+            verify a card that a person named (``publish.not_verifying``).
         StoreFault: ``keystore.no_keyset``.
     """
     store, now, state = work.store, work.now, work.store.load()
@@ -140,6 +144,8 @@ def draft_release(
     urls = {card.url for card in previous.cards}.union(previous.floor) if previous else set()
     if unlisted := [url for url in changes.withdrawn if url not in urls]:
         raise UsageFault("usage.conflict", f"no card is listed at {unlisted[0]!r} to be withdrawn")
+    if changes.by_name:
+        _check_verifying(changes, keyset, now)
     listed = _list_digests(changes, keyset, previous)
     cards = previous.cards if previous else ()
     settled = drafts.settled_cards(cards, state, work.config.timeline, now)
@@ -157,6 +163,14 @@ def draft_release(
         draft = drafts.draft_following(plan, keyset, previous, seq=seq, now=now, lifetime=lifetime)
     is_due = force or is_unwitnessed(store, previous)
     return draft if is_due or drafts.says_something_new(draft, previous, now=now) else None
+
+
+def _check_verifying(changes: ReleaseChanges, keyset: KeysetStatement, now: datetime) -> None:
+    """Refuse to list a card that the issuer's own keys do not verify, such as an edited one."""
+    keys = JwkSet.of(key.public for key in keyset.keys if "card" in key.roles)
+    for url, card in changes.cards:
+        with of_the_user(f"the card at {url or CARD_PATH}"):
+            check_cards({CARD_FILE: card}, keys, now)
 
 
 def _list_digests(
