@@ -36,6 +36,8 @@ READ_METHODS: Final = ("GET", "HEAD", "OPTIONS")
 #: refuses it with.
 BODY_WAS_READ: Final = "cardsign.body_was_read"
 REFUSAL: Final = "cardsign.refusal"
+#: What `cardsign serve` calls itself in the environment of a request.
+SERVE: Final = "cardsign"
 #: Agents on one page of the catalogue; at most 25 MiB of the largest cards.
 MAX_PAGE: Final = 100
 PREFLIGHT: Final = {
@@ -307,7 +309,7 @@ def finish_response(response: Response) -> Response:
     has_body = has_body or "HTTP_TRANSFER_ENCODING" in environ
     # Of WSGI servers granian alone lets an application say so: it is not for one to say
     # (PEP 3333), and waitress would answer 500.
-    is_granian = environ.get("SERVER_SOFTWARE") == "Granian"
+    is_granian = environ.get("SERVER_SOFTWARE") in ("Granian", SERVE)
     if has_body and is_granian and not environ.get(BODY_WAS_READ):
         response.headers["Connection"] = "close"
     return response

@@ -29,7 +29,7 @@ from werkzeug.wsgi import get_content_length, get_input_stream
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import JsonRefused
 from cardsign.server.a2a import CARD_METHODS, MAX_CALL_BYTES, TOO_LONG
-from cardsign.server.app import BODY_WAS_READ, REFUSAL, create_app
+from cardsign.server.app import BODY_WAS_READ, REFUSAL, SERVE, create_app
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 from cardsign.server.site import Publications
 from cardsign.urls import EXTENDED_PATH, STATEMENTS_PATH
@@ -43,6 +43,11 @@ Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 _EXTENDED_ENDS: Final = (EXTENDED_PATH, "/v1/card", "/agent/authenticatedExtendedCard")
+#: The headers that say that a request has a body.
+_FRAMING: Final = {
+    b"content-length": "CONTENT_LENGTH",
+    b"transfer-encoding": "HTTP_TRANSFER_ENCODING",
+}
 _CHARSET: Final = re.compile(r"""charset\s*\*?=\s*([^\s;,]*)""")
 
 
@@ -380,3 +385,42 @@ def make_environ(scope: Scope) -> WSGIEnvironment:
         value = raw_value.decode("latin-1")
         environ[key] = f"{environ[key]},{value}" if key in environ else value
     return environ
+
+
+def make_input(scope: Scope, receive: Receive) -> WSGIEnvironment:
+    """Return the body of an ASGI request as WSGI has it, for a thread that reads it when it will.
+
+    To be called by the event loop that `receive` belongs to.
+    """
+    headers = dict(scope["headers"])
+    environ: WSGIEnvironment = {}
+    for name, key in _FRAMING.items():
+        if name in headers:
+            environ[key] = headers[name].decode("latin-1")
+    if environ:
+        body = BufferedReader(_ReceivedBody(receive, asyncio.get_running_loop()))
+        environ |= {"wsgi.input": body, BODY_WAS_READ: False}
+    return {**environ, "SERVER_SOFTWARE": SERVE}
+
+
+class _ReceivedBody(RawIOBase):
+    """What an event loop receives, read by another thread."""
+
+    def __init__(self, receive: Receive, loop: asyncio.AbstractEventLoop) -> None:
+        self._receive, self._loop = receive, loop
+        self._piece, self._is_over = b"", False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._piece and not self._is_over:
+            message = asyncio.run_coroutine_threadsafe(self._next(), self._loop).result()
+            self._piece = message.get("body", b"")
+            self._is_over = not message.get("more_body", False)
+        data, self._piece = self._piece[: len(buffer)], self._piece[len(buffer) :]
+        buffer[: len(data)] = data
+        return len(data)
+
+    async def _next(self) -> Message:
+        return await self._receive()

@@ -1,4 +1,8 @@
-"""`cardsign serve`: granian's WSGI server around the application, and what SIGHUP does."""
+"""`cardsign serve`: granian's ASGI server around the application, and what SIGHUP does.
+
+It is not granian's WSGI server: a WSGI environ has one name for ``X-Name`` and ``X_Name``, and so
+a client's header would pass for the proxy's. The ASGI adapter drops names with an underscore.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +27,14 @@ from typing import TYPE_CHECKING, Any, Final
 from cardsign.card.values import Json
 from cardsign.errors import CardsignError, ServeFault, UsageFault, install_hint
 from cardsign.server.app import create_app
+from cardsign.server.mount import (
+    Receive,
+    Scope,
+    Send,
+    answer_by_wsgi,
+    make_environ,
+    make_input,
+)
 from cardsign.server.providers import in_networks
 from cardsign.server.settings import LOOPBACK, ServerSettings
 from cardsign.server.site import Publications
@@ -29,8 +42,6 @@ from cardsign.server.tokens import read_tokens
 
 if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
-
-    from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 log = logging.getLogger(__name__)
 
@@ -141,9 +152,7 @@ def check_settings(settings: ServerSettings, *, is_running: bool = False) -> Non
         )
 
 
-def make_server(
-    settings: ServerSettings, address: tuple[str, int] | Path, *, is_asgi: bool = False
-) -> Any:
+def make_server(settings: ServerSettings, address: tuple[str, int] | Path) -> Any:
     """Return granian's server at an address, or at a socket that is its owner's alone."""
     from granian import Granian
     from granian.constants import HTTPModes, Interfaces
@@ -157,9 +166,8 @@ def make_server(
     server: Any = Granian(
         "cardsign",
         **where,
-        interface=Interfaces.ASGINL if is_asgi else Interfaces.WSGI,
+        interface=Interfaces.ASGINL,
         workers=settings.workers,
-        blocking_threads=None if is_asgi else settings.threads,
         backpressure=BACKPRESSURE,
         http=HTTPModes.http1,
         http1_settings=HTTP1Settings(header_read_timeout=HEADER_SECONDS * 1000),
@@ -227,7 +235,7 @@ class SignalFlag:
 
 
 class Worker:
-    """The WSGI application of one worker, made anew when settings are read again.
+    """The ASGI application of one worker, made anew when settings are read again.
 
     It is made in the worker's process, which need not be a fork.
 
@@ -250,11 +258,13 @@ class Worker:
         self._location, self._read_settings = location, read_settings
         self._reloads, self._loaded = reloads, reloads.value
         self._load()
+        self._threads = ThreadPoolExecutor(self._publications.settings.threads, "cardsign")
         follow_parent(self._reload)
 
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer a request."""
-        return self._app(environ, start_response)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request in a thread, which reads the body as far as it wants to."""
+        environ = make_environ(scope) | make_input(scope, receive)
+        await answer_by_wsgi(self._app, environ, self._threads, send)
 
     def _load(self) -> None:
         settings = self._read_settings()

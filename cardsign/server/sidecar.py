@@ -75,7 +75,7 @@ def serve_verdicts(open_batch: Callable[[], Batch], where: str, *, as_json: bool
     """
     _Rules(open_batch, 0).read()  # what is wrong with it is said before anything listens
     with _bound(where) as address:
-        server = make_server(DEFAULT_SETTINGS, address, is_asgi=True)
+        server = make_server(DEFAULT_SETTINGS, address)
 
         @server.on_startup  # type: ignore[untyped-decorator]
         def start_parent() -> None:

@@ -105,6 +105,34 @@ def test_client_certificates_reach_the_server_through_nginx(
                 assert http.get(f"{url}/metrics").status_code == 404
 
 
+def test_no_header_of_a_client_passes_for_one_of_the_proxy(
+    tmp_path: Path, authority: Authority, harbour: Path
+) -> None:
+    """A name with underscores is none of the proxy's: neither what it sent nor what it left out."""
+    settings = (
+        '[[provider]]\ntype = "mtls"\nsecret = "env:PROXY"\n'
+        f'rules = [{{ claim = "uri", value = "{SPIFFE}", opens = "{AUDIENCE}" }}]\n'
+    )
+    limited = 'rate = "3/minute"\nproxies = ["127.0.0.0/8"]\n'
+    proxy, true = {"X-Proxy-Secret": "s3cret"}, stolen(harbour)
+    forged = {name.replace("-", "_"): text for name, text in true.items()}
+    with running(tmp_path, settings, PROXY="s3cret") as server:
+        assert server.get(EXTENDED, **proxy, **true).status_code == 200
+        for headers in (
+            {**proxy, **forged},
+            {**proxy, "X-SSL-Client-Verify": "NONE", **forged},
+            {**forged, **proxy, "X-SSL-Client-Verify": "NONE"},
+            {"X_Proxy_Secret": "s3cret", **true},
+        ):
+            assert server.get(EXTENDED, **headers).status_code == 401
+    with running(tmp_path, limited) as server:
+        statuses = [
+            server.get(**{"X-Forwarded-For": "192.0.2.1", "X_Forwarded_For": f"192.0.2.{number}"})
+            for number in range(4)
+        ]
+        assert [answer.status_code for answer in statuses] == [200, 200, 200, 429]
+
+
 UVICORN = """
 from pathlib import Path
 from cardsign.server import mount_cards, read_server_settings

@@ -154,6 +154,17 @@ def test_no_form_of_a_request_gets_an_extended_card(tmp_path: Path, name: str, a
         assert wanted in exchange(port, post(f"Content-Length: {len(other)}", body=other))
 
 
+@pytest.mark.parametrize(
+    ("name", "app"), [(name, app) for name, app in [*ALONE, *MOUNTED] if name != "granian"]
+)
+def test_a_name_with_an_underscore_is_no_other(tmp_path: Path, name: str, app: str) -> None:
+    """Granian's WSGI server cannot tell them; client certificates are refused there."""
+    with running(tmp_path, name, app) as (port, _):
+        for field, status in (("If_None_Match", 200), ("If-None-Match", 304)):
+            head = f"GET {CARD} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{field}: *\r\n\r\n"
+            assert b" %d " % status in exchange(port, head.encode()).splitlines()[0]
+
+
 @pytest.mark.needs_nginx
 @pytest.mark.parametrize(("name", "app"), MOUNTED)
 def test_slow_clients_stop_nobody_behind_nginx(
