@@ -29,7 +29,7 @@ from cardsign.config import CONFIG_FILE, ConfigFile
 from cardsign.errors import FileMissing, PassphraseFault
 from cardsign.files import leads_outside
 from cardsign.issuer.init import IssuerPlan, RolePassphrases, init_issuer
-from cardsign.keys.model import Role
+from cardsign.keys.model import Role, name_roles
 from cardsign.keys.opening import StorePlace, create_store
 from cardsign.keys.signers.access import new_passphrase, user_file, user_policy
 
@@ -125,11 +125,11 @@ def init(origin: str | None, agent: str | None, recovery_out: str, **options: An
 def _ask_passphrases(keystore: UnlockOptions) -> RolePassphrases:
     """Ask for the passphrases, each from where the role's keys are opened later."""
     usual = keystore.source("card")
-    shared = [role for role in ("root", "release") if keystore.source(role) == usual]
-    keys = " and ".join(("card", *shared))
-    passphrase = keystore.new_passphrase("card", keys=keys)
+    roles: tuple[Role, ...] = ("root", "release")
+    shared = [role for role in roles if keystore.source(role) == usual]
+    passphrase = keystore.new_passphrase("card", keys=name_roles(("card", *shared)))
     passphrases: dict[Role, bytes] = {"card": passphrase}
-    for role in ("root", "release"):
+    for role in roles:
         is_usual = keystore.source(role) == usual
         passphrases[role] = passphrase if is_usual else keystore.new_passphrase(role)
     try:
@@ -155,8 +155,7 @@ def _new_agent(name: str) -> None:
 def _custody_lines(plan: IssuerPlan, shared: Sequence[Role]) -> Iterator[str]:
     """Yield which keys can be stolen together."""
     if online := [role for role in shared if role != "recovery"]:
-        roles = f"{', '.join(['card', *online[:-1]])} and {online[-1]}"
-        where = f"the {roles} keys are in {plan.keystore}"
+        where = f"the {name_roles(['card', *online])} are in {plan.keystore}"
         yield f"{where} under one passphrase: who steals one has them all"
         yield "  a passphrase in CARDSIGN_RELEASE_PASSPHRASE keeps cron from signing cards"
         if plan.root_keystore is None:

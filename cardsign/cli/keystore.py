@@ -102,9 +102,9 @@ class UnlockOptions(KeystoreOptions):
             file = user_policy(os.environ).passphrase_files.get(role)
         return PassphraseSource(file, os.environ, terminal_prompt())
 
-    def new_passphrase(self, role: str = "", *, keys: str = "") -> bytes:
+    def new_passphrase(self, role: str, *, keys: str = "") -> bytes:
         """The passphrase of a new key of a role; `keys` names all that get it."""
-        question = f"New passphrase of the {keys or role or 'new'} keys: "
+        question = f"New passphrase of the {keys or f'{role} keys'}: "
         with naming_key(role):
             return new_passphrase(self.source(role), question=question)
 

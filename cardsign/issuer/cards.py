@@ -36,6 +36,7 @@ from cardsign.keys.model import PUBLISHED
 from cardsign.publish.generation import Generation
 from cardsign.publish.publication import Documents, published_card
 from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
+from cardsign.times import utc
 from cardsign.urls import LEGACY_CARD_PATH
 
 #: As long as a keyset statement may live; a year and a month to spare for an annual renewal.
@@ -253,10 +254,32 @@ def _marker(
     end = expiry(card.expires, work.now)
     own = _find_own_marker(work, before) if before else None
     if before and own and own.audience == card.audience and _says_the_same(source, before, own):
-        remaining, whole = own.exp - work.now.timestamp(), end - work.now.timestamp()
-        if own.exp == end or (_SPAN.fullmatch(card.expires) and whole / 2 < remaining <= whole):
+        is_kept = own.exp <= end and not _is_half_over(own, end, work.now)
+        if own.exp == end or (renews_itself(card) and is_kept):
             return own
     return ExtendedMarker(card.audience, max(1, work.store.load().release_seq), end)
+
+
+def renews_itself(card: ProjectCard) -> bool:
+    """Say whether a card ends some time after it was signed, such as ``90d``."""
+    return bool(card.audience and card.expires and _SPAN.fullmatch(card.expires))
+
+
+def _is_half_over(marker: ExtendedMarker, end: int, now: datetime) -> bool:
+    """Say whether half of the time is over that a card has until `end` if it is signed now."""
+    return marker.exp - now.timestamp() <= (end - now.timestamp()) / 2
+
+
+def find_renewals(work: Work) -> dict[str, tuple[str, datetime]]:
+    """Return by their audience the extended cards that are to be signed again, and their ends."""
+    renewals = {}
+    for card in filter(renews_itself, work.config.cards):
+        signed = read_signed(card)
+        marker = _find_own_marker(work, signed) if signed else None
+        end = expiry(card.expires or "", work.now)
+        if marker and marker.audience == card.audience and _is_half_over(marker, end, work.now):
+            renewals[marker.audience] = (card.source.name, utc(marker.exp))
+    return renewals
 
 
 def _find_own_marker(work: Work, untrusted_card: bytes) -> ExtendedMarker | None:

@@ -10,7 +10,7 @@ from cardsign.errors import CardsignError, FileFault, ServeFault
 from cardsign.findings import Finding, Place, Severity
 from cardsign.issuer.gaps import find_gaps
 from cardsign.issuer.recovery import RECOVER
-from cardsign.issuer.work import NOTICE, Work, advise_passphrases, unique_gaps
+from cardsign.issuer.work import NOTICE, Work, advise_passphrases, key_holder, unique_gaps
 from cardsign.keys.doctor import examine_store
 from cardsign.keys.history import check_witnessed, kept_keyset, kept_release
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
@@ -55,7 +55,10 @@ def _list_gaps(work: Work) -> Iterator[Finding]:
         if is_recovery and gap.close and gap.who != "you":
             continue  # a passphrase alone does nothing before the recovery, which ends with it
         is_recovery |= gap.command.startswith(RECOVER)
-        is_ending = gap.until is not None and gap.until <= work.now + NOTICE
+        # Cron has the passphrase of releases, and a person that of cards.
+        is_ending = gap.until is not None and (
+            gap.until <= work.now + NOTICE or gap.who == key_holder("card")
+        )
         level: Severity = "error" if gap.is_for_people or is_ending else "note"
         until = f"; until {second(gap.until)}" if gap.until and gap.until > work.now else ""
         command = gap.command or (work.again if gap.close else "")

@@ -25,7 +25,15 @@ from cardsign.errors import (
     UsageFault,
 )
 from cardsign.issuer import publishing
-from cardsign.issuer.cards import find_signed, publish_signed, read_signed, sign_again, to_list
+from cardsign.issuer.cards import (
+    find_renewals,
+    find_signed,
+    publish_signed,
+    read_signed,
+    renews_itself,
+    sign_again,
+    to_list,
+)
 from cardsign.issuer.keyset import accept_keyset
 from cardsign.issuer.release import (
     ReleaseChanges,
@@ -47,7 +55,7 @@ from cardsign.publish.publication import Documents
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, check_step
 from cardsign.statements.release import ReleaseStatement
-from cardsign.times import utc
+from cardsign.times import day, utc
 
 
 def find_gaps(work: Work, *, only_cards: bool = False) -> Iterator[Gap]:
@@ -208,8 +216,15 @@ def _find_card_gaps(work: Work, *, is_astray: bool) -> Iterator[Gap]:
     except (*NEEDS_A_PERSON, StoreFault) as fault:
         if isinstance(fault, StoreFault) and fault.code not in UNLISTED:
             raise
-        close = partial(sign_again, work)
-        yield Gap("sign the cards", key_holder("card"), until=_harmful_from(work), close=close)
+        gap = Gap("sign the cards", key_holder("card"), close=partial(sign_again, work))
+        gap = gap._replace(until=_harmful_from(work))
+        if renewals := find_renewals(work):
+            names = " and ".join(sorted({name for name, _ in renewals.values()}))
+            ends = {audience: end for audience, (_, end) in renewals.items()}
+            why = (f"the extended card for {name} ends on {day(end)}" for name, end in ends.items())
+            until = gap.until or min(ends.values())
+            gap = gap._replace(what=f"sign {names} again", why=", and ".join(why), until=until)
+        yield gap
     except (InputRefused, FileFault) as fault:  # what is written or built is no card now
         message = f"repair {fault.path or 'the cards'}; what is published stays: {fault.message}"
         message += "" if fault.code != "card.origin_mismatch" else f". {fault.finding.fix}"
@@ -296,6 +311,9 @@ def _find_ending_cards(work: Work) -> Iterator[Gap]:
             end, begin = utc(marker.exp), first.get(card_digest(untrusted_card))
             if end <= work.now + (min(NOTICE, (end - begin) / 4) if begin else timedelta()):
                 ends[marker.audience] = min(end, ends.get(marker.audience, end))
+    signed_by_rotate = {card.audience for card in work.config.cards if renews_itself(card)}
     for audience, end in ends.items():
+        if audience in signed_by_rotate:
+            continue
         message = f"sign the extended card of audience {audience} again, with a later `expires`"
         yield Gap(message, command="cardsign sign; cardsign publish", until=end)

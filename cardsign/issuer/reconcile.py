@@ -136,7 +136,7 @@ def _for_people(
     waits_for_roots = any(gap.awaits_roots and gap.close is None for gap in left)
     # What a recovery needs first, and does, is said with it.
     is_recovery = any(gap.command.startswith(RECOVER) for gap in left)
-    waiting = (*UNLISTED, "keystore.same_custody") if is_recovery else UNLISTED
+    waiting = (*UNLISTED, "statement.expired", *(["keystore.same_custody"] * is_recovery))
     gaps: list[Gap] = []
     why = ""
     for gap in left:
@@ -149,6 +149,8 @@ def _for_people(
         if gap.awaits_roots and not gap.why:
             gap = gap._replace(why=why)
         gaps.append(_explain(work, gap, fault))
+    # After the end of a keyset nothing goes on before the roots have signed by hand.
+    gaps.sort(key=lambda gap: not gap.command.startswith("cardsign keyset sign "))
     return tuple(unique_gaps(gaps))
 
 

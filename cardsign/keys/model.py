@@ -6,7 +6,7 @@ Plain frozen dataclasses; public data only. :mod:`cardsign.keys.log` makes them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, Literal, get_args
@@ -212,6 +212,12 @@ class Publication:
     def series(self) -> str:
         """What it is a newer version of: the endpoint of the public card."""
         return next((card.url or card.name for card in self.cards), "")
+
+
+def name_roles(roles: Sequence[Role]) -> str:
+    """Return the keys of some roles, for people: ``root, card and release keys``."""
+    *others, last = roles
+    return f"{', '.join(others)} and {last} keys" if others else f"{last} keys"
 
 
 def private_blob(digest: str) -> str:

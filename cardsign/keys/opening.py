@@ -135,7 +135,13 @@ def move_store(store: KeyStore, place: StorePlace, *, now: datetime) -> KeyStore
     if state.moved_to is None:
         is_same = copied[:-1] == lines and store.append(state.seq + 1, copied[-1:], {})
     if not is_same:
-        raise StoreFault("keystore.exists", "there is a key store here", path=to)
+        message, hint = "there is a key store here", ""
+        if copied == lines[: len(copied)]:
+            message = "this key store was here, and left an old copy of itself"
+            hint = "Name another folder, or another schema of the database. Or make a backup of "
+            hint += "this key store, and delete the old copy: its folder, or DROP TABLE "
+            hint += "cardsign_line, cardsign_blob."
+        raise StoreFault("keystore.exists", message, path=to, hint=hint)
     there.commit(lambda there: [_ARRIVED] if there.moved_to else [], now=now, moved=True)
     return there
 

@@ -35,6 +35,7 @@ from cardsign.keys.model import (
     Role,
     StoreState,
     file_custody,
+    name_roles,
     private_blob,
 )
 from cardsign.keys.sealed import open_sealed, seal
@@ -316,8 +317,7 @@ class KeyStore(ABC):
     def name_custody(self, record: KeyRecord) -> str:
         """Return what the passphrase of a key opens, for people: ``root and card keys``."""
         keys = [key for key in self.state.keys if key.custody == record.custody]
-        *others, last = [role for role in ROLES if any(role in key.roles for key in keys)]
-        return f"{', '.join(others)} and {last} keys" if others else f"{last} keys"
+        return name_roles([role for role in ROLES if any(role in key.roles for key in keys)])
 
     def _unseal(self, record: KeyRecord, passphrase: bytes) -> PrivateKey:
         name = private_blob(record.blob or "")

@@ -143,6 +143,43 @@ def test_a_stick_that_is_not_mounted_stops_no_revocation(cardsign: Cardsign) -> 
     assert cardsign(*ceased, **own).status == 2
 
 
+def test_init_asks_for_each_passphrase_by_name(
+    cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that several keys get names them all."""
+    asked: list[str] = []
+
+    def answer(question: str) -> str:
+        asked.append(question)
+        return NEW if len(asked) <= 2 else RECOVERY["CARDSIGN_RECOVERY_PASSPHRASE"]
+
+    monkeypatch.setattr("getpass.getpass", answer)
+    words = ("init", "--issuer", ISSUER, "--recovery-out", "recovery.key")
+    run(cardsign(*words, at_terminal=True, CARDSIGN_PASSPHRASE=None))
+    keys = ("card, root and release keys", "recovery key")
+    questions = ((f"New passphrase of the {name}: ", "The same again: ") for name in keys)
+    assert asked == [question for pair in questions for question in pair]
+
+
+def test_after_the_end_of_the_keyset_the_first_command_is_the_one_that_works(
+    issuer: Cardsign, clock: Callable[[datetime], None]
+) -> None:
+    """No release and no card can be signed before the roots have, so nothing else is asked for."""
+    clock(datetime.now(UTC) + timedelta(days=91))
+    cron = {"CARDSIGN_PASSPHRASE": None, "CARDSIGN_RELEASE_PASSPHRASE": CRON}
+    for _ in range(2):
+        ended = issuer(*ALL_DUE, "--quiet", **cron)
+        assert (ended.status, "next:" in ended.err) == (1, False), ended.err
+        first = ended.err.splitlines()[0].removeprefix("cardsign: not finished. Do this: cardsign ")
+        assert first.startswith("keyset sign next-keyset.json --digest ")
+        assert "a newer keyset: cardsign keys rotate" not in ended.err
+    sign, rotate = first.replace("DIR", "keys").split(" && cardsign ")
+    own = {"CARDSIGN_RELEASE_PASSPHRASE": CRON}
+    run(issuer(*sign.split(), **own))
+    run(issuer(*rotate.split(), **own))
+    run(issuer("keys", "doctor"))
+
+
 def test_who_types_passphrases_is_told_which(
     cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -64,16 +65,39 @@ def foresee_ends(days: int) -> list[str]:
     """What `keys doctor` will say of extended cards that end."""
     now = datetime.now(UTC) + timedelta(days=days)
     findings = examine_issuer(Work(open_store(Path("keys")), now, read_config(CONFIG)))
-    return [one.message for one in findings if "sign the extended card" in one.message]
+    alarms = [finding for finding in findings if finding.severity == "error"]
+    return [alarm.message for alarm in alarms if "extended card" in alarm.message]
 
 
 def test_doctor_tells_of_the_end_of_an_extended_card(issuer: Cardsign) -> None:
     """A day earlier it does not; also where the settings name no card any more, and once (P7)."""
     publish(issuer)
+    assert foresee_ends(44) == []
+    end = f"{datetime.now(UTC) + timedelta(days=90):%Y-%m-%d}"
+    expected = f"sign more.json again: the extended card for partners ends on {end}"
+    for days in (46, 77, 89):
+        assert [alarm[: len(expected)] for alarm in foresee_ends(days)] == [expected]
+    CONFIG.write_text(CONFIG.read_text().partition("[[card]]")[0])
     assert foresee_ends(75) == []
     assert ["audience partners" in message for message in foresee_ends(77)] == [True]
-    CONFIG.write_text(CONFIG.read_text().partition("[[card]]")[0])
-    assert ["audience partners" in message for message in foresee_ends(77)] == [True]
+
+
+def test_cron_without_the_card_passphrase_says_which_card_ends(
+    issuer: Cardsign, clock: Callable[[datetime], None]
+) -> None:
+    """And when; the person with the passphrase types one command, and then nobody is needed."""
+    run(issuer("keys", "rotate"))
+    clock(datetime.now(UTC) + timedelta(days=46))
+    cron = {"CARDSIGN_PASSPHRASE": None, "CARDSIGN_RELEASE_PASSPHRASE": PASSPHRASE}
+    ended = issuer("keys", "rotate", "--quiet", **cron)
+    assert ended.status == 1
+    assert "Do this: cardsign keys rotate\n" in ended.err
+    assert "  sign more.json again: the extended card for partners ends on 20" in ended.err
+    assert ended.err.count("left for") == 1
+    doctor = issuer("keys", "doctor", "--quiet")
+    assert (doctor.status, "error: doctor.gap: sign more.json again" in doctor.err) == (1, True)
+    run(issuer("keys", "rotate"))
+    assert run(issuer("keys", "rotate", "--quiet", **cron)).err == ""
 
 
 def test_the_schema_is_that_of_the_file(cardsign: Cardsign) -> None:

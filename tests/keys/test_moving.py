@@ -115,6 +115,18 @@ def test_a_taken_place_is_refused_and_nothing_is_marked(
     assert refusal(move_store, store, place, now=NOON).code == "keystore.exists"
 
 
+def test_a_store_does_not_move_back_over_what_it_left(
+    store: Any, es256: PrivateKey, tmp_path: Path
+) -> None:
+    """The old copy is named as what it is, and the store goes on where it is."""
+    store.add(es256)
+    new = move_store(store, tmp_path / "new", now=after(10))
+    fault = refusal(move_store, new, store.path, now=after(20))
+    assert (fault.code, "left an old copy" in fault.message) == ("keystore.exists", True)
+    assert "delete the old copy" in fault.hint
+    assert new.load().moved_to is None
+
+
 @pytest.mark.parametrize("below", ["", "below"])
 def test_a_move_to_where_nothing_can_be_leaves_the_store_as_it_was(
     store: Any, es256: PrivateKey, tmp_path: Path, below: str
