@@ -7,8 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from cardsign.errors import PassphraseFault, SigningRefused, StoreFault, UsageFault, of_the_user
-from cardsign.files import create_private, read_bytes
+from cardsign.errors import (
+    CardsignError,
+    PassphraseFault,
+    SigningRefused,
+    StoreFault,
+    UsageFault,
+    of_the_user,
+)
+from cardsign.files import create_private, read_bytes, remove
 from cardsign.issuer.keyset import KeysetDraft, check_begun, with_signatures
 from cardsign.issuer.publishing import published_statements
 from cardsign.issuer.release import needed_keyset
@@ -118,7 +125,12 @@ def recover(
     draft = KeysetDraft(with_signatures(statement, [old, root]), previous)
     if new_recovery_out is not None:
         create_private(new_recovery_out, envelope)
-    record = store.add_key(root, secrets["root"], now=now, roles=("root",), holder=holder)
+    try:
+        record = store.add_key(root, secrets["root"], now=now, roles=("root",), holder=holder)
+    except CardsignError:  # as under a stolen passphrase
+        if new_recovery_out is not None:
+            remove(new_recovery_out)
+        raise
     return draft, record
 
 

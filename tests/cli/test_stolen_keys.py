@@ -253,6 +253,17 @@ def test_what_follows_a_theft_of_all_keys_is_one_list_that_works(
     assert all(kid in ended.err.splitlines()[0] for kid in every)
     alarm, listed = alarms(issuer), [line for line in ended.err.splitlines() if "left for" in line]
     assert (alarm.count(";"), len(listed)) == (1, 1), (alarm, listed)
+    early = (
+        "keyset",
+        "recover",
+        "--recovery-file",
+        "recovery.key",
+        "--new-recovery-out",
+        "new.key",
+    )
+    refused = issuer(*early, "-o", "next.json", "--yes", **RECOVERY)
+    assert (refused.status, "keystore.same_custody" in refused.err) == (2, True)
+    assert [Path(name).exists() for name in ("new.key", "next.json")] == [False, False]
     (variables,) = re.findall(r"first choose .* put them into (.*)", ended.err)
     new = {name: f"{NEW}, {name}" for name in variables.split(", ")}
     assert set(new) == {f"CARDSIGN_{name}_PASSPHRASE" for name in ("ROOT", "CARD", "RELEASE")}
