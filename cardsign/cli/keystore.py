@@ -125,11 +125,12 @@ class UnlockOptions(KeystoreOptions):
         return Access(secrets, policy, os.environ, own)
 
     def list_keys(self, uris: Sequence[str], kid: str | None) -> list[PublicKey]:
-        """Return the public keys of the URIs of ``--key``."""
+        """Return the public keys of the URIs of ``--key``, each once."""
         if kid is not None and len(uris) != 1:
             raise UsageFault("usage.conflict", "--kid goes with one --key")
         access = self.access(*uris).for_roles(("card",))
-        return [key for uri in uris for key in list_public_keys(uri, access, kid=kid)]
+        keys = (key for uri in uris for key in list_public_keys(uri, access, kid=kid))
+        return list({(key.kid, key.alg, key.thumbprint): key for key in keys}.values())
 
     def work(
         self,

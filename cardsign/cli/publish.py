@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from cardsign.card.document import Card
 from cardsign.cli.frame import Command, moment
 from cardsign.cli.keystore import UnlockOptions, check_cards, project_config, read_jwks
 from cardsign.cli.options import PATH, key_option, kid_option, take, unlock_options
@@ -18,7 +20,7 @@ from cardsign.cli.printer import Answer, safe, say, say_notes, show
 from cardsign.cli.streams import done, dry_run_option, is_dry_run, read_input
 from cardsign.cli.views import members, say_progress, show_progress
 from cardsign.config import ProjectConfig
-from cardsign.errors import EXIT_OK, CardsignError, UsageFault
+from cardsign.errors import EXIT_OK, CardsignError, InputRefused, PublishRefused, UsageFault
 from cardsign.issuer.cards import read_signed
 from cardsign.issuer.publishing import (
     list_changes,
@@ -29,6 +31,7 @@ from cardsign.issuer.publishing import (
 from cardsign.issuer.reconcile import reconcile
 from cardsign.issuer.work import Gap
 from cardsign.jose.jwks import JwkSet
+from cardsign.jose.jws import read_entry
 from cardsign.keys.signers.access import Access
 from cardsign.lint.cards import lint_card
 from cardsign.publish.checks import note_publication
@@ -154,15 +157,33 @@ def _publish_card(
         cards = replace(cards, jwks=JwkSet.of(keystore.list_keys(uris, kid)))
     else:  # nothing is signed, so nothing of a signer is looked at
         store = keystore.open()
-    return publish_cards(
-        cards,
-        config,
-        now=moment(),
-        store=store,
-        drops_others=drop_others,
-        max_age=options["max_age"],
-        writes=not is_dry_run(),
-    )
+    try:
+        return publish_cards(
+            cards,
+            config,
+            now=moment(),
+            store=store,
+            drops_others=drop_others,
+            max_age=options["max_age"],
+            writes=not is_dry_run(),
+        )
+    except PublishRefused as refusal:
+        kids = [] if jwks is None else _list_kids(cards.card)
+        if not kids or any(map(cards.jwks.find, kids)):
+            raise
+        message = f"{safe(card)} is signed by {safe(kids[0])}, which {safe(jwks)} does not hold"
+        hint = f"Keep that key in {safe(jwks)} until the new card is out, or sign again: "
+        hint += "cardsign sign SOURCE --key env:CARD_KEY -o OUT"
+        raise PublishRefused(refusal.code, message, hint=hint) from refusal
+
+
+def _list_kids(untrusted_card: bytes) -> list[str]:
+    """Return the kids that the signatures of a card name."""
+    kids = []
+    with suppress(InputRefused):
+        for untrusted_entry in Card.from_bytes(untrusted_card).signatures:
+            kids.append(read_entry(untrusted_entry).header.kid)
+    return kids
 
 
 def _publish_project(

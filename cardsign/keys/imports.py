@@ -37,9 +37,11 @@ from cardsign.jose.keys import PrivateKey, PublicKey
 
 MAX_KEY_FILE_BYTES: Final = 64 * 1024  # bytes; a key with its certificates has some 10 KiB
 
-_CONVERT: Final = (
-    "From DER: openssl pkey -inform DER -in FILE -out FILE.pem (a public key: with -pubin). "
-    "From OpenSSH, of a copy: ssh-keygen -p -m PKCS8 -f COPY (a public key: -e -m PKCS8). "
+# What to do about an input, by what it is.
+_DER: Final = "From DER: openssl pkey -inform DER -in FILE -out FILE.pem."
+_OPENSSH: Final = "From OpenSSH, of a copy: ssh-keygen -p -m PKCS8 -f COPY."
+_PUBLIC: Final = "It is a public key: store the private one."
+_MAKE: Final = (
     "Make one: openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out card-key.pem."
 )
 _MAX_LABELS: Final = 60  # characters of what a PEM says it holds
@@ -77,7 +79,9 @@ def import_private_key(
 def _import_pem(data: bytes, password: bytes | None, kid: str | None) -> PrivateKey:
     labels = pem_labels(data)
     if sum(label in PRIVATE_LABELS for label in labels) != 1:
-        raise _refused(f"a PEM of: {', '.join(labels).lower()[:_MAX_LABELS] or 'nothing'}")
+        content = f"a PEM of: {', '.join(labels).lower()[:_MAX_LABELS] or 'nothing'}"
+        hint = _OPENSSH if "OPENSSH PRIVATE KEY" in labels else _MAKE
+        raise _refused(content, _PUBLIC if "PUBLIC KEY" in labels else hint)
     key = PrivateKey.from_pem(data, password, kid=kid)
     if key.public.alg == "RS256":
         refuse_pss(data)
@@ -148,7 +152,8 @@ def _import_pkcs12(data: bytes, password: bytes | None, kid: str | None) -> Priv
         native, certificate, _ = pkcs12.load_key_and_certificates(data, password)
     except ValueError as exc:
         if "password" not in str(exc):
-            raise _refused("something else, or it is damaged") from exc
+            hint = _DER if data.startswith(b"\x30") else _MAKE
+            raise _refused("something else, or it is damaged", hint) from exc
         # The library does not tell a wrong passphrase from a damaged file.
         code = "passphrase.none" if password is None else "passphrase.wrong"
         message = "the passphrase does not open the PKCS #12 file, or it is damaged"
@@ -156,7 +161,7 @@ def _import_pkcs12(data: bytes, password: bytes | None, kid: str | None) -> Priv
     except UnsupportedAlgorithm as exc:
         raise KeyRefused("key.unsupported", "the file's encryption is unknown here") from exc
     if native is None:
-        raise _refused("a PKCS #12 file without its key")
+        raise _refused("a PKCS #12 file without its key", _MAKE)
     if certificate and certificate.public_key_algorithm_oid == PublicKeyAlgorithmOID.RSASSA_PSS:
         raise pss_refusal()
     return PrivateKey.from_cryptography(native, kid=kid)
@@ -171,7 +176,8 @@ def _import_jwk(data: bytes, kid: str | None) -> PrivateKey:
         keys = document.get("keys")
         jwk = _choose(keys, kid) if isinstance(keys, list) else document
         if "kty" in jwk and "d" not in jwk:
-            raise _refused("a JWK without `d`, its private part")
+            hint = _MAKE if jwk["kty"] == "oct" else _PUBLIC
+            raise _refused("a JWK without `d`, its private part", hint)
         return PrivateKey.from_jwk(jwk, kid=kid)
     # The scanner's message and pointer repeat parts of the text, and here that is a private key.
     # Raised outside the handler, so that no traceback shows them as the cause.
@@ -204,9 +210,9 @@ def import_public_key(data: bytes, *, kid: str | None = None) -> PublicKey:
     return PublicKey.from_jwk(jwk, kid=kid, algorithms=SIGNING_ALGORITHMS)
 
 
-def _refused(content: str) -> KeyRefused:
+def _refused(content: str, hint: str) -> KeyRefused:
     message = f"expected one private key in PEM, PKCS #12 or JWK, found {content}"
-    return KeyRefused("key.malformed", message, hint=_CONVERT)
+    return KeyRefused("key.malformed", message, hint=hint)
 
 
 def export_public(key: PublicKey, form: Literal["jwk", "pem"]) -> bytes:

@@ -257,8 +257,15 @@ def _read_manifest(directory: Path) -> _Manifest:
             read_bytes(path, max_bytes=_MAX_STATE_BYTES, found=True)
         )
     except FileMissing as exc:
-        message = "the directory holds no publication"
-        raise ServeFault("serve.no_generation", message, path=str(directory)) from exc
+        message, hint = "the directory holds no publication", ""
+        if FOLDER.fullmatch(directory.name) and (directory.parent / CURRENT_FILE).exists():
+            hint = f"Name the folder above it: {directory.parent}"
+        elif any(
+            (directory / name).exists() for name in (HEADERS_FILE, f"{SITE_FOLDER}/{HEADERS_FILE}")
+        ):
+            message += ", but an export"
+            hint = f"Its folder {SITE_FOLDER} is for a static host. Name what `publish -o` wrote."
+        raise ServeFault("serve.no_generation", message, path=str(directory), hint=hint) from exc
     except ValidationError as exc:
         errors = {".".join(map(str, error["loc"])): error["input"] for error in exc.errors()}
         written = errors.get("format")

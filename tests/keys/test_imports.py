@@ -159,13 +159,13 @@ def public_set(key: PrivateKey) -> bytes:
 
 
 NONE: dict[str, tuple[Writer, str, str]] = {
-    "a public PEM": (public_pem, "found a PEM of: public key", "openssl genpkey"),
+    "a public PEM": (public_pem, "found a PEM of: public key", "store the private"),
     "a public JWK": (
         lambda key: export_public(key.public, "jwk"),
         "without `d`",
-        "openssl genpkey",
+        "store the private",
     ),
-    "a JWK Set of a public key": (public_set, "a JWK without `d`", "openssl genpkey"),
+    "a JWK Set of a public key": (public_set, "a JWK without `d`", "store the private"),
     "a symmetric key": (lambda _: b'{"kty": "oct", "k": "AAAA"}', "without `d`", "openssl genpkey"),
     "a JWK Set of two": (
         lambda key: jwk_set(key, PrivateKey.generate("ES256", kid="b")),

@@ -10,6 +10,7 @@ import base64
 import binascii
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -85,7 +86,9 @@ def open_signer(
         private = _read_private_key(uri, access, kid=public.kid if public else kid)
         if public is not None and private.public != public:
             message = f"there is another private key, not that of {public.kid!r}"
-            raise SignerFault("signer.wrong_key", message, path=uri)
+            hint = "Name that key. If this is the right one, write its public key: "
+            hint += f"cardsign keys jwks --key {shlex.quote(uri)} -o jwks.json"
+            raise SignerFault("signer.wrong_key", message, path=uri, hint=hint)
         return private
     if public is None:
         message = "what a signer shows as its public key is not believed when it signs"
@@ -203,6 +206,8 @@ def _read_local(uri: str, access: Access) -> bytes:
     if uri == "file:" or not (is_shown(uri) or os.path.exists(path)):
         hint = "file: takes the path of a key file; a key that is in a variable: env:NAME."
         refuse_uri(uri, "expected file:PATH, such as file:card-key.pem", hint)
+    if str(path).startswith("~") and not os.path.exists(path):
+        refuse_uri(uri, "`~` is not expanded here", "Write the whole path: --key file:$HOME/...")
 
     def may_be_shared(data: bytes) -> bool:
         return _is_public(data) or any(mark in data for mark in _ENCRYPTED)
@@ -213,7 +218,10 @@ def _read_local(uri: str, access: Access) -> bytes:
 def _read_variable(uri: str, name: str, environment: Mapping[str, str]) -> bytes:
     if not _VARIABLE.fullmatch(name) or (name not in environment and not is_shown(uri)):
         # Not repeated: someone may have written the key itself where its variable's name goes.
-        raise SignerFault("signer.uri", "expected env: and the name of an environment variable")
+        message, hint = "expected env: and the name of an environment variable", ""
+        if _VARIABLE.fullmatch(name.replace("-", "_")) and "-" in name:
+            message, hint = f"{message}, which has no hyphen", "Write it with underscores."
+        raise SignerFault("signer.uri", message, hint=hint)
     value = environment.get(name, "").strip()
     if not value:
         problem = "is empty" if name in environment else "is not set"
