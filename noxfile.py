@@ -130,7 +130,9 @@ def coverage(session: nox.Session) -> None:
     python(session, "-m", "pytest", "-n", "auto", *measured, *session.posargs)
     rooms: dict[str, list[int]] = {}
     for name, file in json.loads(report.read_text(encoding="utf-8"))["files"].items():
-        room, summary = rooms.setdefault(Path(name).parts[1], [0, 0]), file["summary"]
+        part = Path(name).parts[1]
+        room = rooms.setdefault("(modules)" if part.endswith(".py") else part, [0, 0])
+        summary = file["summary"]
         room[0] += summary["covered_lines"] + summary["covered_branches"]
         room[1] += summary["num_statements"] + summary["num_branches"]
     for name, (reached, count) in sorted(rooms.items()):
