@@ -135,16 +135,23 @@ def create_private(path: Path, data: bytes) -> None:
         sync_directory(path.parent)
 
 
-def append_private(path: Path, data: bytes) -> None:
+def append_private(path: Path, data: bytes, *, drop: int = 0) -> None:
     """Append lines to a file; durable on return, and after an error the file is as it was.
+
+    Args:
+        path: The file.
+        data: The lines.
+        drop: How many bytes at the end of the file go first; an error does not bring them back.
 
     Raises:
         FileFault: ``file.unwritable``, also for a symbolic link.
     """
     flags = os.O_WRONLY | os.O_APPEND | _NO_FOLLOW
     with file_faults(path, "file.unwritable"), _opened(path, flags) as descriptor:
-        size = os.fstat(descriptor).st_size
+        size = os.fstat(descriptor).st_size - drop
         try:
+            if drop:
+                os.ftruncate(descriptor, size)
             while data:
                 data = data[os.write(descriptor, data) :]
             os.fsync(descriptor)
@@ -319,6 +326,13 @@ def leads_outside(folder: Path, place: Path, allowed: Collection[Path] = ()) -> 
         return True
     homes = (folder, *allowed)
     return not any(real.is_relative_to(os.path.realpath(home)) for home in homes)
+
+
+def refuse_links(folder: Path, place: Path) -> None:
+    """Refuse a path on which a link stands below `folder`, with ``file.not_plain``."""
+    for parent in place.parents[: len(place.relative_to(folder).parts) - 1]:
+        if parent.is_symlink():
+            raise FileFault("file.not_plain", "this is a link", path=str(parent))
 
 
 def outside(place: Path, what: str, path: Path) -> UsageFault:

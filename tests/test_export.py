@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 from publications import NOW, PUBLIC, publish_cards
 
-from cardsign.errors import UsageFault
+from cardsign.errors import FileFault, UsageFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.publish.generation import Generation, export_files, public_files
 from cardsign.server.app import create_app
@@ -83,6 +84,24 @@ def test_files_of_others_stay(generation: Generation, tmp_path: Path) -> None:
     (out / "site/index.html").write_text("ours")
     export_files(generation, out)
     assert (out / "site/index.html").read_text() == "ours"
+
+
+@pytest.mark.parametrize(
+    "name", ["nginx.conf", "site", "site/_headers", "site/.well-known/agent-card.json"]
+)
+def test_no_export_goes_through_a_link(generation: Generation, tmp_path: Path, name: str) -> None:
+    """Somebody else's clone may have planted one; the typed directory itself may be a link."""
+    (tmp_path / "real").mkdir()
+    out, target = tmp_path / "out", tmp_path / "target"
+    out.symlink_to("real")
+    export_files(generation, out)
+    place = out / name
+    shutil.rmtree(place) if place.is_dir() else place.unlink()
+    target.mkdir() if name == "site" else target.write_text("precious")
+    place.symlink_to(target)
+    with pytest.raises(FileFault, match=r"file\.not_plain"):
+        export_files(generation, out)
+    assert not list(target.iterdir()) if name == "site" else target.read_text() == "precious"
 
 
 def test_the_same_export_is_the_same_bytes(generation: Generation, tmp_path: Path) -> None:

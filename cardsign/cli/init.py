@@ -18,6 +18,7 @@ from cardsign.cli.keystore import (
     KEYSTORE_VARIABLE,
     KeystoreOptions,
     UnlockOptions,
+    allowed_store,
     local_user,
     project_config,
     recovery_source,
@@ -97,7 +98,10 @@ def init(origin: str | None, agent: str | None, recovery_out: str, **options: An
     if agent is not None:
         _new_agent(agent)
         return
-    place = keystore.place or read_place(os.environ.get(KEYSTORE_VARIABLE) or DEFAULT_KEYSTORE)
+    place = keystore.place
+    if place is None:
+        named = os.environ.get(KEYSTORE_VARIABLE)
+        place = read_place(named) if named else allowed_store(Path(DEFAULT_KEYSTORE))
     out = None if recovery_out == STDIO else Path(recovery_out)
     plan = IssuerPlan(Path(), place, origin or "", recovery_out=out, **options)
     plan.check()

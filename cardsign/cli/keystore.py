@@ -69,7 +69,7 @@ class KeystoreOptions:
             return read_place(named)
         is_named = os.path.lexists(CONFIG_FILE)  # else no settings are loaded
         configured = project_config().keystore if is_named else None
-        return _allowed(configured or Path.cwd() / DEFAULT_KEYSTORE)
+        return allowed_store(configured or Path.cwd() / DEFAULT_KEYSTORE)
 
     def open(self) -> KeyStore:
         """Open the key store, wherever it is."""
@@ -255,7 +255,7 @@ def check_cards(config: ProjectConfig) -> None:
         )
 
 
-def _allowed(folder: Path) -> Path:
+def allowed_store(folder: Path) -> Path:
     """What the project folder names, if the user has allowed it.
 
     A key store that is reached by a symbolic link may be that of another project, whose keys would

@@ -15,7 +15,6 @@ refers to, and a last line without its end, which was never committed. Readers t
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -28,7 +27,6 @@ from cardsign.files import (
     PRIVATE_MODE,
     PUBLIC_MODE,
     append_private,
-    file_faults,
     list_names,
     locked,
     make_directory,
@@ -82,7 +80,8 @@ class FolderStore(KeyStore):
                 if seq == 1:  # so that a copy is whole or not there
                     write_atomic(self.log, data, mode=PRIVATE_MODE, plain=True)
                 else:
-                    append_private(self.log, self._end_log() + data)
+                    end, torn = self._log_end()
+                    append_private(self.log, end + data, drop=torn)
             except FileFault:
                 # Nothing is left of a commit that failed, on a full disk say, as far as that goes.
                 with contextlib.suppress(FileFault, StoreFault):
@@ -91,16 +90,10 @@ class FolderStore(KeyStore):
                 raise
         return True
 
-    def _end_log(self) -> bytes:
-        """Drop what stands behind the last end of a line, or return the end that a line lacks."""
-        log = self._read_log()
-        rest = log.rpartition(b"\n")[2]
-        if _is_whole(rest):
-            return b"\n"
-        if rest:
-            with file_faults(self.log, "file.unwritable"):
-                os.truncate(self.log, len(log) - len(rest))
-        return b""
+    def _log_end(self) -> tuple[bytes, int]:
+        """Return the end that the last line lacks, and how many bytes of no whole line follow."""
+        rest = self._read_log().rpartition(b"\n")[2]
+        return (b"\n", 0) if _is_whole(rest) else (b"", len(rest))
 
     def _put(self, name: str, data: bytes) -> None:
         file = self._file(name)

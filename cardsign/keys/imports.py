@@ -6,6 +6,7 @@ Each is read as what it is, by cryptography and joserfc, or refused with what to
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Literal
 
@@ -82,6 +83,9 @@ def _import_pem(data: bytes, password: bytes | None, kid: str | None) -> Private
         content = f"a PEM of: {', '.join(labels).lower()[:_MAX_LABELS] or 'nothing'}"
         hint = _OPENSSH if "OPENSSH PRIVATE KEY" in labels else _MAKE
         raise _refused(content, _PUBLIC if "PUBLIC KEY" in labels else hint)
+    for label, der in pem_blocks(data):
+        if label == "ENCRYPTED PRIVATE KEY":
+            _refuse_costly(der)
     key = PrivateKey.from_pem(data, password, kid=kid)
     if key.public.alg == "RS256":
         refuse_pss(data)
@@ -93,6 +97,9 @@ def _import_pem(data: bytes, password: bytes | None, kid: str | None) -> Private
 
 # Object identifiers by which an encrypted PKCS #8 says how to open it (PBES2, RFC 8018), in DER.
 _SCRYPT: Final = bytes.fromhex("2b06010401da47040b")
+#: What it may cost to open one; OpenSSL itself writes 2,048 rounds, other tools up to a million.
+_MAX_ROUNDS: Final = 10_000_000
+_MAX_SCRYPT_BYTES: Final = 1024**3
 _HASHES: Final[Mapping[bytes, Callable[[], hashes.HashAlgorithm]]] = {
     b"": hashes.SHA1,  # RFC 8018 A.2: the default
     bytes.fromhex("2a864886f70d0207"): hashes.SHA1,
@@ -106,6 +113,21 @@ _CIPHERS: Final = {
     bytes.fromhex("60864801650304012a"): (AES, 32),
     bytes.fromhex("2a864886f70d0307"): (TripleDES, 24),
 }
+
+
+def _refuse_costly(der: bytes) -> None:
+    """Refuse an encrypted PKCS #8 that would take minutes, or all memory, to open."""
+    values = list(_primitives(der))
+    names = [content for tag, content in values if tag == 0x06]
+    numbers = [int.from_bytes(content) for tag, content in values if tag == 0x02]
+    if _SCRYPT in names[:2]:
+        is_costly = 128 * math.prod(numbers[:3]) > _MAX_SCRYPT_BYTES
+    else:
+        is_costly = max(numbers, default=0) > _MAX_ROUNDS
+    if is_costly:
+        message = "to open this encrypted key costs more than any honest one does"
+        hint = "Encrypt it anew: openssl pkey -in FILE -aes256 -out FILE.new."
+        raise KeyRefused("key.unsupported", message, hint=hint)
 
 
 def _decrypt(der: bytes, password: bytes) -> bytes:
@@ -132,8 +154,11 @@ def _decrypt(der: bytes, password: bytes) -> bytes:
     return Cipher(algorithm(key), CBC(initial)).decryptor().update(ciphertext)
 
 
-def _primitives(der: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the tag and the content of each primitive value in well-formed DER."""
+def _primitives(der: bytes, depth: int = 8) -> Iterator[tuple[int, bytes]]:
+    """Yield the tag and the content of each primitive value in DER; what is deeper is passed over.
+
+    An encrypted PKCS #8 has no value so deep. The DER need not be well-formed.
+    """
     while len(der) > 1:
         tag, size, start = der[0], der[1], 2
         if size & 0x80:
@@ -141,7 +166,7 @@ def _primitives(der: bytes) -> Iterator[tuple[int, bytes]]:
             size = int.from_bytes(der[2:start])
         content, der = der[start : start + size], der[start + size :]
         if tag & 0x20:
-            yield from _primitives(content)
+            yield from _primitives(content, depth - 1) if depth else ()
         else:
             yield tag, content
 

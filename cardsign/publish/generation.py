@@ -37,7 +37,13 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 from cardsign.card.extensions import AUDIENCE
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import FileFault, FileMissing, ServeFault, UsageFault
-from cardsign.files import list_names, make_directory, read_bytes, write_atomic
+from cardsign.files import (
+    list_names,
+    make_directory,
+    read_bytes,
+    refuse_links,
+    write_atomic,
+)
 from cardsign.jose.jwks import JwkSet
 from cardsign.urls import CARD_PATH, JWKS_PATH, LEGACY_CARD_PATH, STATEMENTS_PATH, Headers
 
@@ -373,7 +379,7 @@ def export_files(generation: Generation, directory: Path) -> None:
 
     Raises:
         UsageFault: ``usage.conflict``: it is a publication directory.
-        FileFault: ``file.unwritable``.
+        FileFault: ``file.unwritable``; ``file.not_plain``: a link is below the directory.
     """
     if (directory / CURRENT_FILE).exists():
         raise UsageFault(
@@ -385,8 +391,9 @@ def export_files(generation: Generation, directory: Path) -> None:
     site = directory / SITE_FOLDER
     for path, file in files.items():
         place = site / path.removeprefix("/")
+        refuse_links(directory, place)
         make_directory(place.parent)
-        write_atomic(place, file.body)
+        write_atomic(place, file.body, plain=True)
     static, nginx = (
         list[str](),
         ["# Include this in a server block whose root is the folder `site`."],
@@ -397,5 +404,5 @@ def export_files(generation: Generation, directory: Path) -> None:
         nginx += [f"    add_header {name} '{value}';" for name, value in file.headers[1:]] + ["}"]
     # A cached 404 would hide the next keyset.
     nginx += [f"location {STATEMENTS_PATH} {{", '    add_header Cache-Control "no-store" always;']
-    write_atomic(site / HEADERS_FILE, "\n".join([*static, ""]).encode())
-    write_atomic(directory / NGINX_FILE, "\n".join([*nginx, "}", ""]).encode())
+    write_atomic(site / HEADERS_FILE, "\n".join([*static, ""]).encode(), plain=True)
+    write_atomic(directory / NGINX_FILE, "\n".join([*nginx, "}", ""]).encode(), plain=True)

@@ -92,6 +92,23 @@ def test_a_clone_cannot_have_its_card_signed_by_another_projects_keys(
     assert allowed.status == 0, allowed.err
 
 
+@pytest.mark.parametrize("path", ["keys", "keys/private"])
+def test_init_makes_no_keys_where_a_planted_link_leads(
+    prod: Path, cardsign: Cardsign, path: str
+) -> None:
+    """As every other command refuses it; a folder that is typed is the user's own word."""
+    Path(path).parent.mkdir(exist_ok=True)
+    elsewhere = prod.parent / "elsewhere"
+    elsewhere.mkdir()
+    Path(path).symlink_to(elsewhere)
+    init = ("init", "--issuer", "https://a.example", "--recovery-out", "recovery.key")
+    ended = cardsign(*init)
+    assert (ended.status, "config.not_allowed" in ended.err) == (2, True)
+    assert not Path("cardsign.toml").exists()
+    assert not list(elsewhere.iterdir())
+    assert cardsign(*init, "--keystore", "own").status == 0
+
+
 def test_a_folder_that_is_allowed_allows_no_other(prod: Path, cardsign: Cardsign) -> None:
     """Nor does a name that only begins like it."""
     settings(keystore="../prod/keys")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import subprocess
@@ -124,6 +125,37 @@ def test_an_encrypted_key_opens_with_its_password(form: PrivateFormat, private: 
         with pytest.raises(PassphraseFault) as caught:
             import_private_key(data, password=None if password is None else lambda: password)  # noqa: B023
         assert caught.value.code == f"passphrase.{code}"
+
+
+def der(tag: int, *parts: bytes | int | str) -> bytes:
+    """A value in DER; of numbers INTEGERs, of text what it says in hexadecimal."""
+    body = b""
+    for part in parts:
+        if isinstance(part, int):
+            part = der(2, part.to_bytes(part.bit_length() // 8 + 1))
+        body += bytes.fromhex(part) if isinstance(part, str) else part
+    long = len(body).to_bytes(2) if len(body) > 127 else b""
+    return bytes([tag, 0x80 | len(long)]) + long + body if long else bytes([tag, len(body)]) + body
+
+
+SALT, PBES2, AES_256 = der(4, bytes(16)), "06092a864886f70d01050d", "060960864801650304012a"
+KDFS = {
+    "PBKDF2": ("06092a864886f70d01050c", der(0x30, SALT, 2**31 - 1)),
+    "PBKDF2, just too many": ("06092a864886f70d01050c", der(0x30, SALT, 10_000_001)),
+    "scrypt, memory": ("06092b06010401da47040b", der(0x30, SALT, 2**24, 8, 1)),
+    "scrypt, time": ("06092b06010401da47040b", der(0x30, SALT, 2**14, 8, 2**20)),
+}
+
+
+@pytest.mark.parametrize(("oid", "parameters"), KDFS.values(), ids=KDFS)
+def test_a_key_that_takes_for_ever_to_open_is_refused(oid: str, parameters: bytes) -> None:
+    """At once, before its password is asked for."""
+    scheme = der(0x30, der(0x30, oid, parameters), der(0x30, AES_256, SALT))
+    key = der(0x30, der(0x30, PBES2, scheme), der(4, bytes(64)))
+    text = base64.encodebytes(key)
+    armour = (b"-----%b ENCRYPTED PRIVATE KEY-----\n" % word for word in (b"BEGIN", b"END"))
+    with pytest.raises(KeyRefused, match=r"key\.unsupported"):
+        import_private_key(text.join(armour), password=unasked)
 
 
 def test_a_jwk_keeps_its_published_kid(private: PrivateKey) -> None:

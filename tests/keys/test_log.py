@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.errors import StoreFault
+from cardsign.errors import FileFault, StoreFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import lifecycle
 from cardsign.keys.folder import FolderStore
@@ -81,6 +81,18 @@ def test_a_log_that_is_cut_anywhere_says_what_its_whole_lines_say(
             assert again.load() == known[len(whole)], cut
             again.apply(lifecycle.enter, public("new"), now=after(400), custody="exec:/x")
             assert open_store(store.path).state.seq == len(whole) + 1
+
+
+def test_no_torn_line_is_cut_off_through_a_link(told: QuickStore, tmp_path: Path) -> None:
+    """The file of somebody else stays whole."""
+    store, target = put(tmp_path / "linked", b""), tmp_path / "target"
+    torn = told.log.read_bytes() + b"{"
+    target.write_bytes(torn)
+    store.log.unlink()
+    store.log.symlink_to(target)
+    with pytest.raises(FileFault, match=r"file\.unwritable"):
+        store.apply(lifecycle.enter, public("new"), now=after(400), custody="exec:/x")
+    assert target.read_bytes() == torn
 
 
 def test_an_edit_of_any_bit_is_refused_but_in_the_line_that_nothing_follows(
