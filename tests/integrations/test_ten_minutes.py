@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -169,7 +168,6 @@ def test_a_new_operator_has_both_cards_in_front_of_the_agent(
             connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
             hand_on(SimpleNamespace(socket=connection, recv=connection.recv), port)
 
-        shutil.copy(operator.work / "public/000001/jwks.json", operator.work)
         add, check = verify.splitlines()
         operator.run(add)
         with speaking(proxy) as there:

@@ -154,7 +154,7 @@ def test_the_blocks_with_a_secret_run(page: str, trial: Trial) -> None:
     for _, shell in blocks(page, "console")[1:3]:
         trial.runs("\n".join(step.command for step in commands_of(shell)))
         assert trial.signed()
-    ((_, python),) = blocks(page, "python")
+    (_, python), _ = blocks(page, "python")
     passphrase = secrets["CARD_KEY_PASSPHRASE"]
     trial.runs(f"python - <<'EOF'\n{python}EOF", **secrets, CARDSIGN_PASSPHRASE=passphrase)
     assert trial.signed()
@@ -186,6 +186,28 @@ def test_the_secret_is_rotated_as_the_page_says(page: str, trial: Trial) -> None
     assert trial.signed()
     with pytest.raises(AssertionError, match=r"key\.unknown"):
         release("card-key.pem")
+
+
+@pytest.mark.needs_a2a
+def test_a_partner_verifies_by_pyjwt(page: str, trial: Trial) -> None:
+    """Two signatures, of which one counts; a changed card, and one without it, are refused."""
+    _, (_, python) = blocks(page, "python")
+    trial.prepares(blocks(page, "console")[0][1])
+    trial.runs(
+        "cardsign sign card.json --key file:card-key.pem --passphrase-file passphrase.txt "
+        "--compat all -o signed.json"
+    )
+    verify = f"python - <<'EOF'\n{python}EOF"
+    trial.runs(verify)
+    signed = json.loads((trial.folder / "signed.json").read_bytes())
+    assert len(signed["signatures"]) > 1
+    for changed, reason in (
+        (signed | {"name": "Another"}, "InvalidSignatureError"),
+        (signed | {"signatures": signed["signatures"][1:]}, "no signature by these keys"),
+    ):
+        (trial.folder / "signed.json").write_text(json.dumps(changed))
+        with pytest.raises(AssertionError, match=reason):
+            trial.runs(verify)
 
 
 #: The value of `CARD_KEY`, as a shell writes it, for each message of the page's table.
