@@ -22,7 +22,12 @@ from urllib.parse import unquote_to_bytes
 
 from flask import Blueprint
 from flask.blueprints import BlueprintSetupState
-from werkzeug.exceptions import HTTPException, RequestEntityTooLarge, UnsupportedMediaType
+from werkzeug.exceptions import (
+    ClientDisconnected,
+    HTTPException,
+    RequestEntityTooLarge,
+    UnsupportedMediaType,
+)
 from werkzeug.wrappers import Response
 from werkzeug.wsgi import get_content_length, get_input_stream
 
@@ -416,6 +421,8 @@ class _ReceivedBody(RawIOBase):
     def readinto(self, buffer: Any) -> int:
         while not self._piece and not self._is_over:
             message = asyncio.run_coroutine_threadsafe(self._next(), self._loop).result()
+            if message["type"] != "http.request":  # it is no HTTP, or the client has gone
+                raise ClientDisconnected
             self._piece = message.get("body", b"")
             self._is_over = not message.get("more_body", False)
         data, self._piece = self._piece[: len(buffer)], self._piece[len(buffer) :]

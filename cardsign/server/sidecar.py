@@ -22,7 +22,12 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from flask import Flask, abort, jsonify, request
-from werkzeug.exceptions import HTTPException, RequestEntityTooLarge, RequestTimeout
+from werkzeug.exceptions import (
+    ClientDisconnected,
+    HTTPException,
+    RequestEntityTooLarge,
+    RequestTimeout,
+)
 
 from cardsign.errors import CardsignError, LocalFault, ServeFault, UsageFault, closest
 from cardsign.files import MAX_INPUT_BYTES
@@ -175,8 +180,9 @@ class WholeRequests:
             async with asyncio.timeout(self._body_seconds):
                 while not is_whole and len(body) <= MAX_INPUT_BYTES:
                     message = await receive()
-                    if message["type"] != "http.request":  # the client has gone
-                        return
+                    if message["type"] != "http.request":  # it is no HTTP, or the client has gone
+                        environ[REFUSAL] = ClientDisconnected()
+                        break
                     body += message.get("body", b"")
                     is_whole = not message.get("more_body", False)
             if len(body) > MAX_INPUT_BYTES:

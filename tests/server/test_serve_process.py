@@ -104,6 +104,19 @@ def test_answers_are_framed_as_http_wants_them(server: Running, published: Publi
         assert client.recv(1000).startswith(b"HTTP/1.1 413 ")  # before any of the body comes
 
 
+@pytest.mark.parametrize("chunks", [b"zz\r\n", b"%x\r\n%b\r\nzz\r\n"])
+def test_a_body_that_is_no_http_is_no_call(
+    server: Running, published: Published, chunks: bytes
+) -> None:
+    """Not even where what came of it is one."""
+    call = json.dumps(CALL).encode()
+    body = chunks % (len(call), call) if b"%b" in chunks else chunks
+    head = f"POST /a2a HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {published.token}\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as client:
+        client.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode() + body)
+        assert client.recv(1000).startswith(b"HTTP/1.1 400 ")
+
+
 WAITING = 4  # of 16 threads, a quarter may wait for bodies
 
 

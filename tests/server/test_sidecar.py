@@ -262,9 +262,10 @@ def test_a_body_has_a_deadline(messages: tuple[dict[str, Any], ...]) -> None:
 
 
 def test_a_client_that_has_gone_is_not_judged(caplog: pytest.LogCaptureFixture) -> None:
-    """Its card did not come whole; the twin did."""
+    """Its card did not come whole; the twin did. A body that is no HTTP ends so too."""
     caplog.set_level("INFO", "cardsign")
-    assert sent_after(BEGUN, {"type": "http.disconnect"}) == []
+    start, end = sent_after(BEGUN, {"type": "http.disconnect"})
+    assert (start["status"], b"verdict" in end["body"]) == (400, False)
     assert caplog.text == ""
     assert sent_after({**BEGUN, "more_body": False})[0]["status"] == 200
 
