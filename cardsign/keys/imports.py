@@ -41,10 +41,10 @@ MAX_KEY_FILE_BYTES: Final = 64 * 1024  # bytes; a key with its certificates has 
 # What to do about an input, by what it is.
 _DER: Final = "From DER: openssl pkey -inform DER -in FILE -out FILE.pem."
 _OPENSSH: Final = "From OpenSSH, of a copy: ssh-keygen -p -m PKCS8 -f COPY."
-_PUBLIC: Final = "It is a public key: store the private one."
 _MAKE: Final = (
     "Make one: openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out card-key.pem."
 )
+_PUBLIC: Final = f"It is a public key: store the private one. {_MAKE}"
 _MAX_LABELS: Final = 60  # characters of what a PEM says it holds
 
 
