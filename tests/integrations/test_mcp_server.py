@@ -22,6 +22,11 @@ from cardsign.cli.main import run_words
 from tests.cli.local_site import local_site
 from tests.support import PORTABLE, put
 
+# The SDK gives a server the stderr that there was when it was imported, which must be a real one:
+# not that of a command which a test before has run.
+with contextlib.suppress(ImportError):
+    import mcp.client.stdio  # noqa: F401
+
 ORIGIN = "https://agent.example"
 NAMED = ("--trust", "trust.toml")
 
