@@ -214,18 +214,9 @@ def _propose(
     url: Url | None, options: Mapping[str, Any], ask: Ask, limits: Limits, now: datetime
 ) -> Proposal:
     """The anchor that is named, or what the origin of `url` publishes."""
+    _check_named(url, options)
     keysets, jwks, jwks_url = options["keysets"], options["jwks"], options["jwks_url"]
     releases, roots, holders = options["releases"], options["roots"], options["holders"]
-    named = sum(map(bool, (keysets, jwks, jwks_url)))
-    why = ""
-    if named > 1 or (url is None and not named):
-        why = "expected exactly one of --keyset, --jwks and --jwks-url, or a URL"
-    elif (releases or (roots and named)) and not keysets:
-        why = "--release goes with --keyset, --roots with --keyset or a URL"
-    elif holders and jwks is None:
-        why = "--holder goes with --jwks"
-    if why:
-        raise UsageFault("usage.conflict", why)
     if keysets:
         supplied = SuppliedStatements(
             tuple(_read(path, read_keyset) for path in keysets),
@@ -243,6 +234,21 @@ def _propose(
         with of_the_user("--jwks-url"):
             return propose_jwks_url(jwks_url)
     return propose_published(url.origin, ask, limits=limits, roots=roots, now=now)
+
+
+def _check_named(url: Url | None, options: Mapping[str, Any]) -> None:
+    """Refuse options of which one excludes another, or goes with one that is not there."""
+    keysets, jwks, roots = options["keysets"], options["jwks"], options["roots"]
+    named = sum(map(bool, (keysets, jwks, options["jwks_url"])))
+    why = ""
+    if named > 1 or (url is None and not named):
+        why = "expected exactly one of --keyset, --jwks and --jwks-url, or a URL"
+    elif (options["releases"] or (roots and named)) and not keysets:
+        why = "--release goes with --keyset, --roots with --keyset or a URL"
+    elif options["holders"] and jwks is None:
+        why = "--holder goes with --jwks"
+    if why:
+        raise UsageFault("usage.conflict", why)
 
 
 def _asker(insecure: bool, now: datetime) -> Ask:

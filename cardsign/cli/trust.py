@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -142,12 +143,7 @@ def update(
     }
     wrong = {name: findings for name, findings in sorted(wrong.items()) if findings}
     raised = verifier.raise_lock(dry_run=is_dry_run())
-    notes = []
-    for name in raised:
-        keyset = verifier.session(policy.issuer(name)).keyset
-        label = keyset.label if keyset is not None else ""
-        note = f"{policy.lock} has keyset {label} of {name} now; commit it"
-        notes.append(f"would record keyset {label} of {name}" if is_dry_run() else note)
+    notes = [*_raised_notes(verifier, raised)]
     if not issuers:
         notes = ["no issuer has a keyset or roots as its anchor, so there is nothing to record"]
     elif not raised and not wrong:
@@ -159,6 +155,17 @@ def update(
     shown = {name: [finding.to_json() for finding in findings] for name, findings in wrong.items()}
     view = {"lock": str(policy.lock), "raised": list(raised), "problems": shown}
     return show(Answer(view, notes=notes, exit_status=status if wrong else EXIT_OK))
+
+
+def _raised_notes(verifier: Verifier, names: Iterable[str]) -> Iterator[str]:
+    """Yield which keyset of each issuer the lock has now, or would have."""
+    for name in names:
+        keyset = verifier.session(verifier.policy.issuer(name)).keyset
+        label = keyset.label if keyset is not None else ""
+        if is_dry_run():
+            yield f"would record keyset {label} of {name}"
+        else:
+            yield f"{verifier.policy.lock} has keyset {label} of {name} now; commit it"
 
 
 def _update(

@@ -216,15 +216,7 @@ def _find_card_gaps(work: Work, *, is_astray: bool) -> Iterator[Gap]:
     except (*NEEDS_A_PERSON, StoreFault) as fault:
         if isinstance(fault, StoreFault) and fault.code not in UNLISTED:
             raise
-        gap = Gap("sign the cards", key_holder("card"), close=partial(sign_again, work))
-        gap = gap._replace(until=_harmful_from(work))
-        if renewals := find_renewals(work):
-            names = " and ".join(sorted({name for name, _ in renewals.values()}))
-            ends = {audience: end for audience, (_, end) in renewals.items()}
-            why = (f"the extended card for {name} ends on {day(end)}" for name, end in ends.items())
-            until = gap.until or min(ends.values())
-            gap = gap._replace(what=f"sign {names} again", why=", and ".join(why), until=until)
-        yield gap
+        yield _describe_signing(work)
     except (InputRefused, FileFault) as fault:  # what is written or built is no card now
         message = f"repair {fault.path or 'the cards'}; what is published stays: {fault.message}"
         message += "" if fault.code != "card.origin_mismatch" else f". {fault.finding.fix}"
@@ -238,6 +230,20 @@ def _find_card_gaps(work: Work, *, is_astray: bool) -> Iterator[Gap]:
         yield from _find_publication_gap(work, signed)
     else:
         yield from publishing.find_update_gap(work)
+
+
+def _describe_signing(work: Work) -> Gap:
+    """Return the gap of cards that wait for the card key: which, and until when."""
+    gap = Gap("sign the cards", key_holder("card"), close=partial(sign_again, work))
+    gap = gap._replace(until=_harmful_from(work))
+    renewals = find_renewals(work)
+    if not renewals:
+        return gap
+    names = " and ".join(sorted({name for name, _ in renewals.values()}))
+    ends = {audience: end for audience, (_, end) in renewals.items()}
+    why = (f"the extended card for {name} ends on {day(end)}" for name, end in ends.items())
+    until = gap.until or min(ends.values())
+    return gap._replace(what=f"sign {names} again", why=", and ".join(why), until=until)
 
 
 def _harmful_from(work: Work) -> datetime | None:

@@ -150,14 +150,7 @@ def init_issuer(
         PassphraseFault: ``passphrase.unfit``: the recovery key has that of another key.
     """
     plan.check()
-    own = passphrases.get("recovery")
-    if own in [passphrases[role] for role in ("card", "root", "release")]:
-        raise PassphraseFault(
-            "passphrase.unfit",
-            "the recovery key must have a passphrase of its own",
-            hint="Choose another one for the recovery key, so that a thief of one has not both.",
-        )
-    recovery, text = make_recovery_key(own or passphrases["card"])
+    recovery, text = make_recovery_key(_choose_recovery_passphrase(passphrases))
     if plan.recovery_out is not None:
         create_private(plan.recovery_out, text)
     algs: dict[Role, SigningAlg] = {"root": "ES256", "card": plan.alg, "release": "ES256"}
@@ -165,14 +158,14 @@ def init_issuer(
     stores = [create(plan.keystore)]
     if plan.root_keystore is not None and plan.has_root_apart:
         stores.append(create(plan.root_keystore))
-    for role, key in private.items():
-        store = stores[-1 if role == "root" else 0]
-        try:
+    try:
+        for role, key in private.items():
+            store = stores[-1 if role == "root" else 0]
             store.add_key(key, passphrases[role], now=now, roles=(role,), holder=plan.holder)
-        except CardsignError:
-            if plan.recovery_out is not None and not any(store.state.seq for store in stores):
-                remove(plan.recovery_out)  # nothing names that key yet
-            raise
+    except CardsignError:
+        if plan.recovery_out is not None and not any(store.state.seq for store in stores):
+            remove(plan.recovery_out)  # nothing names that key yet
+        raise
     work = Work(stores[0], now, access=passphrases["release"])
     root = RootKey(private["root"].public, plan.holder)
     changes = KeysetChanges(
@@ -187,6 +180,18 @@ def init_issuer(
     sign_next_release(work, ReleaseChanges())
     write_settings(plan.folder, keyset.origins[0], plan.keystore, plan.publish, plan.card)
     return keyset, text
+
+
+def _choose_recovery_passphrase(passphrases: RolePassphrases) -> bytes:
+    """Return the recovery key's own passphrase, or that of the card key where it has none."""
+    own = passphrases.get("recovery")
+    if own in [passphrases[role] for role in ("card", "root", "release")]:
+        raise PassphraseFault(
+            "passphrase.unfit",
+            "the recovery key must have a passphrase of its own",
+            hint="Choose another one for the recovery key, so that a thief of one has not both.",
+        )
+    return own or passphrases["card"]
 
 
 def write_settings(

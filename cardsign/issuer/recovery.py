@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -90,35 +90,22 @@ def recover(
         FileFault: ``file.exists``: something is at `new_recovery_out`.
     """
     store, now = work.store, work.now
-    published = None if kept_keyset(store) else published_statements(work.config.publish)
-    previous = published.newest if published else needed_keyset(store)
-    if published is not None:
-        _check_our_own(published, digest)
-    check_begun(previous, now)
+    previous, published = _find_newest(work, digest)
     holder = previous.root.keys[0].holder
     old, secret = recovery()
     _check_recovery_key(old, previous)
-    missing = [
-        role for role in ONLINE_ROLES if not any(role in key.roles for key in store.state.keys)
-    ]
+    present = {role for key in store.state.keys for role in key.roles}
+    missing = [role for role in ONLINE_ROLES if role not in present]
     # Everything is asked before anything is written, so that a slip leaves nothing half made.
     secrets = {role: passphrase(role) for role in (*missing, "root")}
-    for statement, data in published.keysets.items() if published else ():
+    for statement, data in published.items():
         keep_keyset(store, statement, data, now=now)
-    for role in missing:
-        owner = next((key.holder for key in previous.keys if role in key.roles), None)
-        private = PrivateKey.generate("ES256")
-        store.add_key(private, secrets[role], now=now, roles=(role,), holder=owner)
-    ours = {key.thumbprint for key in store.state.keys}
-    lost = {key.public.thumbprint for key in previous.keys} - ours if missing else set()
+    lost = _replace_keys(work, previous, missing, secrets)
     root, quorum, envelope = PrivateKey.generate("ES256"), previous.recovery, b""
     if new_recovery_out is not None and quorum is not None:
         renewed, envelope = make_recovery_key(secret)
         quorum = Quorum(1, (RootKey(renewed.public, quorum.keys[0].holder),))
-    # One new root, and an empty list of revoked keys but for the old roots and what is lost.
-    roots = Quorum(1, (RootKey(root.public, holder),))
-    plan = replace(drafts.KeysetPlan.of(previous), root=roots, recovery=quorum, revoked=frozenset())
-    plan = plan.revoking(lost.union(key.public.thumbprint for key in previous.root.keys))
+    plan = _plan_recovery(previous, RootKey(root.public, holder), quorum, lost)
     with of_the_user("the draft"):
         plan = plan.following(store.state, now=now, until=now + drafts.KEYSET_LIFETIME)
         statement = drafts.draft_next(plan, previous, now=now, recovery=True)
@@ -132,6 +119,44 @@ def recover(
             remove(new_recovery_out)
         raise
     return draft, record
+
+
+def _replace_keys(
+    work: Work,
+    previous: KeysetStatement,
+    roles: Sequence[OnlineRole],
+    passphrases: Mapping[str, bytes],
+) -> frozenset[str]:
+    """Make a key of each role that the store lacks; return the thumbprints of the lost keys."""
+    if not roles:
+        return frozenset()
+    for role in roles:
+        holder = next((key.holder for key in previous.keys if role in key.roles), None)
+        private = PrivateKey.generate("ES256")
+        work.store.add_key(private, passphrases[role], now=work.now, roles=(role,), holder=holder)
+    ours = {key.thumbprint for key in work.store.state.keys}
+    return frozenset(key.public.thumbprint for key in previous.keys) - ours
+
+
+def _plan_recovery(
+    previous: KeysetStatement, root: RootKey, recovery: Quorum | None, lost: frozenset[str]
+) -> drafts.KeysetPlan:
+    """Plan one new root, and a list of revoked keys that has the old roots and the lost keys."""
+    plan = drafts.KeysetPlan.of(previous)
+    plan = replace(plan, root=Quorum(1, (root,)), recovery=recovery, revoked=frozenset())
+    return plan.revoking(lost.union(key.public.thumbprint for key in previous.root.keys))
+
+
+def _find_newest(
+    work: Work, digest: str | None
+) -> tuple[KeysetStatement, Mapping[KeysetStatement, bytes]]:
+    """Return the newest keyset, and those to keep: what is published, where none is kept."""
+    published = None if kept_keyset(work.store) else published_statements(work.config.publish)
+    if published is not None:
+        _check_our_own(published, digest)
+    newest = published.newest if published else needed_keyset(work.store)
+    check_begun(newest, work.now)
+    return newest, published.keysets if published else {}
 
 
 def _check_our_own(published: CheckedIssued, digest: str | None) -> None:

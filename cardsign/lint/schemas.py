@@ -106,11 +106,8 @@ def find_problems(schema: dict[str, Json], value: Json) -> tuple[list[Problem], 
     from referencing.exceptions import Unresolvable
 
     objects = [part for level in levels(schema) for part in level if isinstance(part, dict)]
-    if any("unevaluatedProperties" in part or "unevaluatedItems" in part for part in objects):
-        return [], "unevaluatedProperties or unevaluatedItems could take long to try"
-    # The library looks through the whole schema for each use of such a name.
-    if any(("$id" in part and part is not schema) or _NAMES & part.keys() for part in objects):
-        return [], "a schema with an $id or anchor within could take long to try"
+    if costly := _find_costly(schema, objects):
+        return [], f"{costly} could take long to try"
     steps, problems = Steps(), []
     steps.weigh(value)
     steps.weigh(schema)
@@ -133,6 +130,16 @@ def find_problems(schema: dict[str, Json], value: Json) -> tuple[list[Problem], 
     # A pattern counts as met: so what is wrong all the same is certain, unless that was turned.
     is_certain = not any(name in part for part in objects for name in _TURNING)
     return problems if is_certain else [], "its schema uses `pattern`, which is never run"
+
+
+def _find_costly(schema: dict[str, Json], objects: list[dict[str, Json]]) -> str:
+    """Return what a schema has whose cost is not counted; empty if nothing."""
+    if any("unevaluatedProperties" in part or "unevaluatedItems" in part for part in objects):
+        return "unevaluatedProperties or unevaluatedItems"
+    # The library looks through the whole schema for each use of such a name.
+    if any(("$id" in part and part is not schema) or _NAMES & part.keys() for part in objects):
+        return "a schema with an $id or anchor within"
+    return ""
 
 
 _NO_SCHEMA: Final = (AttributeError, LookupError, TypeError, ValueError)

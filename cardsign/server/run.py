@@ -93,18 +93,7 @@ def serve(
         _warn_of_slow_clients(settings, address[0])
         reloads = multiprocessing.Value("L", 0)
         server = make_server(settings, address)
-
-        def reload(*_: object) -> None:
-            try:
-                newer = read_settings()
-                check_settings(newer, is_running=True)
-            except CardsignError as exc:
-                log.error("the settings stay as they were: %s", exc)
-                return
-            publications.settings = newer  # which say what events are logged
-            with reloads.get_lock():
-                reloads.value += 1
-            log.info("reading settings and tokens again")
+        reload = partial(_reload, read_settings, publications, reloads)
 
         def announce_and_follow() -> None:
             count = publications.site.count()
@@ -119,6 +108,25 @@ def serve(
             threading.Thread(target=announce_and_follow, daemon=True).start()
 
         run_server(server, partial(Worker, location, read_settings, reloads))
+
+
+def _reload(
+    read_settings: Callable[[], ServerSettings],
+    publications: Publications,
+    reloads: Synchronized[int],
+    *_: object,
+) -> None:
+    """Read the settings again, and have each worker do so; the handler of SIGHUP."""
+    try:
+        newer = read_settings()
+        check_settings(newer, is_running=True)
+    except CardsignError as exc:
+        log.error("the settings stay as they were: %s", exc)
+        return
+    publications.settings = newer  # which say what events are logged
+    with reloads.get_lock():
+        reloads.value += 1
+    log.info("reading settings and tokens again")
 
 
 def _warn_of_slow_clients(settings: ServerSettings, host: str) -> None:

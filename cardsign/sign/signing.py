@@ -35,6 +35,7 @@ from cardsign.jose.jws import (
     NEVER_UNPROTECTED,
     TYP_COMPAT,
     TYP_JOSE,
+    Entry,
     Signer,
     fits,
     read_entry,
@@ -276,39 +277,57 @@ def _keep_foreign(
     Of our own, each key is noted of which a signature did not fit the card as it was `received`.
     """
     keys = {signer.public.kid: signer.public for signer in signers}
-    known_keys = options.known_keys or JwkSet(())
+    own_kids = keys.keys() | options.own_kids
     kept: list[Json] = []
-    replaced: set[str] = set()
+    replaced: dict[str, Finding] = {}
     for index, untrusted_entry in enumerate(card.signatures):
-        place = Place(f"/signatures/{index}")
-        state = "unchecked"
-        try:
-            entry = read_entry(untrusted_entry)
-        except SignatureRefused as refusal:
-            # Such as an algorithm that we do not know: not ours to judge, unless it is garbage.
-            state = "garbage" if refusal.code in _UNREADABLE else state
-            described = f"an entry that cannot be verified ({refusal.message})"
-        else:
-            kid, alg = entry.header.kid, entry.header.alg
-            if kid in keys or kid in options.own_kids:
-                key = keys.get(kid)
-                if key and key.alg == alg and not matching_payload(entry, key, received):
-                    if kid not in replaced:
-                        notes.append(Finding("sign.replaced", _REPLACED.format(kid), place))
-                    replaced.add(kid)
-                continue
-            described = f"the signature by {kid!r}"
-            if key := known_keys.find(kid):
-                is_by_it = key.alg == alg and matching_payload(entry, key, payloads)
-                state = "fits" if is_by_it else "misfit"
-        stays = state in ("fits", "unchecked")
-        if stays and options.drop_foreign:
-            state, stays = "unwanted", False
-        if done := _FATES.get(state):
-            notes.append(Finding("sign.foreign", f"{described} was {done[0]}", place, fix=done[1]))
-        if stays:
+        place, entry = Place(f"/signatures/{index}"), _read_or_refuse(untrusted_entry)
+        if isinstance(entry, Entry) and (kid := entry.header.kid) in own_kids:
+            if _is_by(entry, keys.get(kid), received) is False:
+                replaced.setdefault(kid, Finding("sign.replaced", _REPLACED.format(kid), place))
+            continue
+        state, name = _judge_foreign(entry, options, payloads)
+        if state in _FATES:
+            fate, advice = _FATES[state]
+            notes.append(Finding("sign.foreign", f"{name} was {fate}", place, fix=advice))
+        if state in ("fits", "unchecked"):
             kept.append(untrusted_entry)
+    notes += replaced.values()
     return kept
+
+
+def _read_or_refuse(untrusted_entry: Json) -> Entry | SignatureRefused:
+    try:
+        return read_entry(untrusted_entry)
+    except SignatureRefused as refusal:
+        return refusal
+
+
+def _is_by(entry: Entry, key: PublicKey | None, payloads: Payloads) -> bool | None:
+    """Return whether a signature fits by a key; None where the key is not one for it."""
+    if key is None or key.alg != entry.header.alg:
+        return None
+    return matching_payload(entry, key, payloads) is not None
+
+
+def _judge_foreign(
+    entry: Entry | SignatureRefused, options: SigningOptions, payloads: Payloads
+) -> tuple[str, str]:
+    """Return what becomes of a signature of another signer, and what it is called."""
+    if isinstance(entry, SignatureRefused):
+        name = f"an entry that cannot be verified ({entry.message})"
+        if entry.code in _UNREADABLE:
+            return "garbage", name
+        # Such as an algorithm that we do not know: not ours to judge.
+        return "unwanted" if options.drop_foreign else "unchecked", name
+    name, key = f"the signature by {entry.header.kid!r}", None
+    if options.known_keys is not None:
+        key = options.known_keys.find(entry.header.kid)
+    if key is not None and not _is_by(entry, key, payloads):
+        return "misfit", name
+    if options.drop_foreign:
+        return "unwanted", name
+    return "unchecked" if key is None else "fits", name
 
 
 def _find_present(card: Card, payload: Payload, key: PublicKey, header: Mapping[str, str]) -> Json:
