@@ -24,7 +24,14 @@ from cardsign.errors import (
     JsonRefused,
     UsageFault,
 )
-from cardsign.files import MAX_INPUT_BYTES, leads_outside, outside, read_bytes, write_atomic
+from cardsign.files import (
+    MAX_INPUT_BYTES,
+    leads_outside,
+    make_directory,
+    outside,
+    read_bytes,
+    write_atomic,
+)
 from cardsign.findings import Finding, Place, cap_findings, list_findings
 from cardsign.lint.rules import Tokens
 from cardsign.lint.schemas import find_problems
@@ -207,6 +214,6 @@ def init_agent(folder: Path, name: str) -> tuple[Path, ...]:
         if leads_outside(folder, path):
             raise outside(path, "a link leads", folder)
     for path, data in texts.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(path.parent)
         write_atomic(path, data)
     return tuple(texts)

@@ -203,10 +203,10 @@ class CallFailed(CardsignError):
 _Kind = TypeVar("_Kind", bound="CardsignError")
 
 
-def in_file(refusal: InputRefused, name: str, kind: type[_Kind]) -> _Kind:
-    """Return the same refusal as an error of a kind, with the file's name before its place."""
+def place_below(refusal: InputRefused, prefix: str, kind: type[_Kind]) -> _Kind:
+    """Return the refusal as an error of class `kind`, with a file or place before its own place."""
     error = kind(refusal.code, refusal.message)
-    error.finding = refusal.finding.at(f"{name}{refusal.path}")
+    error.finding = refusal.finding.at(f"{prefix}{refusal.path}")
     return error
 
 
@@ -216,7 +216,7 @@ def of_the_user(name: str) -> Iterator[None]:
     try:
         yield
     except InputRefused as refusal:
-        raise in_file(refusal, name, UsageFault) from refusal
+        raise place_below(refusal, name, UsageFault) from refusal
 
 
 def install_hint(extra: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from cardsign.build.draft import Draft, Kind, first_in
-from cardsign.build.reading import Location, SourceDocument, SourcePlace, of_card, read_one, refusal
+from cardsign.build.reading import SourceDocument, SourcePlace, of_card, read_one, refusal
 from cardsign.card.convert import convert_card
 from cardsign.card.extensions import KEPT_OF_CARD, kept_of, with_kept
 from cardsign.card.values import Json, elements_of, members_of
@@ -19,6 +19,7 @@ from cardsign.errors import CardRefused
 from cardsign.lint.cards import camel_case, lint_document
 from cardsign.lint.rules import LintSettings
 from cardsign.lint.security import is_secret_name
+from cardsign.tomltext import Location
 
 #: What other documents call members of a card, and of a skill.
 CARD: Final = {

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from cardsign.build.reading import SURROGATE, Location, SourceDocument, SourcePlace, refusal
+from cardsign.build.reading import SURROGATE, SourceDocument, SourcePlace, refusal
 from cardsign.card.extensions import KEPT_OF_CARD, KEPT_OF_SKILL, with_kept
 from cardsign.card.schema import CARD_1_0, JSON_TYPES, SKILL_1_0, A2aVersion, Field
 from cardsign.card.security import DerivedSecurity
@@ -24,6 +24,7 @@ from cardsign.card.values import Json, members_of
 from cardsign.config import BuildSettings, OrlojSettings
 from cardsign.files import leads_outside
 from cardsign.findings import Finding, Place
+from cardsign.tomltext import Location
 
 #: Where a fact goes: names of members of A2A 1.0; under "skills", the skill's id comes second.
 Target = tuple[str, ...]

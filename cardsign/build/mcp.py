@@ -12,9 +12,10 @@ from typing import Final
 
 from cardsign.build.draft import Draft, Kind
 from cardsign.build.openfang import tool_id
-from cardsign.build.reading import Location, SourceDocument, of_card, read_one
+from cardsign.build.reading import SourceDocument, of_card, read_one
 from cardsign.card.security import authentication_schemes
 from cardsign.errors import CardRefused
+from cardsign.tomltext import Location
 
 #: The card's member for each member of a server card, and of its `serverInfo`.
 SERVER: Final = {

@@ -13,7 +13,6 @@ from typing import Final, TypeAlias
 
 from cardsign.build.draft import Draft, Kind, found_in, take_prompt
 from cardsign.build.reading import (
-    Location,
     SourceDocument,
     SourcePlace,
     of_card,
@@ -23,6 +22,7 @@ from cardsign.build.reading import (
 from cardsign.card.security import authentication_schemes
 from cardsign.errors import CardRefused
 from cardsign.findings import describe_code
+from cardsign.tomltext import Location
 
 API_VERSION: Final = "orloj.dev/v1"
 _FILES: Final = ("**/*.yaml", "**/*.yml")
@@ -107,7 +107,10 @@ def _choose(pool: _Pool, agent: str | None, place: SourcePlace) -> _Key:
         fitting = systems if len(systems) == 1 else enabled
     if len(fitting) != 1:
         names = ", ".join(f"{key[1]}/{key[2]}" for key in systems[:10])
-        message = f"there are {len(systems)} agents, and which one is meant is not clear: {names}"
+        message = f"several agents are defined, and none was chosen: {names}"
+        if agent is not None:
+            count = "several agents have" if fitting else "no agent has"
+            message = f"{count} the name {agent!r}; defined are: {names}"
         raise refusal("build.reference", message, place, hint="Name one: --agent NAMESPACE/NAME.")
     (system,) = fitting
     at = ("spec", "a2a", "enabled")

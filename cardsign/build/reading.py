@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 
 from cardsign.card.security import UNDECLARED
 from cardsign.card.strictjson import MAX_DEPTH, double, integer, offsets, parse_object
@@ -19,12 +19,10 @@ from cardsign.card.values import Json, elements_of
 from cardsign.errors import BuildRefused, CardRefused, JsonRefused
 from cardsign.files import read_bytes
 from cardsign.findings import describe_code
-from cardsign.tomltext import find_lines, read_toml
+from cardsign.tomltext import Location, find_lines, read_toml
 
 #: Bytes of one source; the largest manifest of the corpus has 24 KiB.
 MAX_SOURCE_BYTES: Final = 1024 * 1024
-#: Names of members and indices of lists.
-Location: TypeAlias = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,7 +137,9 @@ def _outputs(output: str, built: BuiltCard) -> Iterator[tuple[str, bytes]]:
     yield output, first
     for version, data in others:
         if output == STDIO:
-            raise UsageFault("usage.conflict", "--a2a both writes two files, so -o - cannot be")
+            raise UsageFault(
+                "usage.conflict", "--a2a both writes two files, so they cannot go to stdout"
+            )
         path = Path(output)
         yield str(path.with_suffix(f".{version}{path.suffix}")), data
 

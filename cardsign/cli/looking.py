@@ -112,6 +112,8 @@ def diff(old: str, new: str | None, live: bool, tools: str | None, insecure: boo
 
     if (new is None) == (tools is None):
         raise UsageFault("usage.conflict", "name either NEW or --tools FILE")
+    if live and tools is not None:
+        raise UsageFault("usage.conflict", "--live is for NEW, not for --tools")
     read = partial(load_card, open_fetcher=partial(open_fetcher, insecure))
     names = (old, str(new or tools))
     if tools is not None:

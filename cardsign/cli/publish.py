@@ -16,7 +16,7 @@ from cardsign.card.document import Card
 from cardsign.cli.frame import Command, moment
 from cardsign.cli.keystore import UnlockOptions, check_cards, project_config, read_jwks
 from cardsign.cli.options import PATH, key_option, kid_option, take, unlock_options
-from cardsign.cli.printer import Answer, safe, say, say_notes, show
+from cardsign.cli.printer import Answer, counted, safe, say, say_notes, show
 from cardsign.cli.streams import done, dry_run_option, is_dry_run, read_input
 from cardsign.cli.views import members, say_progress, show_progress
 from cardsign.config import ProjectConfig
@@ -70,8 +70,8 @@ from cardsign.publish.publication import DEFAULT_MAX_AGE, Documents
     metavar="SECONDS",
     type=click.IntRange(0, MAX_MAX_AGE),
     help="How long caches may keep what is served "
-    f"[default: {DEFAULT_MAX_AGE}, or less if `max_age` of [timeline] in cardsign.toml is "
-    "less].",
+    f"[default: as published before, at first {DEFAULT_MAX_AGE}; or less if `max_age` of "
+    "[timeline] in cardsign.toml is less].",
 )
 @click.option(
     "--jwks",
@@ -283,9 +283,8 @@ def _say_lint(config: ProjectConfig) -> None:
         errors = [finding for finding in findings if finding.severity == "error"]
         if errors:
             first = safe(f"{errors[0].code}: {errors[0].message}", limit=200)
-            say(
-                f"lint finds {len(errors)} errors in {safe(card.signed.name)}, the first is {first}"
-            )
+            count = counted(len(errors), "error")
+            say(f"lint finds {count} in {safe(card.signed.name)}, the first is {first}")
             say(f"  next: cardsign lint {safe(card.source.name)}")
 
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import click
 
+from cardsign.card import canonical
 from cardsign.card.canonical import PROFILES, RUST_ALG, ProfileName
-from cardsign.card.canonical import canonicalize as make_payload
 from cardsign.card.coverage import left_open
 from cardsign.card.document import Card
 from cardsign.card.extensions import MAX_SEQ, ExtendedMarker, check_audience
@@ -362,7 +362,7 @@ def resign(card: str, url: str, output: str, uris: tuple[str, ...], **options: A
 def canonicalize(card: str, profile: ProfileName) -> int:
     """Print exactly the bytes that a signature on CARD ('-' for stdin) covers under a profile."""
     document = Card.from_bytes(read_input(card)).document
-    payload = make_payload(document, profile)
+    payload = canonical.canonicalize(document, profile)
     if not is_json():
         write_output(STDIO, payload.data, is_exact=True)
         return EXIT_OK

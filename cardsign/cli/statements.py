@@ -41,7 +41,14 @@ from cardsign.cli.streams import (
     refuse_two_documents,
     write_output,
 )
-from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, StoreFault, UsageFault, in_file, of_the_user
+from cardsign.errors import (
+    EXIT_NOT_TRUSTED,
+    EXIT_OK,
+    StoreFault,
+    UsageFault,
+    of_the_user,
+    place_below,
+)
 from cardsign.files import CONFIG_FILE
 from cardsign.issuer.cards import to_list
 from cardsign.issuer.init import write_settings
@@ -89,7 +96,7 @@ def read_statement(name: str) -> KeysetStatement:
     try:
         return read_draft(read_input(name, max_bytes=MAX_STATEMENT_BYTES))
     except StatementRefused as refusal:
-        raise in_file(refusal, name, StatementRefused) from refusal
+        raise place_below(refusal, name, StatementRefused) from refusal
 
 
 # ``cardsign keyset draft``.
@@ -480,7 +487,7 @@ def show_release(**options: Any) -> int:
     keyset, newest = needed_keyset(store), kept_release(store)
     if newest is None:
         say("there is no release statement yet: cardsign release renew")
-        return EXIT_NOT_TRUSTED
+        return show(Answer({"due": True}, exit_status=EXIT_NOT_TRUSTED))
     is_due = is_release_due(newest, keyset, now=moment())
     show(Answer({"due": is_due, **views.release_json(newest)}, _release_lines(newest)))
     if is_due:

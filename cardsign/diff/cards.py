@@ -43,7 +43,7 @@ from cardsign.errors import (
     CardRefused,
     InputRefused,
     check_type,
-    in_file,
+    place_below,
 )
 from cardsign.findings import MAX_MESSAGE, Finding, Place, cap_findings, cut
 from cardsign.urls import without_userinfo
@@ -300,7 +300,7 @@ def _read_card(untrusted_bytes: bytes, name: str) -> Card:
         card = Card.from_bytes(untrusted_bytes)
         check_is_no_key_set(card.document)
     except InputRefused as refusal:
-        raise in_file(refusal, name, type(refusal)) from refusal
+        raise place_below(refusal, name, type(refusal)) from refusal
     return card
 
 

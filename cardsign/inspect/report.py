@@ -56,6 +56,7 @@ class InspectedSignature:
         if self.header is not None:
             members = islice(self.header.items(), _MAX_MEMBERS)
             shown = ", ".join(f"{cut(name, 40)} {cut(str(value), 64)}" for name, value in members)
+            shown = shown or "an empty header"
         yield f"  signature {self.report.index}: {shown}"
         if self.profiles:
             places = some_of(self.report.uncovered, self.report.uncovered_count)
@@ -208,7 +209,7 @@ def describe_card(card: Card) -> dict[str, Any]:
         "capabilities": [
             *sorted(name for name, value in capabilities.items() if value is True),
             *(
-                f"extension {entry.get('uri')}"
+                f"extension {entry.get('uri') or 'without a uri'}"
                 for _, entry in objects_in(capabilities.get("extensions"))
             ),
         ],

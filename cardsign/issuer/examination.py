@@ -94,7 +94,7 @@ def _find_advice(work: Work, state: StoreState) -> Iterator[Finding]:
 
 
 def _find_clock(work: Work, state: StoreState) -> Iterator[Finding]:
-    marks = [name for name in (entry.name for entry in fields(KeyTimes)) if name != "stops_signing"]
+    marks = [entry.name for entry in fields(KeyTimes) if entry.name != "stops_signing"]
     times = [time for key in state.keys for name in marks if (time := getattr(key.times, name))]
     times += [publication.at for publication in state.publications]
     times += [

@@ -190,8 +190,8 @@ def publish_cards(
         store: Whose keys and statements go along, and what records the publication. A directory of
             another issuer is refused; without a key store, one of any key store.
         drops_others: Publish no longer what is published and not named here.
-        max_age: Seconds for which caches may keep what is served [default: 300, or less where
-            rotation assumes less].
+        max_age: Seconds for which caches may keep what is served [default: as published before,
+            at first 300; or less where rotation assumes less].
         writes: False to compare alone; nothing is written.
 
     Returns:
@@ -206,10 +206,11 @@ def publish_cards(
     """
     directory = needed_publication(config)
     newest = newest_generation(directory)
-    documents = replace(
-        _with_published(documents, newest, drops_others=drops_others),
-        max_age=min(DEFAULT_MAX_AGE, config.timeline.max_age) if max_age is None else max_age,
-    )
+    if max_age is None:
+        usual = DEFAULT_MAX_AGE if newest is None else newest.max_age
+        max_age = min(usual, config.timeline.max_age)
+    documents = _with_published(documents, newest, drops_others=drops_others)
+    documents = replace(documents, max_age=max_age)
     if store is not None:
         documents = replace(
             documents,
@@ -262,8 +263,9 @@ def update_publication(
 
 def describe_generation(generation: Generation | None) -> list[str]:
     """Return what was done, if a generation is new."""
-    is_new = generation is not None and generation.created
-    return [f"published generation {generation.number}"] if generation and is_new else []
+    if generation is None or not generation.created:
+        return []
+    return [f"published generation {generation.number}"]
 
 
 def find_update_gap(work: Work) -> Iterator[Gap]:

@@ -54,7 +54,7 @@ def find_still_trusted(work: Work, revoked: Sequence[KeyRecord]) -> list[KeyReco
     except PublishRefused:  # no history, as the steps that publish report
         published = None
     keyset, release = history.kept_keyset(work.store), history.kept_release(work.store)
-    if published is not None and published.keysets:
+    if published is not None:
         keyset, release = published.newest, published.release
     if keyset is None:  # then nothing but the key sets says which keys count
         offered = publishing.list_published_keys(publishing.newest_generation(work.config.publish))
@@ -81,10 +81,10 @@ def explain_trust(work: Work, keys: Sequence[KeyRecord]) -> tuple[str, str]:
         return why, work.again
     offered = publishing.list_published_keys(publishing.newest_generation(work.config.publish))
     if not work.store.state.publications and all(key.public not in offered for key in keys):
-        why = f"verifiers may still trust {names}: key sets that were handed out still contain it; "
+        why = f"verifiers may still trust {names}: key sets that were handed out still list them; "
         why += "write another, and give it to all who have the old one"
         return why, work.command("keys jwks -o jwks.json")
-    why = f"verifiers still trust {names}: the published key set still contains it"
+    why = f"verifiers still trust {names}: still in the published key set"
     if work.config.publish is None:
         return why, "cardsign publish SIGNED -o DIR"
     return why, work.again
@@ -94,8 +94,8 @@ def find_endangered(work: Work) -> Iterator[Gap]:
     """Yield the keys that a thief may have taken with a stolen one, and that the issuer ends."""
     others, _ = history.stolen_with(work.store.load(), history.kept_keyset(work.store))
     if names := ", ".join(key.named for key in others if "release" in key.roles):
-        message = f"revoke {names}: not done, since it has to sign the release that revokes "
-        yield Gap(f"{message}the others", key_holder("release"), work.again)
+        message = f"revoke {names} later: it first has to sign the release that revokes the others"
+        yield Gap(message, key_holder("release"), work.again)
     if names := ", ".join(key.named for key in others if not key.rotates):
         message = f"{names} may be stolen too: sign the next keyset with other root keys"
         yield Gap(message, command=work.again)
@@ -110,7 +110,7 @@ def _find_stolen_roots(work: Work, keyset: KeysetStatement | None) -> Iterator[G
     stolen = [short_kid(key.kid) for key in state.keys if key.revoked_because == "compromised"]
     beside = f", stored with {', '.join(stolen)}" if stolen else ""
     message = f"{', '.join(key.named for key in roots)}{beside}, may be stolen too; "
-    message += "without it no keyset can be signed"
+    message += f"no keyset can be signed without {'it' if len(roots) == 1 else 'them'}"
     if keyset.recovery:
         message += ", so the recovery key has to open a new epoch"
         who, command = "the holder of the recovery key", RECOVER

@@ -170,9 +170,9 @@ def find_keyset_gaps(work: Work) -> Iterator[Gap]:
         yield Gap(message, until=until, close=close, awaits_roots=True)
     elif additions := drafts.says_more(state, newest, statement, now=now):
         message = (
-            f"ask who drafted keyset {draft.label} in {file}, and sign it by the digest that "
-            "they tell you; remove the file if nobody did. It says what nobody here has "
-            "drafted: " + "; ".join(additions)
+            f"keyset {draft.label} in {file} has changes that nobody here has drafted: "
+            f"{'; '.join(additions)}. Ask who drafted it, and sign it by the digest that they "
+            "tell you; if nobody did, remove the file"
         )
         show = f"cardsign keyset show {file}"
         yield Gap(message, "each root holder", show, until, awaits_roots=True)

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json, pointer
-from cardsign.errors import JsonRefused, KeyRefused, check_type
+from cardsign.errors import JsonRefused, KeyRefused, check_type, place_below
 from cardsign.jose.jwk import jwk_of_pem, refuse_private_members, refuse_shared_primes
 from cardsign.jose.keys import KID_FORM, PublicKey
 from cardsign.urls import is_url
@@ -191,6 +191,7 @@ def read_jwks(untrusted_bytes: bytes) -> Iterator[Mapping[str, Json]]:
             try:
                 yield {**jwk_of_pem(str(pem).encode()), "kid": kid}
             except KeyRefused as exc:
+                # Its own place is within a JWK, which nobody wrote.
                 path, hint = pointer(kid), exc.finding.fix
                 raise KeyRefused(exc.code, exc.message, path=path, hint=hint) from exc
         return
@@ -209,4 +210,4 @@ def _in_key(index: int) -> Iterator[None]:
     try:
         yield
     except KeyRefused as exc:
-        raise KeyRefused(exc.code, exc.message, path=f"/keys/{index}{exc.path}") from exc
+        raise place_below(exc, f"/keys/{index}", KeyRefused) from exc

@@ -443,6 +443,7 @@ class ReleasePlan:
         withdrawn: Urls of which nothing is current any more.
         extended_floor: The least seq of an extended card that is still current, if it rises.
         revoked: Thumbprints; those that are no keys of the keyset are left out.
+        audit_head: The digest of the newest line of the key store's log; None leaves it out.
     """
 
     cards: tuple[tuple[str, str], ...] = ()

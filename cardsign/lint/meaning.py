@@ -82,7 +82,6 @@ def of_the_other_version(subject: LintedCard) -> Iterator[Found]:
 
 # ------------------------------------------------------------------ what the members mean
 
-_URL: Final = "/supportedInterfaces/0/url"
 _BINDINGS: Final = ("JSONRPC", "GRPC", "HTTP+JSON")
 _MAJOR_MINOR: Final = re.compile(r"[0-9]+\.[0-9]+")
 _ANY_VERSION: Final = re.compile(r"[0-9]+\.[0-9]+(?:\.[0-9]+)?")

@@ -157,7 +157,6 @@ def foreign_signature(subject: LintedCard) -> Iterator[Found]:
 
 # ------------------------------------------------------------------ secrets
 
-_NAME: Final = "/description"
 
 # fmt: off
 _TOKENS: Final[dict[str, re.Pattern[str]]] = {

@@ -223,7 +223,7 @@ def find_current(directory: Path) -> int:
 def tell_servers(directory: Path) -> None:
     """Let a server of several publications know that one of them changed.
 
-    It looks at their folder each second, and at each publication once a minute.
+    It looks at their folder several times a second, and at each publication once a minute.
     """
     with contextlib.suppress(OSError):  # another user's folder
         os.utime(directory.parent)

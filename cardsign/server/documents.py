@@ -82,6 +82,9 @@ class Document:
     def respond(self) -> Response:
         """Return the answer to GET or HEAD: 200, or 304 to a client that has the document."""
         environ = request.environ
+        if environ.get("HTTP_IF_MATCH", "").strip() == "*":
+            # It holds for whatever is here (RFC 9110 13.1.1); werkzeug compares it as a tag.
+            environ = {name: environ[name] for name in environ if name != "HTTP_IF_MATCH"}
         if not _CONDITIONS.isdisjoint(environ) and not self._is_wanted(environ):
             status = 412 if "HTTP_IF_MATCH" in environ else 304
             return Response(status=status, headers=list(self.headers))

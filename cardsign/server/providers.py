@@ -304,9 +304,8 @@ class MutualTls(Provider):
         untrusted_text = request.headers.get(self.settings.certificate, "")
         if not untrusted_text:
             return None
-        if (
-            request.environ.get("SERVER_SOFTWARE") == "Granian"
-        ):  # `X_SSL_Client_Verify` passes there
+        # Its WSGI server lets `X_SSL_Client_Verify` pass for `X-SSL-Client-Verify`.
+        if request.environ.get("SERVER_SOFTWARE") == "Granian":
             raise Denied("granian's WSGI server takes a client's headers for those of the proxy")
         if not self._is_from_proxy(request):
             raise Denied("the certificate does not come from the proxy")

@@ -56,7 +56,11 @@ def _check_catalogue(path: str) -> str:
 
 
 def _check_rate(rate: str) -> str:
-    limits.parse_many(rate or "1/day")
+    try:
+        if rate:
+            limits.parse_many(rate)
+    except ValueError as exc:
+        raise ValueError(f"= {rate!r} is no rate, such as 100/minute") from exc
     return rate
 
 
@@ -68,11 +72,13 @@ def _check_storage(uri: str) -> str:
     return uri
 
 
-def _is_plain(url: str) -> bool:
+def _check_url(url: str) -> str:
     try:
-        return parse_url(url).origin.scheme == "http"
+        if url:
+            parse_url(url)
     except CardRefused as exc:
-        raise ValueError(f"= {url!r}: {exc}") from exc
+        raise ValueError(f"= {url!r}: {exc.message}") from exc
+    return url
 
 
 #: In a settings file it is relative to that file.
@@ -80,6 +86,7 @@ _File = Annotated[Path, Field(strict=False), AfterValidator(_find_beside)]
 _CATALOGUE_FORM: Final = StringConstraints(pattern=r"^(/[!-~]*)?$")
 _Catalogue = Annotated[str, _CATALOGUE_FORM, AfterValidator(_check_catalogue)]
 _Rate = Annotated[str, AfterValidator(_check_rate)]
+_Url = Annotated[str, AfterValidator(_check_url)]
 _Storage = Annotated[str, AfterValidator(_check_storage)]
 
 #: What each type of provider cannot do without.
@@ -143,11 +150,11 @@ class ProviderSettings(_Table):
     opens: _Audience | None = None
     rules: Annotated[tuple[AudienceRule, ...], Field(strict=False, alias="rule")] = ()
     token_file: _File | None = None
-    issuer: str = ""
+    issuer: _Url = ""
     tenant: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]*$")] = ""
     aud: str = ""
     typ: Annotated[tuple[str, ...], Field(strict=False)] = ()
-    url: str = ""
+    url: _Url = ""
     client: _Variable = ""
     location: Literal["header", "query", "cookie"] = "header"
     key: Annotated[str, StringConstraints(pattern=r"^[!-~]{0,64}$")] = ""
@@ -176,7 +183,7 @@ class ProviderSettings(_Table):
                 yield f"anybody has an AWS account; let rules name {names}, and leave out 'opens'"
         elif not (self.token_file or self.opens or self.rules):
             yield "nobody gets a card; say 'opens', or add [[provider.rule]]"
-        plain = [url for url in (self.issuer, self.url) if url and _is_plain(url)]
+        plain = [url for url in (self.issuer, self.url) if url.startswith("http://")]
         if plain and not self.insecure_loopback_http:
             yield (
                 f"{plain[0]} is plain http, which others can read and change; use https, or to "

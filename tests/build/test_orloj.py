@@ -234,14 +234,14 @@ def test_L20_names_are_resolved_in_their_namespace(
 def test_which_of_several_systems_is_meant(folder: Path, build: Build, write: Write) -> None:
     """The one that is enabled, or that is named."""
     write("second.yaml", SYSTEM.replace("research-system", "second"))
-    with pytest.raises(BuildRefused, match="which one is meant"):
+    with pytest.raises(BuildRefused, match="none was chosen"):
         build(folder)
-    with pytest.raises(BuildRefused, match=r"which one is meant is not clear: default/.*system"):
+    with pytest.raises(BuildRefused, match=r"no agent has the name 'third'; defined are: defa"):
         build(folder, agent="third")
     assert build(folder, agent="second")["name"] == "second"
     elsewhere = SYSTEM.replace("metadata:", "metadata:\n  namespace: other")
     third = write("third.yaml", elsewhere)
-    with pytest.raises(BuildRefused, match="there are 3 agents, and which one is meant"):
+    with pytest.raises(BuildRefused, match="several agents have the name 'research-system'"):
         build(folder, agent="research-system")
     third.unlink()
     write("second.yaml", SYSTEM.replace("research-system", "second").replace("true", "false"))

@@ -71,6 +71,14 @@ def test_B23_make_targets_run_the_contract_checks(tmp_path: Path, target: str) -
     assert (made(tmp_path, target).returncode == 0) == (target == "a2a-inspector-dev")
 
 
+def test_a_file_in_place_of_the_folder_of_agents_is_said(tmp_path: Path) -> None:
+    """Not told as a bug of ours."""
+    (tmp_path / "agents").write_text("")
+    with pytest.raises(FileFault) as refused:
+        init_agent(tmp_path, "iam-tides")
+    assert "agents" in str(refused.value.path)
+
+
 def test_its_test_holds_its_card_against_the_contract(tmp_path: Path) -> None:
     """By pytest, in a project of nothing else; a card without its skills fails."""
     init_agent(tmp_path, "iam-tides")

@@ -93,6 +93,7 @@ def test_a_keyset_waits_where_the_release_key_cannot_be_opened(issuer: Cardsign)
     assert list(published().keysets) == ["1.1", "1.2"]
     run(issuer("publish", "signed.json"))
     assert standby in published().kids
+    assert published().max_age == 60  # as it was asked for last
 
 
 def test_a_revoked_key_leaves_the_published_key_set_with_the_next_release(issuer: Cardsign) -> None:

@@ -274,7 +274,7 @@ def test_a_stolen_release_key_tells_of_the_card_keys_before_it_ends(together: Si
     together.now += timedelta(hours=3)
     told = together.revoke(together.active("card"), "compromised", "card", root=False)
     assert together.state(release) == "active"
-    assert any("it has to sign the release" in gap.what for gap in told.left)
+    assert any("it first has to sign the release" in gap.what for gap in told.left)
     assert any("verifiers still trust card key" in gap.what for gap in told.left)
     assert together.live.kids == (), "the key set goes out all the same"
 
