@@ -113,7 +113,11 @@ def resign_card(
 
 def _origin(upstream: Report, now: datetime, via: tuple[str, ...]) -> dict[str, Json]:
     """Return the member ``upstream`` of our extension; see `docs/guides/gateway.md`."""
-    signature = next(signature for signature in upstream.signatures if signature.counts)
+    signature = next(
+        signature
+        for signature in upstream.signatures
+        if signature.counts and signature.profile == upstream.profile
+    )
     until = upstream.valid_until
     return {
         "issuer": upstream.issuer or upstream.subject or "",

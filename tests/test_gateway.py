@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -62,6 +63,16 @@ def test_the_copy_is_the_gateways_and_says_where_it_came_from() -> None:
         "via": [AT],
     }
     assert examine_card(copy(upstream).document, jwks=TIDES.jwks(), now=NOW).verdict != "trusted"
+
+
+def test_the_copy_names_the_payload_that_was_trusted() -> None:
+    """Another signature may fit as well, by a key that has ended, and stand before it."""
+    trusted = report(TIDES.card_members())
+    (decider, *others) = trusted.signatures
+    ended = replace(decider, profile="prune-empty", payload=b"{}")
+    upstream = replace(trusted, signatures=(ended, decider, *others))
+    made = json.loads(copy(upstream).document)
+    assert upstream_of(made)["payload_sha256"] == decider.payload_sha256
 
 
 def test_every_endpoint_moves_of_both_versions_and_in_any_spelling() -> None:

@@ -144,7 +144,7 @@ def add(who: str, **options: Any) -> None:
     proposal = _propose(url, options, _asker(options["insecure"], now), policy.limits, now)
     warnings = [*proposal.warnings]
     if "freshness" not in members and not proposal.shows_freshness:
-        members = _with_freshness(members, proposal)
+        members["freshness"] = "waived"
         warnings.append(
             "freshness is waived: revocation and rollback cannot be seen with this anchor"
         )
@@ -299,11 +299,6 @@ def _key_lines(proposal: Proposal) -> Iterator[str]:
             yield f"key         {key.thumbprint}  {safe(key.kid, limit=64)}"
 
 
-def _with_freshness(members: dict[str, Any], proposal: Proposal) -> dict[str, Any]:
-    """The members, with freshness waived where the anchor cannot show it."""
-    return members if proposal.shows_freshness else {**members, "freshness": "waived"}
-
-
 def _say_all(warnings: Iterable[str]) -> None:
     """Each on a line of its own."""
     for warning in warnings:
@@ -337,7 +332,8 @@ def import_(listing: Path, yes: bool, insecure: bool, trust_file: Path | None) -
     for members in agents:
         origin = parse_url(members["cards"][0]).origin
         proposal = propose_published(origin, ask, limits=limits, roots=False, now=now)
-        added.append((_with_freshness(members, proposal), proposal))
+        waived = {} if proposal.shows_freshness else {"freshness": "waived"}
+        added.append(({**members, **waived}, proposal))
     texts = [entry_text(members, proposal) for members, proposal in added]
     lines = "\n".join(texts).splitlines()
     show(Answer({"policy": str(policy.path), "entries": texts}, lines))

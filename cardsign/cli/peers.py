@@ -183,7 +183,8 @@ def verify(
             statuses.append(outcome.result.exit_status)
             if issuer.peer == "required":
                 required.append(outcome.result.exit_status)
-            alarmed += [issuer.peer] * bool(alarms)
+            if alarms:
+                alarmed.append(issuer.peer)
             with progress.paused():
                 if isinstance(outcome.result, LocalFault):
                     progress.print_error(outcome.result)

@@ -216,10 +216,11 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
 
 def _serve(where: str, named: VerifierOptions, cards: Sequence[str], options: Any) -> int:
     """Answer the questions of other programs, until it is stopped."""
-    others = (options[name] for name in ("extended", "audience", "output"))
-    if cards or any(others) or named.at is not None or is_url(named.jwks or ""):
-        why = "--serve goes without cards, -o, --extended and --at, and with keys in a file"
-        raise UsageFault("usage.conflict", why)
+    others = ("extended", "audience", "output", "lists", "results", "cluster")
+    is_many = any(options[name] for name in others) or named.at is not None
+    if cards or is_many or is_url(named.jwks or ""):
+        why = "--serve takes no cards, and none of --list, --results, --cluster, --extended, "
+        raise UsageFault("usage.conflict", f"{why}-o and --at; --jwks must be a file")
     from cardsign.server.sidecar import serve_verdicts
 
     serve_verdicts(named.batch, where, as_json=asked_form() == "json")

@@ -21,7 +21,7 @@ from cardsign.errors import check_type, install_hint
 from cardsign.jose.jws import Signer
 from cardsign.sign.signing import SigningOptions, sign_document, signers_of
 from cardsign.trust.policy import SubjectNames
-from cardsign.trust.supplied import NO_STATEMENTS, Statements
+from cardsign.trust.supplied import NO_STATEMENTS, Statements, read_supplied
 from cardsign.verify.report import Report, VerificationError
 from cardsign.verify.verifier import Verifier
 
@@ -164,6 +164,8 @@ def signature_verifier(
     """
 
     check_verifier(verifier)
+    supplied = read_supplied(statements)
+    verifier.subject_of(subject, needed=True)
 
     def verify(card: AgentCard) -> None:
         if not card.signatures:
@@ -173,7 +175,7 @@ def signature_verifier(
         except (ProtobufError, SerializeToJsonError, ValueError) as exc:
             raise InvalidSignaturesError(f"the SDK cannot write the card as JSON: {exc}") from exc
         try:
-            verifier.verify(untrusted_bytes, statements=statements, **subject)
+            verifier.verify(untrusted_bytes, statements=supplied, **subject)
         except VerificationError as exc:
             raise InvalidSignaturesError(str(exc)) from exc
 

@@ -345,13 +345,13 @@ class _Guard(ClientCallInterceptor):  # type: ignore[misc]
             raise UsageFault(
                 "usage.invalid",
                 "this client does not fetch extended cards: the SDK would take one unverified",
-                hint="Use cardsign fetch --extended, or cardsign.net.discover_extended.",
+                hint="Use cardsign fetch --extended, or Verifier.discover_extended.",
             )
         until = self._card.valid_until
         if until is not None and until <= self._now():
             raise CallFailed(
                 "call.verdict_over",
-                f"the verdict on this agent's card held until {second(until)}",
+                f"the verdict on this agent's card expired at {second(until)}",
             )
 
     async def after(self, args: AfterArgs) -> None:

@@ -290,9 +290,10 @@ def look_up_extended(
         subject = Subject(url=public.url)
     peer = Peer.of(verifier, public.url, payload, subject)
     if peer.issuer is None:
-        raise VerificationError.of(public.report)
+        message = f"the policy has no issuer for {public.url}; nothing was sent"
+        raise CredentialFault("credential.elsewhere", message)
     if until is not None and until <= verifier.clock():
-        message = f"the verdict on {public.url} held until {second(until)}"
+        message = f"the verdict on {public.url} expired at {second(until)}"
         raise CallFailed("call.verdict_over", f"{message}; nothing was sent")
     if not declares_extended_card(payload, any_spelling=True):
         message = f"the card at {public.url} declares no extended card"

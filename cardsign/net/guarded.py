@@ -134,7 +134,7 @@ class GuardedTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         with _as_httpx(request):
             url = self._settings.target(str(request.url))
             if self._origins is not None and url.origin not in self._origins:
-                message = f"{url.origin} is none of the places that this client may ask"
+                message = f"{url.origin} is not an origin that this client may ask"
                 raise FetchFailed("fetch.elsewhere", message)
         return Exchange(self._settings, url, seconds=self._total_timeout, max_bytes=self._max_bytes)
 
@@ -170,10 +170,6 @@ class GuardedTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         shown = [field for field in exchange.headers if field[0] not in _WITHOUT_EFFECT]
         headers = httpx.Headers(shown, encoding="latin-1")
         return httpx.Response(status, headers=headers, stream=_Body(exchange, request))
-
-
-#: The name to read by in asynchronous code.
-AsyncGuardedTransport = GuardedTransport
 
 
 @contextlib.contextmanager

@@ -89,7 +89,7 @@ class Floor:
         newest_iat: The highest signed `iat`, Unix seconds.
         release: The newest release that revoked a key or raised a floor.
         recovery: Digest of the recovery keys and threshold in that keyset statement. It lets a
-            recovery be followed where the statements up to the lock are not to be had any more.
+            recovery be followed where the statements up to the lock are no longer available.
     """
 
     keyset: KeysetId | None = None
@@ -153,10 +153,10 @@ def recovery_digest(keyset: KeysetStatement) -> str | None:
 
 
 class Memory:
-    """A lock, or a cache, that lasts as long as the process; for policies made in code.
+    """Stands for no file: as `lock` the floors to start from, as `cache` that nothing is kept.
 
     Args:
-        floors: What the lock says at the start, by issuer.
+        floors: What a lock would say at the start, by issuer.
     """
 
     def __init__(self, floors: Mapping[str, Floor] | None = None) -> None:

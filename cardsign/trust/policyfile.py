@@ -319,7 +319,7 @@ def _check_once(member: str, listed: list[str]) -> None:
     seen = set[str]()
     for index, text in enumerate(listed):
         if text in seen:
-            raise _refused(f"{text!r} stands here twice", "", member, index)
+            raise _refused(f"{text!r} is listed twice", "", member, index)
         seen.add(text)
 
 

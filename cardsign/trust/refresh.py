@@ -138,7 +138,7 @@ class Refresh:
 
     def vanished(self, name: str) -> None:
         """What was seen is there no longer."""
-        gone = f"{name} was seen, and now there is none"
+        gone = f"{name} was published before and is now gone"
         self.reasons.append(Finding("statement.vanished", gone))
 
     def ask_keyset(
@@ -207,8 +207,8 @@ class Refresh:
     ) -> None:
         """See what became of the statement held where the newest release does not name it."""
         if named is not None and reached.id < named:
-            more = f"the release speaks under keyset {named.label}; what leads there "
-            more += f"from {reached.label} was not to be had"
+            more = f"the release speaks under keyset {named.label}, and the statements that lead "
+            more += f"there from {reached.label} could not be fetched"
             self.reasons.append(Finding("statement.gap", more))
         if previous is None or reached != previous or (named and named.digest == reached.digest):
             return

@@ -39,6 +39,7 @@ from cardsign.trust.policy import (
 )
 from cardsign.trust.supplied import NO_STATEMENTS, StatementCache, SuppliedStatements
 from cardsign.trust.walk import (
+    MAX_STEPS,
     ReleaseChoice,
     Walk,
     check_locked,
@@ -321,8 +322,8 @@ class Session:
         if self.cache is not None and self.keyset is None:
             cached = self.cache.get(anchor.pin)
         kept = read_statements(cached.untrusted_keysets, read_keyset, [])
-        walk = Walk([*keysets, *kept], self.locked, now, self.skew)
-        walk.max_steps += len(kept)
+        steps = MAX_STEPS + len(kept)
+        walk = Walk([*keysets, *kept], self.locked, now, self.skew, max_steps=steps)
         try:
             start = self.keyset or walk.begin(anchor.pin, anchor.issuer)
             if start is not None:

@@ -63,7 +63,7 @@ def read_statements(
         if len(data) <= MAX_STATEMENT_BYTES:
             total += max(len(data), _LEAST_BYTES)
         if total > MAX_CHAIN_BYTES:
-            message = f"they have more than {MAX_CHAIN_BYTES} bytes in all; the rest is left"
+            message = f"they have more than {MAX_CHAIN_BYTES} bytes in all; the rest is left out"
             notes.append(Finding("statement.too_many", message))
             break
         if newest is not None and is_no_newer(data, newest):
@@ -178,7 +178,7 @@ class Walk:
             raise StatementRefused(
                 "statement.rollback",
                 f"version {locked.version} of epoch {locked.epoch} was seen before, "
-                f"and {describe(keyset)} is the newest to be had",
+                f"and {describe(keyset)} is the newest available",
             )
         self._check_lock(keyset)
         return keyset
@@ -253,7 +253,7 @@ class Walk:
             signers = keyset.root.holders(list_signers(statement.envelope, keys))
             if len(signers) >= keyset.root.threshold:
                 both = f"{describe(keyset)} is {keyset.digest} here and {statement.digest} there"
-                self.notes.append(Finding("statement.fork", f"{both}; the first one stays"))
+                self.notes.append(Finding("statement.fork", f"{both}; the first one is kept"))
             else:
                 message = f"another {describe(keyset)} is not signed by the root that is trusted"
                 self._refused[statement.digest] = Finding("statement.unsigned", message)
@@ -269,7 +269,7 @@ class Walk:
             statement for statement in beyond if statement.digest not in self._refused
         ]:
             nearest = describe(min(unexplained, key=lambda statement: statement.number))
-            message = f"{nearest} is here; what leads to it from {describe(keyset)} is not"
+            message = f"{nearest} is here, but not what leads to it from {describe(keyset)}"
             self.notes.append(Finding("statement.gap", message))
 
     @property

@@ -56,6 +56,8 @@ from cardsign.verify.report import Answer, Answers, SignatureReport, SignatureVe
 
 #: Kids that a message names; a policy may hold hundreds.
 MAX_KIDS: Final = 3
+#: Keys without a kid that are tried, only to explain.
+MAX_TRIED: Final = 3
 _ASK_FOR_A_FULL_ONE: Final = "Ask the issuer to sign for served-as-is as well."
 
 
@@ -187,7 +189,7 @@ def _find_unnamed_key(
     """Return the accepted key without a kid that has signed; it only explains, and never counts."""
     keys = [key.public for key in trust.keys] if trust is not None else []
     unnamed = [key for key in keys if key.kid == key.thumbprint and key.alg == entry.header.alg]
-    fitting = (key for key in unnamed[:MAX_KIDS] if matching_payload(entry, key, payloads))
+    fitting = (key for key in unnamed[:MAX_TRIED] if matching_payload(entry, key, payloads))
     return next(fitting, None)
 
 

@@ -2,8 +2,8 @@
 
 :func:`judge_card` explains, and never raises for what is in the card: the bytes are read strictly,
 as one card; each signature is examined by itself (:mod:`cardsign.verify.signature`); the best
-single one decides (rule V2). `stop_early` ends that at the last signature that decides, for they
-are examined from the last one back.
+single one decides (rule V2). `stop_early` ends that at the first signature that makes the card
+trusted.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def judge_card(
     Args:
         untrusted_bytes: The card, before any conversion.
         inquiry: What the verdict is about.
-        stop_early: Examine no signature before the last one that makes the card trusted.
+        stop_early: Examine no signature after the first one that makes the card trusted.
         historic: The caller chose the time.
     """
     limits, trust = inquiry.policy.limits, inquiry.trust

@@ -209,8 +209,12 @@ class Verifier:
         parse_url(url)
         subject = self.subject_of({"issuer": issuer})
         public = self.look_up(url, subject)
-        how = {"audience": audience, "call_id": secrets.token_hex(8)}
-        answer = look_up_extended(self, public, credential, subject=subject, **how)
+        answer = look_up_extended(
+            *(self, public, credential),
+            audience=audience,
+            call_id=secrets.token_hex(8),
+            subject=subject,
+        )
         return trusted_card(answer.report)
 
     async def adiscover_extended(
@@ -346,11 +350,10 @@ class Verifier:
         """Whether this machine may be asked without TLS."""
         return self._net is not None and self.fetcher.settings.insecure_loopback_http
 
-    def raise_lock(self, names: Sequence[str] = (), *, dry_run: bool = False) -> tuple[str, ...]:
+    def raise_lock(self, *, dry_run: bool = False) -> tuple[str, ...]:
         """Raise the lock to what was verified; return the issuers whose entry changed.
 
         Args:
-            names: Issuers of the policy; all of them if there is none.
             dry_run: Write nothing.
 
         Raises:
@@ -367,7 +370,7 @@ class Verifier:
         floors: dict[str, Floor] = {}
         for issuer in self.policy.issuers:
             session = self._sessions.get(id(issuer))
-            if session is None or session.keyset is None or (names and issuer.name not in names):
+            if session is None or session.keyset is None:
                 continue
             with session.guard:
                 if not session.resolve(NO_STATEMENTS, self.clock()).blocks:
@@ -431,7 +434,7 @@ def _lock_paths(policy: Policy, lock: LockPaths | Memory | None) -> tuple[Path, 
     if any(isinstance(issuer.anchor, KeysetAnchor) for issuer in policy.issuers):
         raise TypeError(
             "a keyset must be remembered: Verifier(policy, lock='trust.lock'), or "
-            "lock=Memory() for as long as this process lives"
+            "lock=Memory() to remember for as long as this verifier lives"
         )
     return ()
 

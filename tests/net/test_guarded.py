@@ -23,7 +23,6 @@ from cardsign.net.connection import Deadline, IPAddress
 from cardsign.net.fetch import FetchSettings
 from cardsign.net.guarded import (
     ANSWER_SECONDS,
-    AsyncGuardedTransport,
     GuardedTransport,
     GuardRefused,
     GuardTimedOut,
@@ -352,7 +351,7 @@ def test_many_tasks_at_once(network: Network, peer: Host) -> None:
         bodies[number] = (await client.get(f"https://agent.example/{number}")).text
 
     async def all_of_them() -> None:
-        transport = AsyncGuardedTransport(network.settings())
+        transport = GuardedTransport(network.settings())
         async with (
             httpx.AsyncClient(transport=transport, timeout=PATIENCE) as client,
             anyio.create_task_group() as tasks,
@@ -374,7 +373,7 @@ async def leave(settings: FetchSettings, begun: threading.Event, **how: Any) -> 
     """Cancel a request as soon as it has begun."""
 
     async def ask() -> None:
-        transport = AsyncGuardedTransport(settings, **how)
+        transport = GuardedTransport(settings, **how)
         async with httpx.AsyncClient(transport=transport, timeout=None) as client:
             await client.get(URL)
 
@@ -448,7 +447,7 @@ def test_an_answer_that_is_not_read(call: Call, network: Network, peer: Host) ->
         gone.set()
 
     async def peek() -> None:
-        transport = AsyncGuardedTransport(network.settings())
+        transport = GuardedTransport(network.settings())
         async with (
             httpx.AsyncClient(transport=transport) as client,
             client.stream("GET", URL) as response,

@@ -12,7 +12,7 @@ from peers import PATIENCE
 
 from cardsign.errors import FetchFailed
 from cardsign.net.fetch import FetchSettings, fetch_document
-from cardsign.net.guarded import AsyncGuardedTransport, GuardedTransport, GuardRefused
+from cardsign.net.guarded import GuardedTransport, GuardRefused
 
 #: Seconds for askers who meet somebody who never comes to an end.
 SOON = 0.3
@@ -86,7 +86,7 @@ def acalled(method: str, url: str, settings: FetchSettings, **options: Any) -> h
     request, guard = _split(options)
 
     async def call() -> httpx.Response:
-        transport = AsyncGuardedTransport(settings, **guard)
+        transport = GuardedTransport(settings, **guard)
         async with httpx.AsyncClient(
             transport=transport, follow_redirects=True, timeout=None
         ) as client:

@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import subprocess
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from cardsign.trust.enroll import add_issuers, move_pin, propose_keyset
 from cardsign.trust.lock import Floor, Memory, raise_lock, read_lock
 from cardsign.trust.policy import KeysetAnchor, Limits, Policy, TrustedIssuer
 from cardsign.trust.supplied import SuppliedStatements
-from cardsign.trust.walk import Walk
 from cardsign.verify.report import NoVerdict, Report
 from cardsign.verify.verifier import Verifier
 
@@ -447,7 +445,7 @@ def test_steps_of_the_cache_do_not_count_among_those_of_a_refresh(
     policy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One process gets as many steps far as a refresh has, the next one to the end."""
-    monkeypatch.setattr("cardsign.trust.session.Walk", partial(Walk, max_steps=6))
+    monkeypatch.setattr("cardsign.trust.session.MAX_STEPS", 6)
     history = [FIRST]
     for _ in range(9):
         history.append(TIDES.keyset_after(history[-1], iat=TIDES.t0, exp=TIDES.t0 + 86400))

@@ -128,7 +128,7 @@ FIRST = f'{{ thumbprint = "{THUMBPRINTS[0]}", holder = "ann" }}'
 MEMBERS = {
     'freshnes = "x"': "'freshness'?",
     'freshness = "waved"': "'required' or 'waived'",
-    'require = ["ann", "ann"]': "stands here twice",
+    'require = ["ann", "ann"]': "is listed twice",
     'accept = "prune-empty"': "'full' or 'sdk'",
     'algorithms = ["HS256"]': THE_TEN,
     "algorithms = []": "algorithms",
@@ -148,7 +148,7 @@ ANCHORS = {
     'keys = []\njwks = "https://a.example/k"': "at least 1 item",
     f"roots = {{ threshold = 1, keys = [{FIRST}] }}": ".anchor.roots.issuer' is missing",
     f'roots = {{ issuer = "tides", threshold = 2, keys = [{FIRST}] }}': "2 of 1 holders",
-    f'roots = {{ issuer = "tides", threshold = 1, keys = [{FIRST}, {FIRST}] }}': "here twice",
+    f'roots = {{ issuer = "tides", threshold = 1, keys = [{FIRST}, {FIRST}] }}': "is listed twice",
     'jwks = "http://a.example/k"': "https://",
 }
 LIMITED = "format = 1\n[limits]\n"
@@ -381,7 +381,7 @@ def test_any_text_is_a_policy_or_refused(text: str) -> None:
 CARDS = {
     "elsewhere": ("https://b.example/", "no issuer's `origins` hold it"),
     "outside the grammar": ("https://a.example/../x", "is not written as"),
-    "twice": ("https://a.example/", "stands here twice"),
+    "twice": ("https://a.example/", "is listed twice"),
     "of another issuer": ("https://a.example/tides/card.json", "'tides' holds it"),
 }
 
