@@ -434,6 +434,38 @@ def test_the_runner_sees_a_name_that_is_none_of_ours() -> None:
     assert deviations(case, lambda _: [done]) != []
 
 
+FILES: dict[str, Any] = {
+    "text": {"text": "ä\n"},
+    "lines": {"lines": ["a", "", "ä"]},
+    "bytes": {"base64": "/w=="},
+    "indented": {"json": {"ä": [1, {}]}},
+    "dense": {"compact": {"ä": [1, {}], "b": ", "}},
+    "edited": {"of": "dense", "replace": [["1", "2"], ['", "', '""']]},
+    "again": {"of": "edited", "replace": [["2", "3"]]},
+    "pieces": {"pieces": [{"text": "ä[", "times": 2}, {"base64": "/w=="}, {"file": "again"}]},
+    "first": {"statement": {"payload": {"b": 1, "c": []}, "signatures": [{"protected": {"x": 1}}]}},
+    "next": {"statement": {"of": "first", "payload": {"a": 1}, "without": ["c"], "signatures": []}},
+}
+CONTENTS = {
+    "text": "ä\n".encode(),
+    "lines": "a\n\nä\n".encode(),
+    "bytes": b"\xff",
+    "indented": '{\n "ä": [\n  1,\n  {}\n ]\n}\n'.encode(),
+    "dense": '{"ä":[1,{}],"b":", "}'.encode(),
+    "edited": '{"ä":[2,{}],"b":""}'.encode(),
+    "again": '{"ä":[3,{}],"b":""}'.encode(),
+    "pieces": "ä[ä[".encode() + b"\xff" + '{"ä":[3,{}],"b":""}'.encode(),
+    "first": b'{"payload":"eyJiIjoxLCJjIjpbXX0","signatures":[{"protected":"eyJ4IjoxfQ"}]}',
+    "next": b'{"payload":"eyJhIjoxLCJiIjoxfQ","signatures":[]}',
+}
+
+
+@pytest.mark.parametrize(("name", "data"), CONTENTS.items(), ids=CONTENTS)
+def test_a_file_is_what_it_is_said_to_hold(name: str, data: bytes) -> None:
+    """As README.md has it, in each of its forms."""
+    assert read_file(FILES, name) == data
+
+
 def _case(expect: dict[str, Any]) -> Case:
     attack = Attack("x", {"files": {"verified.json": {"text": '{"name": "x"}'}}})
     return Case(attack, {"id": "x", "kind": "attack", "steps": [{"expect": expect}]})

@@ -76,6 +76,13 @@ def test_accepted(text: str, value: object) -> None:
     assert list(offsets(text))
 
 
+@pytest.mark.parametrize("text", [row[0] for row in ACCEPTED.values()], ids=ACCEPTED)
+def test_strict_json_is_read_once(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what is refused is looked through for the place of its fault."""
+    monkeypatch.delattr("cardsign.card.strictjson._Walk")
+    parse_object(text.encode())
+
+
 # Code -> text (or bytes), pointer, line, column.
 REFUSED: dict[str, dict[str, tuple[str | bytes, str, int, int]]] = {
     "json.syntax": {

@@ -147,15 +147,36 @@ KDFS = {
 }
 
 
+def sealed_with(oid: str, parameters: bytes) -> bytes:
+    """An encrypted PEM that says how its key is derived; nothing is in it."""
+    scheme = der(0x30, der(0x30, oid, parameters), der(0x30, AES_256, SALT))
+    text = base64.encodebytes(der(0x30, der(0x30, PBES2, scheme), der(4, bytes(64))))
+    armour = (b"-----%b ENCRYPTED PRIVATE KEY-----\n" % word for word in (b"BEGIN", b"END"))
+    return text.join(armour)
+
+
 @pytest.mark.parametrize(("oid", "parameters"), KDFS.values(), ids=KDFS)
 def test_a_key_that_takes_for_ever_to_open_is_refused(oid: str, parameters: bytes) -> None:
     """At once, before its password is asked for."""
-    scheme = der(0x30, der(0x30, oid, parameters), der(0x30, AES_256, SALT))
-    key = der(0x30, der(0x30, PBES2, scheme), der(4, bytes(64)))
-    text = base64.encodebytes(key)
-    armour = (b"-----%b ENCRYPTED PRIVATE KEY-----\n" % word for word in (b"BEGIN", b"END"))
     with pytest.raises(KeyRefused, match=r"key\.unsupported"):
-        import_private_key(text.join(armour), password=unasked)
+        import_private_key(sealed_with(oid, parameters), password=unasked)
+
+
+@pytest.mark.parametrize(
+    "costs",
+    [("-iter", "600000"), ("-scrypt",)],
+    ids=["PBKDF2, 600,000 rounds", "scrypt"],
+)
+def test_a_key_of_an_honest_cost_is_opened(
+    costs: tuple[str, ...], private: PrivateKey, tmp_path: Path
+) -> None:
+    """As careful people ask openssl for it."""
+    plain, sealed = tmp_path / "plain.pem", tmp_path / "sealed.pem"
+    plain.write_bytes(pem(private))
+    words = ["openssl", "pkcs8", "-topk8", "-in", plain, "-out", sealed]
+    subprocess.run([*words, "-passout", f"pass:{PASSWORD.decode()}", *costs], check=True)
+    opened = import_private_key(sealed.read_bytes(), kid="card", password=lambda: PASSWORD)
+    assert opened.public.thumbprint == private.public.thumbprint
 
 
 def test_a_jwk_keeps_its_published_kid(private: PrivateKey) -> None:

@@ -39,6 +39,7 @@ GRPC = {"url": "tides.example:443", "protocolBinding": "GRPC"}
 OLD = {"url": f"{HOST}/old", "protocolVersion": "0.3.0"}
 REST = {"url": f"{HOST}/rest", "transport": "HTTP+JSON"}
 OFFERS: dict[str, tuple[dict[str, Any], list[Endpoint]]] = {
+    "an empty list": (new(), []),
     "in the card's order": (
         new(interface("/b", "HTTP+JSON"), interface("/a")),
         [endpoint("/b", "HTTP+JSON"), endpoint("/a")],

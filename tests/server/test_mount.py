@@ -512,13 +512,33 @@ def test_a_blueprint_comes_before_what_reads_the_body(site: Site, settings: Serv
     assert client.post("/a2a", data=json.dumps(SEND)).data == json.dumps(SEND).encode()
 
 
+OPENID = "https://login.example/.well-known/openid-configuration"
+OLDER: dict[str, dict[str, Any]] = {
+    "a card of 0.3": {
+        **PUBLIC_0_3,
+        "securitySchemes": {"sso": {"type": "openIdConnect", "openIdConnectUrl": OPENID}},
+    },
+    "a card of 1.0 with an interface of 0.3": {
+        **PUBLIC,
+        "supportedInterfaces": [
+            {
+                "url": "https://x.example/old/rest",
+                "protocolBinding": "HTTP+JSON",
+                "protocolVersion": "0.3",
+            }
+        ],
+        "securitySchemes": {"sso": {"openIdConnectSecurityScheme": {"openIdConnectUrl": OPENID}}},
+        "securityRequirements": [],
+    },
+}
+
+
+@pytest.mark.parametrize("card", OLDER.values(), ids=OLDER)
 def test_a_blueprint_answers_every_spelling_and_the_metadata(
-    make_site: Callable[..., Site],
+    make_site: Callable[..., Site], card: dict[str, Any]
 ) -> None:
     """Of A2A 0.3 and 0.2 too; where the card does not name a path, the agent has it."""
-    url = "https://login.example/.well-known/openid-configuration"
-    schemes = {"sso": {"type": "openIdConnect", "openIdConnectUrl": url}}
-    site = make_site({**PUBLIC_0_3, "securitySchemes": schemes})
+    site = make_site(card)
     app = Flask("agent")
     app.add_url_rule("/<path:any>", view_func=lambda any: f"agent: {any}")
     app.register_blueprint(card_blueprint(site.directory, site.settings))

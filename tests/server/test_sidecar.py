@@ -12,8 +12,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ from cardsign.files import MAX_INPUT_BYTES
 from cardsign.jose.keys import PrivateKey
 from cardsign.server.sidecar import WholeRequests, create_verdict_app, serve_verdicts
 from cardsign.trust.policy import Policy, Subject
+from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier
 from tests.support import PORTABLE
 
@@ -247,6 +250,30 @@ def sent_after(*messages: dict[str, Any]) -> list[dict[str, Any]]:
     scope = {"method": "POST", "path": "/verify", "headers": [(b"host", b"localhost")]}
     asyncio.run(app(scope, receive, send))
     return sent
+
+
+def test_cards_wait_for_their_turn_and_health_does_not() -> None:
+    """Four are judged at a time, however many are sent; a probe is answered meanwhile."""
+    judging, goes_on = [threading.Event() for _ in range(4)], threading.Event()
+    waiting, spare = iter(judging), threading.Event()
+
+    class Slow(Verifier):
+        def judge(self, *about: Any, **how: Any) -> Report:
+            next(waiting, spare).set()
+            assert goes_on.wait(60)
+            return super().judge(*about, **how)
+
+    slow = Batch(Slow(Policy.from_jwks(JWKS)), Subject(is_holder=True))
+    app = create_verdict_app(lambda: slow)
+    with ThreadPoolExecutor(12) as pool:
+        asked = [pool.submit(ask, app.test_client(), CARD) for _ in range(12)]
+        try:
+            assert all(begun.wait(60) for begun in judging)
+            assert app.test_client().get("/healthz").status_code == 200
+            assert not spare.is_set()
+        finally:
+            goes_on.set()
+        assert {future.result()["verdict"] for future in asked} == {"trusted"}
 
 
 BEGUN = {"type": "http.request", "body": CARD, "more_body": True}

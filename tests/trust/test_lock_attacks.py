@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -205,6 +206,15 @@ def test_a_replaced_recovery_key_opens_no_epoch_from_below_the_lock(policy: Path
     assert whole.verdict != "trusted"
 
 
+def test_a_fork_of_what_is_locked_raises_nothing(policy: Path) -> None:
+    """Whoever is shown the other branch keeps the lock as it was."""
+    second, other = TIDES.keyset_after(FIRST), TIDES.keyset_after(FIRST, exp=TIDES.t0 + 50 * 86400)
+    update(policy, [FIRST, second], [])
+    before = policy.with_suffix(".lock").read_bytes()
+    assert update(policy, [FIRST, other], []) == ()
+    assert policy.with_suffix(".lock").read_bytes() == before
+
+
 def test_the_lock_decides_a_fork_below_it(policy: Path) -> None:
     """The root signed both; the digests that lead to the lock tell which is ours."""
     second = TIDES.keyset_after(FIRST)
@@ -362,6 +372,34 @@ def test_a_read_only_disk(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None
         update(policy, [FIRST, second], [])
     assert fault.value.exit_status == 2
     assert policy.with_suffix(".lock").read_bytes() == before
+
+
+@pytest.mark.needs_mounts
+def test_a_disk_mounted_read_only(policy: Path, tmp_path: Path) -> None:
+    """The same on a real read-only mount."""
+    script = tmp_path / "run.py"
+    second = TIDES.keyset_after(FIRST)
+    paths = [tmp_path / name for name in ("card", "second", "release")]
+    for path, data in zip(paths, (SIGNED, second, release(second, seq=5)), strict=True):
+        path.write_bytes(data)
+    (tmp_path / "first").write_bytes(FIRST)
+    script.write_text(
+        "import sys\nfrom pathlib import Path\nfrom datetime import datetime, UTC\n"
+        "from cardsign.errors import FileFault\n"
+        "from cardsign.verify.verifier import Verifier\n"
+        "from cardsign.trust.supplied import SuppliedStatements\n"
+        "folder = Path(sys.argv[1])\nread = lambda name: (folder / name).read_bytes()\n"
+        "v = Verifier(folder / 'trust.toml', cache=folder / 'cache',\n"
+        "    clock=lambda: datetime(2026, 11, 21, 12, tzinfo=UTC))\n"
+        "s = SuppliedStatements((read('first'), read('second')), (read('release'),))\n"
+        "print(v.examine(read('card'), statements=s, issuer='tides').verdict)\n"
+        "try:\n    v.raise_lock()\nexcept FileFault as fault:\n    print(fault.code)\n"
+    )
+    mount = "mount --bind $1 $1 && mount -o remount,ro,bind $1 && exec $2 $3 $1"
+    words = ["unshare", "-m", "sh", "-c", mount, "sh", str(tmp_path), sys.executable, str(script)]
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    ran = subprocess.run(words, capture_output=True, text=True, env=environ, check=False)
+    assert ran.stdout.split() == ["trusted", "file.unwritable"], ran.stderr
 
 
 # -------------------------------------------------------------- the cache
