@@ -28,14 +28,14 @@ _SECTIONS: Final = {
     "Verify others": {
         "trust": ("trust:trust_commands", "Say which issuers to trust, and by which keys."),
         "peers": ("peers:peers", "Verify the cards of all issuers, and show their state."),
-        "inspect": ("looking:inspect", "Show a card, what its signatures cover, and its service."),
+        "inspect": ("inspect:inspect", "Show a card, what its signatures cover, and its service."),
         "fetch": ("fetch:fetch", "Fetch a card, verify it, and write what was verified."),
         "call": ("fetch:call", "Send a text to an agent whose card is trusted."),
     },
     "Write cards": {
         "build": ("build:build", "Build a card from an agent's files, or convert one."),
         "lint": ("lint:lint", "Find faults in cards, and fix what can be fixed."),
-        "diff": ("looking:diff", "Compare two cards, and say whom a change breaks."),
+        "diff": ("diff:diff", "Compare two cards, and say whom a change breaks."),
         "contract": ("lint:contract", "Check tasks and responses against a verified card."),
     },
     "Publish": {
@@ -48,7 +48,7 @@ _SECTIONS: Final = {
     },
     "More": {
         "canonicalize": ("sign:canonicalize", "Print exactly the bytes that a signature covers."),
-        "conformance": ("looking:conformance", "Check any verifier with attacks and vectors."),
+        "conformance": ("conformance:conformance", "Check any verifier with attacks and vectors."),
         "mcp": ("mcp:mcp", "Serve card checks as MCP tools."),
         "config": ("init:config", "Check cardsign.toml, and print its JSON Schema."),
         "help": ("main:help_", "Show the help of a command, or what a code means."),

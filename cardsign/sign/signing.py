@@ -288,8 +288,8 @@ def _keep_foreign(
             continue
         state, name = _judge_foreign(entry, options, payloads)
         if state in _FATES:
-            fate, advice = _FATES[state]
-            notes.append(Finding("sign.foreign", f"{name} was {fate}", place, fix=advice))
+            outcome, advice = _FATES[state]
+            notes.append(Finding("sign.foreign", f"{name} was {outcome}", place, fix=advice))
         if state in ("fits", "unchecked"):
             kept.append(untrusted_entry)
     notes += replaced.values()

@@ -219,6 +219,7 @@ def test_any_other_request_reaches_the_agent(ask: Ask, method: str, path: str) -
 def test_a_statement_that_is_not_published_is_404(ask: Ask, name: str) -> None:
     """A verifier tells by it that there is no newer one, whatever the agent would answer."""
     assert ask("GET", f"/.well-known/cardsign/{name}")[0] == 404
+    assert ask("GET", f"/.well-known/other/{name}")[0] == 202
 
 
 def test_a_card_that_is_published_later_is_answered(
