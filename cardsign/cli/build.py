@@ -14,26 +14,15 @@ from cardsign.build.draft import BuildOptions
 from cardsign.card.values import MAX_TOKEN
 from cardsign.cli.frame import Command
 from cardsign.cli.keystore import project_config
-from cardsign.cli.options import fetch_settings, network_option, take
+from cardsign.cli.options import fetch_settings, network_option, read_pairs, take
 from cardsign.cli.printer import Answer, safe, say, say_notes, show
 from cardsign.cli.streams import STDIO, refuse_two_documents, write_output
 from cardsign.errors import UsageFault
 from cardsign.findings import cap_findings, cut
 
 
-def _members(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
-    """What ``--set`` says, by member."""
-    members: dict[str, str] = {}
-    for text in given:
-        member, equals, value = text.partition("=")
-        if not equals:
-            message = f"--set takes MEMBER=VALUE, found {text!r}"
-            raise UsageFault("usage.invalid", message, hint=SET_HINT)
-        if member in members:
-            message = f"--set names {member!r} twice"
-            raise UsageFault("usage.conflict", message, hint="Name it once.")
-        members[member] = value
-    return members
+def _members(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    return read_pairs("--set", "MEMBER=VALUE", texts, hint=SET_HINT)
 
 
 #: Members whose sources are listed; how many more there are is said.

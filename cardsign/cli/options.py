@@ -6,7 +6,7 @@ belong together: ``keystore = take(UnlockOptions, options)``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from cardsign.cli.frame import choose_form, moment
+from cardsign.errors import UsageFault
 
 if TYPE_CHECKING:  # the key stores' own libraries, which most commands do not need
     from cardsign.keys.opening import StorePlace
@@ -215,3 +216,21 @@ def visit_options(command: _Function) -> _Function:
         "the verified card, which must be inside the issuer's origins too.",
     )
     return subject_options(credential(client_id(command)))
+
+
+def read_pairs(option: str, form: str, texts: Iterable[str], *, hint: str = "") -> dict[str, str]:
+    """Return what a repeated option such as ``--header NAME=VALUE`` says, by name.
+
+    Raises:
+        UsageFault: ``usage.invalid``: a text has another form; ``usage.conflict``: a name twice.
+    """
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageFault("usage.invalid", f"{option} takes {form}, not {text!r}", hint=hint)
+        if name in pairs:
+            message = f"{option} names {name!r} twice"
+            raise UsageFault("usage.conflict", message, hint="Name it once.")
+        pairs[name] = value
+    return pairs

@@ -20,6 +20,7 @@ from cardsign.cli.keystore import UnlockOptions, check_cards, project_config, re
 from cardsign.cli.options import (
     kid_option,
     public_option,
+    read_pairs,
     statements_option,
     subject_options,
     take,
@@ -53,18 +54,6 @@ _KID: Final = 11  # characters of a kid that are shown, the dots included
 _IGNORES_TYP: Final = (
     "a verifier that ignores `typ` (plain joserfc or jose) accepts this payload served as the card"
 )
-
-
-def _read_header(texts: Sequence[str]) -> dict[str, str]:
-    """The unprotected header of each signature, as ``--header`` says it."""
-    header: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or name in header:
-            expected = "a name twice" if name in header else repr(text)
-            raise UsageFault("usage.conflict", f"--header takes NAME=VALUE, not {expected}")
-        header[name] = value
-    return header
 
 
 def read_marker(
@@ -222,7 +211,8 @@ def _sign_card(
     """Sign one card and write it."""
     refuse_two_documents(output)
     now = datetime.now(UTC)
-    header, known_keys = _read_header(options["headers"]), options["known_keys"]
+    header = read_pairs("--header", "NAME=VALUE", options["headers"])
+    known_keys = options["known_keys"]
     marker = read_marker(options["audience"], options["seq"], options["expires"], now)
     known = None if known_keys is None else read_jwks(known_keys)
     document = read_input(card)

@@ -7,6 +7,7 @@ networks and who may have an extended card, so it is named on the command line a
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
@@ -37,7 +38,9 @@ MAX_WORKERS: Final = 64
 MAX_SETTINGS_BYTES: Final = 256 * 1024
 _GUIDE: Final = "Each setting is shown in docs/reference/server.md."
 
-AgentName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+#: Of an agent: the folder of its publication, and a part of URLs.
+AGENT_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+AgentName = Annotated[str, StringConstraints(pattern=f"^{AGENT_NAME.pattern}$")]
 _Variable = Annotated[str, StringConstraints(pattern=r"^(env:[A-Za-z_][A-Za-z0-9_]*)?$")]
 _Audience = Annotated[str, StringConstraints(pattern=f"^(?:{AUDIENCE.pattern})$")]
 _Networks = Annotated[tuple[IPvAnyNetwork, ...], Field(strict=False)]

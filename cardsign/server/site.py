@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import re
 import threading
 import time
 from collections import defaultdict
@@ -40,7 +39,7 @@ from cardsign.server.documents import (
 )
 from cardsign.server.extended import ExtendedCards
 from cardsign.server.providers import make_providers
-from cardsign.server.settings import ServerSettings
+from cardsign.server.settings import AGENT_NAME, ServerSettings
 from cardsign.times import utc
 
 log = logging.getLogger(__name__)
@@ -54,8 +53,6 @@ LOOK_SECONDS: Final = 0.2  # between two looks at the one stamp
 LOOK_AT_ALL_SECONDS: Final = 60.0  # between two looks at every agent
 #: Seconds after which a publication is served; by then every process has looked.
 EXCHANGE_SECONDS: Final = 1.0
-#: An agent's name is a folder and one segment of a path.
-AGENT_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
 @dataclass(frozen=True)

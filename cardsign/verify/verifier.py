@@ -324,7 +324,8 @@ class Verifier:
             lock = self.lock_paths[-1]
             check_entry(self.policy, issuer, self.floors, lock)
             message = f"{lock.name} is older than what was verified"
-            fix = f"Raise it: cardsign trust update {issuer.name}{self.policy.option}"
+            command = f"cardsign trust update {issuer.name}{self.policy.option}"
+            fix = f"Bring the lock up to date: {command}"
             behind = Finding("lock.behind", message, fix=fix)
         return Session(
             issuer,

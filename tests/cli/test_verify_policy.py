@@ -337,7 +337,7 @@ def test_a_verdict_reads_the_lock_and_says_when_it_is_behind(
         assert (said.status, peer.codes(said)) == (0, ["lock.behind"])
     assert Path("trust.lock").read_bytes() == before
     (hint,) = [reason["hint"] for reason in said.json["reasons"]]
-    assert hint == "Raise it: cardsign trust update tides --trust trust.toml"
+    assert hint == "Bring the lock up to date: cardsign trust update tides --trust trust.toml"
 
     update = ("trust", "update", "--trust", "trust.toml", "--statements", "statements")
     assert cardsign(*update).status == 0
