@@ -190,7 +190,7 @@ def _next_lines(plan: IssuerPlan) -> Iterator[str]:
     """Yield what comes next."""
     roots, card = plan.root_keystore, plan.card
     apart = f" --root-keystore {shlex.quote(str(roots))}" if roots else ""
-    rotate = f"cardsign keys rotate{apart}"
+    rotate = "cardsign keys rotate" + apart
     if card is None:
         yield "  next: cardsign sign card.json -o signed.json"
         yield "  then: cardsign release renew --card signed.json; cardsign publish signed.json"

@@ -41,7 +41,14 @@ from cardsign.issuer.work import (
 )
 from cardsign.keys import history, lifecycle
 from cardsign.keys.log import Event, fold_all
-from cardsign.keys.model import ENDED, ROLES, KeyRecord, RevocationReason, StoreState
+from cardsign.keys.model import (
+    ENDED,
+    ROLES,
+    KeyRecord,
+    RevocationReason,
+    StoreState,
+    passphrase_variable,
+)
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.times import minute
 
@@ -163,7 +170,7 @@ def _explain(work: Work, gap: Gap, fault: CardsignError | None) -> Gap:
     message = gap.text if fault is None else f"{gap.text}: {fault.message}"
     if isinstance(fault, PassphraseFault) and not fault.finding.fix:  # else it is of a PIN
         roles = (role for role in ROLES if gap.who == key_holder(role))
-        message += "".join(f"; set CARDSIGN_{role.upper()}_PASSPHRASE" for role in roles)
+        message += "".join(f"; set {passphrase_variable(role)}" for role in roles)
     # Others act first: the command that goes on would say the same again.
     is_others = gap.awaits_roots and gap.close is None
     command = gap.command if is_others else gap.command or work.again

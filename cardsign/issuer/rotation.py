@@ -20,7 +20,7 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.keys import drafts
 from cardsign.keys.agenda import Step, steps
 from cardsign.keys.history import kept_keyset, kept_release
-from cardsign.keys.model import KeyRecord, StoreState
+from cardsign.keys.model import KeyRecord, StoreState, passphrase_variable
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement, OnlineRole
 from cardsign.times import day, utc
@@ -252,7 +252,7 @@ def _sign_draft(work: Work, holder: Work, draft: KeysetDraft, root: KeyRecord) -
     try:
         signed = sign_keyset(holder, review_keyset(holder, draft.statement), digest=digest)
     except PassphraseFault as fault:
-        message = f"{fault.message}; set CARDSIGN_ROOT_PASSPHRASE"
+        message = f"{fault.message}; set {passphrase_variable('root')}"
         raise PassphraseFault(fault.code, message) from fault
     write_atomic(work.draft, signed.data, plain=True)
     return [f"signed keyset {draft.label} with {root.named}"]

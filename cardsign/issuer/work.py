@@ -12,7 +12,7 @@ from cardsign.config import ProjectConfig
 from cardsign.errors import PassphraseFault, PublishRefused, SignerFault, SigningRefused
 from cardsign.keys.agenda import Step
 from cardsign.keys.drafts import DRAFT_FILE, KeysetDue
-from cardsign.keys.model import Role
+from cardsign.keys.model import Role, passphrase_variable
 from cardsign.keys.signers.access import Access
 from cardsign.keys.store import KeyStore, StoreUser
 from cardsign.statements.keyset import KeysetStatement
@@ -148,7 +148,7 @@ def advise_passphrases(gaps: Iterable[Gap]) -> str:
     roles = dict.fromkeys(role for gap in gaps for role in gap.new_passphrases)
     if not roles:
         return ""
-    names = ", ".join(f"CARDSIGN_{role.upper()}_PASSPHRASE" for role in roles)
+    names = ", ".join(map(passphrase_variable, roles))
     return f"first choose new passphrases: type them when asked, or put them into {names}"
 
 

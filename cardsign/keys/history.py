@@ -48,7 +48,7 @@ def kept_keysets(store: KeyStore) -> tuple[KeysetStatement, ...]:
 
 
 def _read_keysets(store: KeyStore) -> tuple[KeysetStatement, ...]:
-    cached, keysets = store.keysets, list[KeysetStatement]()
+    cached, keysets = store.verified_keysets, list[KeysetStatement]()
     for kept in store.state.keysets:
         if kept.blob not in cached:
             with _checking(store, kept):

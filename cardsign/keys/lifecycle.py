@@ -32,6 +32,7 @@ from cardsign.keys.model import (
     Role,
     StoreState,
     custody_group,
+    passphrase_variable,
 )
 from cardsign.times import stamp
 
@@ -134,7 +135,7 @@ def enter(
         raise StoreFault(
             "keystore.same_custody",
             f"this custody was stolen ({custody_group(custody)}), so no key is made in it",
-            hint=f"Set CARDSIGN_{roles[0].upper()}_PASSPHRASE to a new passphrase of the "
+            hint=f"Set {passphrase_variable(roles[0])} to a new passphrase of the "
             f"{roles[0]} keys, or name another signer.",
         )
     event = {

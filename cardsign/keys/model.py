@@ -220,6 +220,11 @@ def name_roles(roles: Sequence[Role]) -> str:
     return f"{', '.join(others)} and {last} keys" if others else f"{last} keys"
 
 
+def passphrase_variable(role: Role) -> str:
+    """Return the environment variable that holds the passphrase of a role's keys."""
+    return f"CARDSIGN_{role.upper()}_PASSPHRASE"
+
+
 def private_blob(digest: str) -> str:
     """Return the name of a sealed private key, of which this is the SHA-256."""
     return f"private/{digest}.key"

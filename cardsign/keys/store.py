@@ -87,13 +87,14 @@ class KeyStore(ABC):
     Attributes:
         place: Where it is, for people.
         user: Who works with it.
-        keysets: Statements that were verified, by their blob; see :mod:`cardsign.keys.history`.
+        verified_keysets: Keyset statements whose signatures were verified, by their blob; a cache
+            of :mod:`cardsign.keys.history`.
     """
 
     def __init__(self, place: str, user: StoreUser | None = None) -> None:
         self.place, self.user = place, user or StoreUser()
         self.state = StoreState()
-        self.keysets: dict[str, Any] = {}
+        self.verified_keysets: dict[str, Any] = {}
 
     # What a place has to offer. All raise FileFault ``file.unreadable`` or ``file.unwritable``,
     # or what keeps a database from being used: StoreFault ``keystore.unreachable`` and others.
