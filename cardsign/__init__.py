@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from cardsign.api import verify_card as verify_card
     from cardsign.card.canonical import ProfileName as ProfileName
     from cardsign.card.canonical import canonicalize as canonicalize
-    from cardsign.card.schema import AgentCard as AgentCard
     from cardsign.diff.cards import diff_cards as diff_cards
     from cardsign.errors import CardRefused as CardRefused
     from cardsign.errors import CardsignError as CardsignError
@@ -57,7 +56,6 @@ _MODULES: Final = {
     "verify_card": "cardsign.api",
     "ProfileName": "cardsign.card.canonical",
     "canonicalize": "cardsign.card.canonical",
-    "AgentCard": "cardsign.card.schema",
     "diff_cards": "cardsign.diff.cards",
     "CardRefused": "cardsign.errors",
     "CardsignError": "cardsign.errors",

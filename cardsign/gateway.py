@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from cardsign.card.document import unsigned
 from cardsign.card.extensions import UPSTREAM, kept_of, with_kept
@@ -93,7 +93,7 @@ def resign_card(
         UsageFault: ``usage.invalid``: two endpoints would become one.
         SigningRefused, SignerFault: As :func:`cardsign.sign.signing.sign_document`.
     """
-    document = unsigned(cast("Mapping[str, Json]", trusted_card(upstream).document))
+    document = unsigned(trusted_card(upstream).document)
     via = (*read_via(document), url.replace(PATH, ""))
     if _gateway(via[-1]) in map(_gateway, via[:-1]):
         raise CardRefused("gateway.loop", f"the card came through {via[-1]} already")

@@ -7,10 +7,9 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final, Literal, NoReturn, cast
+from typing import Any, Final, Literal, NoReturn
 
 from cardsign.card.canonical import PROFILES, ProfileName
-from cardsign.card.schema import AgentCard
 from cardsign.card.values import Json
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardsignError, InputRefused
 from cardsign.findings import Finding, rate_findings
@@ -301,9 +300,9 @@ class VerifiedCard(Mapping[str, Any]):
         self.report = report
 
     @property
-    def document(self) -> AgentCard:
+    def document(self) -> dict[str, Any]:
         """A copy of the object parsed from the payload that the signature covers."""
-        return cast(AgentCard, copy.deepcopy(self._members))
+        return copy.deepcopy(self._members)
 
     @property
     def _members(self) -> dict[str, Any]:
