@@ -72,9 +72,8 @@ from cardsign.keys.history import kept_release
 from cardsign.keys.opening import StorePlace, create_store, is_taken
 from cardsign.keys.signers.access import terminal_prompt
 from cardsign.keys.store import KeyStore
-from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
+from cardsign.statements.envelope import HOLDER, MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement, RootKey
-from cardsign.statements.members import HOLDER
 from cardsign.statements.release import ReleaseStatement
 from cardsign.times import day, minute
 from cardsign.urls import CARD_PATH, parse_url

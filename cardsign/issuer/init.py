@@ -26,8 +26,8 @@ from cardsign.keys.history import keep_keyset
 from cardsign.keys.model import Role
 from cardsign.keys.opening import StorePlace, create_store, is_taken, open_store
 from cardsign.keys.store import KeyStore
+from cardsign.statements.envelope import HOLDER
 from cardsign.statements.keyset import KeysetStatement, RootKey
-from cardsign.statements.members import HOLDER
 from cardsign.urls import parse_origin
 
 #: Origins of a trial on one machine, which has no certificate.

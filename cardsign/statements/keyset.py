@@ -15,7 +15,7 @@ from cardsign.errors import KeyRefused
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS, STATEMENT_ALGORITHMS
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey, short_kid
-from cardsign.statements import members as read
+from cardsign.statements import envelope as read
 from cardsign.statements.envelope import (
     TYP_KEYSET,
     Envelope,

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from cardsign.card.values import Json
-from cardsign.statements import members as read
+from cardsign.statements import envelope as read
 from cardsign.statements.envelope import (
     TYP_RELEASE,
     Envelope,

@@ -18,9 +18,8 @@ from cardsign.errors import CardRefused, FetchFailed, KeyRefused, UsageFault, cl
 from cardsign.files import read_bytes
 from cardsign.findings import Finding
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
-from cardsign.statements.envelope import StatementRefused
+from cardsign.statements.envelope import DIGEST, HOLDER, StatementRefused
 from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, read_keyset
-from cardsign.statements.members import DIGEST, HOLDER
 from cardsign.statements.release import ReleaseStatement
 from cardsign.tomltext import read_toml
 from cardsign.trust.disk import edit_policy

@@ -18,7 +18,7 @@ from cardsign.card.strictjson import parse_object
 from cardsign.card.values import jcs
 from cardsign.errors import FileFault, FileMissing, JsonRefused, UsageFault
 from cardsign.files import locked, read_bytes, write_atomic
-from cardsign.statements import members as read
+from cardsign.statements import envelope as read
 from cardsign.statements.envelope import StatementRefused, exact_object
 from cardsign.statements.keyset import KeysetId, KeysetStatement, keyset_id
 from cardsign.statements.release import ReleaseStatement

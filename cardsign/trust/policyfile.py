@@ -30,8 +30,8 @@ from cardsign.errors import CardRefused, CardsignError, KeyRefused, UsageFault, 
 from cardsign.jose.algorithms import ALGORITHMS, VerifyAlg
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
+from cardsign.statements.envelope import DIGEST, HOLDER, ISSUER, THUMBPRINT
 from cardsign.statements.keyset import MAX_HOLDERS, KeysetId, RootAnchor
-from cardsign.statements.members import DIGEST, HOLDER, ISSUER, THUMBPRINT
 from cardsign.times import SPAN, read_span
 from cardsign.tomltext import Location, explain_error, find_lines, line_of, read_toml
 from cardsign.trust.policy import (
