@@ -148,7 +148,7 @@ def nightly(session: nox.Session) -> None:
     for name in ("rust", "interop", "mutants"):
         session.notify(name)
     session.notify("lowest", ["tests", "--ignore=tests/repo", "-n", "2"])
-    many = {"CARDSIGN_EXAMPLES": "40000", "CARDSIGN_ORACLE": "all"}
+    many = {"CARDSIGN_EXAMPLES": "40000"}
     thorough = ("--thorough", "--hypothesis-profile", "nightly")
     python(session, "-m", "pytest", "-n", "auto", "--dist", "worksteal", *thorough, env=many)
     session.run(str(VENV / "cardsign"), "conformance", "tests", external=True)

@@ -16,7 +16,6 @@ from tests.attack_runner.corpus import Case, load_attacks
 from tests.attack_runner.outcome import deviations
 from tests.attack_runner.verifier import play
 from tests.attack_runner.world import Certificates
-from tests.oracle.adapter import outcome_faults
 
 CASES = {case.id: case for attack in load_attacks() for case in attack.transcripts}
 
@@ -43,10 +42,9 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_we_agree_with_the_transcript(
     case: Case, certificates: Certificates, tmp_path: Path
 ) -> None:
-    """Verdict and reason at every step, and nobody is asked who must not be; so says the oracle."""
+    """Verdict and reason at every step, and nobody is asked who must not be."""
     outcomes = list(play(case, certificates, tmp_path))
     assert deviations(case, lambda _: outcomes) == []
-    assert outcome_faults(case, outcomes) == []
 
 
 # ------------------------------------------------------------------ with one safeguard less
