@@ -1,9 +1,7 @@
 """The one description of the A2A 1.0 and 0.3 Agent Card fields.
 
-The TypedDicts say everything: type, REQUIRED, proto `optional`, free-form, security, and which
-version alone has a member. :class:`AgentCard` is the type for readers of either. From them are
-derived the tables below, which canonicalization, coverage and spelling checks walk, and the type
-check of :mod:`cardsign.card.members`.
+The two tables say everything: names, types, REQUIRED and proto `optional`. Canonicalization,
+coverage, spelling and type checks walk what is read from them.
 
 Facts: A2A 1.0 `specification/a2a.proto` (package lf.a2a.v1), A2A 0.3.0 `types/src/types.ts`.
 """
@@ -11,286 +9,14 @@ Facts: A2A 1.0 `specification/a2a.proto` (package lf.a2a.v1), A2A 0.3.0 `types/s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from operator import attrgetter
-from typing import (
-    Annotated,
-    Any,
-    Final,
-    Literal,
-    Required,
-    TypeAlias,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
-
-from typing_extensions import TypedDict, is_typeddict
-
-PRESENCE: Final = "presence"  # proto `optional`: set-to-default differs from unset
-SECURITY: Final = "security"  # who may call, and how; never excused when uncovered
-INHERITS: Final = "inherits"  # without it the card's own default holds; an empty list says "none"
-ONEOF: Final = "oneof"  # at most one of the message's members so marked may be set
-REQUIRED: Final = "required"  # where a reader of either version cannot count on it
+from typing import Any, Final, Literal, TypeAlias, cast
 
 #: A version of A2A that cards are written in. Of 0.2 no schema is kept; it differs little from 0.3.
 A2aVersion: TypeAlias = Literal["0.2", "0.3", "1.0"]
-NEW: Final = "1.0"  # A2A 1.0 alone has the member
-OLD: Final = "0.3"  # A2A 0.3 alone has it
-
-Struct = dict[str, Any]  # google.protobuf.Struct: free-form JSON object
-
-_Url = Annotated[str, PRESENCE]
-_Flag = Annotated[bool, PRESENCE]
-_Modes = Annotated[list[str], INHERITS]
-_OldText = Annotated[str, OLD]
-
-
-class AgentInterface(TypedDict, total=False):
-    """A2A 1.0 4.4.6."""
-
-    url: Required[str]
-    protocolBinding: Required[str]
-    tenant: str
-    protocolVersion: Required[str]
-
-
-class AgentInterface03(TypedDict, total=False):
-    """A2A 0.3.0 5.5.5."""
-
-    url: Required[str]
-    transport: Required[str]
-
-
-class AgentProvider(TypedDict, total=False):
-    """A2A 1.0 4.4.2."""
-
-    url: Required[str]
-    organization: Required[str]
-
-
-class AgentExtension(TypedDict, total=False):
-    """A2A 1.0 4.4.4; `params` is the only free-form place of a card."""
-
-    uri: str
-    description: str
-    required: bool
-    params: Struct
-
-
-class AgentCapabilities(TypedDict, total=False):
-    """A2A 1.0 4.4.3, 0.3.0 5.5.2."""
-
-    streaming: _Flag
-    pushNotifications: _Flag
-    stateTransitionHistory: Annotated[bool, PRESENCE, OLD]
-    extensions: list[AgentExtension]
-    extendedAgentCard: Annotated[bool, PRESENCE, NEW]
-
-
-class StringList(TypedDict, total=False):
-    """The scopes of one scheme in a requirement."""
-
-    list: list[str]
-
-
-class SecurityRequirement(TypedDict, total=False):
-    """All of these schemes together (AND); the list of requirements is an OR."""
-
-    schemes: dict[str, StringList]
-
-
-class AgentSkill(TypedDict, total=False):
-    """A2A 1.0 4.4.5, 0.3.0 5.5.4."""
-
-    id: Required[str]
-    name: Required[str]
-    description: Required[str]
-    tags: Required[list[str]]
-    examples: list[str]
-    inputModes: _Modes
-    outputModes: _Modes
-    securityRequirements: Annotated[list[SecurityRequirement], SECURITY, NEW]
-    security: Annotated[list[dict[str, list[str]]], SECURITY, OLD]
-
-
-class APIKeySecurityScheme(TypedDict, total=False):
-    """A2A 1.0 4.5.2."""
-
-    description: str
-    location: Required[str]
-    name: Required[str]
-
-
-class HTTPAuthSecurityScheme(TypedDict, total=False):
-    """A2A 1.0 4.5.3."""
-
-    description: str
-    scheme: Required[str]
-    bearerFormat: str
-
-
-class AuthorizationCodeOAuthFlow(TypedDict, total=False):
-    """A2A 1.0 4.5.8."""
-
-    authorizationUrl: Required[str]
-    tokenUrl: Required[str]
-    refreshUrl: str
-    scopes: Required[dict[str, str]]
-    pkceRequired: bool
-
-
-class ClientCredentialsOAuthFlow(TypedDict, total=False):
-    """A2A 1.0 4.5.9."""
-
-    tokenUrl: Required[str]
-    refreshUrl: str
-    scopes: Required[dict[str, str]]
-
-
-class DeviceCodeOAuthFlow(TypedDict, total=False):
-    """A2A 1.0 4.5.10."""
-
-    deviceAuthorizationUrl: Required[str]
-    tokenUrl: Required[str]
-    refreshUrl: str
-    scopes: Required[dict[str, str]]
-
-
-class ImplicitOAuthFlow(TypedDict, total=False):
-    """Deprecated in A2A 1.0; nothing in it is REQUIRED."""
-
-    authorizationUrl: str
-    refreshUrl: str
-    scopes: dict[str, str]
-
-
-class PasswordOAuthFlow(TypedDict, total=False):
-    """Deprecated in A2A 1.0; nothing in it is REQUIRED."""
-
-    tokenUrl: str
-    refreshUrl: str
-    scopes: dict[str, str]
-
-
-class OAuthFlows(TypedDict, total=False):
-    """A2A 1.0 4.5.7: exactly one flow."""
-
-    authorizationCode: Annotated[AuthorizationCodeOAuthFlow, ONEOF]
-    clientCredentials: Annotated[ClientCredentialsOAuthFlow, ONEOF]
-    implicit: Annotated[ImplicitOAuthFlow, ONEOF]
-    password: Annotated[PasswordOAuthFlow, ONEOF]
-    deviceCode: Annotated[DeviceCodeOAuthFlow, ONEOF]
-
-
-class OAuth2SecurityScheme(TypedDict, total=False):
-    """A2A 1.0 4.5.4."""
-
-    description: str
-    flows: Required[OAuthFlows]
-    oauth2MetadataUrl: str
-
-
-class OpenIdConnectSecurityScheme(TypedDict, total=False):
-    """A2A 1.0 4.5.5."""
-
-    description: str
-    openIdConnectUrl: Required[str]
-
-
-class MutualTlsSecurityScheme(TypedDict, total=False):
-    """A2A 1.0 4.5.6."""
-
-    description: str
-
-
-class OAuthFlow03(TypedDict, total=False):
-    """A2A 0.3.0: the members of all four OAuth flows."""
-
-    authorizationUrl: str
-    tokenUrl: str
-    refreshUrl: str
-    scopes: dict[str, str]
-
-
-class OAuthFlows03(TypedDict, total=False):
-    """A2A 0.3.0: any number of flows at once."""
-
-    authorizationCode: OAuthFlow03
-    clientCredentials: OAuthFlow03
-    implicit: OAuthFlow03
-    password: OAuthFlow03
-
-
-# `in` is a keyword, hence the call form. Which members are REQUIRED hangs on `type`.
-FlatScheme = TypedDict(
-    "FlatScheme",
-    {
-        "type": _OldText,
-        "description": _OldText,
-        "name": _OldText,
-        "in": _OldText,
-        "scheme": _OldText,
-        "bearerFormat": _OldText,
-        "flows": Annotated[OAuthFlows03, OLD],
-        "oauth2MetadataUrl": _OldText,
-        "openIdConnectUrl": _OldText,
-    },
-    total=False,
-)
-
-
-class SecurityScheme(FlatScheme, total=False):
-    """A2A 1.0 4.5.1: exactly one of the five wrappers; 0.3: flat."""
-
-    apiKeySecurityScheme: Annotated[APIKeySecurityScheme, ONEOF, NEW]
-    httpAuthSecurityScheme: Annotated[HTTPAuthSecurityScheme, ONEOF, NEW]
-    oauth2SecurityScheme: Annotated[OAuth2SecurityScheme, ONEOF, NEW]
-    openIdConnectSecurityScheme: Annotated[OpenIdConnectSecurityScheme, ONEOF, NEW]
-    mtlsSecurityScheme: Annotated[MutualTlsSecurityScheme, ONEOF, NEW]
-
-
-class AgentCardSignature(TypedDict, total=False):
-    """A2A 1.0 4.4.7, 0.3.0 5.5.6."""
-
-    protected: Required[str]
-    signature: Required[str]
-    header: Struct
-
-
-class AgentCard(TypedDict, total=False):
-    """A card of any A2A version, for readers: ``card["skills"][0]["id"]`` needs no cast.
-
-    It describes what the schemas name (A2A 1.0 4.4.1, 0.3.0 5.5). A card may have more members,
-    and a signature does not say that a member has its type.
-    """
-
-    name: Annotated[str, REQUIRED]
-    description: Annotated[str, REQUIRED]
-    supportedInterfaces: Annotated[list[AgentInterface], REQUIRED, NEW]
-    url: Annotated[str, REQUIRED, OLD]
-    preferredTransport: _OldText
-    additionalInterfaces: Annotated[list[AgentInterface03], OLD]
-    provider: AgentProvider
-    version: Annotated[str, REQUIRED]
-    protocolVersion: Annotated[str, REQUIRED, OLD]
-    documentationUrl: _Url
-    capabilities: Annotated[AgentCapabilities, REQUIRED]
-    supportsAuthenticatedExtendedCard: Annotated[bool, PRESENCE, OLD]
-    securitySchemes: Annotated[dict[str, SecurityScheme], SECURITY]
-    securityRequirements: Annotated[list[SecurityRequirement], SECURITY, NEW]
-    security: Annotated[list[dict[str, list[str]]], SECURITY, OLD]
-    defaultInputModes: Annotated[list[str], REQUIRED]
-    defaultOutputModes: Annotated[list[str], REQUIRED]
-    skills: Annotated[list[AgentSkill], REQUIRED]
-    signatures: list[AgentCardSignature]
-    iconUrl: _Url
-
-
-# The fields of a card as walks need them: tables derived from the types above.
-
 
 JsonKind = Literal["string", "bool", "message", "free"]
 Shape = Literal["one", "list", "map"]
@@ -301,6 +27,72 @@ JSON_TYPES: Final[dict[JsonKind, tuple[type, str]]] = {
     "message": (dict, "an object"),
     "free": (dict, "an object"),
 }
+
+# A message in a line, its fields in the order of the schema. A field is a string unless a type
+# follows: `bool`, `free` (a free-form object), a message; in [] a list of it, in {} a map of it.
+# `!` is REQUIRED, where a reader can count on it; `?` is proto `optional`, so that set to the
+# default differs from unset. A `|` after a message: at most one of its fields may be set.
+_A2A_1_0: Final = """
+AgentCard name! description! supportedInterfaces:[AgentInterface]! provider:AgentProvider version!
+    documentationUrl? capabilities:AgentCapabilities! securitySchemes:{SecurityScheme}
+    securityRequirements:[SecurityRequirement] defaultInputModes:[string]!
+    defaultOutputModes:[string]! skills:[AgentSkill]! signatures:[AgentCardSignature] iconUrl?
+AgentInterface url! protocolBinding! tenant protocolVersion!
+AgentProvider url! organization!
+AgentCapabilities streaming:bool? pushNotifications:bool? extensions:[AgentExtension]
+    extendedAgentCard:bool?
+AgentExtension uri description required:bool params:free
+AgentSkill id! name! description! tags:[string]! examples:[string] inputModes:[string]
+    outputModes:[string] securityRequirements:[SecurityRequirement]
+SecurityRequirement schemes:{StringList}
+StringList list:[string]
+SecurityScheme| apiKeySecurityScheme:APIKeySecurityScheme
+    httpAuthSecurityScheme:HTTPAuthSecurityScheme oauth2SecurityScheme:OAuth2SecurityScheme
+    openIdConnectSecurityScheme:OpenIdConnectSecurityScheme
+    mtlsSecurityScheme:MutualTlsSecurityScheme
+APIKeySecurityScheme description location! name!
+HTTPAuthSecurityScheme description scheme! bearerFormat
+OAuth2SecurityScheme description flows:OAuthFlows! oauth2MetadataUrl
+OpenIdConnectSecurityScheme description openIdConnectUrl!
+MutualTlsSecurityScheme description
+OAuthFlows| authorizationCode:AuthorizationCodeOAuthFlow
+    clientCredentials:ClientCredentialsOAuthFlow implicit:ImplicitOAuthFlow
+    password:PasswordOAuthFlow deviceCode:DeviceCodeOAuthFlow
+AuthorizationCodeOAuthFlow authorizationUrl! tokenUrl! refreshUrl scopes:{string}! pkceRequired:bool
+ClientCredentialsOAuthFlow tokenUrl! refreshUrl scopes:{string}!
+ImplicitOAuthFlow authorizationUrl refreshUrl scopes:{string}
+PasswordOAuthFlow tokenUrl refreshUrl scopes:{string}
+DeviceCodeOAuthFlow deviceAuthorizationUrl! tokenUrl! refreshUrl scopes:{string}!
+AgentCardSignature protected! signature! header:free
+"""
+_A2A_0_3: Final = """
+AgentCard name! description! url! preferredTransport additionalInterfaces:[AgentInterface]
+    provider:AgentProvider version! protocolVersion! documentationUrl?
+    capabilities:AgentCapabilities! supportsAuthenticatedExtendedCard:bool?
+    securitySchemes:{SecurityScheme} security:[free] defaultInputModes:[string]!
+    defaultOutputModes:[string]! skills:[AgentSkill]! signatures:[AgentCardSignature] iconUrl?
+AgentInterface url! transport!
+AgentProvider url! organization!
+AgentCapabilities streaming:bool? pushNotifications:bool? stateTransitionHistory:bool?
+    extensions:[AgentExtension]
+AgentExtension uri description required:bool params:free
+AgentSkill id! name! description! tags:[string]! examples:[string] inputModes:[string]
+    outputModes:[string] security:[free]
+SecurityScheme type description name in scheme bearerFormat flows:OAuthFlows oauth2MetadataUrl
+    openIdConnectUrl
+OAuthFlows authorizationCode:OAuthFlow clientCredentials:OAuthFlow implicit:OAuthFlow
+    password:OAuthFlow
+OAuthFlow authorizationUrl tokenUrl refreshUrl scopes:{string}
+AgentCardSignature protected! signature! header:free
+"""
+#: Members that say who may call, and how: never excused when uncovered.
+_SECURITY: Final = frozenset({"securitySchemes", "securityRequirements", "security"})
+#: Members of a skill without which the card's own default holds; an empty list says "none".
+_INHERITS: Final = frozenset({"inputModes", "outputModes"})
+_FIELD: Final = re.compile(
+    r"(?P<name>\w+)(?::(?P<shape>[\[{]?)(?P<type>\w+)[\]}]?)?(?P<mark>[!?]?)"
+)
+_SHAPES: Final[Mapping[str, Shape]] = {"": "one", "[": "list", "{": "map"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # by identity: there is one of each
@@ -338,12 +130,12 @@ class Field:
         return value == "" if self.kind == "string" else value is False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Message:
     """A message: its fields by camelCase name, in schema order."""
 
     name: str
-    fields: dict[str, Field] = field(hash=False)
+    fields: dict[str, Field]
 
     @cached_property
     def spelled(self) -> dict[str, Field]:
@@ -407,52 +199,38 @@ def _respelled_below(value: Any, fields: list[Field], respell: Callable[..., Any
     return respell(value, *below)
 
 
-@cache
-def _hints(typed_dict: Any) -> dict[str, Any]:
-    return get_type_hints(typed_dict, include_extras=True)
+def _read_messages(table: str) -> dict[str, Message]:
+    """Return the messages of a table by name."""
+    lines = [line.split() for line in table.strip().replace("\n    ", " ").splitlines()]
+    messages = {name.rstrip("|"): Message(name.rstrip("|"), {}) for name, *_ in lines}
+    for name, *fields in lines:
+        read = (_read_field(text, messages, oneof=name.endswith("|")) for text in fields)
+        messages[name.rstrip("|")].fields.update((member.name, member) for member in read)
+    return messages
 
 
-@cache
-def _message(typed_dict: Any, version: A2aVersion) -> Message:
-    hints = _hints(typed_dict)
-    fields = (_field(name, hint, version) for name, hint in hints.items())
-    return Message(
-        typed_dict.__name__, {member.name: member for member in fields if member is not None}
-    )
-
-
-def _field(name: str, hint: Any, version: A2aVersion) -> Field | None:
-    """The field of one version; None where only the other has it."""
-    required = get_origin(hint) is Required
-    if required:
-        (hint,) = get_args(hint)
-    hint, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-    if (OLD if version == NEW else NEW) in marks:
-        return None
-    shape: Shape = "one"
-    kind_type = hint
-    if get_origin(hint) is list:
-        shape, kind_type = "list", get_args(hint)[0]
-    elif get_origin(hint) is dict and hint != Struct:  # get_type_hints builds an equal alias
-        shape, kind_type = "map", get_args(hint)[1]
-    message = _message(kind_type, version) if is_typeddict(kind_type) else None
-    kind: JsonKind = "string" if kind_type is str else "bool" if kind_type is bool else "free"
-    if message:
-        kind = "message"
+def _read_field(text: str, messages: Mapping[str, Message], *, oneof: bool) -> Field:
+    match = _FIELD.fullmatch(text)
+    assert match is not None, text  # noqa: S101 - the tables are ours
+    name, type_name, mark = match["name"], match["type"] or "string", match["mark"]
+    message, shape = messages.get(type_name), _SHAPES[match["shape"] or ""]
+    kind = cast(JsonKind, "message" if message else type_name)
+    assert kind in JSON_TYPES, text  # noqa: S101
     return Field(
         name=name,
         kind=kind,
         shape=shape,
         message=message,
-        required=required or REQUIRED in marks,
-        presence=PRESENCE in marks or (shape == "one" and kind in ("message", "free")),
-        security=SECURITY in marks,
-        oneof=ONEOF in marks,
-        inherits=INHERITS in marks,
+        required=mark == "!",
+        presence=mark == "?" or (shape == "one" and kind in ("message", "free")),
+        security=name in _SECURITY,
+        oneof=oneof,
+        inherits=name in _INHERITS,
     )
 
 
-CARD_1_0: Final = _message(AgentCard, NEW)
-CARD_0_3: Final = _message(AgentCard, OLD)
-CAPABILITIES_1_0: Final = _message(AgentCapabilities, NEW)
-SKILL_1_0: Final = _message(AgentSkill, NEW)
+_MESSAGES_1_0: Final = _read_messages(_A2A_1_0)
+CARD_1_0: Final = _MESSAGES_1_0["AgentCard"]
+CARD_0_3: Final = _read_messages(_A2A_0_3)["AgentCard"]
+CAPABILITIES_1_0: Final = _MESSAGES_1_0["AgentCapabilities"]
+SKILL_1_0: Final = _MESSAGES_1_0["AgentSkill"]

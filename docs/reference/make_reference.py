@@ -15,10 +15,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from textwrap import fill
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin, is_typeddict
 
 import click
-from typing_extensions import is_typeddict
 
 import cardsign
 from cardsign.cli.main import EXIT_STATUSES

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import get_args, get_type_hints
 
 import pytest
 
-from cardsign.card.schema import CARD_0_3, CARD_1_0, AgentCard, Message, fold
+from cardsign.card.schema import CARD_0_3, CARD_1_0, Message, fold
 
 
 def messages(root: Message) -> Iterator[Message]:
@@ -122,15 +121,3 @@ DEFAULTS = {
 def test_a_default(message: Message, name: str, value: object, is_default: bool) -> None:
     """What proto3 JSON leaves out, by type and presence."""
     assert message.fields[name].is_default(value) is is_default
-
-
-def test_the_type_for_readers_has_the_members_of_both_versions() -> None:
-    """At the top, in a skill, in the capabilities and in a security scheme."""
-
-    both = CARD_1_0.fields | CARD_0_3.fields
-    hints = get_type_hints(AgentCard)
-    assert set(hints) == set(both)
-    for name in ("skills", "capabilities", "securitySchemes"):
-        parts = {part for root in (CARD_1_0, CARD_0_3) for part in below(root, name).fields}
-        kind = get_args(hints[name])[-1] if get_args(hints[name]) else hints[name]
-        assert set(get_type_hints(kind)) == parts, name
