@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -98,8 +98,22 @@ class LintTable(_Table):
     waivers: list[WaiverTable] = Field(default=[], alias="waiver")
 
 
-class CardTable(_Table):
-    source: _Place | None = None
+class ProjectCard(_Table):
+    """A card of the project, table ``[[card]]``.
+
+    Attributes:
+        source: The card as it is written, or the first file that it is built from.
+        build: What the card is built from whenever it is signed; empty where `source` is the card.
+        agent: Which of several agents in `build` it is of, as NAMESPACE/NAME.
+        signed: Where the signed card goes.
+        legacy: The A2A version for older clients that the public card is converted to, ``0.3`` or
+            ``0.2``; None for a card that is signed as it is.
+        audience: For whom it is, if it is an extended card; one card has no audience.
+        expires: When the extended card ends: a date, or a time from its signing such as ``90d``.
+        skills: The ids of the skills that it shows, in the order of the source; empty for all.
+    """
+
+    source: _Place = Field(default_factory=Path)
     build: Annotated[tuple[_Place, ...], Field(strict=False)] = ()
     agent: _Text | None = None
     signed: _Place
@@ -131,34 +145,7 @@ class ConfigFile(_Table):
     timeline: TimelineTable = TimelineTable()
     build: BuildSettings = BuildSettings()
     lint: LintTable = LintTable()
-    card: list[CardTable] = []
-
-
-@dataclass(frozen=True, slots=True)
-class ProjectCard:
-    """A card of the project, table ``[[card]]``.
-
-    Attributes:
-        source: The card as it is written, inside the folder or allowed by the user.
-        signed: Where the signed card goes, likewise.
-        audience: For whom it is, if it is an extended card; one card has no audience.
-        expires: When the extended card ends: a date, or a time from its signing such as ``90d``.
-        build: What the card is built from whenever it is signed, `source` first; empty where
-            `source` is the card.
-        agent: Which of several agents in `build` it is of, as NAMESPACE/NAME.
-        legacy: The A2A version for older clients that the public card is converted to, ``0.3`` or
-            ``0.2``; None for a card that is signed as it is.
-        skills: The ids of the skills that it shows, in the order of the source; empty for all.
-    """
-
-    source: Path
-    signed: Path
-    audience: str | None = None
-    expires: str | None = None
-    build: tuple[Path, ...] = ()
-    agent: str | None = None
-    legacy: str | None = None
-    skills: tuple[str, ...] = ()
+    card: list[ProjectCard] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,26 +205,22 @@ def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
     )
 
 
-def _read_cards(table: CardTable, path: Path, allowed: Collection[Path]) -> Iterator[ProjectCard]:
+def _read_cards(card: ProjectCard, path: Path, allowed: Collection[Path]) -> Iterator[ProjectCard]:
     """Yield the card of a table, and the one for older clients next to it."""
-    source = table.source or next(iter(table.build), None)
-    if source is None or (table.source and (table.build or table.agent)):
-        raise bad_settings(
-            path, "a [[card]] has one of 'source' and 'build'; 'agent' needs 'build'"
-        )
-    is_extended = table.audience is not None
-    if is_extended != (table.expires is not None) or (is_extended and table.legacy):
+    if (card.source == Path()) != bool(card.build) or (card.agent and not card.build):
+        message = "a [[card]] has one of 'source' and 'build'; 'agent' needs 'build'"
+        raise bad_settings(path, message)
+    is_extended = card.audience is not None
+    if is_extended != (card.expires is not None) or (is_extended and card.legacy):
         raise bad_settings(path, "'audience' and 'expires' need each other, and exclude 'legacy'")
-    card = ProjectCard(
-        *(source, table.signed, table.audience, table.expires, table.build, table.agent),
-        skills=table.skills,
-    )
-    yield card
-    if table.legacy is not None:
-        older = card.signed.with_suffix(f".{table.legacy}{card.signed.suffix}")
+    if card.build:
+        card = card.model_copy(update={"source": card.build[0]})
+    yield card.model_copy(update={"legacy": None})
+    if card.legacy is not None:
+        older = card.signed.with_suffix(f".{card.legacy}{card.signed.suffix}")
         if leads_outside(path.parent, older, allowed):
             raise outside(older, f"'signed' names '{older}',", path)
-        yield replace(card, signed=older, legacy=table.legacy)
+        yield card.model_copy(update={"signed": older})
 
 
 def _sort_cards(cards: list[ProjectCard], path: Path) -> tuple[ProjectCard, ...]:

@@ -103,7 +103,7 @@ def test_cron_without_the_card_passphrase_says_which_card_ends(
 def test_the_schema_is_that_of_the_file(cardsign: Cardsign) -> None:
     """An editor completes the tables that the reader takes."""
     schema = run(cardsign("config", "schema")).json
-    assert set(schema["$defs"]["CardTable"]["properties"]) == {
+    assert set(schema["$defs"]["ProjectCard"]["properties"]) == {
         "source",
         "signed",
         "audience",

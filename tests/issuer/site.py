@@ -81,8 +81,8 @@ class Site:
 
     @property
     def config(self) -> ProjectConfig:
-        cards = (ProjectCard(self.folder / "card.json", self.folder / "signed.json"),)
-        return ProjectConfig(ORIGIN, self.folder / "keys", self.folder / "public", cards=cards)
+        card = ProjectCard(source=self.folder / "card.json", signed=self.folder / "signed.json")
+        return ProjectConfig(ORIGIN, self.folder / "keys", self.folder / "public", cards=(card,))
 
     @property
     def live(self) -> Generation:
