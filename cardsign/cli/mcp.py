@@ -29,7 +29,7 @@ from cardsign.inspect.service import inspect_url
 from cardsign.jose.jwks import JwkSet
 from cardsign.lint.cards import lint_card
 from cardsign.lint.rules import describe_finding
-from cardsign.trust.disk import load_policy
+from cardsign.trust.policy import load_policy
 from cardsign.urls import is_url
 
 CardText = Annotated[str, Field(description="The card: its JSON exactly as received, or its URL.")]

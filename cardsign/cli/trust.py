@@ -26,10 +26,9 @@ from cardsign.cli.streams import confirm, done, dry_run_option, is_dry_run
 from cardsign.cli.verifier import chosen_issuers, needed_policy
 from cardsign.errors import EXIT_LOCAL_FAULT, EXIT_NO_VERDICT, EXIT_OK, LocalFault
 from cardsign.findings import Finding
-from cardsign.trust.disk import load_policy
 from cardsign.trust.enroll import forget_issuer, move_pin, remove_issuer
 from cardsign.trust.lock import read_lock
-from cardsign.trust.policy import KeysetAnchor, TrustedIssuer
+from cardsign.trust.policy import KeysetAnchor, TrustedIssuer, load_policy
 from cardsign.trust.supplied import (
     NO_STATEMENTS,
     StatementCache,

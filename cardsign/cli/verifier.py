@@ -30,7 +30,6 @@ from cardsign.errors import (
 )
 from cardsign.files import read_bytes
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
-from cardsign.trust.disk import find_policy, load_policy, user_folder
 from cardsign.trust.policy import (
     ACCEPTED,
     POLICY_FILE,
@@ -39,6 +38,9 @@ from cardsign.trust.policy import (
     Policy,
     Subject,
     TrustedIssuer,
+    find_policy,
+    load_policy,
+    user_folder,
 )
 from cardsign.trust.supplied import SuppliedStatements, load_statements
 from cardsign.urls import is_url, parse_origin, without_userinfo

@@ -210,14 +210,14 @@ def say_if_old(keyset: KeysetStatement | None, now: datetime) -> None:
 
 def kind_of(anchor: Anchor) -> str:
     """The member of `[issuer.anchor]` that is there."""
-    from cardsign.trust.policytext import anchor_members
+    from cardsign.trust.policyfile import anchor_members
 
     return next(iter(anchor_members(anchor)))
 
 
 def issuer_json(issuer: TrustedIssuer) -> dict[str, Any]:
     """What the policy says of an issuer, defaults included."""
-    from cardsign.trust.policytext import anchor_members
+    from cardsign.trust.policyfile import anchor_members
 
     return {
         "name": issuer.name,
@@ -231,7 +231,7 @@ def issuer_json(issuer: TrustedIssuer) -> dict[str, Any]:
 
 def issuer_lines(issuer: TrustedIssuer) -> Iterator[str]:
     """The same for a person; what is empty is left out."""
-    from cardsign.trust.policytext import anchor_text
+    from cardsign.trust.policyfile import anchor_text
 
     for member, value in issuer_json(issuer).items():
         shown = ", ".join(value) if isinstance(value, list) else value

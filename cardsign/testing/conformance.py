@@ -33,8 +33,8 @@ from cardsign.files import MAX_INPUT_BYTES, read_bytes
 from cardsign.jose import base64url
 from cardsign.programs import Program, ProgramError, run
 from cardsign.tomltext import read_toml
-from cardsign.trust.disk import MAX_POLICY_BYTES
 from cardsign.trust.policy import ACCEPTED
+from cardsign.trust.policyfile import MAX_POLICY_BYTES
 from cardsign.urls import parse_origin
 
 #: What a file of the corpus holds: its kind, and its content of that kind.

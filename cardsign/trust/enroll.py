@@ -22,7 +22,6 @@ from cardsign.statements.envelope import DIGEST, HOLDER, StatementRefused
 from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, read_keyset
 from cardsign.statements.release import ReleaseStatement
 from cardsign.tomltext import read_toml
-from cardsign.trust.disk import edit_policy
 from cardsign.trust.lock import Floor, forget_entry, raise_lock, read_lock
 from cardsign.trust.policy import (
     ISSUER_NAME,
@@ -35,8 +34,13 @@ from cardsign.trust.policy import (
     TrustedIssuer,
     check_jwks_url,
 )
-from cardsign.trust.policyfile import parse_policy
-from cardsign.trust.policytext import with_issuer, with_pin, without_issuer
+from cardsign.trust.policyfile import (
+    edit_policy,
+    parse_policy,
+    with_issuer,
+    with_pin,
+    without_issuer,
+)
 from cardsign.trust.refresh import Ask, Refresh, no_answer
 from cardsign.trust.session import Session
 from cardsign.trust.supplied import NO_STATEMENTS, StatementCache, SuppliedStatements

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from typing import Any, Final, Literal, TypeAlias, TypedDict, cast
 from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, ProfileName
 from cardsign.card.document import MAX_SIGNATURES
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.errors import CardRefused, UsageFault, check_type, closest
+from cardsign.errors import CardRefused, FileMissing, UsageFault, check_type, closest
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import JwkSet
 from cardsign.statements.keyset import MAX_KEYSET_LIFETIME, KeysetId, RootAnchor
@@ -26,6 +27,8 @@ from cardsign.urls import Origin, Place, Url, is_this_machine, parse_origin, par
 #: The policy's own name of an issuer. It is part of a file's name, and is shown on terminals.
 ISSUER_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 POLICY_FILE: Final = "trust.toml"
+#: The environment variable that names the policy.
+POLICY_VARIABLE: Final = "CARDSIGN_TRUST"
 
 # What a verifier trusts beforehand about one issuer: one anchor, which names one source of keys.
 
@@ -363,7 +366,7 @@ class Policy:
             FileMissing, FileFault: It cannot be read.
         """
         # The reader is loaded here alone: a policy made in Python needs neither it nor pydantic.
-        from cardsign.trust.disk import read_policy
+        from cardsign.trust.policyfile import read_policy
 
         check_type(path, str | Path, "a policy is a path", "Policy.load('trust.toml')")
         return read_policy(Path(path), is_own=is_own)
@@ -490,3 +493,62 @@ def _check_names(member: str, named: tuple[str, ...], allowed: tuple[str, ...]) 
     raise UsageFault(
         "policy.malformed", f"{refused} cannot be accepted; what can is {', '.join(allowed)}"
     )
+
+
+# Where a policy is found.
+
+
+def find_policy(named: Path | None = None, *, here: bool = True) -> Path | None:
+    """Return `named`, else the environment's, the working directory's if `here`, the user's own.
+
+    What is named is returned whether or not it is there.
+    """
+    if named is not None:
+        return named
+    if variable := os.environ.get(POLICY_VARIABLE):
+        return Path(variable)
+    own = user_folder("CONFIG") / POLICY_FILE
+    candidates = (Path(POLICY_FILE), own) if here else (own,)
+    return next((path for path in candidates if os.path.lexists(path)), None)
+
+
+def user_folder(kind: str) -> Path:
+    """Return our folder below the XDG base directory ``CONFIG`` or ``CACHE``.
+
+    A relative base directory is ignored.
+
+    Raises:
+        UsageFault: ``usage.conflict``: this user has no home folder.
+    """
+    base = Path(os.environ.get(f"XDG_{kind}_HOME", ""))
+    if base.is_absolute():
+        return base / "cardsign"
+    try:
+        return Path.home() / {"CONFIG": ".config", "CACHE": ".cache"}[kind] / "cardsign"
+    except RuntimeError as exc:
+        raise UsageFault(
+            "usage.conflict",
+            f"this user has no home folder, and XDG_{kind}_HOME is not set",
+            hint="Name the policy with --trust FILE.",
+        ) from exc
+
+
+def load_policy(named: Path | None = None, *, here: bool = True) -> Policy | None:
+    """Read the policy that is named or found (:func:`find_policy`); None where there is none.
+
+    Raises:
+        UsageFault: ``file.not_found``: the one that is named; ``policy.malformed``;
+            ``config.not_allowed``: it was only found, and says what only a policy that is named
+            may say.
+        FileFault: It is a link, or cannot be read.
+    """
+    path = find_policy(named, here=here)
+    if path is None:
+        return None
+    is_named = named is not None or bool(os.environ.get(POLICY_VARIABLE))
+    try:
+        return Policy.load(path, is_own=is_named or path != Path(POLICY_FILE))
+    except FileMissing as fault:
+        missing = "there is no such policy file"
+        hint = "Check the path. A new one is begun by: cardsign trust add URL"
+        raise UsageFault("file.not_found", missing, path=str(path), hint=hint) from fault

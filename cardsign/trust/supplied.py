@@ -26,8 +26,8 @@ from cardsign.statements.envelope import (
 from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release
 from cardsign.times import utc
-from cardsign.trust.disk import user_folder
 from cardsign.trust.lock import Floor
+from cardsign.trust.policy import user_folder
 from cardsign.trust.walk import Walk, choose_release, read_statements
 
 

@@ -7,7 +7,6 @@ python docs/reference/make_reference.py --check    exit 1 where one differs from
 from __future__ import annotations
 
 import inspect
-import json
 import re
 import sys
 from collections import Counter
@@ -15,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from textwrap import fill
-from typing import Any, Literal, get_args, get_origin, is_typeddict
+from typing import Literal, get_args, get_origin, is_typeddict
 
 import click
 
@@ -25,7 +24,6 @@ from cardsign.cli.main import command_line as cli
 from cardsign.findings import describe_code, list_codes, severity_of
 from cardsign.lint.cards import GROUPS, RULES
 from cardsign.lint.rules import group_of
-from cardsign.trust.policyfile import TrustFile
 
 DOCS = Path(__file__).parent
 NOTE = "<!-- Written by `make reference`; change the program instead. -->"
@@ -177,24 +175,6 @@ def lint() -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def trust_schema() -> str:
-    """docs/reference/trust.schema.json: the JSON Schema of `trust.toml`, for editors."""
-    made: dict[str, Any] = _without_null(TrustFile.model_json_schema())
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
-    return json.dumps(schema, indent=2) + "\n"
-
-
-def _without_null(value: Any) -> Any:
-    """TOML has no null: what may be left out has one type and no default."""
-    if isinstance(value, list):
-        return [_without_null(one) for one in value if one != {"type": "null"}]
-    if not isinstance(value, dict):
-        return value
-    kept = {name: _without_null(one) for name, one in value.items() if one is not None}
-    alone = kept.pop("anyOf")[0] if len(kept.get("anyOf", ())) == 1 else {}
-    return kept | alone
-
-
 def python() -> str:
     """docs/reference/python.md: the public names, by the first paragraphs of their docstrings."""
     sections = [
@@ -283,7 +263,6 @@ PAGES = {
     "lint.md": lint,
     "python.md": python,
     "reasons.md": reasons,
-    "trust.schema.json": trust_schema,
 }
 
 

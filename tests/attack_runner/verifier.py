@@ -22,9 +22,9 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings
 from cardsign.statements.keyset import KeysetId, read_keyset
 from cardsign.statements.release import read_release
-from cardsign.trust.disk import read_policy
 from cardsign.trust.lock import Floor, Memory, raise_lock
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject
+from cardsign.trust.policyfile import read_policy
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.trust.disk import read_policy
+from cardsign.trust.policyfile import read_policy
 from tests.cli import peer
 from tests.cli.conftest import Cardsign, Ended
 from tests.jose.statement_making import DAY

@@ -12,9 +12,9 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.publish.generation import load_current
 from cardsign.statements.keyset import KeysetId, read_keyset
 from cardsign.testing.fake_issuer import digest_of
-from cardsign.trust.disk import read_policy
 from cardsign.trust.enroll import read_digest
 from cardsign.trust.policy import KeysetAnchor
+from cardsign.trust.policyfile import read_policy
 from tests.cli import peer
 from tests.cli.conftest import Cardsign, Network
 from tests.jose.statement_making import key, thumbprint

@@ -18,10 +18,10 @@ from cardsign.statements.keyset import KeysetId, read_keyset
 from cardsign.statements.release import read_release
 from cardsign.testing import FakeIssuer
 from cardsign.testing.fake_issuer import digest_of
-from cardsign.trust.disk import read_policy
 from cardsign.trust.enroll import add_issuers, move_pin, propose_keyset
 from cardsign.trust.lock import Floor, Memory, raise_lock, read_lock
 from cardsign.trust.policy import KeysetAnchor, Limits, Policy, TrustedIssuer
+from cardsign.trust.policyfile import read_policy
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.verify.report import NoVerdict, Report
 from cardsign.verify.verifier import Verifier

@@ -19,7 +19,6 @@ from cardsign.jose.algorithms import ALGORITHMS, VerifyAlg
 from cardsign.jose.keys import PrivateKey
 from cardsign.statements.keyset import KeysetId, RootAnchor
 from cardsign.tomltext import find_lines, line_of
-from cardsign.trust.disk import read_policy
 from cardsign.trust.policy import (
     ACCEPTED,
     Accept,
@@ -30,7 +29,7 @@ from cardsign.trust.policy import (
     Policy,
     TrustedIssuer,
 )
-from cardsign.trust.policyfile import parse_policy
+from cardsign.trust.policyfile import parse_policy, read_policy
 from tests.trust.policies import DIGEST, policy_text, public
 
 THUMBPRINTS = ("A" * 43, "B" * 42 + "E")
@@ -139,12 +138,12 @@ MEMBERS = {
     'proxy = "http://a:b@proxy:3128"': "host:port",
     'proxy = "https://proxy:3128"': "Write http://proxy:3128",
     'proxy = "proxy.acme:3128"': "Write http://proxy.acme:3128",
-    'enforce = "warn"': "unknown member 'issuer.acme.enforce'",
+    'enforce = "warn"': "unknown member 'issuer.0.enforce'",
 }
 #: An anchor, which stands on line 7.
 ANCHORS = {
     f'keyset = {{ epch = 1, version = 1, digest = "{DIGEST}" }}': ".keyset.epoch' is missing",
-    'keyset = { epoch = 1, version = 1, digest = "00" }': "expected 64 hex digits, and there are 2",
+    'keyset = { epoch = 1, version = 1, digest = "00" }': "expected 64 hex digits",
     'keys = []\njwks = "https://a.example/k"': "at least 1 item",
     f"roots = {{ threshold = 1, keys = [{FIRST}] }}": ".anchor.roots.issuer' is missing",
     f'roots = {{ issuer = "tides", threshold = 2, keys = [{FIRST}] }}': "2 of 1 holders",

@@ -14,7 +14,7 @@ from cardsign.errors import KeyRefused
 from cardsign.jose.jwks import JwkSet
 from cardsign.trust.lock import Memory
 from cardsign.trust.policy import JwksAnchor, KeysAnchor, TrustedIssuer
-from cardsign.trust.policytext import with_issuer
+from cardsign.trust.policyfile import with_issuer
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.urls import parse_place
 from cardsign.verify.report import Report
