@@ -14,6 +14,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
     Encoding,
     NoEncryption,
     PrivateFormat,
@@ -341,6 +342,12 @@ def private_jwk(private: PrivateKey, **members: Any) -> bytes:
 def private_pem(private: PrivateKey) -> bytes:
     """A private key as PKCS #8 PEM, not encrypted."""
     return bytes(native(private).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+
+def encrypted_pem(private: PrivateKey, passphrase: str) -> bytes:
+    """A private key as encrypted PKCS #8 PEM."""
+    sealing = BestAvailableEncryption(passphrase.encode())
+    return bytes(native(private).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, sealing))
 
 
 def workers_of(pid: int) -> set[int]:

@@ -14,9 +14,16 @@ from cardsign.build.draft import BuildOptions
 from cardsign.card.values import MAX_TOKEN
 from cardsign.cli.frame import Command
 from cardsign.cli.keystore import project_config
-from cardsign.cli.options import fetch_settings, network_option, read_pairs, take
+from cardsign.cli.options import (
+    STDIO,
+    fetch_settings,
+    network_option,
+    read_pairs,
+    refuse_two_documents,
+    take,
+    write_output,
+)
 from cardsign.cli.printer import Answer, safe, say, say_notes, show
-from cardsign.cli.streams import STDIO, refuse_two_documents, write_output
 from cardsign.errors import UsageFault
 from cardsign.findings import cap_findings, cut
 

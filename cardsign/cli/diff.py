@@ -7,9 +7,8 @@ from functools import partial
 import click
 
 from cardsign.cli.frame import Command
-from cardsign.cli.options import network_option, open_fetcher
+from cardsign.cli.options import network_option, open_fetcher, read_input
 from cardsign.cli.printer import show
-from cardsign.cli.streams import read_input
 from cardsign.errors import UsageFault
 from cardsign.inputs import load_card
 

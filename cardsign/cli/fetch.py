@@ -15,12 +15,15 @@ import click
 
 from cardsign.card.values import jcs
 from cardsign.cli.frame import Command
-from cardsign.cli.options import take, visit_options
-from cardsign.cli.printer import Answer, is_json, print_error, safe, say, show
-from cardsign.cli.streams import STDIO, refuse_two_documents, write_output
-from cardsign.cli.verifier import VerifierOptions, check_audience
-from cardsign.cli.views import members, show_refusal
-from cardsign.errors import CallFailed, CredentialFault, UsageFault, install_hint
+from cardsign.cli.options import STDIO, refuse_two_documents, take, write_output
+from cardsign.cli.printer import Answer, is_json, members, print_error, safe, say, show
+from cardsign.cli.verifier import VerifierOptions, check_audience, show_refusal, visit_options
+from cardsign.errors import (
+    CallFailed,
+    CredentialFault,
+    UsageFault,
+    install_hint,
+)
 from cardsign.times import minute
 
 if TYPE_CHECKING:

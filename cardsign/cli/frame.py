@@ -53,6 +53,7 @@ _COMMON_OPTIONS: Final = (
     click.Option(
         ["--json"],
         is_flag=True,
+        is_eager=True,  # what else is wrong is said in the form that was asked for
         expose_value=False,
         callback=choose_form,
         help="Print JSON on stdout.",

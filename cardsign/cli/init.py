@@ -16,22 +16,23 @@ from cardsign.cli.frame import Command, Group, moment
 from cardsign.cli.keystore import (
     DEFAULT_KEYSTORE,
     KEYSTORE_VARIABLE,
+    RECOVERY_VARIABLE,
     KeystoreOptions,
-    UnlockOptions,
+    alg_option,
     allowed_store,
     local_user,
     project_config,
     recovery_source,
+    unlock_options,
 )
-from cardsign.cli.options import RECOVERY_VARIABLE, alg_option, passphrase_option, read_place, take
+from cardsign.cli.options import STDIO
 from cardsign.cli.printer import Answer, counted, print_json, safe, show
-from cardsign.cli.streams import STDIO
 from cardsign.config import CONFIG_FILE, ConfigFile
 from cardsign.errors import FileMissing, PassphraseFault
 from cardsign.files import leads_outside
 from cardsign.issuer.init import IssuerPlan, RolePassphrases, init_issuer
 from cardsign.keys.model import Role, name_roles
-from cardsign.keys.opening import StorePlace, create_store
+from cardsign.keys.opening import StorePlace, create_store, read_place
 from cardsign.keys.signers.access import new_passphrase, user_file, user_policy
 
 
@@ -75,16 +76,14 @@ from cardsign.keys.signers.access import new_passphrase, user_file, user_policy
     help="Write the encrypted recovery key here [default: print it once, on stdout].",
 )
 @alg_option
-@click.option(
-    "--keystore",
-    "place",
-    metavar="DIR",
-    type=read_place,
-    help="The folder for the keys, or the URL of a database "
-    f"[default: {KEYSTORE_VARIABLE}, then keys].",
-)
-@passphrase_option
-def init(origin: str | None, agent: str | None, recovery_out: str, **options: Any) -> None:
+@unlock_options
+def init(
+    origin: str | None,
+    agent: str | None,
+    recovery_out: str,
+    keystore: KeystoreOptions,
+    **options: Any,
+) -> None:
     """Set up this folder: cardsign.toml, a key store, and the first signed statements.
 
     It makes four keys. The root key signs the keyset statement, which says which keys count. The
@@ -94,7 +93,6 @@ def init(origin: str | None, agent: str | None, recovery_out: str, **options: An
     CARDSIGN_ROOT_PASSPHRASE, CARDSIGN_RELEASE_PASSPHRASE and CARDSIGN_RECOVERY_PASSPHRASE give
     those keys passphrases of their own. So do the passphrase files in your own settings.
     """
-    keystore = take(UnlockOptions, options)
     if agent is not None:
         _new_agent(agent)
         return
@@ -126,7 +124,7 @@ def init(origin: str | None, agent: str | None, recovery_out: str, **options: An
     show(Answer(value | ({"recovery": text} if text else {}), text.splitlines(), notes))
 
 
-def _ask_passphrases(keystore: UnlockOptions) -> RolePassphrases:
+def _ask_passphrases(keystore: KeystoreOptions) -> RolePassphrases:
     """Ask for the passphrases, each from where the role's keys are opened later."""
     usual = keystore.source("card")
     roles: tuple[Role, ...] = ("root", "release")

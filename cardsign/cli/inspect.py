@@ -7,9 +7,15 @@ from pathlib import Path
 import click
 
 from cardsign.cli.frame import Command, moment
-from cardsign.cli.options import fetch_settings, format_option, network_option
+from cardsign.cli.options import (
+    STDIO,
+    fetch_settings,
+    format_option,
+    network_option,
+    read_input,
+    write_output,
+)
 from cardsign.cli.printer import asked_form, say, show
-from cardsign.cli.streams import STDIO, read_input, write_output
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.files import read_bytes
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet

@@ -1,4 +1,4 @@
-"""What an issuer's command works with: the key store, its passphrases, the settings."""
+"""What an issuer's command works with: key store, passphrases, settings, and what was done."""
 
 from __future__ import annotations
 
@@ -6,17 +6,22 @@ import getpass
 import os
 import platform
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import click
 
 from cardsign.cli.frame import moment
-from cardsign.cli.options import RECOVERY_VARIABLE, read_place
-from cardsign.cli.printer import say
-from cardsign.cli.streams import is_dry_run, read_input
+from cardsign.cli.options import PATH, is_dry_run, read_input
+from cardsign.cli.printer import Answer, is_json, members, safe, say, show, whole
 from cardsign.errors import (
+    EXIT_NOT_TRUSTED,
+    EXIT_OK,
     CardsignError,
     PassphraseFault,
     StoreFault,
@@ -28,7 +33,7 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
 from cardsign.keys.model import ROLES
-from cardsign.keys.opening import StorePlace, is_taken, open_store
+from cardsign.keys.opening import StorePlace, is_taken, open_store, read_place
 from cardsign.keys.signers.access import (
     PASSPHRASE_VARIABLE,
     Access,
@@ -41,25 +46,77 @@ from cardsign.keys.signers.access import (
 )
 from cardsign.keys.signers.registry import list_public_keys
 from cardsign.keys.store import KeyStore, StoreUser
+from cardsign.times import second
 
 if TYPE_CHECKING:
     from cardsign.config import ProjectConfig
-    from cardsign.issuer.work import Work
+    from cardsign.issuer.work import Gap, Progress, Work
 
 KEYSTORE_VARIABLE: Final = "CARDSIGN_KEYSTORE"
 DEFAULT_KEYSTORE: Final = "keys"
+RECOVERY_VARIABLE: Final = "CARDSIGN_RECOVERY_PASSPHRASE"
 ROLE_VARIABLES: Final = {
     "root": "CARDSIGN_ROOT_PASSPHRASE",
     "card": "CARDSIGN_CARD_PASSPHRASE",
     "release": "CARDSIGN_RELEASE_PASSPHRASE",
 }
 
+alg_option: Final = click.option(
+    "--alg",
+    type=click.Choice(("ES256", "RS256", "EdDSA")),
+    default="ES256",
+    show_default=True,
+    help="ES256: P-256, small and fast; RS256: RSA, for verifiers that know nothing else; "
+    "EdDSA: Ed25519, for card keys only; few SDKs verify it.",
+)
+public_option: Final = click.option(
+    "--public", metavar="FILE", help="The public key of the signer: a JWK or PEM ('-' for stdin)."
+)
+recovery_option: Final = click.option(
+    "--recovery-file",
+    type=PATH,
+    metavar="FILE",
+    help="Sign with the recovery key in this file. Its passphrase is in "
+    f"{RECOVERY_VARIABLE}, or is asked for.",
+)
+publication_option: Final = click.option(
+    "--publication",
+    type=PATH,
+    metavar="DIR",
+    help="The publication directory [default: `publish` of cardsign.toml].",
+)
+key_option: Final = click.option(
+    "--key",
+    "uris",
+    metavar="URI",
+    multiple=True,
+    help="The key at URI instead of a key store: env:NAME, file:PATH or the URI of a signer, such "
+    "as awskms:///ID. A public key will do. May be repeated.",
+)
+kid_option: Final = click.option(
+    "--kid", metavar="KID", help="The kid under which the key of --key is published."
+)
+passphrase_option: Final = click.option(
+    "--passphrase-file",
+    type=PATH,
+    metavar="FILE",
+    help="Read the passphrase from a file of mode 0600 [default: "
+    "CARDSIGN_PASSPHRASE, then a prompt on a terminal].",
+)
+root_keystore_option: Final = click.option(
+    "--root-keystore",
+    type=read_place,
+    metavar="DIR",
+    help="A key store with root keys, such as on a USB stick; it signs the next keyset too.",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class KeystoreOptions:
-    """Which key store a command is about."""
+    """Which key store a command is about, and where the passphrase of its keys comes from."""
 
     place: StorePlace | None = None
+    passphrase_file: Path | None = None
 
     def located(self) -> StorePlace:
         """Where it is: option, environment, ``cardsign.toml``, ``./keys``."""
@@ -80,13 +137,6 @@ class KeystoreOptions:
     def open_if_any(self) -> KeyStore | None:
         """The key store if there is one; for commands that only profit from it."""
         return self.open() if is_taken(self.located()) else None
-
-
-@dataclass(frozen=True, slots=True)
-class UnlockOptions(KeystoreOptions):
-    """Which key store a command is about, and where the passphrase of its keys comes from."""
-
-    passphrase_file: Path | None = None
 
     def source(self, role: str = "") -> PassphraseSource:
         """Where the passphrase of a role's keys comes from.
@@ -134,7 +184,7 @@ class UnlockOptions(KeystoreOptions):
 
     def work(
         self,
-        config: ProjectConfig,
+        config: ProjectConfig | None = None,
         *,
         store: KeyStore | None = None,
         access: Access | None = None,
@@ -146,7 +196,13 @@ class UnlockOptions(KeystoreOptions):
         store = store or self.open()
         if is_dry_run():
             store = PreviewStore(store)
-        work = Work(store, moment(), config, access or self.access(), is_dry_run=is_dry_run())
+        work = Work(
+            store,
+            moment(),
+            config or project_config(),
+            access or self.access(),
+            is_dry_run=is_dry_run(),
+        )
         if root_keystore:
             self.add_roots(work, root_keystore)
         if self.place:
@@ -160,6 +216,31 @@ class UnlockOptions(KeystoreOptions):
         apart = replace(self, place=root_keystore)
         work.roots = Work(apart.open(), work.now, access=apart.access())
         work.root_option = f"--root-keystore {shlex.quote(str(root_keystore))}"
+
+
+def keystore_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--keystore``; the command gets a `KeystoreOptions` as ``keystore``."""
+
+    @click.option(
+        "--keystore",
+        "place",
+        type=read_place,
+        metavar="DIR",
+        help="The key store, or the URL of its database "
+        "[default: CARDSIGN_KEYSTORE, then cardsign.toml, then ./keys].",
+    )
+    @wraps(command)
+    def with_keystore(
+        place: StorePlace | None, passphrase_file: Path | None = None, **options: Any
+    ) -> Any:
+        return command(keystore=KeystoreOptions(place, passphrase_file), **options)
+
+    return with_keystore
+
+
+def unlock_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--keystore`` and ``--passphrase-file``, as `keystore_option` does."""
+    return keystore_option(passphrase_option(command))
 
 
 @contextmanager
@@ -293,3 +374,91 @@ def read_jwks(name: str) -> JwkSet:
     """Read a set of public keys that the user hands over."""
     with of_the_user(name):
         return JwkSet.from_bytes(read_input(name, max_bytes=MAX_KEY_FILE_BYTES))
+
+
+# What an issuer's task came to.
+
+
+def progress_json(progress: Progress) -> dict[str, Any]:
+    """What a task of several steps came to."""
+    return {
+        "done": list(progress.done),
+        "planned": list(progress.planned),
+        "left": [members(gap, "who what command until") for gap in progress.left],
+        "notes": list(progress.notes),
+        **ahead_json(progress),
+    }
+
+
+def ahead_json(progress: Progress) -> dict[str, Any]:
+    """What is to be done next with the keys and the keyset."""
+    return {
+        "ahead": [
+            {**members(step, "action role alg due why"), "kid": step.key.kid if step.key else None}
+            for step in progress.ahead
+        ],
+        "keyset": progress.renewal and members(progress.renewal, "number due why ends"),
+    }
+
+
+def show_progress(progress: Progress, now: datetime, view: Mapping[str, Any] | None = None) -> int:
+    """Print what a task came to; the exit status says whether anything needs a person.
+
+    `view` is what programs are given besides.
+    """
+    if not is_json():
+        say_progress(progress, now)
+    status = EXIT_NOT_TRUSTED if progress.left else EXIT_OK
+    return show(Answer({**(view or {}), **progress_json(progress)}, exit_status=status))
+
+
+def say_progress(progress: Progress, now: datetime) -> None:
+    """What was done, what needs a person, and what is next; under ``--quiet`` the second alone."""
+    from cardsign.issuer.work import advise_passphrases
+
+    first = progress.left[0].command if progress.left else ""
+    # The same with the root keys does more: a person types one command.
+    same = (gap.command for gap in progress.left if gap.command.startswith(first))
+    first = max(same, key=len, default="")
+    if first:
+        say(f"not finished. Do this: {whole(first)}", asked=True)
+    elif progress.left:
+        say(f"not finished: it waits for {safe(progress.left[0].who)}", asked=True)
+    if advice := advise_passphrases(progress.left):
+        say(f"  {advice}", asked=True)
+    for line in progress.done:
+        say(safe(line, limit=400))
+    for line in progress.planned:
+        say(f"would {safe(line, limit=400)}")
+    if not (progress.done or progress.planned or progress.left):
+        say("nothing was due")
+    for line in progress.notes:
+        say(safe(line, limit=400), asked=True)
+    for gap in progress.left:
+        _say_gap(gap, first, now)
+    if progress.left or progress.planned:
+        return  # what comes by itself may wait
+    for line in ahead_lines(progress, now):
+        say(f"  {line}")
+
+
+def _say_gap(gap: Gap, first: str, now: datetime) -> None:
+    """Who closes a gap and until when, and by which command if that is not the `first`."""
+    until = "" if gap.until is None else f", until {second(gap.until, now)}"
+    until = ", now" if gap.until is not None and gap.until <= now else until
+    say(f"left for {safe(gap.who)}{until}:", asked=True)
+    say(f"  {safe(gap.what, limit=600)}", asked=True)
+    if gap.command not in first:
+        say(f"  next: {whole(gap.command)}", asked=True)
+
+
+def ahead_lines(progress: Progress, now: datetime) -> Iterator[str]:
+    """What is to be done next with the keys and the keyset, and from when on."""
+    for step in progress.ahead:
+        when = "" if step.due is None else f"from {second(step.due, now)}, "
+        due = "now" if step.is_due(now) else f"{when}{step.why}"
+        yield safe(f"{step.what}: {due}", limit=400)
+    if (renewal := progress.renewal) is not None:
+        when = "now" if renewal.is_due(now) else f"from {second(renewal.due, now)}"
+        text = f"let the roots sign keyset {renewal.number}: {when}, {renewal.why}"
+        yield safe(text, limit=400)

@@ -14,17 +14,19 @@ import click
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.frame import Command, Group, moment
-from cardsign.cli.options import format_option, network_option, open_fetcher
-from cardsign.cli.printer import asked_form, counted, safe, say, show
-from cardsign.cli.streams import (
+from cardsign.cli.options import (
     STDIO,
     done,
     dry_run_option,
+    format_option,
     is_dry_run,
+    network_option,
+    open_fetcher,
     read_input,
     refuse_two_documents,
     write_output,
 )
+from cardsign.cli.printer import asked_form, counted, safe, say, show
 from cardsign.errors import UsageFault
 from cardsign.files import CONFIG_FILE, read_bytes
 from cardsign.findings import MAX_TEXT, SEVERITIES, cap_findings

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from cardsign import __version__
 from cardsign.cli.frame import Command, moment
-from cardsign.cli.options import fetch_settings, network_option, open_fetcher, own_policy_option
+from cardsign.cli.options import PATH, fetch_settings, network_option, open_fetcher
 from cardsign.cli.printer import say
 from cardsign.cli.verifier import VerifierOptions
 from cardsign.diff.cards import diff_cards
@@ -42,7 +42,13 @@ _INSTRUCTIONS = (
 
 
 @click.command(cls=Command, example="cardsign mcp --trust ~/.config/cardsign/trust.toml")
-@own_policy_option
+@click.option(
+    "--trust",
+    "trust_file",
+    type=PATH,
+    metavar="FILE",
+    help="The policy [default: CARDSIGN_TRUST, then $XDG_CONFIG_HOME/cardsign/trust.toml].",
+)
 @network_option
 @click.option(
     "--port",

@@ -1,11 +1,11 @@
-"""Options that several commands share, as ordinary click decorators.
+"""What commands read, write and ask, and the options that any command may have.
 
-A command receives what it does not name itself as ``**options``, and makes one value of those that
-belong together: ``keystore = take(UnlockOptions, options)``.
+Under ``--dry-run`` nothing is written.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from datetime import datetime
@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.frame import choose_form, moment
+from cardsign.cli.printer import DRY_RUN, asked_form, escape_json, safe, say
 from cardsign.errors import UsageFault
+from cardsign.files import create_private, read_bytes, write_atomic
+from cardsign.urls import is_url
 
-if TYPE_CHECKING:  # the key stores' own libraries, which most commands do not need
-    from cardsign.keys.opening import StorePlace
+if TYPE_CHECKING:  # an HTTP client, which most commands do not need
     from cardsign.net.fetch import FetchSettings
     from cardsign.net.fetcher import DocumentFetcher
 
@@ -27,7 +30,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 #: The type of an option or argument that is a file or a folder, which need not exist.
 PATH: Final = click.Path(path_type=Path)
-RECOVERY_VARIABLE: Final = "CARDSIGN_RECOVERY_PASSPHRASE"
+STDIO: Final = "-"
 
 
 def take(kind: type[_Values], options: dict[str, Any]) -> _Values:
@@ -36,11 +39,130 @@ def take(kind: type[_Values], options: dict[str, Any]) -> _Values:
     return kind(**{name: options.pop(name) for name in names})
 
 
-def read_place(text: str) -> StorePlace:
-    """Return a key store's place: a folder, or the URL of a database."""
-    from cardsign.keys import opening
+def read_pairs(option: str, form: str, texts: Iterable[str], *, hint: str = "") -> dict[str, str]:
+    """Return what a repeated option such as ``--header NAME=VALUE`` says, by name.
 
-    return opening.read_place(text)
+    Raises:
+        UsageFault: ``usage.invalid``: a text has another form; ``usage.conflict``: a name twice.
+    """
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageFault("usage.invalid", f"{option} takes {form}, not {text!r}", hint=hint)
+        if name in pairs:
+            message = f"{option} names {name!r} twice"
+            raise UsageFault("usage.conflict", message, hint="Name it once.")
+        pairs[name] = value
+    return pairs
+
+
+# Files, and what is asked.
+
+
+def read_input(name: str, *, max_bytes: int = MAX_CARD_BYTES) -> bytes:
+    """Return a file's bytes, or standard input's for ``-``; one byte over the limit at most."""
+    if is_url(name):
+        hint = "Fetch it first: cardsign fetch URL -o card.json, or curl -O URL for another file."
+        raise UsageFault("usage.invalid", "expected a file, and found a URL", path=name, hint=hint)
+    if name == STDIO:
+        return sys.stdin.buffer.read(max_bytes + 1)
+    return read_bytes(Path(name), max_bytes=max_bytes, is_cut=True)
+
+
+def write_output(name: str, data: bytes, *, plain: bool = False, is_exact: bool = False) -> None:
+    """Write a file whole or not at all, in a dry run not at all; ``-`` is standard output.
+
+    Args:
+        name: The file's.
+        data: Its bytes. In JSON on standard output a command of a pipeline's runner is escaped,
+            which changes no value.
+        plain: Follow no link: of names that the user did not type, a cloned folder may have made
+            links.
+        is_exact: Standard output gets these very bytes, since somebody takes their digest.
+    """
+    if name == STDIO:
+        is_json = data.startswith(b"{") and not is_exact
+        sys.stdout.buffer.write(escape_json(data.decode()).encode() if is_json else data)
+        sys.stdout.buffer.flush()
+    elif not is_dry_run():
+        write_atomic(Path(name), data, plain=plain)
+
+
+def write_secret(path: Path, data: bytes) -> None:
+    """Write a new file that only the user can read (mode 0600)."""
+    if not is_dry_run():
+        create_private(path, data)
+
+
+def refuse_two_documents(output: str | None) -> None:
+    """Refuse to write a document of the command and its result both to standard output."""
+    if output == STDIO and asked_form() != "text":
+        why = "the file and the report would both be written to standard output"
+        raise UsageFault("usage.conflict", why, hint="Write the file elsewhere: -o FILE.")
+
+
+def _take_output(_context: click.Context, _option: click.Parameter, output: str) -> str:
+    refuse_two_documents(output)
+    return output
+
+
+#: ``-o``: where the one document of a command goes.
+output_option: Final = click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    default=STDIO,
+    callback=_take_output,
+    help="'-' for stdout, the default.",
+)
+
+
+# ``--dry-run``: the command looks, and says what it would do; and what is final asks first.
+
+
+def begin_dry_run(context: click.Context, _: click.Parameter, is_given: bool) -> bool:
+    """What an option begins, if it is given, that makes the command a dry run."""
+    if is_given and DRY_RUN not in context.meta:
+        context.meta[DRY_RUN] = True
+        context.call_on_close(lambda: say("nothing was changed"))
+    return is_given
+
+
+#: ``--dry-run``: change nothing.
+dry_run_option: Final = click.option(
+    "--dry-run",
+    is_flag=True,
+    expose_value=False,
+    callback=begin_dry_run,
+    help="Change nothing: say what would be done.",
+)
+
+
+def is_dry_run() -> bool:
+    """Whether ``--dry-run`` was given to the command that runs now."""
+    context = click.get_current_context(silent=True)
+    return context is not None and DRY_RUN in context.meta
+
+
+def done(past: str, verb: str) -> str:
+    """What a command did, by its verb: `past`; in a dry run what it would do."""
+    return f"would {verb}" if is_dry_run() else past
+
+
+def confirm(yes: bool, warning: str, *, hint: str = "Add --yes if you are sure.") -> None:
+    """Ask before something final or unverified is done, unless ``--yes`` has answered.
+
+    A dry run changes nothing, so it does not ask.
+    """
+    if yes or is_dry_run():
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        message = f"this needs a yes, and there is no terminal: {warning}"
+        raise UsageFault("usage.unanswered", message, hint=hint)
+    if not click.confirm(f"cardsign: {safe(warning, limit=600)}. Go on?", err=True):
+        message = f"the answer was no: {warning}"
+        raise UsageFault("usage.unanswered", message, hint="Nothing was added or changed.")
 
 
 yes_option: Final = click.option("--yes", is_flag=True, help="Do not ask: this cannot be undone.")
@@ -56,93 +178,14 @@ def format_option(*forms: str, text: str = "") -> Callable[[_Function], _Functio
     return click.option(
         "--format",
         type=click.Choice(("text", *forms)),
+        is_eager=True,
         expose_value=False,
         callback=choose_form,
         help=f"How results are printed [default: text]{text}.",
     )
 
 
-# The issuer's side.
-
-alg_option: Final = click.option(
-    "--alg",
-    type=click.Choice(("ES256", "RS256", "EdDSA")),
-    default="ES256",
-    show_default=True,
-    help="ES256: P-256, small and fast; RS256: RSA, for verifiers that know nothing else; "
-    "EdDSA: Ed25519, for card keys only; few SDKs verify it.",
-)
-public_option: Final = click.option(
-    "--public", metavar="FILE", help="The public key of the signer: a JWK or PEM ('-' for stdin)."
-)
-recovery_option: Final = click.option(
-    "--recovery-file",
-    type=PATH,
-    metavar="FILE",
-    help="Sign with the recovery key in this file. Its passphrase is in "
-    f"{RECOVERY_VARIABLE}, or is asked for.",
-)
-publication_option: Final = click.option(
-    "--publication",
-    type=PATH,
-    metavar="DIR",
-    help="The publication directory [default: `publish` of cardsign.toml].",
-)
-key_option: Final = click.option(
-    "--key",
-    "uris",
-    metavar="URI",
-    multiple=True,
-    help="The key at URI instead of a key store: env:NAME, file:PATH or the URI of a signer, such "
-    "as awskms:///ID. A public key will do. May be repeated.",
-)
-kid_option: Final = click.option(
-    "--kid", metavar="KID", help="The kid under which the key of --key is published."
-)
-keystore_option: Final = click.option(
-    "--keystore",
-    "place",
-    type=read_place,
-    metavar="DIR",
-    help="The key store, or the URL of its database "
-    "[default: CARDSIGN_KEYSTORE, then cardsign.toml, then ./keys].",
-)
-passphrase_option: Final = click.option(
-    "--passphrase-file",
-    type=PATH,
-    metavar="FILE",
-    help="Read the passphrase from a file of mode 0600 [default: "
-    "CARDSIGN_PASSPHRASE, then a prompt on a terminal].",
-)
-root_keystore_option: Final = click.option(
-    "--root-keystore",
-    type=read_place,
-    metavar="DIR",
-    help="A key store with root keys, such as on a USB stick; it signs the next keyset too.",
-)
-
-
-def unlock_options(command: _Function) -> _Function:
-    """Add ``--keystore`` and ``--passphrase-file``: an `UnlockOptions`."""
-    return keystore_option(passphrase_option(command))
-
-
-# The verifier's side.
-
-accept_option: Final = click.option(
-    "--accept",
-    type=click.Choice(("full", "sdk")),
-    help="full: only signatures over the whole card count. sdk: signatures of SDKs count too, and "
-    "may leave parts of it unsigned [default: full, unless the issuer's entry says sdk].",
-)
-statements_option: Final = click.option(
-    "--statements",
-    type=PATH,
-    multiple=True,
-    metavar="FILE|DIR",
-    help="Keyset and release statements of the issuer: a file, or a folder, whose *.json files are "
-    "searched, subfolders too. May be repeated.",
-)
+# Whom a command asks over the network.
 
 
 def fetch_settings(insecure: bool) -> FetchSettings:
@@ -165,72 +208,3 @@ network_option: Final = click.option(
     is_flag=True,
     help="Allow URLs of this machine, also over plain HTTP; for trying things out.",
 )
-policy_option: Final = click.option(
-    "--trust",
-    "trust_file",
-    type=PATH,
-    metavar="FILE",
-    help="The policy [default: CARDSIGN_TRUST, then ./trust.toml, then "
-    "$XDG_CONFIG_HOME/cardsign/trust.toml].",
-)
-#: For a command that reads no policy of the working directory by itself.
-own_policy_option: Final = click.option(
-    "--trust",
-    "trust_file",
-    type=PATH,
-    metavar="FILE",
-    help="The policy [default: CARDSIGN_TRUST, then $XDG_CONFIG_HOME/cardsign/trust.toml].",
-)
-
-
-def subject_options(command: _Function) -> _Function:
-    """Add whose card it must be, and how it is fetched and judged: of a `VerifierOptions`."""
-    issuer = click.option(
-        "--issuer",
-        metavar="NAME",
-        help="Whose card it must be, by the policy's own name [default: the issuer that the policy "
-        "trusts for the URL].",
-    )
-    jwks = click.option(
-        "--jwks",
-        metavar="FILE|URL",
-        help="Whose card it must be: the holder of these keys. No policy is read, and revocation "
-        "cannot be seen.",
-    )
-    return issuer(jwks(accept_option(policy_option(network_option(command)))))
-
-
-def visit_options(command: _Function) -> _Function:
-    """Add whom a command visits, and with which credential: a `VerifierOptions`."""
-    credential = click.option(
-        "--credential",
-        metavar="SOURCE",
-        help="Where to read the credential: env:NAME or file:/PATH. It is sent only to an "
-        "interface of the verified card inside the issuer's origins; with --jwks alone, at the "
-        "origin of URL.",
-    )
-    client_id = click.option(
-        "--client-id",
-        metavar="ID",
-        help="The OAuth client whose secret the credential is. It gets a token at the token URL of "
-        "the verified card, which must be inside the issuer's origins too.",
-    )
-    return subject_options(credential(client_id(command)))
-
-
-def read_pairs(option: str, form: str, texts: Iterable[str], *, hint: str = "") -> dict[str, str]:
-    """Return what a repeated option such as ``--header NAME=VALUE`` says, by name.
-
-    Raises:
-        UsageFault: ``usage.invalid``: a text has another form; ``usage.conflict``: a name twice.
-    """
-    pairs: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise UsageFault("usage.invalid", f"{option} takes {form}, not {text!r}", hint=hint)
-        if name in pairs:
-            message = f"{option} names {name!r} twice"
-            raise UsageFault("usage.conflict", message, hint="Name it once.")
-        pairs[name] = value
-    return pairs

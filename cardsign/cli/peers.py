@@ -10,7 +10,7 @@ import click
 
 from cardsign.batch import Outcome, heaviest, in_threads
 from cardsign.cli.frame import Group
-from cardsign.cli.options import fetch_settings, network_option, policy_option
+from cardsign.cli.options import fetch_settings, network_option
 from cardsign.cli.printer import (
     Answer,
     counted,
@@ -22,8 +22,14 @@ from cardsign.cli.printer import (
     show,
     write_line,
 )
-from cardsign.cli.verifier import Progress, chosen_issuers, needed_policy, summary
-from cardsign.cli.views import kind_of
+from cardsign.cli.verifier import (
+    Progress,
+    chosen_issuers,
+    kind_of,
+    needed_policy,
+    policy_option,
+    summary,
+)
 from cardsign.errors import EXIT_LOCAL_FAULT, EXIT_NOT_TRUSTED, LocalFault, UsageFault
 from cardsign.findings import Finding
 from cardsign.times import minute

@@ -11,6 +11,7 @@ import contextlib
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import IO, Any, Final, NamedTuple, Protocol
 
 import click
@@ -226,6 +227,25 @@ def table_lines(columns: Mapping[str, int], rows: Iterable[Sequence[str]]) -> It
     for row in table:
         cells = (f"{cell:<{width}}" for cell, width in zip(row, columns.values(), strict=True))
         yield "  ".join(cells).rstrip()
+
+
+def whole(text: str) -> str:
+    """What a statement says, for a terminal: escaped as ever, and never shortened."""
+    return safe(text, limit=len(text))
+
+
+def members(value: object, names: str) -> dict[str, Any]:
+    """The named members of a value for programs: times as ISO 8601, and sets in order."""
+    values: dict[str, Any] = {}
+    for name in names.split():
+        member = values[name] = getattr(value, name)
+        if isinstance(member, datetime):
+            values[name] = member.isoformat()
+        elif isinstance(member, Mapping):
+            values[name] = dict(member)
+        elif isinstance(member, frozenset | tuple):
+            values[name] = sorted(member) if isinstance(member, frozenset) else list(member)
+    return values
 
 
 def hide_secrets(text: str) -> str:

@@ -14,11 +14,19 @@ from click.core import ParameterSource
 
 from cardsign.card.document import Card
 from cardsign.cli.frame import Command, moment
-from cardsign.cli.keystore import UnlockOptions, check_cards, project_config, read_jwks
-from cardsign.cli.options import PATH, key_option, kid_option, take, unlock_options
-from cardsign.cli.printer import Answer, counted, safe, say, say_notes, show
-from cardsign.cli.streams import done, dry_run_option, is_dry_run, read_input
-from cardsign.cli.views import members, say_progress, show_progress
+from cardsign.cli.keystore import (
+    KeystoreOptions,
+    check_cards,
+    key_option,
+    kid_option,
+    project_config,
+    read_jwks,
+    say_progress,
+    show_progress,
+    unlock_options,
+)
+from cardsign.cli.options import PATH, done, dry_run_option, is_dry_run, read_input
+from cardsign.cli.printer import Answer, counted, members, safe, say, say_notes, show
 from cardsign.config import ProjectConfig
 from cardsign.errors import EXIT_OK, CardsignError, InputRefused, PublishRefused, UsageFault
 from cardsign.issuer.cards import read_signed
@@ -103,7 +111,9 @@ from cardsign.publish.publication import DEFAULT_MAX_AGE, Documents
 )
 @unlock_options
 @dry_run_option
-def publish(output: Path | None, export_to: Path | None, **options: Any) -> int:
+def publish(
+    output: Path | None, export_to: Path | None, keystore: KeystoreOptions, **options: Any
+) -> int:
     """Publish the signed CARD ('-' for stdin) with the key set of the key store.
 
     Without CARD it builds, lints, signs, lists and publishes the cards of cardsign.toml, extended
@@ -120,7 +130,6 @@ def publish(output: Path | None, export_to: Path | None, **options: Any) -> int:
     --export writes the public files below DIR/site in the layout of their URLs, and their headers
     as DIR/site/_headers and DIR/nginx.conf. It never writes extended cards.
     """
-    keystore = take(UnlockOptions, options)
     watch, every, drop_others = (options.pop(name) for name in ("watch", "every", "drop_others"))
     if watch:
         return _watch(every, output, keystore)
@@ -135,7 +144,11 @@ def publish(output: Path | None, export_to: Path | None, **options: Any) -> int:
 
 
 def _publish_card(
-    keystore: UnlockOptions, config: ProjectConfig, options: Mapping[str, Any], *, drop_others: bool
+    keystore: KeystoreOptions,
+    config: ProjectConfig,
+    options: Mapping[str, Any],
+    *,
+    drop_others: bool,
 ) -> Generation:
     """Publish CARD with the keys that are named, or with those of the key store."""
     card, jwks, uris, kid = (options[name] for name in ("card", "jwks", "uris", "kid"))
@@ -187,7 +200,7 @@ def _list_kids(untrusted_card: bytes) -> list[str]:
 
 
 def _publish_project(
-    keystore: UnlockOptions, config: ProjectConfig, export_to: Path | None, *, drop_others: bool
+    keystore: KeystoreOptions, config: ProjectConfig, export_to: Path | None, *, drop_others: bool
 ) -> int:
     """Build, sign, list and publish the cards of the project."""
     check_cards(config)
@@ -216,7 +229,7 @@ def _export(generation: Generation, export_to: Path | None) -> None:
     say(f"{done('exported', 'export')} its public files to {export_to}")
 
 
-def _watch(every: int, output: Path | None, keystore: UnlockOptions) -> int:
+def _watch(every: int, output: Path | None, keystore: KeystoreOptions) -> int:
     """Follow the project, its settings too; what is left for a person is said once at a time.
 
     An error of the first look is raised. Later ones are said, each once while it lasts.
@@ -241,7 +254,7 @@ def _watch(every: int, output: Path | None, keystore: UnlockOptions) -> int:
 
 
 def _look(
-    output: Path | None, keystore: UnlockOptions, access: Access, gaps_left: tuple[Gap, ...]
+    output: Path | None, keystore: KeystoreOptions, access: Access, gaps_left: tuple[Gap, ...]
 ) -> tuple[Gap, ...]:
     """Publish what has changed, and return what is left for a person."""
     config = project_config(output)

@@ -12,10 +12,8 @@ import click
 
 from cardsign.cli.frame import Command, Group, moment
 from cardsign.cli.keystore import project_config
-from cardsign.cli.options import PATH
-from cardsign.cli.printer import Answer, is_json, say, show
-from cardsign.cli.streams import write_secret
-from cardsign.cli.views import members
+from cardsign.cli.options import PATH, write_secret
+from cardsign.cli.printer import Answer, is_json, members, say, show
 from cardsign.errors import UsageFault
 from cardsign.times import day, minute
 

@@ -16,27 +16,31 @@ from cardsign.card.coverage import left_open
 from cardsign.card.document import Card
 from cardsign.card.extensions import MAX_SEQ, ExtendedMarker, check_audience
 from cardsign.cli.frame import Command, moment
-from cardsign.cli.keystore import UnlockOptions, check_cards, project_config, read_jwks
-from cardsign.cli.options import (
+from cardsign.cli.keystore import (
+    KeystoreOptions,
+    check_cards,
     kid_option,
+    project_config,
     public_option,
-    read_pairs,
-    statements_option,
-    subject_options,
-    take,
+    read_jwks,
     unlock_options,
 )
-from cardsign.cli.printer import Answer, is_json, safe, say, say_notes, show
-from cardsign.cli.streams import (
+from cardsign.cli.options import (
     STDIO,
     dry_run_option,
     is_dry_run,
+    output_option,
     read_input,
+    read_pairs,
     refuse_two_documents,
+    take,
     write_output,
 )
-from cardsign.cli.views import members, show_refusal
+from cardsign.cli.printer import Answer, is_json, members, safe, say, say_notes, show
+from cardsign.cli.verifier import VerifierOptions, show_refusal, statements_option, subject_options
 from cardsign.errors import EXIT_OK, LocalFault, SigningRefused, UsageFault, of_the_user
+from cardsign.gateway import resign_card
+from cardsign.inputs import Inputs
 from cardsign.issuer.cards import expiry, sign_cards, sign_sources
 from cardsign.issuer.signers import CardSigners, card_signers, named_signers
 from cardsign.jose.jwks import JwkSet
@@ -86,7 +90,7 @@ def _read_public(name: str, uri: str, kid: str | None, access: Access) -> Public
 
 
 def find_signers(
-    keystore: UnlockOptions,
+    keystore: KeystoreOptions,
     uris: Sequence[str],
     public: str | None = None,
     kid: str | None = None,
@@ -176,14 +180,15 @@ def find_signers(
 @unlock_options
 @dry_run_option
 @click.option("--explain", is_flag=True, help="Say what each signature covers and leaves open.")
-def sign(card: str | None, output: str, explain: bool, **options: Any) -> int:
+def sign(
+    card: str | None, output: str, explain: bool, keystore: KeystoreOptions, **options: Any
+) -> int:
     """Sign CARD ('-' for stdin) with every active key of the key store.
 
     SDKs disagree about which bytes a signature covers. So one signature is made for each payload
     that differs, and each SDK finds one that it accepts. A card that is already fully signed is
     written unchanged. Without CARD the cards of cardsign.toml are signed, each into its file.
     """
-    keystore = take(UnlockOptions, options)
     is_usual = not any(value for name, value in options.items() if name != "compat")
     if card is not None:
         signers, signing = _sign_card(card, output, options, keystore)
@@ -206,7 +211,7 @@ def sign(card: str | None, output: str, explain: bool, **options: Any) -> int:
 
 
 def _sign_card(
-    card: str, output: str, options: Mapping[str, Any], keystore: UnlockOptions
+    card: str, output: str, options: Mapping[str, Any], keystore: KeystoreOptions
 ) -> tuple[CardSigners, SignedCard]:
     """Sign one card and write it."""
     refuse_two_documents(output)
@@ -297,12 +302,19 @@ def _explain(payload: SignedPayload) -> Iterator[str]:
     required=True,
     help="The gateway's endpoint. {path} stands for the path of each endpoint of the card.",
 )
-@click.option("-o", "--output", metavar="OUT", default=STDIO, help="'-' for stdout, the default.")
+@output_option
 @click.option("--key", "uris", metavar="URI", multiple=True, help="As for `cardsign sign`.")
 @subject_options
 @statements_option
 @unlock_options
-def resign(card: str, url: str, output: str, uris: tuple[str, ...], **options: Any) -> int:
+def resign(
+    card: str,
+    url: str,
+    output: str,
+    uris: tuple[str, ...],
+    keystore: KeystoreOptions,
+    **options: Any,
+) -> int:
     """Verify a card, point it at your gateway, and sign the copy with your keys.
 
     The copy names the issuer and the payload that it came from. It carries none of the
@@ -311,13 +323,7 @@ def resign(card: str, url: str, output: str, uris: tuple[str, ...], **options: A
 
     Exit status: 0 signed, 1 not trusted, 2 a fault of this machine, 3 no verdict.
     """
-    from cardsign.cli.verifier import VerifierOptions
-    from cardsign.gateway import resign_card
-    from cardsign.inputs import Inputs
-
     named = take(VerifierOptions, options)
-    keystore = take(UnlockOptions, options)
-    refuse_two_documents(output)
     now = moment()
     outcome = named.batch().examine(card, Inputs().read(card))
     if isinstance(outcome.result, LocalFault):

@@ -12,35 +12,32 @@ from typing import Any, Final
 
 import click
 
-from cardsign.cli import views
 from cardsign.cli.frame import Group, moment
 from cardsign.cli.keystore import (
     KeystoreOptions,
-    UnlockOptions,
+    keystore_option,
     local_user,
     naming_key,
     project_config,
+    publication_option,
     read_public,
+    recovery_option,
+    show_progress,
+    unlock_options,
     unlock_recovery,
 )
 from cardsign.cli.options import (
     PATH,
-    keystore_option,
-    publication_option,
-    recovery_option,
-    take,
-    unlock_options,
-    yes_option,
-)
-from cardsign.cli.printer import Answer, safe, say, show
-from cardsign.cli.streams import (
     STDIO,
     confirm,
     dry_run_option,
     read_input,
     refuse_two_documents,
+    take,
     write_output,
+    yes_option,
 )
+from cardsign.cli.printer import Answer, members, safe, say, show, whole
 from cardsign.errors import (
     EXIT_NOT_TRUSTED,
     EXIT_OK,
@@ -151,6 +148,7 @@ def draft(
     days: int | None,
     add_root: tuple[str, ...],
     recovery_keys: tuple[str, ...],
+    keystore: KeystoreOptions,
     **options: Any,
 ) -> None:
     """Draft the next statement from the key store's keys and the options.
@@ -158,7 +156,6 @@ def draft(
     Only the draft is written. A draft without changes renews the statement before it.
     """
     changes = take(KeysetChanges, options)
-    keystore = take(KeystoreOptions, options)
     refuse_two_documents(output)
     store = keystore.open()
     changes = replace(
@@ -170,10 +167,10 @@ def draft(
     drafted = draft_keyset(Work(store, moment(), project_config()), changes, lifetime=lifetime)
     file = output or f"keyset-{drafted.label}.json"
     write_output(file, drafted.data, plain=output is None)
-    views.say_differences(drafted.changes)
+    say_differences(drafted.changes)
     digest = drafted.statement.digest
     notes = [f"the digest of the draft {file}, for everyone who signs it: {digest}"]
-    view = {"draft": file, **views.keyset_json(drafted.statement), "changes": list(drafted.changes)}
+    view = {"draft": file, **keyset_json(drafted.statement), "changes": list(drafted.changes)}
     show(Answer(view, () if file == STDIO else [digest], notes))
 
 
@@ -190,22 +187,23 @@ def draft(
 )
 @recovery_option
 @unlock_options
-def sign(draft: str, digest: str | None, recovery_file: Path | None, **options: Any) -> None:
+def sign(
+    draft: str, digest: str | None, recovery_file: Path | None, keystore: KeystoreOptions
+) -> None:
     """Add the signature of this key store's holder to DRAFT.
 
     The command shows what the draft changes, compared with the newest statement of this key store,
     and asks for the digest. Get the digest from the author of the draft, over another channel than
     the draft. A key store with root keys alone keeps the statement once enough have signed it.
     """
-    keystore = take(UnlockOptions, options)
     refuse_two_documents(draft)
     work = Work(keystore.open(), moment(), access=keystore.access())
     drafted = review_keyset(work, read_statement(draft), name=draft)
-    views.say_differences(drafted.changes)
+    say_differences(drafted.changes)
     recovery = None if recovery_file is None else partial(unlock_recovery, recovery_file)
     signed = sign_keyset(work, drafted, digest=_ask_digest(digest), recovery=recovery)
     write_output(draft, signed.data)
-    lines = views.signing_lines(signed)
+    lines = signing_lines(signed)
     notes = [f"signed by {line}" for line in lines]
     if signed.is_complete:
         elsewhere = ""
@@ -256,7 +254,7 @@ def recover(
     new_recovery_out: Path | None,
     publication: Path | None,
     yes: bool,
-    **options: Any,
+    keystore: KeystoreOptions,
 ) -> None:
     """Open the next epoch with the recovery key, after root keys were stolen or lost.
 
@@ -270,7 +268,6 @@ def recover(
     longer lists the lost keys.
     Afterwards: cardsign keyset publish DRAFT; cardsign keys rotate.
     """
-    keystore = take(UnlockOptions, options)
     refuse_two_documents(output)
     if recovery_file is None:
         raise UsageFault("usage.conflict", "name the recovery key: --recovery-file FILE")
@@ -302,8 +299,8 @@ def recover(
         say(f"{clock}: publish only if it is {day(now)}")
     file = output or f"keyset-{signed.label}.json"
     write_output(file, signed.data, plain=output is None)
-    views.say_differences(signed.changes)
-    notes = [*(f"signed by {line}" for line in views.signing_lines(signed))]
+    say_differences(signed.changes)
+    notes = [*(f"signed by {line}" for line in signing_lines(signed))]
     if publication is not None and _write_settings(signed.statement, place, publication):
         notes.append(f"wrote {CONFIG_FILE}, so that the next commands find what is published")
     notes.append(f"  next: cardsign keyset publish {file}")
@@ -325,7 +322,7 @@ def _write_settings(statement: KeysetStatement, place: StorePlace, publication: 
     return True
 
 
-def _new_passphrases(keystore: UnlockOptions) -> Callable[[str], bytes]:
+def _new_passphrases(keystore: KeystoreOptions) -> Callable[[str], bytes]:
     """Each role's passphrase from where later commands look for it; each typed one is its own."""
     access = keystore.access()
 
@@ -347,7 +344,7 @@ def _new_passphrases(keystore: UnlockOptions) -> Callable[[str], bytes]:
 @publication_option
 @unlock_options
 @dry_run_option
-def publish(file: str, publication: Path | None, **options: Any) -> int:
+def publish(file: str, publication: Path | None, keystore: KeystoreOptions) -> int:
     """Keep STATEMENT as the newest keyset, if enough holders have signed it, and publish it.
 
     A release that names the keyset is signed and published with it. That needs the passphrase of
@@ -357,11 +354,10 @@ def publish(file: str, publication: Path | None, **options: Any) -> int:
 
     Exit status 1: something is left for a person.
     """
-    keystore = take(UnlockOptions, options)
     work = keystore.work(project_config(publication))
     statement = read_statement(file)
     progress = publish_keyset(work, statement, name=file)
-    return views.show_progress(progress, work.now, views.keyset_json(statement))
+    return show_progress(progress, work.now, keyset_json(statement))
 
 
 # ``cardsign keyset show``.
@@ -372,12 +368,11 @@ def publish(file: str, publication: Path | None, **options: Any) -> int:
 )
 @click.argument("file", metavar="[STATEMENT]", required=False)
 @keystore_option
-def show_statement(file: str | None, **options: Any) -> None:
+def show_statement(file: str | None, keystore: KeystoreOptions) -> None:
     """Show the newest statement, or a draft: what it says and who has signed it.
 
     A draft can be shown where there is no key store too.
     """
-    keystore = take(KeystoreOptions, options)
     if file is not None and keystore.open_if_any() is None:
         shown = KeysetDraft(read_statement(file), None)
     else:
@@ -387,9 +382,9 @@ def show_statement(file: str | None, **options: Any) -> None:
         f"keyset {shown.label} of {safe(statement.issuer)}, valid until {minute(statement.exp)}",
         f"digest {statement.digest}",
         *(f"  {change[2:]}" for change in list(differences(None, statement))[1:]),
-        *(f"signed by {line}" for line in views.signing_lines(shown)),
+        *(f"signed by {line}" for line in signing_lines(shown)),
     ]
-    show(Answer(views.keyset_json(statement), lines))
+    show(Answer(keyset_json(statement), lines))
 
 
 # ``cardsign release``: an online key says it, daily and from cron.
@@ -451,7 +446,12 @@ def release() -> None:
 @unlock_options
 @dry_run_option
 def renew(
-    listed: tuple[str, ...], days: int, force: bool, publication: Path | None, **options: Any
+    listed: tuple[str, ...],
+    days: int,
+    force: bool,
+    publication: Path | None,
+    keystore: KeystoreOptions,
+    **options: Any,
 ) -> int:
     """Sign and publish the next release with the release key; for cron, daily.
 
@@ -463,32 +463,30 @@ def renew(
     Exit status 1: something is left for a person.
     """
     changes = take(ReleaseChanges, options)
-    keystore = take(UnlockOptions, options)
     config = project_config(publication)
     named = tuple(map(_card, listed)) or to_list(config.cards)
     changes = replace(changes, cards=named, by_name=bool(listed), lifetime=timedelta(days=days))
     work = keystore.work(config)
     progress = renew_release(work, changes, force=force)
     newest = kept_release(work.store)
-    return views.show_progress(progress, work.now, views.release_json(newest) if newest else {})
+    return show_progress(progress, work.now, release_json(newest) if newest else {})
 
 
 @release.command("show", example="cardsign release show --json")
 @keystore_option
-def show_release(**options: Any) -> int:
+def show_release(keystore: KeystoreOptions) -> int:
     """Show the newest release. Exit status 1 if another one is due.
 
     Another one is due when half of the release's lifetime is over, when it names an older keyset
     statement, or when the clock was ahead as it was signed.
     """
-    keystore = take(KeystoreOptions, options)
     store = keystore.open()
     keyset, newest = needed_keyset(store), kept_release(store)
     if newest is None:
         say("there is no release statement yet: cardsign release renew")
         return show(Answer({"due": True}, exit_status=EXIT_NOT_TRUSTED))
     is_due = is_release_due(newest, keyset, now=moment())
-    show(Answer({"due": is_due, **views.release_json(newest)}, _release_lines(newest)))
+    show(Answer({"due": is_due, **release_json(newest)}, _release_lines(newest)))
     if is_due:
         say("it is time for another one: cardsign release renew")
     return EXIT_NOT_TRUSTED if is_due else EXIT_OK
@@ -501,3 +499,47 @@ def _release_lines(newest: ReleaseStatement) -> Iterator[str]:
         yield f"  {safe(card.url)} {card.payload_sha256} seq {card.seq}, floor {floor}"
     for thumbprint in sorted(newest.revoked):
         yield f"  revoked {thumbprint}"
+
+
+# How statements are shown.
+
+
+def keyset_json(statement: KeysetStatement) -> dict[str, Any]:
+    """A keyset statement."""
+    recovery = statement.recovery
+    return {
+        **members(statement, "issuer epoch version digest exp revoked"),
+        "keys": [
+            {"kid": key.public.kid, "thumbprint": key.public.thumbprint, "roles": list(key.roles)}
+            for key in statement.keys
+        ],
+        "root": [key.public.thumbprint for key in statement.root.keys],
+        "threshold": statement.root.threshold,
+        "recovery": [key.public.thumbprint for key in recovery.keys] if recovery else None,
+    }
+
+
+def release_json(statement: ReleaseStatement) -> dict[str, Any]:
+    """A release statement."""
+    return {
+        **members(statement, "seq digest exp floor revoked"),
+        "keyset": statement.keyset.label,
+        "cards": [members(card, "url payload_sha256 seq") for card in statement.cards],
+    }
+
+
+def say_differences(changes: Iterable[str]) -> None:
+    """Each change on a line of its own; whole, since it is what a holder signs."""
+    for change in changes:
+        say(f"  {whole(change)}")
+
+
+def signing_lines(draft: KeysetDraft) -> list[str]:
+    """Who has signed a statement, and how many are missing."""
+    lines = []
+    for signing in draft.signings:
+        signed = ", ".join(sorted(signing.signed)) or "nobody"
+        wanting = f"; {signing.missing} missing" if signing.missing else ""
+        threshold = signing.quorum.threshold
+        lines.append(f"{signing.whose}: {len(signing.signed)} of {threshold} ({signed}){wanting}")
+    return lines

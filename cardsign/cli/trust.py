@@ -2,39 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from cardsign.batch import in_threads
-from cardsign.cli import views
-from cardsign.cli.enroll import add, import_
-from cardsign.cli.frame import Group
+from cardsign.cli.frame import Group, moment
 from cardsign.cli.options import (
+    PATH,
+    confirm,
+    done,
+    dry_run_option,
     fetch_settings,
+    is_dry_run,
     network_option,
-    policy_option,
-    statements_option,
+    open_fetcher,
     yes_option,
 )
-from cardsign.cli.printer import Answer, safe, say, show, table_lines
-from cardsign.cli.streams import confirm, done, dry_run_option, is_dry_run
-from cardsign.cli.verifier import chosen_issuers, needed_policy
-from cardsign.errors import EXIT_LOCAL_FAULT, EXIT_NO_VERDICT, EXIT_OK, LocalFault
+from cardsign.cli.printer import Answer, members, safe, say, show, table_lines, write_line
+from cardsign.cli.verifier import (
+    accept_option,
+    chosen_issuers,
+    extensible_policy,
+    kind_of,
+    needed_policy,
+    policy_option,
+    statements_option,
+)
+from cardsign.errors import (
+    EXIT_LOCAL_FAULT,
+    EXIT_NO_VERDICT,
+    EXIT_OK,
+    LocalFault,
+    UsageFault,
+    of_the_user,
+)
+from cardsign.files import read_bytes
 from cardsign.findings import Finding
-from cardsign.trust.enroll import forget_issuer, move_pin, remove_issuer
-from cardsign.trust.lock import read_lock
-from cardsign.trust.policy import KeysetAnchor, TrustedIssuer, load_policy
+from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
+from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
+from cardsign.statements.keyset import KeysetStatement, read_keyset
+from cardsign.statements.release import ReleaseStatement, read_release
+from cardsign.times import minute
+from cardsign.trust.enroll import (
+    Proposal,
+    add_issuers,
+    check_new_name,
+    check_told,
+    entry_text,
+    forget_issuer,
+    move_pin,
+    propose_jwks_url,
+    propose_keys,
+    propose_keyset,
+    propose_published,
+    read_agents,
+    read_digest,
+    remove_issuer,
+)
+from cardsign.trust.lock import Floor, read_lock
+from cardsign.trust.policy import (
+    KeysAnchor,
+    KeysetAnchor,
+    Limits,
+    Policy,
+    TrustedIssuer,
+    load_policy,
+)
+from cardsign.trust.policyfile import anchor_members, anchor_text
+from cardsign.trust.refresh import Ask
 from cardsign.trust.supplied import (
     NO_STATEMENTS,
     StatementCache,
     SuppliedStatements,
     load_statements,
 )
+from cardsign.urls import Url, is_url, parse_place, parse_url
 from cardsign.verify.verifier import Verifier
 
 #: Issuers that are asked at a time.
@@ -50,8 +97,300 @@ def trust_commands() -> None:
     """
 
 
-trust_commands.add_command(add)
-trust_commands.add_command(import_)
+#: Options that are members of a new `[[issuer]]`; those not given keep their defaults.
+_MEMBERS: Final = ("origins", "cards", "require", "accept", "freshness")
+
+
+@trust_commands.command(
+    short_help="Add a trusted issuer by one anchor.",
+    example="cardsign trust add partner --origin https://agents.example.com --keyset keyset.json",
+)
+@click.argument("who", metavar="NAME|URL")
+@click.option("--name", metavar="NAME", help="Your name for it [default: the URL's host].")
+@click.option(
+    "--origin",
+    "origins",
+    metavar="ORIGIN",
+    multiple=True,
+    help="Where its cards and interfaces may be: https://host, or https://host/path/ for "
+    "everything below it. May be repeated [default: the URL's origin].",
+)
+@click.option(
+    "--card",
+    "cards",
+    metavar="URL",
+    multiple=True,
+    help="A card that `cardsign peers verify` checks. May be repeated [default: the URL, or the "
+    "card of each origin].",
+)
+@click.option(
+    "--require",
+    metavar="HOLDER",
+    multiple=True,
+    help="Holders who must all have signed a card. May be repeated.",
+)
+@accept_option
+@click.option(
+    "--freshness",
+    type=click.Choice(["required", "waived"]),
+    help="Whether it must be shown that a card is current [default: required with --keyset; waived "
+    "with anchors that cannot show it].",
+)
+@click.option(
+    "--keyset",
+    "keysets",
+    metavar="FILE",
+    multiple=True,
+    type=PATH,
+    help="Pin this keyset statement. May be repeated; each must follow the one before, and the "
+    "newest is pinned.",
+)
+@click.option(
+    "--release",
+    "releases",
+    metavar="FILE",
+    multiple=True,
+    type=PATH,
+    help="A release statement under that keyset. May be repeated.",
+)
+@click.option(
+    "--roots", is_flag=True, help="Pin the root set of --keyset or URL instead of the statement."
+)
+@click.option(
+    "--jwks",
+    metavar="FILE",
+    type=PATH,
+    help="Pin these keys: a JWK Set, {KID: PEM}, or a public PEM.",
+)
+@click.option("--jwks-url", metavar="URL", help="Trust any key set that is published there.")
+@network_option
+@click.option(
+    "--digest",
+    metavar="HEX",
+    callback=lambda _context, _option, told: told if told is None else read_digest(told),
+    help="The digest of the keyset, or of an earlier one, as the issuer told it. A keyset that "
+    "does not follow from it is refused.",
+)
+@click.option(
+    "--yes", is_flag=True, help="Do not ask: accept the keyset or the keys without comparing them."
+)
+@policy_option
+@dry_run_option
+def add(who: str, **options: Any) -> None:
+    """Add an issuer by one anchor: --keyset, --jwks, --jwks-url, or what URL's origin publishes.
+
+    URL is where an issuer's card is. Without another anchor, the newest keyset statement of its
+    origin is fetched and pinned, or the keys of an origin that has none. Ask the issuer for the
+    digest over another channel first. With --digest another keyset is refused. Without it you are
+    shown what would be pinned, and asked. Where there is no terminal, say --yes.
+
+    If there is no policy yet, one is begun in this folder.
+    """
+    policy, now = extensible_policy(options["trust_file"]), moment()
+    url, members = _read_members(who, options)
+    check_new_name(policy, members["name"])
+    _check_new_places(policy, members["origins"])
+    proposal = _propose(url, options, _asker(options["insecure"], now), policy.limits, now)
+    warnings = [*proposal.warnings]
+    if "freshness" not in members and not proposal.shows_freshness:
+        members["freshness"] = "waived"
+        warnings.append(
+            "freshness is waived: revocation and rollback cannot be seen with this anchor"
+        )
+    add_issuers(
+        policy,
+        [(members, proposal)],
+        compare=partial(_compare, proposal, options["digest"], yes=options["yes"]),
+        cache=StatementCache.of_user(),
+        dry_run=is_dry_run(),
+    )
+    _say_all(warnings)
+    keyset = proposal.keyset
+    say_if_old(keyset, now)
+    notes = [f"{done('added', 'add')} {members['name']} to {policy.path}"]
+    if keyset is not None and options["yes"] and options["digest"] is None:
+        notes.insert(0, "compare the lines above with the issuer over another channel")
+    view = {"name": members["name"], "policy": str(policy.path)}
+    view |= {"anchor": kind_of(proposal.anchor), "keyset": keyset and pin_json(keyset)}
+    show(Answer(view, () if keyset is None else keyset_lines(keyset), notes))
+
+
+def _read_members(who: str, options: Mapping[str, Any]) -> tuple[Url | None, dict[str, Any]]:
+    """The URL, if one is named, and the members of the entry that are named or follow from it."""
+    url, name = None, options["name"]
+    named = {member: options[member] for member in _MEMBERS if options[member]}
+    members = {
+        member: [*value] if isinstance(value, tuple) else value for member, value in named.items()
+    }
+    if is_url(who):
+        with of_the_user("URL"):
+            url = parse_url(who)
+        members["cards"] = list(dict.fromkeys((str(url), *options["cards"])))
+        members = {"origins": [str(url.origin)], **members}
+    elif name is not None:
+        raise UsageFault("usage.conflict", "--name goes with a URL")
+    elif "origins" not in members:
+        hint = "Add --origin https://HOST, the host where its cards are. Or give its URL in place "
+        hint += "of the name."
+        if "." in who:
+            hint = f"Write it as a URL: cardsign trust add https://{safe(who)}"
+        raise UsageFault("usage.conflict", f"{safe(who)!r} is a name, and no origin", hint=hint)
+    with of_the_user("--origin"):
+        places = [parse_place(text) for text in members["origins"]]
+    # Below a path it is unknown where the card is.
+    cards = [f"{place}/" for place in places if place.is_whole_origin]
+    if "cards" not in members and cards:
+        members["cards"] = cards
+    return url, {"name": name or (url.origin.host if url else who), **members}
+
+
+def _check_new_places(policy: Policy, places: Iterable[str]) -> None:
+    """Refuse a place that the policy has of another issuer."""
+    parsed = {parse_place(text) for text in places}
+    for issuer in policy.issuers:
+        for place in parsed.intersection(issuer.places or ()):
+            raise UsageFault(
+                "usage.conflict",
+                f"{place} is already trusted as {issuer.name!r}",
+                path=str(policy.path),
+                hint=f"See it: cardsign trust show {issuer.name}. To add it anew, first: cardsign "
+                f"trust remove {issuer.name}. Issuers of one origin are kept apart by paths: "
+                f"--origin {place.origin}/agents/NAME/",
+            )
+
+
+def _propose(
+    url: Url | None, options: Mapping[str, Any], ask: Ask, limits: Limits, now: datetime
+) -> Proposal:
+    """The anchor that is named, or what the origin of `url` publishes."""
+    _check_named(url, options)
+    keysets, jwks, jwks_url = options["keysets"], options["jwks"], options["jwks_url"]
+    releases, roots = options["releases"], options["roots"]
+    if keysets:
+        supplied = SuppliedStatements(
+            tuple(_read(path, read_keyset) for path in keysets),
+            tuple(_read(path, read_release) for path in releases),
+        )
+        with of_the_user("--keyset"):
+            proposal = propose_keyset(supplied, limits=limits, roots=roots, now=now)
+            for doubt in proposal.doubts:  # of files that were chosen none is passed over
+                raise StatementRefused(doubt.code, doubt.message)
+        return proposal
+    if jwks is not None:
+        return propose_keys(_read_keys(jwks))
+    if jwks_url is not None or url is None:
+        with of_the_user("--jwks-url"):
+            return propose_jwks_url(jwks_url)
+    return propose_published(url.origin, ask, limits=limits, roots=roots, now=now)
+
+
+def _check_named(url: Url | None, options: Mapping[str, Any]) -> None:
+    """Refuse options of which one excludes another, or goes with one that is not there."""
+    keysets, jwks, roots = options["keysets"], options["jwks"], options["roots"]
+    named = sum(map(bool, (keysets, jwks, options["jwks_url"])))
+    why = ""
+    if named > 1 or (url is None and not named):
+        why = "expected exactly one of --keyset, --jwks and --jwks-url, or a URL"
+    elif (options["releases"] or (roots and named)) and not keysets:
+        why = "--release goes with --keyset, --roots with --keyset or a URL"
+    if why:
+        raise UsageFault("usage.conflict", why)
+
+
+def _asker(insecure: bool, now: datetime) -> Ask:
+    fetcher = open_fetcher(insecure, lambda: now)
+    return lambda url, max_bytes: fetcher.fetch(url, max_bytes=max_bytes)
+
+
+def _read(path: Path, read: Callable[[bytes], object]) -> bytes:
+    """A statement that `read` accepts."""
+    with of_the_user(str(path)):
+        data = read_bytes(path, max_bytes=MAX_STATEMENT_BYTES)
+        read(data)
+        return data
+
+
+def _read_keys(path: Path) -> JwkSet:
+    name = str(path)
+    if name.startswith(("https:/", "http:/")):  # a path has lost one slash
+        hint = f"Trust what is published there: --jwks-url {safe(name.replace(':/', '://', 1))}"
+        raise UsageFault("usage.conflict", "--jwks takes a file, and this is a URL", hint=hint)
+    with of_the_user(name):
+        return JwkSet.from_bytes(read_bytes(path, max_bytes=MAX_JWKS_BYTES))
+
+
+def _compare(proposal: Proposal, digest: str | None, *, yes: bool) -> None:
+    """Compare the keyset, or keys that were fetched, before anything is written (E14)."""
+    keyset = proposal.keyset
+    if keyset is None and digest is not None:
+        raise UsageFault("usage.conflict", "--digest goes with a keyset statement")
+    if digest is not None:
+        check_told(proposal, digest)
+    elif (keyset or proposal.seen_at) and not yes and not is_dry_run():
+        lines, noun, hint = _key_lines(proposal), "thumbprints", ""
+        if keyset is not None:
+            lines, noun = keyset_lines(keyset), "digest"
+            hint = f"If it agrees, type the same command with --digest {keyset.digest}. "
+        for line in lines:
+            write_line(line, err=True)
+        question = f"compare the {noun} above with the issuer over another channel"
+        confirm(yes, question, hint=f"{hint}With --yes nothing is compared.")
+
+
+def _key_lines(proposal: Proposal) -> Iterator[str]:
+    """The keys that were found at a URL, for a person to compare."""
+    yield f"keys at     {safe(proposal.seen_at, limit=300)}"
+    if isinstance(proposal.anchor, KeysAnchor):
+        for key in proposal.anchor.keys.keys:
+            yield f"key         {key.thumbprint}  {safe(key.kid, limit=64)}"
+
+
+def _say_all(warnings: Iterable[str]) -> None:
+    """Each on a line of its own."""
+    for warning in warnings:
+        say(safe(warning, limit=400))
+
+
+@trust_commands.command(
+    "import",
+    short_help="Propose issuers from a list of agents.",
+    example="cardsign trust import config.toml",
+)
+@click.argument("listing", metavar="FILE", type=PATH)
+@click.option("--yes", is_flag=True, help="Add them without asking.")
+@network_option
+@dry_run_option
+@policy_option
+def import_(listing: Path, yes: bool, insecure: bool, trust_file: Path | None) -> None:
+    """Propose an issuer for each [[a2a.external_agents]] of FILE, a TOML file.
+
+    Each is asked what it publishes, as `cardsign trust add URL` does, and that is pinned. All are
+    added or none. Nothing is added before you agree. Agents whose name is already in the policy
+    are left out.
+    """
+    policy = extensible_policy(trust_file)
+    names = {issuer.name for issuer in policy.issuers}
+    agents = [issuer for issuer in read_agents(listing) if issuer["name"] not in names]
+    now = moment()
+    ask, limits = _asker(insecure, now), policy.limits
+    added = []
+    for agent in agents:
+        origin = parse_url(agent["cards"][0]).origin
+        proposal = propose_published(origin, ask, limits=limits, roots=False, now=now)
+        waived = {} if proposal.shows_freshness else {"freshness": "waived"}
+        added.append(({**agent, **waived}, proposal))
+    texts = [entry_text(members, proposal) for members, proposal in added]
+    lines = "\n".join(texts).splitlines()
+    show(Answer({"policy": str(policy.path), "entries": texts}, lines))
+    if not added:
+        say(f"{policy.path} has all of these agents")
+        return
+    if not yes and not is_dry_run():
+        _say_all(warning for _, proposal in added for warning in proposal.warnings)
+        confirm(yes, f"{len(added)} issuers go into {policy.path}, by what they publish now")
+    add_issuers(policy, added, cache=StatementCache.of_user(), dry_run=is_dry_run())
+    for entry, _ in added:
+        say(f"{done('added', 'add')} {entry['name']} to {policy.path}")
 
 
 @trust_commands.command("list", short_help="List the issuers.", example="cardsign trust list")
@@ -68,9 +407,9 @@ def list_(trust_file: Path | None) -> None:
     rows = []
     for issuer in issuers:
         places = ", ".join(map(str, issuer.places or ()))
-        rows.append((issuer.name, views.kind_of(issuer.anchor), issuer.freshness, places))
+        rows.append((issuer.name, kind_of(issuer.anchor), issuer.freshness, places))
     columns = {"issuer": 16, "anchor": 6, "freshness": 8, "origins": 0}
-    show(Answer([views.issuer_json(issuer) for issuer in issuers], table_lines(columns, rows)))
+    show(Answer([issuer_json(issuer) for issuer in issuers], table_lines(columns, rows)))
     for name in sorted(set(read_lock(policy.lock)) - {issuer.name for issuer in issuers}):
         say(f"{policy.lock} has an entry for {name}, which the policy does not trust; it means")
         say(f"  nothing. To remove it: cardsign trust forget {name}")
@@ -86,23 +425,23 @@ def show_issuer(name: str, trust_file: Path | None) -> None:
     policy = needed_policy(trust_file)
     issuer = policy.issuer(name)
     floor = read_lock(policy.lock).get(name)
-    lines = [*views.issuer_lines(issuer)]
-    lines.append(f"lock        {'no entry' if floor is None else views.floor_text(floor)}")
-    session, now = Verifier(policy).session(issuer), datetime.now(UTC)
+    lines = [*issuer_lines(issuer)]
+    lines.append(f"lock        {'no entry' if floor is None else floor_text(floor)}")
+    session, now = Verifier(policy).session(issuer), moment()
     session.resolve(NO_STATEMENTS, now)
     if isinstance(issuer.anchor, KeysetAnchor):
-        views.say_if_old(session.keyset, now)
-        known = [f"  {line}" for line in views.statement_lines(session.keyset, session.release)]
+        say_if_old(session.keyset, now)
+        known = [f"  {line}" for line in statement_lines(session.keyset, session.release)]
         lines += [
             "statements",
             *(known or [f"  none here yet: cardsign trust update {name}{policy.option}"]),
         ]
     statements = {
-        "keyset": session.keyset and views.pin_json(session.keyset),
-        "release": session.release and views.members(session.release, "seq digest exp"),
+        "keyset": session.keyset and pin_json(session.keyset),
+        "release": session.release and members(session.release, "seq digest exp"),
     }
     lock = floor and floor.to_json()
-    show(Answer({**views.issuer_json(issuer), "lock": lock, "statements": statements}, lines))
+    show(Answer({**issuer_json(issuer), "lock": lock, "statements": statements}, lines))
 
 
 @trust_commands.command(
@@ -244,3 +583,79 @@ def pin(name: str, trust_file: Path | None) -> None:
     if changed:
         note = f"{done('moved', 'move')} the pin of {name} to the statement above"
     show(Answer({"name": name, "changed": changed, "keyset": keyset.to_json()}, lines, [note]))
+
+
+# How trusted issuers are shown.
+
+
+#: A pin that old lets many retired root keys begin a history of their own (threat 2).
+OLD_PIN: Final = timedelta(days=365)
+
+
+def say_if_old(keyset: KeysetStatement | None, now: datetime) -> None:
+    """Warn of a statement to pin, or of the newest after a pin: the pin itself is older still."""
+    if keyset is not None and now.timestamp() - keyset.iat > OLD_PIN.total_seconds():
+        say(f"this statement is more than {OLD_PIN.days} days old; ask the issuer for a newer one")
+
+
+def issuer_json(issuer: TrustedIssuer) -> dict[str, Any]:
+    """What the policy says of an issuer, defaults included."""
+    return {
+        "name": issuer.name,
+        "origins": [str(place) for place in issuer.places or ()],
+        "anchor": dict(anchor_members(issuer.anchor)),
+        **members(issuer, "accept algorithms require freshness cards peer"),
+        "networks": [str(network) for network in issuer.networks],
+        "proxy": None if issuer.proxy is None else str(issuer.proxy),
+    }
+
+
+def issuer_lines(issuer: TrustedIssuer) -> Iterator[str]:
+    """The same for a person; what is empty is left out."""
+    for member, value in issuer_json(issuer).items():
+        shown = ", ".join(value) if isinstance(value, list) else value
+        if member == "anchor":
+            shown = " ".join(anchor_text(issuer.anchor).split())
+        if shown:
+            yield f"{member:<11} {safe(shown, limit=300)}"
+
+
+def pin_json(keyset: KeysetStatement) -> dict[str, Any]:
+    """What two people compare over another channel."""
+    keys = [{"thumbprint": key.public.thumbprint, "holder": key.holder} for key in keyset.root.keys]
+    return {
+        **members(keyset, "issuer epoch version digest exp"),
+        "root": {"threshold": keyset.root.threshold, "keys": keys},
+    }
+
+
+def keyset_lines(keyset: KeysetStatement) -> Iterator[str]:
+    """The same for a person."""
+    yield f"issuer      {safe(keyset.issuer)}"
+    yield f"keyset      {keyset.label}, until {minute(keyset.exp)}"
+    yield f"digest      {keyset.digest}"
+    for key in keyset.root.keys:
+        yield f"root key    {key.public.thumbprint}  {key.holder}"
+    holders = len({key.holder for key in keyset.root.keys})
+    yield f"threshold   {keyset.root.threshold} of {holders}"
+
+
+def statement_lines(
+    keyset: KeysetStatement | None, release: ReleaseStatement | None
+) -> Iterator[str]:
+    """Yield the same for a person."""
+    if keyset is not None:
+        yield from keyset_lines(keyset)
+    if release is not None:
+        yield f"release     {release.seq}, until {minute(release.exp)}, {release.digest}"
+
+
+def floor_text(floor: Floor) -> str:
+    """Return a lock's entry in one line."""
+    keyset, release = floor.keyset, floor.release
+    parts = []
+    if keyset is not None:
+        parts.append(f"keyset {keyset.label} {keyset.digest}")
+    if release is not None:
+        parts.append(f"release {release.order[2]} {release.digest}")
+    return ", ".join(parts) or "nothing verified yet"

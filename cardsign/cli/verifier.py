@@ -6,19 +6,19 @@ import contextlib
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from cardsign.batch import Batch
 from cardsign.card.canonical import ProfileName
 from cardsign.card.extensions import AUDIENCE
-from cardsign.cli.options import fetch_settings
-from cardsign.cli.printer import counted, is_quiet, print_error, say
+from cardsign.cli.options import PATH, fetch_settings, network_option
+from cardsign.cli.printer import Answer, counted, is_quiet, print_error, say, show
 from cardsign.errors import (
     EXIT_LOCAL_FAULT,
     EXIT_NO_VERDICT,
@@ -34,6 +34,7 @@ from cardsign.trust.policy import (
     ACCEPTED,
     POLICY_FILE,
     Accept,
+    Anchor,
     JwksAnchor,
     Policy,
     Subject,
@@ -44,11 +45,74 @@ from cardsign.trust.policy import (
 )
 from cardsign.trust.supplied import SuppliedStatements, load_statements
 from cardsign.urls import is_url, parse_origin, without_userinfo
+from cardsign.verify.report import Report
+from cardsign.verify.text import verdict_lines
 from cardsign.verify.verifier import Verifier
 
 if TYPE_CHECKING:  # an HTTP client, which a verdict on a file does not need
     from cardsign.net.credentials import Credential
     from cardsign.net.discovery import Discovery
+
+
+accept_option: Final = click.option(
+    "--accept",
+    type=click.Choice(("full", "sdk")),
+    help="full: only signatures over the whole card count. sdk: signatures of SDKs count too, and "
+    "may leave parts of it unsigned [default: full, unless the issuer's entry says sdk].",
+)
+statements_option: Final = click.option(
+    "--statements",
+    type=PATH,
+    multiple=True,
+    metavar="FILE|DIR",
+    help="Keyset and release statements of the issuer: a file, or a folder, whose *.json files are "
+    "searched, subfolders too. May be repeated.",
+)
+
+
+policy_option: Final = click.option(
+    "--trust",
+    "trust_file",
+    type=PATH,
+    metavar="FILE",
+    help="The policy [default: CARDSIGN_TRUST, then ./trust.toml, then "
+    "$XDG_CONFIG_HOME/cardsign/trust.toml].",
+)
+
+
+def subject_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add whose card it must be, and how it is fetched and judged: of a `VerifierOptions`."""
+    issuer = click.option(
+        "--issuer",
+        metavar="NAME",
+        help="Whose card it must be, by the policy's own name [default: the issuer that the policy "
+        "trusts for the URL].",
+    )
+    jwks = click.option(
+        "--jwks",
+        metavar="FILE|URL",
+        help="Whose card it must be: the holder of these keys. No policy is read, and revocation "
+        "cannot be seen.",
+    )
+    return issuer(jwks(accept_option(policy_option(network_option(command)))))
+
+
+def visit_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add whom a command visits, and with which credential: a `VerifierOptions`."""
+    credential = click.option(
+        "--credential",
+        metavar="SOURCE",
+        help="Where to read the credential: env:NAME or file:/PATH. It is sent only to an "
+        "interface of the verified card inside the issuer's origins; with --jwks alone, at the "
+        "origin of URL.",
+    )
+    client_id = click.option(
+        "--client-id",
+        metavar="ID",
+        help="The OAuth client whose secret the credential is. It gets a token at the token URL of "
+        "the verified card, which must be inside the issuer's origins too.",
+    )
+    return subject_options(credential(client_id(command)))
 
 
 def needed_policy(trust_file: Path | None) -> Policy:
@@ -82,6 +146,19 @@ def chosen_issuers(policy: Policy, names: Sequence[str]) -> tuple[TrustedIssuer,
             "that the policy has, give its name: cardsign trust list",
         )
     return tuple(policy.issuer(name) for name in dict.fromkeys(names)) or policy.issuers
+
+
+def kind_of(anchor: Anchor) -> str:
+    """Return the member of `[issuer.anchor]` that is there."""
+    from cardsign.trust.policyfile import anchor_members
+
+    return next(iter(anchor_members(anchor)))
+
+
+def show_refusal(name: str, report: Report) -> int:
+    """Show on stderr why there is no card, and return the exit status."""
+    answer = Answer({"input": name, **report.to_json()}, verdict_lines(name, report))
+    return show(answer._replace(exit_status=report.exit_status), err=True)
 
 
 # The verifier that a command line names.

@@ -19,16 +19,24 @@ from cardsign.card.canonical import DEFAULT_PROFILES
 from cardsign.card.values import jcs
 from cardsign.cli.frame import Command
 from cardsign.cli.options import (
-    accept_option,
+    STDIO,
     format_option,
     network_option,
-    policy_option,
-    statements_option,
+    read_input,
+    refuse_two_documents,
     take,
+    write_output,
 )
 from cardsign.cli.printer import asked_form, counted, is_quiet, print_json, say, write_line
-from cardsign.cli.streams import STDIO, read_input, refuse_two_documents, write_output
-from cardsign.cli.verifier import Progress, VerifierOptions, check_audience, summary
+from cardsign.cli.verifier import (
+    Progress,
+    VerifierOptions,
+    accept_option,
+    check_audience,
+    policy_option,
+    statements_option,
+    summary,
+)
 from cardsign.errors import EXIT_OK, FileMissing, LocalFault, UsageFault
 from cardsign.files import MAX_INPUT_BYTES, file_fault, read_bytes
 from cardsign.inputs import Inputs, is_object, read_object

@@ -247,16 +247,3 @@ def export_public(key: PublicKey, form: Literal["jwk", "pem"]) -> bytes:
     return key.native.public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-
-
-def export_private(key: PrivateKey, passphrase: bytes) -> bytes:
-    """Return the private key as an encrypted PEM (PKCS #8).
-
-    A guess at its passphrase costs the 2,048 rounds that the library gives, so it has to be a
-    random one. Not checked: the passphrase.
-    """
-    return serialization.load_der_private_key(key.to_pkcs8_der(), None).private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.BestAvailableEncryption(passphrase),
-    )

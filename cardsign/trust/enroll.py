@@ -18,7 +18,7 @@ from cardsign.errors import CardRefused, FetchFailed, KeyRefused, UsageFault, cl
 from cardsign.files import read_bytes
 from cardsign.findings import Finding
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
-from cardsign.statements.envelope import DIGEST, HOLDER, StatementRefused
+from cardsign.statements.envelope import DIGEST, StatementRefused
 from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, read_keyset
 from cardsign.statements.release import ReleaseStatement
 from cardsign.tomltext import read_toml
@@ -167,7 +167,7 @@ def _propose_published_keys(origin: Origin, ask: Ask) -> Proposal:
                 "jwks.malformed", "it publishes neither a keyset statement nor a key set"
             )
         keys = JwkSet.from_bytes(answer.untrusted_body)
-        proposal = propose_keys(keys, {})
+        proposal = propose_keys(keys)
     except (KeyRefused, UsageFault) as refusal:
         raise _nothing_published(origin, refusal.finding) from refusal
     pinned = f"{origin} publishes no keyset statement, so its current keys are pinned"
@@ -182,29 +182,19 @@ def _nothing_published(origin: Origin, cause: Finding) -> FetchFailed:
     return FetchFailed("trust.no_keys", message, hint=hint)
 
 
-def propose_keys(jwks: JwkSet, holders: Mapping[str, str]) -> Proposal:
+def propose_keys(jwks: JwkSet) -> Proposal:
     """Pin the keys of a set.
 
     Raises:
-        UsageFault: ``jwks.malformed``: there is no key; ``usage.conflict``: a holder of no key, or
-            with no name.
+        UsageFault: ``jwks.malformed``: there is no key.
     """
     if not jwks.keys:
         raise UsageFault("jwks.malformed", "the set holds no key to pin")
-    for kid, holder in holders.items():
-        if jwks.find(kid) is None or not HOLDER.fullmatch(holder):
-            kids = ", ".join(key.kid for key in jwks.keys)
-            raise UsageFault(
-                "usage.conflict",
-                f"--holder '{kid}={holder}' is not KID=NAME with a kid of the set and a name of "
-                "a-z, 0-9, '.', '_', '@' and '-'",
-                hint=f"The kids are {kids}.",
-            )
     skipped = tuple(
         f"the key {skipped_key.kid!r} was left out: {skipped_key.message}"
         for skipped_key in jwks.skipped
     )
-    return Proposal(KeysAnchor(JwkSet.of(jwks.keys), dict(holders)), warnings=skipped)
+    return Proposal(KeysAnchor(JwkSet.of(jwks.keys)), warnings=skipped)
 
 
 def propose_jwks_url(url: str) -> Proposal:

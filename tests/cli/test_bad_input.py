@@ -16,9 +16,9 @@ import pytest
 
 from cardsign import html
 from cardsign.cli.frame import run
+from cardsign.cli.options import confirm
 from cardsign.cli.printer import json_text, safe
 from cardsign.cli.sarif import annotation_lines, sarif_log
-from cardsign.cli.streams import confirm
 from cardsign.findings import Finding, Place, ScanResult, list_findings
 from tests.cli.conftest import Cardsign
 from tests.cli.peer import jwks_anchor, write_policy
@@ -148,7 +148,7 @@ def _with_our_code() -> dict[str, str]:
 
 _ENDLESS = """
 import itertools, sys
-from cardsign.cli.streams import confirm
+from cardsign.cli.options import confirm
 from cardsign.cli.frame import run
 from cardsign.cli.printer import Answer, show
 sys.exit(run(lambda: show(Answer(None, (f"line {number}" for number in itertools.count())))))

@@ -200,19 +200,6 @@ def test_an_honest_store_is_not_refused(words: str, cardsign: Cardsign, store: P
     assert cardsign(*words.split()).status == 0
 
 
-def test_a_passphrase_that_only_an_option_gives_is_named(cardsign: Cardsign, store: Path) -> None:
-    """That of the file which goes out is never the store's own."""
-    kid = open_store(store).state.active_keys()[0].kid
-    before = digest()
-
-    ended = cardsign("keys", "export", "--private", "-o", "again.pem", "--", kid)
-
-    refused(ended, "passphrase.none")
-    assert "--export-passphrase-file" in ended.err
-    assert "CARDSIGN_PASSPHRASE" not in ended.err
-    assert digest() == before
-
-
 # --- private keys elsewhere -------------------------------------------------------------
 
 

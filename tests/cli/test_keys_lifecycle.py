@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,12 +12,13 @@ from cryptography.hazmat.primitives import serialization
 
 from cardsign.cli.frame import run
 from cardsign.errors import PassphraseFault
+from cardsign.jose.keys import PrivateKey
 from cardsign.keys.folder import FolderStore
 from cardsign.keys.opening import create_store, open_store
 from cardsign.net.fetch import FetchSettings, OtherStatus
 from cardsign.trust.refresh import FetchResult
 from tests.cli.conftest import Cardsign
-from tests.support import PORTABLE
+from tests.support import PORTABLE, encrypted_pem
 
 AT_ONCE = """\
 format = 1
@@ -167,58 +166,21 @@ def test_what_is_ahead_is_listed(at_once: Cardsign) -> None:
 # --- export, import -----------------------------------------------------------------------
 
 
-@pytest.fixture
-def export_passphrase() -> Path:
-    """A file with the passphrase that shall open an exported key."""
-    path = Path("export-passphrase")
-    path.write_text("another horse entirely\n")
-    path.chmod(0o600)
-    return path
-
-
-@pytest.mark.parametrize("alg", ["ES256", "RS256"])
-def test_a_private_half_goes_out_encrypted_and_comes_back_in(
-    cardsign: Cardsign, keystore: FolderStore, export_passphrase: Path, alg: str
-) -> None:
-    """In a PEM that only its owner can read."""
-    if alg == "RS256":
-        assert cardsign("keys", "generate", "--alg", "RS256").status == 0
-    record = open_store(keystore.path).state.keys[-1]
-    options = ("--private", "--export-passphrase-file", export_passphrase)
-
-    ended = cardsign("keys", "export", record.kid, *options, "-o", "out.key")
-
-    assert ended.status == 0
-    assert stat.S_IMODE(os.stat("out.key").st_mode) == 0o600
-    pem = serialization.load_pem_private_key(
-        Path("out.key").read_bytes(), b"another horse entirely"
-    )
-    assert pem.public_key() == record.public.native
-    importing = ("keys", "import", "out.key", "--json", "--import-passphrase-file")
-    again = cardsign(*importing, export_passphrase, "--keystore", "other")
-    assert again.json["thumbprint"] == record.thumbprint
-    Path("wrong").write_text("wrong and long enough\n")
-    Path("wrong").chmod(0o600)
-    wrong = cardsign(*importing, "wrong", "--keystore", "third")
-    assert (wrong.status, "passphrase.wrong" in wrong.err) == (2, True)
-    taken = cardsign("keys", "export", record.kid, *options, "-o", "out.key")
-    assert (taken.status, "file.exists" in taken.err) == (2, True)
-
-
 def test_an_encrypted_file_comes_in_with_the_passphrase_of_the_store(
-    cardsign: Cardsign, keystore: FolderStore, export_passphrase: Path
+    cardsign: Cardsign, keystore: FolderStore
 ) -> None:
-    """From where every command takes it; a wrong one leads to the option for the file's own."""
-    kid = keystore.state.keys[0].kid
-    options = ("--private", "--export-passphrase-file", export_passphrase, "-o", "out.key")
-    assert cardsign("keys", "export", kid, *options).status == 0
-    words = ("keys", "import", "out.key", "--keystore")
+    """From where every command takes it; a wrong one leads to the file's own."""
+    Path("in.key").write_bytes(encrypted_pem(PrivateKey.generate("ES256"), "another horse"))
+    Path("passphrase").write_text("another horse\n")
+    Path("passphrase").chmod(0o600)
+    words = ("keys", "import", "in.key", "--keystore")
 
     wrong = cardsign(*words, "other")
-    assert (wrong.status, "--import-passphrase-file FILE" in wrong.err) == (2, True)
+    assert (wrong.status, "passphrase.wrong" in wrong.err) == (2, True)
+    assert "cardsign keys passwd --role card" in wrong.err
     assert not Path("other").exists()
-    assert cardsign(*words, "other", CARDSIGN_PASSPHRASE="another horse entirely").status == 0
-    named = ("--passphrase-file", export_passphrase)
+    assert cardsign(*words, "other", CARDSIGN_PASSPHRASE="another horse").status == 0
+    named = ("--passphrase-file", "passphrase")
     assert cardsign(*words, "third", *named, CARDSIGN_PASSPHRASE=None).status == 0
 
 
@@ -229,9 +191,8 @@ def test_public_halves_are_free(cardsign: Cardsign, keystore: FolderStore) -> No
     assert cardsign("keys", "export", kid, CARDSIGN_PASSPHRASE=None).json["kid"] == kid
     pem = cardsign("keys", "export", kid, "--as", "pem").out
     assert serialization.load_pem_public_key(pem) == keystore.state.keys[0].public.native
-    for wrong in (("--private",), ("--as", "pkcs8")):
-        ended = cardsign("keys", "export", kid, *wrong)
-        assert (ended.status, ended.out) == (2, b"")
+    ended = cardsign("keys", "export", kid, "--as", "pkcs8")
+    assert (ended.status, ended.out) == (2, b"")
 
 
 # --- doctor, log --------------------------------------------------------------------------

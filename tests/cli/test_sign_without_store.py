@@ -12,9 +12,9 @@ import pytest
 
 import cardsign as door
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.imports import export_private, export_public
+from cardsign.keys.imports import export_public
 from tests.cli.conftest import PASSPHRASE, Cardsign
-from tests.support import PORTABLE, private_jwk, private_pem
+from tests.support import PORTABLE, encrypted_pem, private_jwk, private_pem
 
 pytestmark = pytest.mark.usefixtures("cheap")
 
@@ -22,7 +22,7 @@ KID = "card-2026"
 KEY = PrivateKey.generate("ES256", kid=KID)
 OTHER = PrivateKey.generate("ES256", kid="card-2025")
 PLAIN = private_pem(KEY)
-SEALED = export_private(KEY, PASSPHRASE.encode())
+SEALED = encrypted_pem(KEY, PASSPHRASE)
 JWK = private_jwk(KEY, kid=KID)
 BOTH = b'{"keys": [' + private_jwk(OTHER, kid="card-2025") + b", " + JWK + b"]}"
 

@@ -25,7 +25,6 @@ from cardsign.keys.doctor import examine_store
 from cardsign.keys.drafts import read_draft
 from cardsign.keys.folder import FolderStore
 from cardsign.keys.history import statements_to_publish
-from cardsign.keys.imports import export_private
 from cardsign.keys.log import read_line
 from cardsign.keys.model import StoreState
 from cardsign.keys.opening import create_store, open_store
@@ -35,7 +34,7 @@ from cardsign.publish.generation import load_current
 from cardsign.publish.publication import Documents, publication_of, publish_generation
 from tests.crash.recording import Tree, read_tree
 from tests.keys.states import QUICK, after
-from tests.support import PORTABLE, cheap_envelopes
+from tests.support import PORTABLE, cheap_envelopes, encrypted_pem
 
 PASSPHRASE = "correct horse battery staple"
 RECOVERY_PASSPHRASE = "another horse entirely"
@@ -152,7 +151,6 @@ def typed(line: str) -> Step:
     return lambda root: run(root, *line.split())
 
 
-IMPORTED = "--import-passphrase-file export-passphrase"
 INIT = "init --issuer https://tides.example --recovery-out recovery.key"
 
 
@@ -213,19 +211,10 @@ def replacing(root: Path) -> None:
 
 
 def with_files(root: Path) -> None:
-    """Beside a live issuer: a passphrase for exports, and a key to import."""
+    """Beside a live issuer: a key to import."""
     live(root)
-    (root / "export-passphrase").write_text(PASSPHRASE)
-    (root / "export-passphrase").chmod(0o600)
-    private = export_private(THREE, PASSPHRASE.encode())
+    private = encrypted_pem(THREE, PASSPHRASE)
     (root / "elsewhere.pem").write_bytes(private)
-
-
-def exporting(root: Path) -> None:
-    """The private key of the card key, encrypted."""
-    kid = open_store(root / "keys").state.active_keys()[0].kid
-    options = "--private --export-passphrase-file export-passphrase -o exported.pem"
-    run(root, "keys", "export", *options.split(), "--", kid)
 
 
 # --- the table ----------------------------------------------------------------------------
@@ -260,8 +249,7 @@ CASES: dict[str, Case] = {
     "rotate, activating": Case(seen, rotating, ONCE),
     "rotate, retiring": Case(resigned, retiring, ONCE),
     "revoke": Case(seen, revoking, ONCE),
-    "import": Case(with_files, typed(f"keys import elsewhere.pem {IMPORTED}"), ONCE),
-    "export --private": Case(with_files, exporting, EXISTS),
+    "import": Case(with_files, typed("keys import elsewhere.pem"), ONCE),
     "init": Case(nothing, typed(INIT), EXISTS),
     "sign": Case(live, typed("sign card.json -o again.json")),
     "keyset draft": Case(listed, typed("keyset draft -o next.json")),

@@ -42,9 +42,10 @@ def made_key(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     trial = Trial(tmp_path_factory.mktemp("made"), root)
     trial.runs(
         "umask 077; echo a passphrase for the trial > pass; "
-        "cardsign keys generate --kid card-2026 --passphrase-file pass; "
-        "cardsign keys export card-2026 --private -o key.pem --passphrase-file pass"
-        " --export-passphrase-file pass; cardsign keys jwks -o jwks.json"
+        "openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -aes256"
+        " -pass file:pass -out key.pem; "
+        "cardsign keys import key.pem --kid card-2026 --passphrase-file pass; "
+        "cardsign keys jwks -o jwks.json"
     )
     return trial.folder
 

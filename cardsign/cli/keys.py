@@ -1,0 +1,576 @@
+"""``cardsign keys``: make, import, show, rotate and revoke keys."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import click
+
+from cardsign.cli.frame import Group, moment
+from cardsign.cli.keystore import (
+    KEYSTORE_VARIABLE,
+    ROLE_VARIABLES,
+    KeystoreOptions,
+    ahead_json,
+    ahead_lines,
+    alg_option,
+    explaining_absence,
+    key_option,
+    keystore_option,
+    kid_option,
+    local_user,
+    own_passphrase,
+    project_config,
+    public_option,
+    read_public,
+    root_keystore_option,
+    show_progress,
+    unlock_options,
+)
+from cardsign.cli.options import (
+    PATH,
+    STDIO,
+    confirm,
+    dry_run_option,
+    output_option,
+    read_input,
+    write_output,
+    yes_option,
+)
+from cardsign.cli.printer import Answer, counted, is_json, members, safe, say, show, table_lines
+from cardsign.errors import (
+    EXIT_NOT_TRUSTED,
+    EXIT_OK,
+    FileFault,
+    PassphraseFault,
+    StoreFault,
+    UsageFault,
+    of_the_user,
+)
+from cardsign.findings import Finding
+from cardsign.jose.algorithms import SigningAlg
+from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import KID_FORM, PrivateKey, PublicKey, short_kid
+from cardsign.keys import lifecycle
+from cardsign.keys.history import find_listed
+from cardsign.keys.imports import MAX_KEY_FILE_BYTES, export_public, import_private_key
+from cardsign.keys.log import Event
+from cardsign.keys.model import (
+    ENDED,
+    REVOCATION_REASONS,
+    ROLES,
+    KeyRecord,
+    RevocationReason,
+    Role,
+    StoreState,
+)
+from cardsign.keys.opening import (
+    StorePlace,
+    create_store,
+    locate_store,
+    move_store,
+    open_store,
+    read_place,
+)
+from cardsign.keys.signers.access import read_passphrase, user_policy
+from cardsign.keys.signers.registry import SCHEMES, check_possession, list_public_keys, open_signer
+from cardsign.keys.store import KeyStore
+from cardsign.times import day
+
+
+@click.group(cls=Group)
+def keys() -> None:
+    """Make, import, show, rotate and revoke keys.
+
+    Private keys are in the key store, encrypted, or in a signer such as a KMS.
+    """
+
+
+_DOES: Final = {
+    "active": "it signs from now on",
+    "prepublished": "it is prepublished, and does not sign yet",
+    "generated": "it waits for a keyset statement that lists it: cardsign keyset draft",
+}
+
+role_option = click.option(
+    "--role",
+    type=click.Choice(ROLES),
+    default="card",
+    show_default=True,
+    help="What it signs: cards, or the issuer's statements. Keep root and recovery keys "
+    "in a key store of their own.",
+)
+
+
+def _check_kid(_context: click.Context, _option: click.Parameter, kid: str | None) -> str | None:
+    if kid is not None and (not KID_FORM.fullmatch(kid) or kid.startswith("-")):
+        raise UsageFault(
+            "usage.invalid", "--kid takes 1 to 256 printable ASCII characters, the first no '-'"
+        )
+    return kid
+
+
+@keys.command(example="cardsign keys generate --alg ES256")
+@alg_option
+@click.option(
+    "--kid",
+    metavar="TEXT",
+    callback=_check_kid,
+    help="The kid to publish, such as card-2026 [default: thumbprint].",
+)
+@role_option
+@unlock_options
+def generate(alg: SigningAlg, kid: str | None, role: Role, keystore: KeystoreOptions) -> None:
+    """Make a key. A store's first key of a role and algorithm signs at once.
+
+    A later key is prepublished: it is in the JWK Set and does not sign yet. Publish it. When
+    caches have it, activate it: cardsign keys rotate. If there is a keyset statement, a new key
+    is used only after a statement lists it: cardsign keyset draft.
+    """
+    path = keystore.located()
+    passphrase = keystore.new_passphrase(role)
+    private = PrivateKey.generate(alg, kid=kid)
+    _add(path, private, passphrase, role)
+
+
+@keys.command(
+    "import",
+    short_help="Import a key from a PEM, PKCS #12 or JWK file, or by URI.",
+    example="cardsign keys import key.pem --kid key-001",
+)
+@click.argument("source", metavar="FILE|URI")
+@click.option(
+    "--kid",
+    metavar="TEXT",
+    callback=_check_kid,
+    help="The kid to publish [default: a JWK's own, else the thumbprint].",
+)
+@public_option
+@role_option
+@unlock_options
+def import_(
+    source: str,
+    kid: str | None,
+    public: str | None,
+    role: Role,
+    keystore: KeystoreOptions,
+) -> None:
+    """Import a key from a PEM, PKCS #12 or JWK FILE ('-' for stdin), or from a signer.
+
+    Keep the kid that peers know already: they find the key by it. For a URI, such as awskms:///ID
+    or env:NAME, the key store holds only the public key and the URI. The signer has to prove that
+    it has the private key.
+    """
+    path = keystore.located()
+    if source.partition(":")[0] in ("env", *SCHEMES):
+        access = keystore.access(source)
+        if public is None:
+            key = list_public_keys(source, access, kid=kid)[0]
+        else:
+            key = read_public(public, kid=kid)
+        check_possession(open_signer(source, key, access))
+        store = create_store(path, local_user())
+        store.apply(lifecycle.enter, key, custody=source, now=moment(), roles=(role,))
+        _made(store.state.find(key.thumbprint), store, path)
+        return
+    if public is not None:
+        raise UsageFault("usage.conflict", "--public goes with the URI of a signer")
+    with of_the_user(source):
+        data = read_input(source, max_bytes=MAX_KEY_FILE_BYTES)
+        try:
+            question = "Passphrase of the imported file: "
+            private = import_private_key(
+                data,
+                kid=kid,
+                password=lambda: read_passphrase(keystore.source(role), question=question),
+            )
+        except PassphraseFault as fault:
+            hint = "If the file has a passphrase of its own, import it with that one, and change "
+            hint += f"it afterwards: cardsign keys passwd --role {role}"
+            raise PassphraseFault(fault.code, fault.message, path=source, hint=hint) from fault
+    _add(path, private, keystore.new_passphrase(role), role)
+
+
+def _add(path: StorePlace, private: PrivateKey, passphrase: bytes, role: Role) -> None:
+    store = create_store(path, local_user())
+    record = store.add_key(private, passphrase, now=moment(), roles=(role,))
+    _made(record, store, path)
+
+
+def _made(record: KeyRecord, store: KeyStore, path: StorePlace) -> None:
+    show(Answer(key_json(record), [record.kid]))
+    if is_json():
+        return
+    does, state = _DOES[record.state], store.state
+    if record.state == "active" and (not record.rotates or state.keyset is not None):
+        does = "it signs as soon as a keyset statement lists it: cardsign keyset draft"
+    if not record.rotates and state.keyset is None and len(state.keys) == 1:
+        does = "send its public key to who drafts the keyset: "
+        does += (
+            f"cardsign keys export {shlex.quote(record.kid)} --keystore {shlex.quote(str(path))}"
+        )
+    say(f"the {record.alg} key {short_kid(record.kid)} is in {path}; {does}")
+
+
+@keys.command(example="cardsign keys export vzTO --as pem")
+@click.argument("kid")
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(("jwk", "pem")),
+    default="jwk",
+    show_default=True,
+    help="The form of the key.",
+)
+@output_option
+@keystore_option
+def export(kid: str, form: Literal["jwk", "pem"], output: str, keystore: KeystoreOptions) -> None:
+    """Write one public key for another program."""
+    record = keystore.open().state.find(kid)
+    write_output(output, export_public(record.public, form))
+    show(Answer({"kid": record.kid, "as": form, "output": output}))
+
+
+def key_json(record: KeyRecord) -> dict[str, Any]:
+    """A key: what the state holds of it, times as ISO 8601."""
+    because = {} if record.revoked_because is None else {"revoked_because": record.revoked_because}
+    times = members(record.times, " ".join(field.name for field in fields(record.times)))
+    return {
+        **members(record, "kid alg state"),
+        **because,
+        **members(record, "roles thumbprint custody private created"),
+        "times": {name: time for name, time in times.items() if time is not None},
+        "public": record.public.jwk(),
+    }
+
+
+@keys.command("list", example="cardsign keys list --ahead")
+@click.option(
+    "--ahead",
+    is_flag=True,
+    help="List what `keys rotate` will do next, and when.",
+)
+@keystore_option
+def list_(ahead: bool, keystore: KeystoreOptions) -> int:
+    """List the keys, oldest first."""
+    store, now = keystore.open(), moment()
+    if ahead:
+        from cardsign.issuer.gaps import foresee  # all of an issuer, which a list does not need
+        from cardsign.issuer.work import Work
+
+        progress = foresee(Work(store, now, project_config()))
+        return show(Answer(ahead_json(progress), ahead_lines(progress, now)))
+    records, rows = store.state.keys, []
+    for record in records:
+        gone = "  (private key destroyed)" if record.private == "destroyed" else ""
+        roles = f"{', '.join(record.roles)}{gone}"
+        created = day(record.created)
+        rows.append((record.kid, record.alg, record.state, created, roles))
+    columns = {"kid": 0, "algorithm": 0, "state": 12, "made": 0, "roles": 0}
+    return show(Answer([key_json(record) for record in records], table_lines(columns, rows)))
+
+
+#: What ``--now`` stands for without a key.
+_ALL: Final = "*"
+
+
+@keys.command(short_help="Do everything that is due.", example="cardsign keys rotate --dry-run")
+@root_keystore_option
+@click.option(
+    "--now",
+    metavar="[KID]",
+    is_flag=False,
+    flag_value=_ALL,
+    help="Begin to rotate this active key now, or all of them. For a stolen key use cardsign keys "
+    "revoke.",
+)
+@click.option(
+    "--adopt",
+    is_flag=True,
+    help="First add to the log what another copy of this key store has published, as cardsign "
+    "keys doctor lists it.",
+)
+@unlock_options
+@dry_run_option
+def rotate(
+    root_keystore: StorePlace | None, now: str | None, adopt: bool, keystore: KeystoreOptions
+) -> int:
+    """Do everything that is due: keys, keyset, cards, release and publication.
+
+    Run it by hand, or from cron.
+
+    A rotation makes a successor, activates it, and retires the old key, whose private key goes
+    with it. Each step waits until the publication before it has reached every cache. The next
+    keyset is drafted, signed with the root keys that are here and published. The cards are signed
+    again, listed and published. The command may be stopped anywhere, and run at any time on any
+    number of hosts; each step is taken once.
+
+    A draft in next-keyset.json is left as it is while it is still right.
+
+    Exit status 1: something is left for a person. The output says for whom, what, and until
+    when.
+    """
+    from cardsign.issuer import reconcile  # all of an issuer, which a list does not need
+
+    work = keystore.work(root_keystore=root_keystore)
+    if adopt:
+        progress = reconcile.adopt(work)
+    elif now is None:
+        progress = reconcile.reconcile(work)
+    else:
+        progress = reconcile.rotate_now(work, [] if now == _ALL else [now])
+    return show_progress(progress, work.now)
+
+
+@keys.command(
+    short_help="Revoke keys permanently.",
+    example="cardsign keys revoke vzTO --reason compromised",
+)
+@click.argument("kids", metavar="KID...", nargs=-1, required=True)
+@click.option(
+    "--reason",
+    type=click.Choice(REVOCATION_REASONS),
+    required=True,
+    help="compromised: somebody else may have the key, and all that is kept with it. superseded, "
+    "ceased: the key is no longer needed.",
+)
+@root_keystore_option
+@unlock_options
+@yes_option
+@dry_run_option
+def revoke(
+    kids: tuple[str, ...],
+    reason: RevocationReason,
+    root_keystore: StorePlace | None,
+    yes: bool,
+    keystore: KeystoreOptions,
+) -> int:
+    """Revoke the keys KID... permanently, and do everything that follows from it.
+
+    With a compromised key all card keys of its custody are revoked: those that the same passphrase
+    of the key store opens, or that are on the same token or in the same service. A release key of
+    the custody signs one more release, which revokes them, and is revoked after that. Root and
+    recovery keys are not revoked here: the next keyset or a recovery leaves them out.
+
+    The keys leave the published key set at once. Standby keys of another custody, or new keys under
+    another passphrase, replace them. The root keys that are here sign one keyset that lists the
+    replacements. The cards are signed again and published. At the end the command lists what needs
+    a person. It can be repeated.
+
+    Exit status 1: something is left for a person.
+    """
+    from cardsign.issuer.reconcile import revoke_keys
+
+    store = keystore.open()
+    keys = [store.state.find(kid) for kid in kids]
+    if alive := [key for key in keys if key.state != "revoked"]:
+        warning = _ask_to_revoke(store.state, alive, reason)
+        confirm(yes, warning)
+        if yes and reason == "compromised":
+            say(safe(warning, limit=600))
+    work, notes = keystore.work(store=store), []
+    try:
+        if root_keystore:
+            keystore.add_roots(work, root_keystore)
+    except (StoreFault, FileFault) as fault:
+        if reason != "compromised":
+            raise
+        # A stick that is not there keeps no stolen key in what is published.
+        notes = [f"without the root keys: {fault.message}", f"  {fault.hint}"]
+    progress = revoke_keys(work, [key.thumbprint for key in keys], reason=reason)
+    return show_progress(progress._replace(notes=(*notes, *progress.notes)), work.now)
+
+
+def _ask_to_revoke(state: StoreState, keys: list[KeyRecord], reason: RevocationReason) -> str:
+    names = ", ".join(f"{key.roles[0]} key {key.kid}" for key in keys)
+    if reason != "compromised":
+        return f"{names} will be revoked permanently"
+    groups = {key.group for key in keys}
+    beside = [key for key in state.keys if key.group in groups and key.state not in ENDED]
+    others = ", ".join(key.named for key in beside if key not in keys)
+    also = f", together with {others}, which are kept in the same custody" if others else ""
+    if any(not key.rotates for key in beside):
+        also += "; root keys end with the next keyset, or the recovery key opens a new epoch"
+    return f"{names} will count as stolen permanently{also}"
+
+
+@keys.command(
+    short_help="Change the passphrase of a role's keys.",
+    example="cardsign keys passwd --role release",
+)
+@click.option(
+    "--role",
+    type=click.Choice(ROLES),
+    required=True,
+    help="The role whose keys get the new passphrase.",
+)
+@click.option(
+    "--new-passphrase-file",
+    metavar="FILE",
+    type=PATH,
+    help="The new passphrase [default: a prompt].",
+)
+@unlock_options
+def passwd(role: Role, new_passphrase_file: Path | None, keystore: KeystoreOptions) -> None:
+    """Change the passphrase of every private key of a role that is in this key store.
+
+    If the command is interrupted, run it again. Copies of the key store keep the old passphrase.
+    """
+    store = keystore.open()
+    records = [
+        key
+        for key in store.state.keys
+        if role in key.roles and key.private == "held" and key.state not in ENDED
+    ]
+    if not records:
+        raise UsageFault(
+            "usage.conflict",
+            f"no {role} key in this key store has a passphrase",
+            path=store.place,
+            hint="See which keys are here: cardsign keys list --keystore DIR.",
+        )
+    old = keystore.access().for_roles((role,)).secrets("passphrase", f"{role} keys")
+    question = f"New passphrase of the {role} keys: "
+    new = own_passphrase("--new-passphrase-file", new_passphrase_file, question)
+    changed = store.change_passphrase(records, old, new, now=moment())
+    file = user_policy(os.environ).passphrase_files.get(role)
+    where = f"{file} (the user's settings)" if file else f"`{role}` of [passphrase_files]"
+    where += f", or {ROLE_VARIABLES[role]}" if role in ROLE_VARIABLES else ""
+    report = {"role": role, "changed": [key.kid for key in changed], "also_in": where}
+    notes = [
+        f"changed the passphrase of {len(changed)} of {counted(len(records), f'{role} key')}",
+        f"  next: change it where programs such as cron read it: {where}",
+    ]
+    show(Answer(report, notes=notes))
+
+
+@keys.command(
+    short_help="Move the key store to another folder or database.",
+    example="cardsign keys move postgresql://db.example/keys",
+)
+@click.argument("to", metavar="TO")
+@keystore_option
+def move(to: str, keystore: KeystoreOptions) -> None:
+    """Move the key store to TO, a folder or the URL of a database; the old one signs no more.
+
+    The old key store stays, and says where the new one is. An interrupted move is continued by the
+    same command.
+    Afterwards change `keystore` in cardsign.toml, or set CARDSIGN_KEYSTORE.
+    """
+    place = keystore.located()
+    store = open_store(place, local_user(), moved=True)
+    target = read_place(to)
+    moved = move_store(store, target, now=moment())
+    show(Answer({"from": str(place), "to": moved.place}))
+    if is_json():
+        return
+    say(f"the key store is in {target} now, and {place} signs no more")
+    if isinstance(target, Path):
+        say(f"  next: change `keystore` in cardsign.toml, or set {KEYSTORE_VARIABLE}")
+    else:
+        say(f"  next: export {KEYSTORE_VARIABLE}={shlex.quote(str(target))}")
+        say("  and set it for cron too; a password is found in ~/.pgpass")
+    say(f"  then destroy the old private keys: cardsign keys doctor --keystore {place} says how")
+
+
+@keys.command(example="cardsign keys jwks -o jwks.json")
+@output_option
+@key_option
+@kid_option
+@unlock_options
+def jwks(output: str, uris: tuple[str, ...], kid: str | None, keystore: KeystoreOptions) -> None:
+    """Write the JWK Set of the public keys, for peers.
+
+    The set holds the card keys that sign now, the next ones, and those that signed until recently.
+    If there is a keyset statement, the set holds only keys that the newest one lists. The output is
+    JSON with or without --json.
+
+    With --key the set holds the keys that are named, and no key store is read.
+    """
+    if uris or kid is not None:
+        keys = keystore.list_keys(uris, kid)
+        write_output(output, JwkSet.of(keys).to_bytes())
+        if output != STDIO:
+            say(f"wrote {counted(len(keys), 'public key')} to {output}")
+        return
+    store = keystore.open()
+    published = store.state.published_keys()
+    listed = find_listed(store, published, "card")
+    write_output(output, JwkSet.of([key.public for key in listed]).to_bytes())
+    store.apply(lifecycle.record_key_set, now=moment())
+    if not listed:
+        say("no key is in it: whoever takes it trusts none of your cards", asked=True)
+        say("  next: cardsign keys rotate, which says what is missing", asked=True)
+    for key in published:
+        if key not in listed:
+            say(f"{key.kid} is left out: the newest keyset statement does not list it")
+    if output != STDIO:
+        say(f"wrote {counted(len(listed), 'public key')} to {output}")
+
+
+@keys.command(example="cardsign keys log")
+@keystore_option
+def log(keystore: KeystoreOptions) -> int:
+    """List the log of the key store, oldest line first. The log is checked as it is read."""
+    store = keystore.open()
+    lines = store.read_log()
+    kids = {key.thumbprint: key.named for key in store.state.keys}
+    value = [{name: line[name] for name in ("seq", "time", "actor", "events")} for line in lines]
+    return show(
+        Answer(value, (_log_line(line, event, kids) for line in value for event in line["events"]))
+    )
+
+
+def _log_line(line: Mapping[str, Any], event: Event, kids: Mapping[str, str]) -> str:
+    members_shown = {
+        name: value for name, value in event.items() if name not in ("event", "key", "public")
+    }
+    key = event.get("key", "")
+    if "public" in event:
+        key = PublicKey.from_jwk(event["public"]).thumbprint
+    details = safe(json.dumps(members_shown)) if members_shown else ""
+    who = safe(f"{line['actor']}  {kids.get(key, '')}")
+    return f"{line['seq']:>5}  {line['time']}  {event['event']}  {who}  {details}".rstrip()
+
+
+@keys.command(example="cardsign keys doctor")
+@keystore_option
+def doctor(keystore: KeystoreOptions) -> int:
+    """Check the key store and what it publishes. An error needs a person; a note is advice.
+
+    The command lists what is missing, as cardsign keys rotate --dry-run does, and what ends within
+    14 days. It checks the files of the key store (leftovers, permissions, missing private keys),
+    the log, the clock and the timeline of cardsign.toml, and says whether a key could take over
+    after a theft.
+
+    Exit status 1: there is an error.
+    """
+    from cardsign.issuer.examination import examine_issuer
+    from cardsign.issuer.work import Work
+
+    store = locate_store(keystore.located(), local_user())
+    with explaining_absence():
+        findings = examine_issuer(Work(store, moment(), project_config()))
+    is_healthy = all(finding.severity == "note" for finding in findings)
+    if not is_json():
+        if is_healthy:
+            say("the key store is healthy")
+        for finding in findings:
+            _say_finding(finding)
+    status = EXIT_OK if is_healthy else EXIT_NOT_TRUSTED
+    return show(Answer([finding.to_json() for finding in findings], exit_status=status))
+
+
+def _say_finding(finding: Finding) -> None:
+    """What doctor reports, and what to do; under ``--quiet`` errors alone."""
+    where = f" ({safe(finding.path)})" if finding.path else ""
+    text = f"{finding.severity}: {finding.code}: {safe(finding.message, limit=400)}{where}"
+    is_error = finding.severity == "error"
+    say(text, asked=is_error)
+    say(f"  {finding.hint}", asked=is_error)
