@@ -100,6 +100,15 @@ class Payloads:
         """Its nodes, which all payloads share as far as their profiles change nothing."""
         return tree.read(self.members)
 
+    @cached_property
+    def pruned(self) -> Node:
+        """What ``prune-empty`` leaves, which is also that of a card with nothing to upgrade.
+
+        Raises:
+            CanonicalizationError: The rule refuses the card.
+        """
+        return prune_empty(self.tree, CARD_1_0)
+
 
 @dataclass(frozen=True, eq=False)
 class Payload:
@@ -210,6 +219,11 @@ def make_payload(profile: ProfileName, received: Payloads) -> Payload:
         raise CanonicalizationError(refusal.code, message, path=refusal.path) from refusal
 
 
+def _prune_upgraded(card: Payloads) -> Node:
+    upgraded = upgrade(card.tree)
+    return card.pruned if upgraded is card.tree else prune_empty(upgraded, CARD_1_0)
+
+
 # -------------------------------------------------------------------------- the table
 
 
@@ -219,8 +233,8 @@ def make_payload(profile: ProfileName, received: Payloads) -> Payload:
 PROFILES: Final[dict[ProfileName, Callable[[Payloads], Node] | None]] = {
     "served-as-is": None,
     "rule-1-as-written": lambda card: as_written(card.tree, CARD_1_0),
-    "prune-empty": lambda card: prune_empty(card.tree, CARD_1_0),
-    "prune-empty-upgraded": lambda card: prune_empty(upgrade(card.tree), CARD_1_0),
+    "prune-empty": lambda card: card.pruned,
+    "prune-empty-upgraded": _prune_upgraded,
     "js-instance": lambda card: as_js_client(card.tree),
 }
 #: These lose nothing of meaning.

