@@ -29,7 +29,7 @@ from measuring import Broken, Times, in_turns, ratio, table
 
 import cardsign
 from cardsign import Policy
-from cardsign.cli.peers import CONCURRENCY
+from cardsign.cli.verifier import CONCURRENCY
 from cardsign.jose.keys import PublicKey
 from cardsign.net.fetch import FetchSettings
 from cardsign.net.fetcher import DocumentFetcher

@@ -11,23 +11,15 @@ import click
 from cardsign.batch import Outcome, heaviest, in_threads
 from cardsign.cli.frame import Group
 from cardsign.cli.options import fetch_settings, network_option
-from cardsign.cli.printer import (
-    Answer,
-    counted,
-    is_json,
-    is_quiet,
-    print_json,
-    safe,
-    say,
-    show,
-    write_line,
-)
+from cardsign.cli.printer import Answer, counted, is_json, is_quiet, safe, say, show
 from cardsign.cli.verifier import (
-    Progress,
+    CONCURRENCY,
+    Shown,
     chosen_issuers,
     kind_of,
     needed_policy,
     policy_option,
+    show_each,
     summary,
 )
 from cardsign.errors import EXIT_LOCAL_FAULT, EXIT_NOT_TRUSTED, LocalFault, UsageFault
@@ -122,12 +114,6 @@ def _known_lines(known: Mapping[str, Any]) -> Iterator[str]:
 
 # What the cards are worth now.
 
-#: Cards at a time: 200 peers that each take a second are done within ten, and a verifier behind
-#: a home router opens no more connections at once than a browser.
-CONCURRENCY: Final = 24
-#: More threads than these wait for one another, not for peers.
-MAX_CONCURRENCY: Final = 256
-
 #: What needs a person though the card is trusted: the issuer's roots may be stolen, or a
 #: statement that was seen is withheld, and what is remembered ends.
 _ALARMS: Final = frozenset({"statement.fork", "statement.vanished"})
@@ -137,19 +123,8 @@ _MISSING: Final = frozenset({"trust.freshness_unknown", "trust.no_keys"})
 _Check: TypeAlias = tuple[TrustedIssuer, str]  # and the URL of one of its cards
 
 
-@peers.command(
-    example="cardsign peers verify --concurrency 8\n"
-    "cardsign peers verify --update --trust trust.toml"
-)
+@peers.command(example="cardsign peers verify --update --trust trust.toml")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option(
-    "--concurrency",
-    metavar="N",
-    type=click.IntRange(1, MAX_CONCURRENCY),
-    default=CONCURRENCY,
-    show_default=True,
-    help="How many cards are verified at once.",
-)
 @click.option(
     "--update",
     is_flag=True,
@@ -158,9 +133,7 @@ _Check: TypeAlias = tuple[TrustedIssuer, str]  # and the URL of one of its cards
 )
 @network_option
 @policy_option
-def verify(
-    names: tuple[str, ...], concurrency: int, update: bool, insecure: bool, trust_file: Path | None
-) -> int:
+def verify(names: tuple[str, ...], update: bool, insecure: bool, trust_file: Path | None) -> int:
     """Verify all cards of all issuers, or of those named.
 
     Each card is fetched with the statements that its issuer's anchor needs. An error with one
@@ -179,33 +152,40 @@ def verify(
         discovery = verifier.look_up(task[1])
         return Outcome(discovery.url, discovery.report, discovery.untrusted_card)
 
-    statuses: list[int] = []
-    required: list[int] = []
-    alarmed: list[str] = []
-    with Progress(len(checks)) as progress:
-        for (issuer, url), result in in_threads(check, checks, concurrency):
+    checked: list[tuple[TrustedIssuer, Outcome]] = []
+
+    def results() -> Iterator[Shown]:
+        for (issuer, url), result in in_threads(check, checks, CONCURRENCY):
             outcome = result if isinstance(result, Outcome) else Outcome(url, result)
-            alarms = [reason for reason in outcome.reasons if reason.code in _ALARMS]
-            statuses.append(outcome.result.exit_status)
-            if issuer.peer == "required":
-                required.append(outcome.result.exit_status)
-            if alarms:
-                alarmed.append(issuer.peer)
-            with progress.paused():
-                if isinstance(outcome.result, LocalFault):
-                    progress.print_error(outcome.result)
-                if is_json():
-                    print_json(_checked_json(issuer, outcome), indent=None)
-                elif alarms or outcome.verdict != "trusted" or not is_quiet():
-                    write_line(_checked_line(issuer, outcome, alarms))
+            checked.append((issuer, outcome))
+            yield _view(issuer, outcome)
+
+    statuses = show_each(results(), len(checks), is_lines=True)
     for name in verifier.raise_lock() if update else ():
         say(f"{policy.lock} has newer statements of {name} now; commit it")
     issuers = len({issuer.name for issuer, _ in checks})
     line = summary(statuses, f" of {counted(issuers, 'issuer')}")
+    alarmed = [issuer.peer for issuer, outcome in checked if _alarms(outcome)]
     say(f"{line}, {len(alarmed)} with an alarm" if alarmed else line)
-    status = heaviest(required)
+    required = (outcome for issuer, outcome in checked if issuer.peer == "required")
+    status = heaviest(outcome.result.exit_status for outcome in required)
     needs_action = "required" in alarmed and status != EXIT_LOCAL_FAULT
     return EXIT_NOT_TRUSTED if needs_action else status
+
+
+def _alarms(outcome: Outcome) -> list[Finding]:
+    return [reason for reason in outcome.reasons if reason.code in _ALARMS]
+
+
+def _view(issuer: TrustedIssuer, outcome: Outcome) -> Shown:
+    """Return what is shown of one card; under ``--quiet`` a trusted one is left out."""
+    fault = outcome.result if isinstance(outcome.result, LocalFault) else None
+    shown, alarms = Shown(outcome.result.exit_status, fault=fault), _alarms(outcome)
+    if is_json():
+        return shown._replace(value=_checked_json(issuer, outcome))
+    if outcome.verdict == "trusted" and is_quiet() and not alarms:
+        return shown
+    return shown._replace(lines=(_checked_line(issuer, outcome, alarms),))
 
 
 def _card_of(outcome: Outcome) -> tuple[str | None, int | None]:

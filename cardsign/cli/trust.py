@@ -25,6 +25,7 @@ from cardsign.cli.options import (
 )
 from cardsign.cli.printer import Answer, members, safe, say, show, table_lines, write_line
 from cardsign.cli.verifier import (
+    CONCURRENCY,
     accept_option,
     chosen_issuers,
     extensible_policy,
@@ -83,9 +84,6 @@ from cardsign.trust.supplied import (
 )
 from cardsign.urls import Url, is_url, parse_place, parse_url
 from cardsign.verify.verifier import Verifier
-
-#: Issuers that are asked at a time.
-CONCURRENCY: Final = 24
 
 
 @click.group("trust", cls=Group)

@@ -6,19 +6,29 @@ import contextlib
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from cardsign.batch import Batch
+from cardsign.batch import Batch, heaviest
 from cardsign.card.canonical import ProfileName
 from cardsign.card.extensions import AUDIENCE
 from cardsign.cli.options import PATH, fetch_settings, network_option
-from cardsign.cli.printer import Answer, counted, is_quiet, print_error, say, show
+from cardsign.cli.printer import (
+    Answer,
+    asked_form,
+    counted,
+    is_quiet,
+    print_error,
+    print_json,
+    say,
+    show,
+    write_line,
+)
 from cardsign.errors import (
     EXIT_LOCAL_FAULT,
     EXIT_NO_VERDICT,
@@ -28,7 +38,7 @@ from cardsign.errors import (
     UsageFault,
     of_the_user,
 )
-from cardsign.files import read_bytes
+from cardsign.files import file_fault, read_bytes
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.trust.policy import (
     ACCEPTED,
@@ -339,6 +349,78 @@ def summary(statuses: Sequence[int], of: str = "") -> str:
 
 
 # A run over many cards.
+
+#: Peers that are asked at a time: 200 peers that each take a second are done within ten, and a
+#: verifier behind a home router opens no more connections at once than a browser.
+CONCURRENCY: Final = 24
+
+
+class Shown(NamedTuple):
+    """What is shown of one card: all that a worker process sends back.
+
+    Attributes:
+        status: The exit status.
+        lines: The text.
+        value: The JSON value, or a `ScanResult` for code scanning.
+        fault: What kept the card from a verdict.
+    """
+
+    status: int
+    lines: Sequence[str] = ()
+    value: Any = None
+    fault: LocalFault | None = None
+
+
+def show_each(
+    cards: Iterable[Shown],
+    count: int,
+    file: Path | None = None,
+    *,
+    is_lines: bool = False,
+    err: bool = False,
+) -> list[int]:
+    """Show cards as they are judged, and return their exit statuses.
+
+    Args:
+        cards: What is shown of each.
+        count: How many there are.
+        file: Append the JSON values to this file, which is never read.
+        is_lines: Each JSON value is one line, though there be one alone.
+        err: Text goes to stderr.
+    """
+    is_lines = is_lines or count > 1 or file is not None
+    statuses, results = list[int](), []
+    with _appended(file) as lines, Progress(count) as progress:
+        for shown in cards:
+            statuses.append(shown.status)
+            with progress.paused():
+                if shown.fault is not None:
+                    progress.print_error(shown.fault)
+                for line in shown.lines:
+                    write_line(line, err=err)
+                if asked_form() == "sarif":
+                    results.append(shown.value)
+                elif shown.value is not None:
+                    print_json(shown.value, indent=None if is_lines else 2, file=lines)
+    if asked_form() == "sarif":
+        from cardsign.cli.sarif import sarif_log
+
+        print_json(sarif_log(results, heaviest(statuses)))
+    return statuses
+
+
+@contextlib.contextmanager
+def _appended(file: Path | None) -> Iterator[IO[str] | None]:
+    """Open a file to append lines to, if one is named."""
+    if file is None:
+        yield None
+        return
+    try:  # whole lines, if several runs append
+        lines = file.open("a", encoding="ascii", buffering=1)
+    except OSError as exc:
+        raise file_fault(exc, file, "file.unwritable") from exc
+    with lines:
+        yield lines
 
 
 class Progress:

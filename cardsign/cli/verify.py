@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
+from functools import partial
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple
+from typing import Any, Final
 
 import click
 
@@ -27,24 +27,24 @@ from cardsign.cli.options import (
     take,
     write_output,
 )
-from cardsign.cli.printer import asked_form, counted, is_quiet, print_json, say, write_line
+from cardsign.cli.printer import asked_form, counted, is_quiet, say
 from cardsign.cli.verifier import (
-    Progress,
+    Shown,
     VerifierOptions,
     accept_option,
     check_audience,
     policy_option,
+    show_each,
     statements_option,
     summary,
 )
 from cardsign.errors import EXIT_OK, FileMissing, LocalFault, UsageFault
-from cardsign.files import MAX_INPUT_BYTES, file_fault, read_bytes
-from cardsign.inputs import Inputs, is_object, read_object
+from cardsign.files import MAX_INPUT_BYTES, read_bytes
+from cardsign.inputs import Inputs
 from cardsign.urls import is_url
 from cardsign.verify.text import first_line, verdict_lines
 
 MAX_JOBS: Final = 64  # processes
-MAX_LIST_BYTES: Final = 64 * 1024**2  # a million names
 
 
 def read_time(text: str) -> datetime:
@@ -69,7 +69,7 @@ def read_time(text: str) -> datetime:
     cls=Command,
     advanced=(
         *("--statements", "--at", "--accept", "--profile"),
-        *("--extended", "--audience", "--jobs", "--cluster", "--list", "--results"),
+        *("--extended", "--audience", "--jobs", "--cluster", "--results"),
         *("--serve", "--insecure-loopback-http"),
     ),
     example=(
@@ -133,14 +133,6 @@ def read_time(text: str) -> datetime:
     "cluster. Workers read objects and URLs, and are sent everything else.",
 )
 @click.option(
-    "--list",
-    "lists",
-    metavar="FILE",
-    multiple=True,
-    help="Verify the cards that this file or object names too, one a line; '-' for stdin. May be "
-    "repeated.",
-)
-@click.option(
     "--results",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -184,10 +176,9 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
     named, form = take(VerifierOptions, options), asked_form()
     if options["serve"] is not None:
         return _serve(options["serve"], named, cards, options)
-    names: Sequence[str] = [*cards, *(name for file in options["lists"] for name in _listed(file))]
-    if not names:
+    if not cards:
         raise UsageFault("usage.invalid", "no CARD is named", hint="See cardsign verify --help.")
-    inputs = Inputs.of(names)
+    inputs = Inputs.of(cards)
     names, output, file = inputs.names, options["output"], options["results"]
     for passed, count in inputs.passed.items():
         if count:
@@ -199,15 +190,20 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
     policy = batch.verifier.policy.unnamed
     if form != "text" and policy:
         say(f"judged {policy}")
-    if file is not None:
-        names, form = [*dict.fromkeys(names)], "file"
     is_many = len(names) > 1 or file is not None
-    style = _Style(form, policy, named.jwks, verbose, is_many, is_quiet())
     how: Any = {"read": inputs.read, "jobs": options["jobs"], "cluster": options["cluster"]}
+    view = partial(
+        _view,
+        form="file" if file else form,
+        policy=policy,
+        keys=named.jwks,
+        verbose=verbose,
+        is_many=is_many,
+        is_quiet=is_quiet(),
+    )
     if is_many:
-        statuses = _show_each(
-            verify_many(names, batch, view=style.view, **how), style, len(names), file
-        )
+        names = tuple(dict.fromkeys(names)) if file else names
+        statuses = show_each(verify_many(names, batch, view=view, **how), len(names), file)
         say(summary(statuses))
         return heaviest(statuses)
     if options["extended"] is None:
@@ -218,16 +214,15 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
     if output is not None and not isinstance(report, LocalFault) and report.card is not None:
         # The octets of the verified payload: their SHA-256 is `payload_sha256`.
         write_output(output, jcs(report.card), is_exact=True)
-    shown = map(style.view, outcomes)
-    return heaviest(_show_each(shown, style, len(outcomes), err=output == STDIO))
+    return heaviest(show_each(map(view, outcomes), len(outcomes), err=output == STDIO))
 
 
 def _serve(where: str, named: VerifierOptions, cards: Sequence[str], options: Any) -> int:
     """Answer the questions of other programs, until it is stopped."""
-    others = ("extended", "audience", "output", "lists", "results", "cluster")
+    others = ("extended", "audience", "output", "results", "cluster")
     is_many = any(options[name] for name in others) or named.at is not None
     if cards or is_many or is_url(named.jwks or ""):
-        why = "--serve takes no cards, and none of --list, --results, --cluster, --extended, "
+        why = "--serve takes no cards, and none of --results, --cluster, --extended, "
         raise UsageFault("usage.conflict", f"{why}-o and --at; --jwks must be a file")
     from cardsign.server.sidecar import serve_verdicts
 
@@ -235,133 +230,39 @@ def _serve(where: str, named: VerifierOptions, cards: Sequence[str], options: An
     return EXIT_OK
 
 
-class _Verdict(NamedTuple):
-    """What is shown of one card: all that a worker process sends back.
-
-    Attributes:
-        status: The exit status.
-        lines: The text.
-        value: The JSON value, or of SARIF the subject.
-        fault: What kept the card from a verdict.
-    """
-
-    status: int
-    lines: Sequence[str] = ()
-    value: Any = None
-    fault: LocalFault | None = None
-
-
-class _Style(NamedTuple):
-    """How verdicts are shown: their form, which policy decided, and how much of each is said."""
-
-    form: str
-    policy: str
-    keys: str | None
-    verbose: bool
-    is_many: bool
-    is_quiet: bool
-
-    def view(self, outcome: Outcome) -> _Verdict:
-        """Return what is shown of a card; of many, a trusted one takes a line, or none if quiet."""
-        report, name = outcome.result, outcome.name
-        fault = _or_a_host(report, name) if isinstance(report, LocalFault) else None
-        value: Any = None
-        lines: list[str] = []
-        if self.form == "sarif":
-            value = outcome.to_scan_result()
-        elif self.form == "json":
-            value = outcome.to_json()
-        elif isinstance(report, LocalFault):
-            pass
-        elif self.form == "file":
-            value = {
-                **outcome.to_json(),
-                "sha256": hashlib.sha256(outcome.untrusted_bytes).hexdigest(),
-                "judged_at": datetime.now(UTC).isoformat(),
-            }
-        elif self.is_many and outcome.verdict == "trusted" and self.is_quiet:
-            pass
-        elif self.is_many and outcome.verdict == "trusted" and not self.verbose:
-            lines = [first_line(name, report, self.policy)]
-        else:
-            shown = verdict_lines(name, report, self.policy, verbose=self.verbose, keys=self.keys)
-            lines = [*shown]
-        return _Verdict(report.exit_status, lines, value, fault)
-
-
-def _show_each(
-    verdicts: Iterable[_Verdict],
-    style: _Style,
-    count: int,
-    file: Path | None = None,
+def _view(
+    outcome: Outcome,
     *,
-    err: bool = False,
-) -> list[int]:
-    """Show verdicts as they are reached, and return their exit statuses.
-
-    Args:
-        verdicts: In the order of the cards.
-        style: How they are shown.
-        count: How many there are.
-        file: Append them to this file, which is never read.
-        err: Text goes to stderr.
-    """
-    statuses, subjects, indent = list[int](), [], 2 if count == 1 and file is None else None
-    with _appended(file) as lines, Progress(count) as progress:
-        for verdict in verdicts:
-            statuses.append(verdict.status)
-            with progress.paused():
-                if verdict.fault is not None:
-                    progress.print_error(verdict.fault)
-                for line in verdict.lines:
-                    write_line(line, err=err)
-                if style.form == "sarif":
-                    subjects.append(verdict.value)
-                elif verdict.value is not None:
-                    print_json(verdict.value, indent=indent, file=lines)
-    if style.form == "sarif":
-        from cardsign.cli.sarif import sarif_log
-
-        print_json(sarif_log(subjects, heaviest(statuses)))
-    return statuses
+    form: str,
+    policy: str,
+    keys: str | None,
+    verbose: bool,
+    is_many: bool,
+    is_quiet: bool,
+) -> Shown:
+    """Return what is shown of a card; of many, a trusted one takes a line, or none if quiet."""
+    report, name = outcome.result, outcome.name
+    if isinstance(report, LocalFault):
+        report = _or_a_host(report, name)
+    shown = Shown(report.exit_status, fault=report if isinstance(report, LocalFault) else None)
+    if form == "sarif":
+        return shown._replace(value=outcome.to_scan_result())
+    if form == "json":
+        return shown._replace(value=outcome.to_json())
+    if isinstance(report, LocalFault):
+        return shown
+    if form == "file":
+        sha256, now = hashlib.sha256(outcome.untrusted_bytes).hexdigest(), datetime.now(UTC)
+        judged = {"sha256": sha256, "judged_at": now.isoformat()}
+        return shown._replace(value={**outcome.to_json(), **judged})
+    if is_many and outcome.verdict == "trusted" and (is_quiet or not verbose):
+        return shown._replace(lines=() if is_quiet else (first_line(name, report, policy),))
+    lines = verdict_lines(name, report, policy, verbose=verbose, keys=keys)
+    return shown._replace(lines=tuple(lines))
 
 
 def _whole(outcome: Outcome) -> Outcome:
     return outcome
-
-
-@contextmanager
-def _appended(file: Path | None) -> Iterator[IO[str] | None]:
-    """Open a file to append lines to, if one is named."""
-    if file is None:
-        yield None
-        return
-    try:  # whole lines, if several runs append
-        lines = file.open("a", encoding="ascii", buffering=1)
-    except OSError as exc:
-        raise file_fault(exc, file, "file.unwritable") from exc
-    with lines:
-        yield lines
-
-
-def _listed(name: str) -> list[str]:
-    """The names that a list holds, one a line; ``#`` begins a remark.
-
-    A list from a store is a stranger's word, so it names nothing of this machine.
-    """
-    is_far = is_object(name)
-    read = read_object if is_far else read_input
-    data = read(name, max_bytes=MAX_LIST_BYTES)
-    if len(data) > MAX_LIST_BYTES:
-        raise UsageFault("usage.invalid", f"a list has {MAX_LIST_BYTES:,} bytes at most", path=name)
-    lines = (line.strip() for line in os.fsdecode(data).splitlines())
-    names = [line for line in lines if line and not line.startswith("#")]
-    near = [entry for entry in names if is_far and not is_url(entry) and not is_object(entry)]
-    if near:
-        why = f"a list from a store names objects and URLs, not {near[0][:80]!r}"
-        hint = "Copy the list to this machine first, and read it there."
-        raise UsageFault("usage.invalid", why, path=name, hint=hint)
-    return names
 
 
 def _check_together(cards: Sequence[str], form: str, options: Mapping[str, Any]) -> None:

@@ -60,7 +60,7 @@ def test_a_link_of_a_stranger_s_folder_shows_nothing_of_its_target(
     assert "17 cards: 11 trusted, 2 not trusted, 4 not verified" in ended.err
 
 
-# Lists, and a run that goes on.
+# Results that are kept.
 
 
 def test_results_are_appended_and_decide_nothing(cardsign: Cardsign, signed: Path) -> None:
@@ -108,7 +108,7 @@ def test_objects_are_found_and_read(cardsign: Cardsign, folder: Path, s3: Store)
 
 @pytest.mark.needs_dask
 def test_a_bad_object_hides_no_other(cardsign: Cardsign, signed: Path, s3: Store) -> None:
-    """One that is missing, hostile or huge has its own verdict; a list in the store names them."""
+    """One that is missing, hostile or huge has its own verdict."""
     names = [
         s3.put("mixed/a.json", signed.read_bytes()),
         "s3://cards/mixed/absent.json",
@@ -116,27 +116,12 @@ def test_a_bad_object_hides_no_other(cardsign: Cardsign, signed: Path, s3: Store
         s3.put("mixed/huge.json", b" " * 6_000_000),
         s3.put("mixed/z.json", signed.read_bytes()),
     ]
-    listed = s3.put("mixed.txt", "\n".join(names).encode())
-    ended = cardsign("verify", "--list", listed, "--jwks", "jwks.json", "--json")
+    ended = cardsign("verify", *names, "--jwks", "jwks.json", "--json")
 
     found = [json.loads(line) for line in ended.text.splitlines()]
     assert [one["input"] for one in found] == names
     codes = [one.get("verdict") or one["error"]["code"] for one in found]
     assert codes == ["trusted", "file.not_found", "invalid", "invalid", "trusted"]
-
-
-@pytest.mark.needs_dask
-@pytest.mark.parametrize("near", ["/etc/passwd", "jwks.json", "file:///etc/passwd", "-"])
-def test_a_list_from_a_store_names_nothing_of_this_machine(
-    cardsign: Cardsign, signed: Path, s3: Store, near: str
-) -> None:
-    """Who writes the list would see a piece of the user's own file in a message."""
-    good = s3.put("honest.json", signed.read_bytes())
-    bad = cardsign("verify", "--list", s3.put("bad.txt", near.encode()), "--jwks", "jwks.json")
-    fine = cardsign("verify", "--list", s3.put("good.txt", good.encode()), "--jwks", "jwks.json")
-
-    assert (bad.status, "usage.invalid" in bad.err, bad.text) == (2, True, "")
-    assert fine.status == 0, fine.err
 
 
 def test_a_file_is_named_by_its_path(cardsign: Cardsign, signed: Path) -> None:
