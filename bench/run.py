@@ -101,7 +101,7 @@ From nothing to the end of the process, in multiples of `python -c pass`.
 
 One process of `cardsign serve` beside one of nginx, a view of Flask with the same headers and
 `make_conditional`, and a2a-sdk's route, over loopback, asked by `wrk` through 8 connections that
-stay open; a card of 2 KB. CPU is that of the server's processes.
+stay open; a card of 4 KB. CPU is that of the server's processes.
 
 {serving}
 

@@ -90,19 +90,19 @@ def measure_serving(folder: Path, rounds: int, seconds: int) -> dict[str, str]:
     """Return the table `serving`: seconds and CPU seconds of a request, by who answers."""
     if not (shutil.which("nginx") and shutil.which("wrk")):
         return {"serving": "Not measured: nginx or wrk was not installed."}
-    card = {**json.loads(portable_card()), **_EXTENDED}
+    card = {**json.loads(portable_card(skills=10)), **_EXTENDED}
     key = PrivateKey.generate("ES256")
     generation = _publish(folder / "public", card, key)
     export_files(generation, folder / "out")
     token, line = create_token("staff")
     (folder / "tokens").write_text(line + "\n")
     with _issuer() as issuer, contextlib.ExitStack() as stack:
-        (folder / "serve.toml").write_text(
-            f'format = 1\ntoken_file = "tokens"\n[[provider]]\ntype = "oidc"\n'
-            f'issuer = "{issuer.url}"\naud = "{AUDIENCE}"\nopens = "staff"\n'
-            "insecure_loopback_http = true\n"
+        (folder / "oidc.toml").write_text(
+            f'format = 1\n[[provider]]\ntype = "oidc"\nissuer = "{issuer.url}"\n'
+            f'aud = "{AUDIENCE}"\nopens = "staff"\ninsecure_loopback_http = true\n'
         )
-        ours = stack.enter_context(_cardsign(folder, "public", "--settings", "serve.toml"))
+        ours = stack.enter_context(_cardsign(folder, "public", "--token-file", "tokens"))
+        oidc = stack.enter_context(_cardsign(folder, "public", "--settings", "oidc.toml"))
         (folder / "limited.toml").write_text('format = 1\nrate = "1000000000/minute"\n')
         limited = stack.enter_context(_cardsign(folder, "public", "--settings", "limited.toml"))
         theirs = stack.enter_context(_nginx(folder))
@@ -118,12 +118,12 @@ def measure_serving(folder: Path, rounds: int, seconds: int) -> dict[str, str]:
             UNCHANGED: (ours, CARD_PATH, f"If-None-Match: {headers['etag']}"),
             LIMITED: (limited, CARD_PATH, ""),
             TOKEN: (ours, EXTENDED_PATH, f"Authorization: Bearer {token}"),
-            JWT: (ours, EXTENDED_PATH, f"Authorization: Bearer {issuer.token()}"),
+            JWT: (oidc, EXTENDED_PATH, f"Authorization: Bearer {issuer.token()}"),
         }
         if find_spec("a2a") and find_spec("uvicorn"):
             sdk = stack.enter_context(_python(folder, "sdk", _SDK, _UVICORN))
             asked[SDK] = (sdk, CARD_PATH, "")
-        _ask_once(ours, EXTENDED_PATH, issuer.token())  # which makes the server ask for keys
+        _ask_once(oidc, EXTENDED_PATH, issuer.token())  # which makes the server ask for keys
         cpu: dict[str, list[float]] = {name: [] for name in asked}
         turns = {name: _turn(*what, seconds=seconds, cpu=cpu[name]) for name, what in asked.items()}
         for turn in turns.values():  # the first one warms up

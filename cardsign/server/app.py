@@ -32,12 +32,9 @@ from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 READ_METHODS: Final = ("GET", "HEAD", "OPTIONS")
-#: In the environment of a request: that nobody else's bytes are left to read, and what a mount
-#: refuses it with.
+#: In the environment of a request: whether its body was read, and what a mount refuses it with.
 BODY_WAS_READ: Final = "cardsign.body_was_read"
 REFUSAL: Final = "cardsign.refusal"
-#: What `cardsign serve` calls itself in the environment of a request.
-SERVE: Final = "cardsign"
 #: Agents on one page of the catalogue; at most 25 MiB of the largest cards.
 MAX_PAGE: Final = 100
 PREFLIGHT: Final = {
@@ -307,9 +304,9 @@ def finish_response(response: Response) -> Response:
         response.headers.pop("Content-Type", None)
     has_body = environ.get("CONTENT_LENGTH", "0") not in ("", "0")
     has_body = has_body or "HTTP_TRANSFER_ENCODING" in environ
-    # Of WSGI servers granian alone lets an application say so: it is not for one to say
+    # `serve` closes it, and of WSGI servers granian alone: it is not for an application to say
     # (PEP 3333), and waitress would answer 500.
-    is_granian = environ.get("SERVER_SOFTWARE") in ("Granian", SERVE)
-    if has_body and is_granian and not environ.get(BODY_WAS_READ):
+    was_read = environ.get(BODY_WAS_READ, environ.get("SERVER_SOFTWARE") != "Granian")
+    if has_body and not was_read:
         response.headers["Connection"] = "close"
     return response

@@ -34,7 +34,7 @@ from werkzeug.wsgi import get_content_length, get_input_stream
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import JsonRefused
 from cardsign.server.a2a import CARD_METHODS, MAX_CALL_BYTES, TOO_LONG
-from cardsign.server.app import BODY_WAS_READ, REFUSAL, SERVE, create_app
+from cardsign.server.app import BODY_WAS_READ, REFUSAL, create_app
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 from cardsign.server.site import Publications
 from cardsign.urls import EXTENDED_PATH, STATEMENTS_PATH
@@ -48,11 +48,6 @@ Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 _EXTENDED_ENDS: Final = (EXTENDED_PATH, "/v1/card", "/agent/authenticatedExtendedCard")
-#: The headers that say that a request has a body.
-_FRAMING: Final = {
-    b"content-length": "CONTENT_LENGTH",
-    b"transfer-encoding": "HTTP_TRANSFER_ENCODING",
-}
 _CHARSET: Final = re.compile(r"""charset\s*\*?=\s*([^\s;,]*)""")
 
 
@@ -266,6 +261,7 @@ class AsgiMount(_Mount):
 
     def __init__(self, app: Any, publication: Path, settings: ServerSettings) -> None:
         super().__init__(app, publication, settings)
+        self._settings = settings
         # Of its own, so that who waits for another host takes no thread of the agent.
         self._threads = ThreadPoolExecutor(settings.threads, "cardsign")
 
@@ -287,20 +283,35 @@ class AsgiMount(_Mount):
         if not is_for_cards:
             await self._app(scope, receive, send)
             return
-        await answer_by_wsgi(self._cards, environ, self._threads, send)
+        threads = self._threads if may_wait(environ, self._settings) else None
+        await answer_by_wsgi(self._cards, environ, send, threads)
 
 
 async def answer_by_wsgi(
-    app: Any, environ: WSGIEnvironment, threads: ThreadPoolExecutor, send: Send
+    app: Any, environ: WSGIEnvironment, send: Send, threads: ThreadPoolExecutor | None = None
 ) -> None:
-    """Have a WSGI application answer a request in a thread, and send the answer."""
-    response = await asyncio.get_running_loop().run_in_executor(
-        threads, Response.from_app, app, environ, True
-    )
+    """Have a WSGI application answer a request, in a thread if there are some, and send the answer.
+
+    A thread takes half as much time again as most answers, and only who may wait needs one.
+    """
+    if threads is None:
+        response = Response.from_app(app, environ, True)
+    else:
+        loop = asyncio.get_running_loop()
+        response = await loop.run_in_executor(threads, Response.from_app, app, environ, True)
     raw = [(name.lower().encode(), text.encode("latin-1")) for name, text in response.headers]
     raw += [(b"connection", b"close")] if REFUSAL in environ else []
     await send({"type": "http.response.start", "status": response.status_code, "headers": raw})
     await send({"type": "http.response.body", "body": response.get_data()})
+
+
+def may_wait(environ: WSGIEnvironment, settings: ServerSettings) -> bool:
+    """Return whether the answer to a request may wait: for its body, or for another host."""
+    if not environ[BODY_WAS_READ] or settings.counts_elsewhere:
+        return True
+    path = environ["SCRIPT_NAME"] + environ["PATH_INFO"]
+    is_for_known = environ["REQUEST_METHOD"] == "POST" or path.endswith(_EXTENDED_ENDS)
+    return is_for_known and settings.asks_others
 
 
 async def _read_ahead(receive: Receive) -> tuple[bytes, Receive, bool]:
@@ -359,10 +370,15 @@ async def _pass_scanned(app: Any, scope: Scope, receive: Receive, send: Send) ->
     return has_begun or not is_refused
 
 
-def make_environ(scope: Scope) -> WSGIEnvironment:
-    """Return the head of an ASGI request as WSGI has it (PEP 3333).
+def make_environ(scope: Scope, receive: Receive | None = None) -> WSGIEnvironment:
+    """Return an ASGI request as WSGI has it (PEP 3333).
 
     Headers with an underscore are left out, since they would pass for others.
+
+    Args:
+        scope: Of the request.
+        receive: Gives the body to the thread that reads it; to be named in its event loop. None if
+            the request is to have no body.
     """
     raw_path = scope.get("raw_path")  # servers may leave it out
     path = scope["path"].encode() if raw_path is None else unquote_to_bytes(raw_path)
@@ -384,28 +400,16 @@ def make_environ(scope: Scope) -> WSGIEnvironment:
     }
     for raw_name, raw_value in scope["headers"]:
         name = raw_name.decode("latin-1").upper().replace("-", "_")
-        if b"_" in raw_name or name in ("CONTENT_LENGTH", "TRANSFER_ENCODING"):
+        is_framing = name in ("CONTENT_LENGTH", "TRANSFER_ENCODING")
+        if b"_" in raw_name or (is_framing and receive is None):
             continue
-        key = name if name == "CONTENT_TYPE" else f"HTTP_{name}"
+        if receive and is_framing and environ[BODY_WAS_READ]:
+            body = _ReceivedBody(receive, asyncio.get_running_loop())
+            environ |= {"wsgi.input": BufferedReader(body), BODY_WAS_READ: False}
+        key = name if name in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{name}"
         value = raw_value.decode("latin-1")
         environ[key] = f"{environ[key]},{value}" if key in environ else value
     return environ
-
-
-def make_input(scope: Scope, receive: Receive) -> WSGIEnvironment:
-    """Return the body of an ASGI request as WSGI has it, for a thread that reads it when it will.
-
-    To be called by the event loop that `receive` belongs to.
-    """
-    headers = dict(scope["headers"])
-    environ: WSGIEnvironment = {}
-    for name, key in _FRAMING.items():
-        if name in headers:
-            environ[key] = headers[name].decode("latin-1")
-    if environ:
-        body = BufferedReader(_ReceivedBody(receive, asyncio.get_running_loop()))
-        environ |= {"wsgi.input": body, BODY_WAS_READ: False}
-    return {**environ, "SERVER_SOFTWARE": SERVE}
 
 
 class _ReceivedBody(RawIOBase):

@@ -33,7 +33,7 @@ from cardsign.server.mount import (
     Send,
     answer_by_wsgi,
     make_environ,
-    make_input,
+    may_wait,
 )
 from cardsign.server.providers import in_networks
 from cardsign.server.settings import LOOPBACK, ServerSettings
@@ -270,9 +270,10 @@ class Worker:
         follow_parent(self._reload)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request in a thread, which reads the body as far as it wants to."""
-        environ = make_environ(scope) | make_input(scope, receive)
-        await answer_by_wsgi(self._app, environ, self._threads, send)
+        """Answer a request, in a thread if the answer may wait."""
+        environ = make_environ(scope, receive)
+        threads = self._threads if may_wait(environ, self._publications.settings) else None
+        await answer_by_wsgi(self._app, environ, send, threads)
 
     def _load(self) -> None:
         settings = self._read_settings()

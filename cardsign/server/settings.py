@@ -104,6 +104,8 @@ NEEDS: Final[dict[ProviderType, tuple[str, ...]]] = {
     "basic": ("token_file",),
     "mtls": (),
 }
+#: Those for which another host is asked.
+_ASKING: Final = frozenset({"http_verifier", "oidc", "azure_ad", "gcp_iap", "aws_sigv4"})
 LOOPBACK: Final = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
 _OF_AWS: Final = ("account", "arn", "sub")
 
@@ -215,7 +217,7 @@ class ServerSettings(_Table):
         rate_storage: Where that is counted: ``memory://``, or ``redis://HOST`` for several hosts.
         proxies: The networks of proxies in front, which say whose request it is.
         behind_proxy: Whether a proxy in front reads requests whole before it passes them on.
-        threads: Requests that one process answers at a time.
+        threads: Requests that one process answers at a time, of those that may wait.
         workers: How many processes run; one that ends is started again.
         access_log: Whether each request is one JSON line on stderr.
         metrics: Whether ``/metrics`` tells Prometheus what was answered; needs the extra metrics.
@@ -244,6 +246,16 @@ class ServerSettings(_Table):
     workers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] = 1
     access_log: bool = False
     metrics: bool = False
+
+    @property
+    def asks_others(self) -> bool:
+        """Whether another host may be asked who a caller is."""
+        return any(provider.type in _ASKING for provider in self.providers)
+
+    @property
+    def counts_elsewhere(self) -> bool:
+        """Whether requests are counted on another host."""
+        return bool(self.rate) and self.rate_storage != "memory://"
 
 
 DEFAULT_SETTINGS: Final = ServerSettings()

@@ -190,7 +190,7 @@ class WholeRequests:
         except TimeoutError:
             environ[REFUSAL] = RequestTimeout()
         environ |= {"wsgi.input": BytesIO(body), "CONTENT_LENGTH": str(len(body))}
-        await answer_by_wsgi(self._app, environ, self._threads, send)
+        await answer_by_wsgi(self._app, environ, send, self._threads)
 
 
 class _Rules:

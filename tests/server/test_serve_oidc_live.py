@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
+import pytest
 from identity import Issuer, counterpart
 from programs import PATIENCE, blocks, running
 from publications import PUBLIC, publish_cards
 
 from cardsign.jose.keys import PrivateKey
+from cardsign.server.app import BODY_WAS_READ
+from cardsign.server.mount import may_wait
+from cardsign.server.settings import ProviderSettings, ServerSettings
 
 AUDIENCE = "9f2c61d07be84a15"
 CARD = "/.well-known/agent-card.json"
@@ -46,3 +52,54 @@ def test_an_operator_gives_cards_to_an_issuers_callers(tmp_path: Path, key: Priv
     assert [line["status"] for line in lines[:4]] == [200, 403, 401, 200]
     assert {line["client"] for line in lines} == {"127.0.0.1"}
     assert token not in server.log_path.read_text()
+
+
+def test_an_issuer_that_gives_no_answer_keeps_nobody_else_waiting(
+    tmp_path: Path, key: PrivateKey
+) -> None:
+    """Who asks for the public card or for health needs none of the threads that wait for it."""
+    publish_cards(tmp_path / "pub", key, PUBLIC, AUDIENCE, now=datetime.now(UTC))
+    with socket.create_server(("127.0.0.1", 0)) as silent, ThreadPoolExecutor() as pool:
+        silent.settimeout(PATIENCE)
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/introspect"
+        settings = (
+            f'[[provider]]\ntype = "http_verifier"\nurl = "{url}"\nopens = "{AUDIENCE}"\n'
+            "insecure_loopback_http = true\n"
+        )
+        with running(tmp_path, settings) as server:
+            waiting = pool.submit(server.get, EXTENDED, Authorization="Bearer opaque")
+            with silent.accept()[0]:
+                began = time.monotonic()
+                for path in (CARD, "/healthz"):
+                    assert server.get(path).status_code == 200
+                assert time.monotonic() - began < 1
+                assert not waiting.done()
+                assert waiting.result().status_code == 503
+
+
+ASKING = ServerSettings(
+    providers=(ProviderSettings(type="http_verifier", url="https://login.example", opens="a"),)
+)
+SHARED = ServerSettings(rate="9/day", rate_storage="redis://redis.example")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "was_read", "settings", "is_possible"),
+    [
+        ("GET", CARD, True, ASKING, False),
+        ("GET", EXTENDED, True, ServerSettings(token_file=Path("tokens")), False),
+        ("GET", EXTENDED, True, ASKING, True),
+        ("HEAD", "/a2a/v1/card", True, ASKING, True),
+        ("GET", "/agent/authenticatedExtendedCard", True, ASKING, True),
+        ("POST", "/a2a", True, ASKING, True),
+        ("POST", "/a2a", False, ServerSettings(), True),
+        ("GET", CARD, False, ServerSettings(), True),
+        ("GET", CARD, True, SHARED, True),
+    ],
+)
+def test_only_a_body_or_another_host_can_make_an_answer_wait(
+    method: str, path: str, settings: ServerSettings, *, was_read: bool, is_possible: bool
+) -> None:
+    """Where neither can, no thread is needed."""
+    environ = {"REQUEST_METHOD": method, "SCRIPT_NAME": "", "PATH_INFO": path}
+    assert may_wait({**environ, BODY_WAS_READ: was_read}, settings) is is_possible

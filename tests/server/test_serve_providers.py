@@ -789,7 +789,7 @@ def test_no_certificate_counts_where_a_client_may_write_the_headers_of_the_proxy
     """Granian's WSGI server has one name for `X_SSL_Client_Verify` and the proxy's own header."""
     client = serve(ProviderSettings(type="mtls", opens="staff"), schemes=MESH).client
     headers = {"X-SSL-Client-Cert": certificate(), **VERIFIED}
-    for server, status in (("Granian", 401), ("cardsign", 200)):
+    for server, status in (("Granian", 401), ("gunicorn", 200)):
         over = {"REMOTE_ADDR": "127.0.0.1", "SERVER_SOFTWARE": server}
         answer = client.get(PATH, headers=headers, environ_overrides=over)
         assert answer.status_code == status
