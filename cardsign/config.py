@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -20,7 +20,7 @@ from cardsign.findings import Severity
 from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.lint.rules import LintSettings, Waiver
 from cardsign.tomltext import bad_settings, read_settings
-from cardsign.urls import parse_origin
+from cardsign.urls import AGENT_NAME, AGENT_PATH, AGENT_PATH_PATTERN, parse_origin
 
 MAX_CONFIG_BYTES: Final = 64 * 1024  # bytes; a few lines are usual
 MAX_SECONDS: Final = 10 * 365 * 24 * 3600  # of one setting; more is a slip of the pen
@@ -122,6 +122,11 @@ class ProjectCard(_Table):
     expires: _Text | None = None
     skills: _Texts = ()
 
+    @property
+    def is_public(self) -> bool:
+        """Whether it is what everybody reads, in the newest form."""
+        return self.audience is None and self.legacy is None
+
 
 _Seconds = Annotated[int, Field(ge=0, le=MAX_SECONDS, description="seconds")]
 
@@ -145,6 +150,7 @@ class ConfigFile(_Table):
     timeline: TimelineTable = TimelineTable()
     build: BuildSettings = BuildSettings()
     lint: LintTable = LintTable()
+    agent_path: str = Field(default=AGENT_PATH, pattern=AGENT_PATH_PATTERN)
     card: list[ProjectCard] = []
 
 
@@ -162,6 +168,8 @@ class ProjectConfig:
             extended ones; empty where none are named.
         build: What ``cardsign build`` is told, table ``[build]``.
         lint: What the project asks of its cards, tables ``[lint]`` and ``[[lint.waiver]]``.
+        agent_path: Below which path each of several agents is; ``{name}`` stands for its name.
+        agent: The agent of these cards, where the file has several; see :meth:`by_agent`.
     """
 
     issuer: str | None = None
@@ -172,6 +180,35 @@ class ProjectConfig:
     cards: tuple[ProjectCard, ...] = ()
     build: BuildSettings = field(default_factory=BuildSettings)
     lint: LintSettings = field(default_factory=LintSettings)
+    agent_path: str = AGENT_PATH
+    agent: str = ""
+
+    def by_agent(self) -> tuple[ProjectConfig, ...]:
+        """Return the settings of each agent: its cards, published in a folder of its name.
+
+        Those of one agent are the settings themselves.
+        """
+        agents = [card.agent or "" for card in self.cards if card.is_public]
+        if self.agent or len(agents) < 2:
+            return (self,)
+        return tuple(
+            replace(
+                self,
+                publish=self.publish and self.publish / _short_name(agent),
+                cards=tuple(card for card in self.cards if card.agent == agent),
+                agent=_short_name(agent),
+            )
+            for agent in agents
+        )
+
+    def path_of(self, path: str) -> str:
+        """Return where the server has a well-known path of this agent."""
+        below = self.agent_path.rstrip("/").replace("{name}", self.agent) if self.agent else ""
+        return below + path
+
+
+def _short_name(agent: str) -> str:
+    return agent.rpartition("/")[2]
 
 
 def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
@@ -196,13 +233,18 @@ def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
     file = read_settings(data, path, ConfigFile, (path, allowed))
     lint = {**dict(file.lint), "waivers": tuple(Waiver(**dict(w)) for w in file.lint.waivers)}
     cards = [card for table in file.card for card in _read_cards(table, path, allowed)]
-    return ProjectConfig(
+    config = ProjectConfig(
         *(file.issuer, file.keystore, file.publish, file.live),
         TimelineSettings(**dict(file.timeline)),
         _sort_cards(cards, path),
         file.build,
         LintSettings(**lint),
+        file.agent_path,
     )
+    for agent in config.by_agent():
+        if agent.publish and leads_outside(path.parent, agent.publish, allowed):
+            raise outside(agent.publish, "a link leads", path)
+    return config
 
 
 def _read_cards(card: ProjectCard, path: Path, allowed: Collection[Path]) -> Iterator[ProjectCard]:
@@ -224,16 +266,27 @@ def _read_cards(card: ProjectCard, path: Path, allowed: Collection[Path]) -> Ite
 
 
 def _sort_cards(cards: list[ProjectCard], path: Path) -> tuple[ProjectCard, ...]:
-    """Return the public card, the one for older clients, and the extended ones."""
-    audiences = [card.audience for card in cards if card.legacy is None]
+    """Return of each agent the public card, the one for older clients, and the extended ones."""
+    audiences = [card.audience for card in cards if card.audience is not None]
     signed = {os.path.realpath(card.signed) for card in cards}
-    if cards and audiences.count(None) != 1:
-        raise bad_settings(path, "one [[card]], and no other, has no 'audience'")
+    agents = [card.agent for card in cards if card.is_public]
+    if cards and len(agents) != 1:
+        _check_agents(agents, cards, path)
     if len(set(audiences)) < len(audiences):
         raise bad_settings(path, "two [[card]] tables have the same 'audience'")
     if len(signed) < len(cards) or signed & {os.path.realpath(card.source) for card in cards}:
         raise bad_settings(path, "a 'signed' of [[card]] is also a 'source', or another 'signed'")
     return tuple(sorted(cards, key=lambda card: (card.audience is not None, card.legacy or "")))
+
+
+def _check_agents(agents: list[str | None], cards: list[ProjectCard], path: Path) -> None:
+    """Refuse several public cards that are not each of an agent of its own."""
+    names = [_short_name(agent or "") for agent in agents]
+    if not all(map(AGENT_NAME.fullmatch, names)) or len(set(names)) < len(names) or not names:
+        message = "one [[card]], and no other, has no 'audience', unless each has an 'agent'"
+        raise bad_settings(path, message)
+    if any(card.agent not in agents for card in cards):
+        raise bad_settings(path, "an extended [[card]] needs the 'agent' of a public one")
 
 
 def render_config(

@@ -22,6 +22,10 @@ JWKS_PATH: Final = "/.well-known/jwks.json"
 STATEMENTS_PATH: Final = "/.well-known/cardsign/"
 RELEASE_PATH: Final = f"{STATEMENTS_PATH}release.json"
 KEYSET_PATH: Final = STATEMENTS_PATH + "keyset/{epoch}.{version}.json"
+#: The name of one of several agents of a host, and where its paths begin.
+AGENT_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+AGENT_PATH: Final = "/agents/{name}"
+AGENT_PATH_PATTERN: Final = r"^/[^{}<>]*\{name\}[^{}<>]*$"
 #: What an interface adds to its URL where the extended card is asked for by REST.
 EXTENDED_PATH: Final = "/extendedAgentCard"
 #: The headers of a message in their order, each a name and a value without the space around it.

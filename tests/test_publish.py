@@ -417,7 +417,11 @@ def _rewrite_current(directory: Path, **members: object) -> None:
         pytest.param({"generation": 2}, id="it is another generation's"),
         pytest.param({"max_age": -1}, id="its max-age is negative"),
         pytest.param({"published_at": "yesterday"}, id="its time is none"),
-        pytest.param({"files": {}}, id="it names no card"),
+        pytest.param({"files": {}}, id="it names no key set"),
+        pytest.param(
+            {"files": {"jwks.json": "0" * 64, "extended/staff.json": "0" * 64}},
+            id="it names an extended card alone",
+        ),
         pytest.param({"format": "1"}, id="its format is a string"),
     ],
 )

@@ -115,9 +115,9 @@ def _choose(pool: _Pool, agent: str | None, place: SourcePlace) -> _Key:
     (system,) = fitting
     at = ("spec", "a2a", "enabled")
     if pool[system].flag(*at) is False:
-        message = f"A2A is switched off for {system[2]!r}"
-        hint = "Set spec.a2a.enabled to true, or name another: --agent NAMESPACE/NAME."
-        raise pool[system].refuse("build.unsupported", message, *at, hint=hint)
+        raise pool[system].refuse(
+            "build.switched_off", f"A2A is switched off for {system[2]!r}", *at
+        )
     return system
 
 

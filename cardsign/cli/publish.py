@@ -204,20 +204,26 @@ def _publish_project(
 ) -> int:
     """Build, sign, list and publish the cards of the project."""
     check_cards(config)
-    earlier = newest_generation(config.publish)
+    agents = config.by_agent()
+    earlier = [newest_generation(agent.publish) for agent in agents]
     work = keystore.work(config)
     work.drops_others = drop_others
     progress = reconcile(work, only_cards=True)
     if not is_dry_run():
         _say_lint(config)
-    generation = newest_generation(config.publish)
-    view = {} if generation is None else _generation_json(generation, earlier)
-    status = show_progress(progress, work.now, view)
-    if generation is not None:
-        for name, change in list_changes(generation, earlier).items():
-            say(f"  {change}: {name}")
+    published = [
+        (agent.agent, generation, before)
+        for agent, before in zip(agents, earlier, strict=True)
+        if (generation := newest_generation(agent.publish))
+    ]
+    views = {name: _generation_json(newest, before) for name, newest, before in published}
+    view = views.get("", {"agents": views})
+    status = show_progress(progress, work.now, view if views else {})
+    for agent_name, generation, before in published:
+        for name, change in list_changes(generation, before).items():
+            say(f"  {change}: {f'{agent_name}/' if agent_name else ''}{name}")
         say_notes(note_publication(generation))
-        _export(generation, export_to)
+        _export(generation, export_to and export_to / agent_name)
     return status
 
 
@@ -298,7 +304,7 @@ def _say_lint(config: ProjectConfig) -> None:
             first = safe(f"{errors[0].code}: {errors[0].message}", limit=200)
             count = counted(len(errors), "error")
             say(f"lint finds {count} in {safe(card.signed.name)}, the first is {first}")
-            say(f"  next: cardsign lint {safe(card.source.name)}")
+            say(f"  next: cardsign lint {safe((card.signed if card.build else card.source).name)}")
 
 
 def _extended(option: str) -> tuple[str, bytes]:

@@ -38,7 +38,14 @@ from cardsign.cli.options import (
 )
 from cardsign.cli.printer import Answer, is_json, members, safe, say, say_notes, show
 from cardsign.cli.verifier import VerifierOptions, show_refusal, statements_option, subject_options
-from cardsign.errors import EXIT_OK, LocalFault, SigningRefused, UsageFault, of_the_user
+from cardsign.errors import (
+    EXIT_OK,
+    BuildRefused,
+    LocalFault,
+    SigningRefused,
+    UsageFault,
+    of_the_user,
+)
 from cardsign.gateway import resign_card
 from cardsign.inputs import Inputs
 from cardsign.issuer.cards import expiry, sign_cards, sign_sources
@@ -200,8 +207,16 @@ def sign(
         check_cards(config)
         work = keystore.work(config)
         signers = card_signers(work.store, work.access, now=work.now)
-        cards = sign_sources(work, signers) if work.is_dry_run else sign_cards(work)
-        signed = [(str(project_card.source), signing) for project_card, signing in cards]
+        signed = []
+        for part in work.by_agent():
+            try:
+                cards = sign_sources(part, signers) if work.is_dry_run else sign_cards(part)
+            except BuildRefused as refusal:
+                if refusal.code != "build.switched_off":
+                    raise
+                say(f"not signed: {refusal.message}; to withdraw its card: cardsign publish")
+                continue
+            signed += [(str(project_card.source), signing) for project_card, signing in cards]
     for name, signing in signed if not is_json() else ():
         for line in _lines(signing, name, signers.signers, explain=explain):
             say(line, asked=explain)

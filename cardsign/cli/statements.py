@@ -464,7 +464,9 @@ def renew(
     """
     changes = take(ReleaseChanges, options)
     config = project_config(publication)
-    named = tuple(map(_card, listed)) or to_list(config.cards)
+    named = tuple(map(_card, listed)) or tuple(
+        entry for part in config.by_agent() for entry in to_list(part)
+    )
     changes = replace(changes, cards=named, by_name=bool(listed), lifetime=timedelta(days=days))
     work = keystore.work(config)
     progress = renew_release(work, changes, force=force)

@@ -23,7 +23,7 @@ from cardsign.card.interfaces import list_origins
 from cardsign.card.schema import A2aVersion
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.card.values import Json, members_of
-from cardsign.config import BuildSettings, ProjectCard
+from cardsign.config import BuildSettings, ProjectCard, ProjectConfig
 from cardsign.errors import CardRefused, FileMissing, InputRefused, UsageFault, of_the_user
 from cardsign.files import read_bytes, write_atomic
 from cardsign.issuer.publishing import describe_generation, newest_generation, publish_cards
@@ -37,7 +37,7 @@ from cardsign.publish.generation import Generation
 from cardsign.publish.publication import Documents, published_card
 from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
 from cardsign.times import utc
-from cardsign.urls import LEGACY_CARD_PATH
+from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 
 #: As long as a keyset statement may live; a year and a month to spare for an annual renewal.
 MAX_LIFETIME: Final = timedelta(days=400)
@@ -201,12 +201,11 @@ def read_signed(card: ProjectCard) -> bytes | None:
         return None
 
 
-def to_list(cards: Sequence[ProjectCard]) -> tuple[tuple[str | None, bytes], ...]:
-    """What a release lists of a project's cards: the public ones, once they are signed."""
-    signed = [(card.legacy, read_signed(card)) for card in cards if card.audience is None]
-    return tuple(
-        (LEGACY_CARD_PATH if older else None, data) for older, data in signed if data is not None
-    )
+def to_list(config: ProjectConfig) -> tuple[tuple[str | None, bytes], ...]:
+    """What a release lists of an agent's cards: the public ones, once they are signed."""
+    cards = [card for card in config.cards if card.audience is None]
+    signed = [(LEGACY_CARD_PATH if card.legacy else CARD_PATH, read_signed(card)) for card in cards]
+    return tuple((config.path_of(path), data) for path, data in signed if data is not None)
 
 
 def to_publish(cards: Sequence[tuple[ProjectCard, bytes]]) -> Documents:
@@ -320,16 +319,34 @@ def find_signed(work: Work) -> Documents | None:
     """
     store, config = work.store, work.config
     has_key = any("card" in key.roles for key in store.load().keys)
-    if not has_key or is_card_withdrawn(store):
+    if not has_key or (is_card_withdrawn(work) and not is_switched_off(work)):
         return None
     if config.cards:
         signed_cards = sign_sources(work, card_signers(store, None, now=work.now))
         if any(signing.document != read_signed(card) for card, signing in signed_cards):
             raise NotOpened("passphrase.none", "a card is not written yet")
         return to_publish([(card, signing.document) for card, signing in signed_cards])
-    if (newest := newest_generation(config.publish)) is None:
+    newest = newest_generation(config.publish)
+    if newest is None or not newest.card:
         return None
     return _sign_published(newest, card_signers(store, None, now=work.now))
+
+
+def is_switched_off(work: Work) -> bool:
+    """Say whether what is published shows that an agent was switched off at its source."""
+    newest = newest_generation(work.config.publish)
+    return newest is not None and not newest.card
+
+
+def remove_signed(config: ProjectConfig) -> list[str]:
+    """Remove the signed cards of an agent that is switched off at its source."""
+    done = []
+    for card in config.cards:
+        if read_signed(card) is not None:
+            _check_replaceable(card)
+            card.signed.unlink(missing_ok=True)
+            done.append(f"removed {card.signed.name}")
+    return done
 
 
 def _sign_published(newest: Generation, signers: CardSigners) -> Documents:
@@ -362,12 +379,13 @@ def sign_again(work: Work) -> list[str]:
     """Sign the cards of the project, or those that are published, which go out signed at once."""
     if work.config.cards:
         return [
-            f"updated the signatures of {card.source.name}"
+            f"updated the signatures of {work.config.agent or card.source.name}"
             for card, signing in sign_cards(work)
             if signing.changed
         ]
-    if (newest := newest_generation(work.config.publish)) is None:
+    newest = newest_generation(work.config.publish)
+    if newest is None or not newest.card:
         return []
     signers = card_signers(work.store, work.access, now=work.now)
     generation = publish_signed(work, _sign_published(newest, signers))
-    return ["updated the signatures of the published cards", *describe_generation(generation)]
+    return ["updated the signatures of the published cards", *describe_generation(work, generation)]

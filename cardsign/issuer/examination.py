@@ -51,7 +51,7 @@ def _as_error(fault: CardsignError) -> Finding:
 
 def _list_gaps(work: Work) -> Iterator[Finding]:
     is_recovery = False
-    for gap in unique_gaps(find_gaps(work)):
+    for gap in unique_gaps(gap for part in work.by_agent() for gap in find_gaps(part)):
         if is_recovery and gap.close and gap.who != "you":
             continue  # a passphrase alone does nothing before the recovery, which ends with it
         is_recovery |= gap.command.startswith(RECOVER)
@@ -70,12 +70,13 @@ def _list_gaps(work: Work) -> Iterator[Finding]:
 def _find_published_damage(work: Work) -> Iterator[Finding]:
     """Yield that the log is not the one that was published, or the publication is damaged."""
     check_witnessed(work.store, kept_release(work.store))
-    try:
-        if work.config.publish is not None:
-            load_current(work.config.publish)
-    except (ServeFault, FileFault) as fault:
-        if fault.code != "serve.no_generation":
-            yield _as_error(fault)
+    for config in work.config.by_agent():
+        try:
+            if config.publish is not None:
+                load_current(config.publish)
+        except (ServeFault, FileFault) as fault:
+            if fault.code != "serve.no_generation":
+                yield _as_error(fault)
 
 
 def _find_advice(work: Work, state: StoreState) -> Iterator[Finding]:

@@ -17,6 +17,7 @@ from functools import partial
 from cardsign.card.document import Card
 from cardsign.card.extensions import find_marker
 from cardsign.errors import (
+    CardsignError,
     FileFault,
     InputRefused,
     PublishRefused,
@@ -28,8 +29,10 @@ from cardsign.issuer import publishing
 from cardsign.issuer.cards import (
     find_renewals,
     find_signed,
+    is_switched_off,
     publish_signed,
     read_signed,
+    remove_signed,
     renews_itself,
     sign_again,
     to_list,
@@ -205,12 +208,13 @@ def _find_card_gaps(work: Work, *, is_astray: bool) -> Iterator[Gap]:
     Where the settings name no cards, those that are published are signed again. `is_astray`: what
     is published is not this key store's, so nobody knows where its cards are.
     """
-    store, config, signed = work.store, work.config, None
+    config, signed = work.config, None
     if (unlisted := _find_unlisted_card(work)) is not None:
         yield from find_release_gap(work)
         yield from publishing.find_update_gap(work)
         yield unlisted
         return
+    is_back = is_switched_off(work)
     try:
         signed = find_signed(work)
     except (*NEEDS_A_PERSON, StoreFault) as fault:
@@ -218,18 +222,46 @@ def _find_card_gaps(work: Work, *, is_astray: bool) -> Iterator[Gap]:
             raise
         yield _describe_signing(work)
     except (InputRefused, FileFault) as fault:  # what is written or built is no card now
+        if fault.code == "build.switched_off":
+            yield from _find_withdrawal(work, fault)
+            return
         message = f"repair {fault.path or 'the cards'}; what is published stays: {fault.message}"
         message += "" if fault.code != "card.origin_mismatch" else f". {fault.finding.fix}"
         yield Gap(message, command=work.again)
     else:
         is_here = signed is not None and config.publish is not None
-        if not (is_here or is_astray or is_card_withdrawn(store)):
+        if not (is_here or is_astray or is_card_withdrawn(work)):
             yield from _find_cards_elsewhere(work)
-    yield from find_release_gap(work, to_list(config.cards) if signed else ())
+    yield from find_release_gap(work, to_list(config) if signed else (), by_name=is_back)
     if signed is not None and config.publish is not None:
         yield from _find_publication_gap(work, signed)
     else:
         yield from publishing.find_update_gap(work)
+
+
+def _find_withdrawal(work: Work, fault: CardsignError) -> Iterator[Gap]:
+    """Yield what still shows the cards of an agent that its source switches off.
+
+    No key is needed to take them out of what is published.
+    """
+    newest = publishing.newest_generation(work.config.publish)
+    name = work.config.agent or "the agent"
+    if newest is not None and newest.card:
+
+        def close() -> list[str]:
+            generation = publishing.update_publication(work, with_statements=False, withdraws=True)
+            done = f"withdrew the card of {name}: {fault.message} ({fault.path})"
+            return [done, *publishing.describe_generation(work, generation)]
+
+        yield Gap(f"withdraw the card of {name}", why=fault.message, until=work.now, close=close)
+    if any(read_signed(card) is not None for card in work.config.cards):
+        yield Gap(
+            f"remove the signed card of {name}",
+            why=fault.message,
+            close=partial(remove_signed, work.config),
+        )
+    yield from find_release_gap(work, withdraws=True)
+    yield from publishing.find_update_gap(work)
 
 
 def _describe_signing(work: Work) -> Gap:
@@ -283,7 +315,7 @@ def _find_publication_gap(work: Work, signed: Documents) -> Iterator[Gap]:
     until = _harmful_from(work)
 
     def close() -> list[str]:
-        return publishing.describe_generation(publish_signed(work, signed))
+        return publishing.describe_generation(work, publish_signed(work, signed))
 
     try:
         generation = publish_signed(work, signed, writes=False)

@@ -225,7 +225,7 @@ def publish_cards(
 
 
 def update_publication(
-    work: Work, *, with_statements: bool = True, writes: bool = True
+    work: Work, *, with_statements: bool = True, withdraws: bool = False, writes: bool = True
 ) -> Generation | None:
     """Put the newest statements into what is published, and take ended keys out of it.
 
@@ -234,6 +234,7 @@ def update_publication(
     Args:
         work: Whose statements go along, and where to.
         with_statements: False to take the keys out alone, whatever is wrong with the statements.
+        withdraws: Publish the cards no longer.
         writes: False to compare alone; nothing is written.
 
     Returns:
@@ -254,18 +255,21 @@ def update_publication(
         now=work.now,
         publisher=_publisher_of(store),
         ended=_list_ended(work, earlier),
+        withdraws=withdraws,
         writes=writes,
     )
     if generation is not None and writes:
-        record_generation(store, work.config, generation, now=work.now)
+        before = earlier if withdraws else None
+        record_generation(store, work.config, generation, before, now=work.now)
     return generation
 
 
-def describe_generation(generation: Generation | None) -> list[str]:
+def describe_generation(work: Work, generation: Generation | None) -> list[str]:
     """Return what was done, if a generation is new."""
     if generation is None or not generation.created:
         return []
-    return [f"published generation {generation.number}"]
+    agent = work.config.agent
+    return [f"published generation {generation.number}" + (f" of {agent}" if agent else "")]
 
 
 def find_update_gap(work: Work) -> Iterator[Gap]:
@@ -278,7 +282,8 @@ def find_update_gap(work: Work) -> Iterator[Gap]:
     if generation is not None and (generation.created or is_unrecorded(work, generation)):
         verb = "update" if generation.created else "record"
         yield Gap(
-            f"{verb} what is published", close=lambda: describe_generation(update_publication(work))
+            f"{verb} what is published",
+            close=lambda: describe_generation(work, update_publication(work)),
         )
 
 
@@ -293,7 +298,7 @@ def find_removal_gap(work: Work) -> Iterator[Gap]:
     if newest is not None and is_ours and _list_ended(work, newest):
 
         def close() -> list[str]:
-            return describe_generation(update_publication(work, with_statements=False))
+            return describe_generation(work, update_publication(work, with_statements=False))
 
         yield Gap("take ended keys out of what is published", until=work.now, close=close)
 
@@ -306,8 +311,9 @@ def explain_refused_card(work: Work) -> PublishRefused | None:
         return None
     try:
         checked = issued.checked(now=None)
-        release, url = checked.release, checked.newest.origins[0] + CARD_PATH
-        if release is None or not release.is_withdrawn(url):
+        release, path = checked.release, work.config.path_of(CARD_PATH)
+        url = checked.newest.origins[0] + path
+        if generation.card and (release is None or not release.is_withdrawn(url)):
             checked.check_trusted({CARD_FILE: generation.card}, now=work.now)
     except PublishRefused as refusal:
         return refusal
@@ -341,7 +347,7 @@ def record_generation(
     Raises:
         LocalFault: As :meth:`KeyStore.apply`, with what to do.
     """
-    if config.live is not None:
+    if config.live is not None and generation.card:
         return
     try:
         publication = publication_of(generation)
@@ -384,7 +390,8 @@ def _find_not_live(work: Work, live: str, generation: Generation) -> str:
     settings = FetchSettings(insecure_loopback_http=is_loopback)
     for path, data in ((JWKS_PATH, generation.jwks), (CARD_PATH, generation.card)):
         try:
-            served, why = fetch_document(f"{live}{path}", settings).untrusted_body, ""
+            url = live + work.config.path_of(path)
+            served, why = fetch_document(url, settings).untrusted_body, ""
         except FetchFailed as fault:
             served, why = b"", fault.message
         if served != data:
@@ -446,10 +453,15 @@ def check_publishable(
     Raises:
         PublishRefused: ``publish.statements``, or as :func:`check_ours`.
     """
-    check_ours(work)
-    published = published_statements(work.config.publish)
-    if published is None:
-        return
+    for part in work.by_agent():
+        check_ours(part)
+        if published := published_statements(part.config.publish):
+            _check_following(part, published, keyset, release)
+
+
+def _check_following(
+    work: Work, published: CheckedIssued, keyset: bytes | None, release: bytes | None
+) -> None:
     issued = _statements_of(work.store)
     keysets = (*(issued.keysets if issued else ()), *([keyset] if keyset else ()))
     # A new key store, after a loss, has signed no release yet.

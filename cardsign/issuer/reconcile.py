@@ -80,14 +80,18 @@ def reconcile(work: Work, *, only_cards: bool = False, done: Sequence[str] = ())
 
 def _close(work: Work, find: Callable[[Work], Iterable[Gap]], done: Sequence[str]) -> Progress:
     """Close what `find` yields; in a dry run list it."""
+    parts = work.by_agent()
     if work.is_dry_run:
-        gaps = unique_gaps(find(work))
+        gaps = unique_gaps(gap for part in parts for gap in find(part))
         planned = (gap.text for gap in gaps if gap.close is not None)
         for_people = (gap._replace(what=gap.text, why="") for gap in gaps if gap.close is None)
         return Progress(left=tuple(for_people), planned=(*done, *planned))
     lines = list(done)
     try:
-        left = _close_gaps(work, find, lines)
+        for part in parts if len(parts) > 1 else ():  # whose releases are for the others as well
+            _close_gaps(part, find, lines)
+        gaps_left = [gap for part in parts for gap in _close_gaps(part, find, lines)]
+        left = tuple(unique_gaps(gaps_left))
     except LocalFault as fault:
         if not lines:
             raise
@@ -188,7 +192,8 @@ def publish_keyset(work: Work, statement: KeysetStatement, *, name: str) -> Prog
     Raises:
         As :func:`cardsign.issuer.keyset.accept_keyset`.
     """
-    is_published = publishing.newest_generation(work.config.publish) is not None
+    works = work.by_agent()
+    is_published = any(publishing.newest_generation(part.config.publish) for part in works)
     is_new = accept_keyset(work, statement, name=name)
     lines = [f"keyset {statement.label} as the newest"] if is_new else []
     done = _describe(work, "keep", "kept", lines)
@@ -204,8 +209,9 @@ def renew_release(work: Work, changes: ReleaseChanges, *, force: bool = False) -
         PublishRefused: ``publish.statements``: the log lacks what is published.
         As :func:`cardsign.issuer.release.sign_next_release`.
     """
-    publishing.check_owner(work)
-    publishing.check_complete(work)
+    for part in work.by_agent():
+        publishing.check_owner(part)
+        publishing.check_complete(part)
     sign = draft_release if work.is_dry_run else sign_next_release
     release = sign(work, changes, force=force)
     done = []
@@ -226,7 +232,8 @@ def _publish_statements(work: Work, done: Sequence[str], *, with_release: bool =
         yield from gaps or publishing.find_update_gap(work)
 
     progress = _close(work, find, done)
-    refusal = publishing.explain_refused_card(work)
+    refusals = map(publishing.explain_refused_card, work.by_agent())
+    refusal = next(filter(None, refusals), None)
     if refusal is None or progress.left or work.is_dry_run:
         return progress
     message = f"the published card is not trusted now: {refusal.message}"

@@ -25,7 +25,7 @@ from cardsign.statements.envelope import TYP_RELEASE, StatementRefused, check_ti
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement, check_release, read_release
 from cardsign.statements.signing import sign_statement
-from cardsign.urls import CARD_PATH
+from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 
 ATTEMPTS: Final = 5  # at one release; each that fails is one that another process made
 
@@ -52,15 +52,28 @@ class ReleaseChanges:
     lifetime: timedelta = drafts.RELEASE_LIFETIME
 
 
-def find_release_gap(work: Work, cards: Sequence[tuple[str | None, bytes]] = ()) -> Iterator[Gap]:
+def find_release_gap(
+    work: Work,
+    cards: Sequence[tuple[str | None, bytes]] = (),
+    *,
+    by_name: bool = False,
+    withdraws: bool = False,
+) -> Iterator[Gap]:
     """Yield that a release has something new to say, where a release key is here to sign it.
 
-    The cards are to be listed, each with its URL, or its path at the issuer's first origin.
+    Args:
+        work: The key store, and the agent whose cards these are.
+        cards: To be listed, each with its URL, or its path at the issuer's first origin.
+        by_name: List them again where they were withdrawn.
+        withdraws: Withdraw the listed cards of the agent.
     """
     keyset, previous = kept_keyset(work.store), kept_release(work.store)
     if keyset is None or not any("release" in key.roles for key in work.store.load().keys):
         return
-    changes = ReleaseChanges(cards=tuple(cards), by_name=False)
+    urls = [keyset.origins[0] + work.config.path_of(path) for path in (CARD_PATH, LEGACY_CARD_PATH)]
+    listed = {card.url for card in previous.cards} if previous and withdraws else set()
+    withdrawn = tuple(url for url in urls if url in listed)
+    changes = ReleaseChanges(cards=tuple(cards), by_name=by_name, withdrawn=withdrawn)
     until, why = None, ""
     if is_unwitnessed(work.store, previous):
         until, why = work.now, "no release names the newest revocation in the log yet"
@@ -114,12 +127,12 @@ def needed_keyset(store: KeyStore) -> KeysetStatement:
     return newest
 
 
-def is_card_withdrawn(store: KeyStore) -> bool:
-    """Say whether the newest release has withdrawn the issuer's public card at its usual URL."""
-    keyset, release = kept_keyset(store), kept_release(store)
+def is_card_withdrawn(work: Work) -> bool:
+    """Say whether the newest release has withdrawn an agent's public card at its usual URL."""
+    keyset, release = kept_keyset(work.store), kept_release(work.store)
     if keyset is None or release is None:
         return False
-    return release.is_withdrawn(keyset.origins[0] + CARD_PATH)
+    return release.is_withdrawn(keyset.origins[0] + work.config.path_of(CARD_PATH))
 
 
 # How a release comes about: drafted, signed, checked as a verifier will, numbered and kept.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -57,6 +57,10 @@ class Work:
     drops_others: bool = False
     adopts: bool = False
     is_dry_run: bool = False
+
+    def by_agent(self) -> tuple[Work, ...]:
+        """Return the same work for each agent of the project."""
+        return tuple(replace(self, config=config) for config in self.config.by_agent())
 
     def access_for(self, role: Role) -> Access:
         """Return what keys of a role may use."""

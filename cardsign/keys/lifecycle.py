@@ -241,17 +241,20 @@ def record_publication(
     """Note what was published: all waits run from here.
 
     One that is recorded already, or older than its series is known to be, changes nothing. If it
-    has `replaced` the newest of another series, because the endpoint of the card has changed,
-    nothing waits for that series any more.
+    has `replaced` the newest of another series, because the endpoint of the card has changed or
+    the card was withdrawn, nothing waits for that series any more.
     """
     newest = {noted.series: noted for noted in state.publications}
+    if not publication.cards and (replaced is None or replaced.series not in newest):
+        return []
     recorded = newest.get(publication.series)
     if recorded is not None and (recorded == publication or publication.at < recorded.at):
         return []
     members = {name: getattr(publication, name) for name in ("generation", "max_age", "kids")}
     shown = ("name", "payload_sha256", "kids", "url")
     cards = [{name: getattr(card, name) for name in shown} for card in publication.cards]
-    if replaced and replaced.series != publication.series and replaced in state.publications:
+    is_other = replaced and replaced.series != publication.series
+    if replaced and is_other and (replaced in state.publications or not publication.cards):
         members["replaces"] = replaced.series
     return [{"event": "published", "at": stamp(publication.at), "cards": cards, **members}]
 

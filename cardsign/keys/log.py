@@ -240,9 +240,9 @@ def _publish(state: StoreState, event: Event, at: datetime) -> StoreState:
         publication = _after(earlier, publication)
     gone = (publication.series, event.get("replaces"))
     others = (other for other in state.publications if other.series not in gone)
-    after = replace(state, publications=(*others, publication))
+    after = replace(state, publications=(*others, *([publication] if cards else [])))
     # As another series may have been published later, it is then that the newest had been.
-    return _marked(after, max(other.at for other in after.publications))
+    return _marked(after, max((other.at for other in after.publications), default=publication.at))
 
 
 def _after(earlier: Publication, publication: Publication) -> Publication:

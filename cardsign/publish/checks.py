@@ -78,7 +78,8 @@ def note_publication(generation: Generation) -> Iterator[Finding]:
     }
     for card in cards.values():
         yield from note_interfaces(card.document)
-    if not generation.extended and declares_extended_card(cards[CARD_FILE].document):
+    public = cards.get(CARD_FILE)
+    if public and not generation.extended and declares_extended_card(public.document):
         message = "the public card declares an extended card, and none is published"
         place = Place("/capabilities/extendedAgentCard")
         yield Finding("publish.extended", message, place, severity="warning")

@@ -123,8 +123,8 @@ class Generation:
 
     @property
     def card(self) -> bytes:
-        """The public card, as signed."""
-        return self.files[CARD_FILE]
+        """The public card, as signed; empty where it was withdrawn."""
+        return self.files.get(CARD_FILE, b"")
 
     @property
     def legacy_card(self) -> bytes | None:
@@ -189,7 +189,8 @@ def load_current(directory: Path) -> Generation:
     """
     manifest = _read_manifest(directory)
     folder, files = directory / f"{manifest.generation:06d}", {}
-    if not {CARD_FILE, JWKS_FILE} <= manifest.files.keys():
+    is_withdrawn = not any(map(is_card, manifest.files))
+    if JWKS_FILE not in manifest.files or not (is_withdrawn or CARD_FILE in manifest.files):
         raise _corrupt(directory / CURRENT_FILE, "it names no card and key set")
     for name, digest in manifest.files.items():
         if not _FILE.fullmatch(name):  # a name is also a path, and must not leave the folder
@@ -353,6 +354,8 @@ def public_files(
         for name in generation.statement_files
     }
     public[JWKS_PATH] = PublicFile(generation.jwks, "application/jwk-set+json", max_age)
+    if not generation.card:
+        return public
     public[CARD_PATH] = PublicFile(generation.card, "application/json", max_age)
     if legacy:
         moved = [("Deprecation", f"@{int(deprecated.timestamp())}" if deprecated else "true")]
@@ -389,6 +392,9 @@ def export_files(generation: Generation, directory: Path) -> None:
         )
     files = public_files(generation)
     site = directory / SITE_FOLDER
+    for path in {CARD_PATH, LEGACY_CARD_PATH} - files.keys():
+        refuse_links(directory, site / path.removeprefix("/"))
+        (site / path.removeprefix("/")).unlink(missing_ok=True)
     for path, file in files.items():
         place = site / path.removeprefix("/")
         refuse_links(directory, place)

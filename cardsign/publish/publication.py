@@ -135,6 +135,7 @@ def publish_statements(
     now: datetime,
     publisher: Publisher | None = None,
     ended: frozenset[str] = frozenset(),
+    withdraws: bool = False,
     writes: bool = True,
 ) -> Generation | None:
     """Make the next generation of what is published already and of newer statements.
@@ -151,6 +152,7 @@ def publish_statements(
         publisher: The key store whose statements these are. Where statements are published, only
             their history counts; where none are, a directory of another one is refused.
         ended: Thumbprints of the keys that have ended.
+        withdraws: Publish the cards no longer.
         writes: False to compare alone: what would be published is returned.
 
     Returns:
@@ -170,7 +172,9 @@ def publish_statements(
         published = _published(newest) if issued is not None else None
         if published is None:
             check_publisher(newest, publisher, directory)
-        files = dict(newest.files)
+        files = {
+            name: data for name, data in newest.files.items() if not (withdraws and is_card(name))
+        }
         if issued is not None:
             statements = _following(issued, published, now)
             if published is not None or statements.release is not None:

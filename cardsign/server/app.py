@@ -135,7 +135,8 @@ def show_page(agent_name: str | None = None) -> Response:
     """Answer with the card as a page for people, if HTML is asked for."""
     agent = find_agent(agent_name)
     wants_page = "text/html" in request.headers.get("Accept", "")
-    if agent is None or request.method not in ("GET", "HEAD") or not wants_page:
+    is_shown = wants_page and request.method in ("GET", "HEAD")
+    if agent is None or not agent.generation.card or not is_shown:
         return answer_interface("", agent_name)
     now = find_publications().now()
     return agent.page.find_document(now).respond()
@@ -206,7 +207,8 @@ def show_catalogue() -> Response:
     if not is_page or int(limit) == 0 or request.args.keys() - {"limit", "offset"}:
         message = f"limit is 1 to {MAX_PAGE}, offset 0 or more, and nothing else is asked"
         raise BadRequest(message)
-    agents = list(find_publications().site.agents.values())
+    site = find_publications().site
+    agents = [agent for agent in site.agents.values() if agent.generation.card]
     page = agents[int(offset) : int(offset) + min(int(limit), MAX_PAGE)]
     shown = [agent.generation for agent in page]
     cards = b",".join(generation.card for generation in shown)

@@ -129,7 +129,8 @@ def public_documents(generation: Generation, settings: ServerSettings) -> dict[s
         sunset=sunset,
     )
     issuers = [provider.issuer for provider in settings.providers if provider.issuer]
-    for path, body in resource_metadata(parse_object(generation.card), issuers).items():
+    card = parse_object(generation.card) if generation.card else {}
+    for path, body in resource_metadata(card, issuers).items():
         files[path] = PublicFile(body, "application/json", generation.max_age)
     published = generation.published_at
     documents = {path: public_document(file, published) for path, file in files.items()}
@@ -137,9 +138,9 @@ def public_documents(generation: Generation, settings: ServerSettings) -> dict[s
         legacy = documents[LEGACY_CARD_PATH]
         documents[LEGACY_CARD_PATH] = replace(legacy, gone_at=sunset.timestamp())
     if generation.legacy_card is not None:
-        card = replace(files[CARD_PATH], own_headers=(("Vary", "A2A-Version"),))
-        older = public_document(replace(card, body=generation.legacy_card), published)
-        documents[CARD_PATH] = replace(public_document(card, published), older=older)
+        file = replace(files[CARD_PATH], own_headers=(("Vary", "A2A-Version"),))
+        older = public_document(replace(file, body=generation.legacy_card), published)
+        documents[CARD_PATH] = replace(public_document(file, published), older=older)
     return documents
 
 

@@ -7,7 +7,6 @@ networks and who may have an extended card, so it is named on the command line a
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
@@ -32,14 +31,12 @@ from cardsign.card.security import ProviderType
 from cardsign.errors import CardRefused, UsageFault
 from cardsign.files import read_bytes
 from cardsign.tomltext import bad_settings, read_settings
-from cardsign.urls import parse_url
+from cardsign.urls import AGENT_NAME, AGENT_PATH, AGENT_PATH_PATTERN, parse_url
 
 MAX_WORKERS: Final = 64
 MAX_SETTINGS_BYTES: Final = 256 * 1024
 _GUIDE: Final = "Each setting is shown in docs/reference/server.md."
 
-#: Of an agent: the folder of its publication, and a part of URLs.
-AGENT_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 AgentName = Annotated[str, StringConstraints(pattern=f"^{AGENT_NAME.pattern}$")]
 _Variable = Annotated[str, StringConstraints(pattern=r"^(env:[A-Za-z_][A-Za-z0-9_]*)?$")]
 _Audience = Annotated[str, StringConstraints(pattern=f"^(?:{AUDIENCE.pattern})$")]
@@ -232,9 +229,7 @@ class ServerSettings(_Table):
     enabled: bool = True
     disabled: Annotated[frozenset[AgentName], Field(strict=False)] = frozenset()
     root: AgentName | None = None
-    agent_path: Annotated[str, StringConstraints(pattern=r"^/[^{}<>]*\{name\}[^{}<>]*$")] = (
-        "/agents/{name}"
-    )
+    agent_path: Annotated[str, StringConstraints(pattern=AGENT_PATH_PATTERN)] = AGENT_PATH
     catalogue: _Catalogue = "/a2a/agents"
     placeholder: bool = False
     page: bool = True

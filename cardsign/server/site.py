@@ -39,8 +39,9 @@ from cardsign.server.documents import (
 )
 from cardsign.server.extended import ExtendedCards
 from cardsign.server.providers import make_providers
-from cardsign.server.settings import AGENT_NAME, ServerSettings
+from cardsign.server.settings import ServerSettings
 from cardsign.times import utc
+from cardsign.urls import AGENT_NAME
 
 log = logging.getLogger(__name__)
 #: Its messages are lines of JSON; `cardsign serve` writes them to stderr as they are.
@@ -234,8 +235,9 @@ class Publications:
             self._site = newest
             for name, agent in newest.agents.items():
                 if agent is not before.agents.get(name):
-                    card = parse_object(agent.generation.card)
-                    log_publication(agent.generation, card, name, self.now())
+                    if agent.generation.card:
+                        card = parse_object(agent.generation.card)
+                        log_publication(agent.generation, card, name, self.now())
                     if name in before.agents:
                         number = agent.generation.number
                         log.info("%sserving generation %d", _prefix(name), number)
@@ -256,7 +258,7 @@ class Publications:
             agent = self._update(name, self._newest.agents.get(name), problems[name])
             if agent is not None:
                 agents[name] = agent
-                problems[name] += agent.extended.find_problems()
+                problems[name] += agent.extended.find_problems() if agent.generation.card else ()
         if agents != self._newest.agents:
             self._moment = _exchange_moment(self._stamp)
             self._newest = Site(agents, self._choose_root(agents))
@@ -282,8 +284,9 @@ class Publications:
         return sorted(names - self.settings.disabled) if self.settings.enabled else []
 
     def _choose_root(self, agents: Mapping[str, Agent]) -> Agent | None:
-        if len(agents) == 1 and (self.is_single or self.settings.root is None):
-            return next(iter(agents.values()))
+        shown = [agent for agent in agents.values() if agent.generation.card or self.is_single]
+        if len(shown) == 1 and (self.is_single or self.settings.root is None):
+            return shown[0]
         return agents.get(self.settings.root or "")
 
     def _update(self, name: str, served: Agent | None, problems: list[str]) -> Agent | None:
@@ -315,7 +318,7 @@ class Publications:
                 if generation.files != served.generation.files:
                     raise _Unservable(f"there is another generation {number} now")
                 return served
-        card = parse_object(generation.card)
+        card = parse_object(generation.card) if generation.card else {}
         older = [parse_object(generation.legacy_card)] if generation.legacy_card else []
         extended = ExtendedCards(generation, card, self._providers, self.now)
         documents = public_documents(generation, self.settings)

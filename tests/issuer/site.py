@@ -81,7 +81,9 @@ class Site:
 
     @property
     def config(self) -> ProjectConfig:
-        card = ProjectCard(source=self.folder / "card.json", signed=self.folder / "signed.json")
+        card = ProjectCard.model_construct(
+            source=self.folder / "card.json", signed=self.folder / "signed.json"
+        )
         return ProjectConfig(ORIGIN, self.folder / "keys", self.folder / "public", cards=(card,))
 
     @property

@@ -15,6 +15,7 @@ from served import Site, serve
 
 from cardsign.errors import ServeFault
 from cardsign.jose.keys import PrivateKey
+from cardsign.publish.publication import publish_statements
 
 CARD = "/.well-known/agent-card.json"
 
@@ -59,6 +60,26 @@ def test_a_newer_card_brings_its_own_paths_and_challenges(site: Site, key: Priva
     answer = site.client.get("/new/extendedAgentCard")
     assert answer.headers["WWW-Authenticate"] == 'Bearer realm="quay"'
     assert site.client.get("/a2a/extendedAgentCard").status_code == 404
+
+
+def test_a_withdrawn_card_is_gone_and_the_keys_stay(site: Site, key: PrivateKey) -> None:
+    """So is its extended card, until both are published again."""
+    withdrawn = publish_statements(None, site.directory, now=NOW, withdraws=True)
+    assert withdrawn is not None
+    site.wait()
+
+    for path in (CARD, "/.well-known/agent.json", "/"):
+        answer = site.client.get(path, headers={"Accept": "text/html"})
+        assert answer.status_code == 404, path
+    assert site.client.get("/.well-known/jwks.json").data == withdrawn.jwks
+    assert json.loads(site.client.get("/a2a/agents").data) == {"agents": [], "total": 0}
+    assert site.client.get("/extendedAgentCard", headers=site.bearer()).status_code == 400
+    assert site.log == ["serving generation 2"]
+
+    publish_cards(site.directory, key, _version(2), "staff")
+    site.wait()
+    assert _served(site) == "2.0.0"
+    assert site.client.get("/extendedAgentCard", headers=site.bearer()).status_code == 200
 
 
 def _truncate_card(directory: Path) -> None:
