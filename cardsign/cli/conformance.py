@@ -37,7 +37,7 @@ def conformance(folder: Path, verifier: str | None) -> int:
 
     Exit status: 0 all cases are right, 1 some are wrong.
     """
-    from cardsign.testing.conformance import check_verifier
+    from cardsign.testing.conformance import run_cases
 
     command = f"{shlex.quote(sys.executable)} {_OURS}" if verifier is None else verifier
-    return show(check_verifier(folder, command))
+    return show(run_cases(folder, command))

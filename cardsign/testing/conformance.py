@@ -48,6 +48,9 @@ _MAX_LOOKUPS: Final = 1000  # of files for one card
 _MAX_EDITS: Final = 100  # of one file
 #: Of a case in which the card comes without an origin.
 _ORIGIN: Final = "https://tides.example"
+#: The two ways in which an answer is wrong.
+ATTACK_TRUSTED: Final = "an attack is trusted"
+HONEST_REFUSED: Final = "an honest card is not trusted"
 _PLAIN_ISSUER: Final = {"name", "origins", "freshness", "anchor"}
 _PLAIN_STEP: Final = {"card", "subject", "now", "expect"}
 
@@ -107,20 +110,15 @@ class ConformanceReport:
         }
 
 
-def check_verifier(folder: Path, command: str) -> ConformanceReport:
-    """Put every case of a folder to a verifier that others have written.
-
-    The program is started once for each case, with the card on standard input. It exits with 0 if
-    it trusts the card, and with 1 or 3 if it does not.
+def read_cases(folder: Path) -> tuple[list[ConformanceCase], Counter[str]]:
+    """Return the cases of a folder, and how many it leaves out, by what they need.
 
     Args:
         folder: ``tests`` of a checkout of cardsign: its ``attacks`` and ``vectors/cards``.
-        command: The program and its arguments, without a shell. ``{keys}`` stands for the name of
-            a file with the trusted keys, a JWK Set, and ``{origin}`` for the issuer's origin.
 
     Raises:
-        UsageFault: ``usage.invalid``: there are no cases, too many, or there is no such program;
-            or a file is none of the corpus.
+        UsageFault: ``usage.invalid``: there are no cases, or too many, or a file is none of the
+            corpus.
         FileFault: A file is a link, device or pipe, too long, or cannot be read.
     """
     left_out: Counter[str] = Counter()
@@ -134,6 +132,25 @@ def check_verifier(folder: Path, command: str) -> ConformanceReport:
     if not cases:
         hint = "Name the folder tests of a checkout of cardsign."
         raise UsageFault("usage.invalid", "it holds no cases", path=str(folder), hint=hint)
+    return cases, left_out
+
+
+def run_cases(folder: Path, command: str) -> ConformanceReport:
+    """Put every case of a folder to a verifier that others have written.
+
+    The program is started once for each case, with the card on standard input. It exits with 0 if
+    it trusts the card, and with 1 or 3 if it does not.
+
+    Args:
+        folder: As in `read_cases`.
+        command: The program and its arguments, without a shell. ``{keys}`` stands for the name of
+            a file with the trusted keys, a JWK Set, and ``{origin}`` for the issuer's origin.
+
+    Raises:
+        UsageFault: ``usage.invalid``: there is no such program, or as in `read_cases`.
+        FileFault: As in `read_cases`.
+    """
+    cases, left_out = read_cases(folder)
     words = _split_command(command)
     with tempfile.TemporaryDirectory() as keys, ThreadPoolExecutor(os.cpu_count()) as pool:
         problems = pool.map(partial(_find_problem, words, Path(keys)), enumerate(cases))
@@ -170,8 +187,8 @@ def _find_problem(words: list[str], folder: Path, numbered: tuple[int, Conforman
     except ProgramError as failure:
         if failure.status not in (EXIT_NOT_TRUSTED, EXIT_NO_VERDICT):
             return f"no answer: the program {failure.what} {failure.complaint}".strip()
-        return "an honest card is not trusted" if case.is_trusted else ""
-    return "" if case.is_trusted else "an attack is trusted"
+        return HONEST_REFUSED if case.is_trusted else ""
+    return "" if case.is_trusted else ATTACK_TRUSTED
 
 
 # The cases, as tests/vectors/README.md and tests/attacks/README.md describe them.
