@@ -150,8 +150,8 @@ class ConfigFile(_Table):
     timeline: TimelineTable = TimelineTable()
     build: BuildSettings = BuildSettings()
     lint: LintTable = LintTable()
-    agent_path: str = Field(default=AGENT_PATH, pattern=AGENT_PATH_PATTERN)
     card: list[ProjectCard] = []
+    agent_path: str = Field(default=AGENT_PATH, pattern=AGENT_PATH_PATTERN)
 
 
 @dataclass(frozen=True, slots=True)
