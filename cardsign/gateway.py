@@ -16,8 +16,8 @@ from typing import Any, Final
 from cardsign.card.document import unsigned
 from cardsign.card.extensions import UPSTREAM, kept_of, with_kept
 from cardsign.card.interfaces import interfaces_of
-from cardsign.card.tree import Source
-from cardsign.card.values import Json
+from cardsign.card.tree import Tokens
+from cardsign.card.values import Json, pointer
 from cardsign.errors import CardRefused, UsageFault
 from cardsign.findings import Finding, Place
 from cardsign.jose.jws import Signer
@@ -105,8 +105,8 @@ def resign_card(
     data = json.dumps(copy, ensure_ascii=False, indent=2).encode() + b"\n"
     signed = sign_with_notes(data, signers, options or SigningOptions())
     notes = (
-        Finding("gateway.names_upstream", f"this still names {host}", Place(source.pointer))
-        for source, host in _named(copy, hosts, Source())
+        Finding("gateway.names_upstream", f"this still names {host}", Place(pointer(*tokens)))
+        for tokens, host in _named(copy, hosts, ())
     )
     return signed, tuple(notes)
 
@@ -175,17 +175,17 @@ def _without_extended(document: dict[str, Json]) -> dict[str, Json]:
     return card
 
 
-def _named(value: Json, hosts: frozenset[str], at: Source) -> Iterator[tuple[Source, str]]:
+def _named(value: Json, hosts: frozenset[str], above: Tokens) -> Iterator[tuple[Tokens, str]]:
     """Where a card still names one of these hosts."""
     if isinstance(value, str):
         for host in sorted(hosts):
             if host in value.lower():
-                yield at, host
+                yield above, host
                 return
     elif isinstance(value, dict):
         for name, child in value.items():
             if name not in _ABOUT:
-                yield from _named(child, hosts, Source(at, name))
+                yield from _named(child, hosts, (*above, name))
     elif isinstance(value, list):
         for index, child in enumerate(value):
-            yield from _named(child, hosts, Source(at, index))
+            yield from _named(child, hosts, (*above, index))

@@ -42,6 +42,7 @@ from cardsign.card.rules import as_written, prune_empty, upgrade
 from cardsign.card.schema import CARD_1_0
 from cardsign.card.tree import Node
 from cardsign.card.values import Json, jcs, split
+from cardsign.card.values import pointer as join
 from cardsign.errors import CanonicalizationError
 
 #: The names of the profiles, as options, policies and verdicts spell them.
@@ -105,7 +106,7 @@ class Payloads:
         """What ``prune-empty`` leaves, which is also that of a card with nothing to upgrade.
 
         Raises:
-            CanonicalizationError: The rule refuses the card.
+            RuleRefusal: The rule refuses the card.
         """
         return prune_empty(self.tree, CARD_1_0)
 
@@ -120,8 +121,8 @@ class Payload:
         value: The JSON object that `data` spells; not to be changed, for the card may share it. A
             trusted verdict hands it to its caller for good.
         received: The nodes of the card of which it was made; None if the profile changed nothing.
-        rewritten: What the profile made of them, or None. The source of each node is the received
-            value that it came from.
+        rewritten: What the profile made of them, or None. Each node knows the received one that it
+            stands for.
         left_open_known: What :func:`cardsign.card.coverage.left_open` has found of it before.
     """
 
@@ -163,7 +164,10 @@ class Payload:
                 node = node.value[int(token)]
             else:
                 return pointer
-        return pointer if node is None or node.source is None else node.source.pointer
+        if node is None or self.received is None:
+            return pointer
+        tokens = tree.find(self.received, node.origin)
+        return pointer if tokens is None else join(*tokens)
 
 
 def canonicalize(document: Mapping[str, Json] | bytes, profile: ProfileName) -> Payload:
@@ -210,6 +214,10 @@ def make_payload(profile: ProfileName, received: Payloads) -> Payload:
         value = tree.write(rewritten)
         assert isinstance(value, dict)  # noqa: S101 - every rewrite maps an object to an object
         return Payload(profile, jcs(value), value, received.tree, rewritten)
+    except tree.RuleRefusal as refusal:
+        tokens = tree.find(received.tree, refusal.node.origin) or ()
+        message = f"{profile} has no payload for this card: {refusal}"
+        raise CanonicalizationError("canonical.no_form", message, path=join(*tokens)) from refusal
     except RecursionError as refusal:  # an object of Python's: what is read has fewer levels
         raise CanonicalizationError(
             "canonical.no_form", "the value is nested too deeply"

@@ -4,8 +4,8 @@ Coverage is read off the rewriting that made the payload, never off a comparison
 
 * A payload without `rewritten` is that of a profile that changed nothing: all of the card is
   covered. :func:`~cardsign.card.canonical.make_payload` decides that.
-* Of any other, each received value that has a node in `rewritten` is covered. The walk here finds
-  the rest.
+* Of any other, each received value for which a node of `rewritten` stands is covered. The walk
+  here finds the rest.
 
 Every uncovered member or element at any depth counts against the card, except the closed table of
 :class:`Excuse`.
@@ -14,8 +14,8 @@ Every uncovered member or element at any depth counts against the card, except t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from typing import Final
@@ -25,8 +25,8 @@ from cardsign.card.interfaces import DEFAULT_TRANSPORT, Interface, interfaces_of
 from cardsign.card.rules import without_empties
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.security import SCHEME_TYPES, flat_requirements
-from cardsign.card.tree import Listed, Node, Source, listed, sources_held, write
-from cardsign.card.values import Json, jcs, members_of
+from cardsign.card.tree import Node, Tokens, nodes_held, write
+from cardsign.card.values import Json, jcs, members_of, pointer
 
 
 class Excuse(Enum):
@@ -43,24 +43,20 @@ class Uncovered:
 
     Attributes:
         node: The topmost value of which nothing is covered.
+        tokens: Where that value stands in the card.
         security: Whether it stands in a member that says who may call, and how.
         excuse: Why it may be passed over, or None where it must not.
     """
 
     node: Node
+    tokens: Tokens
     security: bool
     excuse: Excuse | None
 
     @property
-    def source(self) -> Source:
-        """Where that value stands."""
-        assert self.node.source is not None  # noqa: S101 - a received node
-        return self.node.source
-
-    @property
     def pointer(self) -> str:
         """The JSON pointer of that value."""
-        return self.source.pointer
+        return pointer(*self.tokens)
 
 
 def uncovered_parts(payload: Payload, *, accept_lossy: bool = False) -> tuple[Uncovered, ...]:
@@ -73,8 +69,36 @@ def uncovered_parts(payload: Payload, *, accept_lossy: bool = False) -> tuple[Un
     """
     if payload.received is None or payload.rewritten is None:  # it is_whole_card
         return ()
-    walk = _Walk(payload, payload.rewritten, accept_lossy and payload.profile not in FULL_PROFILES)
-    return tuple(walk.members(payload.received, _Place(CARD_1_0, CARD_0_3, False)))
+    lossy = accept_lossy and payload.profile not in FULL_PROFILES
+    walk = _Walk(payload, payload.received, payload.rewritten, lossy)
+    return tuple(walk.members(payload.received, _Place((), CARD_1_0, CARD_0_3, False)))
+
+
+#: Pointers that a report lists of one card; more of them help nobody, and their number is told.
+MAX_LISTED: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What a report shows of uncovered parts.
+
+    Attributes:
+        pointers: The first :data:`MAX_LISTED`.
+        count: How many there are, those left out included.
+    """
+
+    pointers: tuple[str, ...] = ()
+    count: int = 0
+
+    @property
+    def left_out(self) -> int:
+        """How many are not among `pointers`."""
+        return self.count - len(self.pointers)
+
+
+def listed(parts: Sequence[Uncovered]) -> Listed:
+    """Write the places that a report shows."""
+    return Listed(tuple(part.pointer for part in parts[:MAX_LISTED]), len(parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +127,7 @@ def left_open(payload: Payload, *, accept_lossy: bool = False) -> LeftOpen:
     if accept_lossy not in remembered:
         parts = uncovered_parts(payload, accept_lossy=accept_lossy)
         kept_parts = [part for part in parts if part.excuse in (None, Excuse.DROPPED_BY_VALUE)]
-        shown = listed(part.source for part in kept_parts)
+        shown = listed(kept_parts)
         kept_parts.sort(key=lambda part: part.excuse is not None)
         fails = bool(kept_parts) and kept_parts[0].excuse is None
         remembered[accept_lossy] = LeftOpen(shown, tuple(kept_parts[: len(shown.pointers)]), fails)
@@ -112,52 +136,57 @@ def left_open(payload: Payload, *, accept_lossy: bool = False) -> LeftOpen:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Which messages of the two schemas the walk stands in; None where the schema ends."""
+    """Where the walk stands, and in which messages of the two schemas; None where one ends."""
 
+    tokens: Tokens
     current: Message | None
     old: Message | None
     security: bool
 
-    def below(self, field: Field | None, old_field: Field | None) -> _Place:
+    def below(self, token: str | int, field: Field | None, old_field: Field | None) -> _Place:
         security = self.security or any(f is not None and f.security for f in (field, old_field))
-        return _Place(
-            field.message if field else None, old_field.message if old_field else None, security
-        )
+        current = field.message if field else None
+        old = old_field.message if old_field else None
+        return _Place((*self.tokens, token), current, old, security)
+
+    def element(self, token: str | int) -> _Place:
+        return replace(self, tokens=(*self.tokens, token))
 
 
 class _Walk:
-    """Goes down the card, by both schemas. Of the sources in `held` the payload has something."""
+    """Goes down the card, by both schemas. Of the nodes in `held` the payload has something."""
 
-    def __init__(self, payload: Payload, rewritten: Node, accept_lossy: bool) -> None:
+    def __init__(
+        self, payload: Payload, received: Node, rewritten: Node, accept_lossy: bool
+    ) -> None:
         self.payload = payload
         self.rewritten = rewritten
         self.accept_lossy = accept_lossy
-        self.held = sources_held(rewritten)
+        self.held = nodes_held(received, rewritten)
 
     @cached_property
-    def messages(self) -> dict[Source, Node]:
+    def messages(self) -> dict[Node, Node]:
         """The objects among the skills, and among the security schemes."""
         rewritten = self.rewritten.value
         assert isinstance(rewritten, dict)  # noqa: S101 - every payload is an object
         owners = (rewritten[name] for name in ("skills", "securitySchemes") if name in rewritten)
-        below = (child for owner in owners for _, child in owner.children())
-        return {child.source: child for child in below if child.source is not None}
+        return {child.origin: child for owner in owners for _, child in owner.children()}
 
     def members(self, node: Node, place: _Place) -> Iterator[Uncovered]:
         assert isinstance(node.value, dict)  # noqa: S101 - only objects have members
         for name, child in node.value.items():
-            is_held = child.source in self.held
+            is_held = child in self.held
             if is_held and not isinstance(child.value, dict | list):
                 continue
             field = place.current.spelled.get(name) if place.current else None
             old_field = place.old.fields.get(name) if place.old else None
-            below = place.below(field, old_field)
+            below = place.below(name, field, old_field)
             if is_held:
                 yield from self._inside(child, field, old_field, below)
             else:
                 exact = field if field is not None and field.name == name else None
-                excuse = self._excuse(child, field, exact, old_field, below.security)
-                yield Uncovered(child, below.security, excuse)
+                excuse = self._excuse(node, child, below, field, exact, old_field)
+                yield Uncovered(child, below.tokens, below.security, excuse)
 
     def _inside(
         self, node: Node, field: Field | None, old_field: Field | None, place: _Place
@@ -166,23 +195,24 @@ class _Walk:
         if isinstance(node.value, dict) and not keyed:
             yield from self.members(node, place)
             return
-        for _, child in node.children():
-            if child.source not in self.held:
+        for token, child in node.children():
+            if child not in self.held:
                 by_value = self.accept_lossy and field is not None and _is_empty(child, field)
                 excuse = Excuse.DROPPED_BY_VALUE if by_value else None
-                yield Uncovered(child, place.security, excuse)
+                yield Uncovered(child, (*place.tokens, token), place.security, excuse)
             elif isinstance(child.value, dict):
-                yield from self.members(child, place)
+                yield from self.members(child, place.element(token))
             elif isinstance(child.value, list):
-                yield from self._inside(child, None, None, place)
+                yield from self._inside(child, None, None, place.element(token))
 
     def _excuse(
         self,
+        owner: Node,
         node: Node,
+        place: _Place,
         field: Field | None,
         exact: Field | None,
         old_field: Field | None,
-        security: bool,
     ) -> Excuse | None:
         """The closed table; `exact` is the field of 1.0 where the member has its own spelling."""
         fields = [entry for entry in (exact, old_field) if entry is not None]
@@ -190,10 +220,12 @@ class _Walk:
         # own default, an empty list or null may say "none".
         is_default = exact is not None and not exact.required and exact.is_default(node.value)
         if (is_default or (node.value is None and fields)) and not (
-            security or any(entry.inherits for entry in fields)
+            place.security or any(entry.inherits for entry in fields)
         ):
             return Excuse.SCHEMA_DEFAULT
-        if says_the_same(node, self.payload, self.messages):
+        message = self.messages.get(owner)
+        beside = message.value if message is not None and isinstance(message.value, dict) else {}
+        if says_the_same(node, place.tokens, self.payload, beside):
             return Excuse.SAME_AS_1_0
         if self.accept_lossy and field is not None and _is_empty(node, field, whole=True):
             return Excuse.DROPPED_BY_VALUE
@@ -232,14 +264,13 @@ _VERSION: Final = re.compile(r"(?P<minor>[0-9]+\.[0-9]+)(?:\.[0-9]+)?")
 _BY_WRAPPER: Final = {kind.wrapper: kind for kind in SCHEME_TYPES.values()}
 
 
-def says_the_same(node: Node, payload: Payload, messages: Mapping[Source, Node]) -> bool:
+def says_the_same(node: Node, tokens: Tokens, payload: Payload, beside: Mapping[str, Node]) -> bool:
     """Whether a 0.3 member equals what the payload's 1.0 data gives.
 
-    False for every member that A2A 0.3.0 does not define at that place. `messages` are the
-    payload's objects by the received value that each came from.
+    False for every member that A2A 0.3.0 does not define at that place. `beside` is what the
+    payload holds of the skill or security scheme in which the member stands.
     """
-    assert node.source is not None  # noqa: S101 - a received node
-    match node.source.tokens:
+    match tokens:
         case (str(name),) if name in _CONNECTION:
             return any(
                 _same_connection(payload, interface) for interface in _old_interfaces(payload)
@@ -254,21 +285,14 @@ def says_the_same(node: Node, payload: Payload, messages: Mapping[Source, Node])
         case ("security",):
             return write(node) == flat_requirements(payload.value)
         case ("skills", _, "security"):
-            listed = _above(node, messages).get("securityRequirements")
-            owner = {} if listed is None else {"securityRequirements": write(listed)}
+            required = beside.get("securityRequirements")
+            owner = {} if required is None else {"securityRequirements": write(required)}
             return write(node) == flat_requirements(owner)
         case ("securitySchemes", _, str(member)):
-            flat = _flat_scheme(_above(node, messages))
+            flat = _flat_scheme(beside)
             # Not `==`: to Python 1 is True, to JSON it is not.
             return member in flat and jcs(write(flat[member])) == jcs(write(node))
     return False
-
-
-def _above(node: Node, messages: Mapping[Source, Node]) -> dict[str, Node]:
-    """What the payload holds of the object in which a received member stands."""
-    parent = node.source.parent if node.source is not None else None
-    message = messages.get(parent) if parent is not None else None
-    return message.value if message is not None and isinstance(message.value, dict) else {}
 
 
 def _old_interfaces(payload: Payload) -> list[Interface]:

@@ -23,8 +23,16 @@ from typing import Final, TypeAlias, TypeGuard
 from cardsign.card.document import Card, unsigned
 from cardsign.card.schema import CARD_1_0
 from cardsign.card.strictjson import MAX_INTEGER
-from cardsign.card.tree import Source
-from cardsign.card.values import Json, append, children_of, elements_of, members_of, objects_in
+from cardsign.card.tree import Tokens
+from cardsign.card.values import (
+    Json,
+    append,
+    children_of,
+    elements_of,
+    members_of,
+    objects_in,
+    pointer,
+)
 from cardsign.errors import CardRefused, UsageFault
 
 _Tokens: TypeAlias = tuple[str, ...]
@@ -117,12 +125,12 @@ def find_marker(
         for index, extension in enumerate(extensions_of(card))
         if _is_marker(extension)
     }
-    for source in _mentions(card, Source()):
-        match source.tokens:
+    for tokens in _mentions(card, ()):
+        match tokens:
             case ("capabilities", "extensions", int(index), "uri") if index in ours:
                 continue
         raise _refused(
-            f"expected {EXTENDED_URI} as uri of an extension, or not at all", source.pointer
+            f"expected {EXTENDED_URI} as uri of an extension, or not at all", pointer(*tokens)
         )
     for index in list(ours)[1:]:
         raise _refused("expected one, found several", append(_EXTENSIONS, index))
@@ -168,15 +176,15 @@ def with_marker(document: Mapping[str, Json], marker: ExtendedMarker) -> dict[st
     return marked
 
 
-def _mentions(value: Json, source: Source) -> Iterator[Source]:
+def _mentions(value: Json, above: Tokens) -> Iterator[Tokens]:
     """Every string and every member with a name in which our UUID is, in document order."""
     if isinstance(value, str) and _names_us(value):
-        yield source
+        yield above
     for token, child in children_of(value):
         if isinstance(token, str) and _names_us(token):
-            yield Source(source, token)
+            yield (*above, token)
         if isinstance(child, str | dict | list):
-            yield from _mentions(child, Source(source, token))
+            yield from _mentions(child, (*above, token))
 
 
 def _may_name_us(canonical: bytes) -> bool:

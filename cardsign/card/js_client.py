@@ -64,23 +64,23 @@ def js_is_true(node: Node) -> bool:
 def js_mapped(node: Node, rewrite: Callable[[Node], Node]) -> Node:
     """`value ? value.map(rewrite) : []`."""
     present = list_of(node) if js_is_true(node) else []
-    return Node([rewrite(element) for element in present], node.source)
+    return Node([rewrite(element) for element in present], node.origin)
 
 
 def js_spread(node: Node) -> Node:
     """`[...value]`."""
     if isinstance(node.value, str):
         return Node([Node(character) for character in node.value])
-    return Node(list(list_of(node)), node.source)
+    return Node(list(list_of(node)), node.origin)
 
 
 def js_without_proto(node: Node) -> Node:
     """A copy made by assignments: to assign to ``__proto__`` makes no member of that name."""
     if isinstance(node.value, dict):
         kept = {n: js_without_proto(child) for n, child in node.value.items() if n != "__proto__"}
-        return Node(kept, node.source)
+        return Node(kept, node.origin)
     if isinstance(node.value, list):
-        return Node([js_without_proto(child) for child in node.value], node.source)
+        return Node([js_without_proto(child) for child in node.value], node.origin)
     return node
 
 
@@ -107,7 +107,7 @@ def read_message(node: Node, message: Message) -> Node:
             if _is_there(child, field):
                 kept[name] = _read_field(child, field)
                 break
-    return Node(kept, node.source)
+    return Node(kept, node.origin)
 
 
 def _is_there(node: Node, field: Field) -> bool:
@@ -120,9 +120,9 @@ def _is_there(node: Node, field: Field) -> bool:
 
 def _read_field(node: Node, field: Field) -> Node:
     if field.shape == "list":
-        return Node([_read_one(element, field) for element in list_of(node)], node.source)
+        return Node([_read_one(element, field) for element in list_of(node)], node.origin)
     if field.shape == "map":
-        return Node({key: _read_one(child, field) for key, child in js_entries(node)}, node.source)
+        return Node({key: _read_one(child, field) for key, child in js_entries(node)}, node.origin)
     return _read_one(node, field)
 
 
@@ -175,7 +175,7 @@ def as_js_client(card: Node) -> Node:
     read = read_message(_from_0_3(card) if is_0_3 else card, CARD_1_0)
     if is_0_3 or _is_proto(card):
         kept = {n: child for n, child in js_members(read).items() if n != "securitySchemes"}
-        read = Node(kept, read.source)
+        read = Node(kept, read.origin)
     return without_empties(js_without_proto(read))
 
 
@@ -234,14 +234,14 @@ def _from_0_3(card: Node) -> Node:
                     ),
                     "extendedAgentCard": js_get(card, "supportsAuthenticatedExtendedCard"),
                 },
-                capabilities.source,
+                capabilities.origin,
             ),
             "securityRequirements": _requirements(card),
             "defaultInputModes": _list(card, "defaultInputModes"),
             "defaultOutputModes": _list(card, "defaultOutputModes"),
             "skills": js_mapped(_list(card, "skills"), _skill),
         },
-        card.source,
+        card.origin,
     )
 
 
@@ -255,7 +255,7 @@ def _interfaces(card: Node) -> Node:
     additional = js_get(card, "additionalInterfaces")
     others = [] if additional.value is None else list_of(additional)
     return Node(
-        [Node(primary), *(_interface(interface) for interface in others)], additional.source
+        [Node(primary), *(_interface(interface) for interface in others)], additional.origin
     )
 
 
@@ -266,7 +266,7 @@ def _interface(interface: Node) -> Node:
         "protocolBinding": binding,
         "protocolVersion": version,
     }
-    return Node(entries, interface.source)
+    return Node(entries, interface.origin)
 
 
 def _skill(skill: Node) -> Node:
@@ -282,7 +282,7 @@ def _skill(skill: Node) -> Node:
             **lists,
             "securityRequirements": _requirements(skill),
         },
-        skill.source,
+        skill.origin,
     )
 
 
@@ -294,7 +294,7 @@ def _requirement(requirement: Node) -> Node:
     if requirement.value is None:
         refuse(requirement, "expected an object")
     schemes = {name: Node({"list": js_spread(scopes)}) for name, scopes in js_entries(requirement)}
-    return Node({"schemes": Node(schemes)}, requirement.source)
+    return Node({"schemes": Node(schemes)}, requirement.origin)
 
 
 def _check_scheme(scheme: Node) -> None:

@@ -74,9 +74,10 @@ def prune_empty(node: Node, message: Message) -> Node:
             continue
         if field.name in kept and field.shape == "one":
             refuse(child, f"{field.name} is there under both its spellings")
-        if field.oneof and chosen is not None:
-            refuse(child, f"{message.name} may hold one of {chosen} and {field.name}, not both")
-        chosen = field.name if field.oneof else chosen
+        if field.oneof:
+            if chosen is not None:
+                refuse(child, f"{message.name} may hold one of {chosen} and {field.name}, not both")
+            chosen = field.name
         # A list or map that comes again replaces the first, as a 0.3 `url` does under
         # prune-empty-upgraded beside `supported_interfaces`.
         kept[field.name] = _field(child, field)
@@ -95,15 +96,15 @@ def without_empties(node: Node) -> Node:
 
 
 def _field(node: Node, field: Field) -> Node:
+    if field.shape == "one":
+        if field.kind == "bool" and node.value is False and not field.presence:
+            return Node(None)
+        return _one(node, field)
     if field.shape == "list":
         elements = [_one(child, field) for child in list_of(node)]
         return node.with_value([child for child in elements if not child.is_empty])
-    if field.shape == "map":
-        entries = {key: _one(child, field) for key, child in object_of(node).items()}
-        return node.with_value({k: v for k, v in entries.items() if not v.is_empty})
-    if field.kind == "bool" and node.value is False and not field.presence:
-        return Node(None)
-    return _one(node, field)
+    entries = {key: _one(child, field) for key, child in object_of(node).items()}
+    return node.with_value({k: v for k, v in entries.items() if not v.is_empty})
 
 
 def _one(node: Node, field: Field) -> Node:
@@ -151,8 +152,8 @@ def _upgrade_extended_flag(members: dict[str, Node]) -> None:
     capabilities = members.get("capabilities", Node({}))
     entries = dict(object_of(capabilities))
     if "extendedAgentCard" not in entries:
-        entries["extendedAgentCard"] = Node(True, legacy.source if legacy.value is True else None)
-    members["capabilities"] = Node(entries, capabilities.source)
+        entries["extendedAgentCard"] = Node(True, legacy.origin if legacy.value is True else None)
+    members["capabilities"] = Node(entries, capabilities.origin)
 
 
 def _upgrade_interfaces(members: dict[str, Node]) -> None:
@@ -175,10 +176,10 @@ def _upgrade_interfaces(members: dict[str, Node]) -> None:
                     "protocolBinding": entries.get("transport", Node(None)),
                     "protocolVersion": version,
                 },
-                interface.source,
+                interface.origin,
             )
         )
-    members["supportedInterfaces"] = Node(interfaces, additional.source if additional else None)
+    members["supportedInterfaces"] = Node(interfaces, additional.origin if additional else None)
 
 
 def _upgrade_security(members: dict[str, Node]) -> None:
@@ -205,8 +206,8 @@ def _upgrade_requirements(members: dict[str, Node]) -> None:
     requirements = []
     for requirement in [] if legacy.value in ({}, "") else list_of(legacy):
         schemes = {name: Node({"list": scopes}) for name, scopes in object_of(requirement).items()}
-        requirements.append(Node({"schemes": Node(schemes)}, requirement.source))
-    members["securityRequirements"] = Node(requirements, legacy.source)
+        requirements.append(Node({"schemes": Node(schemes)}, requirement.origin))
+    members["securityRequirements"] = Node(requirements, legacy.origin)
 
 
 def _upgrade_scheme(scheme: Node) -> Node:
@@ -218,9 +219,9 @@ def _upgrade_scheme(scheme: Node) -> Node:
         refuse(kind, "expected a string")
     scheme_type = SCHEME_TYPES.get(kind.value) if isinstance(kind.value, str) else None
     if scheme_type is None:
-        return Node(entries, scheme.source)
+        return Node(entries, scheme.origin)
     for new, old in scheme_type.renamed.items():
         if old in entries:
             entries[new] = entries.pop(old)
     # The wrapper's name says what `type` said, so `type` is covered by it.
-    return Node({scheme_type.wrapper: Node(entries, kind.source)}, scheme.source)
+    return Node({scheme_type.wrapper: Node(entries, kind.origin)}, scheme.origin)

@@ -1,81 +1,22 @@
-"""JSON values that know where in the received document they came from.
+"""JSON values that know which value of the received document they stand for.
 
 Every profile is a rewriting of one tree of nodes into another. What arrives in the new tree
 is covered by the signature; what does not is uncovered (:mod:`cardsign.card.coverage`).
 
-No value keeps a JSON pointer: where it stood is a :class:`Source`, which knows its parent and its
-own token, and the pointer is written when somebody is to be shown it. So a long name over many
-values costs its length once.
+No value keeps a JSON pointer: a walk from the root knows where it is, and the pointer is written
+when somebody is to be shown it. So a long name over many values costs its length once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Iterator
 from operator import is_
-from typing import Final, NoReturn, TypeAlias
+from typing import NoReturn, TypeAlias
 
-from cardsign.card.values import Json, pointer
-from cardsign.errors import CanonicalizationError
+from cardsign.card.values import Json
 
-#: Pointers that a report lists of one card; more of them help nobody, and their number is told.
-MAX_LISTED: Final = 100
-
-
-class Source:
-    """Where a value of a document stands: below which other source, and under which token.
-
-    A source equals itself alone. Two that spell the same pointer are of two readings.
-    """
-
-    __slots__ = ("parent", "token")
-
-    def __init__(self, parent: Source | None = None, token: str | int = "") -> None:
-        self.parent = parent
-        self.token = token
-
-    @property
-    def tokens(self) -> tuple[str | int, ...]:
-        """The member names and indices from the root to here; none for the root."""
-        reversed_tokens: list[str | int] = []
-        here = self
-        while here.parent is not None:
-            reversed_tokens.append(here.token)
-            here = here.parent
-        return tuple(reversed(reversed_tokens))
-
-    @property
-    def pointer(self) -> str:
-        """The JSON pointer (RFC 6901), cut as :func:`cardsign.card.values.append` says."""
-        return pointer(*self.tokens)
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """What a report shows of the places that were found.
-
-    Attributes:
-        pointers: The first :data:`MAX_LISTED`, as :attr:`Source.pointer` writes them.
-        count: How many there are, those left out included.
-    """
-
-    pointers: tuple[str, ...] = ()
-    count: int = 0
-
-    @property
-    def left_out(self) -> int:
-        """How many are not among `pointers`."""
-        return self.count - len(self.pointers)
-
-
-def listed(sources: Iterable[Source]) -> Listed:
-    """Write the places that a report shows; the one way in which reports write many pointers."""
-    remaining = iter(sources)
-    pointers = tuple(source.pointer for source in islice(remaining, MAX_LISTED))
-    return Listed(pointers, len(pointers) + sum(1 for _ in remaining))
-
-
+#: Member names and indices from the root to a value.
+Tokens: TypeAlias = tuple[str | int, ...]
 Value: TypeAlias = "bool | int | float | str | list[Node] | dict[str, Node] | None"
 
 
@@ -84,15 +25,19 @@ class Node:
 
     Attributes:
         value: A scalar, or a list or dict of nodes. Not to be changed: trees share nodes.
-        source: Where it stood in the received document; None for what a profile put in of its
-            own (a default, a wrapper).
+        origin: The received node that it stands for: itself, if it was received. What a profile
+            put in of its own (a default, a wrapper) stands for itself too, which nobody received.
     """
 
-    __slots__ = ("source", "value")
+    __slots__ = ("_source", "value")
 
-    def __init__(self, value: Value, source: Source | None = None) -> None:
+    def __init__(self, value: Value, origin: Node | None = None) -> None:
         self.value = value
-        self.source = source
+        self._source = origin
+
+    @property
+    def origin(self) -> Node:
+        return self if self._source is None else self._source
 
     @property
     def is_empty(self) -> bool:
@@ -108,7 +53,7 @@ class Node:
             yield from enumerate(self.value)
 
     def with_value(self, value: list[Node] | dict[str, Node]) -> Node:
-        """A node of the same source for a rewritten list or object; itself if nothing changed.
+        """A node of the same origin for a rewritten list or object; itself if nothing changed.
 
         So the trees of all payloads share what their profiles leave alone.
         """
@@ -119,18 +64,16 @@ class Node:
             same = list(old) == list(value) and all(map(is_, old.values(), value.values()))
         else:
             same = False
-        return self if same else Node(value, self.source)
+        return self if same else Node(value, self.origin)
 
 
-def read(value: Json, source: Source | None = None) -> Node:
-    """The tree of nodes for a parsed JSON value; it stands at the root, if nowhere else."""
-    source = Source() if source is None else source
+def read(value: Json) -> Node:
+    """The tree of nodes for a parsed JSON value; each place of it has a node of its own."""
     if isinstance(value, dict):
-        members = {name: read(child, Source(source, name)) for name, child in value.items()}
-        return Node(members, source)
+        return Node({name: read(child) for name, child in value.items()})
     if isinstance(value, list):
-        return Node([read(child, Source(source, i)) for i, child in enumerate(value)], source)
-    return Node(value, source)
+        return Node([read(child) for child in value])
+    return Node(value)
 
 
 def write(node: Node) -> Json:
@@ -143,31 +86,52 @@ def write(node: Node) -> Json:
     return value
 
 
-def sources_held(tree: Node) -> set[Source]:
-    """The received values of which a tree holds something: themselves, or what stands below."""
-    sources: set[Source] = set()
-    pending = [tree]
+def find(tree: Node, node: Node) -> Tokens | None:
+    """Where a node stands in a tree; None where it does not."""
+    if node is tree:
+        return ()
+    for token, child in tree.children():
+        if (below := find(child, node)) is not None:
+            return (token, *below)
+    return None
+
+
+def nodes_held(received: Node, rewritten: Node) -> set[Node]:
+    """The received nodes of which a tree holds something: themselves, or what stands below."""
+    origins: set[Node] = set()
+    pending = [rewritten]
     while pending:
         node = pending.pop()
-        source = node.source
-        while source is not None and source not in sources:
-            sources.add(source)
-            source = source.parent
-        if isinstance(node.value, dict):
-            pending.extend(node.value.values())
-        elif isinstance(node.value, list):
-            pending.extend(node.value)
-    return sources
+        origins.add(node.origin)
+        pending.extend(child for _, child in node.children())
+    held: set[Node] = set()
+
+    def mark(node: Node) -> bool:
+        below = [mark(child) for _, child in node.children()]
+        if node in origins or any(below):
+            held.add(node)
+            return True
+        return False
+
+    mark(received)
+    return held
+
+
+class RuleRefusal(Exception):
+    """A rewriting cannot go on at a node; who makes a payload says where, and by which profile."""
+
+    def __init__(self, node: Node, problem: str) -> None:
+        super().__init__(problem)
+        self.node = node
 
 
 def refuse(node: Node, problem: str) -> NoReturn:
-    """Say that a rewriting cannot go on at a value; who makes a payload adds the profile.
+    """Say that a rewriting cannot go on at a value.
 
     Raises:
-        CanonicalizationError: ``canonical.no_form``, with the value's place in the card.
+        RuleRefusal: Always.
     """
-    path = node.source.pointer if node.source is not None else ""
-    raise CanonicalizationError("canonical.no_form", problem, path=path)
+    raise RuleRefusal(node, problem)
 
 
 def object_of(node: Node, wording: str = "an object") -> dict[str, Node]:

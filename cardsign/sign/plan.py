@@ -20,11 +20,10 @@ from cardsign.card.canonical import (
     Payloads,
     ProfileName,
 )
-from cardsign.card.coverage import Excuse, Uncovered, uncovered_parts
+from cardsign.card.coverage import Excuse, Listed, Uncovered, listed, uncovered_parts
 from cardsign.card.document import Card
 from cardsign.card.interfaces import current_interfaces, interfaces_of
 from cardsign.card.rules import without_empties
-from cardsign.card.tree import Listed, listed
 from cardsign.card.values import Json
 from cardsign.errors import CanonicalizationError, CardRefused, UsageFault
 from cardsign.findings import Finding, Place
@@ -102,7 +101,7 @@ def _matters(part: Uncovered) -> bool:
     """Whether something of a security member is lost that says who may call, and how."""
     if part.excuse not in (None, Excuse.DROPPED_BY_VALUE):
         return False
-    tokens = part.source.tokens
+    tokens = part.tokens
     if tokens[0] not in ("securitySchemes", "security_schemes"):
         return not without_empties(part.node).is_empty  # such as a scope
     if len(tokens) <= 2:  # a whole scheme, or all of them
@@ -200,4 +199,4 @@ def _lost(payload: Payload) -> tuple[Listed, str]:
     first = sorted(lost, key=lambda part: not part.security)[:_SHOWN]
     more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
     places = ", ".join(part.pointer for part in first)
-    return listed(part.source for part in lost), places + more
+    return listed(lost), places + more

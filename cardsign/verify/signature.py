@@ -330,7 +330,7 @@ def _why_not_accepted(payload: Payload, issuer: TrustedIssuer, path: str) -> Fin
     message += f", which leaves {unsigned} unsigned" if unsigned else ""
     hint = ""
     if if_accepted.fails:
-        part = if_accepted.first[0].source.pointer
+        part = if_accepted.first[0].pointer
         hint = f"--accept sdk does not admit that {part} is unsigned. {_ASK_FOR_A_FULL_ONE}"
     return Finding("sig.other_profile", message, Place(path), hint)
 
@@ -403,7 +403,7 @@ def _ends(
 def _coverage_reasons(opened: LeftOpen, profile: str) -> Iterator[Finding]:
     """What is left open: first what fails the card, then what the policy puts up with."""
     for part in opened.first:
-        where = part.source.pointer
+        where = part.pointer
         code, message = "coverage.uncovered", "is not signed"
         if part.security:
             code, message = (
