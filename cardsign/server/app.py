@@ -1,35 +1,48 @@
 """The Flask application: a rule for each path, a view for each kind of answer.
 
 Where a header comes from: of a public document and an extended card `documents.py`, of an error
-`a2a.py`. Who gets an extended card: `extended.py` asks the providers. What is served: the `Site`
-of `site.py`, which is exchanged when a publication changes; rules and views stay.
+`a2a.py`, which also asks the providers of `providers.py` who gets an extended card. What is
+served: the `Site` of `site.py`, which is exchanged when a publication changes; rules and views
+stay.
 """
 
 from __future__ import annotations
 
+import ipaddress
+import logging
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from flask import Flask, Response, abort, current_app, request
+from pydantic import IPvAnyNetwork
 from werkzeug.exceptions import (
     BadRequest,
     Gone,
     HTTPException,
     MethodNotAllowed,
     NotFound,
+    TooManyRequests,
 )
 
 from cardsign.publish.generation import ANY_ORIGIN, PublicFile
 from cardsign.server import a2a
-from cardsign.server.documents import Document, public_document
+from cardsign.server.documents import NO_SNIFF, NO_STORE, Document, public_document
+from cardsign.server.providers import in_networks, parse_address
 from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 from cardsign.server.site import Agent, Publications
-from cardsign.server.traffic import count_requests, limit_rate
 from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 
+log = logging.getLogger(__name__)
+
+STORAGE_SECONDS: Final = 0.25  # for one answer of a storage elsewhere: a request waits for it
+#: Counters in this process, one for each client and rate.
+MAX_COUNTERS: Final = 16 * 1024
+#: Some proxies write the port behind the address, as URLs do.
+_PORT: Final = re.compile(r"^([0-9.]+|\[[^\]]*\]):[0-9]+$")
+_PREFIX: Final = 64  # bits of an IPv6 address that one client has
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 READ_METHODS: Final = ("GET", "HEAD", "OPTIONS")
 #: In the environment of a request: whether its body was read, and what a mount refuses it with.
@@ -166,7 +179,7 @@ def answer_interface(path: str = "", agent_name: str | None = None) -> Response:
     if request.method not in allowed:
         raise MethodNotAllowed(valid_methods=allowed)
     if request.method == "OPTIONS":
-        return Response(status=204, headers={"Allow": ", ".join(allowed)} | a2a.NO_SNIFF)
+        return Response(status=204, headers={"Allow": ", ".join(allowed)} | NO_SNIFF)
     return answer_rpc(agent) if request.method == "POST" else show_extended_card(agent)
 
 
@@ -249,7 +262,7 @@ def find_agent(name: str | None) -> Agent | None:
 def answer_public(document: Document) -> Response:
     """Answer GET, HEAD or a preflight of a public document, or refuse any other method."""
     if request.method == "OPTIONS":
-        return Response(status=204, headers=PREFLIGHT | a2a.NO_SNIFF)
+        return Response(status=204, headers=PREFLIGHT | NO_SNIFF)
     if request.method not in READ_METHODS:
         raise MethodNotAllowed(valid_methods=READ_METHODS)
     now = find_publications().now()
@@ -265,7 +278,7 @@ def answer_probe(status: str, code: int) -> Response:
     if request.method not in ("GET", "HEAD"):
         raise MethodNotAllowed(valid_methods=("GET", "HEAD"))
     count = find_publications().site.count()
-    return a2a.json_response({"status": status, **count}, code, a2a.NO_STORE)
+    return a2a.json_response({"status": status, **count}, code, NO_STORE)
 
 
 def read_body() -> bytes:
@@ -312,3 +325,143 @@ def finish_response(response: Response) -> Response:
     if has_body and not was_read:
         response.headers["Connection"] = "close"
     return response
+
+
+# ------------------------------------------------------------------ limits and metrics
+
+
+def limit_rate(app: Flask, settings: ServerSettings) -> None:
+    """Refuse who asks too often, before anything else is done; probes do not count."""
+    from flask_limiter import Limiter
+    from limits.storage import MemoryStorage
+
+    def find_client() -> str:
+        return find_address(
+            request.remote_addr or "", request.headers.get("X-Forwarded-For", ""), settings.proxies
+        )
+
+    limiter = Limiter(
+        find_client,
+        app=app,
+        application_limits=[settings.rate],
+        application_limits_exempt_when=is_probe,
+        storage_uri=settings.rate_storage,
+        storage_options={
+            "socket_timeout": STORAGE_SECONDS,  # type: ignore[dict-item]
+            "socket_connect_timeout": STORAGE_SECONDS,  # type: ignore[dict-item]
+        },
+        in_memory_fallback_enabled=True,
+        swallow_errors=True,  # of requests that were under way when the storage went
+    )
+
+    def bound_counters() -> None:
+        # Who has so many addresses gains nothing by it; refusing new clients would harm others.
+        storage = limiter.storage
+        if isinstance(storage, MemoryStorage) and len(storage.storage) >= MAX_COUNTERS:
+            storage.reset()
+            log.warning("rate limits are counted anew after %d counters", MAX_COUNTERS)
+
+    def answer_too_many(error: TooManyRequests) -> Response:
+        response = a2a.answer_http_error(TooManyRequests("too many requests; try again later"))
+        limit = limiter.current_limit
+        seconds = int(limit.reset_at - time.time()) + 1 if limit else 1
+        response.headers["Retry-After"] = str(max(1, seconds))
+        return response
+
+    app.before_request_funcs.setdefault(None, []).insert(0, bound_counters)
+    app.register_error_handler(TooManyRequests, answer_too_many)
+
+
+def is_probe() -> bool:
+    """Return whether a machine of the operator asks, by a method that opens nothing."""
+    return request.method in ("GET", "HEAD") and request.endpoint in (
+        "show_health",
+        "show_readiness",
+        "show_metrics",
+    )
+
+
+def find_address(peer: str, forwarded: str, proxies: tuple[IPvAnyNetwork, ...]) -> str:
+    """Return the address that a request comes from; of IPv6 the network.
+
+    Args:
+        peer: Where the connection comes from.
+        forwarded: What ``X-Forwarded-For`` says, which counts from proxies alone.
+        proxies: Their networks.
+    """
+    address, addresses = peer, forwarded.split(",")
+    while in_networks(address, proxies) and addresses and (nearer := addresses.pop().strip()):
+        address = _PORT.sub(r"\1", nearer).strip("[]")
+    parsed = parse_address(address)
+    if parsed is None:
+        return "unknown"
+    if isinstance(parsed, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((parsed, _PREFIX), strict=False))
+    return str(parsed)
+
+
+def count_requests(app: Flask, publications: Publications) -> None:
+    """Count the answers of an application, and tell the counts of all workers at ``/metrics``.
+
+    No label holds what a client chose: the endpoint is the view that answered.
+    """
+    from prometheus_client import (
+        CONTENT_TYPE_LATEST,
+        CollectorRegistry,
+        Counter,
+        Histogram,
+        generate_latest,
+    )
+    from prometheus_client.multiprocess import MultiProcessCollector
+
+    own = CollectorRegistry()
+    requests = Counter(
+        "cardsign_requests", "Requests answered.", ("endpoint", "status"), registry=own
+    )
+    duration = Histogram("cardsign_request_seconds", "Time to answer.", registry=own)
+
+    def begin() -> None:
+        request.environ["cardsign.began"] = time.perf_counter()
+
+    def count(response: Response) -> Response:
+        if request.endpoint != "show_metrics":
+            requests.labels(request.endpoint or "none", response.status_code).inc()
+            duration.observe(time.perf_counter() - request.environ["cardsign.began"])
+        return response
+
+    def show_metrics() -> Response:
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)
+        registry.register(_Gauges(publications))
+        return Response(
+            generate_latest(registry), content_type=CONTENT_TYPE_LATEST, headers=NO_STORE
+        )
+
+    app.before_request_funcs.setdefault(None, []).insert(0, begin)
+    app.after_request(count)
+    app.add_url_rule("/metrics", view_func=show_metrics, provide_automatic_options=False)
+
+
+class _Gauges:
+    """What is served now, and what is wrong, by agent; the only one has no name."""
+
+    def __init__(self, publications: Publications) -> None:
+        self._publications = publications
+
+    def collect(self) -> Iterator[Any]:
+        """Yield the gauges."""
+        from prometheus_client.core import GaugeMetricFamily
+
+        def gauge(name: str, meaning: str, values: Mapping[str, float]) -> Any:
+            family = GaugeMetricFamily(f"cardsign_{name}", meaning, labels=["agent"])
+            for agent, value in values.items():
+                family.add_metric([agent], value)
+            return family
+
+        generations = {n: a.generation for n, a in self._publications.site.agents.items()}
+        numbers = {name: generation.number for name, generation in generations.items()}
+        times = {name: newest.published_at.timestamp() for name, newest in generations.items()}
+        counts = {name: len(lines) for name, lines in self._publications.problems.items()}
+        yield gauge("generation", "The generation that is served.", numbers)
+        yield gauge("published_timestamp_seconds", "When it was published.", times)
+        yield gauge("problems", "What the log says is wrong with it.", counts)

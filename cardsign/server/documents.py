@@ -35,7 +35,6 @@ from cardsign.publish.generation import (
     PublicFile,
     public_files,
 )
-from cardsign.server.a2a import NO_SNIFF, PRIVATE
 from cardsign.server.settings import ServerSettings
 from cardsign.statements.envelope import StatementRefused
 from cardsign.times import utc
@@ -46,6 +45,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+#: Of every answer about an extended card, an error too: shared caches keep out.
+PRIVATE: Final = {"Cache-Control": "private, no-cache", "Vary": "Authorization"}
+NO_STORE: Final = {"Cache-Control": "no-store"}
+NO_SNIFF: Final = {"X-Content-Type-Options": "nosniff"}
 #: Paths, and the hosts that a card names with each; none where any will do.
 Paths: TypeAlias = dict[str, set[str]]
 

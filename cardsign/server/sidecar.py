@@ -31,8 +31,9 @@ from werkzeug.exceptions import (
 
 from cardsign.errors import CardsignError, LocalFault, ServeFault, UsageFault, closest
 from cardsign.files import MAX_INPUT_BYTES
-from cardsign.server.a2a import NO_STORE, answer_http_error, json_response
+from cardsign.server.a2a import answer_http_error, json_response
 from cardsign.server.app import REFUSAL
+from cardsign.server.documents import NO_STORE
 from cardsign.server.mount import Receive, Scope, Send, answer_by_wsgi, make_environ
 from cardsign.server.run import (
     announce,

@@ -28,7 +28,7 @@ from cardsign.errors import CardsignError, ServeFault, SignatureRefused
 from cardsign.files import FileStamp, file_stamp
 from cardsign.jose.jws import read_entry
 from cardsign.publish.generation import CURRENT_FILE, Generation, find_current, load_current
-from cardsign.server.a2a import Places
+from cardsign.server.a2a import ExtendedCards
 from cardsign.server.documents import (
     Document,
     Page,
@@ -37,8 +37,7 @@ from cardsign.server.documents import (
     find_paths,
     public_documents,
 )
-from cardsign.server.extended import ExtendedCards
-from cardsign.server.providers import make_providers
+from cardsign.server.providers import Places, make_providers
 from cardsign.server.settings import ServerSettings
 from cardsign.times import utc
 from cardsign.urls import AGENT_NAME

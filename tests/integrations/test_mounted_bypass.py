@@ -16,8 +16,8 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.publish.generation import Generation
 from cardsign.server.a2a import MAX_CALL_BYTES
 from cardsign.server.mount import mount_cards
+from cardsign.server.providers import create_token
 from cardsign.server.settings import ServerSettings
-from cardsign.server.tokens import create_token
 from cardsign.urls import CARD_PATH
 from tests.publications import PUBLIC, publish_cards
 

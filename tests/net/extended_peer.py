@@ -26,8 +26,8 @@ from cardsign.net.extended import look_up_extended
 from cardsign.net.fetcher import DocumentFetcher
 from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server.app import create_app
+from cardsign.server.providers import create_token
 from cardsign.server.settings import ProviderSettings, ServerSettings
-from cardsign.server.tokens import create_token
 from cardsign.statements.keyset import read_keyset
 from cardsign.trust.lock import Memory
 from cardsign.trust.policy import KeysetAnchor, Policy, TrustedIssuer

@@ -14,8 +14,8 @@ from publications import NOW, PUBLIC, publish_cards
 from served import Served, Site, hearing, serve, write_tokens
 
 from cardsign.jose.keys import PrivateKey
+from cardsign.server.providers import create_token
 from cardsign.server.settings import ServerSettings
-from cardsign.server.tokens import create_token
 
 
 @pytest.fixture(scope="session")

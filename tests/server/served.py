@@ -63,7 +63,7 @@ def hearing(logger: str = "cardsign.server") -> Iterator[list[str]]:
     class Lines(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             word = "warning: " if record.levelno == logging.WARNING else ""
-            if record.name != "cardsign.server.extended" or record.levelno > logging.INFO:
+            if record.name != "cardsign.server.a2a" or record.levelno > logging.INFO:
                 lines.append(word + record.getMessage())
 
     handler, target = Lines(), logging.getLogger(logger)

@@ -19,8 +19,8 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
 from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server.mount import mount_cards
+from cardsign.server.providers import create_token
 from cardsign.server.settings import ServerSettings
-from cardsign.server.tokens import create_token
 
 CARD = "/.well-known/agent-card.json"
 MEMBERS = [

@@ -15,8 +15,8 @@ from served import serve as serve_app
 
 from cardsign.errors import ServeFault
 from cardsign.jose.keys import PrivateKey
+from cardsign.server.providers import create_token
 from cardsign.server.settings import ServerSettings
-from cardsign.server.tokens import create_token
 
 CARD = "/.well-known/agent-card.json"
 LEGACY = "/.well-known/agent.json"

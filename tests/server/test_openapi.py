@@ -12,7 +12,7 @@ from programs import PATIENCE, ROOT, running
 from publications import PUBLIC, publish_cards
 
 from cardsign.jose.keys import PrivateKey
-from cardsign.server.tokens import create_token
+from cardsign.server.providers import create_token
 from tests.tools import SCHEMATHESIS
 
 SPECIFICATION = ROOT / "docs/reference/openapi.yaml"

@@ -91,7 +91,7 @@ def test_a_fault_of_ours_is_a_plain_500_and_tells_no_token(
     def fail(*_: object) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr("cardsign.server.extended.ExtendedCards.authenticate", fail)
+    monkeypatch.setattr("cardsign.server.a2a.ExtendedCards.authenticate", fail)
     site.client.application.testing = False
     answer = site.client.get("/extendedAgentCard", headers=site.bearer())
 

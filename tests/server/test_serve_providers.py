@@ -33,10 +33,8 @@ from cardsign.card.security import (
 )
 from cardsign.errors import FetchFailed, ServeFault, UsageFault
 from cardsign.jose.keys import PrivateKey
-from cardsign.server.a2a import Places
-from cardsign.server.providers import Provider, make_providers
+from cardsign.server.providers import Places, Provider, create_token, make_providers
 from cardsign.server.settings import AudienceRule, ProviderSettings, ServerSettings
-from cardsign.server.tokens import create_token
 
 AUD = "https://tides.example"
 PATH = "/a2a/extendedAgentCard"

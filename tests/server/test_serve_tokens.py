@@ -14,8 +14,7 @@ from served import serve, write_tokens
 
 from cardsign.errors import FileFault, ServeFault, UsageFault
 from cardsign.jose.keys import PrivateKey
-from cardsign.server.settings import ServerSettings
-from cardsign.server.tokens import (
+from cardsign.server.providers import (
     TokenFile,
     create_token,
     digest_token,
@@ -24,6 +23,7 @@ from cardsign.server.tokens import (
     read_tokens,
     remove_token,
 )
+from cardsign.server.settings import ServerSettings
 
 TOKEN = "correct"
 DIGEST = hashlib.sha256(TOKEN.encode()).hexdigest()

@@ -16,8 +16,8 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
 from cardsign.publish.generation import Generation, load_current
 from cardsign.publish.publication import Documents, publish_generation
+from cardsign.server.providers import create_token
 from cardsign.server.settings import ServerSettings
-from cardsign.server.tokens import create_token
 
 CARD = "/.well-known/agent-card.json"
 LEGACY = "/.well-known/agent.json"

@@ -14,8 +14,9 @@ from served import Site, serve
 from werkzeug.test import Client
 
 from cardsign.errors import UsageFault
+from cardsign.server.app import find_address
+from cardsign.server.run import AccessLine
 from cardsign.server.settings import read_server_settings
-from cardsign.server.traffic import AccessLine, find_address
 
 CARD = "/.well-known/agent-card.json"
 
@@ -82,7 +83,7 @@ def test_O18_counters_are_bounded(
     site: Site, monkeypatch: pytest.MonkeyPatch, most: int, status: int
 ) -> None:
     """When they are full, counting begins anew: nobody new is refused, and a line says so."""
-    monkeypatch.setattr("cardsign.server.traffic.MAX_COUNTERS", most)
+    monkeypatch.setattr("cardsign.server.app.MAX_COUNTERS", most)
     around = Around(site, rate="1/day")
     clients = [f"192.0.2.{number}" for number in (1, 2, 3)]
     assert [around.get(address=one).status_code for one in clients] == [200] * 3
