@@ -14,10 +14,9 @@ from typing import Final
 from measuring import Broken, table
 
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys import lifecycle
-from cardsign.keys.folder import FolderStore
-from cardsign.keys.log import Event, read_line, write_line
-from cardsign.keys.model import Publication, Role, StoreState
+from cardsign.keys import agenda
+from cardsign.keys.ledger import Event, Publication, Role, StoreState, read_line, write_line
+from cardsign.keys.places import FolderStore
 
 _START: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _DIGEST: Final = "0" * 64
@@ -55,16 +54,16 @@ def _events_of(day: int, state: StoreState, now: datetime) -> Iterator[list[Even
         entered: list[Event] = []
         for role in _ROLES:
             public = PrivateKey.generate("ES256", kid=f"{role}-{day}").public
-            entered += lifecycle.enter(state, public, custody="file:1", roles=(role,), blob=_DIGEST)
+            entered += agenda.enter(state, public, custody="file:1", roles=(role,), blob=_DIGEST)
         ended = [event for key in state.active_keys() for event in _end(state, key.kid)]
         yield entered + ended
     kids = tuple(key.kid for key in state.published_keys())
-    yield lifecycle.record_publication(state, Publication(day, now, 86_400, kids, ()))
+    yield agenda.record_publication(state, Publication(day, now, 86_400, kids, ()))
     yield [{"event": "release", "seq": day + 1, "digest": _DIGEST, "blob": _DIGEST}]
 
 
 def _end(state: StoreState, kid: str) -> list[Event]:
-    return lifecycle.revoke(state, kid, reason="superseded")
+    return agenda.revoke(state, kid, reason="superseded")
 
 
 def _read(store: FolderStore, state: StoreState) -> float:

@@ -331,7 +331,7 @@ def _signers(
     from cardsign.sign.signing import signers_of
 
     if isinstance(key, Path):
-        from cardsign.keys.opening import open_store
+        from cardsign.keys.places import open_store
 
         key = open_store(key)
     if isinstance(key, KeyStore):

@@ -17,7 +17,7 @@ from cardsign.errors import FileMissing, InputRefused
 from cardsign.files import CONFIG_FILE as CONFIG_FILE
 from cardsign.files import leads_outside, outside, read_bytes
 from cardsign.findings import Severity
-from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
+from cardsign.keys.agenda import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.lint.rules import LintSettings, Waiver
 from cardsign.tomltext import bad_settings, read_settings
 from cardsign.urls import AGENT_NAME, AGENT_PATH, AGENT_PATH_PATTERN, parse_origin

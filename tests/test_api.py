@@ -441,13 +441,13 @@ def test_every_error_survives_another_process() -> None:
 
 def test_a_store_needs_its_passphrase(tmp_path: Path) -> None:
     """And signs with its active keys when it has it."""
-    from cardsign.keys import lifecycle
-    from cardsign.keys.opening import create_store
+    from cardsign.keys import agenda
+    from cardsign.keys.places import create_store
 
     store, now = create_store(tmp_path / "keys"), datetime.now(UTC)
     key = PrivateKey.generate("ES256").public
-    store.apply(lifecycle.enter, key, custody="exec:/x", now=now)
-    store.apply(lifecycle.revoke, key.kid, reason="ceased", now=now)
+    store.apply(agenda.enter, key, custody="exec:/x", now=now)
+    store.apply(agenda.revoke, key.kid, reason="ceased", now=now)
     with pytest.raises(TypeError, match="needs its passphrase"):
         cardsign.sign_card(SIGNED, store)
     with pytest.raises(SigningRefused, match=r"sign\.no_key"):

@@ -22,17 +22,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cardsign.errors import PublishRefused
+from cardsign.issuer.keyset import KeysetPlan, draft_next, write_draft
+from cardsign.issuer.release import ReleasePlan, card_digest, settled_cards
 from cardsign.jose.jwks import JwkSet
-from cardsign.keys.drafts import (
-    KeysetPlan,
-    ReleasePlan,
-    card_digest,
-    draft_next,
-    settled_cards,
-    write_draft,
-)
-from cardsign.keys.lifecycle import TimelineSettings
-from cardsign.keys.model import StoreState
+from cardsign.keys.agenda import TimelineSettings
+from cardsign.keys.ledger import StoreState
 from cardsign.publish.checks import CheckedIssued, Issued
 from cardsign.publish.publication import (
     Documents,

@@ -30,9 +30,9 @@ from cardsign.cli.printer import Answer, counted, print_json, safe, show
 from cardsign.config import CONFIG_FILE, ConfigFile
 from cardsign.errors import FileMissing, PassphraseFault
 from cardsign.files import leads_outside
-from cardsign.issuer.init import IssuerPlan, RolePassphrases, init_issuer
-from cardsign.keys.model import Role, name_roles
-from cardsign.keys.opening import StorePlace, create_store, read_place
+from cardsign.issuer.epochs import IssuerPlan, RolePassphrases, init_issuer
+from cardsign.keys.ledger import Role, name_roles
+from cardsign.keys.places import StorePlace, create_store, read_place
 from cardsign.keys.signers.access import new_passphrase, user_file, user_policy
 
 

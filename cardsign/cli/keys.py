@@ -57,20 +57,20 @@ from cardsign.findings import Finding
 from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import KID_FORM, PrivateKey, PublicKey, short_kid
-from cardsign.keys import lifecycle
+from cardsign.keys import agenda
 from cardsign.keys.history import find_listed
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, export_public, import_private_key
-from cardsign.keys.log import Event
-from cardsign.keys.model import (
+from cardsign.keys.ledger import (
     ENDED,
     REVOCATION_REASONS,
     ROLES,
+    Event,
     KeyRecord,
     RevocationReason,
     Role,
     StoreState,
 )
-from cardsign.keys.opening import (
+from cardsign.keys.places import (
     StorePlace,
     create_store,
     locate_store,
@@ -176,7 +176,7 @@ def import_(
             key = read_public(public, kid=kid)
         check_possession(open_signer(source, key, access))
         store = create_store(path, local_user())
-        store.apply(lifecycle.enter, key, custody=source, now=moment(), roles=(role,))
+        store.apply(agenda.enter, key, custody=source, now=moment(), roles=(role,))
         _made(store.state.find(key.thumbprint), store, path)
         return
     if public is not None:
@@ -261,7 +261,9 @@ def list_(ahead: bool, keystore: KeystoreOptions) -> int:
     """List the keys, oldest first."""
     store, now = keystore.open(), moment()
     if ahead:
-        from cardsign.issuer.gaps import foresee  # all of an issuer, which a list does not need
+        from cardsign.issuer.reconcile import (
+            foresee,  # all of an issuer, which a list does not need
+        )
         from cardsign.issuer.work import Work
 
         progress = foresee(Work(store, now, project_config()))
@@ -503,7 +505,7 @@ def jwks(output: str, uris: tuple[str, ...], kid: str | None, keystore: Keystore
     published = store.state.published_keys()
     listed = find_listed(store, published, "card")
     write_output(output, JwkSet.of([key.public for key in listed]).to_bytes())
-    store.apply(lifecycle.record_key_set, now=moment())
+    store.apply(agenda.record_key_set, now=moment())
     if not listed:
         say("no key is in it: whoever takes it trusts none of your cards", asked=True)
         say("  next: cardsign keys rotate, which says what is missing", asked=True)
@@ -551,7 +553,7 @@ def doctor(keystore: KeystoreOptions) -> int:
 
     Exit status 1: there is an error.
     """
-    from cardsign.issuer.examination import examine_issuer
+    from cardsign.issuer.doctor import examine_issuer
     from cardsign.issuer.work import Work
 
     store = locate_store(keystore.located(), local_user())

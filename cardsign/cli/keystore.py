@@ -32,8 +32,8 @@ from cardsign.files import CONFIG_FILE, leads_outside, outside
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
-from cardsign.keys.model import ROLES
-from cardsign.keys.opening import StorePlace, is_taken, open_store, read_place
+from cardsign.keys.ledger import ROLES
+from cardsign.keys.places import StorePlace, is_taken, open_store, read_place
 from cardsign.keys.signers.access import (
     PASSPHRASE_VARIABLE,
     Access,
@@ -296,7 +296,7 @@ def recovery_source() -> PassphraseSource:
 
 def unlock_recovery(file: Path) -> tuple[PrivateKey, bytes]:
     """Open a recovery key, and return it with its passphrase."""
-    from cardsign.issuer.recovery import open_recovery_key
+    from cardsign.issuer.epochs import open_recovery_key
 
     secret = read_passphrase(recovery_source(), question="Passphrase of the recovery key: ")
     return open_recovery_key(file, secret), secret

@@ -48,25 +48,27 @@ from cardsign.errors import (
 )
 from cardsign.files import CONFIG_FILE
 from cardsign.issuer.cards import to_list
-from cardsign.issuer.init import write_settings
+from cardsign.issuer.epochs import recover as recover_issuer
+from cardsign.issuer.epochs import write_settings
 from cardsign.issuer.keyset import (
+    KEYSET_LIFETIME,
     KeysetChanges,
     KeysetDraft,
     accept_keyset,
+    differences,
     draft_keyset,
     find_public,
+    read_draft,
     review_keyset,
     show_keyset,
     sign_keyset,
 )
 from cardsign.issuer.publishing import published_statements
 from cardsign.issuer.reconcile import publish_keyset, renew_release
-from cardsign.issuer.recovery import recover as recover_issuer
-from cardsign.issuer.release import ReleaseChanges, is_release_due, needed_keyset
+from cardsign.issuer.release import RELEASE_LIFETIME, ReleaseChanges, is_release_due, needed_keyset
 from cardsign.issuer.work import Work
-from cardsign.keys.drafts import KEYSET_LIFETIME, RELEASE_LIFETIME, differences, read_draft
 from cardsign.keys.history import kept_release
-from cardsign.keys.opening import StorePlace, create_store, is_taken
+from cardsign.keys.places import StorePlace, create_store, is_taken
 from cardsign.keys.signers.access import terminal_prompt
 from cardsign.keys.store import KeyStore
 from cardsign.statements.envelope import HOLDER, MAX_STATEMENT_BYTES, StatementRefused

@@ -32,7 +32,7 @@ from cardsign.issuer.signers import CardSigners, NotOpened, card_signers
 from cardsign.issuer.work import Work
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys.history import kept_keyset
-from cardsign.keys.model import PUBLISHED
+from cardsign.keys.ledger import PUBLISHED
 from cardsign.publish.generation import Generation
 from cardsign.publish.publication import Documents, published_card
 from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes

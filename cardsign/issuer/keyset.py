@@ -1,33 +1,398 @@
 """The keyset statement: drafted from a key store, signed by the roots, kept and published.
 
-A draft is the statement itself with too few signatures. It goes from holder to holder of the
-root keys; the last one publishes it.
+A draft is the statement itself with too few signatures, down to none, so that nothing is signed but
+what will be published. It goes from holder to holder of the root keys; the last one publishes it.
+Each host computes the same draft from the same state, byte for byte.
 """
 
 from __future__ import annotations
 
+import json
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from cardsign.card.values import Json, jcs
 from cardsign.errors import SigningRefused, UsageFault, of_the_user
 from cardsign.issuer.publishing import check_publishable
 from cardsign.issuer.release import check_in_force, needed_keyset, open_signers
-from cardsign.issuer.work import Work
+from cardsign.issuer.work import DRAFT_FILE, KeysetDue, Work
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.keys import drafts
 from cardsign.keys.history import keep_keyset, kept_keyset, kept_keysets
-from cardsign.keys.model import statement_blob
+from cardsign.keys.ledger import ENDED, ROTATING, KeyRecord, StoreState, statement_blob
 from cardsign.keys.store import KeyStore
-from cardsign.statements.envelope import TYP_KEYSET, StatementRefused
-from cardsign.statements.keyset import KeysetStatement, Quorum, RootKey, check_step, read_keyset
+from cardsign.publish.checks import SKEW
+from cardsign.statements.envelope import (
+    TYP_KEYSET,
+    Envelope,
+    StatementRefused,
+    list_signers,
+    read_envelope,
+)
+from cardsign.statements.keyset import (
+    KEYSET_FORMAT,
+    IssuerKey,
+    KeysetStatement,
+    Quorum,
+    RootKey,
+    check_step,
+    keyset_of,
+    read_keyset,
+    required_quorums,
+)
 from cardsign.statements.signing import add_signatures, sign_statement
-from cardsign.times import second, utc
+from cardsign.times import day, second, utc
 from cardsign.urls import KEYSET_PATH, parse_origin
+
+_KIDS_SHOWN: Final = 4  # kids in a sentence
+
+# What a keyset statement changes, in sentences for those who are asked to sign it.
+
+
+def differences(old: KeysetStatement | None, new: KeysetStatement) -> Iterator[str]:
+    """Say what changes from one statement to another, the gravest first.
+
+    Each line begins with ``+`` added, ``-`` removed, ``~`` changed, or ``=`` only to be known.
+    `old` is the signer's own; where they have none, all is new.
+    """
+    message = f"keyset {new.label} of {new.issuer}"
+    if old is None:
+        yield f"+ {message}: nothing is held here to compare it with"
+    elif new.epoch != old.epoch:
+        yield f"~ {message} opens a new epoch and ends everything after {old.label}"
+    else:
+        yield f"= {message} follows {old.label}, held here"
+    old_sentences = _sentences(old) if old else [[]] * 5
+    for gone, come in zip(old_sentences, _sentences(new), strict=True):
+        yield from (f"- {line}" for line in gone if line not in come)
+        yield from (f"+ {line}" for line in come if line not in gone)
+    if new.recovery is None:
+        yield "= recovery: none; a stolen root key cannot be replaced"
+    yield f"~ valid from {day(new.iat)} until {day(new.exp)}"
+
+
+def _sentences(statement: KeysetStatement) -> list[list[str]]:
+    """What a statement says of its root, its recovery, its origins, keys and revocations."""
+    quorums = [_quorum("root", statement.root), _quorum("recovery", statement.recovery)]
+    origins = [f"origin {origin}" for origin in statement.origins]
+    keys = [f"key {_key(key)}" for key in statement.keys]
+    return [*quorums, origins, keys, [f"revoked {name}" for name in sorted(statement.revoked)]]
+
+
+def _quorum(name: str, quorum: Quorum | None) -> list[str]:
+    if quorum is None:
+        return []
+    holders = {key.holder for key in quorum.keys}
+    return [
+        f"{name}: {quorum.threshold} of {len(holders)} must sign",
+        *(
+            f"{name} {key.public.alg} {key.public.thumbprint} held by {key.holder}"
+            for key in quorum.keys
+        ),
+    ]
+
+
+def _key(key: IssuerKey) -> str:
+    """All of it; the kid, which its owner chooses freely, last and in quotes."""
+    public = key.public
+    name = "" if public.kid == public.thumbprint else f", kid {json.dumps(public.kid)}"
+    return (
+        f"{public.alg} {public.thumbprint} for {' and '.join(key.roles)}, held by "
+        f"{key.holder}, {day(key.nbf)} to {day(key.exp)}{name}"
+    )
+
+
+#: How long a statement is believed: a quarter, so that the roots are used often enough to work.
+KEYSET_LIFETIME: Final = timedelta(days=90)
+#: How long a newly listed key counts. Renewed with the statement; a backstop, not the rotation.
+KEY_LIFETIME: Final = timedelta(days=400)
+#: Who holds an online key whose record names nobody.
+DEFAULT_HOLDER: Final = "publisher"
+
+
+@dataclass(frozen=True, slots=True)
+class KeysetPlan:
+    """What the next statement is to say, whatever its number and times.
+
+    Attributes:
+        recovery: Who opens the next epoch; None if nobody ever can.
+        revoked: Thumbprints; within an epoch it only grows.
+    """
+
+    issuer: str
+    origins: tuple[str, ...]
+    root: Quorum
+    recovery: Quorum | None
+    keys: tuple[IssuerKey, ...] = ()
+    revoked: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, statement: KeysetStatement) -> KeysetPlan:
+        """The plan to say the same again."""
+        return cls(*(getattr(statement, member.name) for member in fields(cls)))
+
+    def following(self, state: StoreState, *, now: datetime, until: datetime) -> KeysetPlan:
+        """The plan that says what has become of the keys of a store.
+
+        Its keys are listed, also those that wait for that; retired ones no longer, revoked ones as
+        revoked, whether they are online keys or roots. Keys that the store does not hold stay as
+        they are. A key that was not listed counts from `now` on; one that ends before `until` is
+        prolonged.
+        """
+        ours = {record.thumbprint for record in state.keys}
+        gone = {record.thumbprint for record in state.keys if record.state == "revoked"}
+        ended = frozenset(record.thumbprint for record in state.keys if record.state in ENDED)
+        listed = {key.public.thumbprint: key for key in self.keys}
+        kept = [key for name, key in listed.items() if name not in ours]
+        own_keys = [
+            _listed(record, listed.get(record.thumbprint), now, until)
+            for record in state.keys
+            if record.state not in ENDED
+            and record.rotates
+            and record.thumbprint not in self.revoked
+        ]
+        root, revoked = _without(self.root, ended), self.revoked | gone
+        return replace(self, root=root, keys=(*kept, *own_keys), revoked=revoked)
+
+    def revoking(self, thumbprints: Iterable[str]) -> KeysetPlan:
+        """The plan that revokes these, and lists none that is revoked."""
+        revoked = self.revoked.union(thumbprints)
+        keys = tuple(key for key in self.keys if key.public.thumbprint not in revoked)
+        return replace(self, root=_without(self.root, revoked), keys=keys, revoked=revoked)
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumSignatures:
+    """One quorum that has to sign a statement (``the root before``), and the holders who have."""
+
+    whose: str
+    quorum: Quorum
+    signed: frozenset[str]
+
+    @property
+    def missing(self) -> int:
+        """How many holders have yet to sign."""
+        return max(0, self.quorum.threshold - len(self.signed))
+
+
+def draft_next(
+    plan: KeysetPlan,
+    previous: KeysetStatement | None,
+    *,
+    now: datetime,
+    lifetime: timedelta = KEYSET_LIFETIME,
+    recovery: bool = False,
+) -> KeysetStatement:
+    """Draft the first statement, the next version, or by `recovery` the next epoch; unsigned.
+
+    Raises:
+        StatementRefused: What a verifier would refuse once everybody has signed.
+    """
+    epoch, version, prev = 1, 1, None
+    if previous is not None and recovery:
+        epoch = previous.epoch + 1
+    elif previous is not None:
+        epoch, version, prev = previous.epoch, previous.version + 1, previous.digest
+    iat = int(now.timestamp())
+    payload = jcs(
+        {
+            "format": KEYSET_FORMAT,
+            "issuer": plan.issuer,
+            "origins": list(plan.origins),
+            "epoch": epoch,
+            "version": version,
+            "prev": prev,
+            "iat": iat,
+            "exp": iat + int(lifetime.total_seconds()),
+            "root": plan.root.to_json(),
+            "recovery": plan.recovery.to_json() if plan.recovery else None,
+            "keys": [key.to_json() for key in plan.keys],
+            "revoked": list[Json](sorted(plan.revoked)),
+        }
+    )
+    statement = keyset_of(Envelope(TYP_KEYSET, payload, ()))
+    check_draft(statement, previous)
+    return statement
+
+
+def check_draft(statement: KeysetStatement, previous: KeysetStatement | None) -> None:
+    """Check all of a step but its signatures.
+
+    Raises:
+        StatementRefused: As :func:`check_step`, but for ``statement.unsigned``.
+    """
+    bare = replace(statement, envelope=Envelope(TYP_KEYSET, statement.envelope.payload, ()))
+    try:
+        check_step(bare, previous)
+    except StatementRefused as refusal:
+        if refusal.code != "statement.unsigned":  # the last thing that each of the checks asks
+            raise
+
+
+def quorum_signatures(
+    statement: KeysetStatement, previous: KeysetStatement | None
+) -> tuple[QuorumSignatures, ...]:
+    """Say which quorums have to sign a draft, and who has; a check raises, this tells."""
+    quorums = required_quorums(statement, previous)
+    keys = (key.public for quorum in quorums.values() for key in quorum.keys)
+    signers = list_signers(statement.envelope, keys)
+    return tuple(
+        QuorumSignatures(name, quorum, quorum.holders(signers)) for name, quorum in quorums.items()
+    )
+
+
+def _listed(
+    record: KeyRecord, entry: IssuerKey | None, now: datetime, until: datetime
+) -> IssuerKey:
+    """The entry of a key; its times stay while they outlast the statement."""
+    start, end = int(now.timestamp()), int((now + KEY_LIFETIME).timestamp())
+    if entry is not None:
+        start = entry.nbf
+        end = entry.exp if entry.exp >= until.timestamp() else end
+    holder = record.holder or (entry.holder if entry else DEFAULT_HOLDER)
+    roles = tuple(role for role in ROTATING if role in record.roles)
+    return IssuerKey(record.public, roles, holder, start, end)
+
+
+def _without(quorum: Quorum, thumbprints: frozenset[str]) -> Quorum:
+    keys = tuple(key for key in quorum.keys if key.public.thumbprint not in thumbprints)
+    return replace(quorum, keys=keys)
+
+
+# A draft as a file, and whether the roots have to sign one.
+
+
+def write_draft(statement: KeysetStatement) -> bytes:
+    """A draft as a file: General JSON as a statement is, with the signatures that there are."""
+    return statement.envelope.to_bytes(indent=2) + b"\n"
+
+
+def read_draft(untrusted_bytes: bytes) -> KeysetStatement:
+    """Read a draft or a statement. No signature is verified.
+
+    Raises:
+        StatementRefused: As :func:`cardsign.statements.keyset.read_keyset`.
+    """
+    return keyset_of(read_envelope(untrusted_bytes, TYP_KEYSET, is_draft=True))
+
+
+def keyset_due(state: StoreState, previous: KeysetStatement, *, now: datetime) -> KeysetDue:
+    """Say when the roots have to sign again: keys have changed, or a third of its time is left.
+
+    Keys that have retired leave with the statement that is due for another reason. Until then each
+    release names them as revoked, so the roots are not wanted for them alone.
+    """
+    ends = utc(previous.exp)
+    changed = [key for key in find_changed(state, previous, now) if key.state != "retired"]
+    due, why = previous.renew_at, f"keyset {previous.label} ends at {second(ends)}"
+    if changed:
+        why = f"keyset {previous.label} is out of date: {_kids(changed)} changed since"
+        due = min(due, max(map(_last_change, changed)))
+    return KeysetDue(f"{previous.epoch}.{previous.version + 1}", due, why, ends)
+
+
+def find_changed(
+    state: StoreState, statement: KeysetStatement, now: datetime
+) -> tuple[KeyRecord, ...]:
+    """Return the keys of a store of which a statement says something else than the store."""
+    plan = KeysetPlan.of(statement)
+    after = plan.following(state, now=now, until=now)
+    names = plan.revoked ^ after.revoked
+    names |= {key.public.thumbprint for key in {*plan.keys} ^ {*after.keys}}
+    names |= {key.public.thumbprint for key in {*plan.root.keys} ^ {*after.root.keys}}
+    return tuple(key for key in state.keys if key.thumbprint in names)
+
+
+def _kids(keys: Sequence[KeyRecord]) -> str:
+    """The first kids of some keys, for a sentence."""
+    more = f" and {len(keys) - _KIDS_SHOWN} more" if len(keys) > _KIDS_SHOWN else ""
+    return ", ".join(key.kid for key in keys[:_KIDS_SHOWN]) + more
+
+
+def _last_change(key: KeyRecord) -> datetime:
+    """When a key came into the state in which it is."""
+    times = key.times
+    moments = (times.prepublished, times.activated, times.retired, times.revoked)
+    return max([key.created, *(time for time in moments if time is not None)])
+
+
+def draft_if_due(
+    state: StoreState,
+    previous: KeysetStatement,
+    untrusted_draft: bytes | None,
+    *,
+    now: datetime,
+) -> tuple[KeysetStatement, bool] | None:
+    """Draft the next statement if one is due, or find that the draft which is there will do.
+
+    That one follows the newest statement and, once signed, leaves nothing to say. One that nobody
+    has signed is made anew if it lists a key that has retired since.
+
+    Returns:
+        The draft, and whether it is a new one; None if nothing is due.
+
+    Raises:
+        StatementRefused: As :func:`draft_next`.
+    """
+    following = keyset_due(state, previous, now=now)
+    if not following.is_due(now):
+        return None
+    with suppress(StatementRefused):
+        draft = read_draft(untrusted_draft or b"")
+        check_draft(draft, previous)
+        is_right = is_begun(draft, previous) or not find_changed(state, draft, utc(draft.iat))
+        if is_right and not keyset_due(state, draft, now=now).is_due(now):
+            return draft, False
+    # The draft says when it came to be due, unless that was too long ago.
+    since = max(following.due, utc(previous.iat)).replace(microsecond=0)
+    issued = now if since > now or now >= since + KEYSET_LIFETIME / 3 else since
+    return _draft_at(state, previous, issued), True
+
+
+def is_begun(draft: KeysetStatement, previous: KeysetStatement | None) -> bool:
+    """Say whether a root of the statement before has signed a draft."""
+    roots = previous.root.keys if previous else ()
+    return bool(list_signers(draft.envelope, (key.public for key in roots)))
+
+
+def _draft_at(state: StoreState, previous: KeysetStatement, issued: datetime) -> KeysetStatement:
+    """Draft what a store has to say at a moment."""
+    plan = KeysetPlan.of(previous).following(state, now=issued, until=issued + KEYSET_LIFETIME)
+    return draft_next(plan, previous, now=issued)
+
+
+def says_more(
+    state: StoreState,
+    previous: KeysetStatement,
+    draft: KeysetStatement,
+    *,
+    now: datetime,
+) -> tuple[str, ...]:
+    """Return what a draft changes besides what the key store has to say; nobody vouches for it.
+
+    A person may have drafted it so, `cardsign keyset draft --add-root`, or a stranger may have put
+    it there. A draft from a later time than `now` says that as well. Not checked: that it follows
+    `previous`; see :func:`check_draft`.
+    """
+    issued = utc(draft.iat)
+    # A key of ours that has retired since was still to be listed when the draft was made.
+    listed = {key.public.thumbprint for key in draft.keys}
+    since = [key for key in state.keys if key.state == "retired" and key.thumbprint in listed]
+    state = state.replacing(key.at("retiring") for key in since)
+    try:
+        ours = _draft_at(state, previous, issued)
+    except StatementRefused:  # such as too few roots: only a person can fix that
+        ours = previous
+    *content, times = differences(ours, draft)
+    additions = [change for change in content if not change.startswith("=")]
+    if draft.exp != ours.exp or issued > now:
+        additions.append(times)
+    return tuple(additions)
+
 
 #: What a fork is told with: ``{}`` stands for the statement that this key store keeps.
 _NOT_TO_SIGN: Final = (
@@ -77,17 +442,17 @@ class KeysetDraft:
     @property
     def data(self) -> bytes:
         """The bytes of its file."""
-        return drafts.write_draft(self.statement)
+        return write_draft(self.statement)
 
     @property
     def changes(self) -> tuple[str, ...]:
         """What it changes of the newest statement, the gravest first; see `differences`."""
-        return tuple(drafts.differences(self.previous, self.statement))
+        return tuple(differences(self.previous, self.statement))
 
     @property
-    def signings(self) -> tuple[drafts.QuorumSignatures, ...]:
+    def signings(self) -> tuple[QuorumSignatures, ...]:
         """Whose signatures it needs, and has."""
-        return drafts.quorum_signatures(self.statement, self.previous)
+        return quorum_signatures(self.statement, self.previous)
 
     @property
     def is_complete(self) -> bool:
@@ -107,7 +472,7 @@ def draft_keyset(
     work: Work,
     changes: KeysetChanges = _NO_CHANGES,
     *,
-    lifetime: timedelta = drafts.KEYSET_LIFETIME,
+    lifetime: timedelta = KEYSET_LIFETIME,
 ) -> KeysetDraft:
     """Draft the next statement: the key store's keys as they are now, and the changes.
 
@@ -127,7 +492,7 @@ def draft_keyset(
     previous = kept_keyset(store)
     check_begun(previous, now)
     if previous is not None:
-        plan = drafts.KeysetPlan.of(previous)
+        plan = KeysetPlan.of(previous)
     else:  # every root key of the store, one of them being enough
         state = store.state
         root, recovery = (
@@ -135,11 +500,11 @@ def draft_keyset(
             for role in ("root", "recovery")
         )
         quorum = Quorum(1, recovery) if recovery else None
-        plan = drafts.KeysetPlan("", (work.config.issuer or "",), Quorum(1, root), quorum)
+        plan = KeysetPlan("", (work.config.issuer or "",), Quorum(1, root), quorum)
     plan = plan.following(store.state, now=now, until=now + lifetime)
     plan = _changed(plan, changes)
     with of_the_user("the draft"):
-        return KeysetDraft(drafts.draft_next(plan, previous, now=now, lifetime=lifetime), previous)
+        return KeysetDraft(draft_next(plan, previous, now=now, lifetime=lifetime), previous)
 
 
 def check_begun(keyset: KeysetStatement | None, now: datetime) -> None:
@@ -167,7 +532,7 @@ def find_public(store: KeyStore, name: str) -> PublicKey | None:
     return next((key for key in listed if name in (key.kid, key.thumbprint)), None)
 
 
-def _changed(plan: drafts.KeysetPlan, changes: KeysetChanges) -> drafts.KeysetPlan:
+def _changed(plan: KeysetPlan, changes: KeysetChanges) -> KeysetPlan:
     """The plan with the changes."""
     roots = [key for key in plan.root.keys if key.holder not in changes.remove_roots]
     roots += changes.add_roots
@@ -206,7 +571,7 @@ def review_keyset(work: Work, draft: KeysetStatement, *, name: str = "the draft"
     """
     previous = kept_keyset(work.store)
     with _with_advice(work.store, draft, name, _NOT_TO_SIGN):
-        drafts.check_draft(draft, previous)
+        check_draft(draft, previous)
     again = "Draft it again: cardsign keys rotate, or cardsign keyset draft."
     _check_still_right(work, draft, previous, name, again)
     return KeysetDraft(draft, previous)
@@ -245,8 +610,8 @@ def _check_still_right(
     Raises:
         UsageFault: ``rotate.draft``, or as :func:`check_in_force`.
     """
-    changed = drafts.find_changed(work.store.load(), draft, utc(draft.iat))
-    if drafts.is_begun(draft, previous):
+    changed = find_changed(work.store.load(), draft, utc(draft.iat))
+    if is_begun(draft, previous):
         changed = tuple(key for key in changed if key.state != "retired")
     if changed:
         changes = "; ".join(f"{key.named} is {key.state}" for key in changed)
@@ -296,7 +661,7 @@ def sign_keyset(
 def with_signatures(statement: KeysetStatement, signers: Sequence[Signer]) -> KeysetStatement:
     if not statement.envelope.signatures:
         return read_keyset(sign_statement(statement.envelope.payload, signers, TYP_KEYSET))
-    return read_keyset(add_signatures(drafts.write_draft(statement), signers, TYP_KEYSET))
+    return read_keyset(add_signatures(write_draft(statement), signers, TYP_KEYSET))
 
 
 # Keeping and reading.
@@ -329,15 +694,15 @@ def accept_keyset(
         with _with_advice(store, statement, name, _NOT_TO_PUBLISH):
             check_step(statement, newest)
         if is_overtaken:
-            check_begun(statement, work.now + drafts.SKEW)
+            check_begun(statement, work.now + SKEW)
         else:
-            both = f"Publish it with the keyset that says so: mv {name} {drafts.DRAFT_FILE}; "
+            both = f"Publish it with the keyset that says so: mv {name} {DRAFT_FILE}; "
             both += "cardsign keys rotate"
             _check_still_right(work, statement, newest, name, both)
         if not is_root_holder(store):
             _check_release_key(statement, name, work.now)
-            check_publishable(work, keyset=drafts.write_draft(statement))
-    return keep_keyset(store, statement, drafts.write_draft(statement), now=work.now)
+            check_publishable(work, keyset=write_draft(statement))
+    return keep_keyset(store, statement, write_draft(statement), now=work.now)
 
 
 def _check_release_key(statement: KeysetStatement, name: str, now: datetime) -> None:

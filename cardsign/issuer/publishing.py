@@ -27,7 +27,7 @@ from cardsign.errors import (
 from cardsign.issuer.work import Gap, Work
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
-from cardsign.keys import history, lifecycle
+from cardsign.keys import agenda, history
 from cardsign.keys.signers.access import Access
 from cardsign.keys.store import KeyStore, digest_of
 from cardsign.net.fetch import FetchSettings, fetch_document
@@ -327,9 +327,7 @@ def is_unrecorded(work: Work, generation: Generation) -> bool:
     """Say whether the log lacks a generation that counts once it is in its folder."""
     state = work.store.load()
     is_seen_live = work.config.live is not None  # see :func:`find_live_gap`
-    return not is_seen_live and bool(
-        lifecycle.record_publication(state, publication_of(generation))
-    )
+    return not is_seen_live and bool(agenda.record_publication(state, publication_of(generation)))
 
 
 def record_generation(
@@ -352,7 +350,7 @@ def record_generation(
     try:
         publication = publication_of(generation)
         replaced = publication_of(before) if before else None
-        store.apply(lifecycle.record_publication, publication, now=now, replaced=replaced)
+        store.apply(agenda.record_publication, publication, now=now, replaced=replaced)
     except LocalFault as fault:
         raise type(fault)(
             fault.code,
@@ -367,7 +365,7 @@ def find_live_gap(work: Work) -> Iterator[Gap]:
     generation, live = newest_generation(work.config.publish), work.config.live
     if live is None or generation is None:
         return
-    if not lifecycle.record_publication(work.store.load(), publication_of(generation)):
+    if not agenda.record_publication(work.store.load(), publication_of(generation)):
         return
     if why := _find_not_live(work, live, generation):
         message = f"deploy generation {generation.number} to {live}"
@@ -379,7 +377,7 @@ def find_live_gap(work: Work) -> Iterator[Gap]:
 
 def _record_live(work: Work, generation: Generation) -> list[str]:
     seen = replace(publication_of(generation), at=work.now)
-    work.store.apply(lifecycle.record_publication, seen, now=work.now)
+    work.store.apply(agenda.record_publication, seen, now=work.now)
     return [f"saw generation {generation.number} at {work.config.live}"]
 
 

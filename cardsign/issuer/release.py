@@ -1,31 +1,219 @@
-"""The next release: which cards are current, signed by the online release key."""
+"""The next release: which cards are current and which keys no longer count; who must be told.
+
+A release lists a new card before it is served and the old one for as long as caches may hold it,
+so that none of the orders in which copies expire refuses an honest card (threat 15).
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from cardsign.errors import SigningRefused, StoreFault, UsageFault, of_the_user
+from cardsign.card.canonical import canonicalize
+from cardsign.card.document import Card
+from cardsign.card.values import Json, jcs
+from cardsign.errors import PublishRefused, SigningRefused, StoreFault, UsageFault, of_the_user
+from cardsign.issuer import publishing
 from cardsign.issuer.publishing import check_complete, check_publishable
-from cardsign.issuer.work import Gap, Work, end_of, key_holder
+from cardsign.issuer.work import RECOVER, Gap, Work, end_of, key_holder
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Signer
-from cardsign.keys import drafts
+from cardsign.jose.keys import short_kid
+from cardsign.keys import agenda, history
+from cardsign.keys.agenda import TimelineSettings
 from cardsign.keys.history import keep_release, kept_keyset, kept_release
-from cardsign.keys.model import ENDED, Role
+from cardsign.keys.ledger import ENDED, ROTATING, KeyRecord, Role, StoreState
 from cardsign.keys.store import KeyStore, digest_of
-from cardsign.publish.checks import check_cards
+from cardsign.publish.checks import SKEW, check_cards
 from cardsign.publish.generation import CARD_FILE
-from cardsign.statements.envelope import TYP_RELEASE, StatementRefused, check_times
-from cardsign.statements.keyset import KeysetStatement
-from cardsign.statements.release import ReleaseStatement, check_release, read_release
+from cardsign.statements.envelope import (
+    TYP_RELEASE,
+    Envelope,
+    StatementRefused,
+    check_times,
+)
+from cardsign.statements.keyset import (
+    KeysetStatement,
+    OnlineRole,
+)
+from cardsign.statements.release import (
+    FLOOR_EXTENDED,
+    KIND_PUBLIC,
+    RELEASE_FORMAT,
+    ListedCard,
+    ReleaseStatement,
+    check_release,
+    read_release,
+    release_of,
+)
 from cardsign.statements.signing import sign_statement
 from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
+
+# Releases as they are drafted.
+
+
+#: How long a release is believed. It is renewed at half of it, so a dead cron is seen in time.
+RELEASE_LIFETIME: Final = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePlan:
+    """What the next release says that the one before did not.
+
+    Attributes:
+        cards: (url, payload digest) of the cards to list; the listed ones stay.
+        settled: By url, the digest of the only card that caches can still hold: what was listed
+            before it no longer is, and the floor rises to it.
+        withdrawn: Urls of which nothing is current any more.
+        extended_floor: The least seq of an extended card that is still current, if it rises.
+        revoked: Thumbprints; those that are no keys of the keyset are left out.
+        audit_head: The digest of the newest line of the key store's log; None leaves it out.
+    """
+
+    cards: tuple[tuple[str, str], ...] = ()
+    settled: Mapping[str, str] = field(default_factory=dict)
+    withdrawn: frozenset[str] = frozenset()
+    extended_floor: int | None = None
+    revoked: frozenset[str] = frozenset()
+    audit_head: str | None = None
+
+
+def settled_cards(
+    listed: Iterable[ListedCard], state: StoreState, settings: TimelineSettings, now: datetime
+) -> dict[str, str]:
+    """By url, the digest of the only card that caches can still hold, where there is just one.
+
+    It is the one that the newest records show, of publications or of looks at what is live, and the
+    first of these is as old as caches may keep a card. What nobody has recorded does not settle: it
+    may never have been live.
+    """
+    turnover = settings.as_published(state).turnover
+    shown = {
+        card.payload_sha256: (card.since or publication.at) + turnover <= now
+        for publication in state.publications
+        for card in publication.cards
+    }
+    return {
+        card.url: card.payload_sha256 for card in listed if shown.get(card.payload_sha256, False)
+    }
+
+
+def card_digest(card: bytes) -> str:
+    """SHA-256 of a card's ``served-as-is`` payload in lower-case hex, as releases list it.
+
+    Raises:
+        JsonRefused, CardRefused: It cannot be read in one way only.
+        CanonicalizationError: It has no such payload.
+    """
+    return hashlib.sha256(
+        canonicalize(Card.from_bytes(card).document, "served-as-is").data
+    ).hexdigest()
+
+
+def draft_following(
+    plan: ReleasePlan,
+    keyset: KeysetStatement,
+    previous: ReleaseStatement | None,
+    *,
+    seq: int,
+    now: datetime,
+    lifetime: timedelta = RELEASE_LIFETIME,
+) -> ReleaseStatement:
+    """Draft the next release, unsigned; `seq` is higher than any number that was used.
+
+    Raises:
+        StatementRefused: What a verifier would refuse however it is signed.
+    """
+    floor = dict(previous.floor) if previous else {}
+    if plan.extended_floor is not None:
+        floor[FLOOR_EXTENDED] = max(plan.extended_floor, floor.get(FLOOR_EXTENDED, 0))
+    cards = _listed_cards(plan, previous, floor, seq)
+    for card in cards:  # no cache holds what was listed before it any more
+        if plan.settled.get(card.url) == card.payload_sha256:
+            floor[card.url] = max(floor.get(card.url, 0), card.seq)
+    # The floor outlives the card: so every later release knows that it was withdrawn.
+    for url in plan.withdrawn:
+        floor.setdefault(url, seq)
+    revoked = plan.revoked
+    if previous is not None and previous.keyset == keyset.id:
+        revoked = revoked | previous.revoked
+    iat = int(now.timestamp())
+    payload = jcs(
+        {
+            "format": RELEASE_FORMAT,
+            "issuer": keyset.issuer,
+            "keyset": keyset.id.to_json(),
+            "seq": seq,
+            "iat": iat,
+            "exp": iat + int(lifetime.total_seconds()),
+            "cards": [
+                {
+                    "url": card.url,
+                    "kind": card.kind,
+                    "payload_sha256": card.payload_sha256,
+                    "seq": card.seq,
+                }
+                for card in cards
+                if card.url not in plan.withdrawn and card.seq >= floor.get(card.url, 0)
+            ],
+            "floor": dict(floor),
+            "revoked": list[Json](sorted(revoked & {key.public.thumbprint for key in keyset.keys})),
+            "audit_head": plan.audit_head,
+        }
+    )
+    return release_of(Envelope(TYP_RELEASE, payload, ()))
+
+
+def says_something_new(
+    draft: ReleaseStatement, previous: ReleaseStatement | None, *, now: datetime
+) -> bool:
+    """Whether a release says anything new, or the one before is half over, or not begun.
+
+    A longer audit log alone is nothing new: each release makes it longer itself.
+    """
+    if previous is None or now >= previous.renew_at or is_early(previous, now=now):
+        return True
+    new, old = (
+        (
+            release.issuer,
+            release.keyset,
+            frozenset(release.cards),
+            dict(release.floor),
+            release.revoked,
+        )
+        for release in (draft, previous)
+    )
+    return new != old
+
+
+def is_early(release: ReleaseStatement, *, now: datetime) -> bool:
+    """Whether nobody believes a release yet: the signer's clock was ahead."""
+    return now.timestamp() < release.iat - SKEW.total_seconds()
+
+
+def _listed_cards(
+    plan: ReleasePlan, previous: ReleaseStatement | None, floor: Mapping[str, int], seq: int
+) -> list[ListedCard]:
+    """Cards that are current and those to come; who was listed first when stays so."""
+    listed = {
+        (card.url, card.payload_sha256): card
+        for card in (previous.cards if previous else ())
+        if card.seq >= floor.get(card.url, 0)
+    }
+    newest = {card.url: card for card in sorted(listed.values(), key=lambda card: card.seq)}
+    # To return to a card before the newest is to list it anew: else its floor would let the newer
+    # one pass for ever.
+    for url, digest in plan.cards:
+        if url not in newest or newest[url].payload_sha256 != digest:
+            listed[url, digest] = ListedCard(url, KIND_PUBLIC, digest, seq)
+    return sorted(listed.values(), key=lambda card: (card.url, card.seq, card.payload_sha256))
+
 
 ATTEMPTS: Final = 5  # at one release; each that fails is one that another process made
 
@@ -49,7 +237,7 @@ class ReleaseChanges:
     raise_floor: bool = False
     withdrawn: tuple[str, ...] = ()
     extended_floor: int | None = None
-    lifetime: timedelta = drafts.RELEASE_LIFETIME
+    lifetime: timedelta = RELEASE_LIFETIME
 
 
 def find_release_gap(
@@ -112,7 +300,7 @@ def is_release_due(release: ReleaseStatement, keyset: KeysetStatement, *, now: d
     Half of its time is over, it names an older keyset, or a clock that was ahead signed it.
     """
     is_outdated = release.keyset.digest != keyset.digest
-    return is_outdated or now >= release.renew_at or drafts.is_early(release, now=now)
+    return is_outdated or now >= release.renew_at or is_early(release, now=now)
 
 
 def needed_keyset(store: KeyStore) -> KeysetStatement:
@@ -161,8 +349,8 @@ def draft_release(
         _check_verifying(changes, keyset, now)
     listed = _list_digests(changes, keyset, previous)
     cards = previous.cards if previous else ()
-    settled = drafts.settled_cards(cards, state, work.config.timeline, now)
-    plan = drafts.ReleasePlan(
+    settled = settled_cards(cards, state, work.config.timeline, now)
+    plan = ReleasePlan(
         cards=tuple(listed),
         settled=dict(listed) if changes.raise_floor else settled,
         withdrawn=frozenset(changes.withdrawn),
@@ -173,9 +361,9 @@ def draft_release(
     )
     seq, lifetime = state.release_seq + 1, changes.lifetime
     with of_the_user("the release"):
-        draft = drafts.draft_following(plan, keyset, previous, seq=seq, now=now, lifetime=lifetime)
+        draft = draft_following(plan, keyset, previous, seq=seq, now=now, lifetime=lifetime)
     is_due = force or is_unwitnessed(store, previous)
-    return draft if is_due or drafts.says_something_new(draft, previous, now=now) else None
+    return draft if is_due or says_something_new(draft, previous, now=now) else None
 
 
 def _check_verifying(changes: ReleaseChanges, keyset: KeysetStatement, now: datetime) -> None:
@@ -198,7 +386,7 @@ def _list_digests(
         url = path or CARD_PATH
         url = keyset.origins[0] + url if url.startswith("/") else url
         with of_the_user(f"the card at {url}"):
-            digest = drafts.card_digest(card)
+            digest = card_digest(card)
         if changes.by_name or previous is None or not previous.is_withdrawn(url):
             listed.append((url, digest))
     return listed
@@ -211,7 +399,7 @@ def check_in_force(statement: KeysetStatement, name: str, now: datetime, todo: s
         UsageFault: ``statement.expired``, ``statement.not_yet``; `todo` says what helps.
     """
     try:
-        check_times(statement.iat, statement.exp, now=now, skew=drafts.SKEW, what=name)
+        check_times(statement.iat, statement.exp, now=now, skew=SKEW, what=name)
     except StatementRefused as refusal:
         hint = f"Check this machine's clock. If it is right, {todo}: cardsign keys rotate"
         raise UsageFault(refusal.code, refusal.message, hint=hint) from refusal
@@ -273,3 +461,118 @@ def sign_next_release(
         else:
             return signed
     return None
+
+
+ADD_ROOT: Final = "cardsign keyset draft --add-root HOLDER=KEY"
+
+
+def find_untold_revocations(work: Work, *, is_recovering: bool) -> Iterator[Gap]:
+    """Yield the revoked keys that verifiers still trust, and what tells them; that comes first."""
+    state, keyset = work.store.load(), history.kept_keyset(work.store)
+    revoked = [key for key in state.keys if key.state == "revoked"]
+    trusted = find_still_trusted(work, revoked)
+    why, command = explain_trust(work, trusted) if trusted else ("", "")
+    is_told_here = bool(trusted) and not is_recovering
+    gaps = [*find_release_gap(work), *publishing.find_update_gap(work)] if is_told_here else []
+    if gaps:  # the first one tells the verifiers
+        gaps[0] = gaps[0]._replace(why=why or gaps[0].why, until=work.now)
+    if trusted and not any(gap.close for gap in gaps):
+        gaps.append(Gap(why, command=command, until=work.now))
+    roots = [*_find_stolen_roots(work, keyset)]
+    can_tell = any("release" in key.roles and key.state not in ENDED for key in state.keys)
+    # No release can stop a thief whom no release key opposes; the recovery key does.
+    yield from (*gaps, *roots) if can_tell or keyset is None else (*roots, *gaps)
+    yield from publishing.find_removal_gap(work)
+    thumbprints = [key.thumbprint for key in revoked if key not in trusted]
+    ended = agenda.end_told_releases(state, thumbprints)
+    if ended and not is_recovering:
+        names = ", ".join(state.find(str(event["key"])).named for event in ended)
+
+        def close() -> list[str]:
+            work.store.apply(agenda.end_told_releases, thumbprints, now=work.now)
+            return [f"revoked {names}"]
+
+        yield Gap(f"revoke {names}", close=close)
+
+
+def find_still_trusted(work: Work, revoked: Sequence[KeyRecord]) -> list[KeyRecord]:
+    """Return the keys that are revoked in the store, but in nothing that verifiers are given."""
+    try:
+        published = publishing.published_statements(work.config.publish)
+    except PublishRefused:  # no history, as the steps that publish report
+        published = None
+    keyset, release = history.kept_keyset(work.store), history.kept_release(work.store)
+    if published is not None:
+        keyset, release = published.newest, published.release
+    if keyset is None:  # then nothing but the key sets says which keys count
+        offered = publishing.list_published_keys(publishing.newest_generation(work.config.publish))
+        return [
+            key
+            for key in revoked
+            if key.public in offered or (is_given_out(key) and key.times.dropped is None)
+        ]
+    trusted = {key.public.thumbprint for key in keyset.keys} - keyset.revoked
+    trusted -= release.revoked if release is not None else frozenset()
+    return [key for key in revoked if key.thumbprint in trusted]
+
+
+def is_given_out(key: KeyRecord) -> bool:
+    """Say whether a key may be in key sets that others hold."""
+    return "card" in key.roles and key.times.prepublished is not None
+
+
+def explain_trust(work: Work, keys: Sequence[KeyRecord]) -> tuple[str, str]:
+    """Return why verifiers still trust these revoked keys, and the command that ends it."""
+    names = ", ".join(key.named for key in keys)
+    if history.kept_keyset(work.store) is not None:
+        why = f"verifiers still trust {names}: nothing that is published revokes them yet"
+        return why, work.again
+    offered = publishing.list_published_keys(publishing.newest_generation(work.config.publish))
+    if not work.store.state.publications and all(key.public not in offered for key in keys):
+        why = f"verifiers may still trust {names}: key sets that were handed out still list them; "
+        why += "write another, and give it to all who have the old one"
+        return why, work.command("keys jwks -o jwks.json")
+    why = f"verifiers still trust {names}: still in the published key set"
+    if work.config.publish is None:
+        return why, "cardsign publish SIGNED -o DIR"
+    return why, work.again
+
+
+def find_endangered(work: Work) -> Iterator[Gap]:
+    """Yield the keys that a thief may have taken with a stolen one, and that the issuer ends."""
+    others, _ = history.stolen_with(work.store.load(), history.kept_keyset(work.store))
+    if names := ", ".join(key.named for key in others if "release" in key.roles):
+        message = f"revoke {names} later: it first has to sign the release that revokes the others"
+        yield Gap(message, key_holder("release"), work.again)
+    if names := ", ".join(key.named for key in others if not key.rotates):
+        message = f"{names} may be stolen too: sign the next keyset with other root keys"
+        yield Gap(message, command=work.again)
+
+
+def _find_stolen_roots(work: Work, keyset: KeysetStatement | None) -> Iterator[Gap]:
+    """Yield the roots that may be stolen, and without which nothing can be signed."""
+    state = work.store.load()
+    _, roots = history.stolen_with(state, keyset)
+    if keyset is None or not roots or history.unlisted_roots(state, keyset):
+        return  # in the last case a recovery waits already
+    stolen = [short_kid(key.kid) for key in state.keys if key.revoked_because == "compromised"]
+    beside = f", stored with {', '.join(stolen)}" if stolen else ""
+    message = f"{', '.join(key.named for key in roots)}{beside}, may be stolen too; "
+    message += f"no keyset can be signed without {'it' if len(roots) == 1 else 'them'}"
+    if keyset.recovery:
+        message += ", so the recovery key has to open a new epoch"
+        who, command = "the holder of the recovery key", RECOVER
+        if any(key.rotates for key in state.keys):  # else others publish what is signed here
+            recover = " ".join(filter(None, (f"{RECOVER} -o next.json --yes", work.options)))
+            command = f"{recover}; {work.command('keyset publish next.json')}; {work.again}"
+        lost = tuple(role for role in ROTATING if _is_lost(state, role))
+        yield Gap(message, who, command, awaits_roots=True, new_passphrases=("root", *lost))
+    else:
+        message += ", and there is no recovery key: list another root, then revoke this one"
+        yield Gap(message, command=ADD_ROOT)
+
+
+def _is_lost(state: StoreState, role: OnlineRole) -> bool:
+    """Say whether the thief has, or had, all keys of a role."""
+    keys = [key for key in state.keys if role in key.roles]
+    return bool(keys) and all(key.is_stolen or key.state in ENDED for key in keys)

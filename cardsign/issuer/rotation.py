@@ -10,17 +10,23 @@ from typing import Final, get_args
 
 from cardsign.errors import FileMissing, PassphraseFault, UsageFault, of_the_user
 from cardsign.files import read_bytes, write_atomic
-from cardsign.issuer.keyset import KeysetDraft, review_keyset, sign_keyset
+from cardsign.issuer.keyset import (
+    KeysetDraft,
+    draft_if_due,
+    keyset_due,
+    read_draft,
+    review_keyset,
+    says_more,
+    sign_keyset,
+)
 from cardsign.issuer.publishing import name_keys_elsewhere
-from cardsign.issuer.recovery import RECOVER
-from cardsign.issuer.revocation import find_still_trusted
-from cardsign.issuer.work import NOTICE, Gap, Work, key_holder
+from cardsign.issuer.release import find_still_trusted
+from cardsign.issuer.work import NOTICE, RECOVER, Gap, Work, key_holder
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS, SigningAlg
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys import drafts
 from cardsign.keys.agenda import Step, steps
 from cardsign.keys.history import kept_keyset, kept_release
-from cardsign.keys.model import KeyRecord, StoreState, passphrase_variable
+from cardsign.keys.ledger import KeyRecord, StoreState, passphrase_variable
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement, OnlineRole
 from cardsign.times import day, utc
@@ -146,14 +152,14 @@ def _check_opens(work: Work, key: KeyRecord, passphrase: bytes) -> None:
 def find_keyset_gaps(work: Work) -> Iterator[Gap]:
     """Yield what the statement that is due lacks: its draft, signatures of roots here, others'."""
     state, newest, now = work.store.load(), kept_keyset(work.store), work.now
-    if newest is None or not drafts.keyset_due(state, newest, now=now).is_due(now):
+    if newest is None or not keyset_due(state, newest, now=now).is_due(now):
         return
     if _is_replacing(state, steps(state, work.config.timeline, now)):
         return  # the roots sign once, when the keys that take the places of revoked ones are made
     until, file = _keyset_needed_by(work, newest), work.draft
     try:
         with of_the_user("the draft"):
-            drafted = drafts.draft_if_due(state, newest, read_draft_file(file), now=now)
+            drafted = draft_if_due(state, newest, read_draft_file(file), now=now)
     except UsageFault as fault:
         if not fault.code.startswith("statement."):
             raise
@@ -168,7 +174,7 @@ def find_keyset_gaps(work: Work) -> Iterator[Gap]:
         message = f"draft keyset {draft.label}, and sign it with the root keys"
         close = partial(_write_draft, file, draft)
         yield Gap(message, until=until, close=close, awaits_roots=True)
-    elif additions := drafts.says_more(state, newest, statement, now=now):
+    elif additions := says_more(state, newest, statement, now=now):
         message = (
             f"keyset {draft.label} in {file} has changes that nobody here has drafted: "
             f"{'; '.join(additions)}. Ask who drafted it, and sign it by the digest that they "
@@ -300,7 +306,7 @@ def read_draft_file(file: Path) -> bytes | None:
     """
     try:
         untrusted_draft = read_bytes(file, max_bytes=MAX_STATEMENT_BYTES, plain=True)
-        drafts.read_draft(untrusted_draft)
+        read_draft(untrusted_draft)
     except FileMissing:
         return None
     except StatementRefused as refusal:

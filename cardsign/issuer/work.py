@@ -11,14 +11,17 @@ from typing import Final, NamedTuple
 from cardsign.config import ProjectConfig
 from cardsign.errors import PassphraseFault, PublishRefused, SignerFault, SigningRefused
 from cardsign.keys.agenda import Step
-from cardsign.keys.drafts import DRAFT_FILE, KeysetDue
-from cardsign.keys.model import Role, passphrase_variable
+from cardsign.keys.ledger import Role, passphrase_variable
 from cardsign.keys.signers.access import Access
 from cardsign.keys.store import KeyStore, StoreUser
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
 from cardsign.times import utc
 
+#: Where `keys rotate` drafts: one name, so there is one draft. Those of people have others.
+DRAFT_FILE: Final = "next-keyset.json"
+#: How a recovery begins, for hints.
+RECOVER: Final = "cardsign keyset recover --recovery-file FILE"
 #: What a person can put right, with another passphrase, another key or another card.
 NEEDS_A_PERSON: Final = (PassphraseFault, SignerFault, SigningRefused, PublishRefused)
 #: How long before something ends someone must act; of a card at most a quarter of its time.
@@ -162,6 +165,24 @@ def unique_gaps(gaps: Iterable[Gap]) -> list[Gap]:
     for gap in gaps:
         named.setdefault(gap.name, gap)
     return list(named.values())
+
+
+class KeysetDue(NamedTuple):
+    """The next keyset statement, by its number as people write it.
+
+    Attributes:
+        due: From when on the roots are wanted.
+        why: What for, in words.
+        ends: When the newest one ends, and with it everything.
+    """
+
+    number: str
+    due: datetime
+    why: str
+    ends: datetime
+
+    def is_due(self, now: datetime) -> bool:
+        return self.due <= now
 
 
 class Progress(NamedTuple):

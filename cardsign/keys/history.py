@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 
 from cardsign.errors import FileMissing, StoreFault
 from cardsign.jose.keys import PublicKey
-from cardsign.keys import lifecycle
-from cardsign.keys.log import Event
-from cardsign.keys.model import (
+from cardsign.keys import agenda
+from cardsign.keys.ledger import (
     ENDED,
+    Event,
     HeldStatement,
     KeyRecord,
     StoreState,
@@ -199,7 +199,7 @@ def _follow(
     listed = {key.public.thumbprint for key in statement.keys}
     listed_before = {key.public.thumbprint for keyset in earlier for key in keyset.keys}
     over = statement.revoked | (listed_before - listed)
-    return lifecycle.keep_keyset(state, kept, listed, revoked=over)
+    return agenda.keep_keyset(state, kept, listed, revoked=over)
 
 
 def keep_release(store: KeyStore, release: ReleaseStatement, data: bytes, *, now: datetime) -> None:

@@ -24,19 +24,22 @@ from cardsign.errors import FileFault, FileMissing, PassphraseFault, StoreFault
 from cardsign.files import PRIVATE_MODE, make_directory, read_bytes, remove, write_atomic
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys import lifecycle
-from cardsign.keys.agenda import Step, steps, take
-from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
-from cardsign.keys.log import MAX_LINE_BYTES, Event, fold_all, read_line, write_line
-from cardsign.keys.model import (
+from cardsign.keys import agenda
+from cardsign.keys.agenda import DEFAULT_SETTINGS, Step, TimelineSettings, steps, take
+from cardsign.keys.ledger import (
     ENDED,
+    MAX_LINE_BYTES,
     ROLES,
+    Event,
     KeyRecord,
     Role,
     StoreState,
     file_custody,
+    fold_all,
     name_roles,
     private_blob,
+    read_line,
+    write_line,
 )
 from cardsign.keys.sealed import open_sealed, seal
 from cardsign.keys.signers.access import Access, check_strength
@@ -233,7 +236,7 @@ class KeyStore(ABC):
     def apply(
         self, decide: Callable[..., list[Event]], *arguments: Any, now: datetime, **named: Any
     ) -> StoreState:
-        """Commit what a decision of :mod:`cardsign.keys.lifecycle` makes of the newest state.
+        """Commit what a decision of :mod:`cardsign.keys.agenda` makes of the newest state.
 
         ``store.apply(revoke, kid, reason="ceased", now=now)``. Raises as `decide`, and as
         :meth:`commit`.
@@ -346,7 +349,7 @@ class KeyStore(ABC):
     ) -> KeyRecord:
         """Take a key in: its private key sealed, its public key in the log.
 
-        See :func:`cardsign.keys.lifecycle.enter` for the state in which it begins.
+        See :func:`cardsign.keys.agenda.enter` for the state in which it begins.
 
         Raises:
             PassphraseFault: ``passphrase.unfit``.
@@ -364,7 +367,7 @@ class KeyStore(ABC):
             if expect_seq not in (None, state.seq):
                 message = f"the store is at line {state.seq}, not {expect_seq}"
                 raise StoreFault("keystore.changed", message)
-            return lifecycle.enter(
+            return agenda.enter(
                 state, public, custody=custody, roles=roles, holder=holder, blob=blob
             )
 

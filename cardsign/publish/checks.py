@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Final
 
@@ -19,7 +19,6 @@ from cardsign.card.values import Json
 from cardsign.errors import PublishRefused
 from cardsign.findings import Finding, Place
 from cardsign.jose.jwks import JwkSet
-from cardsign.keys.drafts import SKEW
 from cardsign.publish.generation import CARD_FILE, LEGACY_FILE, RELEASE_FILE, Generation, is_card
 from cardsign.sign.plan import note_interfaces
 from cardsign.statements.envelope import StatementRefused, check_past
@@ -32,6 +31,9 @@ from cardsign.trust.supplied import SuppliedStatements
 from cardsign.urls import parse_place
 from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier
+
+#: The clocks of the issuer's own hosts may differ by so much.
+SKEW: Final = timedelta(minutes=5)
 
 _NAMES: Final = {CARD_FILE: "the public card", LEGACY_FILE: "the card for clients of A2A 0.3"}
 _ISSUER: Final = "issuer"

@@ -24,7 +24,7 @@ from cardsign.files import (
 )
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import read_entry
-from cardsign.keys.model import Publication, PublishedCard
+from cardsign.keys.ledger import Publication, PublishedCard
 from cardsign.publish.checks import CheckedIssued, Issued, check_cards
 from cardsign.publish.generation import (
     CARD_FILE,

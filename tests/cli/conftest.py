@@ -19,10 +19,9 @@ import pytest
 from cardsign.cli.main import command_line, run_words
 from cardsign.errors import FetchFailed
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys import lifecycle
-from cardsign.keys.folder import FolderStore
-from cardsign.keys.model import RevocationReason
-from cardsign.keys.opening import create_store, open_store
+from cardsign.keys import agenda
+from cardsign.keys.ledger import RevocationReason
+from cardsign.keys.places import FolderStore, create_store, open_store
 from cardsign.net.fetch import FetchSettings, OtherStatus
 from cardsign.trust.refresh import FetchResult
 from tests.support import LAX, PORTABLE
@@ -171,7 +170,7 @@ def cardsign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cardsign:
 def revoke_in_log(kid: str, reason: RevocationReason, place: str = "keys") -> None:
     """Let the log alone say that a key is revoked, as a command does that is killed after it."""
     store, now = open_store(Path(place)), datetime.now(UTC)
-    store.apply(lifecycle.revoke, kid, reason=reason, now=now)
+    store.apply(agenda.revoke, kid, reason=reason, now=now)
 
 
 @pytest.fixture

@@ -58,10 +58,10 @@ def test_a_command_of_a_verifier_loads_nothing_of_an_issuer() -> None:
 def test_a_list_of_keys_loads_nothing_of_an_issuer() -> None:
     """Nor a server or a verifier; what is due is another matter."""
     loaded = modules_after("import cardsign.cli.keys")
-    assert "cardsign.keys.folder" in loaded
+    assert "cardsign.keys.places" in loaded
     others = ("cardsign.issuer", "cardsign.server", "cardsign.trust", "flask")
     assert [name for name in loaded if name.startswith(others)] == []
-    assert "cardsign.issuer.gaps" in modules_after("import cardsign.cli.statements")
+    assert "cardsign.issuer.reconcile" in modules_after("import cardsign.cli.statements")
 
 
 # click keeps the help option that a command's first context asks for, so all ask for the same.

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from cardsign.errors import StoreFault
-from cardsign.issuer.recovery import make_recovery_key
+from cardsign.issuer.epochs import make_recovery_key
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys import lifecycle
-from cardsign.keys.folder import FolderStore
+from cardsign.keys import agenda
 from cardsign.keys.history import keep_release
-from cardsign.keys.opening import create_store, open_store
+from cardsign.keys.places import FolderStore, create_store, open_store
 from cardsign.publish.generation import load_current
 from cardsign.publish.publication import publication_of
 from cardsign.statements.signing import sign_statement
@@ -160,7 +159,7 @@ def test_the_floor_waits_for_a_record_of_the_card(
         run(issuer("release", "renew"))
         assert len(release(issuer)["cards"]) == 2
     seen = publication_of(load_current(Path("public")))
-    open_store(Path("keys")).apply(lifecycle.record_publication, seen, now=seen.at)
+    open_store(Path("keys")).apply(agenda.record_publication, seen, now=seen.at)
     forward(timedelta(days=5, seconds=3600 + 310))
     run(issuer("release", "renew"))
     assert len(release(issuer)["cards"]) == 1
@@ -285,10 +284,10 @@ def _edited_log(cardsign: Cardsign) -> None:
 def _continued_log(cardsign: Cardsign) -> None:
     """The same by new lines, as a cardsign would write them: our key ends, and theirs signs."""
     store, now = open_store(Path("keys")), datetime.now(UTC)
-    store.apply(lifecycle.revoke, key_of("card"), reason="superseded", now=now)
+    store.apply(agenda.revoke, key_of("card"), reason="superseded", now=now)
     entered = {"custody": "exec:/bin/evil"}
     theirs = PrivateKey.generate("ES256").public
-    store.apply(lifecycle.enter, theirs, now=now, **entered)
+    store.apply(agenda.enter, theirs, now=now, **entered)
     moved = {"event": "moved", "key": theirs.thumbprint}
     line = [{**moved, "to": to} for to in ("prepublished", "active")]
     store.commit(lambda state: line, now=now)

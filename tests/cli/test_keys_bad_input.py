@@ -18,10 +18,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys import lifecycle
-from cardsign.keys.log import write_line
-from cardsign.keys.model import private_blob
-from cardsign.keys.opening import create_store, open_store
+from cardsign.keys import agenda
+from cardsign.keys.ledger import private_blob, write_line
+from cardsign.keys.places import create_store, open_store
 from tests.cli.conftest import Cardsign, Ended
 from tests.keys import aws
 from tests.keys.softhsm import library
@@ -123,7 +122,7 @@ def a_log_of_somebody_else(store: Path) -> None:
     other = create_store(store.parent / "other")
     for _ in range(3):
         key = PrivateKey.generate("ES256").public
-        other.apply(lifecycle.enter, key, custody="exec:/x", now=datetime.now(UTC))
+        other.apply(agenda.enter, key, custody="exec:/x", now=datetime.now(UTC))
     (store / "log.jsonl").write_bytes(other.log.read_bytes())
 
 
@@ -244,10 +243,10 @@ def test_a_token_that_is_absent_signs_nothing(words: str, store: Path, cardsign:
     uri = "pkcs11:token=absent;object=cards"
     keys = open_store(store)
     ours, now = keys.state.keys, datetime.now(UTC)
-    keys.apply(lifecycle.enter, PrivateKey.generate("ES256").public, custody=uri, now=now)
+    keys.apply(agenda.enter, PrivateKey.generate("ES256").public, custody=uri, now=now)
     for key in ours:  # so that it takes their place
-        keys.apply(lifecycle.revoke, key.kid, reason="superseded", now=now)
-    keys.take_due_step(now=now, settings=lifecycle.DEFAULT_SETTINGS)
+        keys.apply(agenda.revoke, key.kid, reason="superseded", now=now)
+    keys.take_due_step(now=now, settings=agenda.DEFAULT_SETTINGS)
     environment = {
         **os.environ,
         "SOFTHSM2_CONF": str(Path("softhsm2.conf").resolve()),

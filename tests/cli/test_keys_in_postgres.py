@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cardsign.cli.keystore import local_user
-from cardsign.keys.opening import open_store, read_place
+from cardsign.keys.places import open_store, read_place
 from tests.cli.conftest import Cardsign, Ended
 from tests.keys.postgres import Server
 from tests.support import PORTABLE

@@ -13,8 +13,7 @@ from cryptography.hazmat.primitives import serialization
 from cardsign.cli.frame import run
 from cardsign.errors import PassphraseFault
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.folder import FolderStore
-from cardsign.keys.opening import create_store, open_store
+from cardsign.keys.places import FolderStore, create_store, open_store
 from cardsign.net.fetch import FetchSettings, OtherStatus
 from cardsign.trust.refresh import FetchResult
 from tests.cli.conftest import Cardsign

@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys import lifecycle
-from cardsign.keys.log import read_line, write_line
-from cardsign.keys.model import StoreState
-from cardsign.keys.opening import open_store
+from cardsign.keys import agenda
+from cardsign.keys.ledger import StoreState, read_line, write_line
+from cardsign.keys.places import open_store
 from cardsign.times import read_stamp
 from tests.cli.conftest import PASSPHRASE, Cardsign
 from tests.cli.test_issuer_story import run, tree
@@ -68,7 +67,7 @@ def digest_of(told: Any) -> str | None:
 
 
 def state_of(kid: str) -> str:
-    """Where a key stands in its lifecycle."""
+    """Where a key stands in its agenda."""
     return open_store(Path("keys")).state.find(kid).state
 
 
@@ -170,7 +169,7 @@ def test_a_tick_drafts_nothing_for_a_key_that_nobody_has_entered(issuer: Cardsig
 def test_a_key_that_lies_elsewhere_does_not_stop_the_others(issuer: Cardsign) -> None:
     """Its successor is made where it lies; those of the files' algorithm are made all the same."""
     open_store(Path("keys")).apply(
-        lifecycle.enter,
+        agenda.enter,
         PrivateKey.generate("RS256").public,
         custody="exec:/bin/sign?arg=1",
         now=datetime.now(UTC) - timedelta(days=365),

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from cardsign.keys.folder import FolderStore
+from cardsign.keys.places import FolderStore
 from tests.cli.conftest import PASSPHRASE, Cardsign
 from tests.support import PORTABLE
 

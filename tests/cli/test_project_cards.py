@@ -15,9 +15,9 @@ from cardsign.card.document import Card
 from cardsign.card.extensions import FIELDS_URI, find_marker
 from cardsign.config import read_config
 from cardsign.issuer.cards import sign_cards
-from cardsign.issuer.examination import examine_issuer
+from cardsign.issuer.doctor import examine_issuer
 from cardsign.issuer.work import Work
-from cardsign.keys.opening import open_store
+from cardsign.keys.places import open_store
 from cardsign.publish.generation import load_current
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
 from tests.support import PORTABLE

@@ -14,10 +14,9 @@ import pytest
 
 from cardsign.errors import ServeFault
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.folder import FolderStore
 from cardsign.keys.history import keep_release
-from cardsign.keys.model import StoreState
-from cardsign.keys.opening import open_store
+from cardsign.keys.ledger import StoreState
+from cardsign.keys.places import FolderStore, open_store
 from cardsign.publish.generation import Generation, load_current
 from cardsign.server.settings import read_server_settings
 from cardsign.statements.envelope import TYP_RELEASE

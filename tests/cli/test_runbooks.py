@@ -34,8 +34,7 @@ from typing import Any
 import pytest
 
 import cardsign.cli
-from cardsign.keys.folder import FolderStore
-from cardsign.keys.opening import open_store
+from cardsign.keys.places import FolderStore, open_store
 from cardsign.publish.generation import load_current
 from cardsign.sign.signing import SigningOptions, sign_with_notes
 from cardsign.statements.keyset import read_keyset

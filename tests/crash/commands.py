@@ -19,15 +19,13 @@ import pytest
 from cardsign import sign_card
 from cardsign.cli.main import command_line as cli
 from cardsign.errors import StoreFault
+from cardsign.issuer.doctor import examine_store
+from cardsign.issuer.keyset import read_draft
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys import lifecycle
-from cardsign.keys.doctor import examine_store
-from cardsign.keys.drafts import read_draft
-from cardsign.keys.folder import FolderStore
+from cardsign.keys import agenda
 from cardsign.keys.history import statements_to_publish
-from cardsign.keys.log import read_line
-from cardsign.keys.model import StoreState
-from cardsign.keys.opening import create_store, open_store
+from cardsign.keys.ledger import StoreState, read_line
+from cardsign.keys.places import FolderStore, create_store, open_store
 from cardsign.keys.sealed import open_envelope
 from cardsign.keys.store import KeyStore
 from cardsign.publish.generation import load_current
@@ -77,7 +75,7 @@ def announce(root: Path, seconds: int) -> None:
     signed = sign_card(CARD, [store.signer(key, PASSPHRASE.encode()) for key in keys])
     documents = Documents(signed, store.state.jwks(), max_age=50)
     generation = publish_generation(documents, root / "public", now=after(seconds))
-    store.apply(lifecycle.record_publication, publication_of(generation), now=after(seconds))
+    store.apply(agenda.record_publication, publication_of(generation), now=after(seconds))
 
 
 class NothingDue(Exception):
@@ -106,7 +104,7 @@ def retiring(root: Path) -> None:
 def revoking(root: Path) -> None:
     """The second takes over at the next tick."""
     store = open_store(root / "keys")
-    store.apply(lifecycle.revoke, "one", reason="superseded", now=after(220))
+    store.apply(agenda.revoke, "one", reason="superseded", now=after(220))
 
 
 def nothing(root: Path) -> None:

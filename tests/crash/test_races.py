@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.lifecycle import TimelineSettings, record_publication
-from cardsign.keys.opening import StorePlace, create_store, open_store, read_place
+from cardsign.keys.agenda import TimelineSettings, record_publication
+from cardsign.keys.places import StorePlace, create_store, open_store, read_place
 from cardsign.keys.store import KeyStore
 from tests.keys import postgres as pg
 from tests.keys.states import after, published

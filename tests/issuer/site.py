@@ -10,12 +10,11 @@ from pathlib import Path
 
 from cardsign.config import ProjectCard, ProjectConfig
 from cardsign.errors import PassphraseFault
-from cardsign.issuer.init import IssuerPlan, init_issuer
+from cardsign.issuer.epochs import IssuerPlan, init_issuer
 from cardsign.issuer.reconcile import reconcile, revoke_keys
 from cardsign.issuer.work import Progress, Work
-from cardsign.keys.folder import FolderStore
-from cardsign.keys.model import RevocationReason
-from cardsign.keys.opening import open_store
+from cardsign.keys.ledger import RevocationReason
+from cardsign.keys.places import FolderStore, open_store
 from cardsign.keys.signers.access import Access, SecretKind
 from cardsign.publish.generation import Generation, load_current
 from cardsign.statements.keyset import read_keyset

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from cardsign.findings import Finding
-from cardsign.issuer.examination import examine_issuer
+from cardsign.issuer.doctor import examine_issuer
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys import lifecycle
-from cardsign.keys.lifecycle import TimelineSettings
+from cardsign.keys import agenda
+from cardsign.keys.agenda import TimelineSettings
 from tests.issuer.site import Site, begun
 from tests.support import PORTABLE
 
@@ -54,7 +54,7 @@ def test_a_revocation_that_no_release_witnesses_is_an_alarm(site: Site) -> None:
     spare = PrivateKey.generate("ES256")
     site.store.add_key(spare, site.secrets["card"], now=site.now)
     site.now += timedelta(minutes=1)
-    site.store.apply(lifecycle.revoke, spare.public.kid, reason="ceased", now=site.now)
+    site.store.apply(agenda.revoke, spare.public.kid, reason="ceased", now=site.now)
     assert any("names the newest revocation" in message for message in alarms(site))
     site.rotate("card", "release", root=True)
     assert alarms(site) == []

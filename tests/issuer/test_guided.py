@@ -11,23 +11,26 @@ from pathlib import Path
 import pytest
 
 from cardsign.errors import StoreFault, UsageFault
+from cardsign.issuer.epochs import open_recovery_key, recover
 from cardsign.issuer.keyset import (
     KeysetChanges,
+    KeysetPlan,
     accept_keyset,
     draft_keyset,
+    draft_next,
+    read_draft,
     review_keyset,
     sign_keyset,
+    write_draft,
 )
 from cardsign.issuer.reconcile import reconcile, revoke_keys, rotate_now
-from cardsign.issuer.recovery import open_recovery_key, recover
 from cardsign.issuer.release import needed_keyset
 from cardsign.issuer.work import Work
 from cardsign.jose import base64url
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.drafts import KeysetPlan, draft_next, read_draft, write_draft
 from cardsign.keys.history import kept_release
-from cardsign.keys.model import RevocationReason
-from cardsign.keys.opening import create_store
+from cardsign.keys.ledger import RevocationReason
+from cardsign.keys.places import create_store
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, RootKey
 from cardsign.statements.release import read_release

@@ -15,7 +15,7 @@ from cardsign import sign_card
 from cardsign.config import ProjectConfig
 from cardsign.errors import CardsignError
 from cardsign.issuer.cards import publish_signed
-from cardsign.issuer.init import IssuerPlan, init_issuer
+from cardsign.issuer.epochs import IssuerPlan, init_issuer, open_recovery_key, recover
 from cardsign.issuer.keyset import (
     KeysetChanges,
     draft_keyset,
@@ -24,13 +24,11 @@ from cardsign.issuer.keyset import (
     sign_keyset,
 )
 from cardsign.issuer.reconcile import publish_keyset, renew_release
-from cardsign.issuer.recovery import open_recovery_key, recover
 from cardsign.issuer.release import ReleaseChanges
 from cardsign.issuer.signers import card_signers
 from cardsign.issuer.work import Work
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.folder import FolderStore
-from cardsign.keys.opening import create_store, open_store
+from cardsign.keys.places import FolderStore, create_store, open_store
 from cardsign.publish.generation import load_current
 from cardsign.publish.publication import Documents
 from cardsign.statements.keyset import RootKey

@@ -11,9 +11,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.folder import FolderStore
-from cardsign.keys.model import KeyRecord
-from cardsign.keys.opening import DatabaseUrl, open_store, read_place
+from cardsign.keys.ledger import KeyRecord
+from cardsign.keys.places import DatabaseUrl, FolderStore, open_store, read_place
 from cardsign.keys.store import KeyStore
 from tests.keys import openbao as bao
 from tests.keys import postgres as pg

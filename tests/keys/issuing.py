@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cardsign.keys.drafts import KeysetPlan, ReleasePlan, draft_following, draft_next
-from cardsign.keys.model import KeyRecord, StoreState
+from cardsign.issuer.keyset import KeysetPlan, draft_next
+from cardsign.issuer.release import ReleasePlan, draft_following
+from cardsign.keys.ledger import KeyRecord, StoreState
 from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE
 from cardsign.statements.keyset import IssuerKey, KeysetStatement, Quorum, RootKey, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release

@@ -1,4 +1,4 @@
-"""States, publications and times in few words, for the tests of the lifecycle."""
+"""States, publications and times in few words, for the tests of the agenda."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 
 from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.keys import lifecycle
-from cardsign.keys.agenda import Step, steps, take
-from cardsign.keys.lifecycle import TimelineSettings
-from cardsign.keys.log import Event, fold_all
-from cardsign.keys.model import (
+from cardsign.keys import agenda
+from cardsign.keys.agenda import Step, TimelineSettings, steps, take
+from cardsign.keys.ledger import (
+    Event,
     HeldStatement,
     Publication,
     PublishedCard,
     RevocationReason,
     StoreState,
+    fold_all,
 )
 
 NOON = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
@@ -73,24 +73,24 @@ def enter(state: StoreState, key: PublicKey, *, now: datetime, **how: Any) -> St
     """Take a key in; it is in a file unless another custody is named."""
     if how.get("custody") is None:
         how = {**how, "custody": "file:one", "blob": BLOB}
-    return change(state, lifecycle.enter, key, now=now, **how)
+    return change(state, agenda.enter, key, now=now, **how)
 
 
 def record(state: StoreState, publication: Publication) -> StoreState:
     """Note a publication at its own time."""
-    return change(state, lifecycle.record_publication, publication, now=publication.at)
+    return change(state, agenda.record_publication, publication, now=publication.at)
 
 
 def revoke(state: StoreState, name: str, reason: RevocationReason, at: float = 1) -> StoreState:
     """Revoke a key, that many seconds after noon."""
-    return change(state, lifecycle.revoke, name, reason=reason, now=after(at))
+    return change(state, agenda.revoke, name, reason=reason, now=after(at))
 
 
 def list_keys(state: StoreState, version: int, *names: str, at: float = 0) -> StoreState:
     """A keyset statement of this version lists these keys."""
     held = HeldStatement((1, version), f"{version:064}", BLOB)
     listed = {public(name).thumbprint for name in names}
-    return change(state, lifecycle.keep_keyset, held, listed, now=after(at))
+    return change(state, agenda.keep_keyset, held, listed, now=after(at))
 
 
 def due(state: StoreState, action: str, name: str, at: float) -> Step | None:

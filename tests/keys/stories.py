@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cardsign.keys.model import StoreState
+from cardsign.keys.ledger import StoreState
 from tests.keys.states import BLOB, EMPTY, NOON, after, do, enter, public, published, record
 
 ELSEWHERE = {"custody": "file:two", "blob": BLOB}

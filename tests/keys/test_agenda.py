@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from cardsign.keys import lifecycle
+from cardsign.keys import agenda
 from cardsign.keys.agenda import Step, find_wait, steps, take
-from cardsign.keys.log import fold_all
-from cardsign.keys.model import StoreState
+from cardsign.keys.ledger import StoreState, fold_all
 from tests.keys.states import (
     EMPTY,
     NOON,
@@ -114,8 +113,8 @@ def test_an_endpoint_that_a_card_has_left_is_waited_for_no_more() -> None:
     new = published(after(10), ["one", "two"], series="https://c/")
     state = record(seen(), old)
 
-    moved = change(state, lifecycle.record_publication, new, now=after(10), replaced=old)
-    beside = change(state, lifecycle.record_publication, new, now=after(10))
+    moved = change(state, agenda.record_publication, new, now=after(10), replaced=old)
+    beside = change(state, agenda.record_publication, new, now=after(10))
 
     assert due(moved, "activate", "two", 320)
     assert not due(beside, "activate", "two", 320)
@@ -183,7 +182,7 @@ def test_a_stolen_release_key_neither_gets_nor_is_a_successor() -> None:
 
 def test_a_rotation_is_due_at_its_time_and_never_before_caches_have_the_new_key() -> None:
     """Also where keys are to change at once, and where a person has asked for it."""
-    begun = change(seen(), lifecycle.replace_key, ["one"], now=after(20))
+    begun = change(seen(), agenda.replace_key, ["one"], now=after(20))
     planned, early, asked = next_step(seen(), 300), next_step(seen(), 300, 0), next_step(begun, 300)
 
     assert [step and step.due for step in (planned, early, asked)] == [

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from cardsign.issuer.keyset import KeysetPlan, draft_next, write_draft
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import history
-from cardsign.keys.drafts import KeysetPlan, draft_next, write_draft
 from cardsign.keys.history import (
     check_listed,
     check_witnessed,
@@ -21,7 +21,7 @@ from cardsign.keys.history import (
     kept_release,
     statements_to_publish,
 )
-from cardsign.keys.model import statement_blob
+from cardsign.keys.ledger import statement_blob
 from cardsign.keys.store import KeyStore, digest_of
 from cardsign.statements.envelope import TYP_RELEASE
 from cardsign.statements.keyset import KeysetStatement

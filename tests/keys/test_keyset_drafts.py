@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose.keys import PublicKey
-from cardsign.keys.drafts import (
+from cardsign.issuer.keyset import (
     KeysetPlan,
     check_draft,
     differences,
@@ -19,7 +18,8 @@ from cardsign.keys.drafts import (
     read_draft,
     write_draft,
 )
-from cardsign.keys.model import KeyRecord
+from cardsign.jose.keys import PublicKey
+from cardsign.keys.ledger import KeyRecord
 from cardsign.statements.keyset import (
     IssuerKey,
     KeysetStatement,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.keys.drafts import (
+from cardsign.issuer.keyset import (
     KeysetPlan,
     draft_if_due,
     draft_next,
@@ -17,7 +17,7 @@ from cardsign.keys.drafts import (
     write_draft,
 )
 from cardsign.keys.history import has_ended
-from cardsign.keys.model import KeyRecord, KeyTimes, StoreState
+from cardsign.keys.ledger import KeyRecord, KeyTimes, StoreState
 from cardsign.statements.envelope import TYP_KEYSET
 from cardsign.statements.keyset import KeysetStatement, read_keyset
 from cardsign.statements.signing import sign_statement

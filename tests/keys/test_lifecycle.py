@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from cardsign.keys import lifecycle
-from cardsign.keys.lifecycle import cards_to_sign
-from cardsign.keys.log import fold_all
-from cardsign.keys.model import TRANSITIONS, HeldStatement, StoreState, custody_group
+from cardsign.keys import agenda
+from cardsign.keys.agenda import cards_to_sign
+from cardsign.keys.ledger import TRANSITIONS, HeldStatement, StoreState, custody_group, fold_all
 from cardsign.times import stamp
 from tests.keys.elsewhere import refusal
 from tests.keys.states import (
@@ -96,14 +95,14 @@ def test_a_key_that_the_keyset_revokes_is_revoked_here() -> None:
     held = HeldStatement((1, 4), "4" * 64, BLOB)
     gone = [public("one").thumbprint, public("four").thumbprint]
 
-    events = lifecycle.keep_keyset(state, held, [], revoked=gone)
+    events = agenda.keep_keyset(state, held, [], revoked=gone)
     state = fold_all(state, events, after(7))
 
     assert [event["event"] for event in events] == ["keyset", "moved"]
     one, two = state.keys
     assert (one.state, one.revoked_because) == ("revoked", "superseded")
     assert due(state, "activate", two.kid, 7)
-    assert lifecycle.keep_keyset(state, held, [], revoked=gone) == []
+    assert agenda.keep_keyset(state, held, [], revoked=gone) == []
 
 
 def test_a_key_for_cards_alone_gets_no_other_role() -> None:
@@ -200,9 +199,9 @@ def test_a_stolen_release_key_ends_once_it_has_told_of_the_others() -> None:
     state = revoke(state, "one", "compromised")
     assert state.find("release").state == "active"
     told = [state.find("one").thumbprint]
-    assert lifecycle.end_told_releases(state, told) == []
+    assert agenda.end_told_releases(state, told) == []
     told.append(state.find("two").thumbprint)
-    ended = change(state, lifecycle.end_told_releases, told, now=after(2))
+    ended = change(state, agenda.end_told_releases, told, now=after(2))
     assert ended.find("release").revoked_because == "compromised"
 
 
@@ -229,7 +228,7 @@ def test_no_way_leads_back() -> None:
     for state in (seen(), activated(), retired(), revoke(seen(), "one", "ceased")):
         for key in state.keys:
             for to in set(TRANSITIONS) - {*TRANSITIONS[key.state]}:
-                event = {**lifecycle.move(key, to, reason="ceased"), "stops": stamp(NOON)}
+                event = {**agenda.move(key, to, reason="ceased"), "stops": stamp(NOON)}
                 code = refusal(fold_all, state, [event], after(2000))
                 assert code == "keystore.illegal_transition"
 
@@ -253,9 +252,9 @@ def test_a_publication_that_is_recorded_or_older_changes_nothing() -> None:
     """A late host cannot turn the clock back."""
     state = seen()
 
-    assert lifecycle.record_publication(state, state.publications[0]) == []
+    assert agenda.record_publication(state, state.publications[0]) == []
     older = published(NOON - timedelta(seconds=1), ["one"])
-    assert lifecycle.record_publication(state, older) == []
+    assert agenda.record_publication(state, older) == []
 
 
 def test_the_newest_publication_of_each_series_is_remembered() -> None:
@@ -274,9 +273,9 @@ def test_the_newest_publication_of_each_series_is_remembered() -> None:
 def test_a_person_begins_a_rotation_before_its_time() -> None:
     """Of active keys, and once."""
     state = seen()
-    begun = change(state, lifecycle.replace_key, ["one"], now=after(20))
+    begun = change(state, agenda.replace_key, ["one"], now=after(20))
 
     assert begun.find("one").times.replaced == after(20)
-    assert lifecycle.replace_key(begun, []) == []
+    assert agenda.replace_key(begun, []) == []
     for name, code in (("two", "keystore.illegal_transition"), ("nobody", "keystore.unknown_key")):
-        assert refusal(lifecycle.replace_key, state, [name]) == code
+        assert refusal(agenda.replace_key, state, [name]) == code

@@ -13,17 +13,19 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardsign.keys import lifecycle
+from cardsign.keys import agenda
 from cardsign.keys.agenda import steps, take
-from cardsign.keys.log import Event, read_line, write_line
-from cardsign.keys.model import (
+from cardsign.keys.ledger import (
     TRANSITIONS,
+    Event,
     HeldStatement,
     KeyRecord,
     KeyTimes,
     Publication,
     StoreState,
     custody_group,
+    read_line,
+    write_line,
 )
 from cardsign.statements.keyset import KeysetId
 from tests.keys.states import BLOB, EMPTY, NOON, QUICK, public, published
@@ -147,7 +149,7 @@ def carry_out(history: History, command: tuple[Any, ...]) -> None:
             new = public(f"key {len(state.keys)}")
             how = {"custody": rest[0]} if rest[0] else {"custody": "file:one", "blob": BLOB}
             if custody_group(str(how["custody"])) not in state.stolen:
-                history.note(lifecycle.enter(state, new, **how))
+                history.note(agenda.enter(state, new, **how))
     elif name == "publish":
         publish(history, *rest)
     elif name == "withdraw":
@@ -161,7 +163,7 @@ def carry_out(history: History, command: tuple[Any, ...]) -> None:
         if step is not None and step.is_due(now):
             history.note(take(state, step, QUICK, now))
     elif key := history.key(rest[0]):
-        history.note(lifecycle.revoke(state, key.kid, reason=rest[1]))
+        history.note(agenda.revoke(state, key.kid, reason=rest[1]))
 
 
 def check_steps(history: History) -> None:
@@ -181,7 +183,7 @@ def keep_keyset(history: History, omitted: int) -> None:
     version = (history.state.keyset or KeysetId(1, 0, "")).version + 1
     held = HeldStatement((1, version), f"{version:064}", BLOB)
     history.listed |= listed
-    history.note(lifecycle.keep_keyset(history.state, held, listed))
+    history.note(agenda.keep_keyset(history.state, held, listed))
 
 
 def publish(
@@ -193,7 +195,7 @@ def publish(
         kids = [kid for kid in kids if kid != f"key {omitted}"]
     signers = [key.kid for key in history.state.signing_keys(history.now) if key.kid in kids]
     one = published(history.now, kids, signers, series=place, generation=len(history.moments))
-    events = lifecycle.record_publication(history.state, one, replaced=replaced)
+    events = agenda.record_publication(history.state, one, replaced=replaced)
     if events:
         history.newest.pop(place, None)
         history.newest.pop(replaced.series if replaced else place, None)

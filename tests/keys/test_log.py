@@ -11,11 +11,9 @@ import pytest
 
 from cardsign.errors import FileFault, StoreFault
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys import lifecycle
-from cardsign.keys.folder import FolderStore
-from cardsign.keys.log import read_line, write_line
-from cardsign.keys.model import StoreState
-from cardsign.keys.opening import open_store
+from cardsign.keys import agenda
+from cardsign.keys.ledger import StoreState, read_line, write_line
+from cardsign.keys.places import FolderStore, open_store
 from tests.keys.conftest import QuickStore
 from tests.keys.states import BLOB, NOON, QUICK, after, public, published
 
@@ -35,10 +33,10 @@ def told(store: QuickStore, es256: PrivateKey, another_es256: PrivateKey) -> Qui
     store.add(es256, now=after(0))
     store.add(another_es256, now=after(1))
     kids = [key.kid for key in store.state.keys]
-    store.apply(lifecycle.record_publication, published(after(10), kids, kids[:1]), now=after(10))
+    store.apply(agenda.record_publication, published(after(10), kids, kids[:1]), now=after(10))
     store.take_due_step(now=after(300), settings=replace(QUICK, rotate_every=0))
-    store.apply(lifecycle.record_publication, published(after(310), kids), now=after(310))
-    store.apply(lifecycle.revoke, kids[0], reason="superseded", now=after(320))
+    store.apply(agenda.record_publication, published(after(310), kids), now=after(310))
+    store.apply(agenda.revoke, kids[0], reason="superseded", now=after(320))
     return store
 
 
@@ -79,7 +77,7 @@ def test_a_log_that_is_cut_anywhere_says_what_its_whole_lines_say(
         if cut % 403 == 0 or log[cut : cut + 1] == b"\n":
             again = FolderStore(store.path)
             assert again.load() == known[len(whole)], cut
-            again.apply(lifecycle.enter, public("new"), now=after(400), custody="exec:/x")
+            again.apply(agenda.enter, public("new"), now=after(400), custody="exec:/x")
             assert open_store(store.path).state.seq == len(whole) + 1
 
 
@@ -91,7 +89,7 @@ def test_no_torn_line_is_cut_off_through_a_link(told: QuickStore, tmp_path: Path
     store.log.unlink()
     store.log.symlink_to(target)
     with pytest.raises(FileFault, match=r"file\.unwritable"):
-        store.apply(lifecycle.enter, public("new"), now=after(400), custody="exec:/x")
+        store.apply(agenda.enter, public("new"), now=after(400), custody="exec:/x")
     assert target.read_bytes() == torn
 
 
@@ -145,7 +143,7 @@ def test_an_edit_of_any_bit_is_refused_but_in_the_line_that_nothing_follows(
 def test_a_line_is_read_strictly(change: dict[str, Any], code: str) -> None:
     """What this cardsign does not know may be a revocation, so it is not passed over."""
     entered = {"custody": "file:one", "blob": BLOB}
-    events = lifecycle.enter(StoreState(), public("one"), **entered)
+    events = agenda.enter(StoreState(), public("one"), **entered)
     line = json.loads(write_line(StoreState(), events, NOON, "ann@host"))
     assert read_line(StoreState(), json.dumps(line).encode(), "log")[0].find("one")
     honest = json.dumps({**line, "events": [PUBLISHED, RELEASE]}).encode()
@@ -174,7 +172,7 @@ def test_a_line_is_read_strictly(change: dict[str, Any], code: str) -> None:
 def test_a_key_that_no_decision_enters_is_refused(change: dict[str, Any]) -> None:
     """Whoever wrote the line."""
     entered = {"custody": "file:one", "blob": BLOB}
-    (event,) = lifecycle.enter(StoreState(), public("one"), **entered)
+    (event,) = agenda.enter(StoreState(), public("one"), **entered)
     line = write_line(StoreState(), [{**event, **change}], NOON, "mallory")
     with pytest.raises(StoreFault) as caught:
         read_line(StoreState(), line, "log")
@@ -187,7 +185,7 @@ def test_two_active_keys_of_one_line_are_refused() -> None:
     events = [
         {**event, "state": "active"}
         for name in ("one", "two")
-        for event in lifecycle.enter(StoreState(), public(name), **entered)
+        for event in agenda.enter(StoreState(), public(name), **entered)
     ]
     with pytest.raises(StoreFault, match="two keys are active"):
         read_line(StoreState(), write_line(StoreState(), events, NOON, "mallory"), "log")

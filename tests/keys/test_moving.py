@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from cardsign.errors import CardsignError, FileFault, PassphraseFault, StoreFault
+from cardsign.issuer.doctor import examine_store
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys import lifecycle
-from cardsign.keys.doctor import examine_store
-from cardsign.keys.model import private_blob
-from cardsign.keys.opening import move_store, open_store, read_place
+from cardsign.keys import agenda
+from cardsign.keys.ledger import private_blob
+from cardsign.keys.places import move_store, open_store, read_place
 from tests.keys.conftest import QuickStore, in_each_store
 from tests.keys.states import NOON, after
 
@@ -38,11 +38,11 @@ def test_the_new_place_signs_and_the_old_one_names_it(
 
     assert new.signer(new.state.find(record.kid), PASSPHRASE).public == es256.public
     assert new.state.moved_to is None
-    new.apply(lifecycle.revoke, record.kid, reason="ceased", now=after(20))
+    new.apply(agenda.revoke, record.kid, reason="ceased", now=after(20))
     for attempt in (
         store.load,
         store.again,
-        lambda: store.apply(lifecycle.revoke, record.kid, reason="ceased", now=after(20)),
+        lambda: store.apply(agenda.revoke, record.kid, reason="ceased", now=after(20)),
     ):
         fault = refusal(attempt)
         assert (fault.code, str(tmp_path / "new") in fault.message) == ("keystore.moved", True)

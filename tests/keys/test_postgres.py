@@ -12,8 +12,8 @@ import pytest
 
 from cardsign.errors import StoreFault
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys import lifecycle
-from cardsign.keys.opening import DatabaseUrl, create_store, open_store, read_place
+from cardsign.keys import agenda
+from cardsign.keys.places import DatabaseUrl, create_store, open_store, read_place
 from tests.keys.conftest import quick_postgres_store
 from tests.keys.elsewhere import refusal
 from tests.keys.postgres import Server
@@ -218,5 +218,5 @@ def test_no_store_shows_the_password(
 @needs_server
 def test_what_was_written_is_what_is_read(pair: Any) -> None:
     """To the last character, also one that the database knows of in no text."""
-    pair.apply(lifecycle.record_publication, published(NOON, ["\u0000", "\u00e9"]), now=NOON)
+    pair.apply(agenda.record_publication, published(NOON, ["\u0000", "\u00e9"]), now=NOON)
     assert pair.again().state == pair.state

@@ -8,16 +8,10 @@ from typing import Any
 
 import pytest
 
-from cardsign.keys.drafts import (
-    KeysetPlan,
-    ReleasePlan,
-    draft_following,
-    draft_next,
-    says_something_new,
-    settled_cards,
-)
-from cardsign.keys.lifecycle import DEFAULT_SETTINGS
-from cardsign.keys.model import Publication, PublishedCard, StoreState
+from cardsign.issuer.keyset import KeysetPlan, draft_next
+from cardsign.issuer.release import ReleasePlan, draft_following, says_something_new, settled_cards
+from cardsign.keys.agenda import DEFAULT_SETTINGS
+from cardsign.keys.ledger import Publication, PublishedCard, StoreState
 from cardsign.statements.release import check_release
 from tests.keys.elsewhere import refusal
 from tests.keys.issuing import DAY, NOW, URL, first, released, signed, thumbprint

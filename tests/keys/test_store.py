@@ -15,10 +15,9 @@ import pytest
 
 from cardsign.errors import FileFault
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys import lifecycle
-from cardsign.keys.folder import FolderStore
-from cardsign.keys.model import private_blob
-from cardsign.keys.opening import create_store, open_store
+from cardsign.keys import agenda
+from cardsign.keys.ledger import private_blob
+from cardsign.keys.places import FolderStore, create_store, open_store
 from cardsign.keys.signers.registry import check_possession
 from cardsign.keys.store import StoreUser
 from tests.keys.conftest import QuickStore, in_each_store
@@ -54,8 +53,8 @@ def test_of_two_who_decide_on_one_state_the_second_decides_again(
     """Nothing that the first has done is lost, and nothing is done twice."""
     store.add(es256)
     other = store.again()
-    other.apply(lifecycle.enter, public("two"), now=after(1), custody="exec:/x")
-    store.apply(lifecycle.enter, public("three"), now=after(2), custody="exec:/x")
+    other.apply(agenda.enter, public("two"), now=after(1), custody="exec:/x")
+    store.apply(agenda.enter, public("three"), now=after(2), custody="exec:/x")
     assert [key.state for key in store.state.keys] == ["active", "prepublished", "prepublished"]
     assert refusal(store.add, PrivateKey.generate("ES256"), expect_seq=1) == ("keystore.changed")
     assert store.again().state == store.state
@@ -88,7 +87,7 @@ def test_a_blob_that_is_missing_or_another_is_refused(store: Any, es256: Private
 def test_the_private_key_of_an_ended_key_is_gone(store: Any, es256: PrivateKey) -> None:
     """At once, and its record stays."""
     record = store.add(es256, roles=("root",))
-    store.apply(lifecycle.revoke, record.kid, reason="ceased", now=after(1))
+    store.apply(agenda.revoke, record.kid, reason="ceased", now=after(1))
     assert store.state.find(record.kid).private == "destroyed"
     assert store.list_blobs() == frozenset()
     assert store.again().state.keys[0].kid == record.kid
@@ -113,7 +112,7 @@ def test_a_stolen_passphrase_is_known_again_whatever_ended(
 ) -> None:
     """The sealed key is kept for that: nothing new is made under it."""
     record = store.add(es256)
-    store.apply(lifecycle.revoke, record.kid, reason="compromised", now=after(1))
+    store.apply(agenda.revoke, record.kid, reason="compromised", now=after(1))
     assert refusal(store.add, another_es256) == "keystore.same_custody"
     assert store.add(another_es256, passphrase=NEXT).state == "prepublished"
 
@@ -161,7 +160,7 @@ def test_a_store_that_is_held_is_busy(
 ) -> None:
     """After some seconds, and readers do not wait."""
     store.add(es256)
-    monkeypatch.setattr("cardsign.keys.folder._PATIENCE", 0.05)
+    monkeypatch.setattr("cardsign.keys.places._PATIENCE", 0.05)
     with FolderStore(store.path).alone():
         assert refusal(store.add, PrivateKey.generate("ES256")) == "file.busy"
         assert store.again().state == store.state
@@ -175,7 +174,7 @@ def test_of_many_that_make_and_change_a_store_none_loses_anything(store: Any) ->
         other = copy(store)
         for number in range(3):
             key = public(f"{name}-{number}")
-            other.apply(lifecycle.enter, key, now=after(number), custody="exec:/x")
+            other.apply(agenda.enter, key, now=after(number), custody="exec:/x")
 
     threads = [Thread(target=enter, args=(name,)) for name in "abcdef"]
     for thread in threads:
@@ -206,7 +205,7 @@ def watched(tmp_path: Path, ann: StoreUser, es256: PrivateKey) -> Path:
     store = create_store(tmp_path / "keys", ann)
     store.add_key(es256, PASSPHRASE, now=NOON)
     for name in ("two", "three"):
-        store.apply(lifecycle.enter, public(name), now=after(1), custody="exec:/x")
+        store.apply(agenda.enter, public(name), now=after(1), custody="exec:/x")
     return tmp_path / "keys"
 
 
@@ -226,19 +225,17 @@ def test_a_log_that_was_written_anew_is_refused(watched: Path, ann: StoreUser) -
     log.write_bytes(b"".join(whole[:2]))
     forger = open_store(watched)
     for name in ("mallory", "another", "third"):
-        forger.apply(lifecycle.enter, public(name), now=after(1), custody="exec:/x")
+        forger.apply(agenda.enter, public(name), now=after(1), custody="exec:/x")
     assert refusal(open_store, watched, ann) == "keystore.other_history"
 
 
 def test_what_continues_the_log_that_was_seen_is_accepted(watched: Path, ann: StoreUser) -> None:
     """Another machine may have gone further; a new store may be made in an emptied place."""
-    open_store(watched).apply(lifecycle.enter, public("four"), now=after(2), custody="exec:/x")
+    open_store(watched).apply(agenda.enter, public("four"), now=after(2), custody="exec:/x")
     assert open_store(watched, ann).state.seq == 4
     (watched / "log.jsonl").unlink()
     assert refusal(open_store, watched, ann, match="this machine saw one") == "keystore.missing"
-    create_store(watched, ann).apply(
-        lifecycle.enter, public("five"), now=after(2), custody="exec:/x"
-    )
+    create_store(watched, ann).apply(agenda.enter, public("five"), now=after(2), custody="exec:/x")
     assert open_store(watched, ann).state.seq == 1
 
 
@@ -260,6 +257,6 @@ def test_a_home_that_takes_nothing_is_told_and_hinders_nobody(tmp_path: Path) ->
     (tmp_path / "state").write_text("no folder")
     ann = StoreUser("ann@host", tmp_path / "state", told.append)
     store = create_store(tmp_path / "keys", ann)
-    store.apply(lifecycle.enter, public("one"), now=NOON, custody="exec:/x")
+    store.apply(agenda.enter, public("one"), now=NOON, custody="exec:/x")
     assert open_store(tmp_path / "keys", ann).state.seq == 1
     assert any("cannot be remembered" in line for line in told)

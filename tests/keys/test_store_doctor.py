@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
+from cardsign.issuer.doctor import examine_store
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys import lifecycle
-from cardsign.keys.doctor import examine_store
-from cardsign.keys.folder import FolderStore
-from cardsign.keys.model import private_blob
-from cardsign.keys.opening import locate_store
+from cardsign.keys import agenda
+from cardsign.keys.ledger import private_blob
+from cardsign.keys.places import FolderStore, locate_store
 from tests.keys.elsewhere import refusal
 from tests.keys.states import after
 
@@ -123,7 +122,7 @@ def test_a_store_that_is_being_changed_is_not_judged(
 ) -> None:
     """What a living process writes is no leftover."""
     store.add(es256)
-    monkeypatch.setattr("cardsign.keys.folder._PATIENCE", 0.05)
+    monkeypatch.setattr("cardsign.keys.places._PATIENCE", 0.05)
     with store.alone():
         assert refusal(examine, store) == "file.busy"
 
@@ -131,7 +130,7 @@ def test_a_store_that_is_being_changed_is_not_judged(
 def test_an_ended_key_may_be_without_its_private_key(store: Any, es256: PrivateKey) -> None:
     """Nobody needs it any more, also that of a thief."""
     record = store.add(es256)
-    store.apply(lifecycle.revoke, record.kid, reason="compromised", now=after(1))
+    store.apply(agenda.revoke, record.kid, reason="compromised", now=after(1))
     assert examine(store) == []
     store.drop_blobs(store.list_blobs())
     assert examine(store) == []

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cardsign.config import ConfigFile, read_config
-from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
+from cardsign.keys.agenda import DEFAULT_SETTINGS, TimelineSettings
 
 VARIABLE = re.compile(r"\b_?CARDSIGN_[A-Z0-9_]+\b")
 

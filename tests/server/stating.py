@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from cardsign.keys.drafts import ReleasePlan, card_digest, write_draft
+from cardsign.issuer.keyset import write_draft
+from cardsign.issuer.release import ReleasePlan, card_digest
 from cardsign.publish.checks import Issued
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement

@@ -15,8 +15,9 @@ from stating import CARD, ISSUED, KEYSET, LISTED, ONE, R1, RELEASE, document
 
 from cardsign.card.extensions import ExtendedMarker, with_marker
 from cardsign.errors import PublishRefused
+from cardsign.issuer.keyset import KeysetPlan, draft_next
+from cardsign.issuer.release import ReleasePlan, card_digest
 from cardsign.jose.jwks import JwkSet
-from cardsign.keys.drafts import KeysetPlan, ReleasePlan, card_digest, draft_next
 from cardsign.publish.checks import Issued
 from cardsign.publish.generation import Generation, load_current
 from cardsign.publish.publication import Documents, publish_generation, publish_statements

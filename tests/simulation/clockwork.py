@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from random import Random
 
-from cardsign.keys.lifecycle import TimelineSettings
+from cardsign.keys.agenda import TimelineSettings
 from tests.simulation.peers import Site
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

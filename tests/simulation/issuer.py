@@ -17,17 +17,16 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cardsign import sign_card
 from cardsign.config import ProjectConfig
 from cardsign.errors import CardsignError
-from cardsign.issuer.keyset import KeysetChanges, accept_keyset, draft_keyset
-from cardsign.issuer.release import ReleaseChanges, sign_next_release
+from cardsign.issuer.keyset import KeysetChanges, accept_keyset, draft_keyset, keyset_due
+from cardsign.issuer.release import ReleaseChanges, card_digest, sign_next_release
 from cardsign.issuer.rotation import is_made_here, make_successor
 from cardsign.issuer.work import Work
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys import lifecycle
+from cardsign.keys import agenda
 from cardsign.keys.agenda import steps
-from cardsign.keys.drafts import card_digest, keyset_due
 from cardsign.keys.history import follow_events
-from cardsign.keys.model import Publication, PublishedCard, Role, statement_blob
+from cardsign.keys.ledger import Publication, PublishedCard, Role, statement_blob
 from cardsign.statements.envelope import TYP_KEYSET
 from cardsign.statements.keyset import KeysetStatement, RootKey, read_keyset
 from cardsign.statements.release import ReleaseStatement
@@ -169,7 +168,7 @@ class Issuer:
         kids = tuple(key.kid for key in jwks.keys)
         shown = PublishedCard("agent-card.json", digest, self.signers_of[card], URL)
         told = Publication(generation, when, self.setting.oldest_card, kids, (shown,))
-        self.store.apply(lifecycle.record_publication, told, now=now)
+        self.store.apply(agenda.record_publication, told, now=now)
 
     # -------------------------------------------------------------- statements
 
@@ -299,7 +298,7 @@ class Issuer:
     def revoke(self, t: int, kid: str) -> None:
         """At 3 a.m.: a key is revoked with all of its custody, the card signed and published."""
         now = self.clock(t, 0)
-        self.store.apply(lifecycle.revoke, kid, reason="compromised", now=now)
+        self.store.apply(agenda.revoke, kid, reason="compromised", now=now)
         while self.store.take_due_step(now=now, settings=self.setting.timeline):
             pass
         for key in self.store.state.keys:

@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest.mock import patch
 
+from cardsign.issuer.release import card_digest
 from cardsign.keys import agenda
-from cardsign.keys.drafts import card_digest
-from cardsign.keys.lifecycle import TimelineSettings
-from cardsign.keys.model import PUBLISHED, KeyRecord, StoreState
+from cardsign.keys.agenda import TimelineSettings
+from cardsign.keys.ledger import PUBLISHED, KeyRecord, StoreState
 from tests.simulation.issuer import URL, Issuer
 
 Wait = tuple[str, datetime | None]
@@ -73,7 +73,7 @@ def dropped_too_early() -> Iterator[None]:
 def retired_while_it_stands_on_cards() -> Iterator[None]:
     """The old key goes although cards still bear its signature, if the new one has signed them."""
     with ExitStack() as stack:
-        for room in ("cardsign.keys.agenda", "cardsign.keys.log"):
+        for room in ("cardsign.keys.agenda", "cardsign.keys.ledger"):
             stack.enter_context(patch(f"{room}.signed_cards", lambda *_: ()))
         yield
 
@@ -107,7 +107,7 @@ def floor_too_early() -> Iterator[None]:
     renew = Issuer._release
 
     def meddled(issuer: Issuer, now: datetime, card: bytes) -> None:
-        with patch("cardsign.keys.drafts.settled_cards", lambda *_: {URL: card_digest(card)}):
+        with patch("cardsign.issuer.release.settled_cards", lambda *_: {URL: card_digest(card)}):
             renew(issuer, now, card)
 
     with patch.object(Issuer, "_release", meddled):

@@ -18,8 +18,8 @@ from cardsign.errors import SignatureRefused
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Entry, check_entry, read_entry
 from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.keys import lifecycle
-from cardsign.keys.model import KeyRecord
+from cardsign.keys import agenda
+from cardsign.keys.ledger import KeyRecord
 from cardsign.keys.store import KeyStore
 from cardsign.net.fetcher import REFRESH_INTERVAL
 from cardsign.statements.keyset import KeysetId, RootAnchor
@@ -211,7 +211,7 @@ class MemoryStore(KeyStore):
         if "custody" not in entering:
             # Whoever has revoked a custody gives the store another passphrase.
             entering.update(custody=f"file:{len(self.state.stolen)}", blob="0" * 64)
-        self.apply(lifecycle.enter, private.public, **entering)
+        self.apply(agenda.enter, private.public, **entering)
         self.private[private.public.thumbprint] = private
         return self.state.find(private.public.thumbprint)
 

@@ -19,15 +19,15 @@ from typing import Any, Final
 import pytest
 
 from cardsign import sign_card
+from cardsign.issuer import release
+from cardsign.issuer.epochs import open_recovery_key, recover
 from cardsign.issuer.keyset import accept_keyset
 from cardsign.issuer.reconcile import revoke_keys
-from cardsign.issuer.recovery import open_recovery_key, recover
+from cardsign.issuer.release import ReleasePlan, card_digest, draft_following
 from cardsign.issuer.work import Progress
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys import drafts, lifecycle
-from cardsign.keys.drafts import ReleasePlan, card_digest, draft_following
-from cardsign.keys.log import Event
-from cardsign.keys.model import Role, StoreState
+from cardsign.keys import agenda
+from cardsign.keys.ledger import Event, Role, StoreState
 from cardsign.keys.signers.access import Access
 from cardsign.publish.generation import RELEASE_FILE, Generation
 from cardsign.statements.envelope import TYP_RELEASE
@@ -217,7 +217,7 @@ def test_no_forged_card_is_trusted_once_nothing_is_left(
     run_world(tmp_path, CUSTODIES[kept], role, seed)
 
 
-_revoke: Final = lifecycle.revoke
+_revoke: Final = agenda.revoke
 
 
 def revoke_one_key(state: StoreState, name: str, **_: Any) -> list[Event]:
@@ -231,8 +231,8 @@ def draft_without_revocations(plan: ReleasePlan, *statements: Any, **how: Any) -
 
 
 WRONG: Final = {
-    "only the key that was named": (lifecycle, "revoke", revoke_one_key),
-    "a release that tells nobody": (drafts, "draft_following", draft_without_revocations),
+    "only the key that was named": (agenda, "revoke", revoke_one_key),
+    "a release that tells nobody": (release, "draft_following", draft_without_revocations),
 }
 
 

@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from cardsign.errors import PassphraseFault, SignerFault
 from cardsign.files import USER_FILE, read_secret
-from cardsign.keys.model import ROLES
+from cardsign.keys.ledger import ROLES
 from cardsign.tomltext import read_settings
 
 # Where a passphrase comes from: a file, the environment, or a terminal. Never from

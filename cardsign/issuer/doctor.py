@@ -1,21 +1,26 @@
-"""What is wrong with an issuer: its gaps, and what only somebody who looks would see."""
+"""What is wrong with an issuer: its files, its gaps, and what only somebody who looks would see.
+
+Each finding says what a person does about it.
+"""
 
 from __future__ import annotations
 
+import shlex
+import stat
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from datetime import timedelta
+from pathlib import Path
 
-from cardsign.errors import CardsignError, FileFault, ServeFault
+from cardsign.errors import CardsignError, FileFault, ServeFault, StoreFault
 from cardsign.findings import Finding, Place, Severity
-from cardsign.issuer.gaps import find_gaps
-from cardsign.issuer.recovery import RECOVER
-from cardsign.issuer.work import NOTICE, Work, advise_passphrases, key_holder, unique_gaps
-from cardsign.keys.doctor import examine_store
+from cardsign.issuer.reconcile import find_gaps
+from cardsign.issuer.work import NOTICE, RECOVER, Work, advise_passphrases, key_holder, unique_gaps
+from cardsign.keys.agenda import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.keys.history import check_witnessed, kept_keyset, kept_release
-from cardsign.keys.lifecycle import DEFAULT_SETTINGS, TimelineSettings
-from cardsign.keys.model import KeyTimes, StoreState
-from cardsign.keys.opening import missing_store
+from cardsign.keys.ledger import ENDED, KeyTimes, StoreState, private_blob
+from cardsign.keys.places import PRIVATE_FOLDER, FolderStore, missing_store
+from cardsign.keys.store import KeyStore
 from cardsign.publish.generation import load_current
 from cardsign.times import second, utc
 
@@ -27,7 +32,7 @@ def examine_issuer(work: Work) -> list[Finding]:
 
     Raises:
         StoreFault: ``file.busy``; ``keystore.missing``: neither a log nor a key is there.
-        FileFault: As :func:`cardsign.keys.doctor.examine_store`.
+        FileFault: As :func:`cardsign.issuer.doctor.examine_store`.
     """
     if not (work.store.read_lines() or work.store.list_blobs()):
         work.store.load(moved=True)  # which says so where one was seen
@@ -136,3 +141,90 @@ def _find_missing_standbys(state: StoreState) -> Iterator[Finding]:
     for why, keys in alone.items():
         message = f"after a theft of {' or '.join(keys)}, no key can take over"
         yield Finding("doctor.no_standby", f"{message}: {why}", severity="note")
+
+
+def examine_store(store: KeyStore) -> tuple[Finding, ...]:
+    """Look at the log and at the files.
+
+    A store in files is held alone meanwhile, so nothing that is under way is taken for a leftover.
+
+    Raises:
+        StoreFault: ``file.busy``.
+        FileFault: The directory cannot be read.
+    """
+    with store.alone():
+        blobs = store.list_blobs()  # first: what is there is named by then, or is a leftover
+        private = frozenset(name for name in blobs if name.startswith(PRIVATE_FOLDER))
+        try:
+            state = store.load(moved=True)
+        except (StoreFault, FileFault) as fault:
+            findings = [_alarm(fault.code, fault.message, fault.path, fault.finding.fix)]
+        else:
+            findings = [*_find_damage(store, state, private)]
+        if isinstance(store, FolderStore):
+            findings += _find_leftovers(store)
+            findings += _find_modes(store)
+        return tuple(findings)
+
+
+def _alarm(code: str, message: str, path: str, fix: str = "") -> Finding:
+    """Return what a person should act upon."""
+    return Finding(code, message, Place(path), severity="error", fix=fix)
+
+
+def _find_damage(store: KeyStore, state: StoreState, private: frozenset[str]) -> Iterator[Finding]:
+    """Yield private keys that no key has, that are damaged, or missing; an ended key needs none."""
+    if state.moved_to is not None:
+        message = f"this key store moved to {state.moved_to}"
+        level: Severity = "error" if private else "note"
+        if private:
+            where = store.place_of(f"{PRIVATE_FOLDER}/*.key")
+            message += (
+                f"; its private keys ({len(private)}) still lie here, encrypted. Once the new one "
+                f"has signed and has a backup, destroy them: delete {where}"
+            )
+        yield Finding("doctor.moved", message, Place(store.place), severity=level)
+        return
+    for name in sorted(private - state.private_blobs()):
+        message = "no key in the log has this private key"
+        fix = "Delete it, unless an older log was put back here: then put back the newest one."
+        yield _alarm("doctor.leftover", message, store.place_of(name), fix)
+    for key in state.keys:
+        name = private_blob(key.blob or "")
+        message = f"the private key of {' and '.join(key.roles)} key {key.kid!r} is"
+        if key.private == "held" and name in private:
+            try:
+                store.checked_blob(name)
+            except CardsignError as fault:
+                message = f"{message} damaged: {fault.message}"
+                if fault.code != "file.not_plain":  # which is found below
+                    yield _alarm("doctor.private_missing", message, store.place_of(name))
+        elif key.private == "held" and key.state not in ENDED:
+            yield _alarm("doctor.private_missing", f"{message} not here", store.place_of(name))
+
+
+def _find_leftovers(store: FolderStore) -> Iterator[Finding]:
+    """Yield files that a killed process left; nothing refers to them, and they hinder nobody."""
+    for path in sorted(store.path.rglob(".*.tmp")):
+        message = "a killed process left this file"
+        yield Finding("doctor.leftover", message, Place(str(path)), severity="note")
+
+
+def _find_modes(store: FolderStore) -> Iterator[Finding]:
+    """Yield links in the places of files, and in one finding what others can reach."""
+    directory, open_paths = store.path / PRIVATE_FOLDER, dict[Path, int]()
+    for path in [store.log, directory, *sorted(directory.glob("*"))]:
+        if path.is_symlink():
+            yield _alarm("doctor.symlink", "this is a symbolic link", str(path))
+        elif path.exists() and (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077:
+            open_paths[path] = mode
+    if open_paths:
+        # Key files are encrypted, and a checkout by git is readable.
+        writable = [path for path, mode in open_paths.items() if mode & 0o022]
+        level: Severity = "error" if writable else "note"
+        first = [*writable, *open_paths][0]
+        message = f"group or others can access this (mode {open_paths[first]:04o})"
+        if others := len(open_paths) - 1:
+            message += f", and {others} more of the key store"
+        fix = f"Run: chmod -R go= {shlex.quote(str(store.path))}"
+        yield Finding("doctor.permissions", message, Place(str(first)), severity=level, fix=fix)
