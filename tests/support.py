@@ -30,8 +30,8 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.sign.signing import SigningOptions, sign_document
 from cardsign.trust.lock import Floor, Memory
 from cardsign.trust.policy import Accept, Policy, Subject, TrustedIssuer
-from cardsign.trust.session import Session
-from cardsign.trust.supplied import NO_STATEMENTS, StatementCache, SuppliedStatements
+from cardsign.trust.session import Session, StatementCache
+from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier
 

@@ -37,7 +37,7 @@ from cardsign.publish.publication import (
 from cardsign.server.documents import Document, public_documents
 from cardsign.server.settings import ServerSettings
 from cardsign.trust.policy import KeysetAnchor, Limits, Policy, Subject, TrustedIssuer
-from cardsign.trust.refresh import FetchResult, Refresh
+from cardsign.trust.walk import FetchResult, Refresh
 from cardsign.urls import CARD_PATH, parse_place
 from cardsign.verify.report import Report
 from tests.keys.issuing import NOW, URL, first, key, online, released, signed

@@ -75,13 +75,9 @@ from cardsign.trust.policy import (
     load_policy,
 )
 from cardsign.trust.policyfile import anchor_members, anchor_text
-from cardsign.trust.refresh import Ask
-from cardsign.trust.supplied import (
-    NO_STATEMENTS,
-    StatementCache,
-    SuppliedStatements,
-    load_statements,
-)
+from cardsign.trust.session import StatementCache
+from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements, load_statements
+from cardsign.trust.walk import Ask
 from cardsign.urls import Url, is_url, parse_place, parse_url
 from cardsign.verify.verifier import Verifier
 

@@ -25,7 +25,7 @@ from cardsign.net.endpoints import endpoints_of
 from cardsign.net.extended import ask_for_extended_card
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, fetch_document, values
 from cardsign.net.fetcher import DocumentFetcher, freshness, note_legacy_path
-from cardsign.trust.refresh import FetchResult
+from cardsign.trust.walk import FetchResult
 from cardsign.urls import JWKS_PATH, Headers, card_url, parse_url
 
 #: Seconds. A key that is revoked stays in use for as long as caches keep what it signed.

@@ -20,9 +20,9 @@ from cardsign.net.connection import Deadline
 from cardsign.net.fetch import PrivateAccess
 from cardsign.net.fetcher import DocumentFetcher, note_legacy_path
 from cardsign.trust.policy import JwksAnchor, KeysetAnchor, Subject, TrustedIssuer
-from cardsign.trust.refresh import Ask, FetchResult, Refresh, no_answer
 from cardsign.trust.session import Session
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
+from cardsign.trust.walk import Ask, FetchResult, Refresh, no_answer
 from cardsign.urls import (
     Place,
     card_url,

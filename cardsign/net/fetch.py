@@ -36,7 +36,7 @@ from cardsign.net.connection import (
     tcp_dial,
 )
 from cardsign.trust.policy import JwksAnchor, TrustedIssuer
-from cardsign.trust.refresh import FetchResult
+from cardsign.trust.walk import FetchResult
 from cardsign.urls import Headers, Origin, Url, parse_url
 
 MAX_HOST_LENGTH: Final = 253  # characters; DNS knows no longer name (RFC 1035 2.3.4)

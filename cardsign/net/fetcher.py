@@ -26,7 +26,7 @@ from cardsign.net.fetch import (
     fetch_document,
     values,
 )
-from cardsign.trust.refresh import FetchResult
+from cardsign.trust.walk import FetchResult
 from cardsign.urls import (
     CARD_PATH,
     LEGACY_CARD_PATH,

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from cardsign.errors import CardRefused, FetchFailed, KeyRefused, UsageFault, closest
+from cardsign.errors import FetchFailed, KeyRefused, UsageFault, closest, of_the_user
 from cardsign.files import read_bytes
 from cardsign.findings import Finding
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
@@ -36,15 +36,13 @@ from cardsign.trust.policy import (
 )
 from cardsign.trust.policyfile import (
     edit_policy,
-    parse_policy,
     with_issuer,
     with_pin,
     without_issuer,
 )
-from cardsign.trust.refresh import Ask, Refresh, no_answer
-from cardsign.trust.session import Session
-from cardsign.trust.supplied import NO_STATEMENTS, StatementCache, SuppliedStatements
-from cardsign.trust.walk import Walk, read_statements
+from cardsign.trust.session import Session, StatementCache
+from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
+from cardsign.trust.walk import Ask, Refresh, Walk, no_answer, read_statements
 from cardsign.urls import JWKS_PATH, Origin, parse_url
 
 
@@ -311,17 +309,16 @@ def add_issuers(
 
     for members, _ in entries:
         check_new_name(policy, str(members["name"]))
-    new = parse_policy(with_all("format = 1\n"), source="the new entry")
     edit = partial(
         edit_policy,
         policy.file,
         with_all,
-        lambda issuers: (*issuers, *new.issuers),
+        lambda old, new: new[: -len(entries)] == old,
     )
-    edit(dry_run=True)
+    new = edit(dry_run=True).issuers[-len(entries) :]
     locked = read_lock(policy.lock)
     floors: dict[str, Floor] = {}
-    for issuer, (_, proposal) in zip(new.issuers, entries, strict=True):
+    for issuer, (_, proposal) in zip(new, entries, strict=True):
         floor = locked.get(issuer.name)
         _check_floor(policy, issuer, floor, proposal)
         if proposal.keyset is not None and isinstance(issuer.anchor, KeysetAnchor):
@@ -390,8 +387,11 @@ def move_pin(
         edit_policy(
             policy.file,
             lambda text: with_pin(text, name, pin),
-            lambda issuers: (
-                replace(other, anchor=moved) if other == issuer else other for other in issuers
+            lambda before, after: (
+                after
+                == tuple(
+                    replace(other, anchor=moved) if other == issuer else other for other in before
+                )
             ),
         )
         if cache is not None:
@@ -415,7 +415,7 @@ def remove_issuer(policy: Policy, name: str, *, dry_run: bool = False) -> bool:
         edit_policy(
             policy.file,
             lambda text: without_issuer(text, name),
-            lambda issuers: (other for other in issuers if other.name != name),
+            lambda old, new: new == tuple(other for other in old if other.name != name),
         )
     return is_locked
 
@@ -461,39 +461,27 @@ def read_agents(path: Path) -> tuple[dict[str, Any], ...]:
 
     Raises:
         UsageFault: ``usage.invalid``: there are none, one lacks a name or a URL, or two would get
-            one name.
+            one name. ``card.interface_url``.
         FileFault: It cannot be read.
     """
-    data = read_bytes(path, max_bytes=MAX_AGENTS_BYTES)
+    data, file = read_bytes(path, max_bytes=MAX_AGENTS_BYTES), str(path)
     try:
-        members: Any = read_toml(data)
-    except ValueError as exc:
-        raise _not_read(path, f"this is no TOML: {exc}") from exc
-    section = members.get("a2a")
-    listed = section.get("external_agents") if isinstance(section, dict) else None
-    if not isinstance(listed, list) or not listed:
-        raise _not_read(path, "there is no [[a2a.external_agents]]")
-    agents: dict[str, dict[str, Any]] = {}
-    for number, agent in enumerate(listed, 1):
-        name = agent.get("name") if isinstance(agent, dict) else None
-        url = agent.get("url") if isinstance(agent, dict) else None
-        if not isinstance(name, str) or not isinstance(url, str):
-            raise _not_read(path, f"agent {number} lacks a `name` or a `url`")
-        try:
-            parsed = parse_url(url)
-        except CardRefused as refusal:
-            raise _not_read(path, f"the URL of agent {number}: {refusal.message}") from refusal
-        own = re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._")[:64]
-        if not ISSUER_NAME.fullmatch(own):
-            own = parsed.origin.host.strip("[]").replace(":", "-")
-        if own in agents:
-            both = f"agents {[*agents].index(own) + 1} and {number} would both be named {own!r}"
-            raise _not_read(path, both, "Give each agent a name of its own.")
-        at_url = {"origins": [str(parsed.origin)], "cards": [str(parsed)]}
-        agents[own] = {"name": own, **at_url}
-    return tuple(agents.values())
-
-
-def _not_read(path: Path, message: str, hint: str = "") -> UsageFault:
-    form = "Write [[a2a.external_agents]] with name = and url = for each agent."
-    return UsageFault("usage.invalid", message, path=str(path), hint=hint or form)
+        with of_the_user(file):
+            document: Any = read_toml(data)
+            listed = document["a2a"]["external_agents"]
+            agents = [(agent["name"].lower(), parse_url(agent["url"])) for agent in listed]
+    except (ValueError, LookupError, TypeError, AttributeError) as exc:
+        message = "this is no list of agents, each with a name and a URL"
+        hint = "Write [[a2a.external_agents]] with name = and url = for each agent."
+        raise UsageFault("usage.invalid", message, path=file, hint=hint) from exc
+    entries: dict[str, dict[str, Any]] = {}
+    for called, url in agents:
+        name = re.sub(r"[^a-z0-9._-]+", "-", called).strip("-._")[:64]
+        if not ISSUER_NAME.fullmatch(name):
+            name = url.origin.host.strip("[]").replace(":", "-")
+        if name in entries:
+            hint = "Give each agent a name of its own."
+            message = f"two agents would be named {name!r}"
+            raise UsageFault("usage.invalid", message, path=file, hint=hint)
+        entries[name] = {"name": name, "origins": [str(url.origin)], "cards": [str(url)]}
+    return tuple(entries.values())

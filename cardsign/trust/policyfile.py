@@ -465,14 +465,20 @@ format = {FORMAT}
 def edit_policy(
     path: Path,
     change: Callable[[str], str],
-    expected: Callable[[tuple[TrustedIssuer, ...]], Iterable[TrustedIssuer]],
+    is_expected: Callable[[tuple[TrustedIssuer, ...], tuple[TrustedIssuer, ...]], bool],
     *,
     dry_run: bool = False,
-) -> None:
-    """Change a policy file, alone among processes; on any error it stays as it was.
+) -> Policy:
+    """Change a policy file, alone among processes, and return what it says then.
 
-    Where there is none yet, one is begun. The new text is read before it replaces the file, and
-    must then say what is expected.
+    On any error it stays as it was. Where there is none yet, one is begun. The new text is read
+    before it replaces the file.
+
+    Args:
+        path: The file.
+        change: Returns the new text.
+        is_expected: Whether the change makes the second of the issuers before.
+        dry_run: Write nothing.
 
     Raises:
         UsageFault: ``policy.malformed``: no such change can be made to this text.
@@ -484,7 +490,7 @@ def edit_policy(
         policy = parse_policy(text, source=str(path))
         changed = change(text)
         after = parse_policy(changed, source=f"{path} with the new entry")
-        if (after.issuers, after.limits) != (tuple(expected(policy.issuers)), policy.limits):
+        if not is_expected(policy.issuers, after.issuers) or after.limits != policy.limits:
             raise UsageFault(
                 "policy.malformed",
                 "the file is laid out in a way that cannot be edited for you",
@@ -493,6 +499,7 @@ def edit_policy(
             )
         if not dry_run:
             write_atomic(path, changed.encode(), plain=True)
+    return after
 
 
 def anchor_members(anchor: Anchor) -> Members:

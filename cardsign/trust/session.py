@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import chain
 from math import inf
+from pathlib import Path
 from typing import Any, Final, Literal
 
-from cardsign.errors import CardRefused, KeyRefused
+from cardsign.errors import CardRefused, CardsignError, FileFault, KeyRefused, UsageFault
+from cardsign.files import locked, make_directory, read_bytes, write_atomic
 from cardsign.findings import Finding
 from cardsign.jose.jwks import JwkSet, SkippedKey
 from cardsign.statements.envelope import StatementRefused, check_times
 from cardsign.statements.keyset import (
     IssuerKey,
+    KeysetId,
     KeysetStatement,
+    RootAnchor,
     read_keyset,
 )
 from cardsign.statements.release import (
@@ -28,7 +36,7 @@ from cardsign.statements.release import (
     effective_revoked,
     read_release,
 )
-from cardsign.times import minute
+from cardsign.times import minute, utc
 from cardsign.trust.lock import Floor
 from cardsign.trust.policy import (
     JwksAnchor,
@@ -36,8 +44,9 @@ from cardsign.trust.policy import (
     KeysetAnchor,
     Limits,
     TrustedIssuer,
+    user_folder,
 )
-from cardsign.trust.supplied import NO_STATEMENTS, StatementCache, SuppliedStatements
+from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.trust.walk import (
     MAX_STEPS,
     ReleaseChoice,
@@ -457,3 +466,105 @@ def look_ahead(session: Session, now: datetime) -> tuple[IssuerTrust, tuple[Find
     hint += "If there is none, ask the issuer."
     alarms += [Finding("peer.statement_ends", ends, fix=hint) for ends in ending]
     return trust, tuple(dict.fromkeys(alarms))
+
+
+# Signed statements kept in the user's cache folder (decision F6, L6). What is read is verified
+# again, so a poisoned file costs time and nothing else. Whatever cannot be read is empty.
+
+#: Bytes of one file of the cache: more statements than a walk reads.
+MAX_FILE_BYTES: Final = 8 * 1024 * 1024
+#: Seconds to wait for another process that keeps statements.
+PATIENCE: Final = 1.0
+
+
+class StatementCache:
+    """The cache in one folder, with a file for each anchor."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @classmethod
+    def of_user(cls) -> StatementCache | None:
+        """Return the cache in the user's cache folder; None where this user has none."""
+        with suppress(UsageFault):
+            return cls(user_folder("CACHE") / "statements")
+        return None
+
+    def get(self, pin: KeysetId | RootAnchor) -> SuppliedStatements:
+        """Return the statements kept for an anchor; none if there is anything odd."""
+        path = self.folder / f"{cache_name(pin)}.json"
+        try:
+            if hasattr(os, "geteuid") and path.lstat().st_uid != os.geteuid():
+                return NO_STATEMENTS
+            kept = json.loads(read_bytes(path, max_bytes=MAX_FILE_BYTES, plain=True))
+            keysets, releases = ([text.encode() for text in texts] for texts in kept)
+            return SuppliedStatements(tuple(keysets), tuple(releases))
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError, CardsignError):
+            return NO_STATEMENTS
+
+    def keep(
+        self,
+        pin: KeysetId | RootAnchor,
+        passed: Sequence[KeysetStatement],
+        release: ReleaseStatement | None,
+    ) -> SuppliedStatements:
+        """Keep the keysets from the anchor to the newest, and the newest release.
+
+        What another process has kept beyond them stays, also where this one could not use it: its
+        clock may be behind. Nothing happens where the folder cannot be written.
+
+        Returns:
+            What stayed of the other process.
+        """
+        busy = FileFault("file.busy", "another process uses the cache", path=str(self.folder))
+        with suppress(OSError, CardsignError):
+            make_directory(self.folder, mode=0o700)
+            with locked(self.folder / "lock", patience=PATIENCE, busy=busy):
+                newer = _go_on(self.get(pin), passed[-1], release)
+                keysets = [*(_data(keyset) for keyset in passed), *newer.untrusted_keysets]
+                releases = newer.untrusted_releases or ([_data(release)] if release else [])
+                texts = [[data.decode() for data in group] for group in (keysets, releases)]
+                path = self.folder / f"{cache_name(pin)}.json"
+                write_atomic(path, json.dumps(texts).encode(), mode=0o600, plain=True)
+                return newer
+        return NO_STATEMENTS
+
+    def follow(self, pin: KeysetId, moved: KeysetId) -> None:
+        """Keep what is kept for a pin for the one to which it moved forward, from there on."""
+        kept = self.get(pin)
+        keysets = read_statements(kept.untrusted_keysets, read_keyset, [])
+        passed = [keyset for keyset in keysets if keyset.number >= moved.number]
+        releases = read_statements(kept.untrusted_releases, read_release, [])
+        if passed:
+            self.keep(moved, passed, next(iter(releases), None))
+
+
+def cache_name(pin: KeysetId | RootAnchor) -> str:
+    """Return the name under which the cache holds the statements of an anchor."""
+    if isinstance(pin, KeysetId):
+        return pin.digest
+    pairs = " ".join(sorted(f"{thumbprint}:{holder}" for thumbprint, holder in pin.holders))
+    return hashlib.sha256(f"roots {pin.threshold} {pairs}".encode()).hexdigest()
+
+
+def _go_on(
+    others: SuppliedStatements, keyset: KeysetStatement, release: ReleaseStatement | None
+) -> SuppliedStatements:
+    """Return the statements that lawfully go on from a keyset, and the release if it is newer.
+
+    They are verified as of their own time: a clock that is behind is no reason to lose them.
+    """
+    keysets = read_statements(others.untrusted_keysets, read_keyset, [], keyset)
+    releases = read_statements(others.untrusted_releases, read_release, [])
+    issued = [*(kept.iat for kept in keysets), *(kept.iat for kept in releases)]
+    now = utc(max(issued, default=keyset.iat))
+    walk = Walk(keysets, Floor(), now, timedelta(), max_steps=len(keysets))
+    with suppress(StatementRefused):
+        keyset = walk.onward(keyset)
+    newest = choose_release(release, releases, keyset, None, now=now, skew=timedelta()).release
+    newer = [newest] if newest is not None and newest is not release else []
+    return SuppliedStatements(tuple(map(_data, walk.passed)), tuple(map(_data, newer)))
+
+
+def _data(statement: KeysetStatement | ReleaseStatement) -> bytes:
+    return statement.envelope.to_bytes()

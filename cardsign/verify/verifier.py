@@ -17,14 +17,8 @@ from cardsign.errors import UsageFault, check_type, closest
 from cardsign.findings import Finding
 from cardsign.trust.lock import Floor, Memory, check_entry, raise_lock, read_floors
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject, SubjectNames, TrustedIssuer
-from cardsign.trust.session import IssuerTrust, Session
-from cardsign.trust.supplied import (
-    NO_STATEMENTS,
-    StatementCache,
-    Statements,
-    SuppliedStatements,
-    read_supplied,
-)
+from cardsign.trust.session import IssuerTrust, Session, StatementCache
+from cardsign.trust.supplied import NO_STATEMENTS, Statements, SuppliedStatements, read_supplied
 from cardsign.urls import card_url, parse_url
 from cardsign.verify.report import Report, VerifiedCard, trusted_card
 from cardsign.verify.signature import Inquiry

@@ -15,7 +15,7 @@ from cardsign.errors import PassphraseFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.places import FolderStore, create_store, open_store
 from cardsign.net.fetch import FetchSettings, OtherStatus
-from cardsign.trust.refresh import FetchResult
+from cardsign.trust.walk import FetchResult
 from tests.cli.conftest import Cardsign
 from tests.support import PORTABLE, encrypted_pem
 

@@ -15,7 +15,7 @@ from cardsign.errors import FetchFailed
 from cardsign.jose.jwks import JwkSet
 from cardsign.net.fetch import FetchSettings
 from cardsign.trust.lock import read_lock
-from cardsign.trust.refresh import FetchResult
+from cardsign.trust.walk import FetchResult
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 from cardsign.verify.report import NotTrusted
 from cardsign.verify.verifier import Verifier

@@ -20,8 +20,7 @@ from cardsign.net.fetcher import DocumentFetcher
 from cardsign.statements.keyset import read_keyset
 from cardsign.trust.lock import Memory
 from cardsign.trust.policy import Anchor, KeysetAnchor, Policy, Subject, TrustedIssuer
-from cardsign.trust.session import Session
-from cardsign.trust.supplied import StatementCache
+from cardsign.trust.session import Session, StatementCache
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH, parse_place
 from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier

@@ -23,7 +23,8 @@ from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
 from cardsign.net.fetch import FetchSettings
 from cardsign.trust.policy import Policy, Subject
-from cardsign.trust.supplied import StatementCache, SuppliedStatements
+from cardsign.trust.session import StatementCache
+from cardsign.trust.supplied import SuppliedStatements
 from cardsign.urls import RELEASE_PATH, parse_place
 from cardsign.verify.report import NotTrusted, NoVerdict, Report
 from cardsign.verify.verdict import judge_card
@@ -237,7 +238,7 @@ def test_another_process_goes_on_from_there(
     def full(*_: object, **__: object) -> None:
         raise FileFault("file.unwritable", "no space left on device")
 
-    monkeypatch.setattr("cardsign.trust.supplied.write_atomic", full)
+    monkeypatch.setattr("cardsign.trust.session.write_atomic", full)
     for _ in range(2):
         elsewhere = StatementCache(tmp_path / "other")
         assert Looker(tides, cache=elsewhere).examine().verdict == "trusted"

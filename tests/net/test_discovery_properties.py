@@ -15,8 +15,8 @@ from cardsign.net.fetcher import DocumentFetcher
 from cardsign.statements.keyset import read_keyset
 from cardsign.trust.lock import Memory
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject
-from cardsign.trust.refresh import FetchResult
 from cardsign.trust.session import Session
+from cardsign.trust.walk import FetchResult
 from cardsign.urls import RELEASE_PATH
 from cardsign.verify.verifier import Verifier
 from tests.cli import peer

@@ -14,7 +14,7 @@ from peers import Answer, http, serving
 from sites import CANONICAL, Looker, Site, at
 
 from cardsign.statements.keyset import read_keyset
-from cardsign.trust.supplied import StatementCache
+from cardsign.trust.session import StatementCache
 from cardsign.urls import RELEASE_PATH
 from tests.cli import peer
 from tests.jose.statement_making import key

@@ -17,7 +17,7 @@ from internet import Host, Network, Request
 from peers import CARD, PATIENCE, http
 
 from cardsign.net.fetcher import PAGE_COST, DocumentFetcher, Freshness, freshness
-from cardsign.trust.refresh import FetchResult
+from cardsign.trust.walk import FetchResult
 from cardsign.urls import Headers
 
 HOST = "https://agent.example"

@@ -20,8 +20,8 @@ from cardsign.trust.policy import (
     Policy,
     TrustedIssuer,
 )
-from cardsign.trust.refresh import FetchResult
 from cardsign.trust.supplied import SuppliedStatements
+from cardsign.trust.walk import FetchResult
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH, parse_place
 from cardsign.verify.verifier import Verifier
 from tests.jose.statement_making import NOW, key

@@ -25,9 +25,9 @@ from cardsign.net.fetcher import REFRESH_INTERVAL
 from cardsign.statements.keyset import KeysetId, RootAnchor
 from cardsign.trust.lock import Floor
 from cardsign.trust.policy import KeysetAnchor, Limits, Policy, Subject, TrustedIssuer
-from cardsign.trust.refresh import FetchResult, Refresh
 from cardsign.trust.session import Session
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
+from cardsign.trust.walk import FetchResult, Refresh
 from cardsign.urls import CARD_PATH, RELEASE_PATH, parse_place
 from cardsign.verify.report import Report
 from tests.support import Remembering, reach_verdict

@@ -10,7 +10,7 @@ import pytest
 from cardsign.jose.jwks import JwkSet
 from cardsign.statements.keyset import KeysetId, RootAnchor
 from cardsign.trust.policy import Anchor, JwksAnchor, KeysAnchor, KeysetAnchor
-from cardsign.trust.supplied import cache_name
+from cardsign.trust.session import cache_name
 from tests.jose.statement_making import key
 
 DIGEST = "0" * 64

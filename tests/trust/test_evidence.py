@@ -21,12 +21,3 @@ def test_statements_of_both() -> None:
 def test_nothing_beside_something_is_something() -> None:
     """From either side."""
     assert FETCHED.joined(NO_STATEMENTS) == NO_STATEMENTS.joined(FETCHED) == FETCHED
-
-
-def test_what_was_supplied_does_not_change_in_the_hands_of_the_caller() -> None:
-    """It is copied: what follows from it is remembered."""
-    keys, statements = bytearray(b"jwks"), [b"k1"]
-    supplied = SuppliedStatements(statements, untrusted_jwks=keys)  # type: ignore[arg-type]
-    keys.clear()
-    statements.append(b"k2")
-    assert (supplied.untrusted_jwks, supplied.untrusted_keysets) == (b"jwks", (b"k1",))

@@ -22,9 +22,9 @@ from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, re
 from cardsign.statements.release import read_release
 from cardsign.statements.signing import sign_statement
 from cardsign.trust.policy import KeysetAnchor, Limits, TrustedIssuer
-from cardsign.trust.refresh import FetchResult, Refresh
 from cardsign.trust.session import Session
 from cardsign.trust.supplied import SuppliedStatements
+from cardsign.trust.walk import FetchResult, Refresh
 from cardsign.urls import RELEASE_PATH, parse_place
 from tests.jose.statement_making import (
     NOW,
@@ -242,7 +242,7 @@ def test_a_chain_without_end_is_left_at_the_bounds(
     """
     chain = history(9)
     limit = 5 if bound == "MAX_STEPS" else MAX_STATEMENT_BYTES + sum(map(len, chain[:5]))
-    monkeypatch.setattr(f"cardsign.trust.refresh.{bound}", limit)
+    monkeypatch.setattr(f"cardsign.trust.walk.{bound}", limit)
     site = Site()
     site.publish(*chain, recovered("rita", "dan"))
     brought = ask(site, pin_of(chain[0]))

@@ -15,7 +15,8 @@ import pytest
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
 from cardsign.trust.policy import KeysAnchor, Policy, Subject
-from cardsign.trust.supplied import StatementCache, SuppliedStatements
+from cardsign.trust.session import StatementCache
+from cardsign.trust.supplied import SuppliedStatements
 from cardsign.verify.report import Report
 from cardsign.verify.verdict import judge_card
 from tests.jose.statement_making import DAY, T0, URL, entry, key, thumbprint
@@ -241,7 +242,7 @@ def test_verifiers_that_share_a_cache_never_take_it_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At once, each being shown another part of the history (attack 60)."""
-    monkeypatch.setattr("cardsign.trust.supplied.PATIENCE", 60.0)
+    monkeypatch.setattr("cardsign.trust.session.PATIENCE", 60.0)
     tides = Tides()
     history = [tides.one]
     for version in range(5):
