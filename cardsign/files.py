@@ -282,7 +282,7 @@ def file_faults(path: Path | str, otherwise: str) -> Iterator[None]:
     except OSError as exc:
         raise file_fault(exc, path, otherwise) from exc
     except (ValueError, OverflowError) as exc:  # a NUL byte, or a number beyond all descriptors
-        raise FileFault(otherwise, f"no file can be called so: {exc}", path=str(path)) from exc
+        raise FileFault(otherwise, f"the file name is not valid: {exc}", path=str(path)) from exc
 
 
 def file_fault(exc: OSError, path: Path | str, otherwise: str) -> FileFault:
@@ -322,7 +322,7 @@ def leads_outside(folder: Path, place: Path, allowed: Collection[Path] = ()) -> 
     """
     try:
         real = Path(os.path.realpath(place))
-    except ValueError:  # no file can be called so
+    except ValueError:  # not a valid file name
         return True
     homes = (folder, *allowed)
     return not any(real.is_relative_to(os.path.realpath(home)) for home in homes)

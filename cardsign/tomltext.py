@@ -37,8 +37,15 @@ def find_lines(text: str) -> dict[Location, int]:
     lines: dict[Location, int] = {(): 1}
     counts: dict[Location, int] = {}  # the index of the last table of each array of tables
     table: Location = ()
-    for number, line in enumerate(text.split("\n"), 1):
-        if header := _HEADER.match(line):
+    open_brackets = 0  # of a value that goes on over several lines
+    outline = _NO_KEY.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    numbered = enumerate(zip(text.split("\n"), outline.split("\n"), strict=True), 1)
+    for number, (line, bare) in numbered:
+        is_within_value = open_brackets > 0
+        open_brackets += sum(map(bare.count, "[{")) - sum(map(bare.count, "]}"))
+        if is_within_value:
+            continue
+        if (header := _HEADER.match(line)) and bare[header.start(1)] == "[":
             table = ()
             for name in _split_key(header[2])[:MAX_TOML_DEPTH]:
                 table = (*table, counts[table], name) if table in counts else (*table, name)
@@ -47,7 +54,7 @@ def find_lines(text: str) -> dict[Location, int]:
                 table = (*table, counts[table])
             lines.setdefault(table[:1], number)
             lines.setdefault(table, number)
-        elif member := _MEMBER.match(line):
+        elif (member := _MEMBER.match(line)) and bare[member.end() - 1] == "=":
             lines.setdefault((*table, *_split_key(member[1])), number)
     return lines
 
@@ -63,12 +70,12 @@ def line_of(lines: Mapping[Location, int], location: Location) -> int:
     return lines[location]
 
 
-_LONG_KEY: Final = re.compile(rb"(?<![\w-])(?:[\w-]+[ \t]*\.[ \t]*){%d}" % MAX_TOML_DEPTH)
+_LONG_KEY: Final = re.compile(rf"(?<![\w-])(?:[\w-]+[ \t]*\.[ \t]*){{{MAX_TOML_DEPTH}}}")
 #: A comment or a string. One that does not end is taken to the end of its line or of the file, so
 #: that no byte is looked at twice.
 _NO_KEY: Final = re.compile(
-    rb"""#[^\n]*|\"{3}(?:[^\\]|\\.)*?(?:\"{3,5}|\Z)|'{3}.*?(?:'{3,5}|\Z)"""
-    rb"""|"(?:[^"\\\n]|\\[^\n])*"?|'[^'\n]*'?""",
+    r"""#[^\n]*|\"{3}(?:[^\\]|\\.)*?(?:\"{3,5}|\Z)|'{3}.*?(?:'{3,5}|\Z)"""
+    r"""|"(?:[^"\\\n]|\\[^\n])*"?|'[^'\n]*'?""",
     re.DOTALL,
 )
 
@@ -83,8 +90,9 @@ def read_toml(untrusted_bytes: bytes) -> dict[str, Any]:
     import tomllib  # a verdict by keys alone reads no TOML
 
     with contextlib.suppress(RecursionError):
-        if not _LONG_KEY.search(_NO_KEY.sub(b"s", untrusted_bytes)):
-            members = tomllib.loads(untrusted_bytes.decode())
+        text = untrusted_bytes.decode()
+        if not _LONG_KEY.search(_NO_KEY.sub("s", text)):
+            members = tomllib.loads(text)
             if not _is_deep(members, MAX_TOML_DEPTH):
                 return members
     raise ValueError(

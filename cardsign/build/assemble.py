@@ -144,7 +144,7 @@ def _set(draft: Draft, member: str, text: str) -> None:
             raise KeyError(member)
         field = field_of(target)
     except (KeyError, IndexError, ValueError) as exc:
-        message = f"A2A 1.0 has no member {member!r} that is set"
+        message = f"{member!r} is not a member of an A2A 1.0 card that can be set"
         raise UsageFault("usage.invalid", message, hint=SET_HINT) from exc
     value: Json = text
     if field.kind != "string" or field.shape != "one":

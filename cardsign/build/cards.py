@@ -16,7 +16,8 @@ from cardsign.card.convert import convert_card
 from cardsign.card.extensions import KEPT_OF_CARD, kept_of, with_kept
 from cardsign.card.values import Json, elements_of, members_of
 from cardsign.errors import CardRefused
-from cardsign.lint.cards import camel_case, lint_document
+from cardsign.lint.cards import lint_document
+from cardsign.lint.portability import camel_case
 from cardsign.lint.rules import LintSettings
 from cardsign.lint.security import is_secret_name
 from cardsign.tomltext import Location

@@ -279,7 +279,7 @@ def _check_json(value: object, name: str, place: SourcePlace) -> None:
         text = f"{name}: a URL holds a user name or a password, and a card is public"
         raise refusal("build.unsupported", text, place, hint="Write the URL without it.")
     elif isinstance(value, str) and SURROGATE.search(value):
-        raise refusal("build.type", f"{name}: half a character is no text", place)
+        raise refusal("build.type", f"{name}: the text contains an unpaired surrogate", place)
     elif not isinstance(value, str | int | float | None) or value in (inf, -inf) or value != value:
         kind = type(value).__name__
         raise refusal("build.type", f"{name}: JSON has no such value ({kind})", place)

@@ -266,7 +266,7 @@ def _decode(data: bytes, file: str) -> str:
 
 # ------------------------------------------------------------------ YAML
 
-#: Half of a character, which YAML and a command line can write and UTF-8 cannot.
+#: An unpaired surrogate, which YAML and a command line can write and UTF-8 cannot encode.
 SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _NULLS: Final = ("", "~", "null", "Null", "NULL")
 _WORDS: Final = {
@@ -351,7 +351,7 @@ def _read_document(root: Any, file: str) -> SourceDocument:
 
     def check_text(node: Any) -> None:
         if SURROGATE.search(node.value):
-            raise refuse(node, "half a character is no text")
+            raise refuse(node, "the text contains an unpaired surrogate")
 
     value = read(root, ())
     if not isinstance(value, dict):

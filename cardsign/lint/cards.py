@@ -1,4 +1,4 @@
-"""Linting and fixing whole cards, and several that speak of one another. Pure: bytes in."""
+"""Linting whole cards: the rules are applied, weighed and waived, and the findings get lines."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from cardsign.card.document import Card, render, unsigned
-from cardsign.card.extensions import contract_member, is_contract
+from cardsign.card.document import Card
+from cardsign.card.extensions import is_contract
 from cardsign.card.strictjson import offsets
-from cardsign.card.values import Json, elements_of, members_of, split
+from cardsign.card.values import Json, split
 from cardsign.errors import (
     EXIT_NOT_TRUSTED,
     EXIT_OK,
@@ -68,9 +68,9 @@ RULES: Final[dict[str, Rule]] = {
     **portability.RULES,
 }
 SCHEMA: Final = "cardsign.lint/1"
-# Of a card in A2A 0.3 they say no more than that it is one.
+# In a card of A2A 0.3 these only repeat its version.
 _OF_THE_OLD_VERSION: Final = frozenset({"portable.legacy-member"})
-# What the groups before have said of the same place.
+# Findings that repeat one of an earlier group about the same place.
 _ECHOES: Final = {
     "portable.wrong-type": "members.type",
     "portable.null": "members.missing",
@@ -129,12 +129,12 @@ class LintReport:
     Attributes:
         cards: A report for each card, in order.
         fail_on: The least severe finding that makes the exit status 1.
-        fixed: What `--fix` made of the card, if it was asked to.
+        fixed: The result of `--fix`; None without it.
     """
 
     cards: Sequence[CardReport]
     fail_on: Severity = "warning"
-    fixed: FixResult | None = None
+    fixed: portability.FixResult | None = None
 
     @property
     def exit_status(self) -> int:
@@ -170,18 +170,17 @@ class LintReport:
 def lint_card(
     untrusted_bytes: bytes, settings: LintSettings = DEFAULT_SETTINGS, *, name: str = ""
 ) -> CardReport:
-    """Say what is wrong with a card, why, and how to fix it.
+    """Return what is wrong with a card, why, and how to fix it.
 
-    Not whether it is true or wise, nor whether its signatures hold: nothing is verified, and
-    nobody is asked. Nothing in the card makes this function raise.
+    No signature is verified, and no URL is fetched. Nothing in the card makes this function raise.
 
     Args:
         untrusted_bytes: The card as received.
-        settings: What the project asks.
+        settings: Which rules apply, how severe they are, and what is waived.
         name: For the report.
 
     Raises:
-        UsageFault: ``usage.conflict``: the settings name a rule or group that there is not.
+        UsageFault: ``usage.conflict``: the settings name an unknown rule or group.
     """
     check_settings(settings)
     try:
@@ -190,8 +189,8 @@ def lint_card(
         tokens = split(refusal.path) if refusal.path.startswith("/") else ()
         place = replace(refusal.finding.place, tokens=tokens)
         unreadable = replace(find_at(refusal.code, tokens, refusal.message), place=place)
-        return _sorted_out(name, [unreadable], settings, None)
-    report = _sorted_out(name, lint_document(document, settings), settings, document)
+        return _report_of(name, [unreadable], settings, None)
+    report = _report_of(name, lint_document(document, settings), settings, document)
     waived = placed([finding for finding, _ in report.waived], untrusted_bytes)
     return replace(
         report,
@@ -218,7 +217,7 @@ def lint_document(
         if group == "portable":
             of_group = portability.find_unportable(subject)
             if chosen is None:
-                of_group = _not_said(of_group, findings, subject)
+                of_group = _drop_echoes(of_group, findings, subject)
             findings += (finding for finding in of_group if _is_chosen(finding.code, settings))
             continue
         for code, rule in RULES.items():
@@ -232,26 +231,25 @@ def _is_chosen(code: str, settings: LintSettings) -> bool:
     return chosen is None or code in chosen or group_of(code) in chosen
 
 
-def _not_said(
+def _drop_echoes(
     findings: Iterable[Finding], earlier: Sequence[Finding], subject: LintedCard
 ) -> Iterator[Finding]:
-    """Yield the findings that say more than the earlier groups said of the same place."""
+    """Yield the findings that do not repeat an earlier group's about the same place."""
     known_places = {(finding.code, finding.place.tokens) for finding in earlier}
     for finding in findings:
         places = {finding.place.tokens}
         if finding.code in _OF_THE_OLD_VERSION:
             if subject.a2a_version != "1.0":
                 continue
-            if (
-                finding.place.tokens[0] == "securitySchemes"
-            ):  # of a flat scheme it is said of the type
+            # Of a flat scheme the earlier group reports `type`.
+            if finding.place.tokens[0] == "securitySchemes":
                 places.add((*finding.place.tokens[:2], "type"))
         if known_places.isdisjoint((_ECHOES.get(finding.code), tokens) for tokens in places):
             yield finding
 
 
 def check_settings(settings: LintSettings) -> None:
-    """Refuse settings that name what there is not: a mistyped rule would be ignored for ever.
+    """Refuse settings that name an unknown rule or group, such as a misspelt one.
 
     Raises:
         UsageFault: ``usage.conflict``.
@@ -264,13 +262,13 @@ def check_settings(settings: LintSettings) -> None:
             raise UsageFault("usage.conflict", message, hint=hint)
 
 
-def _sorted_out(
+def _report_of(
     name: str,
     findings: Iterable[Finding],
     settings: LintSettings,
     document: Mapping[str, Json] | None,
 ) -> CardReport:
-    """Leave out what is ignored, weigh the rest, set aside what is waived, and bound both."""
+    """Return the report of some findings, by the settings: ignored, weighed, waived and capped."""
     kept: list[Finding] = []
     waived: dict[str, list[Finding]] = {}
     for unweighed in findings:
@@ -296,7 +294,7 @@ def _sorted_out(
 
 
 def _waiver(finding: Finding, settings: LintSettings) -> tuple[str | None, str]:
-    """Return why a finding is accepted, or when that ended."""
+    """Return why a finding is waived, and if its waiver has ended, on which day."""
     ended = ""
     for waiver in settings.waivers:
         if waiver.rule != finding.code or (waiver.path and waiver.path != finding.path):
@@ -308,7 +306,7 @@ def _waiver(finding: Finding, settings: LintSettings) -> tuple[str | None, str]:
 
 
 def placed(findings: Sequence[Finding], data: bytes) -> tuple[Finding, ...]:
-    """Return findings with line and column of their members, in a text that was read strictly."""
+    """Return findings with the line and column of their members in the card's text."""
     token_paths = {finding.place.tokens for finding in findings}
     if not token_paths:
         return ()
@@ -330,137 +328,44 @@ def placed(findings: Sequence[Finding], data: bytes) -> tuple[Finding, ...]:
     return tuple(placed_findings)
 
 
-# Cards that speak of one another.
+# Findings from outside the card: its file, its project, and other cards.
 
 
 def find_at(code: str, tokens: Tokens, message: str) -> Finding:
-    """Return what a rule finds that is checked outside of the card."""
+    """Return the finding of a rule that is checked outside of the card."""
     return make_finding(code, RULES[code], tokens, message)
 
 
 def lint_references(
     reports: Sequence[CardReport], settings: LintSettings = DEFAULT_SETTINGS
 ) -> tuple[CardReport, ...]:
-    """Add to reports of several cards what one says of another.
-
-    `metadata.specialists` and `metadata.foreman` must name cards that are there, both ways.
-    """
+    """Return the reports with the references between their cards that do not resolve."""
     cards = {
         str(report.document.get("name")): report.document
         for report in reports
         if report.document is not None
     }
-    return tuple(with_findings(report, _references(report, cards), settings) for report in reports)
+    return tuple(
+        with_findings(report, _list_references(report, cards), settings) for report in reports
+    )
+
+
+def _list_references(
+    report: CardReport, cards: Mapping[str, Mapping[str, Json]]
+) -> Iterator[Finding]:
+    for tokens, message in contract.find_references(report.document or {}, cards):
+        yield find_at("contract.reference", tokens, message)
 
 
 def with_findings(
     report: CardReport, more: Iterable[Finding], settings: LintSettings
 ) -> CardReport:
-    """Return a report with findings from around the card, by the same settings."""
+    """Return a report with further findings, chosen and weighed by the same settings."""
     chosen = (
         finding
         for finding in more
         if finding.code == "json.not-read" or _is_chosen(finding.code, settings)
     )
-    added = _sorted_out(report.name, chosen, settings, report.document)
+    added = _report_of(report.name, chosen, settings, report.document)
     findings = (*report.findings, *added.findings)
     return replace(report, findings=findings, waived=(*report.waived, *added.waived))
-
-
-def _references(report: CardReport, cards: Mapping[str, Mapping[str, Json]]) -> Iterator[Finding]:
-    """Yield which other cards are missing, or do not name this one back."""
-    document = report.document or {}
-    own_name = str(document.get("name"))
-    tokens, value = contract_member(document, "metadata")
-    metadata = members_of(value)
-    named: list[tuple[Tokens, Json, str]] = [
-        ((*tokens, "specialists", str(index)), name, "foreman")
-        for index, name in enumerate(elements_of(metadata.get("specialists")))
-    ]
-    if isinstance(foreman := metadata.get("foreman"), str):
-        named.append(((*tokens, "foreman"), foreman, "specialists"))
-    for place, name, member in named:
-        other = cards.get(str(name))
-        if other is None:
-            yield find_at("contract.reference", place, f"there is no card of {str(name)[:60]!r}")
-            continue
-        back = members_of(contract_member(other, "metadata")[1]).get(member)
-        if back is not None and own_name not in (back if isinstance(back, list) else [back]):
-            message = f"{str(name)[:60]!r} does not name this agent as {member}"
-            yield find_at("contract.reference", place, message)
-
-
-# ------------------------------------------------------------------ fixing
-
-_RENAMED: Final = "portable.snake-case"
-
-
-@dataclass(frozen=True, slots=True)
-class FixResult:
-    """What `fix` made of a card.
-
-    Attributes:
-        document: As given where nothing was fixed; else JSON with an indent of two spaces,
-            member order kept, UTF-8, a newline at the end.
-        fixed: What was found in the card that was given, and is no more. What could be seen
-            only after a member had its right name has that name.
-        left: What is found in `document`, by its pointers; nothing there is fixable.
-        signatures_removed: How many signatures were taken off, since they were made over
-            other bytes.
-    """
-
-    document: bytes
-    fixed: tuple[Finding, ...]
-    left: tuple[Finding, ...]
-    signatures_removed: int
-
-
-def fix(untrusted_bytes: bytes) -> FixResult:
-    """Fix what can be fixed in a card where that loses nothing of meaning.
-
-    What is fixed is what the findings call fixable. Members go that say what their absence says
-    (null, a default, outside everything about who may call), and protobuf spellings become
-    camelCase. So the payload of ``prune-empty`` and that of ``prune-empty-upgraded`` stay what
-    they were, and that of ``rule-1-as-written`` but for members in protobuf spelling and nulls of
-    0.3.
-
-    Args:
-        untrusted_bytes: The card, UTF-8 JSON.
-
-    Raises:
-        JsonRefused, CardRefused: The bytes are no card that can be read one way only.
-    """
-    card = Card.from_bytes(untrusted_bytes)
-    document: Mapping[str, Json] = card.document
-    fixed: tuple[Finding, ...] = ()
-    unfit = tuple(portability.find_unportable(LintedCard(document)))
-    # Each round removes what it fixes and makes nothing of that kind, so this ends.
-    while fixable := tuple(finding for finding in unfit if finding.fixable):
-        fixed += fixable
-        # Of two findings at one place, what is dropped need not be renamed.
-        by_place = sorted(fixable, key=lambda finding: finding.code != _RENAMED)
-        codes = {finding.place.tokens: finding.code for finding in by_place}
-        document = members_of(_fixed(unsigned(document), (), codes))
-        unfit = tuple(portability.find_unportable(LintedCard(document)))
-    if not fixed:
-        return FixResult(untrusted_bytes, (), unfit, 0)
-    return FixResult(render(document), fixed, unfit, len(card.signatures))
-
-
-def _fixed(value: Json, tokens: Tokens, codes: Mapping[Tokens, str]) -> Json:
-    """Return a value without what is dropped in it, and with members renamed."""
-    if isinstance(value, list):
-        return [_fixed(part, (*tokens, str(index)), codes) for index, part in enumerate(value)]
-    if not isinstance(value, dict):
-        return value
-    kept: dict[str, Json] = {}
-    for name, child in value.items():
-        code = codes.get(place := (*tokens, name))
-        if code in (None, _RENAMED):
-            kept[camel_case(name) if code else name] = _fixed(child, place, codes)
-    return kept
-
-
-def camel_case(snake_name: str) -> str:
-    """Return the JSON name of a protobuf field: ``icon_url`` is iconUrl."""
-    return re.sub("_(.)", lambda match: match[1].upper(), snake_name)

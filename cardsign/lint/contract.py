@@ -253,6 +253,33 @@ def authentication(subject: LintedCard) -> Iterator[Found]:
             yield ("authentication",), refusal.message
 
 
+def find_references(
+    document: Mapping[str, Json], cards: Mapping[str, Mapping[str, Json]]
+) -> Iterator[Found]:
+    """Yield references to other agents whose cards are missing, or do not refer back.
+
+    A foreman lists its `metadata.specialists`, and each of them names its `metadata.foreman`.
+    """
+    own_name = str(document.get("name"))
+    tokens, value = contract_member(document, "metadata")
+    metadata = members_of(value)
+    named: list[tuple[Tokens, Json, str]] = [
+        ((*tokens, "specialists", str(index)), name, "foreman")
+        for index, name in enumerate(elements_of(metadata.get("specialists")))
+    ]
+    if isinstance(foreman := metadata.get("foreman"), str):
+        named.append(((*tokens, "foreman"), foreman, "specialists"))
+    for place, name, member in named:
+        other = cards.get(str(name))
+        if other is None:
+            yield place, f"there is no card of {str(name)[:60]!r}"
+            continue
+        back = members_of(contract_member(other, "metadata")[1]).get(member)
+        if back is not None and own_name not in (back if isinstance(back, list) else [back]):
+            message = f"{str(name)[:60]!r} does not name this agent as {member}"
+            yield place, message
+
+
 RULES: Final = {
     "contract.required": Rule("error", required),
     "contract.strict": Rule("error", strictly_required),

@@ -12,16 +12,18 @@ before any lint. An absent REQUIRED member makes no difference to the default pr
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import replace
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
+from cardsign.card.document import Card, render, unsigned
 from cardsign.card.members import Spot
 from cardsign.card.schema import JSON_TYPES, Field, Shape, fold
-from cardsign.card.values import Json
+from cardsign.card.values import Json, members_of
 from cardsign.errors import closest
 from cardsign.findings import Finding
-from cardsign.lint.rules import LintedCard, Rule, apply_rules
+from cardsign.lint.rules import LintedCard, Rule, Tokens, apply_rules
 
 _CONTAINERS: Final[dict[Shape, type]] = {"list": list, "map": dict}
 _MAX_MISSPELT: Final = 64  # characters of a name for which a similar one is looked for
@@ -201,3 +203,76 @@ RULES: Final = {
     "portable.empty-security": Rule("note", on_value=empty_security),
     "portable.wrong-type": Rule("error", on_value=wrong_type),
 }
+
+
+# ------------------------------------------------------------------ fixing
+
+_RENAMED: Final = "portable.snake-case"
+
+
+@dataclass(frozen=True, slots=True)
+class FixResult:
+    """What `fix` made of a card.
+
+    Attributes:
+        document: As given where nothing was fixed; else JSON with an indent of two spaces,
+            member order kept, UTF-8, a newline at the end.
+        fixed: The findings that no longer apply. A finding that only showed after a member was
+            renamed has the new name.
+        signatures_removed: The number of signatures that were removed, because they no longer
+            match.
+    """
+
+    document: bytes
+    fixed: tuple[Finding, ...]
+    signatures_removed: int
+
+
+def fix(untrusted_bytes: bytes) -> FixResult:
+    """Fix what makes a card unportable, where no meaning is lost.
+
+    Exactly the findings that are `fixable` are fixed. Members that mean the same as their absence
+    are removed (nulls and defaults, but none about security), and protobuf spellings become
+    camelCase. The payloads of ``prune-empty`` and ``prune-empty-upgraded`` do not change; that of
+    ``rule-1-as-written`` changes only by respelled members and nulls of 0.3.
+
+    Args:
+        untrusted_bytes: The card, UTF-8 JSON.
+
+    Raises:
+        JsonRefused, CardRefused: The card is ambiguous or not strict JSON.
+    """
+    card = Card.from_bytes(untrusted_bytes)
+    document: Mapping[str, Json] = card.document
+    fixed: tuple[Finding, ...] = ()
+    # Each round removes what it fixes and adds nothing fixable, so this ends.
+    while fixable := tuple(
+        finding for finding in find_unportable(LintedCard(document)) if finding.fixable
+    ):
+        fixed += fixable
+        # A member that is dropped need not be renamed.
+        by_place = sorted(fixable, key=lambda finding: finding.code != _RENAMED)
+        codes = {finding.place.tokens: finding.code for finding in by_place}
+        document = members_of(_fixed(unsigned(document), (), codes))
+    if not fixed:
+        return FixResult(untrusted_bytes, (), 0)
+    return FixResult(render(document), fixed, len(card.signatures))
+
+
+def _fixed(value: Json, tokens: Tokens, codes: Mapping[Tokens, str]) -> Json:
+    """Return a value without what is dropped in it, and with members renamed."""
+    if isinstance(value, list):
+        return [_fixed(part, (*tokens, str(index)), codes) for index, part in enumerate(value)]
+    if not isinstance(value, dict):
+        return value
+    kept: dict[str, Json] = {}
+    for name, child in value.items():
+        code = codes.get(place := (*tokens, name))
+        if code in (None, _RENAMED):
+            kept[camel_case(name) if code else name] = _fixed(child, place, codes)
+    return kept
+
+
+def camel_case(snake_name: str) -> str:
+    """Return the JSON name of a protobuf field: ``icon_url`` is iconUrl."""
+    return re.sub("_(.)", lambda match: match[1].upper(), snake_name)

@@ -16,7 +16,8 @@ from cardsign.findings import Finding, Place, cap_findings
 from cardsign.inspect.card import inspect_card
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
-from cardsign.lint.cards import LintReport, fix, lint_card
+from cardsign.lint.cards import LintReport, lint_card
+from cardsign.lint.portability import fix
 from cardsign.verify.text import verdict_lines
 from tests.hostile import card
 

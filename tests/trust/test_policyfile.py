@@ -339,6 +339,15 @@ holder = "cat"
 kty = "EC"
 [[issuer.anchor.keys]]
 holder = "dan"
+lists = [
+["y"],
+["z"],
+]
+words = """
+[x]
+name = 2
+"""
+last = 1
 '''
 PLACES: dict[tuple[str | int, ...], int] = {
     ("limits", "skew"): 3,
@@ -353,6 +362,10 @@ PLACES: dict[tuple[str | int, ...], int] = {
     ("issuer", 1, "name"): 16,
     ("issuer", 1, "anchor", "keys", 0, "public", "kty"): 20,
     ("issuer", 1, "anchor", "keys", 1, "holder"): 22,
+    ("issuer", 1, "anchor", "keys", 1, "lists", 1): 23,
+    ("issuer", 1, "anchor", "keys", 1, "last"): 31,
+    ("y",): 1,
+    ("x", "name"): 1,
     # What is not there has the line of what is around it.
     ("issuer", 0, "require"): 5,
     ("issuer", 1, "anchor", "jwks"): 15,
