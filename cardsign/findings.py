@@ -53,6 +53,11 @@ def cut(text: str, limit: int = MAX_TEXT) -> str:
     return f"{kept}..."
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number and its noun: ``1 card``, ``1,000 cards``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def severity_of(code: str) -> Severity:
     """Return what a code weighs where no verdict and no setting says more."""
     if code in _NOTES:

@@ -19,7 +19,7 @@ from cardsign.card.interfaces import interfaces_of
 from cardsign.card.tree import Tokens
 from cardsign.card.values import Json, pointer
 from cardsign.errors import CardRefused, UsageFault
-from cardsign.findings import Finding, Place
+from cardsign.findings import Finding, Place, counted
 from cardsign.jose.jws import Signer
 from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
 from cardsign.times import stamp
@@ -98,7 +98,8 @@ def resign_card(
     if _gateway(via[-1]) in map(_gateway, via[:-1]):
         raise CardRefused("gateway.loop", f"the card came through {via[-1]} already")
     if len(via) > MAX_GATEWAYS:
-        raise CardRefused("gateway.loop", f"the card came through {len(via) - 1} gateways already")
+        gateways = counted(len(via) - 1, "gateway")
+        raise CardRefused("gateway.loop", f"the card came through {gateways} already")
     moved, hosts = _at_gateway(document, url)
     kept = {**kept_of(moved), UPSTREAM: _origin(upstream, now, via)}
     copy = with_kept(_without_extended(moved), kept)

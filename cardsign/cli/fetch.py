@@ -18,12 +18,7 @@ from cardsign.cli.frame import Command
 from cardsign.cli.options import STDIO, refuse_two_documents, take, write_output
 from cardsign.cli.printer import Answer, is_json, members, print_error, safe, say, show
 from cardsign.cli.verifier import VerifierOptions, check_audience, show_refusal, visit_options
-from cardsign.errors import (
-    CallFailed,
-    CredentialFault,
-    UsageFault,
-    install_hint,
-)
+from cardsign.errors import CallFailed, CredentialFault, UsageFault, install_hint
 from cardsign.times import minute
 
 if TYPE_CHECKING:

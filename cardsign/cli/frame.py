@@ -63,7 +63,7 @@ _COMMON_OPTIONS: Final = (
         is_flag=True,
         expose_value=False,
         callback=lambda context, _, is_quiet: context.meta.__setitem__(QUIET, is_quiet),
-        help="Print no notes, progress or next steps; only results, alarms and errors.",
+        help="Print results, alarms and errors alone.",
     ),
 )
 

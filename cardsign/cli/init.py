@@ -26,10 +26,11 @@ from cardsign.cli.keystore import (
     unlock_options,
 )
 from cardsign.cli.options import STDIO
-from cardsign.cli.printer import Answer, counted, print_json, safe, show
+from cardsign.cli.printer import Answer, print_json, safe, show
 from cardsign.config import CONFIG_FILE, ConfigFile
 from cardsign.errors import FileMissing, PassphraseFault
 from cardsign.files import leads_outside
+from cardsign.findings import counted
 from cardsign.issuer.epochs import IssuerPlan, RolePassphrases, init_issuer
 from cardsign.keys.ledger import Role, name_roles
 from cardsign.keys.places import StorePlace, create_store, read_place
@@ -44,13 +45,6 @@ from cardsign.keys.signers.access import new_passphrase, user_file, user_policy
     help="The https origin of the cards, such as https://a.example.",
 )
 @click.option(
-    "--publish",
-    metavar="DIR",
-    default="public",
-    show_default=True,
-    help="The folder for publications.",
-)
-@click.option(
     "--card",
     metavar="FILE",
     help="The public card, for [[card]] of cardsign.toml. Then sign, release renew and publish "
@@ -62,7 +56,6 @@ from cardsign.keys.signers.access import new_passphrase, user_file, user_policy
     help="Make a new agent instead: its contract card, code, test, make targets and workflow. NAME "
     "is department-agent.",
 )
-@click.option("--holder", default="owner", show_default=True, help="Who holds the keys.")
 @click.option(
     "--root-keystore",
     metavar="DIR",
@@ -116,7 +109,7 @@ def init(
         *_custody_lines(plan, plan.list_shared(passphrases)),
         "tell your verifiers the digest of keyset 1.1 over a channel that they trust:",
         f"  {keyset.digest}",
-        *_permission_lines(place, Path(options["publish"])),
+        *_permission_lines(place),
         f"wrote {CONFIG_FILE} and the key store {place} with the card key",
         f"  {kids['card']}",
         *_next_lines(plan),
@@ -170,18 +163,17 @@ def _custody_lines(plan: IssuerPlan, shared: Sequence[Role]) -> Iterator[str]:
         yield f"  {RECOVERY_VARIABLE} gives it one that a thief of the keys lacks"
 
 
-def _permission_lines(place: StorePlace, publish: Path) -> Iterator[str]:
+def _permission_lines(place: StorePlace) -> Iterator[str]:
     """Yield what a committed file leaves to the user's own settings."""
     if not isinstance(place, Path):
         yield f"{CONFIG_FILE}, which is committed, names no database:"
         yield f"  export {KEYSTORE_VARIABLE}={shlex.quote(str(place))}"
         yield "  and set it for cron too; a password is found in ~/.pgpass"
-    for path in (place, publish):
-        if isinstance(path, Path) and leads_outside(Path(), path, user_policy(os.environ).folders):
-            yield f"{path} is outside this folder; {CONFIG_FILE} may name it once you allow that:"
-            folders = json.dumps([os.path.realpath(path)])
-            own = user_file(os.environ) or "signers.toml"
-            yield f"  folders = {folders} in {own} (mode 0600, format = 1) allows it"
+    elif leads_outside(Path(), place, user_policy(os.environ).folders):
+        yield f"{place} is outside this folder; {CONFIG_FILE} may name it once you allow that:"
+        folders = json.dumps([os.path.realpath(place)])
+        own = user_file(os.environ) or "signers.toml"
+        yield f"  folders = {folders} in {own} (mode 0600, format = 1) allows it"
 
 
 def _next_lines(plan: IssuerPlan) -> Iterator[str]:

@@ -43,7 +43,7 @@ from cardsign.cli.options import (
     write_output,
     yes_option,
 )
-from cardsign.cli.printer import Answer, counted, is_json, members, safe, say, show, table_lines
+from cardsign.cli.printer import Answer, is_json, members, safe, say, show, table_lines
 from cardsign.errors import (
     EXIT_NOT_TRUSTED,
     EXIT_OK,
@@ -53,7 +53,7 @@ from cardsign.errors import (
     UsageFault,
     of_the_user,
 )
-from cardsign.findings import Finding
+from cardsign.findings import Finding, counted
 from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import KID_FORM, PrivateKey, PublicKey, short_kid
@@ -155,11 +155,7 @@ def generate(alg: SigningAlg, kid: str | None, role: Role, keystore: KeystoreOpt
 @role_option
 @unlock_options
 def import_(
-    source: str,
-    kid: str | None,
-    public: str | None,
-    role: Role,
-    keystore: KeystoreOptions,
+    source: str, kid: str | None, public: str | None, role: Role, keystore: KeystoreOptions
 ) -> None:
     """Import a key from a PEM, PKCS #12 or JWK FILE ('-' for stdin), or from a signer.
 
@@ -251,11 +247,7 @@ def key_json(record: KeyRecord) -> dict[str, Any]:
 
 
 @keys.command("list", example="cardsign keys list --ahead")
-@click.option(
-    "--ahead",
-    is_flag=True,
-    help="List what `keys rotate` will do next, and when.",
-)
+@click.option("--ahead", is_flag=True, help="List what `keys rotate` will do next, and when.")
 @keystore_option
 def list_(ahead: bool, keystore: KeystoreOptions) -> int:
     """List the keys, oldest first."""
@@ -331,8 +323,7 @@ def rotate(
 
 
 @keys.command(
-    short_help="Revoke keys permanently.",
-    example="cardsign keys revoke vzTO --reason compromised",
+    short_help="Revoke keys permanently.", example="cardsign keys revoke vzTO --reason compromised"
 )
 @click.argument("kids", metavar="KID...", nargs=-1, required=True)
 @click.option(

@@ -100,8 +100,7 @@ passphrase_option: Final = click.option(
     "--passphrase-file",
     type=PATH,
     metavar="FILE",
-    help="Read the passphrase from a file of mode 0600 [default: "
-    "CARDSIGN_PASSPHRASE, then a prompt on a terminal].",
+    help="A file of mode 0600 with the passphrase [default: CARDSIGN_PASSPHRASE, then a prompt].",
 )
 root_keystore_option: Final = click.option(
     "--root-keystore",

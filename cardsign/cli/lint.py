@@ -26,10 +26,10 @@ from cardsign.cli.options import (
     refuse_two_documents,
     write_output,
 )
-from cardsign.cli.printer import asked_form, counted, safe, say, show
+from cardsign.cli.printer import asked_form, safe, say, show
 from cardsign.errors import UsageFault
 from cardsign.files import CONFIG_FILE, read_bytes
-from cardsign.findings import MAX_TEXT, SEVERITIES, cap_findings
+from cardsign.findings import MAX_TEXT, SEVERITIES, cap_findings, counted
 from cardsign.lint.cards import GROUPS, LAYERS, CardReport, LintReport, lint_card
 from cardsign.lint.portability import FixResult, fix
 from cardsign.lint.rules import DEFAULT_SETTINGS, LintSettings

@@ -11,7 +11,7 @@ import click
 from cardsign.batch import Outcome, heaviest, in_threads
 from cardsign.cli.frame import Group
 from cardsign.cli.options import fetch_settings, network_option
-from cardsign.cli.printer import Answer, counted, is_json, is_quiet, safe, say, show
+from cardsign.cli.printer import Answer, is_json, is_quiet, safe, say, show
 from cardsign.cli.verifier import (
     CONCURRENCY,
     Shown,
@@ -23,7 +23,7 @@ from cardsign.cli.verifier import (
     summary,
 )
 from cardsign.errors import EXIT_LOCAL_FAULT, EXIT_NOT_TRUSTED, LocalFault, UsageFault
-from cardsign.findings import Finding
+from cardsign.findings import Finding, counted
 from cardsign.times import minute
 from cardsign.trust.policy import Policy, TrustedIssuer
 from cardsign.trust.session import look_ahead

@@ -178,11 +178,6 @@ def is_json() -> bool:
     return asked_form() == "json"
 
 
-def counted(number: int, noun: str) -> str:
-    """A number and its noun: ``1 card``, ``1,000 cards``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def print_json(value: Any, *, indent: int | None = 2, file: IO[str] | None = None) -> None:
     """One JSON value on stdout, or in a file; ASCII, so that no card can play tricks on a terminal.
 

@@ -26,9 +26,10 @@ from cardsign.cli.keystore import (
     unlock_options,
 )
 from cardsign.cli.options import PATH, done, dry_run_option, is_dry_run, read_input
-from cardsign.cli.printer import Answer, counted, members, safe, say, say_notes, show
+from cardsign.cli.printer import Answer, members, safe, say, say_notes, show
 from cardsign.config import ProjectConfig
 from cardsign.errors import EXIT_OK, CardsignError, InputRefused, PublishRefused, UsageFault
+from cardsign.findings import counted
 from cardsign.issuer.cards import read_signed
 from cardsign.issuer.publishing import (
     list_changes,

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -38,7 +38,7 @@ _SHOWN: Final = 12  # characters of a digest
     "settings_file",
     metavar="FILE",
     type=PATH,
-    help="The server's settings, as TOML; the options here override them.",
+    help="The server's settings, as TOML.",
 )
 @click.option(
     "--token-file",
@@ -47,24 +47,9 @@ _SHOWN: Final = 12  # characters of a digest
     help="The digests of the bearer tokens that open the extended card; written by cardsign tokens "
     "create.",
 )
-@click.option(
-    "--legacy/--no-legacy",
-    help="Whether /.well-known/agent.json, the path before A2A 0.3, answers with the same card "
-    "[default: legacy].",
-    default=None,
-)
-@click.option(
-    "--sunset",
-    metavar="DATE",
-    type=click.DateTime(["%Y-%m-%d"]),
-    help="The day when the legacy path stops answering; its headers say so.",
-)
-@click.option(
-    "--workers",
-    type=click.IntRange(1, 64),
-    help="How many server processes run; one that ends is started again [default: 1].",
-)
-def serve(directory: Path | None, bind: str, settings_file: Path | None, **options: Any) -> None:
+def serve(
+    directory: Path | None, bind: str, settings_file: Path | None, token_file: Path | None
+) -> None:
     """Serve the publication in DIR, and follow it as it changes.
 
     Without DIR it serves the `publish` folder of cardsign.toml.
@@ -87,19 +72,16 @@ def serve(directory: Path | None, bind: str, settings_file: Path | None, **optio
     host, colon, port = bind.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise UsageFault("usage.conflict", f"--bind takes HOST:PORT, not {bind!r}")
-    if options["sunset"] is not None:
-        options["sunset"] = options["sunset"].date()
-    named = {name: value for name, value in options.items() if value is not None}
-    read = partial(_read_settings, settings_file, named)
+    read = partial(_read_settings, settings_file, token_file)
     serve_publication(published, read, host.strip("[]"), int(port), as_json=is_json())
 
 
-def _read_settings(path: Path | None, options: dict[str, Any]) -> ServerSettings:
-    """Return the settings of a file, as the options of the command change them."""
+def _read_settings(path: Path | None, token_file: Path | None) -> ServerSettings:
+    """Return the settings of a file, with the token file that the command names."""
     from cardsign.server.settings import ServerSettings, read_server_settings
 
     settings = ServerSettings() if path is None else read_server_settings(path)
-    return settings.model_copy(update=options)
+    return settings.model_copy(update={"token_file": token_file} if token_file else {})
 
 
 @click.group(cls=Group)

@@ -46,6 +46,7 @@ from cardsign.errors import (
     UsageFault,
     of_the_user,
 )
+from cardsign.findings import counted
 from cardsign.gateway import resign_card
 from cardsign.inputs import Inputs
 from cardsign.issuer.cards import expiry, sign_cards, sign_sources
@@ -131,9 +132,8 @@ def find_signers(
     type=click.Choice(COMPAT),
     default="safe",
     show_default=True,
-    help="Which compat signatures to add: other SDKs accept them, and cardsign does not count "
-    "them. safe: those that cover every endpoint, security scheme and scope. all: for every "
-    "SDK. none: for cardsign and strict verifiers only.",
+    help="Which signatures to add for SDKs, which cardsign does not count. safe: those that cover "
+    "every endpoint, security scheme and scope. all: for every SDK.",
 )
 @click.option(
     "--force",
@@ -179,8 +179,7 @@ def find_signers(
     metavar="URI",
     multiple=True,
     help="Sign only with this key: env:NAME (a PEM or JWK in a variable), file:PATH, or the URI of "
-    "a signer, such as awskms:///ID. A URI that you type may run the program or load the "
-    "library that it names. May be repeated.",
+    "a signer, such as awskms:///ID, whose program or library then runs. May be repeated.",
 )
 @public_option
 @kid_option
@@ -282,9 +281,8 @@ def _lines(
         f"{safe(signer.public.kid, limit=_KID)} ({signer.public.alg})" for signer in signers
     )
     if signing.changed:
-        plural = "" if len(signing.payloads) == 1 else "s"
         apiece = " each" if len(signers) > 1 else ""
-        count = f"{len(signing.payloads)} signature{plural}{apiece}"
+        count = f"{counted(len(signing.payloads), 'signature')}{apiece}"
         yield f"signed {safe(name)} with {keys}: {count}"
     else:
         yield f"{safe(name)} is fully signed by {keys} already; nothing changed"

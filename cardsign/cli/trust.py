@@ -43,7 +43,7 @@ from cardsign.errors import (
     of_the_user,
 )
 from cardsign.files import read_bytes
-from cardsign.findings import Finding
+from cardsign.findings import Finding, counted
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement, read_keyset
@@ -381,7 +381,8 @@ def import_(listing: Path, yes: bool, insecure: bool, trust_file: Path | None) -
         return
     if not yes and not is_dry_run():
         _say_all(warning for _, proposal in added for warning in proposal.warnings)
-        confirm(yes, f"{len(added)} issuers go into {policy.path}, by what they publish now")
+        count = counted(len(added), "issuer")
+        confirm(yes, f"{count} will be added to {policy.path}, by what is published now")
     add_issuers(policy, added, cache=StatementCache.of_user(), dry_run=is_dry_run())
     for entry, _ in added:
         say(f"{done('added', 'add')} {entry['name']} to {policy.path}")

@@ -21,7 +21,6 @@ from cardsign.cli.options import PATH, fetch_settings, network_option
 from cardsign.cli.printer import (
     Answer,
     asked_form,
-    counted,
     is_quiet,
     print_error,
     print_json,
@@ -39,6 +38,7 @@ from cardsign.errors import (
     of_the_user,
 )
 from cardsign.files import file_fault, read_bytes
+from cardsign.findings import counted
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.trust.policy import (
     ACCEPTED,
@@ -67,16 +67,16 @@ if TYPE_CHECKING:  # an HTTP client, which a verdict on a file does not need
 accept_option: Final = click.option(
     "--accept",
     type=click.Choice(("full", "sdk")),
-    help="full: only signatures over the whole card count. sdk: signatures of SDKs count too, and "
-    "may leave parts of it unsigned [default: full, unless the issuer's entry says sdk].",
+    help="full: only signatures over the whole card count. sdk: those of SDKs too, which may leave "
+    "parts of it unsigned [default: full, unless the issuer's entry says sdk].",
 )
 statements_option: Final = click.option(
     "--statements",
     type=PATH,
     multiple=True,
     metavar="FILE|DIR",
-    help="Keyset and release statements of the issuer: a file, or a folder, whose *.json files are "
-    "searched, subfolders too. May be repeated.",
+    help="Keyset and release statements of the issuer: a file, or a folder and what is below it. "
+    "May be repeated.",
 )
 
 

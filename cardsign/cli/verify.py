@@ -27,7 +27,7 @@ from cardsign.cli.options import (
     take,
     write_output,
 )
-from cardsign.cli.printer import asked_form, counted, is_quiet, say
+from cardsign.cli.printer import asked_form, is_quiet, say
 from cardsign.cli.verifier import (
     Shown,
     VerifierOptions,
@@ -40,6 +40,7 @@ from cardsign.cli.verifier import (
 )
 from cardsign.errors import EXIT_OK, FileMissing, LocalFault, UsageFault
 from cardsign.files import MAX_INPUT_BYTES, read_bytes
+from cardsign.findings import counted
 from cardsign.inputs import Inputs
 from cardsign.urls import is_url
 from cardsign.verify.text import first_line, verdict_lines
@@ -78,19 +79,18 @@ def read_time(text: str) -> datetime:
     ),
 )
 @click.argument("cards", nargs=-1, metavar="CARD|DIR|URL...")
-@click.option("--issuer", metavar="NAME", help="The card must be one of this issuer of the policy.")
+@click.option("--issuer", metavar="NAME", help="Whose card it must be, by the policy's own name.")
 @click.option(
     "--origin",
     metavar="ORIGIN",
-    help="The card must be one of the issuer that the policy trusts for this origin. With --jwks "
-    "alone: every interface must be at this origin.",
+    help="Whose card it must be: the issuer trusted for this origin. With --jwks alone: every "
+    "interface must be at it.",
 )
 @click.option(
     "--jwks",
     metavar="FILE|URL",
-    help="Alone: one of these keys must have signed the card, at any origin. No policy is read and "
-    "revocation cannot be seen. With --issuer or --trust: use this instead of asking the URL "
-    "of the issuer's `jwks` anchor.",
+    help="One of these keys must have signed the card; revocation cannot be seen. With --issuer or "
+    "--trust: what the URL of the issuer's `jwks` anchor answers.",
 )
 @policy_option
 @statements_option
@@ -98,8 +98,8 @@ def read_time(text: str) -> datetime:
     "--at",
     metavar="TIME",
     type=read_time,
-    help="Judge the card at another time: YYYY-MM-DD (0:00 UTC), or ISO 8601 with an offset. "
-    "Such a verdict trusts nothing.",
+    help="Judge by another time, which trusts nothing: YYYY-MM-DD (0:00 UTC), or ISO 8601 with an "
+    "offset.",
 )
 @accept_option
 @click.option(
@@ -107,8 +107,9 @@ def read_time(text: str) -> datetime:
     "profiles",
     multiple=True,
     type=click.Choice(DEFAULT_PROFILES),
-    help="For experts: of the accepted profiles, count only this one. May be repeated; --profile "
-    "served-as-is is the strictest choice.",
+    metavar="PROFILE",
+    help="Of the accepted profiles, count only this one; served-as-is is the strictest. May be "
+    "repeated.",
 )
 @network_option
 @click.option(
@@ -130,48 +131,41 @@ def read_time(text: str) -> datetime:
     "--cluster",
     metavar="URL",
     help="Verify cards on the workers of this Dask scheduler, tls://HOST:8786; needs the extra "
-    "cluster. Workers read objects and URLs, and are sent everything else.",
+    "cluster.",
 )
 @click.option(
     "--results",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Append each verdict to FILE as a line of JSON, in place of printing it. FILE is not "
-    "read.",
+    help="Append each verdict to FILE as a line of JSON, in place of printing it.",
 )
 @click.option(
     "-o",
     "--output",
     metavar="OUT",
-    help="Write the verified payload of CARD, or with --extended of the extended card, only if it "
-    "is "
-    "trusted; '-' for stdout.",
+    help="If the card is trusted, write its verified payload here; '-' for stdout.",
 )
 @click.option(
     "--serve",
     metavar="HOST:PORT|PATH",
-    help="Answer POST /verify at an address of this machine, or at a socket, for programs in other "
-    "languages. Nothing is fetched.",
+    help="Answer POST /verify here or at a socket, for programs in other languages.",
 )
-@format_option("json", "sarif", text="; SARIF 2.1.0 is one document for all cards")
+@format_option("json", "sarif", text="; sarif: for code scanning")
 @click.option(
     "-v",
     "--verbose",
     is_flag=True,
-    help="Show the four answers, the statements, every signature and every reason.",
+    help="Show the four answers, every signature and every reason.",
 )
 def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
     """Verify each CARD (a file, '-' for stdin), folder or URL, and say why or why not.
 
     Say whose card it should be: --jwks, --issuer or --origin. A URL needs none of them; without a
-    path it means /.well-known/agent-card.json, or else the legacy path. In a folder and its
-    subfolders, each *.json is verified; s3://BUCKET/CARD and other stores need the extra cluster.
-
-    With --json one object is printed for each card, with its name as `input`; several are JSON
-    Lines. Several trusted cards take one line each, or none with --quiet.
+    path it means /.well-known/agent-card.json, or else the legacy path. Of a folder each *.json
+    below it is verified; s3://BUCKET/CARD and other stores need the extra cluster.
 
     Exit status: 0 trusted, 1 not trusted, 2 a fault of this machine, 3 no verdict. With several
-    cards, the first of 2, 1, 3, 0 that occurs counts.
+    cards, the first of 2, 1, 3, 0 that occurs counts; --json then prints JSON Lines.
     """
     named, form = take(VerifierOptions, options), asked_form()
     if options["serve"] is not None:

@@ -45,7 +45,7 @@ from cardsign.errors import (
     check_type,
     place_below,
 )
-from cardsign.findings import MAX_MESSAGE, Finding, Place, cap_findings, cut
+from cardsign.findings import MAX_MESSAGE, Finding, Place, cap_findings, counted, cut
 from cardsign.urls import without_userinfo
 
 #: The part of a version (SemVer 2.0.0) that has to grow.
@@ -234,7 +234,7 @@ class CardDiff:
         """Yield the diff for a person: the changes by what they mean, then the versions."""
         count = sum(change.count for change in self.changes)
         old, new = (cut(name) for name in self.names)
-        yield f"{count or 'no'} change{'' if count == 1 else 's'}: {old} to {new}"
+        yield f"{counted(count, 'change') if count else 'no changes'}: {old} to {new}"
         for code, title in _TITLES.items():
             changes = [change for change in self.changes if change.code == code]
             if changes:

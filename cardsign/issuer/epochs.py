@@ -26,6 +26,7 @@ from cardsign.errors import (
     of_the_user,
 )
 from cardsign.files import create_private, read_bytes, remove, write_atomic
+from cardsign.findings import counted
 from cardsign.issuer.keyset import (
     KEYSET_LIFETIME,
     KeysetChanges,
@@ -48,13 +49,16 @@ from cardsign.keys.places import StorePlace, create_store, is_taken, open_store
 from cardsign.keys.sealed import MAX_ENVELOPE_BYTES, open_envelope, seal
 from cardsign.keys.store import KeyStore
 from cardsign.publish.checks import CheckedIssued
-from cardsign.statements.envelope import HOLDER
 from cardsign.statements.keyset import KeysetStatement, OnlineRole, Quorum, RootKey
 from cardsign.urls import parse_origin
 
 #: Origins of a trial on one machine, which has no certificate.
 _LOOPBACK: Final = ("http://127.0.0.1:", "http://[::1]:", "http://localhost:")
 
+
+#: Who holds the first keys, until a keyset names somebody else.
+_OWNER: Final = "owner"
+_PUBLICATION: Final = "public"
 
 #: Whose passphrase each key of a new issuer has; without one of its own the recovery key has that
 #: of the card key.
@@ -69,10 +73,8 @@ class IssuerPlan:
         folder: Gets the settings.
         keystore: Where the key store will be.
         origin: The https origin of the cards.
-        publish: The publication directory, relative to the folder.
         card: The public card's file, relative to the folder; None: the settings name no card.
         alg: Of the card key.
-        holder: Who holds the keys.
         root_keystore: Where the root key will be; None: with the others.
         recovery_out: A new file for the recovery key; None: it is returned.
     """
@@ -80,10 +82,8 @@ class IssuerPlan:
     folder: Path
     keystore: StorePlace
     origin: str
-    publish: str = "public"
     card: str | None = None
     alg: SigningAlg = "ES256"
-    holder: str = "owner"
     root_keystore: StorePlace | None = None
     recovery_out: Path | None = None
 
@@ -92,7 +92,7 @@ class IssuerPlan:
 
         Raises:
             FileFault: ``file.exists``: the folder is set up already, or there is a key store.
-            UsageFault: ``usage.conflict``: no issuer is named, or a holder cannot be called so;
+            UsageFault: ``usage.conflict``: no issuer is named;
                 ``usage.invalid``: no https origin, nor http on this machine.
         """
         if os.path.lexists(self.folder / CONFIG_FILE):  # a link that leads nowhere too
@@ -106,15 +106,12 @@ class IssuerPlan:
         if not origin.startswith(("https://", *_LOOPBACK)):
             raise UsageFault("usage.invalid", f"the issuer is an https origin, not {origin}")
         self._check_card(origin)
-        if not HOLDER.fullmatch(self.holder):
-            message = f"a holder is [a-z0-9][a-z0-9._@-]*, not {self.holder!r}"
-            raise UsageFault("usage.conflict", message)
         for place in {self.keystore, self.root_keystore or self.keystore}:
             if is_taken(place):
                 keys = len(open_store(place, moved=True).state.keys)
                 raise FileFault(
                     "file.exists",
-                    f"{place} holds a key store with {keys} keys",
+                    f"{place} holds a key store with {counted(keys, 'key')}",
                     hint="To use it, write cardsign.toml (docs/reference/settings.md). "
                     "For a second issuer use another folder.",
                 )
@@ -183,24 +180,24 @@ def init_issuer(
     try:
         for role, key in private.items():
             store = stores[-1 if role == "root" else 0]
-            store.add_key(key, passphrases[role], now=now, roles=(role,), holder=plan.holder)
+            store.add_key(key, passphrases[role], now=now, roles=(role,), holder=_OWNER)
     except CardsignError:
         if plan.recovery_out is not None and not any(store.state.seq for store in stores):
             remove(plan.recovery_out)  # nothing names that key yet
         raise
     work = Work(stores[0], now, access=passphrases["release"])
-    root = RootKey(private["root"].public, plan.holder)
+    root = RootKey(private["root"].public, _OWNER)
     changes = KeysetChanges(
         origins=(plan.origin,),
         add_roots=(root,) if plan.has_root_apart else (),  # else it is found in the store
-        recovery=(RootKey(recovery.public, plan.holder),),
+        recovery=(RootKey(recovery.public, _OWNER),),
     )
     draft = draft_keyset(work, changes)
     keyset = with_signatures(draft.statement, [private["root"]])
     for store in stores:
         keep_keyset(store, keyset, write_draft(keyset), now=now)
     sign_next_release(work, ReleaseChanges())
-    write_settings(plan.folder, keyset.origins[0], plan.keystore, plan.publish, plan.card)
+    write_settings(plan.folder, keyset.origins[0], plan.keystore, _PUBLICATION, plan.card)
     return keyset, text
 
 

@@ -24,6 +24,7 @@ from cardsign.errors import (
     ServeFault,
     UsageFault,
 )
+from cardsign.findings import counted
 from cardsign.issuer.work import Gap, Work
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
@@ -512,7 +513,7 @@ def _is_further(
 def describe_adoptable(statement: KeysetStatement | ReleaseStatement) -> str:
     """Return what the log takes of a published statement."""
     if isinstance(statement, KeysetStatement):
-        return f"keyset {statement.label}, which revokes {len(statement.revoked)} keys"
+        return f"keyset {statement.label}, which revokes {counted(len(statement.revoked), 'key')}"
     floors = ", ".join(f"{url} {seq}" for url, seq in sorted(statement.floor.items()))
     return f"the number of release {statement.seq}" + (f" and floors {floors}" if floors else "")
 

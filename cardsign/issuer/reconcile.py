@@ -31,6 +31,7 @@ from cardsign.errors import (
     StoreFault,
     UsageFault,
 )
+from cardsign.findings import counted
 from cardsign.issuer import publishing
 from cardsign.issuer.cards import (
     find_renewals,
@@ -549,7 +550,7 @@ def renew_release(work: Work, changes: ReleaseChanges, *, force: bool = False) -
     release = sign(work, changes, force=force)
     done = []
     if release is not None:
-        cards = f"{len(release.cards)} cards" if len(release.cards) != 1 else "1 card"
+        cards = counted(len(release.cards), "card")
         text = f"release {release.seq}, which lists {cards} until {minute(release.exp)}"
         done = _describe(work, "sign", "signed", [text])
         for url in changes.withdrawn:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cardsign.card.values import Json
 from cardsign.errors import CardsignError, ServeFault, UsageFault, install_hint
+from cardsign.findings import counted
 from cardsign.server.app import create_app
 from cardsign.server.mount import (
     Receive,
@@ -98,7 +99,7 @@ def serve(
         def announce_and_follow() -> None:
             count = publications.site.count()
             ((what, number),) = count.items()
-            served = f"{number} agents" if what == "agents" else f"generation {number}"
+            served = counted(number, "agent") if what == "agents" else f"generation {number}"
             announce(address, f"serving {served} on", count, as_json=as_json)
             publications.start_watching()
 

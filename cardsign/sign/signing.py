@@ -29,7 +29,7 @@ from cardsign.card.members import check_members
 from cardsign.card.security import security_problems
 from cardsign.card.values import Json, members_of
 from cardsign.errors import CardRefused, SignatureRefused, SigningRefused, UsageFault
-from cardsign.findings import Finding, Place, cap_findings
+from cardsign.findings import Finding, Place, cap_findings, counted
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import (
     NEVER_UNPROTECTED,
@@ -188,8 +188,8 @@ def _sign(
     kept = _keep_foreign(card, payloads, received, signers, options, notes)
     plan = payloads_to_sign(card, payloads, options.compat, notes)
     if (total := len(signers) * len(plan) + len(kept)) > MAX_SIGNATURES:
-        summary = f"{len(signers) * len(plan)} signatures by {len(signers)} keys"
-        message = f"{summary} and {len(kept)} kept foreign signatures make {total}"
+        own, keys = counted(len(signers) * len(plan), "signature"), counted(len(signers), "key")
+        message = f"{own} by {keys} and {counted(len(kept), 'kept foreign signature')} make {total}"
         message += f"; at most {MAX_SIGNATURES} are read"
         raise SigningRefused("sign.too_many", message, path="/signatures")
     notes += _note_header(options.header)

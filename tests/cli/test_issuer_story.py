@@ -402,11 +402,6 @@ INIT_REFUSALS: dict[str, tuple[list[str], dict[str, str], str]] = {
         {"CARDSIGN_RECOVERY_PASSPHRASE": PASSPHRASE},
         "passphrase.unfit",
     ),
-    "a holder that is no name": (
-        ["--issuer", ISSUER, "--holder", "Ann"],
-        RECOVERY,
-        "usage.conflict",
-    ),
 }
 
 

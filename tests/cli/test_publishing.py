@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -404,13 +404,8 @@ def test_publish_exports_what_it_published(issuer: Cardsign) -> None:
 
 @pytest.mark.parametrize(
     ("option", "wanted"),
-    [
-        ((), {}),
-        (("--no-legacy",), {"legacy": False}),
-        (("--sunset", "2027-02-01"), {"sunset": date(2027, 2, 1)}),
-        (("--workers", "4"), {"workers": 4}),
-    ],
-    ids=["none", "legacy", "sunset", "workers"],
+    [((), {}), (("--token-file", "named"), {"token_file": Path("named")})],
+    ids=["none", "tokens"],
 )
 def test_what_serve_is_told_comes_before_its_settings(
     cardsign: Cardsign,
@@ -419,7 +414,7 @@ def test_what_serve_is_told_comes_before_its_settings(
     wanted: dict[str, Any],
 ) -> None:
     """What it is not told stays as the file says it."""
-    text = "format = 1\nlegacy = true\nsunset = 2027-01-31\nworkers = 3\n"
+    text = 'format = 1\nworkers = 3\ntoken_file = "tokens"\n'
     Path("serve.toml").write_text(text)
     seen: list[Any] = []
     monkeypatch.setattr("cardsign.server.run.serve", lambda *given, **_: seen.extend(given))
