@@ -32,9 +32,9 @@ _Text = Annotated[str, Field(min_length=1)]
 
 def _locate(text: object, info: ValidationInfo[tuple[Path, Collection[Path]]]) -> object:
     """Return where a path of the file leads, which is its folder or where the user allows."""
-    file, allowed = info.context
     if not isinstance(text, str):
         return text
+    file, allowed = info.context
     if "://" in text:  # a server would be told the user's password
         raise ValueError("is a path; a database is named by CARDSIGN_KEYSTORE or --keystore")
     if not text or not text.isprintable():
