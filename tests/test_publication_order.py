@@ -27,9 +27,10 @@ from cardsign.issuer.release import ReleasePlan, card_digest, settled_cards
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys.agenda import TimelineSettings
 from cardsign.keys.ledger import StoreState
-from cardsign.publish.checks import CheckedIssued, Issued
 from cardsign.publish.publication import (
+    CheckedIssued,
     Documents,
+    Issued,
     publication_of,
     publish_generation,
     publish_statements,

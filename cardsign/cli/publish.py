@@ -25,27 +25,26 @@ from cardsign.cli.keystore import (
     show_progress,
     unlock_options,
 )
-from cardsign.cli.options import PATH, done, dry_run_option, is_dry_run, read_input
-from cardsign.cli.printer import Answer, members, safe, say, say_notes, show
+from cardsign.cli.options import PATH, done, dry_run_option, is_dry_run, read_input, read_pairs
+from cardsign.cli.printer import Answer, is_json, members, safe, say, say_notes, show
 from cardsign.config import ProjectConfig
 from cardsign.errors import EXIT_OK, CardsignError, InputRefused, PublishRefused, UsageFault
 from cardsign.findings import counted
 from cardsign.issuer.cards import read_signed
-from cardsign.issuer.publishing import (
-    list_changes,
-    needed_publication,
-    newest_generation,
-    publish_cards,
-)
+from cardsign.issuer.publishing import list_changes, needed_publication, publish_cards
 from cardsign.issuer.reconcile import reconcile
 from cardsign.issuer.work import Gap
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import read_entry
 from cardsign.keys.signers.access import Access
 from cardsign.lint.cards import lint_card
-from cardsign.publish.checks import note_publication
-from cardsign.publish.generation import MAX_MAX_AGE, Generation, export_files
-from cardsign.publish.publication import DEFAULT_MAX_AGE, Documents
+from cardsign.publish.generation import (
+    MAX_MAX_AGE,
+    Generation,
+    export_files,
+    newest_generation,
+)
+from cardsign.publish.publication import DEFAULT_MAX_AGE, Documents, note_publication
 
 
 @click.command(cls=Command, example="cardsign publish signed.json -o public")
@@ -135,12 +134,17 @@ def publish(
     if watch:
         return _watch(every, output, keystore)
     config = project_config(output)
-    earlier = newest_generation(needed_publication(config))
+    directory = needed_publication(config)
     if all(value in (None, ()) for value in options.values()):
         return _publish_project(keystore, config, export_to, drop_others=drop_others)
+    earlier = newest_generation(directory)
     generation = _publish_card(keystore, config, options, drop_others=drop_others)
-    _tell(generation, earlier, config.publish)
-    _export(generation, export_to)
+    place = f"generation {generation.number} in {directory}"
+    note = f"{place} is the same; nothing changed"
+    if generation.created:
+        note = f"{done('published', 'publish')} {place}"
+    show(Answer(_generation_json(generation, earlier), notes=[note]))
+    _describe(generation, earlier, export_to)
     return EXIT_OK
 
 
@@ -159,9 +163,10 @@ def _publish_card(
     if jwks is not None and (uris or kid):
         raise UsageFault("usage.conflict", "name the keys by --jwks or by --key, not by both")
     older = options["legacy_card"]
+    extended = read_pairs("--extended", "NAME=FILE", options["extended"])
     cards = Documents(
         read_input(card),
-        extended=dict(map(_extended, options["extended"])),
+        extended={name: read_input(file) for name, file in extended.items()},
         legacy_card=None if older is None else read_input(older),
     )
     store = None
@@ -221,19 +226,21 @@ def _publish_project(
     view = views.get("", {"agents": views})
     status = show_progress(progress, work.now, view if views else {})
     for agent_name, generation, before in published:
-        for name, change in list_changes(generation, before).items():
-            say(f"  {change}: {f'{agent_name}/' if agent_name else ''}{name}")
-        say_notes(note_publication(generation))
-        _export(generation, export_to and export_to / agent_name)
+        _describe(generation, before, export_to and export_to / agent_name, agent_name)
     return status
 
 
-def _export(generation: Generation, export_to: Path | None) -> None:
-    if export_to is None:
-        return
-    if not is_dry_run():
-        export_files(generation, export_to)
-    say(f"{done('exported', 'export')} its public files to {export_to}")
+def _describe(
+    generation: Generation, earlier: Generation | None, export_to: Path | None, agent: str = ""
+) -> None:
+    """Say what changed and what readers will miss, and export the public files."""
+    for name, change in list_changes(generation, earlier).items() if not is_json() else ():
+        say(f"  {change}: {f'{agent}/' if agent else ''}{name}")
+    say_notes(note_publication(generation))
+    if export_to is not None:
+        if not is_dry_run():
+            export_files(generation, export_to)
+        say(f"{done('exported', 'export')} its public files to {export_to}")
 
 
 def _watch(every: int, output: Path | None, keystore: KeystoreOptions) -> int:
@@ -274,24 +281,13 @@ def _look(
     return progress.left
 
 
-def _generation_json(generation: Generation, before: Generation | None) -> dict[str, Any]:
+def _generation_json(generation: Generation, earlier: Generation | None) -> dict[str, Any]:
     return {
         "generation": generation.number,
         **members(generation, "published_at kids"),
-        "created": before is None or generation.number > before.number,
-        "changes": list_changes(generation, before),
+        "created": earlier is None or generation.number > earlier.number,
+        "changes": list_changes(generation, earlier),
     }
-
-
-def _tell(generation: Generation, before: Generation | None, directory: Path | None) -> None:
-    notes = [f"generation {generation.number} in {directory} is the same; nothing changed"]
-    if generation.created:
-        notes = [f"{done('published', 'publish')} generation {generation.number} in {directory}"]
-        notes += (
-            f"  {change}: {name}" for name, change in list_changes(generation, before).items()
-        )
-    show(Answer(_generation_json(generation, before), notes=notes))
-    say_notes(note_publication(generation))
 
 
 def _say_lint(config: ProjectConfig) -> None:
@@ -306,10 +302,3 @@ def _say_lint(config: ProjectConfig) -> None:
             count = counted(len(errors), "error")
             say(f"lint finds {count} in {safe(card.signed.name)}, the first is {first}")
             say(f"  next: cardsign lint {safe((card.signed if card.build else card.source).name)}")
-
-
-def _extended(option: str) -> tuple[str, bytes]:
-    name, equals, file = option.partition("=")
-    if not equals or not file:
-        raise UsageFault("usage.conflict", f"--extended takes NAME=FILE, not {option!r}")
-    return name, read_input(file)

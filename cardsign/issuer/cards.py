@@ -26,14 +26,14 @@ from cardsign.card.values import Json, members_of
 from cardsign.config import BuildSettings, ProjectCard, ProjectConfig
 from cardsign.errors import CardRefused, FileMissing, InputRefused, UsageFault, of_the_user
 from cardsign.files import read_bytes, write_atomic
-from cardsign.issuer.publishing import describe_generation, newest_generation, publish_cards
+from cardsign.issuer.publishing import describe_generation, publish_cards
 from cardsign.issuer.release import is_card_withdrawn
 from cardsign.issuer.signers import CardSigners, NotOpened, card_signers
 from cardsign.issuer.work import Work
 from cardsign.jose.jwks import JwkSet
 from cardsign.keys.history import kept_keyset
 from cardsign.keys.ledger import PUBLISHED
-from cardsign.publish.generation import Generation
+from cardsign.publish.generation import Generation, newest_generation
 from cardsign.publish.publication import Documents, published_card
 from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
 from cardsign.times import utc

@@ -48,7 +48,7 @@ from cardsign.keys.ledger import ROTATING, KeyRecord, Role
 from cardsign.keys.places import StorePlace, create_store, is_taken, open_store
 from cardsign.keys.sealed import MAX_ENVELOPE_BYTES, open_envelope, seal
 from cardsign.keys.store import KeyStore
-from cardsign.publish.checks import CheckedIssued
+from cardsign.publish.publication import CheckedIssued
 from cardsign.statements.keyset import KeysetStatement, OnlineRole, Quorum, RootKey
 from cardsign.urls import parse_origin
 

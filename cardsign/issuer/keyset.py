@@ -25,7 +25,7 @@ from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.history import keep_keyset, kept_keyset, kept_keysets
 from cardsign.keys.ledger import ENDED, ROTATING, KeyRecord, StoreState, statement_blob
 from cardsign.keys.store import KeyStore
-from cardsign.publish.checks import SKEW
+from cardsign.publish.publication import SKEW
 from cardsign.statements.envelope import (
     TYP_KEYSET,
     Envelope,

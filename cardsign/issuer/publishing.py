@@ -32,21 +32,23 @@ from cardsign.keys import agenda, history
 from cardsign.keys.signers.access import Access
 from cardsign.keys.store import KeyStore, digest_of
 from cardsign.net.fetch import FetchSettings, fetch_document
-from cardsign.publish.checks import CheckedIssued, Issued
 from cardsign.publish.generation import (
     CARD_FILE,
     Generation,
     Publisher,
-    load_current,
+    newest_generation,
     read_statements_left,
 )
 from cardsign.publish.publication import (
     DEFAULT_MAX_AGE,
+    CheckedIssued,
     Documents,
+    Issued,
     check_publisher,
     publication_of,
     publish_generation,
     publish_statements,
+    statements_in,
 )
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, check_step
@@ -73,19 +75,6 @@ def needed_publication(config: ProjectConfig) -> Path:
     return config.publish
 
 
-def newest_generation(directory: Path | None) -> Generation | None:
-    """Return the newest generation of a publication directory; None if there is none.
-
-    A damaged one counts as none, because publishing again repairs it.
-    """
-    try:
-        return load_current(directory) if directory else None
-    except ServeFault as fault:
-        if fault.code in ("serve.no_generation", "serve.corrupt_generation"):
-            return None
-        raise
-
-
 def published_statements(directory: Path | None) -> CheckedIssued | None:
     """Return the statements that are published, also by a damaged generation; None if none are.
 
@@ -95,8 +84,7 @@ def published_statements(directory: Path | None) -> CheckedIssued | None:
     if directory is None:
         return None
     if generation := newest_generation(directory):
-        issued = Issued.of(generation)
-        return issued.checked(now=None) if issued else None
+        return statements_in(generation)
     for keysets, release in read_statements_left(directory):
         with suppress(PublishRefused):
             if keysets:
@@ -307,11 +295,10 @@ def find_removal_gap(work: Work) -> Iterator[Gap]:
 def explain_refused_card(work: Work) -> PublishRefused | None:
     """Return why verifiers do not trust the published card; None if they do, or it is withdrawn."""
     generation = newest_generation(work.config.publish)
-    issued = Issued.of(generation) if generation else None
-    if generation is None or issued is None:
-        return None
     try:
-        checked = issued.checked(now=None)
+        checked = statements_in(generation)
+        if generation is None or checked is None:
+            return None
         release, path = checked.release, work.config.path_of(CARD_PATH)
         url = checked.newest.origins[0] + path
         if generation.card and (release is None or not release.is_withdrawn(url)):

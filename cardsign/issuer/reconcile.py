@@ -82,7 +82,7 @@ from cardsign.keys.ledger import (
     fold_all,
     passphrase_variable,
 )
-from cardsign.publish.generation import CARD_FILE
+from cardsign.publish.generation import CARD_FILE, newest_generation
 from cardsign.publish.publication import Documents
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, check_step
@@ -273,7 +273,7 @@ def _find_withdrawal(work: Work, fault: CardsignError) -> Iterator[Gap]:
 
     No key is needed to take them out of what is published.
     """
-    newest = publishing.newest_generation(work.config.publish)
+    newest = newest_generation(work.config.publish)
     name = work.config.agent or "the agent"
     if newest is not None and newest.card:
 
@@ -318,7 +318,7 @@ def _find_unlisted_card(work: Work) -> Gap | None:
     Whoever had the lost keys may have put it there, so a person looks at it before it is signed.
     """
     newest, release = (
-        publishing.newest_generation(work.config.publish),
+        newest_generation(work.config.publish),
         history.kept_release(work.store),
     )
     is_listed = bool(work.config.cards or (release and (release.cards or release.floor)))
@@ -366,7 +366,7 @@ def _find_ending_cards(work: Work) -> Iterator[Gap]:
         for publication in work.store.load().publications
         for card in publication.cards
     }
-    newest = publishing.newest_generation(work.config.publish)
+    newest = newest_generation(work.config.publish)
     cards = [read_signed(card) for card in work.config.cards if card.audience is not None]
     cards += newest.extended.values() if newest else ()
     ends: dict[str, datetime] = {}
@@ -527,7 +527,7 @@ def publish_keyset(work: Work, statement: KeysetStatement, *, name: str) -> Prog
         As :func:`cardsign.issuer.keyset.accept_keyset`.
     """
     works = work.by_agent()
-    is_published = any(publishing.newest_generation(part.config.publish) for part in works)
+    is_published = any(newest_generation(part.config.publish) for part in works)
     is_new = accept_keyset(work, statement, name=name)
     lines = [f"keyset {statement.label} as the newest"] if is_new else []
     done = _describe(work, "keep", "kept", lines)

@@ -30,8 +30,8 @@ from cardsign.keys.agenda import TimelineSettings
 from cardsign.keys.history import keep_release, kept_keyset, kept_release
 from cardsign.keys.ledger import ENDED, ROTATING, KeyRecord, Role, StoreState
 from cardsign.keys.store import KeyStore, digest_of
-from cardsign.publish.checks import SKEW, check_cards
-from cardsign.publish.generation import CARD_FILE
+from cardsign.publish.generation import CARD_FILE, newest_generation
+from cardsign.publish.publication import SKEW, check_cards
 from cardsign.statements.envelope import (
     TYP_RELEASE,
     Envelope,
@@ -505,7 +505,7 @@ def find_still_trusted(work: Work, revoked: Sequence[KeyRecord]) -> list[KeyReco
     if published is not None:
         keyset, release = published.newest, published.release
     if keyset is None:  # then nothing but the key sets says which keys count
-        offered = publishing.list_published_keys(publishing.newest_generation(work.config.publish))
+        offered = publishing.list_published_keys(newest_generation(work.config.publish))
         return [
             key
             for key in revoked
@@ -527,7 +527,7 @@ def explain_trust(work: Work, keys: Sequence[KeyRecord]) -> tuple[str, str]:
     if history.kept_keyset(work.store) is not None:
         why = f"verifiers still trust {names}: nothing that is published revokes them yet"
         return why, work.again
-    offered = publishing.list_published_keys(publishing.newest_generation(work.config.publish))
+    offered = publishing.list_published_keys(newest_generation(work.config.publish))
     if not work.store.state.publications and all(key.public not in offered for key in keys):
         why = f"verifiers may still trust {names}: key sets that were handed out still list them; "
         why += "write another, and give it to all who have the old one"

@@ -156,13 +156,6 @@ class Generation:
         """The issuer's newest release statement, if there is one."""
         return self.files.get(RELEASE_FILE)
 
-    @property
-    def statement_files(self) -> tuple[str, ...]:
-        """The names of the files that are statements."""
-        return tuple(
-            name for name in self.files if name.startswith("keyset/") or name == RELEASE_FILE
-        )
-
     def _files_of(self, group: str) -> dict[str, bytes]:
         names = ((_FILE.fullmatch(name), data) for name, data in self.files.items())
         return {match[group]: data for match, data in names if match and match[group]}
@@ -210,6 +203,23 @@ def load_current(directory: Path) -> Generation:
         files=files,
         publisher=manifest.publisher,
     )
+
+
+def newest_generation(directory: Path | None) -> Generation | None:
+    """Return the newest generation of a publication directory; None if there is none.
+
+    A damaged one counts as none, because publishing again repairs it.
+
+    Raises:
+        ServeFault: ``serve.newer_format``.
+        FileFault: As :func:`load_current`.
+    """
+    try:
+        return load_current(directory) if directory else None
+    except ServeFault as fault:
+        if fault.code == "serve.newer_format":
+            raise
+        return None
 
 
 def find_current(directory: Path) -> int:
@@ -264,15 +274,8 @@ def _read_manifest(directory: Path) -> _Manifest:
             read_bytes(path, max_bytes=_MAX_STATE_BYTES, found=True)
         )
     except FileMissing as exc:
-        message, hint = "the directory holds no publication", ""
-        if FOLDER.fullmatch(directory.name) and (directory.parent / CURRENT_FILE).exists():
-            hint = f"Name the folder above it: {directory.parent}"
-        elif any(
-            (directory / name).exists() for name in (HEADERS_FILE, f"{SITE_FOLDER}/{HEADERS_FILE}")
-        ):
-            message += ", but an export"
-            hint = f"Its folder {SITE_FOLDER} is for a static host. Name what `publish -o` wrote."
-        raise ServeFault("serve.no_generation", message, path=str(directory), hint=hint) from exc
+        message = "the directory holds no publication"
+        raise ServeFault("serve.no_generation", message, path=str(directory)) from exc
     except ValidationError as exc:
         errors = {".".join(map(str, error["loc"])): error["input"] for error in exc.errors()}
         written = errors.get("format")
@@ -347,11 +350,12 @@ def public_files(
             without it the header says ``true``, as its drafts did; aware.
         sunset: When that path will no longer answer, if that is known; aware.
     """
-    files, max_age = generation.files, generation.max_age
+    max_age = generation.max_age
     brief = min(max_age, MAX_STATEMENT_AGE)
     public = {
-        STATEMENTS_PATH + name: PublicFile(files[name], "application/jose+json", brief)
-        for name in generation.statement_files
+        STATEMENTS_PATH + name: PublicFile(data, "application/jose+json", brief)
+        for name, data in generation.files.items()
+        if name.startswith("keyset/") or name == RELEASE_FILE
     }
     public[JWKS_PATH] = PublicFile(generation.jwks, "application/jwk-set+json", max_age)
     if not generation.card:
@@ -400,10 +404,8 @@ def export_files(generation: Generation, directory: Path) -> None:
         refuse_links(directory, place)
         make_directory(place.parent)
         write_atomic(place, file.body, plain=True)
-    static, nginx = (
-        list[str](),
-        ["# Include this in a server block whose root is the folder `site`."],
-    )
+    static = list[str]()
+    nginx = ["# Include this in a server block whose root is the folder `site`."]
     for path, file in files.items():
         static += [path, *(f"  {name}: {value}" for name, value in file.headers)]
         nginx += [f"location = {path} {{", "    types {}", f"    default_type {file.media_type};"]

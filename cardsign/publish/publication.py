@@ -1,4 +1,9 @@
-"""Publishing: cards and a key set become the next generation."""
+"""Publishing: cards, a key set and the issuer's statements become the next generation.
+
+Each card is judged as its verifiers will judge it. Some of them have nothing but the key set,
+others know the issuer by its statements. These go along with a card in a generation, and one that
+was published never vanishes from it.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +12,17 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
 from cardsign.card.canonical import Payloads, canonicalize
+from cardsign.card.convert import form_of
 from cardsign.card.document import Card
+from cardsign.card.extensions import check_audience, declares_extended_card
 from cardsign.card.interfaces import current_interfaces
-from cardsign.errors import FileFault, ServeFault, SignatureRefused, UsageFault
+from cardsign.card.values import Json
+from cardsign.errors import FileFault, PublishRefused, ServeFault, SignatureRefused, UsageFault
 from cardsign.files import (
     file_faults,
     list_names,
@@ -22,24 +31,281 @@ from cardsign.files import (
     sync_directory,
     write_atomic,
 )
+from cardsign.findings import Finding, Place
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import read_entry
 from cardsign.keys.ledger import Publication, PublishedCard
-from cardsign.publish.checks import CheckedIssued, Issued, check_cards
 from cardsign.publish.generation import (
     CARD_FILE,
     CURRENT_FILE,
     FOLDER,
     JWKS_FILE,
     LEGACY_FILE,
+    RELEASE_FILE,
     Generation,
     Publisher,
     find_current,
     is_card,
-    load_current,
+    newest_generation,
     tell_servers,
 )
+from cardsign.sign.plan import note_interfaces
+from cardsign.statements.envelope import StatementRefused, check_past
+from cardsign.statements.keyset import KeysetStatement, check_step, read_keyset
+from cardsign.statements.release import ReleaseStatement, check_release, read_release
+from cardsign.times import utc
+from cardsign.trust.lock import Memory
+from cardsign.trust.policy import KeysetAnchor, Policy, Subject, TrustedIssuer
+from cardsign.trust.supplied import SuppliedStatements
+from cardsign.urls import parse_place
+from cardsign.verify.report import Report
 from cardsign.verify.signature import matching_payload
+from cardsign.verify.verifier import Verifier
+
+# What may be published.
+
+
+#: The clocks of the issuer's own hosts may differ by so much.
+SKEW: Final = timedelta(minutes=5)
+
+_NAMES: Final = {CARD_FILE: "the public card", LEGACY_FILE: "the card for clients of A2A 0.3"}
+_UNLISTED: Final = frozenset(
+    {"card.digest_unlisted", "card.rollback", "card.listed_elsewhere", "key.unknown"}
+)
+
+
+def check_cards(cards: Mapping[str, bytes], jwks: JwkSet, now: datetime) -> None:
+    """Check cards, by their files in a generation, as one who has nothing but the key set.
+
+    Raises:
+        PublishRefused: ``publish.not_verifying`` (also for a card that cannot be read, and for an
+            extended card without marker, of another audience, or in the place of the public one),
+            ``publish.extended``, ``publish.legacy``.
+        UsageFault: ``publish.audience_name``.
+        KeyRefused: The key set is larger than others would read.
+    """
+    policy = Policy.from_jwks(JwkSet.from_bytes(jwks.to_bytes()), name="the published key set")
+    verifier = Verifier(policy, clock=lambda: now)
+    documents = dict[str, Mapping[str, Json]]()
+    for file, data in cards.items():
+        audience = _audience_of(file)
+        if audience is not None:
+            check_audience(audience)
+        _require_trusted(verifier.judge(data, Subject(is_holder=True, audience=audience)), file)
+        documents[file] = Card.from_bytes(data).document
+    public, older = documents.pop(CARD_FILE), documents.pop(LEGACY_FILE, None)
+    if older is not None:
+        _check_legacy(older, public)
+    if documents and not declares_extended_card(public):
+        raise PublishRefused(
+            "publish.extended",
+            "there is an extended card, but the public card does not declare one",
+            path="/capabilities/extendedAgentCard",
+            hint="Set capabilities.extendedAgentCard to true and sign again.",
+        )
+
+
+def note_publication(generation: Generation) -> Iterator[Finding]:
+    """Yield warnings of what readers of a generation will miss or refuse."""
+    cards = {
+        name: Card.from_bytes(data) for name, data in generation.files.items() if is_card(name)
+    }
+    for card in cards.values():
+        yield from note_interfaces(card.document)
+    public = cards.get(CARD_FILE)
+    if public and not generation.extended and declares_extended_card(public.document):
+        message = "the public card declares an extended card, and none is published"
+        place = Place("/capabilities/extendedAgentCard")
+        yield Finding("publish.extended", message, place, severity="warning")
+
+
+def _audience_of(file: str) -> str | None:
+    folder, slash, name = file.partition("/")
+    return name.removesuffix(".json") if slash and folder == "extended" else None
+
+
+def _name_card(file: str) -> str:
+    return _NAMES.get(file) or f"the extended card of audience {_audience_of(file)}"
+
+
+def _check_legacy(older: Mapping[str, Json], public: Mapping[str, Json]) -> None:
+    """Check that older clients are told of the same agent as all others."""
+    problem = "its form is that of A2A 1.0" if form_of(older) == "1.0" else ""
+    for name in ("name", "version"):
+        if not problem and older.get(name) != public.get(name):
+            problem = f"its {name} is not that of the public card"
+    if problem:
+        raise PublishRefused("publish.legacy", f"{_NAMES[LEGACY_FILE]}: {problem}")
+
+
+def _require_trusted(report: Report, file: str, *, by_statements: bool = False) -> None:
+    if report.verdict == "trusted":
+        return
+    reason = report.reasons[0]
+    if by_statements and reason.code in _UNLISTED:
+        raise PublishRefused("publish.unlisted", f"{_name_card(file)}: {reason.message}")
+    # Of a verdict's hints those about a signature are for verifiers: "ask its issuer".
+    hint = reason.hint if by_statements else ""
+    if reason.code in ("statement.expired", "key.expired"):
+        hint = "Check this machine's clock. If it is right, renew the statement: "
+        hint += "cardsign keys rotate"
+    elif reason.code == "card.origin_mismatch":
+        hint = "Correct the card, or the origins: cardsign keyset draft --origin ORIGIN"
+    elif reason.code.startswith("extended."):
+        hint = "Sign it for its audience: "
+        hint += "cardsign sign CARD --extended AUDIENCE --seq N --expires DATE"
+    problem = f"{_name_card(file)} would not be trusted: {reason.code}: {reason.message}"
+    raise PublishRefused("publish.not_verifying", problem, path=reason.path, hint=hint)
+
+
+def _unfit(what: str) -> PublishRefused:
+    return PublishRefused("publish.statements", what)
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """An issuer's statements: the whole history of its keyset, and the newest release.
+
+    Attributes:
+        keysets: As published, oldest first; at least one.
+        release: As published, or None.
+    """
+
+    keysets: tuple[bytes, ...]
+    release: bytes | None = None
+
+    def checked(
+        self, *, now: datetime | None, before: CheckedIssued | None = None
+    ) -> CheckedIssued:
+        """Return the statements as read, each by the right of the one before.
+
+        Args:
+            now: Aware; the newest may not be of later. None: as they were when they were issued.
+            before: What is published: a release that it holds is taken as one of its own time,
+                so that one of a clock that was ahead does not keep out its replacement.
+
+        Raises:
+            PublishRefused: ``publish.statements``: they are no history, or the release does not
+                speak of its end.
+        """
+        digest_before = before.release.digest if before and before.release else None
+        try:
+            read = {read_keyset(data): data for data in self.keysets}
+            history = tuple(sorted(read, key=attrgetter("number")))
+            for previous, keyset in zip((None, *history), history, strict=False):
+                check_step(keyset, previous)
+            check_past(history[-1].iat, now or utc(history[-1].iat), SKEW)
+            release = None
+            if self.release is not None:
+                release = read_release(self.release)
+                at = utc(release.iat) if now is None or release.digest == digest_before else now
+                # By the statement that it names, which may be the one before the newest.
+                named = [keyset for keyset in history if keyset.digest == release.keyset.digest]
+                check_release(release, (named or history)[-1], None, now=at, skew=SKEW)
+                check_past(release.iat, at, SKEW)
+        except StatementRefused as refusal:
+            raise _unfit(f"{refusal.code}: {refusal.message}") from refusal
+        return CheckedIssued({keyset: read[keyset] for keyset in history}, release, self.release)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedIssued:
+    """Statements that were checked; only :meth:`Issued.checked` makes one.
+
+    Attributes:
+        keysets: The history, oldest first, each with its bytes as published.
+        release: The newest release, or None.
+        release_bytes: The same, as published.
+    """
+
+    keysets: Mapping[KeysetStatement, bytes]
+    release: ReleaseStatement | None
+    release_bytes: bytes | None
+
+    @property
+    def newest(self) -> KeysetStatement:
+        """The newest keyset statement."""
+        return [*self.keysets][-1]
+
+    def files(self) -> dict[str, bytes]:
+        """The files of a generation that carry them."""
+        files = {f"keyset/{keyset.label}.json": data for keyset, data in self.keysets.items()}
+        return files if self.release_bytes is None else {**files, RELEASE_FILE: self.release_bytes}
+
+    def withholding(self, before: CheckedIssued | None) -> CheckedIssued:
+        """These without the newest keysets that no release names yet.
+
+        A verifier with a keyset and no release that names it reaches no verdict, so the two are
+        published together. What was published `before` stays.
+        """
+        needed = {keyset.digest for keyset in before.keysets} if before else set()
+        needed |= {self.release.keyset.digest} if self.release else set()
+        history = [*self.keysets]
+        while history and history[-1].digest not in needed:
+            history.pop()
+        kept = history or self.keysets
+        return replace(self, keysets={keyset: self.keysets[keyset] for keyset in kept})
+
+    def check_follows(self, before: CheckedIssued) -> None:
+        """Check that these go on where published ones ended.
+
+        Raises:
+            PublishRefused: ``publish.statements``: one is missing or another, or the release is
+                an older one.
+        """
+        ours = {keyset.number: keyset.digest for keyset in self.keysets}
+        for keyset in before.keysets:
+            if ours.get(keyset.number) != keyset.digest:
+                raise _unfit(f"keyset {keyset.label} was published as {keyset.digest}")
+        last = before.release
+        if last is not None and (self.release is None or self.release.order < last.order):
+            message = "if nobody here has signed it, revoke the release key"
+            raise _unfit(f"release {last.seq} was published already; {message}")
+
+    def list_keys(self, jwks: JwkSet) -> JwkSet:
+        """Return those of some keys that the roots list for cards and that are not revoked.
+
+        Raises:
+            PublishRefused: ``publish.release_behind``: the release does not name the newest keyset.
+        """
+        newest, release = self.newest, self.release
+        if release is None or release.keyset.digest != newest.digest:
+            named = (
+                f"release {release.seq} names an older one" if release else "no release names it"
+            )
+            message = f"keyset {newest.label} is the newest, and {named}"
+            raise PublishRefused("publish.release_behind", message)
+        listed = (key for key in jwks.keys if newest.lists(key.thumbprint, "card"))
+        return JwkSet.of([key for key in listed if key.thumbprint not in release.revoked])
+
+    def check_trusted(self, cards: Mapping[str, bytes], *, now: datetime) -> None:
+        """Check that who has come to the newest statement trusts some cards, by their files.
+
+        That everybody comes there, :meth:`Issued.checked` has seen; a long history takes a
+        verifier several refreshes, so it is not walked here.
+
+        Raises:
+            PublishRefused: ``publish.unlisted``: the release does not list the public card, or the
+                keyset not the key of a card; ``publish.not_verifying``.
+        """
+        places = tuple(map(parse_place, self.newest.origins))
+        policy = Policy((TrustedIssuer("issuer", KeysetAnchor(self.newest.id), places),))
+        verifier = Verifier(policy, lock=Memory(), clock=lambda: now)
+        releases = () if self.release_bytes is None else (self.release_bytes,)
+        evidence = SuppliedStatements((self.keysets[self.newest],), releases)
+        subject, public = Subject(issuer="issuer"), cards[CARD_FILE]
+        for file, data in cards.items():
+            if (audience := _audience_of(file)) is None:
+                report = verifier.judge(data, subject, evidence)
+            else:
+                _, report = verifier.judge_extended(
+                    public, data, subject, evidence, audience=audience
+                )
+            _require_trusted(report, file, by_statements=True)
+
+
+# The next generation.
+
 
 #: Seconds that a consumer may use what it fetched without asking again. Short, because it
 #: bounds how long a withdrawn card or key lives on; asking again costs only a 304.
@@ -105,7 +371,7 @@ def publish_generation(
 
     Raises:
         KeyRefused: The key set is larger than others would read.
-        PublishRefused: As :func:`cardsign.publish.checks.check_cards`, ``publish.statements``,
+        PublishRefused: As :func:`cardsign.publish.publication.check_cards`, ``publish.statements``,
             ``publish.release_behind``, ``publish.unlisted``.
         UsageFault: ``publish.audience_name``; ``publish.other_publisher``.
         FileFault: ``publish.other_publisher`` where the directory holds anything else.
@@ -114,8 +380,8 @@ def publish_generation(
     cards, keys, issued = documents.cards(), documents.jwks, documents.issued
     check_cards(cards, keys, now)
     with _locked(directory, writes=writes):
-        newest = _newest(directory)
-        published = _published(newest)
+        newest = newest_generation(directory)
+        published = statements_in(newest)
         if published is None or issued is None:  # else only their history counts
             check_publisher(newest, documents.publisher, directory)
         statements = published if issued is None else _following(issued, published, now)
@@ -166,10 +432,10 @@ def publish_statements(
     if not directory.exists():
         return None
     with _locked(directory, writes=writes):
-        newest = _newest(directory)
+        newest = newest_generation(directory)
         if newest is None:
             return None
-        published = _published(newest) if issued is not None else None
+        published = statements_in(newest) if issued is not None else None
         if published is None:
             check_publisher(newest, publisher, directory)
         files = {
@@ -208,10 +474,15 @@ def check_publisher(
         raise UsageFault("publish.other_publisher", message, path=str(directory))
 
 
-def _published(newest: Generation | None) -> CheckedIssued | None:
-    """The statements that are published; None where there are none."""
-    issued = Issued.of(newest) if newest else None
-    return issued.checked(now=None) if issued else None
+def statements_in(newest: Generation | None) -> CheckedIssued | None:
+    """Return the statements in a generation; None where there are none.
+
+    Raises:
+        PublishRefused: ``publish.statements``: they are no history.
+    """
+    if newest is None or not newest.keysets:
+        return None
+    return Issued(tuple(newest.keysets.values()), newest.release).checked(now=None)
 
 
 def _following(issued: Issued, before: CheckedIssued | None, now: datetime) -> CheckedIssued:
@@ -222,7 +493,7 @@ def _following(issued: Issued, before: CheckedIssued | None, now: datetime) -> C
     return statements
 
 
-# ---------------------------------------------------------------------- the directory
+# The directory.
 
 
 def _commit(
@@ -273,36 +544,18 @@ def _last_number(directory: Path) -> int:
     return max(numbers, default=0)
 
 
-def _newest(directory: Path) -> Generation | None:
-    """The newest generation; None where there is none, or only a damaged one."""
-    try:
-        return load_current(directory)
-    except ServeFault as exc:
-        if exc.code == "serve.newer_format":
-            raise
-        return None
+@contextlib.contextmanager
+def _locked(directory: Path, *, writes: bool) -> Iterator[None]:
+    """Make the directory if needed, and let no other process publish into it meanwhile.
 
-
-def _refuse_foreign_entries(directory: Path) -> None:
-    """Refuse a directory of somebody's files.
-
-    In a publication directory a file of another name does no harm, and hinders no revocation.
+    A directory of somebody's files is refused. In a publication directory a file of another name
+    does no harm, and hinders no revocation.
     """
     names = list_names(directory)
     for name in names if CURRENT_FILE not in names else ():
         if name not in (_LOCK, _STAGING) and not FOLDER.fullmatch(name):
-            raise FileFault(
-                "publish.other_publisher",
-                f"the publication directory holds {name!r}, which cardsign did not write",
-                path=str(directory),
-                hint="Publish into a directory of its own: cardsign publish CARD -o DIR",
-            )
-
-
-@contextlib.contextmanager
-def _locked(directory: Path, *, writes: bool) -> Iterator[None]:
-    """Make the directory if needed, and let no other process publish into it meanwhile."""
-    _refuse_foreign_entries(directory)
+            message = f"the publication directory holds {name!r}, which cardsign did not write"
+            raise FileFault("publish.other_publisher", message, path=str(directory))
     if not writes:
         yield
         return
@@ -312,7 +565,7 @@ def _locked(directory: Path, *, writes: bool) -> Iterator[None]:
         yield
 
 
-# ------------------------------------------------------------------- what a key store notes
+# What a key store notes.
 
 
 def publication_of(generation: Generation) -> Publication:

@@ -6,7 +6,7 @@ from typing import Final
 
 from cardsign.issuer.keyset import write_draft
 from cardsign.issuer.release import ReleasePlan, card_digest
-from cardsign.publish.checks import Issued
+from cardsign.publish.publication import Issued
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
 from tests.keys.issuing import URL, first, key, released

@@ -18,9 +18,8 @@ from cardsign.errors import PublishRefused
 from cardsign.issuer.keyset import KeysetPlan, draft_next
 from cardsign.issuer.release import ReleasePlan, card_digest
 from cardsign.jose.jwks import JwkSet
-from cardsign.publish.checks import Issued
 from cardsign.publish.generation import Generation, load_current
-from cardsign.publish.publication import Documents, publish_generation, publish_statements
+from cardsign.publish.publication import Documents, Issued, publish_generation, publish_statements
 from cardsign.trust.walk import MAX_STEPS
 from tests.keys.issuing import NOW, URL, first, key, quorum, released, signed
 from tests.support import PORTABLE, dump
