@@ -31,8 +31,7 @@ import cardsign
 from cardsign import Policy
 from cardsign.cli.verifier import CONCURRENCY
 from cardsign.jose.keys import PublicKey
-from cardsign.net.fetch import FetchSettings
-from cardsign.net.fetcher import DocumentFetcher
+from cardsign.net.fetch import DocumentFetcher, FetchSettings
 from cardsign.trust.lock import Memory
 
 SIDE_BY_SIDE: Final = "side by side"

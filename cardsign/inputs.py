@@ -30,7 +30,7 @@ from cardsign.files import MAX_INPUT_BYTES, file_fault, read_bytes
 from cardsign.urls import JWKS_PATH, STATEMENTS_PATH, is_url
 
 if TYPE_CHECKING:  # what a verdict on a file does not need
-    from cardsign.net.fetcher import DocumentFetcher
+    from cardsign.net.fetch import DocumentFetcher
     from cardsign.programs import Program
 
 #: Of the names that fsspec knows, those of stores that hold nothing of this machine.

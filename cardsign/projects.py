@@ -25,7 +25,7 @@ from cardsign.lint.rules import LintSettings
 
 if TYPE_CHECKING:  # what most cards do not need
     from cardsign.build.reading import SourceDocument
-    from cardsign.net.fetcher import DocumentFetcher
+    from cardsign.net.fetch import DocumentFetcher
 
 #: Cards of one folder that are read; a folder of more is refused.
 MAX_CARDS: Final = 10_000

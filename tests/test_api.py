@@ -16,7 +16,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 import cardsign
@@ -408,13 +407,12 @@ def test_every_error_survives_another_process() -> None:
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
     from cardsign.integrations.a2a_sdk import CardNotTrusted
-    from cardsign.net.extended import PeerError
+    from cardsign.net.endpoints import PeerError
     from cardsign.net.fetch import OtherStatus
     from cardsign.net.guarded import GuardRefused
     from cardsign.programs import ProgramError
 
     report = cardsign.examine_card(TAMPERED, jwks=KEYS, now=NOW)
-    failure = cardsign.FetchFailed("fetch.status", "it answered 500", hint="Wait.")
     several = UsageFault("config.malformed", "wrong", path="a.toml", line=3)
     several.more = (UsageFault("config.malformed", "wrong too"),)
     arguments: dict[type[Exception], tuple[Any, ...]] = {
@@ -422,7 +420,6 @@ def test_every_error_survives_another_process() -> None:
         CardNotTrusted: (VerificationError.of(report),),
         PeerError: (-32007, "none"),
         OtherStatus: ("https://a.example", 401, ["Bearer"]),
-        GuardRefused: (failure, httpx.Request("GET", "https://a.example")),
         ProgramError: ("exited with status 3", b"no such key"),
         CardsignError: ("card.malformed", "no card"),
     }

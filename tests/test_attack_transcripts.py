@@ -104,7 +104,7 @@ def test_a_missing_safeguard_is_seen(
     """The transcript that is about it fails."""
     rewire = hole.get("rewire", lambda settings: settings)
     for constant in hole.keys() - {"rewire"}:
-        monkeypatch.setattr(f"cardsign.net.fetcher.{constant}", hole[constant])
+        monkeypatch.setattr(f"cardsign.net.fetch.{constant}", hole[constant])
     outcomes = list(play(CASES[name], certificates, tmp_path, rewire=rewire))
     assert deviations(CASES[name], lambda _: outcomes) != []
 
@@ -114,7 +114,7 @@ def test_an_address_that_is_not_checked_is_reached(
     name: str, certificates: Certificates, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Behind every address inside stands a server that shows the honest card."""
-    monkeypatch.setattr("cardsign.net.fetch.check_address", lambda *_, **__: None)
+    monkeypatch.setattr("cardsign.net.connection.check_address", lambda *_, **__: None)
     [outcome] = play(CASES[name], certificates, tmp_path)
     assert outcome.verdict == "trusted"
     assert deviations(CASES[name], lambda _: [outcome]) != []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import secrets
 import shlex
 import sys
 from collections.abc import Mapping
@@ -25,9 +24,8 @@ if TYPE_CHECKING:
     from cardsign.batch import Batch
     from cardsign.card.values import Json
     from cardsign.integrations.calling import Reply
-    from cardsign.net.credentials import Credential
     from cardsign.net.discovery import Discovery
-    from cardsign.net.endpoints import Endpoint
+    from cardsign.net.endpoints import Credential, Endpoint
 
 SCHEMA: Final = "cardsign.call/1"
 MAX_TEXT: Final = 1024 * 1024  # characters of a message
@@ -73,18 +71,13 @@ def fetch(url: str, output: str, extended: bool, audience: str | None, **options
     batch, public, credential = named.visit(url)
     name, report = public.url, public.report
     if audience is not None and report.verdict == "trusted":
-        from cardsign.net.extended import look_up_extended
+        from cardsign.net.discovery import look_up_extended
 
         if credential is None:
             message = f"there is no credential for {safe(report.issuer or '')}; nothing was sent"
             raise CredentialFault("credential.none", message)
         answer = look_up_extended(
-            batch.verifier,
-            public,
-            credential,
-            audience=audience,
-            call_id=secrets.token_hex(8),
-            subject=batch.subject,
+            batch.verifier, public, credential, audience=audience, subject=batch.subject
         )
         name, report = answer.url, answer.report
     if report.card is None:
@@ -134,7 +127,7 @@ def _check_call(text: str | None, options: Mapping[str, Any]) -> None:
     type=click.IntRange(1, 3600),
     default=DEFAULT_TIMEOUT,
     show_default=True,
-    help="The time limit for the whole answer, streamed events included.",
+    help="The time limit for the whole answer.",
 )
 @visit_options
 def call(url: str, text: str | None, **options: Any) -> int:
@@ -247,7 +240,7 @@ def _call(
     """Make the call, at an endpoint of the verified card."""
     import asyncio
 
-    from cardsign.net.credentials import Peer
+    from cardsign.net.endpoints import Peer
 
     batch, public, credential = visited
     peer = Peer.of(batch.verifier, public.url, public.report.card or {}, batch.subject)

@@ -22,8 +22,7 @@ from cardsign.files import create_private, read_bytes, write_atomic
 from cardsign.urls import is_url
 
 if TYPE_CHECKING:  # an HTTP client, which most commands do not need
-    from cardsign.net.fetch import FetchSettings
-    from cardsign.net.fetcher import DocumentFetcher
+    from cardsign.net.fetch import DocumentFetcher, FetchSettings
 
 _Values = TypeVar("_Values")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -197,7 +196,7 @@ def fetch_settings(insecure: bool) -> FetchSettings:
 
 def open_fetcher(insecure: bool, now: Callable[[], datetime] = moment) -> DocumentFetcher:
     """Return what asks peers for documents, and keeps them as long as this command runs."""
-    from cardsign.net.fetcher import DocumentFetcher
+    from cardsign.net.fetch import DocumentFetcher
 
     return DocumentFetcher(fetch_settings(insecure), now=now)
 

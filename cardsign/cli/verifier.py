@@ -60,8 +60,8 @@ from cardsign.verify.text import verdict_lines
 from cardsign.verify.verifier import Verifier
 
 if TYPE_CHECKING:  # an HTTP client, which a verdict on a file does not need
-    from cardsign.net.credentials import Credential
     from cardsign.net.discovery import Discovery
+    from cardsign.net.endpoints import Credential
 
 
 accept_option: Final = click.option(
@@ -272,7 +272,7 @@ class VerifierOptions:
         if not is_url(url):
             shown = without_userinfo(url)
             raise UsageFault("usage.invalid", f"{shown!r} is no URL", hint=f"Write https://{shown}")
-        from cardsign.net.credentials import Credential
+        from cardsign.net.endpoints import Credential
 
         if self.credential is None and self.client_id is not None:
             message = "--client-id says whose secret --credential is: name both"

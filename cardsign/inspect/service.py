@@ -21,10 +21,10 @@ from cardsign.findings import Finding
 from cardsign.inspect.card import inspect_card
 from cardsign.inspect.report import Inspection
 from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
+from cardsign.net import fetch as net
+from cardsign.net.discovery import ask_for_extended_card
 from cardsign.net.endpoints import endpoints_of
-from cardsign.net.extended import ask_for_extended_card
-from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings, fetch_document, values
-from cardsign.net.fetcher import DocumentFetcher, freshness, note_legacy_path
+from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings
 from cardsign.trust.walk import FetchResult
 from cardsign.urls import JWKS_PATH, Headers, card_url, parse_url
 
@@ -51,7 +51,7 @@ def inspect_url(url: str, *, fetch: FetchSettings = DEFAULT_SETTINGS, now: datet
     asked, service = [card_url(url)], []
     if answer.url != asked[0]:
         asked.append(answer.url)
-        service.append(note_legacy_path())
+        service.append(net.note_legacy_path())
     service += _check_headers(answer.headers)
     origin = parse_url(answer.url).origin
     asked.append(f"{origin}{JWKS_PATH}")
@@ -74,12 +74,12 @@ def fetch_with_keys(
     Raises:
         FetchFailed: The card could not be fetched.
     """
-    answer = DocumentFetcher(fetch, now=lambda: now).fetch_card(url)
+    answer = net.DocumentFetcher(fetch, now=lambda: now).fetch_card(url)
     if answer.failure is not None:
         raise answer.failure
     jwks_url = f"{parse_url(answer.url).origin}{JWKS_PATH}"
     try:
-        received = fetch_document(jwks_url, replace(fetch, max_bytes=MAX_JWKS_BYTES))
+        received = net.fetch_document(jwks_url, replace(fetch, max_bytes=MAX_JWKS_BYTES))
         return answer, JwkSet.read(received.untrusted_body)
     except KeyRefused as refusal:
         return answer, Finding("check.bad-keys", refusal.message)
@@ -88,11 +88,11 @@ def fetch_with_keys(
 
 
 def _check_headers(headers: Headers) -> Iterator[Finding]:
-    if not values(headers, "cache-control"):
+    if not net.values(headers, "cache-control"):
         yield Finding("check.cache-unsaid", "there is no Cache-Control")
-    elif (seconds := freshness(headers, ceiling=400 * 24 * 3600).seconds) > MAX_AGE:
+    elif (seconds := net.freshness(headers, ceiling=400 * 24 * 3600)[0]) > MAX_AGE:
         yield Finding("check.cache-long", f"for {seconds} s")
-    tags = values(headers, "etag")
+    tags = net.values(headers, "etag")
     if not tags:
         yield Finding("check.etag-absent", "there is no ETag")
     elif tags[0].startswith("W/"):
@@ -109,7 +109,7 @@ def _ask_for_extended(
                 continue
             asked.append(str(endpoint.url))
             with suppress(CardsignError):  # refused, as it should be; or nobody answers
-                body = ask_for_extended_card(endpoint, None, fetch, call_id="inspect")
+                body = ask_for_extended_card(endpoint, None, fetch)
                 if "skills" in Card.from_bytes(body).document:
                     message = f"{endpoint.url} gave the extended card without a credential"
                     yield Finding("check.extended-open", message)

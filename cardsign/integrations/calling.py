@@ -11,7 +11,6 @@ not a stream of events is read strictly before the SDK reads it.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
@@ -23,31 +22,16 @@ import httpx
 
 from cardsign.errors import CallFailed, FetchFailed, UsageFault
 from cardsign.integrations.a2a_sdk import CardNotTrusted, check_verifier, sdk_card
+from cardsign.net import endpoints
 from cardsign.net.connection import in_thread
-from cardsign.net.credentials import (
-    Credential,
-    Header,
-    Peer,
-    open_credential,
-    quotable,
-    unlogged,
-)
-from cardsign.net.endpoints import HTTP_JSON, JSONRPC, A2AVersion, Endpoint, endpoints_of
-from cardsign.net.extended import (
-    UNAUTHORISED,
-    PeerError,
-    refused_credential,
-    result_of,
-    strict_object,
-)
-from cardsign.net.fetch import OtherStatus, json_type, media_types, user_agent
+from cardsign.net.endpoints import Credential, Endpoint, Header, Peer
+from cardsign.net.fetch import OtherStatus, check_json_type, user_agent
 from cardsign.net.guarded import (
     ANSWER_SECONDS,
-    EVENT_IDLE_SECONDS,
-    EVENT_STREAM,
-    EVENT_TOTAL_SECONDS,
     GuardedTransport,
     GuardRefused,
+    as_httpx,
+    is_event_stream,
 )
 from cardsign.times import second
 from cardsign.urls import card_url
@@ -56,59 +40,35 @@ from cardsign.verify.verifier import Verifier
 
 # isort: split
 # Last: where there is no SDK, the import of `a2a_sdk` above has said what to install.
-from a2a.client import Client, ClientConfig, ClientFactory
+from a2a import types
+from a2a.client import Client, ClientCallInterceptor, ClientConfig, ClientFactory
 from a2a.client.errors import AgentCardResolutionError
-from a2a.client.interceptors import AfterArgs, BeforeArgs, ClientCallInterceptor
+from a2a.client.interceptors import AfterArgs, BeforeArgs
 from a2a.helpers import get_artifact_text, get_message_text, new_text_message
-from a2a.types import (
-    AgentInterface,
-    CancelTaskRequest,
-    GetTaskRequest,
-    Part,
-    Role,
-    SendMessageRequest,
-    StreamResponse,
-    Task,
-    TaskArtifactUpdateEvent,
-    TaskState,
-)
-from a2a.utils.errors import (
-    A2AError,
-    TaskNotCancelableError,
-    TaskNotFoundError,
-    UnsupportedOperationError,
-)
+from a2a.utils import errors
 from google.protobuf.json_format import ParseError
 from google.protobuf.message import Error as ProtobufError
 
 #: The versions of A2A that the SDK speaks.
-SPOKEN: Final[tuple[A2AVersion, ...]] = ("1.0", "0.3")
+SPOKEN: Final[tuple[endpoints.A2AVersion, ...]] = ("1.0", "0.3")
 MAX_TEXT_BYTES: Final = 4 * 1024 * 1024  # of text to be read by a person
 MAX_TEXT_DEPTH: Final = 100  # levels; the SDK's own reader stops there too
 METHOD_NOT_FOUND: Final = -32601  # JSON-RPC 2.0 5.1
-MAX_EVENTS: Final = 10_000  # of one stream; each makes the SDK build objects
 
 _PREFIX: Final = "TASK_STATE_"
-_ONGOING: Final = ("UNSPECIFIED", "SUBMITTED", "WORKING")
+_ONGOING: Final = ("", "UNSPECIFIED", "SUBMITTED", "WORKING")
 # What the SDK lets through of answers that are none: it converts them with few checks.
 _OF_THE_SDK: Final = (
-    A2AError,
-    ParseError,
-    ProtobufError,
-    ValueError,
-    TypeError,
-    LookupError,
-    AttributeError,
-    ArithmeticError,
-    RecursionError,
-    SystemError,
-    httpx.HTTPError,
-    httpx.InvalidURL,
+    *(errors.A2AError, ParseError, ProtobufError, httpx.HTTPError, httpx.InvalidURL),
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
+    *(RecursionError, SystemError),
 )
-
-
 # Errors of A2A that an agent answers with a status of HTTP; a 404 without a body is none.
-_OF_THE_AGENT: Final = (TaskNotFoundError, TaskNotCancelableError, UnsupportedOperationError)
+_OF_THE_AGENT: Final = (
+    errors.TaskNotFoundError,
+    errors.TaskNotCancelableError,
+    errors.UnsupportedOperationError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +143,7 @@ async def trusted_client(
     peer = Peer.of(verifier, card_url(url), card.report.card or {}, subject)
     call = await in_thread(lambda: open_call(peer, credential, seconds=ANSWER_SECONDS))
     guard = _Guard(card, verifier.clock)
-    async with call.http(streams_last_longer=True) as http:
+    async with call.http() as http:
         yield call.client(http, guard)
 
 
@@ -195,7 +155,7 @@ class Call:
         peer: Whose endpoint it is.
         endpoint: One of the peer's card, of an A2A version in :data:`SPOKEN`.
         header: The credential for its origin, or None.
-        seconds: For all of one answer; a stream of events included, for :meth:`send_text`.
+        seconds: For all of one answer.
     """
 
     peer: Peer
@@ -222,12 +182,21 @@ class Call:
         """
 
         async def send(client: Client) -> Reply:
-            message = new_text_message(
-                text, role=Role.ROLE_USER, task_id=task or None, context_id=context or None
+            request = types.SendMessageRequest(
+                message=new_text_message(
+                    text,
+                    role=types.Role.ROLE_USER,
+                    task_id=task or None,
+                    context_id=context or None,
+                )
             )
-            request = SendMessageRequest(message=message)
-            async with aclosing(client.send_message(request)) as events:
-                return await _gather(events)
+            async with aclosing(client.send_message(request)) as answers:
+                answer = await anext(answers)
+            if answer.HasField("task"):
+                return _reply(answer.task)
+            message = answer.message
+            unshown = _count_unshown(message.parts)
+            return Reply(get_message_text(message), context=message.context_id, unshown=unshown)
 
         return await self._run(send)
 
@@ -240,9 +209,9 @@ class Call:
 
         async def ask(client: Client) -> Reply:
             if cancel:
-                answer = await client.cancel_task(CancelTaskRequest(id=task))
+                answer = await client.cancel_task(types.CancelTaskRequest(id=task))
             else:
-                answer = await client.get_task(GetTaskRequest(id=task))
+                answer = await client.get_task(types.GetTaskRequest(id=task))
             if answer.id != task:
                 message = "the agent answered about another task than it was asked"
                 raise CallFailed("call.error", message)
@@ -255,33 +224,31 @@ class Call:
         header = self.header
         async with self.http() as http:
             try:
-                with unlogged():
-                    async with asyncio.timeout(self.seconds):
-                        reply = await work(self.client(http))
+                with endpoints.unlogged():
+                    reply = await work(self.client(http, streaming=False))
                 if header is None:
                     return reply
                 text, task, context = map(header.masked, (reply.text, reply.task, reply.context))
                 return replace(reply, text=text, task=task, context=context)
             except AgentCardResolutionError as exc:
                 failure: CallFailed | FetchFailed = CallFailed("call.no_interface", exc.message)
-            except TimeoutError:
-                message = f"{self.endpoint.url} did not answer in full within {self.seconds:g} s"
-                failure = FetchFailed("fetch.timeout", message)
             except _OF_THE_SDK as exc:
                 failure = _failure(exc, self.endpoint, header)
         raise failure  # outside: an error of the SDK's holds the request, and so its headers
 
-    def http(self, *, streams_last_longer: bool = False) -> httpx.AsyncClient:
+    def http(self) -> httpx.AsyncClient:
         """Return a client of httpx that reaches this endpoint alone, with the credential."""
         return httpx.AsyncClient(
-            transport=_AtEndpoint(self, streams_last_longer=streams_last_longer),
+            transport=_AtEndpoint(self),
             timeout=httpx.Timeout(None),  # the transport's own limits hold
             headers={"User-Agent": user_agent()},
             trust_env=False,
             follow_redirects=False,
         )
 
-    def client(self, http: httpx.AsyncClient, *interceptors: ClientCallInterceptor) -> Client:
+    def client(
+        self, http: httpx.AsyncClient, *interceptors: ClientCallInterceptor, streaming: bool = True
+    ) -> Client:
         """Return the SDK's client for the card with this one interface: it has no other choice.
 
         Raises:
@@ -290,14 +257,18 @@ class Call:
         card, endpoint = sdk_card(self.peer.payload), self.endpoint
         del card.supported_interfaces[:]
         card.supported_interfaces.append(
-            AgentInterface(
+            types.AgentInterface(
                 url=str(endpoint.url),
                 protocol_binding=endpoint.binding,
                 protocol_version=endpoint.version,
                 tenant=endpoint.tenant,
             )
         )
-        config = ClientConfig(httpx_client=http, supported_protocol_bindings=[endpoint.binding])
+        config = ClientConfig(
+            httpx_client=http,
+            supported_protocol_bindings=[endpoint.binding],
+            streaming=streaming,
+        )
         return ClientFactory(config).create(card, list(interceptors))
 
 
@@ -315,16 +286,16 @@ def open_call(peer: Peer, credential: Credential | None, *, seconds: float) -> C
         CredentialFault: ``credential.elsewhere``, ``credential.none``, ``credential.scheme``.
         FetchFailed: The server of tokens could not be asked, or must not be.
     """
-    endpoints = endpoints_of(peer.payload, SPOKEN)
+    offered = endpoints.endpoints_of(peer.payload, SPOKEN)
     if credential is not None:
-        endpoint = peer.choose(endpoints, Endpoint.for_messages)
-        header = open_credential(credential, peer, endpoint.for_messages())
+        endpoint = peer.choose(offered, Endpoint.for_messages)
+        header = endpoints.open_credential(credential, peer, endpoint.for_messages())
         return Call(peer, endpoint, header, seconds)
-    url = endpoints[0].for_messages()
+    url = offered[0].for_messages()
     if peer.issuer is not None and peer.is_outside(url):
         message = f"{url} lies outside the origins of {peer.issuer.name}; nothing was sent"
         raise CallFailed("call.no_interface", message)
-    return Call(peer, endpoints[0], None, seconds)
+    return Call(peer, offered[0], None, seconds)
 
 
 class _Guard(ClientCallInterceptor):  # type: ignore[misc]
@@ -364,17 +335,15 @@ class _AtEndpoint(GuardedTransport):
     Of a stream of events the SDK alone reads what they hold.
     """
 
-    def __init__(self, call: Call, *, streams_last_longer: bool) -> None:
-        seconds, self._endpoint = call.seconds, call.endpoint
+    def __init__(self, call: Call) -> None:
+        self._endpoint = call.endpoint
         origin = call.endpoint.url.origin
         self._header = call.header if call.header and call.header.origin == origin else None
         super().__init__(
             call.peer.settings,
             origins={origin},
             max_bytes=MAX_TEXT_BYTES,
-            total_timeout=seconds,
-            event_idle_timeout=EVENT_IDLE_SECONDS if streams_last_longer else seconds,
-            event_total_timeout=EVENT_TOTAL_SECONDS if streams_last_longer else seconds,
+            total_timeout=call.seconds,
         )
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -388,20 +357,18 @@ class _AtEndpoint(GuardedTransport):
         own_url = httpx.URL(str(self._endpoint.url))
         path, own = (url.raw_path.partition(b"?")[0] for url in (request.url, own_url))
         is_below = path.startswith(own.rstrip(b"/") + b"/")
-        if path != own and not (is_below and self._endpoint.binding == HTTP_JSON):
-            message = f"{request.url.path[:80]!r} is no path of {self._endpoint.url}"
-            failure = FetchFailed("fetch.elsewhere", message)
-            raise GuardRefused(failure, request) from failure
+        if path != own and not (is_below and self._endpoint.binding == endpoints.HTTP_JSON):
+            shown = f"{request.url.path[:80]!r} is no path of {self._endpoint.url}"
+            with as_httpx(request):
+                raise FetchFailed("fetch.elsewhere", shown)
         if self._header is not None:
             request.headers[self._header.name] = self._header.value
         response = await super().handle_async_request(request)
-        fields = tuple((n.lower(), value) for n, value in response.headers.multi_items())
-        asked_for_events = EVENT_STREAM in request.headers.get("accept", "")
-        is_stream = asked_for_events and media_types(fields) == [EVENT_STREAM]
-        if not response.is_success or is_stream:
+        headers = tuple((n.lower(), value) for n, value in response.headers.multi_items())
+        if not response.is_success or is_event_stream(request, headers):
             return response
         try:
-            json_type(fields, self._endpoint.url)
+            check_json_type(headers, self._endpoint.url)
             body = await response.aread()
         finally:
             await response.aclose()
@@ -410,14 +377,15 @@ class _AtEndpoint(GuardedTransport):
         return httpx.Response(response.status_code, headers=kept, content=body)
 
     def _read_strictly(self, untrusted_body: bytes, asked: bytes) -> None:
-        limits = {"max_bytes": MAX_TEXT_BYTES, "max_depth": MAX_TEXT_DEPTH}
-        if self._endpoint.binding != JSONRPC:
-            strict_object(untrusted_body, **limits)
+        answer = endpoints.strict_object(
+            untrusted_body, max_bytes=MAX_TEXT_BYTES, max_depth=MAX_TEXT_DEPTH
+        )
+        if self._endpoint.binding != endpoints.JSONRPC:
             return
         call = json.loads(asked)
         try:
-            result_of(untrusted_body, call["id"], **limits)
-        except PeerError as exc:
+            endpoints.result_of(answer, call["id"])
+        except endpoints.PeerError as exc:
             if exc.rpc_code == METHOD_NOT_FOUND:
                 raise CallFailed(
                     "call.no_interface",
@@ -426,67 +394,23 @@ class _AtEndpoint(GuardedTransport):
                 ) from None
 
 
-async def _gather(events: AsyncIterator[StreamResponse]) -> Reply:
-    """Return the answer as the events of a stream, or a single one, tell it."""
-    task, count = Task(), 0
-    async for event in events:
-        count += 1
-        if count > MAX_EVENTS:
-            raise CallFailed("call.error", f"the peer sent more than {MAX_EVENTS} events")
-        match event.WhichOneof("payload"):
-            case "message":
-                message = event.message
-                unshown = _count_unshown(message.parts)
-                return Reply(get_message_text(message), context=message.context_id, unshown=unshown)
-            case "task":
-                task.CopyFrom(event.task)
-            case "artifact_update":
-                _add_artifact(task, event.artifact_update)
-                continue
-            case "status_update":
-                update = event.status_update
-                task.id, task.context_id = update.task_id, update.context_id
-                if update.status.HasField("message"):  # else the last one holds
-                    task.status.ClearField("message")
-                task.status.MergeFrom(update.status)
-            case _:
-                continue
-        if TaskState.Name(task.status.state).removeprefix(_PREFIX) not in _ONGOING:
-            break
-    if not (task.id or task.artifacts):
-        raise CallFailed("call.error", "the peer's answer has neither a message nor a task")
-    return _reply(task)
-
-
-def _add_artifact(task: Task, update: TaskArtifactUpdateEvent) -> None:
-    """Add a part of an artifact, or a whole one in place of what there was of it."""
-    task.id = task.id or update.task_id
-    for artifact in task.artifacts:
-        if artifact.artifact_id == update.artifact.artifact_id:
-            if not update.append:
-                del artifact.parts[:]
-            artifact.parts.extend(update.artifact.parts)
-            return
-    task.artifacts.append(update.artifact)
-
-
-def _reply(task: Task) -> Reply:
+def _reply(task: types.Task) -> Reply:
     """Return what a task says: its artifacts' text; where they have none, that of its status."""
     parts = [part for artifact in task.artifacts for part in artifact.parts]
     text = "\n".join(get_artifact_text(artifact, "") for artifact in task.artifacts)
     text = text or get_message_text(task.status.message)
-    state = TaskState.Name(task.status.state) if task.HasField("status") else ""
+    state = types.TaskState.Name(task.status.state) if task.HasField("status") else ""
     return Reply(
         text,
         state,
         task.id,
         task.context_id,
-        is_final=state.removeprefix(_PREFIX) not in ("", *_ONGOING),
+        is_final=state.removeprefix(_PREFIX) not in _ONGOING,
         unshown=_count_unshown(parts or task.status.message.parts),
     )
 
 
-def _count_unshown(parts: Iterable[Part]) -> int:
+def _count_unshown(parts: Iterable[types.Part]) -> int:
     """Return how many parts are no text."""
     return sum(not part.HasField("text") for part in parts)
 
@@ -501,14 +425,14 @@ def _failure(
             return below.__cause__
         if isinstance(below, httpx.HTTPStatusError):
             status = below.response.status_code
-            if isinstance(exc, _OF_THE_AGENT) and status not in UNAUTHORISED:
+            if isinstance(exc, _OF_THE_AGENT) and status not in endpoints.UNAUTHORISED:
                 break  # its body says more than its status
-            if status in UNAUTHORISED:
+            if status in endpoints.UNAUTHORISED:
                 challenges = below.response.headers.get_list("www-authenticate")
-                return refused_credential(status, challenges, endpoint.url, header)
+                return endpoints.refused_credential(status, challenges, endpoint.url, header)
             return OtherStatus(str(endpoint.url), status)
         below = below.__cause__
-    shown = header.quotable(str(exc)) if header else quotable(str(exc))
+    shown = endpoints.quotable(str(exc), header)
     return CallFailed(
         "call.error", f"{endpoint.url} gave no answer that a2a-sdk reads: {shown or 'no reason'}"
     )

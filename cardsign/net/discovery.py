@@ -2,35 +2,36 @@
 
 Nothing is asked but the URL that the caller names and, for statements, the origins that the policy
 names: no card and no statement can send a request anywhere. What comes back is as untrusted as
-anything supplied.
+anything supplied. Only the extended card is asked for as the public card says, which is trusted
+by then.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from cardsign.errors import CardRefused, CardsignError, FetchFailed
+from cardsign.card.extensions import declares_extended_card
+from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH
+from cardsign.errors import CallFailed, CardRefused, CardsignError, CredentialFault, FetchFailed
 from cardsign.findings import Finding
 from cardsign.jose.jwks import MAX_JWKS_BYTES
+from cardsign.net import endpoints, fetch
 from cardsign.net.connection import Deadline
-from cardsign.net.fetch import PrivateAccess
-from cardsign.net.fetcher import DocumentFetcher, note_legacy_path
+from cardsign.net.endpoints import Credential, Endpoint, Header
+from cardsign.net.fetch import DocumentFetcher, FetchSettings
+from cardsign.times import second
 from cardsign.trust.policy import JwksAnchor, KeysetAnchor, Subject, TrustedIssuer
 from cardsign.trust.session import Session
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.trust.walk import Ask, FetchResult, Refresh, no_answer
-from cardsign.urls import (
-    Place,
-    card_url,
-    parse_origin,
-    parse_url,
-    without_userinfo,
-)
-from cardsign.verify.report import Answers, Report, ask_again
+from cardsign.urls import Place, Url, card_url, parse_origin, parse_url, without_userinfo
+from cardsign.verify.report import Answers, Report, VerificationError, ask_again
+from cardsign.verify.verdict import beside_its_public_card
 
 if TYPE_CHECKING:
     from cardsign.verify.verifier import Verifier
@@ -99,7 +100,7 @@ def look_up(
         if discovery.report.issuer is not None and ask_again(discovery.report):
             # Where the card was found: a 404 of the canonical path is not asked for twice.
             owner = look.owner(_at(subject, discovery.url))
-            if not verifier.fetcher.is_cooling(discovery.url, PrivateAccess.of(owner)):
+            if not verifier.fetcher.is_cooling(discovery.url, owner):
                 discovery = look.at_url(discovery.url, fresh=True)
     except CardsignError:
         raise
@@ -130,8 +131,8 @@ class _Look:
         verifier = self.verifier
         owner = self.owner(_at(self.subject, card_url(url)))
         seen = verifier.session(owner).cards if owner is not None else set()
-        legacy, access = card_url(url) not in seen, PrivateAccess.of(owner)
-        answer = verifier.fetcher.fetch_card(url, fresh=fresh, legacy=legacy, access=access)
+        legacy = card_url(url) not in seen
+        answer = verifier.fetcher.fetch_card(url, fresh=fresh, legacy=legacy, issuer=owner)
         if answer.outcome != "found" and not answer.is_stale:
             return self.no_verdict(answer.url, owner, _why_no_card(answer, seen))
         here = Subject(url=answer.url)
@@ -148,7 +149,7 @@ class _Look:
             seen = verifier.session(owner).cards
             if len(seen) < MAX_CARDS:
                 seen.add(answer.url)
-        notes = [note_legacy_path()] if answer.url != self.canonical_url else []
+        notes = [fetch.note_legacy_path()] if answer.url != self.canonical_url else []
         if answer.failure is not None:
             message = f"{answer.failure.message}; what it gave before was judged"
             notes.append(Finding("fetch.stale", message))
@@ -237,7 +238,7 @@ def refresh(
 
 def _hurried(fetcher: DocumentFetcher, issuer: TrustedIssuer, fresh: bool) -> Ask:
     """Ask until the time for one refresh is over; everything after that has no answer."""
-    end, access = Deadline(fetcher.settings.clock, REFRESH_SECONDS), PrivateAccess.of(issuer)
+    end = Deadline(fetcher.settings.clock, REFRESH_SECONDS)
 
     def ask(url: str, max_bytes: int) -> FetchResult:
         try:
@@ -245,7 +246,7 @@ def _hurried(fetcher: DocumentFetcher, issuer: TrustedIssuer, fresh: bool) -> As
         except TimeoutError:
             why = f"{url} was not asked any more: a refresh ends after {REFRESH_SECONDS:g} s"
             return FetchResult(url, "failed", failure=FetchFailed("fetch.timeout", why))
-        return fetcher.fetch(url, max_bytes=max_bytes, fresh=fresh, access=access)
+        return fetcher.fetch(url, max_bytes=max_bytes, fresh=fresh, issuer=issuer)
 
     return ask
 
@@ -273,3 +274,150 @@ def home_of(places: Iterable[Place] | None, origin: str) -> str:
     whole = [str(place.origin) for place in places if place.is_whole_origin]
     homes = whole or [str(place.origin) for place in places]
     return origin if origin in homes or not homes else homes[0]
+
+
+# The extended card.
+
+MAX_ANSWER_BYTES: Final = MAX_CARD_BYTES + 16 * 1024  # a card, some members around it, white space
+# Ties an answer to its call, of which each connection has one.
+_CALL_ID: Final = "cardsign"
+# Errors by which a peer says that there is no extended card (A2A 1.0 5.4, 0.3 8.2).
+_NO_CARD: Final = frozenset({-32004, -32007, -32601})
+
+
+def look_up_extended(
+    verifier: Verifier,
+    public: Discovery,
+    credential: Credential,
+    *,
+    audience: str,
+    subject: Subject,
+) -> Discovery:
+    """Ask for the extended card beside a public one, and reach a verdict about it.
+
+    Where copies of two ages may explain the verdict (threat 15), the public card is looked up
+    once more, past every cache. The credential is not sent again.
+
+    Args:
+        verifier: By whom the public card was judged.
+        public: What came of looking up the public card.
+        credential: The user's; it goes to one endpoint inside the issuer's origins.
+        audience: The id that the issuer gave to this verifier.
+        subject: Whose card the public one should be, as it was judged.
+
+    Raises:
+        VerificationError: The public card is not trusted, or has no verdict; nothing was sent.
+        CredentialFault: ``credential.none``, ``credential.elsewhere``, ``credential.scheme``;
+            nothing was sent.
+        CallFailed: ``call.verdict_over``: that on the public card no longer holds, nothing was
+            sent; there is no extended card, or no endpoint to ask for one;
+            ``credential.refused``; the answer is none.
+        FetchFailed: The peer could not be asked, or must not be.
+    """
+    payload, until = public.report.card, public.report.valid_until
+    if payload is None:
+        raise VerificationError.of(public.report)
+    subject = _at(subject, public.url)
+    peer = endpoints.Peer.of(verifier, public.url, payload, subject)
+    if peer.issuer is None:
+        message = f"the policy has no issuer for {public.url}; nothing was sent"
+        raise CredentialFault("credential.elsewhere", message)
+    if until is not None and until <= verifier.clock():
+        message = f"the verdict on {public.url} expired at {second(until)}"
+        raise CallFailed("call.verdict_over", f"{message}; nothing was sent")
+    if not declares_extended_card(payload, any_spelling=True):
+        message = f"the card at {public.url} declares no extended card"
+        raise CallFailed("call.no_extended", message)
+    endpoint = peer.choose(endpoints.endpoints_of(payload), Endpoint.for_extended_card)
+    header = endpoints.open_credential(credential, peer, endpoint.for_extended_card())
+    untrusted_card = ask_for_extended_card(endpoint, header, peer.settings)
+
+    def judge(public: Discovery) -> Report:
+        asked = replace(subject, audience=audience)
+        report = verifier.judge(untrusted_card, asked, public.supplied)
+        return beside_its_public_card(report, public.report)
+
+    report = judge(public)
+    if ask_again(report):
+        report = judge(verifier.look_up(public.url, subject, fresh=True))
+    url = str(endpoint.for_extended_card())
+    return Discovery(url, report, untrusted_card, public.supplied)
+
+
+def ask_for_extended_card(
+    endpoint: Endpoint, header: Header | None, settings: FetchSettings
+) -> bytes:
+    """Ask one endpoint for the extended card that a credential opens.
+
+    By JSON-RPC ``GetExtendedAgentCard`` (A2A 1.0 9.4.11), ``GET /extendedAgentCard`` (11.3), or
+    what 0.3 and 0.2 call the same.
+
+    Args:
+        endpoint: One of the verified payload.
+        header: The credential, for the endpoint's origin; None to ask without.
+        settings: How it is reached; its limits of time hold, and not that of bytes.
+
+    Returns:
+        The card. In a JSON-RPC answer white space and the spelling of numbers are not kept; no
+        payload depends on either. Nothing in it has been checked.
+
+    Raises:
+        CredentialFault: ``credential.elsewhere``; nothing was sent.
+        CallFailed: ``credential.refused``, ``call.no_extended``, ``call.error``.
+        FetchFailed: As :func:`cardsign.net.fetch.fetch_document`.
+    """
+    url = endpoint.for_extended_card()
+    headers, call = _request_to(endpoint)
+    if header is not None:
+        if url.origin != header.origin:
+            raise CredentialFault(
+                "credential.elsewhere",
+                f"{url.origin} is not where the credential belongs, {header.origin}",
+            )
+        headers.append((header.name, header.value))
+    there = replace(settings, max_bytes=MAX_ANSWER_BYTES)
+    try:
+        with endpoints.unlogged():
+            answer = fetch.fetch_document(str(url), there, headers=tuple(headers), body=call)
+    except fetch.OtherStatus as exc:
+        if exc.status in endpoints.UNAUTHORISED:
+            challenges = exc.challenges
+            raise endpoints.refused_credential(exc.status, challenges, url, header) from None
+        if exc.status in (404, 410):
+            raise _no_card(url, f"answered {exc.status}") from None
+        raise
+    if call is None:
+        return answer.untrusted_body
+    limits = {"max_bytes": MAX_ANSWER_BYTES, "max_depth": MAX_DEPTH + 1}
+    untrusted_answer = endpoints.strict_object(answer.untrusted_body, **limits)
+    try:
+        card = endpoints.result_of(untrusted_answer, _CALL_ID)
+        return json.dumps(card, ensure_ascii=False, separators=(",", ":")).encode()
+    except endpoints.PeerError as exc:
+        error = exc
+    # Outside, so that no context holds words of a peer who may repeat the credential.
+    words = endpoints.quotable(error.untrusted_words, header)
+    message = f"answered error {error.rpc_code}: {words}"
+    if error.rpc_code in _NO_CARD:
+        raise _no_card(url, message)
+    raise CallFailed(error.code, f"{url} {message}")
+
+
+def _request_to(endpoint: Endpoint) -> tuple[list[tuple[str, str]], bytes | None]:
+    """Return the headers and the body by which an endpoint is asked; no body for GET."""
+    if endpoint.a2a_version == "0.2":
+        return [], None
+    headers: list[tuple[str, str]] = [("A2A-Version", endpoint.a2a_version)]
+    if endpoint.binding != endpoints.JSONRPC:
+        return headers, None
+    is_old = endpoint.a2a_version == "0.3"
+    method = "agent/getAuthenticatedExtendedCard" if is_old else "GetExtendedAgentCard"
+    call: dict[str, object] = {"jsonrpc": "2.0", "id": _CALL_ID, "method": method}
+    if endpoint.tenant:
+        call["params"] = {"tenant": endpoint.tenant}
+    headers.append(("Content-Type", "application/json"))
+    return headers, json.dumps(call, separators=(",", ":")).encode()
+
+
+def _no_card(url: Url, how: str) -> CallFailed:
+    return CallFailed("call.no_extended", f"{url} gives no extended card: it {how}")

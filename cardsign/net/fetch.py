@@ -1,7 +1,8 @@
-"""Fetching one JSON document from a host that nobody vouches for, in bounded time and size.
+"""Fetching JSON documents from hosts that nobody vouches for, in bounded time and size.
 
 One GET over https, to a public address, without redirects, cookies or credentials. The document
-is not looked into here.
+is not looked into here. A :class:`DocumentFetcher` keeps answers in memory, as untrusted as they
+were on arrival, for as long as ``max-age`` and its own ceiling allow.
 """
 
 from __future__ import annotations
@@ -11,39 +12,32 @@ import re
 import ssl
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cache, cached_property, partial
 from importlib import metadata
 from typing import Any, Final, TypeAlias
 
 import httpcore
 
+from cardsign import urls
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import CardRefused, FetchFailed
-from cardsign.findings import cut
-from cardsign.net.connection import (
-    Clock,
-    Deadline,
-    DeadlineStream,
-    Dial,
-    IPNetwork,
-    Loopback,
-    Resolver,
-    check_address,
-    resolve,
-    system_resolver,
-    tcp_dial,
-)
+from cardsign.findings import Finding, cut
+from cardsign.net import connection
 from cardsign.trust.policy import JwksAnchor, TrustedIssuer
 from cardsign.trust.walk import FetchResult
 from cardsign.urls import Headers, Origin, Url, parse_url
 
 MAX_HOST_LENGTH: Final = 253  # characters; DNS knows no longer name (RFC 1035 2.3.4)
+CONNECT_SECONDS: Final = 5.0  # for the name, for each address, and for TLS: twice a slow network
+TOTAL_SECONDS: Final = 10.0  # for all of it: as long as somebody at a terminal will wait
 
 _Field: TypeAlias = tuple[bytes | str, bytes | str]
 
 _JSON_TYPE: Final = re.compile(r"application/(?:[a-z0-9!#$&^_.+-]{1,120}\+)?json")
+_TLS_HINT: Final = "Look at the files that SSLKEYLOGFILE, SSL_CERT_FILE and SSL_CERT_DIR name."
 
 
 def values(headers: Headers, name: str) -> list[str]:
@@ -56,8 +50,8 @@ def media_types(headers: Headers) -> list[str]:
     return [value.partition(";")[0].strip().lower() for value in values(headers, "content-type")]
 
 
-def json_type(headers: Headers, url: Url) -> str:
-    """Return the one media type that is declared, if it is JSON's.
+def check_json_type(headers: Headers, url: Url) -> None:
+    """Refuse an answer that does not declare one media type, and that one JSON's.
 
     Raises:
         FetchFailed: ``fetch.content_type``.
@@ -66,7 +60,6 @@ def json_type(headers: Headers, url: Url) -> str:
     if len(types) != 1 or not _JSON_TYPE.fullmatch(types[0]):
         message = f"{url} did not declare its answer as application/json or application/*+json"
         raise FetchFailed("fetch.content_type", message)
-    return types[0]
 
 
 @cache
@@ -87,11 +80,7 @@ def status_hint(status: int) -> str:
     return "Try again later." if status == 429 or status >= 500 else ""
 
 
-CONNECT_SECONDS: Final = 5.0  # for the name, for each address, and for TLS: twice a slow network
-TOTAL_SECONDS: Final = 10.0  # for all of it: as long as somebody at a terminal will wait
-
-
-_TLS_HINT: Final = "Look at the files that SSLKEYLOGFILE, SSL_CERT_FILE and SSL_CERT_DIR name."
+# How hosts are reached.
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +98,8 @@ class PrivateAccess:
     """
 
     origins: frozenset[Origin]
-    networks: tuple[IPNetwork, ...] = ()
+    networks: tuple[connection.IPNetwork, ...] = ()
     proxy: Origin | None = None
-
-    @classmethod
-    def of(cls, issuer: TrustedIssuer | None) -> PrivateAccess | None:
-        """Return what the policy says of an issuer; None where it says nothing of the kind."""
-        if issuer is None or not (issuer.networks or issuer.proxy):
-            return None
-        origins = {place.origin for place in issuer.places or ()}
-        if isinstance(issuer.anchor, JwksAnchor):
-            origins.add(parse_url(issuer.anchor.url).origin)
-        return cls(frozenset(origins), issuer.networks, issuer.proxy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,15 +123,21 @@ class FetchSettings:
     total_timeout: float = TOTAL_SECONDS
     max_bytes: int = MAX_CARD_BYTES
     insecure_loopback_http: bool = False
-    resolver: Resolver = system_resolver
-    clock: Clock = time.monotonic
+    resolver: connection.Resolver = connection.system_resolver
+    clock: connection.Clock = time.monotonic
     ssl_context: ssl.SSLContext | None = None
-    dial: Dial = tcp_dial
+    dial: connection.Dial = connection.tcp_dial
     access: PrivateAccess | None = None
 
     def for_issuer(self, issuer: TrustedIssuer | None) -> FetchSettings:
         """Return the same, for requests to this issuer of a policy and to no other."""
-        return replace(self, access=PrivateAccess.of(issuer))
+        access = None
+        if issuer is not None and (issuer.networks or issuer.proxy):
+            origins = {place.origin for place in issuer.places or ()}
+            if isinstance(issuer.anchor, JwksAnchor):
+                origins.add(parse_url(issuer.anchor.url).origin)
+            access = PrivateAccess(frozenset(origins), issuer.networks, issuer.proxy)
+        return replace(self, access=access)
 
     def target(self, untrusted_url: str) -> Url:
         """Read a URL that may be asked.
@@ -171,7 +156,7 @@ class FetchSettings:
             raise FetchFailed("fetch.url", f"{url} is plain http, which others can read", hint=hint)
         return url
 
-    def trust(self) -> ssl.SSLContext:
+    def tls_context(self) -> ssl.SSLContext:
         """Return what certificates are checked against; the system's store is read every time.
 
         Raises:
@@ -191,6 +176,8 @@ class FetchSettings:
 
 DEFAULT_SETTINGS: Final = FetchSettings()
 
+# One request.
+
 
 def _httpcore_url(origin: Origin, target: str = "") -> httpcore.URL:
     host = origin.host.strip("[]")
@@ -204,29 +191,32 @@ class Exchange(httpcore.NetworkBackend):
     connection goes to these; TLS asks for the name (SNI) and holds the certificate against it.
 
     Args:
-        settings: How the host is reached.
-        url: What is asked.
-        seconds: For everything, the last byte of the body included; they run from now.
-        max_bytes: Of the body.
+        settings: How the host is reached; its time for everything runs from now.
+        untrusted_url: What is asked.
 
     Attributes:
+        url: What is asked, in its normal form.
+        end: When everything must be over.
         status: Of the answer.
         headers: Of the answer, names in lower case.
+
+    Raises:
+        FetchFailed: ``fetch.url``.
     """
 
-    def __init__(
-        self, settings: FetchSettings, url: Url, *, seconds: float, max_bytes: int
-    ) -> None:
-        self.url, self.end = url, Deadline(settings.clock, seconds)
+    def __init__(self, settings: FetchSettings, untrusted_url: str) -> None:
+        self.url = settings.target(untrusted_url)
+        self.end = connection.Deadline(settings.clock, settings.total_timeout)
         self.status = 0
         self.headers: Headers = ()
-        self._settings, self._max_bytes = settings, max_bytes
-        self._limits = f"{settings.connect_timeout:g} s to connect, {seconds:g} s in all"
-        self._stream: DeadlineStream | None = None
+        self._settings = settings
+        self._stream: connection.DeadlineStream | None = None
         self._open = contextlib.ExitStack()
         self._busy = threading.Lock()
-        access = settings.access
-        self._access = access if access and url.origin in access.origins else None
+        access, origin = settings.access, self.url.origin
+        self._access = access if access and origin in access.origins else None
+        # The operator's, which looks up the origin's host itself; plain http goes by none.
+        self._proxy = self._access.proxy if self._access and origin.scheme == "https" else None
 
     def send(
         self, method: str, headers: Iterable[_Field], content: Any = None, timeouts: Any = None
@@ -241,7 +231,6 @@ class Exchange(httpcore.NetworkBackend):
                 another server name for TLS, or another target.
         """
         origin = self.url.origin
-        target = self.url.path + self.url.query
         ours: list[_Field] = [
             # The authority, without the scheme's own port (RFC 9110 7.2).
             ("Host", str(origin).partition("://")[2]),
@@ -250,14 +239,14 @@ class Exchange(httpcore.NetworkBackend):
         ]
         request = httpcore.Request(
             method,
-            _httpcore_url(origin, target),
+            _httpcore_url(origin, self.url.path + self.url.query),
             headers=[*ours, *headers],
             content=content,
             extensions={"timeout": timeouts or {}},
         )
-        context, proxy = self._settings.trust(), self._proxy
-        by = None if proxy is None else httpcore.Proxy(_httpcore_url(proxy))
-        pool = httpcore.ConnectionPool(context, proxy=by, network_backend=self)
+        proxy = None if self._proxy is None else httpcore.Proxy(_httpcore_url(self._proxy))
+        context = self._settings.tls_context()
+        pool = httpcore.ConnectionPool(context, proxy=proxy, network_backend=self)
         self._answer = self._open.enter_context(pool).handle_request(request)
         self._open.callback(self._answer.close)
         self.status = self._answer.status
@@ -265,11 +254,6 @@ class Exchange(httpcore.NetworkBackend):
             (name.decode("latin-1").lower(), value.decode("latin-1").strip())
             for name, value in self._answer.headers
         )
-
-    @property
-    def _proxy(self) -> Origin | None:
-        """The operator's, which looks up the origin's host itself; plain http goes by none."""
-        return self._access.proxy if self._access and self.url.origin.scheme == "https" else None
 
     def connect_tcp(self, host: str, port: int, *_: Any, **__: Any) -> httpcore.NetworkStream:
         """Connect to the first address of a host that answers, if all may be asked.
@@ -280,10 +264,10 @@ class Exchange(httpcore.NetworkBackend):
         """
         settings, limit = self._settings, self._settings.connect_timeout
         timeout = self.end.remaining(limit)
-        addresses = resolve(host, resolver=settings.resolver, timeout=timeout)
-        loopback: Loopback = "allowed" if settings.insecure_loopback_http else "refused"
+        addresses = connection.resolve(host, resolver=settings.resolver, timeout=timeout)
+        loopback: connection.Loopback = "allowed" if settings.insecure_loopback_http else "refused"
         for address in addresses if self._proxy is None else ():
-            check_address(
+            connection.check_address(
                 address,
                 loopback="required" if self.url.origin.scheme == "http" else loopback,
                 networks=self._access.networks if self._access else (),
@@ -296,7 +280,7 @@ class Exchange(httpcore.NetworkBackend):
             except OSError as exc:
                 failure = exc
                 continue
-            self._stream = DeadlineStream(connected, self.end, limit)
+            self._stream = connection.DeadlineStream(connected, self.end, limit)
             return self._stream
         raise failure
 
@@ -330,8 +314,8 @@ class Exchange(httpcore.NetworkBackend):
             yield part
 
     def _check_size(self, size: int) -> None:
-        if size > self._max_bytes:
-            message = f"{self.url} answered more than {self._max_bytes} bytes"
+        if size > self._settings.max_bytes:
+            message = f"{self.url} answered more than {self._settings.max_bytes} bytes"
             raise FetchFailed("fetch.too_large", message)
 
     def close(self) -> None:
@@ -352,32 +336,35 @@ class Exchange(httpcore.NetworkBackend):
         Raises:
             FetchFailed: ``fetch.timeout``, ``fetch.tls``, ``fetch.failed``.
         """
-        url, origin, code = cut(str(self.url)), self.url.origin, "fetch.failed"
         try:
             yield
-            return
-        except TimeoutError as exc:
-            code, message = "fetch.timeout", f"{url} did not answer in time ({self._limits})"
-            cause: Exception = exc
-        except ssl.SSLError as exc:
-            why = (exc.reason or "the handshake failed").replace("_", " ").lower()
-            if isinstance(exc, ssl.SSLCertVerificationError):
-                why = exc.verify_message.rstrip(".")
-            code, message = "fetch.tls", f"{origin} could not be reached over TLS: {why}"
-            cause = exc
-        except OSError as exc:
-            message = f"{url} could not be reached: {exc.strerror or 'no reason was given'}"
-            cause = exc
-        except httpcore.ProxyError as exc:
-            status = re.match(r"[0-9]{3}", str(exc))  # the rest is the proxy's own words
-            why = f"it answered {status[0]}" if status else "its answer is no HTTP/1.1"
-            message = f"the policy's proxy does not connect to {origin}: {why}"
-            cause = exc
-        except httpcore.LocalProtocolError as exc:
-            message, cause = f"the request to {url} is no HTTP/1.1", exc
-        except httpcore.ProtocolError as exc:  # its text holds what the peer sent
-            message, cause = f"{url} gave an answer that is no HTTP/1.1", exc
-        raise FetchFailed(code, message) from cause
+        except (OSError, httpcore.ProxyError, httpcore.ProtocolError) as exc:
+            raise self._failure(exc) from exc
+
+    def _failure(self, exc: Exception) -> FetchFailed:
+        """Return our error for a foreign one. A protocol error's text holds what the peer sent."""
+        url, origin, code = cut(str(self.url)), self.url.origin, "fetch.failed"
+        match exc:
+            case TimeoutError():
+                connect, total = self._settings.connect_timeout, self._settings.total_timeout
+                limits = f"{connect:g} s to connect, {total:g} s in all"
+                code, message = "fetch.timeout", f"{url} did not answer in time ({limits})"
+            case ssl.SSLError():
+                why = (exc.reason or "the handshake failed").replace("_", " ").lower()
+                if isinstance(exc, ssl.SSLCertVerificationError):
+                    why = exc.verify_message.rstrip(".")
+                code, message = "fetch.tls", f"{origin} could not be reached over TLS: {why}"
+            case OSError():
+                message = f"{url} could not be reached: {exc.strerror or 'no reason was given'}"
+            case httpcore.ProxyError():
+                status = re.match(r"[0-9]{3}", str(exc))  # the rest is the proxy's own words
+                why = f"it answered {status[0]}" if status else "its answer is no HTTP/1.1"
+                message = f"the policy's proxy does not connect to {origin}: {why}"
+            case httpcore.LocalProtocolError():
+                message = f"the request to {url} is no HTTP/1.1"
+            case _:
+                message = f"{url} gave an answer that is no HTTP/1.1"
+        return FetchFailed(code, message)
 
 
 class OtherStatus(FetchFailed):
@@ -420,12 +407,7 @@ def fetch_document(
             ``fetch.content_type`` (not declared as JSON); ``fetch.encoding`` (compressed);
             ``fetch.too_large``.
     """
-    exchange = Exchange(
-        settings,
-        settings.target(url),
-        seconds=settings.total_timeout,
-        max_bytes=settings.max_bytes,
-    )
+    exchange = Exchange(settings, url)
     asked = str(exchange.url)
     sent: list[_Field] = [  # all that the peer learns of us
         ("Accept", "application/json, application/*+json"),
@@ -444,5 +426,242 @@ def fetch_document(
         if exchange.status != 200:
             raise OtherStatus(asked, exchange.status, values(exchange.headers, "www-authenticate"))
         exchange.check_head()
-        json_type(exchange.headers, exchange.url)
+        check_json_type(exchange.headers, exchange.url)
         return FetchResult(asked, "found", b"".join(exchange.read()), headers=exchange.headers)
+
+
+# Fetching what many threads want again and again.
+
+#: Seconds after which a URL is asked again; HTTP may shorten it and never lengthen it.
+REFRESH_INTERVAL: Final = 300
+#: Seconds after which one that gave no answer is asked again; a failure takes up to ten.
+RETRY_INTERVAL: Final = 30
+COOLDOWN: Final = 60.0  # seconds between two requests out of turn for one URL
+MAX_BYTES: Final = 64 * 1024 * 1024  # of answers: a thousand peers with 64 KiB each
+PAGE_COST: Final = 1024  # bytes that are counted for a URL, in addition to its answer
+
+_SECONDS: Final = re.compile(r"[0-9]{1,10}")  # 2**31 is what RFC 9111 1.2.2 wants us to hold
+# RFC 9110 8.8.3, bounded: what we store of a peer's choice we also send back to it.
+_ETAG: Final = re.compile(r'(?:W/)?"[\x21\x23-\x7e]{0,256}"')
+
+
+def freshness(headers: Headers, ceiling: int) -> tuple[int, bool]:
+    """Return what ``Cache-Control`` says; `ceiling` where it says nothing, and at most.
+
+    With ``Expires`` alone an answer is asked for every time: dates are not reckoned with.
+
+    Returns:
+        The seconds for which the answer may be used without asking, not counting its age; and
+        whether it may be used beyond that where nobody answers, which ``must-revalidate``,
+        ``no-cache`` and ``no-store`` forbid.
+    """
+    directives: dict[str, set[str]] = {}
+    for directive in ",".join(values(headers, "cache-control")).lower().split(","):
+        name, _, argument = directive.partition("=")
+        directives.setdefault(name.strip(), set()).add(argument.strip().strip('"'))
+    unstated = 0 if values(headers, "expires") else ceiling
+    ages = directives.get("max-age", {str(unstated)})
+    stated = next(iter(ages)) if len(ages) == 1 else ""
+    seconds = min(int(stated), ceiling) if _SECONDS.fullmatch(stated) else 0
+    may_be_used = directives.keys().isdisjoint({"no-cache", "no-store"})
+    may_be_stale = may_be_used and "must-revalidate" not in directives
+    return seconds if may_be_used else 0, may_be_stale
+
+
+def _age(headers: Headers) -> int:
+    """Return the seconds that an answer has lain in caches; more than any lifetime for nonsense."""
+    ages = values(headers, "age")
+    if not ages:
+        return 0
+    return int(ages[0]) if len(ages) == 1 and _SECONDS.fullmatch(ages[0]) else 10**10
+
+
+def _etag(headers: Headers) -> str:
+    """Return the validator of an answer; empty where there is none, or more than one."""
+    tags = values(headers, "etag")
+    return tags[0] if len(tags) == 1 and _ETAG.fullmatch(tags[0]) else ""
+
+
+def _is_within(begin: datetime | None, seconds: float, now: datetime) -> bool:
+    """Return whether so many seconds are not over; a clock that went back is no reason to wait."""
+    return begin is not None and 0 <= (now - begin).total_seconds() < seconds
+
+
+PageKey: TypeAlias = tuple[str, PrivateAccess | None, int]
+
+
+@dataclass(slots=True, eq=False)
+class _Page:
+    """What is remembered of one URL.
+
+    Attributes:
+        guard: Held by the thread that asks; the others wait for its answer.
+        body: Of the last good answer; empty where there is none.
+        etag: Its validator.
+        seconds: For which it may be used without asking, not counting its age.
+        may_be_stale: Whether it may be used beyond that where nobody answers.
+        last: What the last request resulted in.
+        asked_at: When that was.
+        lasts: Seconds for which that is the answer.
+        ended: When that ended, by the clock that nobody sets.
+        hurried_at: When it was last asked out of turn.
+        cost: Bytes that it counts for.
+    """
+
+    guard: threading.Lock = field(default_factory=threading.Lock)
+    body: bytes = b""
+    etag: str = ""
+    seconds: int = 0
+    may_be_stale: bool = True
+    last: FetchResult | None = None
+    asked_at: datetime | None = None
+    lasts: int = 0
+    ended: float = float("-inf")
+    hurried_at: datetime | None = None
+    cost: int = 0
+
+    def keep(self, answer: FetchResult) -> FetchResult:
+        """Keep a good answer, and return what it comes to."""
+        if answer.outcome == "found":
+            self.body, self.etag = answer.untrusted_body, _etag(answer.headers)
+        if answer.outcome == "found" or values(answer.headers, "cache-control"):
+            self.seconds, self.may_be_stale = freshness(answer.headers, REFRESH_INTERVAL)
+        self.lasts = self.seconds - _age(answer.headers)
+        return FetchResult(answer.url, "found", self.body, headers=answer.headers)
+
+
+class DocumentFetcher:
+    """Fetches documents for any number of threads. Its methods raise nothing of their own.
+
+    It keeps an answer for exactly the URL that was asked, and then asks whether it has changed.
+    It asks out of turn only once in a while, so that nobody who shows us unknown keys can make us
+    flood an issuer. A failure never replaces a good answer.
+
+    Args:
+        settings: How they are reached; `max_bytes` is the limit for cards.
+        now: The time, aware; for caching only, deadlines run on the settings's own clock.
+    """
+
+    def __init__(
+        self, settings: FetchSettings = DEFAULT_SETTINGS, *, now: Callable[[], datetime]
+    ) -> None:
+        self.settings = settings
+        self._now = now
+        self._pages: dict[PageKey, _Page] = {}
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def is_cooling(self, url: str, issuer: TrustedIssuer | None) -> bool:
+        """Return whether a card was asked out of turn a short while ago.
+
+        Args:
+            url: Of the card, in its normal form.
+            issuer: As for :meth:`fetch`.
+        """
+        settings = self.settings.for_issuer(issuer)
+        page = self._pages.get((url, settings.access, settings.max_bytes))
+        return page is not None and _is_within(page.hurried_at, COOLDOWN, self._now())
+
+    def fetch(
+        self,
+        url: str,
+        *,
+        max_bytes: int,
+        fresh: bool = False,
+        issuer: TrustedIssuer | None = None,
+    ) -> FetchResult:
+        """Ask for exactly this URL, or use what is known of it.
+
+        Args:
+            url: As for :func:`fetch_document`.
+            max_bytes: Of the body.
+            fresh: Ask out of turn, every cache on the way too, unless that was done within the
+                cooldown.
+            issuer: Who is asked, where the policy has said how.
+        """
+        came = self.settings.clock()
+        settings = replace(self.settings.for_issuer(issuer), max_bytes=max_bytes)
+        try:
+            # What one issuer may reach is not shown to another.
+            key = (str(settings.target(url)), settings.access, max_bytes)
+        except FetchFailed as failure:
+            return FetchResult(urls.without_userinfo(url), "failed", failure=failure)
+        with self._lock:
+            page = self._pages.setdefault(key, _Page())
+        with page.guard:
+            now = self._now()
+            fresh = fresh and not _is_within(page.hurried_at, COOLDOWN, now)
+            is_current = page.ended > came or _is_within(page.asked_at, page.lasts, now)
+            if page.last and not fresh and is_current:
+                return page.last
+            page.hurried_at = now if fresh else page.hurried_at
+            page.last, page.asked_at = self._request(key[0], settings, page, fresh=fresh), now
+            page.ended = self.settings.clock()
+            self._make_room(key, page)
+            return page.last
+
+    def fetch_card(
+        self,
+        url: str,
+        *,
+        fresh: bool = False,
+        legacy: bool = True,
+        issuer: TrustedIssuer | None = None,
+    ) -> FetchResult:
+        """Ask for the card at a URL, or for the card of a host (A2A 1.0 8.2).
+
+        A URL with a path or query is asked as it is. One without is asked for the canonical path,
+        and only if nothing is there for the legacy one.
+
+        Args:
+            url: As for :meth:`fetch`.
+            fresh: As for :meth:`fetch`.
+            legacy: Whether the legacy path may be asked at all.
+            issuer: As for :meth:`fetch`.
+        """
+        ask = partial(self.fetch, max_bytes=self.settings.max_bytes, fresh=fresh, issuer=issuer)
+        canonical = urls.card_url(url)
+        result = ask(canonical)
+        if result.outcome != "absent" or not legacy or canonical == str(parse_url(url)):
+            return result
+        legacy_result = ask(canonical.removesuffix(urls.CARD_PATH) + urls.LEGACY_CARD_PATH)
+        return result if legacy_result.outcome == "absent" else legacy_result
+
+    @cached_property
+    def _tls_context(self) -> ssl.SSLContext:
+        return self.settings.tls_context()
+
+    def _request(
+        self, url: str, settings: FetchSettings, page: _Page, *, fresh: bool
+    ) -> FetchResult:
+        headers = (("If-None-Match", page.etag),) if page.etag else ()
+        if fresh:
+            headers = (*headers, ("Cache-Control", "no-cache"))
+        try:
+            there = replace(settings, ssl_context=self._tls_context)
+            return page.keep(fetch_document(url, there, headers=headers))
+        except FetchFailed as failure:
+            # 404 and 410 say that there is nothing, which no other answer does.
+            if isinstance(failure, OtherStatus) and failure.status in (404, 410):
+                page.lasts = REFRESH_INTERVAL
+                return FetchResult(url, "absent", failure=failure)
+            page.lasts = RETRY_INTERVAL
+            stale = page.body if page.may_be_stale else b""
+            return FetchResult(url, "failed", stale, failure=failure, is_stale=bool(stale))
+
+    def _make_room(self, key: PageKey, page: _Page) -> None:
+        """Count the bytes of a page that is the newest now, and forget the oldest ones."""
+        with self._lock:
+            if self._pages.get(key) is page:
+                self._pages[key] = self._pages.pop(key)
+                cost = PAGE_COST + len(page.body)
+                self._bytes += cost - page.cost
+                page.cost = cost
+            while self._bytes > MAX_BYTES:
+                self._bytes -= self._pages.pop(next(iter(self._pages))).cost
+
+
+def note_legacy_path() -> Finding:
+    """Return the note on a card that was found at the path of A2A up to 0.2."""
+    message = f"there is no card at {urls.CARD_PATH}; this one is at {urls.LEGACY_CARD_PATH}"
+    return Finding("card.legacy_path", message)

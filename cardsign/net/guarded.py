@@ -13,11 +13,10 @@ decide is where to (``Host``, SNI, proxies) and how answers are framed (encoding
 from __future__ import annotations
 
 import contextlib
-import copyreg
 from collections.abc import AsyncIterator, Collection, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import httpx
@@ -25,14 +24,12 @@ import httpx
 from cardsign.errors import FetchFailed, check_type
 from cardsign.net.connection import in_thread
 from cardsign.net.fetch import DEFAULT_SETTINGS, Exchange, FetchSettings, media_types, status_hint
-from cardsign.urls import Origin
+from cardsign.urls import Headers, Origin
 
 MAX_AGENT_BYTES: Final = 16 * 1024 * 1024  # an agent's answer may hold files, in base64
 ANSWER_SECONDS: Final = 60.0  # an agent may think before it answers
 EVENT_IDLE_SECONDS: Final = 60.0  # without a byte; servers send a comment every 15 s or so
 EVENT_TOTAL_SECONDS: Final = 3600.0  # for one stream of events: a long task
-
-EVENT_STREAM: Final = "text/event-stream"
 
 # What would decide where a request goes or how the answer is framed; ours stand instead.
 _NOT_THE_CLIENTS: Final = frozenset(
@@ -54,16 +51,35 @@ class GuardRefused(httpx.TransportError):
         reason: The code, from ``codes.toml``.
     """
 
-    def __init__(self, failure: FetchFailed, request: httpx.Request) -> None:
-        super().__init__(str(failure), request=request)
-        self.reason = failure.code
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
+    reason = ""
 
 
 class GuardTimedOut(GuardRefused, httpx.TimeoutException):
     """The same, since a time limit is over: ``fetch.timeout``."""
+
+
+@contextlib.contextmanager
+def as_httpx(request: httpx.Request) -> Iterator[None]:
+    """Convert our errors into what users of httpx catch.
+
+    Raises:
+        GuardRefused: With the code of the error; :class:`GuardTimedOut` for ``fetch.timeout``.
+    """
+    try:
+        yield
+    except FetchFailed as failure:
+        kind = GuardTimedOut if failure.code == "fetch.timeout" else GuardRefused
+        refused = kind(str(failure), request=request)
+        refused.reason = failure.code
+        raise refused from failure
+
+
+def is_event_stream(request: httpx.Request, headers: Headers) -> bool:
+    """Return whether an answer is a stream of events that the request has asked for."""
+    event_stream = "text/event-stream"
+    return event_stream in request.headers.get("accept", "") and media_types(headers) == [
+        event_stream
+    ]
 
 
 class GuardedTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
@@ -92,13 +108,16 @@ class GuardedTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         event_idle_timeout: float = EVENT_IDLE_SECONDS,
         event_total_timeout: float = EVENT_TOTAL_SECONDS,
     ) -> None:
-        self._settings = replace(settings, ssl_context=settings.trust())
+        self._settings = replace(
+            settings,
+            ssl_context=settings.tls_context(),
+            max_bytes=max_bytes,
+            total_timeout=total_timeout,
+        )
         for origin in origins or ():
             example = "GuardedTransport(origins={parse_origin('https://a.example')})"
             check_type(origin, Origin, "a place is an Origin", example)
         self._origins = None if origins is None else frozenset(origins)
-        self._max_bytes = max_bytes
-        self._total_timeout = total_timeout
         self._event_idle_timeout = event_idle_timeout
         self._event_total_timeout = event_total_timeout
 
@@ -131,12 +150,13 @@ class GuardedTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         Raises:
             GuardRefused: ``fetch.url``, ``fetch.elsewhere``.
         """
-        with _as_httpx(request):
-            url = self._settings.target(str(request.url))
-            if self._origins is not None and url.origin not in self._origins:
-                message = f"{url.origin} is not an origin that this client may ask"
+        with as_httpx(request):
+            exchange = Exchange(self._settings, str(request.url))
+            origin = exchange.url.origin
+            if self._origins is not None and origin not in self._origins:
+                message = f"{origin} is not an origin that this client may ask"
                 raise FetchFailed("fetch.elsewhere", message)
-        return Exchange(self._settings, url, seconds=self._total_timeout, max_bytes=self._max_bytes)
+        return exchange
 
     def _answer(self, request: httpx.Request, exchange: Exchange) -> httpx.Response:
         """Make a request, and judge the answer by its head.
@@ -145,7 +165,7 @@ class GuardedTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             GuardRefused: With the code of the error: ``fetch.status`` (a redirect, or another
                 protocol), ``fetch.encoding``, ``fetch.too_large``, and those of the exchange.
         """
-        with contextlib.ExitStack() as unless_answered, _as_httpx(request):
+        with contextlib.ExitStack() as unless_answered, as_httpx(request):
             unless_answered.callback(exchange.close)
             sent = [
                 (name, value)
@@ -162,28 +182,12 @@ class GuardedTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 raise FetchFailed("fetch.status", message, hint=status_hint(status))
             exchange.check_head(has_body=request.method != "HEAD")
             # Only who asked for a stream of events is kept longer by one.
-            asked_for_events = EVENT_STREAM in request.headers.get("accept", "")
-            is_stream = asked_for_events and media_types(exchange.headers) == [EVENT_STREAM]
-            if status == 200 and is_stream:
+            if status == 200 and is_event_stream(request, exchange.headers):
                 exchange.end.prolong(self._event_total_timeout, idle=self._event_idle_timeout)
             unless_answered.pop_all()
         shown = [field for field in exchange.headers if field[0] not in _WITHOUT_EFFECT]
         headers = httpx.Headers(shown, encoding="latin-1")
         return httpx.Response(status, headers=headers, stream=_Body(exchange, request))
-
-
-@contextlib.contextmanager
-def _as_httpx(request: httpx.Request) -> Iterator[None]:
-    """Convert our errors into what users of httpx catch.
-
-    Raises:
-        GuardRefused: With the code of the error; :class:`GuardTimedOut` for ``fetch.timeout``.
-    """
-    try:
-        yield
-    except FetchFailed as failure:
-        kind = GuardTimedOut if failure.code == "fetch.timeout" else GuardRefused
-        raise kind(failure, request) from failure
 
 
 class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
@@ -194,7 +198,7 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         self._request = request
 
     def __iter__(self) -> Iterator[bytes]:
-        with _as_httpx(self._request):
+        with as_httpx(self._request):
             yield from self._exchange.read()
 
     def close(self) -> None:

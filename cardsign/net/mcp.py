@@ -1,13 +1,9 @@
-"""A way for the client of the mcp package to ask one server, by the rules for strangers.
-
-That client speaks httpx2. What it asks is handed to :class:`GuardedTransport`, and no byte of
-a server comes to it but through that.
-"""
+"""By the rules for strangers: a transport for the mcp package's client, which speaks httpx2."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Final
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 
 import httpx
 import httpx2
@@ -17,7 +13,7 @@ from cardsign.net.fetch import FetchSettings, OtherStatus
 from cardsign.net.guarded import GuardedTransport, GuardRefused
 
 
-class McpTransport(httpx2.AsyncBaseTransport):  # type: ignore[misc]
+class McpTransport(GuardedTransport):
     """Asks the origin of one server, without credentials.
 
     Args:
@@ -37,7 +33,7 @@ class McpTransport(httpx2.AsyncBaseTransport):  # type: ignore[misc]
         self, url: str, settings: FetchSettings, *, seconds: float, max_bytes: int
     ) -> None:
         self.failure: FetchFailed | None = None
-        self._guarded: Final = GuardedTransport(
+        super().__init__(
             settings,
             origins={settings.target(url).origin},
             max_bytes=max_bytes,
@@ -52,39 +48,38 @@ class McpTransport(httpx2.AsyncBaseTransport):  # type: ignore[misc]
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Make one request."""
-        content = await request.aread()
-        asked = httpx.Request(
-            request.method, str(request.url), headers=request.headers.raw, content=content
-        )
-        try:
-            answer = await self._guarded.handle_async_request(asked)
-        except GuardRefused as refused:
-            raise self._failed(refused, request) from refused
+        content, headers = await request.aread(), request.headers.raw
+        asked = httpx.Request(request.method, str(request.url), headers=headers, content=content)
+        with self.noting_failure(asked):
+            answer = await super().handle_async_request(asked)
         if request.method == "POST" and not answer.is_success:
             self.failure = OtherStatus(str(request.url), answer.status_code)
-        body = _Body(self, answer, request)
+        body = _Body(self, answer, asked)
         return httpx2.Response(answer.status_code, headers=answer.headers.raw, stream=body)
 
-    def _failed(self, refused: GuardRefused, request: httpx2.Request) -> httpx2.TransportError:
-        if request.method == "POST" and isinstance(refused.__cause__, FetchFailed):
-            self.failure = refused.__cause__
-        return httpx2.TransportError(str(refused), request=request)
+    @contextmanager
+    def noting_failure(self, asked: httpx.Request) -> Iterator[None]:
+        """Keep why a message was not answered."""
+        try:
+            yield
+        except GuardRefused as refused:
+            if asked.method == "POST" and isinstance(refused.__cause__, FetchFailed):
+                self.failure = refused.__cause__
+            raise
 
 
 class _Body(httpx2.AsyncByteStream):  # type: ignore[misc]
     """The body of a guarded answer."""
 
     def __init__(
-        self, transport: McpTransport, answer: httpx.Response, request: httpx2.Request
+        self, transport: McpTransport, answer: httpx.Response, asked: httpx.Request
     ) -> None:
-        self._transport, self._answer, self._request = transport, answer, request
+        self._transport, self._answer, self._asked = transport, answer, asked
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
+        with self._transport.noting_failure(self._asked):
             async for part in self._answer.aiter_raw():
                 yield part
-        except GuardRefused as refused:
-            raise self._transport._failed(refused, self._request) from refused
 
     async def aclose(self) -> None:
         await self._answer.aclose()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import pickle
-import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -25,10 +24,9 @@ from cardsign.verify.signature import Inquiry
 from cardsign.verify.verdict import beside_its_public_card, judge_card
 
 if TYPE_CHECKING:  # an HTTP client, which a card in hand does not need
-    from cardsign.net.credentials import Credential
     from cardsign.net.discovery import Discovery
-    from cardsign.net.fetch import FetchSettings
-    from cardsign.net.fetcher import DocumentFetcher
+    from cardsign.net.endpoints import Credential
+    from cardsign.net.fetch import DocumentFetcher, FetchSettings
 
 _LOG: Final = logging.getLogger(__name__)
 # Quiet, unless the program that uses the package listens.
@@ -86,8 +84,7 @@ class Verifier:
         )
         self.cache = _open_cache(self.policy, cache)
         if net is not None:
-            from cardsign.net.fetch import FetchSettings
-            from cardsign.net.fetcher import DocumentFetcher
+            from cardsign.net.fetch import DocumentFetcher, FetchSettings
 
             example = "Verifier('trust.toml', net=FetchSettings())"
             check_type(net, FetchSettings | DocumentFetcher, "net takes FetchSettings", example)
@@ -198,17 +195,12 @@ class Verifier:
             NotTrusted, NoVerdict: Of the public card, or of the extended one.
             CredentialFault, CallFailed, FetchFailed: The extended card was not fetched.
         """
-        from cardsign.net.extended import look_up_extended
+        from cardsign.net.discovery import look_up_extended
 
         parse_url(url)
         subject = self.subject_of({"issuer": issuer})
         public = self.look_up(url, subject)
-        answer = look_up_extended(
-            *(self, public, credential),
-            audience=audience,
-            call_id=secrets.token_hex(8),
-            subject=subject,
-        )
+        answer = look_up_extended(self, public, credential, audience=audience, subject=subject)
         return trusted_card(answer.report)
 
     async def adiscover_extended(
@@ -332,8 +324,7 @@ class Verifier:
     @cached_property
     def fetcher(self) -> DocumentFetcher:
         """What asks peers for documents, and keeps them."""
-        from cardsign.net.fetch import DEFAULT_SETTINGS
-        from cardsign.net.fetcher import DocumentFetcher
+        from cardsign.net.fetch import DEFAULT_SETTINGS, DocumentFetcher
 
         if isinstance(self._net, DocumentFetcher):
             return self._net

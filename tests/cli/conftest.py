@@ -211,5 +211,5 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
             raise OtherStatus(url, 404)
         raise FetchFailed(answer, f"{url} did not answer")
 
-    monkeypatch.setattr("cardsign.net.fetcher.fetch_document", fetch)
+    monkeypatch.setattr("cardsign.net.fetch.fetch_document", fetch)
     return answers

@@ -254,7 +254,7 @@ def test_cards_are_asked_for_together(
                 pass
         raise FetchFailed("fetch.timeout", f"{url} did not answer")
 
-    monkeypatch.setattr("cardsign.net.fetcher.fetch_document", fetch)
+    monkeypatch.setattr("cardsign.net.fetch.fetch_document", fetch)
     cardsign("peers", "verify")
     assert together.is_set()
 

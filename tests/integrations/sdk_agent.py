@@ -5,14 +5,11 @@ What it does hangs on the text that it is sent:
     work ...    a task with an artifact in two parts
     fail ...    a task that fails
     ask ...     a task that needs more input, and completes once it has that
-    later ...   a task that is at work until it is canceled
-    for ever    a task that is always about to begin
     else        a message that says it back
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import socket
@@ -47,7 +44,7 @@ class Agent(AgentExecutor):
         if context.current_task is not None:
             await self._go_on(said, context.current_task, event_queue)
             return
-        if said.partition(" ")[0] not in ("work", "fail", "ask", "for", "later"):
+        if said.partition(" ")[0] not in ("work", "fail", "ask"):
             message = new_text_message(f"you said: {said}", context_id=context.context_id)
             await event_queue.enqueue_event(message)
             return
@@ -72,11 +69,6 @@ class Agent(AgentExecutor):
         elif said.startswith("ask"):
             message = updater.new_agent_message([new_text_part("at which place?")])
             await updater.requires_input(message)
-        elif said.startswith("later"):
-            await asyncio.Event().wait()
-        while said == "for ever":
-            await asyncio.sleep(0.05)
-            await updater.start_work()
 
     async def _go_on(self, said: str, task: Task, event_queue: EventQueue) -> None:
         updater = TaskUpdater(event_queue, task.id, task.context_id)

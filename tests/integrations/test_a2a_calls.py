@@ -19,8 +19,7 @@ from peers import http
 
 from cardsign.errors import CallFailed, CardsignError
 from cardsign.jose.jwks import JwkSet
-from cardsign.net.credentials import BEARER, Credential, Header, Peer
-from cardsign.net.endpoints import Endpoint, endpoints_of
+from cardsign.net.endpoints import BEARER, Credential, Endpoint, Header, Peer, endpoints_of
 from cardsign.trust.policy import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_origin, parse_place
 from tests.jose.statement_making import key
@@ -89,36 +88,20 @@ def error(message: str, code: int = -32603) -> Answer:
     return rpc(lambda request: {"error": {"code": code, "message": message}})
 
 
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
-LAST = HEAD.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+HEAD = http(b"", content_length=None, connection="close")
+EVENTS = http(b": hello\n\n", content_type="text/event-stream")
 
 
-def endless(event: bytes) -> Takeover:
-    """A stream of events that never ends."""
-
-    def speak(connection: ssl.SSLSocket) -> None:
-        connection.sendall(HEAD)
-        while True:
-            connection.sendall(event)
-
-    return Takeover(speak)  # type: ignore[arg-type]
+def endless(connection: ssl.SSLSocket) -> None:
+    """An answer that never ends."""
+    connection.sendall(HEAD)
+    while True:
+        connection.sendall(b" " * 4096)
 
 
 def silent(connection: Any) -> None:
     connection.sendall(HEAD)
     connection.recv(1)
-
-
-def status(state: str, message: dict[str, Any] | None = None) -> dict[str, Any]:
-    update: dict[str, Any] = {"state": f"TASK_STATE_{state}"}
-    if message is not None:
-        update["message"] = message
-    return {"statusUpdate": {"taskId": "t", "status": update}}
-
-
-def working() -> bytes:
-    update = status("WORKING")
-    return b"data: %b\n\n" % json.dumps({"jsonrpc": "2.0", "id": 1, "result": update}).encode()
 
 
 def test_an_honest_agent(network: Network) -> None:
@@ -144,12 +127,14 @@ def deep(levels: int) -> Any:
     return value
 
 
-def event(value: str) -> bytes:
-    """A stream of one event with this result, as it is written."""
-    return LAST + b'data: {"jsonrpc": "2.0", "id": 1, "result": %b}\n\n' % value.encode()
+def written(value: str) -> Answer:
+    """An answer with this result, as it is written."""
+    return lambda request: http(
+        b'{"jsonrpc": "2.0", "id": %b, "result": %b}'
+        % (json.dumps(json.loads(request.body)["id"]).encode(), value.encode())
+    )
 
 
-NAN = float("nan")
 EVIL = "https://evil.example/a2a"
 HOSTILE: dict[str, tuple[Answer, str]] = {
     "a redirect that keeps the method": (
@@ -185,29 +170,17 @@ HOSTILE: dict[str, tuple[Answer, str]] = {
     "a message whose parts are none": (result({"message": {"parts": {"text": 1}}}), "call.error"),
     "a very deep answer": (result(deep(900)), "call.error"),
     "a huge answer": (http(b"x", content_length=str(10**9)), "fetch.too_large"),
-    "events without end": (endless(working()), "call.error"),
-    "comments without end": (endless(b": still here\n" * 4096), "fetch.too_large"),
+    "an answer without end": (Takeover(endless), "fetch.too_large"),
     "silence": (Takeover(silent), "fetch.timeout"),
-    "a member twice": (
-        lambda request: http(
-            b'{"jsonrpc":"2.0","id":%b,"result":{},"result":{}}'
-            % json.dumps(json.loads(request.body)["id"]).encode()
-        ),
+    "events that nobody asked for": (EVENTS, "fetch.content_type"),
+    "a member twice": (written('{}, "result": {}'), "call.error"),
+    "a number that is none": (written('{"message": {"metadata": {"a": NaN}}}'), "call.error"),
+    "an infinite role": (written('{"message": {"role": 1e999}}'), "call.error"),
+    "a number beyond all": (
+        written('{"message": {"metadata": {"a": 1%s}}}' % ("0" * 400)),
         "call.error",
     ),
-    "a number that is none": (result({"message": {"metadata": {"a": NAN}}}), "call.error"),
-    "an infinite role in an event": (event('{"message": {"role": 1e999}}'), "call.error"),
-    "a number beyond all in an event": (
-        event('{"message": {"metadata": {"a": 1%s}}}' % ("0" * 400)),
-        "call.error",
-    ),
-    "half a character in an event": (event('{"message": {"parts": ["\\ud800"]}}'), "call.error"),
-    "an event that is no JSON": (LAST + b"data: at noon\n\n", "call.error"),
-    "an event of an error": (
-        LAST + b'event: error\ndata: {"error":{"code":-32603,"message":"no"}}\n\n',
-        "call.error",
-    ),
-    "a stream without events": (LAST, "call.error"),
+    "half a character": (written('{"message": {"parts": ["\\ud800"]}}'), "call.error"),
 }  # fmt: skip
 
 
@@ -217,10 +190,8 @@ def test_a_hostile_agent(
     code: str,
     network: Network,
     caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One of our own errors, in bounded time; nobody else is asked, and the token shows nowhere."""
-    monkeypatch.setattr("cardsign.integrations.calling.MAX_EVENTS", 100)
     network.host("evil.example", result(MESSAGE))
     network.host("tides.example", answer)
     with caplog.at_level(logging.DEBUG), pytest.raises(CardsignError) as caught:
@@ -295,8 +266,8 @@ def test_nothing_is_sent_out_of_the_endpoints_own_path(tenant: str, network: Net
     for endpoint in (good, replace(good, tenant="t1")):
         assert call(network, card, endpoint, None).text == "at noon"
     assert [one.partition("?")[0] for one in host.targets] == [
-        "POST /agents/a/message:stream",
-        "POST /agents/a/t1/message:stream",
+        "POST /agents/a/message:send",
+        "POST /agents/a/t1/message:send",
     ]
 
 
@@ -311,7 +282,7 @@ def test_an_answer_that_repeats_the_token(network: Network) -> None:
 
 def test_errors_hold_no_request(network: Network) -> None:
     """Whoever logs all that an error holds logs no header of ours."""
-    for answer in (http(b"<html>"), http(b"{}", status="500 No"), LAST + b"data: x\n\n"):
+    for answer in (http(b"<html>"), http(b"{}", status="500 No"), EVENTS):
         network.host("tides.example", answer)
         with pytest.raises(CardsignError) as caught:
             call(network)
@@ -325,43 +296,31 @@ PARTS = [{"text": "at "}, {"url": "https://tides.example/map"}, {"data": {"hour"
 
 
 WORDS = {"messageId": "m", "role": "ROLE_AGENT", "parts": PARTS}
-ARTIFACT = {"artifactUpdate": {"taskId": "t", "artifact": {"artifactId": "a", "parts": PARTS}}}
+ARTIFACTS = [{"artifactId": "a", "parts": [*PARTS, {"text": "noon"}]}]
 
 
-def _piece(text: str, **how: bool) -> dict[str, Any]:
-    artifact = {"artifactId": "a", "parts": [{"text": text}]}
-    return {"artifactUpdate": {"taskId": "t", "artifact": artifact, **how}}
+def task(state: str, **members: Any) -> dict[str, Any]:
+    """The answer of a task; `words` are those of its status."""
+    words = {"message": members.pop("words")} if "words" in members else {}
+    status = {"state": f"TASK_STATE_{state}", **words}
+    return {"task": {"id": "t", "contextId": "c", "status": status, **members}}
 
 
-ENDINGS: dict[str, tuple[list[Any], str, bool, int]] = {
-    "a final state": (
-        [ARTIFACT, status("COMPLETED")],
-        "at ",
-        True,
-        2,
-    ),
-    "an artifact alone": ([ARTIFACT], "at ", False, 2),
-    "a task at work": ([status("WORKING")], "", False, 0),
-    "pieces of one artifact": ([_piece("at "), _piece("noon", append=True)], "at noon", False, 0),
-    "an artifact told anew": ([_piece("at one"), _piece("at noon")], "at noon", False, 0),
-    "the words of a status": ([status("COMPLETED", WORDS)], "at ", True, 2),
-    "the words of the last status that has any": (
-        [status("WORKING", MESSAGE["message"]), status("WORKING", WORDS), status("COMPLETED")],
-        "at ",
-        True,
-        2,
-    ),
-    "a message": ([MESSAGE], "at noon", True, 0),
+ENDINGS: dict[str, tuple[dict[str, Any], str, bool, int]] = {
+    "a final state": (task("COMPLETED", artifacts=ARTIFACTS), "at noon", True, 2),
+    "an artifact of a task at work": (task("WORKING", artifacts=ARTIFACTS), "at noon", False, 2),
+    "a task at work": (task("WORKING"), "", False, 0),
+    "the words of a status": (task("COMPLETED", words=WORDS), "at ", True, 2),
+    "a message": (MESSAGE, "at noon", True, 0),
 }
 
 
-@pytest.mark.parametrize(("events", "text", "is_final", "unshown"), ENDINGS.values(), ids=ENDINGS)
+@pytest.mark.parametrize(("answer", "text", "is_final", "unshown"), ENDINGS.values(), ids=ENDINGS)
 def test_whether_an_answer_is_whole(
-    events: list[Any], text: str, is_final: bool, unshown: int, network: Network
+    answer: dict[str, Any], text: str, is_final: bool, unshown: int, network: Network
 ) -> None:
-    """A stream may end before the task does, and parts may be no text."""
-    lines = [json.dumps({"jsonrpc": "2.0", "id": 1, "result": one}) for one in events]
-    network.host("tides.example", LAST + "".join(f"data: {one}\n\n" for one in lines).encode())
+    """An answer may come before the task ends, and parts may be no text."""
+    network.host("tides.example", result(answer))
     reply = call(network)
     assert (reply.text, reply.is_final, reply.unshown) == (text, is_final, unshown)
 
@@ -379,12 +338,12 @@ def test_a_task_says_what_its_status_says(network: Network) -> None:
 
 
 def slow_twice(connection: Any) -> None:
-    """The head after most of the time, then events for as long again."""
+    """The head after most of the time, then white space for as long again."""
     time.sleep(0.7)
     connection.sendall(HEAD)
     for _ in range(8):
         time.sleep(0.1)
-        connection.sendall(b": still here\n\n")
+        connection.sendall(b" ")
 
 
 def test_the_time_is_for_all_of_it(network: Network) -> None:

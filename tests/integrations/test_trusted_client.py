@@ -13,7 +13,7 @@ from peers import LOCAL, http
 
 from cardsign.errors import CallFailed, UsageFault
 from cardsign.jose.jwks import JwkSet
-from cardsign.net.credentials import Credential
+from cardsign.net.endpoints import Credential
 from cardsign.trust.policy import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_place
 from cardsign.verify.verifier import Verifier

@@ -20,17 +20,16 @@ from werkzeug.test import Client
 from cardsign.card.extensions import ExtendedMarker, with_marker
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
-from cardsign.net.credentials import Credential
-from cardsign.net.discovery import Discovery
-from cardsign.net.extended import look_up_extended
-from cardsign.net.fetcher import DocumentFetcher
+from cardsign.net.discovery import Discovery, look_up_extended
+from cardsign.net.endpoints import Credential
+from cardsign.net.fetch import DocumentFetcher
 from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server.app import create_app
 from cardsign.server.providers import create_token
 from cardsign.server.settings import ProviderSettings, ServerSettings
 from cardsign.statements.keyset import read_keyset
 from cardsign.trust.lock import Memory
-from cardsign.trust.policy import KeysetAnchor, Policy, TrustedIssuer
+from cardsign.trust.policy import KeysetAnchor, Policy, Subject, TrustedIssuer
 from cardsign.urls import CARD_PATH, KEYSET_PATH, RELEASE_PATH, parse_place
 from cardsign.verify.verifier import Verifier
 from tests.cli import peer
@@ -161,7 +160,7 @@ class Partner:
     def ask(self, audience: str = AUDIENCE) -> Discovery:
         """Meet the peer, and ask for the extended card."""
         return look_up_extended(
-            self.verifier, self.look_up(), self.credential, audience=audience, call_id="c0ffee"
+            self.verifier, self.look_up(), self.credential, audience=audience, subject=Subject()
         )
 
 

@@ -16,7 +16,7 @@ from internet import Network, Request
 from peers import http
 
 from cardsign.findings import Finding
-from cardsign.net.fetcher import DocumentFetcher
+from cardsign.net.fetch import DocumentFetcher
 from cardsign.statements.keyset import read_keyset
 from cardsign.trust.lock import Memory
 from cardsign.trust.policy import Anchor, KeysetAnchor, Policy, Subject, TrustedIssuer

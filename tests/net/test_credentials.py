@@ -11,17 +11,17 @@ import pytest
 
 from cardsign.errors import CredentialFault
 from cardsign.jose.jwks import JwkSet
-from cardsign.net.credentials import (
+from cardsign.net.endpoints import (
     BASIC,
     BEARER,
     Credential,
+    Endpoint,
     Header,
     HeaderForm,
     Peer,
     header_form_of,
-    header_value,
+    quotable,
 )
-from cardsign.net.endpoints import Endpoint
 from cardsign.trust.policy import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_origin, parse_place, parse_url
 from tests.jose.statement_making import key
@@ -127,12 +127,12 @@ def test_words_that_repeat_a_credential_are_not_quoted(
 ) -> None:
     """By itself, with its user, or as it was sent; one of two letters stands in many words."""
     header = Header.of(ORIGIN, form, secret)
-    assert (header.quotable(words) == "(it repeats the credential)") is is_echo
-    assert ("(the credential)" in header.masked(words)) is is_echo
-    assert (header.masked(words) == words) is not is_echo
-    assert not is_echo or secret not in header.masked(words)
-    assert header.quotable("no \x1b[2J\u202eaccess") == "no ?[2J?access"
-    assert len(header.quotable("x" * 1000)) <= 200
+    for shown in (header.masked(words), quotable(words, header)):
+        assert ("(the credential)" in shown) is is_echo
+        assert (shown == words) is not is_echo
+        assert not is_echo or secret not in shown
+    assert quotable("no \x1b[2J\u202eaccess", header) == "no ?[2J?access"
+    assert len(quotable("x" * 1000, header)) <= 200
 
 
 # ------------------------------------------------------------------ how it is shown
@@ -225,15 +225,15 @@ def test_nothing_is_guessed(payload: dict[str, Any]) -> None:
 def test_a_credential_of_another_form_is_not_sent(form: HeaderForm, secret: str) -> None:
     """And not shown."""
     with pytest.raises(CredentialFault, match=r"credential\.none") as caught:
-        header_value(form, secret)
+        Header.of(ORIGIN, form, secret)
     assert secret not in str(caught.value)
 
 
 def test_each_form_has_its_value() -> None:
     """RFC 6750 2.1, RFC 7617 2; a key stands by itself."""
-    assert header_value(BEARER, "abc.def=") == "Bearer abc.def="
-    assert header_value(BASIC, "me:pass") == "Basic bWU6cGFzcw=="
-    assert header_value(("X-Key", ""), "two words") == "two words"
+    assert Header.of(ORIGIN, BEARER, "abc.def=").value == "Bearer abc.def="
+    assert Header.of(ORIGIN, BASIC, "me:pass").value == "Basic bWU6cGFzcw=="
+    assert Header.of(ORIGIN, ("X-Key", ""), "two words").value == "two words"
 
 
 # ------------------------------------------------------------------ where it goes

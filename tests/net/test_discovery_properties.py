@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from sites import CANONICAL, HOST, OTHER, Clock, at, issuer
 
 from cardsign.errors import FetchFailed
-from cardsign.net.fetch import FetchSettings, OtherStatus
-from cardsign.net.fetcher import DocumentFetcher
+from cardsign.net.fetch import DocumentFetcher, FetchSettings, OtherStatus
 from cardsign.statements.keyset import read_keyset
 from cardsign.trust.lock import Memory
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject
@@ -97,7 +96,7 @@ def test_caches_change_no_verdict(steps: list[object]) -> None:
     one = verifier(clock)
     known = one.session(one.policy.issuers[0])
     held = (0, 0, 0)
-    with mock.patch("cardsign.net.fetcher.fetch_document", served.fetch):
+    with mock.patch("cardsign.net.fetch.fetch_document", served.fetch):
         for step in [*steps, 0]:
             match step:
                 case bool():
@@ -134,7 +133,7 @@ def test_caches_change_no_verdict(steps: list[object]) -> None:
 def test_the_world_has_something_of_everything() -> None:
     """The property above sees trusted cards and others."""
     served, clock = Served(), Clock()
-    with mock.patch("cardsign.net.fetcher.fetch_document", served.fetch):
+    with mock.patch("cardsign.net.fetch.fetch_document", served.fetch):
         one = verifier(clock)
         assert one.look_up(HOST).report.verdict == "trusted"
         served.documents[RELEASE_PATH] = WORLD[RELEASE_PATH][3]

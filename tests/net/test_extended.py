@@ -30,11 +30,10 @@ from internet import Answer, Network, Request
 from peers import http
 
 from cardsign.errors import CallFailed, CardsignError, CredentialFault, FetchFailed
-from cardsign.net.credentials import BEARER, Header
-from cardsign.net.endpoints import endpoints_of
-from cardsign.net.extended import PeerError, ask_for_extended_card, look_up_extended
+from cardsign.net.discovery import ask_for_extended_card, look_up_extended
+from cardsign.net.endpoints import BEARER, Header, PeerError, endpoints_of
 from cardsign.trust.lock import Memory
-from cardsign.trust.policy import Policy
+from cardsign.trust.policy import Policy, Subject
 from cardsign.urls import RELEASE_PATH, parse_origin, parse_place
 from cardsign.verify.report import Report, VerificationError
 from cardsign.verify.verifier import Verifier
@@ -103,7 +102,7 @@ def test_the_extended_card_is_given(
     assert site.secret_told() == {"tides.example"}
     assert [one for one in site.host.requests if site.token.encode() in one.head] == [asked]
     if method:
-        call = {"jsonrpc": "2.0", "id": "c0ffee", "method": method}
+        call = {"jsonrpc": "2.0", "id": "cardsign", "method": method}
         tenant = card.get("supportedInterfaces", [{}])[0].get("tenant")
         assert json.loads(asked.body) == {
             **call,
@@ -199,7 +198,7 @@ def test_a_public_card_that_is_no_longer_trusted(site: Tides, network: Network) 
     site.overrides[RELEASE_PATH] = http(release)
     site.serve(sign(PUBLIC, key("mallory")))
     met = look_up_extended(
-        own.verifier, public, own.credential, audience=AUDIENCE, call_id="c0ffee"
+        own.verifier, public, own.credential, audience=AUDIENCE, subject=Subject()
     )
     assert met.report.verdict != "trusted"
     assert "extended.public_untrusted" in codes(met.report)
@@ -211,7 +210,7 @@ def test_a_header_goes_to_its_own_origin_alone(site: Tides, network: Network) ->
     header = Header.of(parse_origin(HOST), BEARER, site.token)
     (elsewhere,) = endpoints_of({"url": "https://evil.example/a2a"})
     with pytest.raises(CredentialFault) as caught:
-        ask_for_extended_card(elsewhere, header, own.verifier.fetcher.settings, call_id="c0ffee")
+        ask_for_extended_card(elsewhere, header, own.verifier.fetcher.settings)
     assert caught.value.code == "credential.elsewhere"
     assert network.names == []
 
@@ -234,7 +233,7 @@ def test_a_verdict_that_is_over(site: Tides, seconds: int, code: str | None) -> 
     end = public.report.valid_until + timedelta(seconds=seconds)
     one.verifier.clock = lambda: end
     ask = partial(
-        look_up_extended, one.verifier, public, one.credential, audience=AUDIENCE, call_id="c"
+        look_up_extended, one.verifier, public, one.credential, audience=AUDIENCE, subject=Subject()
     )
     if code is None:
         ask()
@@ -248,7 +247,7 @@ def test_a_verdict_that_is_over(site: Tides, seconds: int, code: str | None) -> 
 
 def test_errors_hold_no_request(site: Tides) -> None:
     """Nor words of a peer who repeats the credential: whoever logs a context logs neither."""
-    rpc_error = b'{"jsonrpc":"2.0","id":"c0ffee","error":{"code":-32603,"message":"%b"}}'
+    rpc_error = b'{"jsonrpc":"2.0","id":"cardsign","error":{"code":-32603,"message":"%b"}}'
     for answer in (
         http(rpc_error % site.token.encode()),
         http(b'{"%b": 1, "%b": 2}' % (site.token.encode(), site.token.encode())),
@@ -299,7 +298,7 @@ def an_echo_in_a_challenge(request: Request) -> bytes:
     return challenged(f'Bearer error="{request.headers.get("authorization")}"')
 
 
-def rpc(members: bytes, call_id: bytes = b"c0ffee") -> bytes:
+def rpc(members: bytes, call_id: bytes = b"cardsign") -> bytes:
     """An answer to a call, with the peer's own extended card for `%b`."""
     members = members.replace(b"%b", sign(extended(), key("card")))
     return http(b'{"jsonrpc":"2.0","id":"' + call_id + b'",' + members + b"}")
@@ -442,7 +441,7 @@ def test_an_interface_at_another_of_the_issuers_origins(network: Network, tmp_pa
     narrower = replace(own.verifier.policy.issuers[0], places=(parse_place(HOST),))
     theirs = Verifier(Policy((narrower,)), lock=Memory(), net=own.verifier.fetcher)
     with pytest.raises(CredentialFault) as caught:
-        look_up_extended(theirs, public, own.credential, audience=AUDIENCE, call_id="c0ffee")
+        look_up_extended(theirs, public, own.credential, audience=AUDIENCE, subject=Subject())
     assert caught.value.code == "credential.elsewhere"
     assert site.secret_told() == set()
     assert "cdn.example" not in network.names

@@ -8,8 +8,7 @@ import pytest
 
 from cardsign.errors import CallFailed
 from cardsign.jose.jwks import JwkSet
-from cardsign.net.credentials import Peer
-from cardsign.net.endpoints import Endpoint, endpoints_of
+from cardsign.net.endpoints import Endpoint, Peer, endpoints_of
 from cardsign.trust.policy import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_place, parse_url
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cardsign.card.document import Card
-from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH
 from cardsign.errors import CallFailed
-from cardsign.net.extended import MAX_ANSWER_BYTES, PeerError, card_bytes, result_of
+from cardsign.net.discovery import MAX_ANSWER_BYTES, ask_for_extended_card
+from cardsign.net.endpoints import PeerError, endpoints_of, result_of, strict_object
+from cardsign.net.fetch import FetchSettings
+from cardsign.trust.walk import FetchResult
 from tests.support import PORTABLE
 
 ID = "c0ffee"
@@ -22,11 +26,15 @@ def answer(**members: Any) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": ID, **members}).encode()
 
 
+def read(body: bytes) -> dict[str, Any]:
+    """What is read of an answer, as of one that holds an extended card."""
+    answer = strict_object(body, max_bytes=MAX_ANSWER_BYTES, max_depth=MAX_DEPTH + 1)
+    return result_of(answer, ID)
+
+
 def test_an_answer_gives_its_result() -> None:
     """Whatever the order and the white space."""
-    assert result_of(b' {"result":{"name":"x"},"id":"c0ffee",\n"jsonrpc":"2.0"} ', ID) == {
-        "name": "x"
-    }
+    assert read(b' {"result":{"name":"x"},"id":"c0ffee",\n"jsonrpc":"2.0"} ') == {"name": "x"}
 
 
 REFUSED = {
@@ -60,7 +68,7 @@ REFUSED = {
 def test_an_answer_that_could_be_read_in_two_ways_is_refused(body: bytes) -> None:
     """Before anything in it is looked at."""
     with pytest.raises(CallFailed, match=r"call\.error"):
-        result_of(body, ID)
+        read(body)
 
 
 @pytest.mark.parametrize("call_id", [ID, None])
@@ -68,7 +76,7 @@ def test_an_error_is_told_by_its_code(call_id: str | None) -> None:
     """Where the request could not be read its id is null (JSON-RPC 2.0 5); no word is quoted."""
     body = answer(error={"code": -32007, "message": "not \x1b[2J here", "data": [1]}, id=call_id)
     with pytest.raises(PeerError) as caught:
-        result_of(body, ID)
+        read(body)
     assert (caught.value.code, caught.value.rpc_code) == ("call.error", -32007)
     assert caught.value.untrusted_words == "not \x1b[2J here"
     assert "here" not in str(caught.value)
@@ -77,8 +85,8 @@ def test_an_error_is_told_by_its_code(call_id: str | None) -> None:
 def test_a_card_of_the_greatest_size_fits() -> None:
     """The wrapping does not count against the card."""
     card = {"x": "y" * (MAX_CARD_BYTES - 8)}
-    assert len(card_bytes(card)) == MAX_CARD_BYTES
-    assert result_of(answer(result=card), ID) == card
+    assert len(json.dumps(card, separators=(",", ":"))) == MAX_CARD_BYTES
+    assert read(answer(result=card)) == card
 
 
 LEAVES = st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.text() | st.floats(
@@ -93,6 +101,12 @@ VALUES = st.recursive(
 def test_unwrapping_changes_no_value(more: dict[str, Any]) -> None:
     """The document is the one that was sent, so every payload of it is as well."""
     sent = {**PORTABLE, "params": more}
-    wrapped = json.dumps({"jsonrpc": "2.0", "id": ID, "result": sent}).encode()
-    unwrapped = Card.from_bytes(card_bytes(result_of(wrapped, ID))).document
-    assert repr(unwrapped) == repr(Card.from_bytes(json.dumps(sent).encode()).document)
+
+    def fetched(url: str, *_: object, body: bytes, **__: object) -> FetchResult:
+        answer = {"jsonrpc": "2.0", "id": json.loads(body)["id"], "result": sent}
+        return FetchResult(url, "found", json.dumps(answer).encode())
+
+    (endpoint, *_) = endpoints_of(PORTABLE)
+    with mock.patch("cardsign.net.fetch.fetch_document", fetched):
+        unwrapped = Card.from_bytes(ask_for_extended_card(endpoint, None, FetchSettings()))
+    assert repr(unwrapped.document) == repr(Card.from_bytes(json.dumps(sent).encode()).document)

@@ -16,7 +16,7 @@ import pytest
 from internet import Host, Network, Request
 from peers import CARD, PATIENCE, http
 
-from cardsign.net.fetcher import PAGE_COST, DocumentFetcher, Freshness, freshness
+from cardsign.net.fetch import PAGE_COST, DocumentFetcher, freshness
 from cardsign.trust.walk import FetchResult
 from cardsign.urls import Headers
 
@@ -65,7 +65,7 @@ FRESHNESS: list[tuple[Headers, int]] = [
 @pytest.mark.parametrize(("headers", "seconds"), FRESHNESS)
 def test_http_shortens_what_we_would_do(headers: Headers, seconds: int) -> None:
     """Never longer than it says; what is forbidden, over, or nonsense is asked for every time."""
-    assert freshness(headers, 300).seconds == seconds
+    assert freshness(headers, 300)[0] == seconds
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_http_shortens_what_we_would_do(headers: Headers, seconds: int) -> None:
 )
 def test_what_may_be_used_stale(line: str, may_be_stale: bool) -> None:
     """What must be asked for every time is kept for the question, and never used without."""
-    assert freshness(control(line), 300) == Freshness(60 if "60" in line else 0, may_be_stale)
+    assert freshness(control(line), 300) == (60 if "60" in line else 0, may_be_stale)
 
 
 # ------------------------------------------------------------------ what is kept
@@ -283,7 +283,7 @@ def test_the_memory_is_bounded(
     network: Network, peer: Host, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of so many bytes the oldest answers are forgotten first, and cooldowns with them."""
-    monkeypatch.setattr("cardsign.net.fetcher.MAX_BYTES", 2 * (PAGE_COST + len(CARD)))
+    monkeypatch.setattr("cardsign.net.fetch.MAX_BYTES", 2 * (PAGE_COST + len(CARD)))
     fetcher = DocumentFetcher(network.settings(), now=clock)
     for number in (1, 2, 1, 3, 1, 2, 3):
         ask(fetcher, f"{URL}?v={number}")
@@ -366,7 +366,7 @@ def test_an_interrupted_request(
     ask(fetcher)
     clock.passes(300)
     with monkeypatch.context() as patch:
-        patch.setattr("cardsign.net.fetcher.fetch_document", interrupted)
+        patch.setattr("cardsign.net.fetch.fetch_document", interrupted)
         with pytest.raises(Interrupted):
             ask(fetcher)
     assert ask(fetcher).outcome == "found"

@@ -11,7 +11,7 @@ import pytest
 
 from cardsign.errors import CallFailed, CardsignError, CredentialFault, FetchFailed
 from cardsign.jose.jwks import JwkSet
-from cardsign.net.credentials import Credential, Peer, find_token_url, open_credential
+from cardsign.net.endpoints import Credential, Peer, find_token_url, open_credential
 from cardsign.net.fetch import FetchSettings
 from cardsign.trust.policy import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_place, parse_url

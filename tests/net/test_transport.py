@@ -11,7 +11,6 @@ from peers import Names
 
 from cardsign.net.connection import Deadline, DeadlineStream, IPAddress
 from cardsign.net.fetch import Exchange, FetchSettings
-from cardsign.urls import parse_url
 
 FIRST, SECOND = "93.184.215.14", "93.184.215.15"
 
@@ -60,9 +59,8 @@ def test_each_address_gets_its_time() -> None:
 
     names = Names([FIRST, SECOND, "93.184.215.16", "93.184.215.17"])
     settings = FetchSettings(resolver=names, dial=silent, clock=clock)
-    url = parse_url("https://agent.example/")
     with pytest.raises(TimeoutError):
-        Exchange(settings, url, seconds=10, max_bytes=9).connect_tcp("agent.example", 443)
+        Exchange(settings, "https://agent.example/").connect_tcp("agent.example", 443)
     assert limits == [5, 5, 2]
 
 

@@ -21,7 +21,7 @@ from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys import agenda
 from cardsign.keys.ledger import KeyRecord
 from cardsign.keys.store import KeyStore
-from cardsign.net.fetcher import REFRESH_INTERVAL
+from cardsign.net.fetch import REFRESH_INTERVAL
 from cardsign.statements.keyset import KeysetId, RootAnchor
 from cardsign.trust.lock import Floor
 from cardsign.trust.policy import KeysetAnchor, Limits, Policy, Subject, TrustedIssuer

@@ -13,7 +13,7 @@ from cardsign import sign_card
 from cardsign.card.document import Card
 from cardsign.issuer.release import ReleasePlan, card_digest, draft_following
 from cardsign.jose.keys import PrivateKey
-from cardsign.net.fetcher import REFRESH_INTERVAL
+from cardsign.net.fetch import REFRESH_INTERVAL
 from cardsign.statements.envelope import TYP_RELEASE
 from cardsign.statements.keyset import read_keyset
 from cardsign.statements.release import read_release
