@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, TypedDict, cast
+from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, ProfileName
 from cardsign.card.document import MAX_SIGNATURES
@@ -20,8 +20,7 @@ from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import CardRefused, FileMissing, UsageFault, check_type, closest
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jwks import JwkSet
-from cardsign.statements.keyset import MAX_KEYSET_LIFETIME, KeysetId, RootAnchor
-from cardsign.statements.release import MAX_RELEASE_LIFETIME
+from cardsign.statements.keyset import KeysetId, RootAnchor
 from cardsign.urls import Origin, Place, Url, is_this_machine, parse_origin, parse_url
 
 #: The policy's own name of an issuer. It is part of a file's name, and is shown on terminals.
@@ -108,30 +107,6 @@ Peer: TypeAlias = Literal["required", "optional"]
 
 Network: TypeAlias = IPv4Network | IPv6Network
 
-#: The ranges in which an operator may let an issuer be reached. This machine and its own link are
-#: not among them. The metadata services of clouds that are within them are refused all the same
-#: (:func:`cardsign.net.connection.check_address`).
-PRIVATE_NETWORKS: Final[tuple[Network, ...]] = tuple(
-    map(
-        ip_network,
-        ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"),
-    )
-)
-
-
-def parse_network(text: str) -> Network:
-    """Read a private network, such as ``10.0.0.0/8``.
-
-    Raises:
-        ValueError: It is no network, or not within :data:`PRIVATE_NETWORKS`.
-    """
-    network = ip_network(text)
-    for private in PRIVATE_NETWORKS:
-        # `Any`: both are of one version, which mypy cannot see.
-        if network.version == private.version and network.subnet_of(cast(Any, private)):
-            return network
-    raise ValueError(f"{text} is no private network")
-
 
 @dataclass(frozen=True, slots=True)
 class Subject:
@@ -162,22 +137,8 @@ class Subject:
         return self.name is None and not self.is_holder
 
 
-#: Cards of one issuer that a policy lists; a release of 64 KiB has room for hardly more.
-MAX_CARDS: Final = 256
 #: Seconds that an issuer's clock may be ahead of ours.
 DEFAULT_SKEW: Final = 300
-#: Seconds. More would make `iat` and `nbf` mean little.
-MAX_SKEW: Final = 3600
-
-
-#: The least and the most that each limit of a policy may be.
-BOUNDS: Final[Mapping[str, tuple[int, int]]] = {
-    "card_bytes": (1, MAX_CARD_BYTES),
-    "signatures": (1, MAX_SIGNATURES),
-    "skew": (0, MAX_SKEW),
-    "keyset_age": (1, MAX_KEYSET_LIFETIME),
-    "release_age": (1, MAX_RELEASE_LIFETIME),
-}
 
 
 class SubjectNames(TypedDict, total=False):
@@ -208,14 +169,6 @@ class Limits:
     skew: int = DEFAULT_SKEW
     keyset_age: int | None = None
     release_age: int | None = None
-
-    def __post_init__(self) -> None:
-        for name, (least, most) in BOUNDS.items():
-            value = getattr(self, name)
-            if value is not None and not least <= value <= most:
-                raise UsageFault(
-                    "policy.malformed", f"{name} is {value}, expected {least} to {most}"
-                )
 
 
 #: `parse_url` of URLs that callers and verified releases name, again and again.

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, Final, Self, TypeAlias, get_args
+from typing import Annotated, Any, Final, Self, TypeAlias, cast, get_args
 
 from pydantic import (
     AfterValidator,
@@ -25,23 +27,26 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from cardsign.card.document import MAX_SIGNATURES
-from cardsign.card.strictjson import MAX_INTEGER
+from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_INTEGER
 from cardsign.errors import CardRefused, CardsignError, FileFault, KeyRefused, UsageFault, closest
 from cardsign.files import locked, read_bytes, write_atomic
 from cardsign.jose.algorithms import ALGORITHMS, VerifyAlg
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PublicKey
 from cardsign.statements.envelope import DIGEST, HOLDER, ISSUER, THUMBPRINT
-from cardsign.statements.keyset import MAX_HOLDERS, KeysetId, RootAnchor
+from cardsign.statements.keyset import (
+    MAX_HOLDERS,
+    MAX_KEYSET_LIFETIME,
+    KeysetId,
+    RootAnchor,
+)
+from cardsign.statements.release import MAX_RELEASE_LIFETIME
 from cardsign.times import read_span
 from cardsign.tomltext import Location, explain_error, find_lines, line_of, read_toml
 from cardsign.trust.policy import (
-    BOUNDS,
     DEFAULT_SKEW,
     ISSUER_NAME,
-    MAX_CARDS,
     POLICY_FILE,
-    PRIVATE_NETWORKS,
     Accept,
     Anchor,
     Freshness,
@@ -55,7 +60,6 @@ from cardsign.trust.policy import (
     Subject,
     TrustedIssuer,
     check_jwks_url,
-    parse_network,
 )
 from cardsign.urls import Origin, parse_origin, parse_place, without_userinfo
 
@@ -67,6 +71,19 @@ MAX_POLICY_BYTES: Final = 1024 * 1024
 MAX_ISSUERS: Final = 16 * 1024
 #: Origins or keys of one entry. An issuer needs ten; more would only make a wrong file dear.
 MAX_LISTED: Final = 1024
+#: Cards of one issuer; a release of 64 KiB has room for hardly more.
+MAX_CARDS: Final = 256
+#: Seconds. More would make `iat` and `nbf` mean little.
+MAX_SKEW: Final = 3600
+#: The ranges in which an operator may let an issuer be reached. This machine and its own link are
+#: not among them. The metadata services of clouds that are within them are refused all the same
+#: (:func:`cardsign.net.connection.check_address`).
+PRIVATE_NETWORKS: Final = tuple(
+    map(
+        ip_network,
+        ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"),
+    )
+)
 #: Networks of one issuer; each address that is asked is held against all of them.
 MAX_NETWORKS: Final = 16
 #: Problems of one file that are told.
@@ -121,12 +138,15 @@ def _seconds(value: object) -> object:
 
 
 def _network(text: str) -> Network:
-    try:
-        return parse_network(text)
-    except ValueError as exc:
-        private = ", ".join(map(str, PRIVATE_NETWORKS))
-        hint = f"Write a part of {private}, such as 10.1.0.0/16."
-        raise _refused(f"{text!r} is no private network", hint) from exc
+    with suppress(ValueError):
+        network = ip_network(text)
+        for private in PRIVATE_NETWORKS:
+            # `Any`: both are of one version, which mypy cannot see.
+            if network.version == private.version and network.subnet_of(cast(Any, private)):
+                return network
+    private_ranges = ", ".join(map(str, PRIVATE_NETWORKS))
+    hint = f"Write a part of {private_ranges}, such as 10.1.0.0/16."
+    raise _refused(f"{text!r} is no private network", hint)
 
 
 def _proxy(text: str) -> Origin:
@@ -158,19 +178,14 @@ IssuerName: TypeAlias = Annotated[
 StatementIssuer: TypeAlias = Annotated[str, _form(ISSUER, "1 to 256 visible ASCII characters")]
 
 
-def _limit(name: str, default: int | None = None) -> Any:
-    least, most = BOUNDS[name]
-    return Field(default=default, ge=least, le=most)
-
-
 class LimitsTable(Table):
     """Ceilings of this policy. They may only be lower than the built-in ones."""
 
-    card_bytes: int = _limit("card_bytes", BOUNDS["card_bytes"][1])
-    signatures: int = _limit("signatures", MAX_SIGNATURES)
-    skew: Seconds = _limit("skew", DEFAULT_SKEW)
-    keyset_age: Seconds | None = _limit("keyset_age")
-    release_age: Seconds | None = _limit("release_age")
+    card_bytes: int = Field(default=MAX_CARD_BYTES, ge=1, le=MAX_CARD_BYTES)
+    signatures: int = Field(default=MAX_SIGNATURES, ge=1, le=MAX_SIGNATURES)
+    skew: Seconds = Field(default=DEFAULT_SKEW, ge=0, le=MAX_SKEW)
+    keyset_age: Seconds | None = Field(default=None, ge=1, le=MAX_KEYSET_LIFETIME)
+    release_age: Seconds | None = Field(default=None, ge=1, le=MAX_RELEASE_LIFETIME)
 
 
 class KeysetPin(Table):

@@ -8,17 +8,13 @@ from unittest import mock
 import pytest
 
 from cardsign.card.canonical import FULL_PROFILES
-from cardsign.card.document import MAX_SIGNATURES
-from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import CardRefused, UsageFault
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
 from cardsign.trust.policy import (
     ACCEPTED,
-    MAX_SKEW,
     JwksAnchor,
     KeysAnchor,
-    Limits,
     Policy,
     Subject,
     TrustedIssuer,
@@ -132,25 +128,6 @@ def test_what_nobody_may_accept(members: dict[str, Any]) -> None:
 def test_full_profiles_are_always_accepted() -> None:
     """`sdk` is `full` and more; no word leaves the stronger signature out (findings R3)."""
     assert set(ACCEPTED["full"]) == set(FULL_PROFILES) < set(ACCEPTED["sdk"])
-
-
-@pytest.mark.parametrize(
-    "limits",
-    [
-        {"card_bytes": MAX_CARD_BYTES + 1},
-        {"signatures": MAX_SIGNATURES + 1},
-        {"skew": MAX_SKEW + 1},
-        {"skew": -1},
-        {"keyset_age": 10**25},
-    ],
-    ids=str,
-)
-def test_limits_that_no_policy_may_set(limits: dict[str, Any]) -> None:
-    """It may not raise the built-in ones; the refusal names the one and its bounds."""
-    (name,) = limits
-    with pytest.raises(UsageFault, match=name) as fault:
-        Limits(**limits)
-    assert fault.value.code == "policy.malformed"
 
 
 def test_whose_a_place_is_costs_the_same_however_many_there_are() -> None:
