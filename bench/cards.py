@@ -26,7 +26,7 @@ from joserfc.jwk import ECKey
 from measuring import JUDGE, Broken, Times, Turn, cpu_seconds, in_turns, ratio, table
 
 from cardsign import JwkSet, NotTrusted, Policy, PrivateKey, canonicalize, sign_card
-from cardsign.card.canonical import ProfileName
+from cardsign.card.profiles import ProfileName
 from cardsign.jose import base64url
 from cardsign.trust.policy import Subject
 from cardsign.verify.report import trusted_card

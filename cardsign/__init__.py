@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from cardsign.api import lint_card as lint_card
     from cardsign.api import sign_card as sign_card
     from cardsign.api import verify_card as verify_card
-    from cardsign.card.canonical import ProfileName as ProfileName
-    from cardsign.card.canonical import canonicalize as canonicalize
+    from cardsign.card.profiles import ProfileName as ProfileName
+    from cardsign.card.profiles import canonicalize as canonicalize
     from cardsign.diff.cards import diff_cards as diff_cards
     from cardsign.errors import CardRefused as CardRefused
     from cardsign.errors import CardsignError as CardsignError
@@ -54,8 +54,8 @@ _MODULES: Final = {
     "lint_card": "cardsign.api",
     "sign_card": "cardsign.api",
     "verify_card": "cardsign.api",
-    "ProfileName": "cardsign.card.canonical",
-    "canonicalize": "cardsign.card.canonical",
+    "ProfileName": "cardsign.card.profiles",
+    "canonicalize": "cardsign.card.profiles",
     "diff_cards": "cardsign.diff.cards",
     "CardRefused": "cardsign.errors",
     "CardsignError": "cardsign.errors",

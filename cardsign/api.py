@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
-from cardsign.card.canonical import Compat
+from cardsign.card.profiles import Compat
 from cardsign.errors import check_type
 from cardsign.jose.jwks import JwkSet
 from cardsign.trust.policy import Policy, SubjectNames

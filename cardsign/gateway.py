@@ -16,7 +16,7 @@ from typing import Any, Final
 from cardsign.card.document import unsigned
 from cardsign.card.extensions import UPSTREAM, kept_of, with_kept
 from cardsign.card.interfaces import interfaces_of
-from cardsign.card.tree import Tokens
+from cardsign.card.rules import Tokens
 from cardsign.card.values import Json, pointer
 from cardsign.errors import CardRefused, UsageFault
 from cardsign.findings import Finding, Place, counted

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_der_private_key,
 )
 
-from cardsign.card.canonical import FULL_PROFILES, canonicalize
+from cardsign.card.profiles import FULL_PROFILES, canonicalize
 from cardsign.card.values import append, split
 from cardsign.jose import base64url
 from cardsign.jose.jwks import JwkSet

@@ -28,8 +28,8 @@ from support import (
     without,
 )
 
-from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, canonicalize
 from cardsign.card.document import Card
+from cardsign.card.profiles import DEFAULT_PROFILES, FULL_PROFILES, canonicalize
 from cardsign.card.schema import CARD_1_0, Field, Message
 from cardsign.card.values import append, split
 from cardsign.errors import CanonicalizationError

@@ -30,8 +30,8 @@ from support import (
     without,
 )
 
-from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, PROFILES, canonicalize
 from cardsign.card.document import Card
+from cardsign.card.profiles import DEFAULT_PROFILES, FULL_PROFILES, PROFILES, canonicalize
 from cardsign.card.values import append
 from cardsign.errors import CanonicalizationError, CardsignError
 from cardsign.jose.jwks import JwkSet

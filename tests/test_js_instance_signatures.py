@@ -16,7 +16,7 @@ from support import (
     trusting,
 )
 
-from cardsign.card.canonical import DEFAULT_PROFILES
+from cardsign.card.profiles import DEFAULT_PROFILES
 from cardsign.errors import UsageFault
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import TYP_COMPAT, read_entry

@@ -25,9 +25,14 @@ from support import (
 )
 
 from cardsign import sign_card
-from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, PROFILES, canonicalize
-from cardsign.card.coverage import uncovered_parts
 from cardsign.card.document import Card
+from cardsign.card.profiles import (
+    DEFAULT_PROFILES,
+    FULL_PROFILES,
+    PROFILES,
+    canonicalize,
+    uncovered_parts,
+)
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Message
 from cardsign.card.values import append
 from cardsign.errors import CanonicalizationError, CardRefused, CardsignError

@@ -25,8 +25,8 @@ from support import (
 )
 from test_attacks_in_transit import EVERY_PATH_LAX, assert_noticed, renamed, respellings
 
-from cardsign.card.canonical import FULL_PROFILES, canonicalize
 from cardsign.card.document import Card, render, unsigned, with_signatures
+from cardsign.card.profiles import FULL_PROFILES, canonicalize
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json, append, split
 from cardsign.errors import CanonicalizationError, CardRefused, CardsignError

@@ -26,8 +26,8 @@ from support import (
 )
 
 from cardsign import sign_card
-from cardsign.card.canonical import canonicalize
 from cardsign.card.extensions import ExtendedMarker
+from cardsign.card.profiles import canonicalize
 from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH
 from cardsign.errors import (
     CardRefused,

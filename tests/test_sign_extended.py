@@ -8,9 +8,9 @@ import pytest
 from support import LAX, PORTABLE, dump, each_card, put, signed, without
 
 from cardsign import sign_card
-from cardsign.card.canonical import FULL_PROFILES, Payloads
 from cardsign.card.document import Card
 from cardsign.card.extensions import ExtendedMarker, find_marker, with_marker
+from cardsign.card.profiles import FULL_PROFILES, Payloads
 from cardsign.errors import CardRefused
 from cardsign.jose.jws import read_entry
 from cardsign.jose.keys import PrivateKey

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support import NOW, dump
 
-from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
+from cardsign.card.profiles import DEFAULT_PROFILES, canonicalize
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import jcs
 from cardsign.errors import CanonicalizationError, JsonRefused

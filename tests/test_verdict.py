@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support import LAX, NOW, PORTABLE, codes, dump, examine, one_signature, signed
 
-from cardsign.card.canonical import canonicalize
+from cardsign.card.profiles import canonicalize
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK
 from cardsign.findings import Finding, list_codes
 from cardsign.jose.jwks import JwkSet

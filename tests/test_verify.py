@@ -23,7 +23,7 @@ from support import (
 )
 
 from cardsign import verify_card
-from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
+from cardsign.card.profiles import DEFAULT_PROFILES, canonicalize
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey
 from cardsign.trust.policy import KeysAnchor, Policy, Subject, TrustedIssuer

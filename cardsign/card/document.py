@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
-from cardsign.card.schema import CARD_0_3, CARD_1_0, A2aVersion, Message, fold
+from cardsign.card.schema import CARD_0_3, CARD_1_0, DocumentVersion, Message, fold
 from cardsign.card.strictjson import MAX_CARD_BYTES, object_or_none, parse_object
 from cardsign.card.values import Json, children_of, count_values, pointer
 from cardsign.errors import CardRefused, JsonRefused
-
-#: What a document is written in: a version, both at once, or neither.
-DocumentVersion: TypeAlias = A2aVersion | Literal["mixed", "none"]
 
 #: The claims of a JWT (RFC 7519 4.1) by which a token can be told from a card.
 TOKEN_CLAIMS: Final = frozenset({"iss", "sub", "aud", "exp", "nbf", "iat", "jti"})

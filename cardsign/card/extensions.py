@@ -21,9 +21,9 @@ from string import ascii_letters, digits
 from typing import Final, TypeAlias, TypeGuard
 
 from cardsign.card.document import Card, unsigned
+from cardsign.card.rules import Tokens
 from cardsign.card.schema import CARD_1_0
 from cardsign.card.strictjson import MAX_INTEGER
-from cardsign.card.tree import Tokens
 from cardsign.card.values import (
     Json,
     append,

@@ -18,10 +18,9 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from cardsign.card.interfaces import DEFAULT_TRANSPORT
-from cardsign.card.rules import without_empties
+from cardsign.card.rules import Node, list_of, refuse, without_empties, write
 from cardsign.card.schema import CARD_1_0, Field, Message
 from cardsign.card.security import SCHEME_TYPES
-from cardsign.card.tree import Node, list_of, refuse, write
 from cardsign.card.values import Json, jcs
 
 # JSON values as JavaScript sees them, and proto3 JSON as @a2a-js/sdk reads it.

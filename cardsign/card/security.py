@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
-from cardsign.card.members import type_problems
-from cardsign.card.schema import CARD_0_3, CARD_1_0, SKILL_1_0, fold, respelled
+from cardsign.card.schema import CARD_0_3, CARD_1_0, SKILL_1_0, fold, respelled, type_problems
 from cardsign.card.values import MAX_TOKEN, Json, finding_at, members_of, objects_in
 from cardsign.errors import CardRefused
 from cardsign.findings import Finding, cut

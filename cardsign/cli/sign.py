@@ -10,11 +10,10 @@ from typing import Any, Final
 
 import click
 
-from cardsign.card import canonical
-from cardsign.card.canonical import PROFILES, RUST_ALG, ProfileName
-from cardsign.card.coverage import left_open
+from cardsign.card import profiles
 from cardsign.card.document import Card
 from cardsign.card.extensions import MAX_SEQ, ExtendedMarker, check_audience
+from cardsign.card.profiles import PROFILES, RUST_ALG, ProfileName, left_open
 from cardsign.cli.frame import Command, moment
 from cardsign.cli.keystore import (
     KeystoreOptions,
@@ -371,7 +370,7 @@ def resign(
 def canonicalize(card: str, profile: ProfileName) -> int:
     """Print exactly the bytes that a signature on CARD ('-' for stdin) covers under a profile."""
     document = Card.from_bytes(read_input(card)).document
-    payload = canonical.canonicalize(document, profile)
+    payload = profiles.canonicalize(document, profile)
     if not is_json():
         write_output(STDIO, payload.data, is_exact=True)
         return EXIT_OK

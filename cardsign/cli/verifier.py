@@ -15,8 +15,8 @@ from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from cardsign.batch import Batch, heaviest
-from cardsign.card.canonical import ProfileName
 from cardsign.card.extensions import AUDIENCE
+from cardsign.card.profiles import ProfileName
 from cardsign.cli.options import PATH, fetch_settings, network_option
 from cardsign.cli.printer import (
     Answer,

@@ -15,7 +15,7 @@ from typing import Any, Final
 import click
 
 from cardsign.batch import Batch, Outcome, heaviest, verify_many
-from cardsign.card.canonical import DEFAULT_PROFILES
+from cardsign.card.profiles import DEFAULT_PROFILES
 from cardsign.card.values import jcs
 from cardsign.cli.frame import Command
 from cardsign.cli.options import (

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final, TypeAlias
 
-from cardsign.card.canonical import PROFILES, VERIFIERS, Payload, Payloads, SdkVerifier
 from cardsign.card.document import Card, check_is_no_key_set
+from cardsign.card.profiles import PROFILES, VERIFIERS, Payload, Payloads, SdkVerifier
 from cardsign.card.schema import CARD_0_3, Field, respelled
 from cardsign.card.security import security_problems
 from cardsign.card.values import Json, jcs, levels, members_of

@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any, Final, Literal
 
-from cardsign.card.canonical import Payload, ProfileName
-from cardsign.card.document import Card, DocumentVersion
+from cardsign.card.document import Card
 from cardsign.card.extensions import declares_extended_card
 from cardsign.card.interfaces import interfaces_of
+from cardsign.card.profiles import Payload, ProfileName
+from cardsign.card.schema import DocumentVersion
 from cardsign.card.security import requirements_of, schemes_of
 from cardsign.card.values import Json, members_of, objects_in
 from cardsign.errors import EXIT_NOT_TRUSTED, EXIT_OK, CanonicalizationError

@@ -15,8 +15,8 @@ from typing import Any, Unpack
 
 import httpx
 
-from cardsign.card.canonical import Compat
 from cardsign.card.document import Card
+from cardsign.card.profiles import Compat
 from cardsign.errors import check_type, install_hint
 from cardsign.jose.jws import Signer
 from cardsign.sign.signing import SigningOptions, sign_document, signers_of

@@ -15,8 +15,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from cardsign.card.canonical import canonicalize
 from cardsign.card.document import Card
+from cardsign.card.profiles import canonicalize
 from cardsign.card.values import Json, jcs
 from cardsign.errors import PublishRefused, SigningRefused, StoreFault, UsageFault, of_the_user
 from cardsign.issuer import publishing

@@ -10,11 +10,10 @@ from semver import Version
 
 from cardsign.card.extensions import declares_extended_card, extensions_of, find_marker
 from cardsign.card.interfaces import BINDING_MEMBERS, Interface, interfaces_of
-from cardsign.card.members import Spot
 from cardsign.card.schema import snake
 from cardsign.card.values import Json, members_of, split, value_at
 from cardsign.errors import CardRefused
-from cardsign.lint.rules import Found, LintedCard, Rule, Tokens
+from cardsign.lint.rules import Found, LintedCard, Rule, Spot, Tokens
 from cardsign.urls import Url, interface_url, is_this_machine, without_userinfo
 
 # What the strict reader refuses is a rule of the same code; what it refuses of JSON that could be

@@ -1,6 +1,6 @@
 """Portability: where the default profiles differ.
 
-A document is clean here exactly if :data:`cardsign.card.canonical.DEFAULT_PROFILES` all make
+A document is clean here exactly if :data:`cardsign.card.profiles.DEFAULT_PROFILES` all make
 the same bytes of it. No payload is computed. The reason that these rules suffice: prune-empty
 changes a document exactly where it is not clean; rule 1 drops nothing that prune-empty keeps;
 and in what prune-empty leaves alone a2a-sdk's rewriting finds no 0.3 member.
@@ -18,12 +18,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from cardsign.card.document import Card, render, unsigned
-from cardsign.card.members import Spot
 from cardsign.card.schema import JSON_TYPES, Field, Shape, fold
 from cardsign.card.values import Json, members_of
 from cardsign.errors import closest
 from cardsign.findings import Finding
-from cardsign.lint.rules import LintedCard, Rule, Tokens, apply_rules
+from cardsign.lint.rules import LintedCard, Rule, Spot, Tokens, apply_rules
 
 _CONTAINERS: Final[dict[Shape, type]] = {"list": list, "map": dict}
 _MAX_MISSPELT: Final = 64  # characters of a name for which a similar one is looked for

@@ -10,13 +10,133 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
-from cardsign.card.document import Card, DocumentVersion
-from cardsign.card.members import Spot, check_members, walk
+from cardsign.card.document import Card, unsigned
+from cardsign.card.schema import CARD_0_3, CARD_1_0, DocumentVersion, Field, Message, check_members
 from cardsign.card.security import Requirement, Scheme, requirements_of, schemes_of
-from cardsign.card.values import Json, objects_in, pointer
+from cardsign.card.values import Json, children_of, objects_in, pointer
 from cardsign.findings import Finding, Place, Severity, describe_code
+
+#: ``member`` of an object for which a schema has a message; ``element`` of a list or map that a
+#: field holds; ``free`` for what stands inside free-form content of 1.0; ``outside`` otherwise.
+Role = Literal["member", "element", "free", "outside"]
+
+
+@dataclass(slots=True)
+class Spot:
+    """One value of a document, and what the schemas say about its place.
+
+    Attributes:
+        tokens: The reference tokens (RFC 6901) of its pointer.
+        name: Of the member; None for an element of a list.
+        value: The value itself.
+        role: In which way it stands there.
+        owner: The object or list in which it stands.
+        message: What 1.0 says of that object; None where 1.0 knows nothing of it.
+        field: The field of 1.0 that it is, or that holds it.
+        old_field: The field of 0.3, likewise.
+        security: It is, or stands in, a member that says who may call, and how.
+        old_message: What 0.3 says of the object in which it stands.
+    """
+
+    tokens: tuple[str, ...]
+    name: str | None
+    value: Json
+    role: Role
+    owner: Mapping[str, Json] | list[Json]
+    message: Message | None = None
+    field: Field | None = None
+    old_field: Field | None = None
+    security: bool = False
+    old_message: Message | None = None
+
+    @property
+    def pointer(self) -> str:
+        """Where it stands, as a JSON pointer; made anew each time."""
+        return pointer(*self.tokens)
+
+
+def walk(document: Mapping[str, Json]) -> Iterator[Spot]:
+    """Every member and element of a card but `signatures`, in document order, each before its own.
+
+    Fields of 1.0 are found in both spellings of proto3 JSON, and those of 0.3 by the same name.
+
+    Args:
+        document: As :func:`cardsign.card.strictjson.parse_object` reads it.
+    """
+    return _members(unsigned(document), (), CARD_1_0, CARD_0_3, False)
+
+
+def _members(
+    owner: Mapping[str, Json],
+    above: tuple[str, ...],
+    message: Message | None,
+    old: Message | None,
+    security: bool,
+) -> Iterator[Spot]:
+    for name, value in owner.items():
+        field = message.spelled.get(name) if message else None
+        old_field = old.fields.get(field.name if field else name) if old else None
+        secure = security or any(
+            entry is not None and entry.security for entry in (field, old_field)
+        )
+        context = message, field, old_field, secure, old
+        spot = Spot((*above, name), name, value, "member", owner, *context)
+        yield spot
+        yield from _inside(spot, value)
+
+
+def _inside(spot: Spot, value: Json) -> Iterator[Spot]:
+    """What a member holds: the elements or entries of its field, or its one value's members."""
+    field = spot.field or spot.old_field
+    if field is None or not isinstance(value, dict | list):
+        yield from _below(spot, value, "outside")
+    elif field.shape == "one":
+        yield from _content(spot, field, value)
+    elif isinstance(value, list if field.shape == "list" else dict):
+        for element in _elements(spot, value, "element"):
+            yield element
+            yield from _content(element, field, element.value)
+    else:
+        yield from _below(spot, value, "outside")
+
+
+def _content(spot: Spot, field: Field, value: Json) -> Iterator[Spot]:
+    """What one value of a field holds."""
+    if field.message is not None and isinstance(value, dict):
+        message = spot.field.message if spot.field else None
+        old = spot.old_field.message if spot.old_field else None
+        yield from _members(value, spot.tokens, message, old, spot.security)
+    else:
+        free = spot.field is not None and field.kind == "free" and isinstance(value, dict)
+        yield from _below(spot, value, "free" if free else "outside")
+
+
+def _below(spot: Spot, value: Json, role: Role) -> Iterator[Spot]:
+    """All that a value holds of which no schema says anything."""
+    if isinstance(value, dict | list):
+        for child in _elements(spot, value, role):
+            yield child
+            yield from _below(child, child.value, role)
+
+
+def _elements(spot: Spot, value: dict[str, Json] | list[Json], role: Role) -> Iterator[Spot]:
+    named = isinstance(value, dict)
+    for token, child in children_of(value):
+        text = str(token)
+        yield Spot(
+            (*spot.tokens, text),
+            text if named else None,
+            child,
+            role,
+            value,
+            None,
+            spot.field if role != "outside" else None,
+            spot.old_field if role == "element" else None,
+            spot.security,
+        )
+
 
 Tokens: TypeAlias = tuple[str, ...]
 #: A place of a card, and what is wrong there, without a final period.

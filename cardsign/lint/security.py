@@ -12,12 +12,11 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from cardsign.card.members import Spot
 from cardsign.card.schema import fold
 from cardsign.card.security import Scheme, security_problems
 from cardsign.card.values import Json, elements_of, members_of
 from cardsign.errors import CardRefused, SignatureRefused
-from cardsign.lint.rules import Found, LintedCard, Rule
+from cardsign.lint.rules import Found, LintedCard, Rule, Spot
 from cardsign.urls import is_this_machine, parse_url
 
 _NEEDED: Final[dict[str, tuple[str, ...]]] = {

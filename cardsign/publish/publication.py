@@ -16,11 +16,11 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
-from cardsign.card.canonical import Payloads, canonicalize
 from cardsign.card.convert import form_of
 from cardsign.card.document import Card
 from cardsign.card.extensions import check_audience, declares_extended_card
 from cardsign.card.interfaces import current_interfaces
+from cardsign.card.profiles import Payloads, canonicalize
 from cardsign.card.values import Json
 from cardsign.errors import FileFault, PublishRefused, ServeFault, SignatureRefused, UsageFault
 from cardsign.files import (

@@ -7,7 +7,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, get_args
 
-from cardsign.card.canonical import (
+from cardsign.card.document import Card
+from cardsign.card.interfaces import current_interfaces, interfaces_of
+from cardsign.card.profiles import (
     DEFAULT_PROFILES,
     FULL_PROFILES,
     PROFILES,
@@ -16,13 +18,15 @@ from cardsign.card.canonical import (
     RUST_PROFILE,
     VERIFIERS,
     Compat,
+    Excuse,
+    Listed,
     Payload,
     Payloads,
     ProfileName,
+    Uncovered,
+    listed,
+    uncovered_parts,
 )
-from cardsign.card.coverage import Excuse, Listed, Uncovered, listed, uncovered_parts
-from cardsign.card.document import Card
-from cardsign.card.interfaces import current_interfaces, interfaces_of
 from cardsign.card.rules import without_empties
 from cardsign.card.values import Json
 from cardsign.errors import CanonicalizationError, CardRefused, UsageFault

@@ -21,11 +21,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from cardsign.card.canonical import FULL_PROFILES, Compat, Payload, Payloads, ProfileName
 from cardsign.card.document import MAX_SIGNATURES, Card, check_is_agent_card, with_signatures
 from cardsign.card.extensions import ExtendedMarker, find_marker, with_marker
 from cardsign.card.interfaces import check_interfaces
-from cardsign.card.members import check_members
+from cardsign.card.profiles import FULL_PROFILES, Compat, Payload, Payloads, ProfileName
+from cardsign.card.schema import check_members
 from cardsign.card.security import security_problems
 from cardsign.card.values import Json, members_of
 from cardsign.errors import CardRefused, SignatureRefused, SigningRefused, UsageFault

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from cardsign.api import sign_card
-from cardsign.card.canonical import canonicalize
+from cardsign.card.profiles import canonicalize
 from cardsign.card.values import jcs
 from cardsign.jose import base64url
 from cardsign.jose.jwks import JwkSet

@@ -14,8 +14,8 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, TypedDict
 
-from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, ProfileName
 from cardsign.card.document import MAX_SIGNATURES
+from cardsign.card.profiles import DEFAULT_PROFILES, FULL_PROFILES, ProfileName
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import CardRefused, FileMissing, UsageFault, check_type, closest
 from cardsign.jose.algorithms import ALGORITHMS

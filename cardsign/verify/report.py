@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple, NoReturn
 
-from cardsign.card.canonical import PROFILES, ProfileName
+from cardsign.card.profiles import PROFILES, ProfileName
 from cardsign.card.values import Json
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardsignError, InputRefused
 from cardsign.findings import Finding, rate_findings
@@ -78,7 +78,7 @@ class SignatureReport:
             there is none, or if no key is known. Others may make the same payload.
         counts: Whether the signature can make the card trusted.
         uncovered: JSON pointers of what it leaves open, the closed table's rows left out: at
-            most 100, their tokens cut to 64 characters (:func:`cardsign.card.coverage.listed`).
+            most 100, their tokens cut to 64 characters (:func:`cardsign.card.profiles.listed`).
         uncovered_count: How many there are.
         holder: Who holds the key, as the anchor's source says; None where it does not.
         payload: The payload by which it was judged, or None. Only signatures over one payload

@@ -14,7 +14,7 @@ The four answers come from that payload alone (rule V2):
 (4.6) current: the key is not revoked, which :func:`_judge` asks
       with (4.4), since a revoked key's signature never counts;
       the card is listed, and not rolled back (V5)                 :func:`_freshness`
-(4.7) complete: what it leaves open is accepted (V6)               ``card.coverage.left_open``
+(4.7) complete: what it leaves open is accepted (V6)               ``card.profiles.left_open``
 
 What speaks against a card is "no"; where nobody who may speak has spoken, it is "unknown".
 Rules V and threats are those of ``docs/concepts/threat-model.md``, decisions E those of
@@ -28,16 +28,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from cardsign.card.canonical import (
-    DEFAULT_PROFILES,
-    PROFILES,
-    Payload,
-    Payloads,
-)
-from cardsign.card.coverage import LeftOpen, left_open
 from cardsign.card.document import check_is_agent_card, token_claims
 from cardsign.card.extensions import ExtendedMarker, find_marker
 from cardsign.card.interfaces import check_interfaces
+from cardsign.card.profiles import (
+    DEFAULT_PROFILES,
+    PROFILES,
+    LeftOpen,
+    Payload,
+    Payloads,
+    left_open,
+)
 from cardsign.card.security import check_security
 from cardsign.card.values import Json
 from cardsign.errors import CardRefused, SignatureRefused

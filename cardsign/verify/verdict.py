@@ -13,9 +13,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from cardsign.card.canonical import FULL_PROFILES, Payloads
 from cardsign.card.document import Card, is_key_set
 from cardsign.card.interfaces import current_interfaces
+from cardsign.card.profiles import FULL_PROFILES, Payloads
 from cardsign.card.values import Json
 from cardsign.errors import CardRefused, InputRefused
 from cardsign.findings import Finding, Place

@@ -18,7 +18,7 @@ import tomlkit
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 from joserfc.jws import default_registry
 
-from cardsign.card.canonical import canonicalize
+from cardsign.card.profiles import canonicalize
 from cardsign.jose import base64url
 from cardsign.testing.conformance import read_file
 from tests.attack_runner.corpus import CORPUS, FORMAT

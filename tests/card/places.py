@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cardsign.card.canonical import Payload
-from cardsign.card.tree import Node, read
+from cardsign.card.profiles import Payload
+from cardsign.card.rules import Node, read
 from cardsign.card.values import append
 
 

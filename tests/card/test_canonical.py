@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put
 
-from cardsign.card.canonical import DEFAULT_PROFILES, PROFILES, canonicalize
+from cardsign.card.profiles import DEFAULT_PROFILES, PROFILES, canonicalize
 from cardsign.errors import CanonicalizationError, InputRefused
 from tests.card.places import places_in
 

@@ -12,8 +12,7 @@ from support import OLD as OLD_TIDES
 from support import PORTABLE, without
 
 from cardsign.card.convert import convert_card, form_of
-from cardsign.card.members import check_members
-from cardsign.card.schema import CARD_0_3, CARD_1_0, A2aVersion
+from cardsign.card.schema import CARD_0_3, CARD_1_0, A2aVersion, check_members
 from cardsign.errors import CardRefused
 
 SKILL: dict[str, Any] = {"id": "s", "name": "S", "description": "d", "tags": ["t"]}

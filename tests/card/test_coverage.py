@@ -8,8 +8,13 @@ from typing import Any
 import pytest
 from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put, without
 
-from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
-from cardsign.card.coverage import Excuse, Uncovered, uncovered_parts
+from cardsign.card.profiles import (
+    DEFAULT_PROFILES,
+    Excuse,
+    Uncovered,
+    canonicalize,
+    uncovered_parts,
+)
 
 DEFAULT = Excuse.SCHEMA_DEFAULT
 SAME = Excuse.SAME_AS_1_0

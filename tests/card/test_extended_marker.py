@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from spoilt_cards import EXAMPLES, SHARES, spoilt_card
 from support import PORTABLE, each_card, put, without
 
-from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
-from cardsign.card.coverage import uncovered_parts
 from cardsign.card.extensions import (
     EXTENDED_URI,
     MAX_EXP,
@@ -23,6 +21,7 @@ from cardsign.card.extensions import (
     find_marker,
     with_marker,
 )
+from cardsign.card.profiles import DEFAULT_PROFILES, canonicalize, uncovered_parts
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import CanonicalizationError, CardRefused
 from tests.unportable import unportable

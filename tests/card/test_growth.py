@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 import pytest
 from click.testing import CliRunner
 
-from cardsign.card.canonical import PROFILES, Payloads
 from cardsign.card.document import Card
+from cardsign.card.profiles import PROFILES, Payloads
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.main import command_line as cli
 from cardsign.errors import CardsignError

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from support import DUAL, LAX, OLD, PORTABLE, at, put, without
 
-from cardsign.card.canonical import DEFAULT_PROFILES, PROFILES, canonicalize
-from cardsign.card.coverage import uncovered_parts
+from cardsign.card.profiles import DEFAULT_PROFILES, PROFILES, canonicalize, uncovered_parts
 from cardsign.errors import CanonicalizationError
 from tests.card.places import places_in
 

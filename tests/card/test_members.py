@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put, without
 
-from cardsign.card.document import Card, DocumentVersion
-from cardsign.card.members import check_members
+from cardsign.card.document import Card
+from cardsign.card.schema import DocumentVersion, check_members
 from cardsign.card.values import finding_at, split
 from cardsign.findings import Finding
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support import OLD, put
 
-from cardsign.card.canonical import canonicalize
+from cardsign.card.profiles import canonicalize
 from cardsign.errors import CanonicalizationError
 from tests.card.places import places_in
 

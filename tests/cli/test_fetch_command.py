@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.card.canonical import canonicalize
+from cardsign.card.profiles import canonicalize
 from cardsign.jose.jwks import JwkSet
 from cardsign.urls import CARD_PATH
 from tests.cli.conftest import Cardsign, Ended

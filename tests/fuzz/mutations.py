@@ -13,7 +13,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final, TypeAlias
 
-from cardsign.card.canonical import PROFILES
+from cardsign.card.profiles import PROFILES
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import CanonicalizationError, JsonRefused
 from cardsign.jose.jws import sign_payload

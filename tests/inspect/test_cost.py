@@ -8,7 +8,7 @@ from types import FrameType
 
 import pytest
 
-from cardsign.card.canonical import canonicalize
+from cardsign.card.profiles import canonicalize
 from cardsign.inspect.card import inspect_card
 from cardsign.jose.jwks import JwkSet
 from tests.hostile import KEY, card, entry

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from inspecting import inspected, only, over
 
-from cardsign.card.canonical import PROFILES, canonicalize
 from cardsign.card.document import Card as AgentCard
+from cardsign.card.profiles import PROFILES, canonicalize
 from cardsign.findings import list_codes
 from cardsign.inspect.card import inspect_card
 from cardsign.inspect.report import describe_card

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from inspecting import inspected, only, over
 
-from cardsign.card.canonical import canonicalize
+from cardsign.card.profiles import canonicalize
 from cardsign.inspect.card import SPELLINGS
 from cardsign.inspect.report import InspectedSignature
 from cardsign.jose.jws import sign_payload

@@ -19,7 +19,7 @@ from spoilt_cards import spoilt_card
 from support import DUAL, LAX, OLD, PORTABLE, dump, one_signature, put, under_header
 
 from cardsign import JwkSet, PrivateKey
-from cardsign.card.canonical import PROFILES, VERIFIERS
+from cardsign.card.profiles import PROFILES, VERIFIERS
 from cardsign.errors import CanonicalizationError
 from cardsign.inspect.card import inspect_card
 

@@ -20,8 +20,8 @@ from population import Sample
 from spoilt_cards import SHARES, spoilt_cards
 from support import DUAL, OLD, PORTABLE, dump, put
 
-from cardsign.card.canonical import ProfileName, canonicalize
 from cardsign.card.document import Card
+from cardsign.card.profiles import ProfileName, canonicalize
 from cardsign.card.values import Json
 from cardsign.errors import CanonicalizationError, CardsignError
 

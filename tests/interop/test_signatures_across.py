@@ -23,7 +23,7 @@ from support import DUAL, LAX, OLD, PORTABLE, codes, dump, examine, put, signed
 from trial import serve
 
 from cardsign import JwkSet, PrivateKey, canonicalize
-from cardsign.card.canonical import FULL_PROFILES
+from cardsign.card.profiles import FULL_PROFILES
 
 LOSSY: Final = ("prune-empty", "prune-empty-upgraded")
 CARDS: Final[dict[str, dict[str, Any]]] = {

@@ -14,8 +14,14 @@ from population import Sample
 from roster import VERIFIERS, Program, Verifier
 
 from cardsign import CardsignError, JwkSet, Policy, PrivateKey, canonicalize, examine_card
-from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES, PROFILES, Payload, Payloads
-from cardsign.card.coverage import uncovered_parts
+from cardsign.card.profiles import (
+    DEFAULT_PROFILES,
+    FULL_PROFILES,
+    PROFILES,
+    Payload,
+    Payloads,
+    uncovered_parts,
+)
 from cardsign.card.values import Json
 from cardsign.errors import CanonicalizationError
 from cardsign.jose.jws import TYP_JOSE, sign_payload

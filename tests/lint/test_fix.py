@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support import OLD, PORTABLE, WITH_DEFAULTS, dump, put, signed, without
 
-from cardsign.card.canonical import canonicalize
+from cardsign.card.profiles import canonicalize
 from cardsign.card.schema import CARD_1_0, Field, Message
 from cardsign.errors import CardRefused, JsonRefused
 from cardsign.jose.keys import PrivateKey

@@ -16,8 +16,8 @@ import pytest
 from spoilt_cards import SHARES, spoilt_card, spoilt_cards
 from support import dump
 
-from cardsign.card.canonical import DEFAULT_PROFILES, canonicalize
 from cardsign.card.document import Card
+from cardsign.card.profiles import DEFAULT_PROFILES, canonicalize
 from cardsign.errors import CanonicalizationError, CardRefused, CardsignError
 from cardsign.lint.cards import RULES
 from cardsign.lint.portability import FixResult, camel_case, fix

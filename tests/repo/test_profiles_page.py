@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.card.canonical import PROFILES, canonicalize
+from cardsign.card.profiles import PROFILES, canonicalize
 
 FENCED = re.compile(r"```json\n(.*?)```(.*?)(?=```|\n## )", re.DOTALL)
 ROW = re.compile(r"^\| `([a-z0-9.-]+)` \| `(\{.*\})` \|$", re.MULTILINE)

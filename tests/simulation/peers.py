@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from cardsign.card.canonical import canonicalize
 from cardsign.card.document import Card
+from cardsign.card.profiles import canonicalize
 from cardsign.errors import SignatureRefused
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Entry, check_entry, read_entry

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from cardsign.card.canonical import canonicalize
+from cardsign.card.profiles import canonicalize
 from cardsign.findings import Finding
 from cardsign.statements.keyset import KeysetId
 from cardsign.trust.lock import Floor

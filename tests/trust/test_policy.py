@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from cardsign.card.canonical import FULL_PROFILES
+from cardsign.card.profiles import FULL_PROFILES
 from cardsign.errors import CardRefused, UsageFault
 from cardsign.jose.jwks import JwkSet
 from cardsign.jose.keys import PrivateKey

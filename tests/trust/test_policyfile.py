@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardsign.card.canonical import DEFAULT_PROFILES, FULL_PROFILES
+from cardsign.card.profiles import DEFAULT_PROFILES, FULL_PROFILES
 from cardsign.errors import FileFault, UsageFault
 from cardsign.jose.algorithms import ALGORITHMS, VerifyAlg
 from cardsign.jose.keys import PrivateKey
