@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import contextlib
 import json
 import logging
@@ -244,25 +243,3 @@ def test_what_continues_a_task_names_what_was_given(running: Any) -> None:
         command = shlex.split(asked.err.partition("answer it: cardsign call ")[2])
         assert command[command.index("--trust") :] == [*given, "--insecure-loopback-http"]
         assert call("Brest", *command[2:]).text == "noon at Brest\n"
-
-
-def test_without_the_library(cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line that says how to get it, before anybody is asked."""
-    real = builtins.__import__
-
-    def importing(name: str, *rest: Any, **more: Any) -> Any:
-        if name.startswith("a2a"):
-            raise ModuleNotFoundError(f"No module named {name!r}")
-        return real(name, *rest, **more)
-
-    for module in ("cardsign.integrations.calling", "cardsign.integrations.a2a_sdk"):
-        monkeypatch.delitem(__import__("sys").modules, module, raising=False)
-        parent = __import__("cardsign.integrations", fromlist=["x"])
-        monkeypatch.delattr(parent, module.rpartition(".")[2], raising=False)
-    monkeypatch.setattr(builtins, "__import__", importing)
-    ended = cardsign("call", "https://tides.example", "hello")
-    monkeypatch.undo()
-
-    assert ended.status == 2
-    assert "usage.not_installed" in ended.err
-    assert "pip install '.[a2a]'" in ended.err

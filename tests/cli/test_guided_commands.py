@@ -67,13 +67,6 @@ def listed() -> list[str]:
     return [card.url for card in read_release(release).cards]
 
 
-def test_one_command_publishes_everything_and_the_next_has_nothing_to_do(issuer: Cardsign) -> None:
-    """Each role's passphrase comes from its own place; the second time none is needed."""
-    assert load_current(Path("public")).card == Path("signed.json").read_bytes()
-    again = run(issuer(*ALL_DUE, "--json", CARDSIGN_PASSPHRASE=None)).json
-    assert (again["done"], again["left"]) == ([], [])
-
-
 def begun_apart(cardsign: Cardsign) -> tuple[Ended, tuple[str, str], dict[str, str]]:
     """An issuer whose root key is on a stick; its options, and each role's own passphrase."""
     Path("card.json").write_text(json.dumps(PORTABLE))
@@ -217,13 +210,6 @@ def test_who_types_passphrases_is_told_which(
     assert type_into(*ALL_DUE) == (0, ["Passphrase of the card keys: "])
 
 
-def test_the_list_of_keys_gives_each_its_role(issuer: Cardsign) -> None:
-    """Card keys too."""
-    rows = [line.split() for line in run(issuer("keys", "list")).out.decode().splitlines()]
-    keys = open_store(Path("keys")).state.keys
-    assert [(row[0], row[4]) for row in rows] == [(key.kid, key.roles[0]) for key in keys]
-
-
 def test_a_thief_who_publishes_the_last_release_is_ended_by_one_command(issuer: Cardsign) -> None:
     """No release can follow it; the next keyset ends it, and its release begins where ours was."""
     store, kid = open_store(Path("keys")), active("release")
@@ -353,16 +339,6 @@ def test_who_revokes_is_asked_about_the_whole_custody(issuer: Cardsign) -> None:
     assert len(others) == 3
     assert all(key.kid[:8] in asked.err for key in others), asked.err
     assert Path("keys/log.jsonl").read_bytes() == before
-
-
-def test_init_takes_each_passphrase_from_where_it_is_asked_for_later(cardsign: Cardsign) -> None:
-    """A root key made under the passphrase of the others could sign nothing afterwards."""
-    made, apart, own = begun_apart(cardsign)
-    assert "same passphrase" not in made.err
-    assert "  next: cardsign keys rotate --root-keystore usb, which signs the card" in made.err
-    wrong = cardsign(*ALL_DUE, *apart, **{**own, "CARDSIGN_ROOT_PASSPHRASE": PASSPHRASE})
-    assert "not finished. Do this: cardsign keys rotate --root-keystore usb\n" in wrong.err
-    run(cardsign(*ALL_DUE, *apart, **own))
 
 
 @pytest.mark.parametrize("role", ["card", "root", "release"])
@@ -498,14 +474,6 @@ def test_a_rotation_before_the_recovery_is_published_changes_nothing(issuer: Car
     run(issuer("keys", "doctor"))
 
 
-def test_a_root_key_that_no_keyset_lists_yet_is_told_all_three_ways(issuer: Cardsign) -> None:
-    """It may be of a recovery, or one to be added, or one that nobody wants."""
-    run(issuer("keys", "generate", "--role", "root"))
-    told = issuer("keys", "doctor").err
-    for way in ("keyset publish FILE", "draft one with --add-root", "revoke the key if"):
-        assert way in told
-
-
 @pytest.mark.parametrize("home", ["home", "elsewhere"])
 def test_a_machine_without_the_key_store_is_not_told_to_begin_anew(
     issuer: Cardsign, home: str
@@ -544,18 +512,6 @@ def test_a_recovery_in_a_strange_folder_writes_nothing(issuer: Cardsign) -> None
     assert files() == {name: data for name, data in before.items() if name in files()}
 
 
-def test_the_only_root_is_not_revoked_without_saying_what_follows(issuer: Cardsign) -> None:
-    """It is asked first, and then refused with the command of the recovery key."""
-    words = ("keys", "revoke", active("root"), "--reason")
-    asked = issuer(*words, "compromised")
-    assert (asked.status, "the recovery key opens a new epoch" in asked.err) == (2, True)
-    root = active("root")
-    told = issuer(*words, "superseded", "--yes", CARDSIGN_RELEASE_PASSPHRASE=CRON)
-    assert "keystore.still_needed" in told.err
-    assert "cardsign keyset recover --recovery-file FILE" in told.err
-    assert active("root") == root, "it could not have signed the keyset that says so"
-
-
 def test_the_passphrase_of_a_role_is_changed(issuer: Cardsign) -> None:
     """Of that role alone; the old one opens nothing any more."""
     new = secret("new", "a new one for cron, and longer")
@@ -567,28 +523,6 @@ def test_the_passphrase_of_a_role_is_changed(issuer: Cardsign) -> None:
     renew = ("release", "renew", "--force")
     assert "passphrase.wrong" in issuer(*renew, CARDSIGN_RELEASE_PASSPHRASE=CRON).err
     run(issuer(*renew, CARDSIGN_RELEASE_PASSPHRASE=new.read_text()))
-
-
-@pytest.mark.parametrize("role", ["recovery", "root"])
-def test_a_passphrase_of_no_key_is_not_changed(cardsign: Cardsign, role: str) -> None:
-    """The recovery key is a file of its own, and the root key is in another store."""
-    begun_apart(cardsign)
-    new = secret("new", "a new one for nobody, and longer")
-    ended = cardsign("keys", "passwd", "--role", role, "--new-passphrase-file", new)
-    assert (ended.status, f"no {role} key in this key store" in ended.err) == (2, True)
-
-
-def test_a_draft_is_shown_where_there_is_no_key_store(
-    issuer: Cardsign, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """A holder looks at it before a key is at hand; without a draft there is nothing to show."""
-    run(issuer("keyset", "draft", "-o", "next.json"))
-    draft = Path("next.json").resolve()
-    (tmp_path / "empty").mkdir()
-    monkeypatch.chdir(tmp_path / "empty")
-    shown = run(issuer("keyset", "show", draft)).text
-    assert "keyset 1.3 of tides.example" in shown
-    assert "keystore.missing" in issuer("keyset", "show").err
 
 
 def test_the_private_keys_of_a_moved_store_are_destroyed_as_doctor_says(issuer: Cardsign) -> None:

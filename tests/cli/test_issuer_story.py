@@ -16,8 +16,6 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.history import keep_release
 from cardsign.keys.places import FolderStore, create_store, open_store
-from cardsign.publish.generation import load_current
-from cardsign.publish.publication import publication_of
 from cardsign.statements.signing import sign_statement
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended, revoke_in_log
 from tests.support import PORTABLE
@@ -52,12 +50,6 @@ def publish(cardsign: Cardsign, *options: str) -> None:
     run(cardsign("publish", "signed.json", *options))
 
 
-def served(publication: str = "public") -> Path:
-    """The newest generation's folder, which is what a web server serves."""
-    number = json.loads(Path(publication, "current").read_bytes())["generation"]
-    return Path(publication, f"{number:06d}")
-
-
 def tree() -> dict[str, bytes]:
     """Every file of the issuer's folder, but for empty locks, and what the user has seen."""
     found = (path for path in Path().rglob("*") if path.is_file() and path.name != ".lock")
@@ -81,15 +73,6 @@ def add(role: Any) -> None:
     )
 
 
-def step(cardsign: Cardsign, number: str) -> Ended:
-    """Draft, sign and publish the next keyset statement."""
-    drafted = run(cardsign("keyset", "draft"))
-    digest = drafted.text.strip()
-    run(cardsign("keyset", "sign", f"keyset-{number}.json", "--digest", digest))
-    run(cardsign("keyset", "publish", f"keyset-{number}.json"))
-    return drafted
-
-
 def release(cardsign: Cardsign) -> Any:
     """The newest release."""
     return cardsign("release", "show", "--json").json
@@ -102,24 +85,6 @@ def forward(clock: Callable[[datetime], None]) -> Callable[[timedelta], None]:
 
 
 # ------------------------------------------------------------------ releases
-
-
-def test_cron_may_ask_for_a_release_as_often_as_it_likes(
-    issuer: Cardsign, forward: Callable[[timedelta], None]
-) -> None:
-    """Nothing is signed while nothing is new; then at half life; then `show` is content again."""
-    publish(issuer)
-    seq = release(issuer)["seq"]
-    before = tree()
-    assert "nothing was due" in run(issuer("release", "renew")).err
-    assert tree() == before
-    assert release(issuer)["seq"] == seq
-    forward(timedelta(days=4))
-    due = issuer("release", "show")
-    assert (due.status, "it is time" in due.err) == (1, True)
-    run(issuer("release", "renew"))
-    assert release(issuer)["seq"] == seq + 1
-    assert run(issuer("release", "renew", "--force", "--json")).json["done"]
 
 
 @pytest.mark.parametrize(
@@ -143,26 +108,6 @@ def test_a_host_that_was_slower_tries_again(
     ended = issuer("release", "renew", "--force")
     assert (ended.status, f"{code}: another host" in ended.err) == (status, status == 2)
     assert release(issuer)["seq"] == seq + (status == 0)
-
-
-def test_the_floor_waits_for_a_record_of_the_card(
-    issuer: Cardsign, forward: Callable[[timedelta], None]
-) -> None:
-    """What lies in the publication directory may not be live yet."""
-    publish(issuer)
-    Path("card.json").write_text(json.dumps({**PORTABLE, "version": "9.9.9"}))
-    with Path("cardsign.toml").open("a") as settings:
-        settings.write('live = "https://tides.example"\n')
-    publish(issuer)
-    for days in (1, 5):  # the second one is renewed for its age
-        forward(timedelta(days=days))
-        run(issuer("release", "renew"))
-        assert len(release(issuer)["cards"]) == 2
-    seen = publication_of(load_current(Path("public")))
-    open_store(Path("keys")).apply(agenda.record_publication, seen, now=seen.at)
-    forward(timedelta(days=5, seconds=3600 + 310))
-    run(issuer("release", "renew"))
-    assert len(release(issuer)["cards"]) == 1
 
 
 def test_what_is_told_to_a_release_it_says(issuer: Cardsign) -> None:
@@ -199,19 +144,6 @@ def test_a_root_key_is_exchanged_in_good_order(
     assert "signed by the root before: 1 of 1 (owner)" in shown.text
 
 
-def test_without_a_keyset_there_is_nothing_to_show(cardsign: Cardsign) -> None:
-    """The simple form says what would be needed, and signs as ever."""
-    Path("cardsign.toml").write_text('format = 1\npublish = "public"\n')
-    run(cardsign("keys", "generate"))
-    for words in (("keyset", "show"), ("release", "renew"), ("release", "show")):
-        ended = cardsign(*words)
-        assert (ended.status, "keystore.no_keyset" in ended.err) == (2, True)
-    Path("card.json").write_text(json.dumps(PORTABLE))
-    run(cardsign("sign", "card.json", "-o", "signed.json"))
-    run(cardsign("publish", "signed.json"))
-    assert not (served() / "keyset").exists()
-
-
 # ------------------------------------------------------------------ setting up
 
 
@@ -224,19 +156,6 @@ def test_the_recovery_key_is_printed_once_and_kept_nowhere(cardsign: Cardsign) -
     assert not any(private in data for data in found.values())
     assert any(label in data for data in found.values()) is False  # only inside signed payloads
     assert "the card, root and release keys are in keys under one passphrase" in done.err
-
-
-def test_one_passphrase_is_enough_to_begin(cardsign: Cardsign) -> None:
-    """The recovery key has it too; what another one would add is said, and doctor is content."""
-    done = run(cardsign("init", "--issuer", ISSUER, "--recovery-out", "recovery.key"))
-    assert "it has the passphrase of the card key" in done.err
-    assert "CARDSIGN_RECOVERY_PASSPHRASE" in done.err
-    assert "CARDSIGN_RELEASE_PASSPHRASE" in done.err
-    healthy = cardsign("keys", "doctor", "--json")
-    assert healthy.status == 0
-    assert {one["severity"] for one in healthy.json} == {"note"}
-
-    run(cardsign("keyset", "recover", "--yes", "--recovery-file", "recovery.key", **SAME))
 
 
 # ------------------------------------------------------------------ refusals

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 from pathlib import Path
 
 import pytest
 
 from cardsign.cli.keystore import local_user
-from cardsign.keys.places import open_store, read_place
 from tests.cli.conftest import Cardsign, Ended
 from tests.keys.postgres import Server
 from tests.support import PORTABLE
@@ -56,20 +54,6 @@ def test_keys_live_in_a_database(database: Cardsign, postgres: Server) -> None:
     shown = "".join(one.err + one.text for one in (*ended, rotated, revoked))
     assert f"postgresql://cardsign@127.0.0.1:{postgres.port}/postgres" in shown
     assert postgres.password not in shown
-
-
-@pytest.mark.needs_postgres
-def test_the_option_goes_before_the_environment(
-    database: Cardsign, postgres: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A URL as well as a directory."""
-    other = postgres.new_url()
-
-    assert database("keys", "generate", "--keystore", other).status == 0
-    assert "keystore.missing" in database("keys", "list").err
-    assert len(database("keys", "list", "--keystore", other, "--json").json) == 1
-    monkeypatch.delenv("CARDSIGN_KEYSTORE")
-    assert "keystore.missing" in database("keys", "list").err
 
 
 @pytest.mark.needs_postgres
@@ -161,52 +145,3 @@ def test_a_committed_file_sends_no_password_to_a_stranger(
         assert "s3cret" not in ended.err
         with pytest.raises(TimeoutError):
             stranger.accept()
-
-
-@pytest.mark.needs_postgres
-def test_a_database_moves_to_a_directory_and_back(
-    issuer: Cardsign, postgres: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All keys, the log, and the statements, without which none signs."""
-    kids = [key["kid"] for key in issuer("keys", "list", "--json").json]
-
-    for number, place in enumerate(["moved", postgres.new_url()]):
-        well(issuer("keys", "move", place))
-        monkeypatch.setenv("CARDSIGN_KEYSTORE", place)
-        assert [key["kid"] for key in issuer("keys", "list", "--json").json] == kids
-        well(issuer("keys", "log"))
-        well(issuer("sign", "card.json", "-o", "signed.json"))
-        well(issuer("release", "renew", "--force"))
-        assert well(issuer("release", "show", "--json")).json["seq"] == number + 2
-
-
-@pytest.mark.needs_postgres
-def test_doctor_looks_into_a_database(issuer: Cardsign, postgres: Server) -> None:
-    """Nothing is wrong; then a private key is lost, and the statements are."""
-    url = os.environ["CARDSIGN_KEYSTORE"]
-    sound = well(issuer("keys", "doctor", "--json")).json
-    assert {one["severity"] for one in sound} <= {"note"}
-    blob = open_store(read_place(url)).state.keys[0].blob
-    postgres.execute(
-        url,
-        f"DELETE FROM cardsign_blob WHERE name LIKE 'private/%' AND name LIKE '%{blob}%'",
-        "DELETE FROM cardsign_blob WHERE name LIKE 'statements/%'",
-    )
-
-    ended = issuer("keys", "doctor", "--json")
-
-    codes = {one["code"] for one in ended.json if one["severity"] == "error"}
-    assert codes == {"doctor.private_missing", "keystore.audit_broken"}
-    assert ended.status == 1
-
-
-def test_init_makes_the_store_where_every_command_will_look(
-    cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A directory in the environment as well as a database; cardsign.toml says the same."""
-    monkeypatch.setenv("CARDSIGN_KEYSTORE", "elsewhere")
-    made = well(cardsign("init", "--issuer", ISSUER, "--json")).json
-    assert (made["keystore"], Path("keys").exists()) == ("elsewhere", False)
-    assert len(well(cardsign("keys", "list", "--json")).json) == 3
-    monkeypatch.delenv("CARDSIGN_KEYSTORE")
-    assert len(well(cardsign("keys", "list", "--json")).json) == 3

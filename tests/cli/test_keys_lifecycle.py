@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import serialization
 from cardsign.cli.frame import run
 from cardsign.errors import PassphraseFault
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.places import FolderStore, create_store, open_store
+from cardsign.keys.places import FolderStore, open_store
 from cardsign.net.fetch import FetchSettings, OtherStatus
 from cardsign.trust.walk import FetchResult
 from tests.cli.conftest import Cardsign
@@ -51,21 +51,9 @@ def publish(cardsign: Cardsign) -> None:
         time.sleep(0.05)
 
 
-def states(cardsign: Cardsign) -> list[str]:
-    """Of the keys, oldest first."""
-    return [key["state"] for key in cardsign("keys", "list", "--json").json]
-
-
 def kids(cardsign: Cardsign) -> list[str]:
     """Likewise."""
     return [key["kid"] for key in cardsign("keys", "list", "--json").json]
-
-
-def activates(cardsign: Cardsign, kid: str) -> bool:
-    """Whether `rotate` lets a prepublished key sign now."""
-    cardsign("keys", "rotate")
-    keys = cardsign("keys", "list", "--json").json
-    return next(key["state"] for key in keys if key["kid"] == kid) == "active"
 
 
 def signers() -> set[str]:
@@ -111,57 +99,6 @@ def test_a_rotation_from_the_first_key_to_the_end_of_the_first(at_once: Cardsign
     assert "  entered  " in at_once("keys", "log").text
 
 
-def test_by_default_nothing_is_activated_before_caches_have_it(
-    cardsign: Cardsign, keystore: FolderStore
-) -> None:
-    """Not even if a person begins the rotation."""
-    Path("card.json").write_text(json.dumps(PORTABLE))
-    assert cardsign("keys", "generate").status == 0
-    publish(cardsign)
-    forced = cardsign("keys", "rotate", "--now", kids(cardsign)[0])
-    assert (forced.status, "activated" in forced.err) == (0, False)
-    assert states(cardsign) == ["active", "prepublished"]
-    ticked = cardsign("keys", "rotate")
-    assert (ticked.status, "nothing was due" in ticked.err) == (0, True)
-
-
-def test_a_tick_without_a_passphrase_says_what_it_lacks(at_once: Cardsign) -> None:
-    """And cron is not told that anything broke."""
-    ended = at_once("keys", "rotate", CARDSIGN_PASSPHRASE=None)
-
-    assert (ended.status, "left for the person with the passphrase" in ended.err) == (1, True)
-    assert "make the next ES256 card key" in ended.err
-
-
-def test_a_role_is_given_and_the_next_key_waits(at_once: Cardsign) -> None:
-    """Neither stands in the JWK Set beside card keys."""
-    for role in ("root", "recovery", "release"):
-        assert at_once("keys", "generate", "--role", role).status == 0
-    assert at_once("keys", "generate").status == 0
-
-    assert states(at_once) == ["active", "active", "active", "active", "prepublished"]
-    published = at_once("keys", "jwks").json
-    assert len(published["keys"]) == 2
-    assert "root" in at_once("keys", "list").text
-
-
-def test_what_is_ahead_is_listed(at_once: Cardsign) -> None:
-    """As text and as data; nothing is where there are no keys."""
-    publish(at_once)
-    assert at_once("keys", "generate").status == 0
-    _, second = kids(at_once)
-
-    text = at_once("keys", "list", "--ahead").text
-    (step,) = at_once("keys", "list", "--ahead", "--json").json["ahead"]
-
-    why = "it is not published yet: cardsign publish SIGNED -o DIR"
-    assert text == f"activate card key {second}: {why}\n"
-    assert (step["action"], step["kid"]) == ("activate", second)
-    assert (step["due"], step["why"]) == (None, why)
-    create_store(Path("empty"))
-    assert at_once("keys", "list", "--ahead", "--keystore", "empty").out == b""
-
-
 # --- export, import -----------------------------------------------------------------------
 
 
@@ -197,17 +134,6 @@ def test_public_halves_are_free(cardsign: Cardsign, keystore: FolderStore) -> No
 # --- doctor, log --------------------------------------------------------------------------
 
 
-def test_a_sound_store_has_nothing_to_alarm_about(
-    cardsign: Cardsign, keystore: FolderStore
-) -> None:
-    """What is advised, or done by cron, is a note."""
-    ended = cardsign("keys", "doctor", "--json")
-
-    assert ended.status == 0
-    assert {finding["severity"] for finding in ended.json} == {"note"}
-    assert "the key store is healthy" in cardsign("keys", "doctor").err
-
-
 @pytest.mark.parametrize("is_there", [False, True], ids=["no folder", "an empty one"])
 def test_a_store_that_is_not_there_is_not_healthy(cardsign: Cardsign, *, is_there: bool) -> None:
     """A name that is misspelt in a crontab would be well for ever; nothing is made there."""
@@ -217,14 +143,6 @@ def test_a_store_that_is_not_there_is_not_healthy(cardsign: Cardsign, *, is_ther
         ended = cardsign("keys", command, "--keystore", "gone")
         assert (ended.status, "keystore.missing" in ended.err) == (2, True)
     assert [*Path().rglob("gone/*")] == []
-
-
-def test_settings_are_read_strictly(cardsign: Cardsign, keystore: FolderStore) -> None:
-    """A misspelt or impossible one is refused; the negative twin is read above."""
-    for line in ("worstcache = 1", "skew = -1", "skew = true", 'skew = "1"', "skew = 10000000000"):
-        Path("cardsign.toml").write_text(f"format = 1\n[timeline]\n{line}\n")
-        ended = cardsign("keys", "list", "--ahead")
-        assert (ended.status, "config.malformed" in ended.err) == (2, True), line
 
 
 def test_a_publication_that_cannot_be_recorded_says_so(
@@ -286,18 +204,6 @@ def test_a_publication_counts_once_the_live_url_serves_it(
     assert open_store(Path("keys")).state.find(second).state == "active"
 
 
-def test_an_endpoint_that_the_card_has_left_is_waited_for_no_more(at_once: Cardsign) -> None:
-    """Publishing the card with its new endpoint in the same place is enough."""
-    publish(at_once)
-    assert at_once("keys", "generate").status == 0
-    moved = {**PORTABLE["supportedInterfaces"][0], "url": "https://tides.example/new"}
-    Path("card.json").write_text(json.dumps({**PORTABLE, "supportedInterfaces": [moved]}))
-
-    publish(at_once)
-
-    assert activates(at_once, kids(at_once)[1])
-
-
 def test_a_group_without_a_command_shows_what_there_is(cardsign: Cardsign) -> None:
     """As help, line by line, and not as an error on one."""
     for words in ((), ("keys",)):
@@ -319,36 +225,6 @@ def test_sign_names_the_key_that_waits_after_a_theft(at_once: Cardsign) -> None:
     assert "sign.no_key" in ended.err
     assert f"{waiting} waits" in ended.err
     assert "cardsign keys rotate" in ended.err
-
-
-def test_a_revoked_key_may_be_revoked_again(at_once: Cardsign) -> None:
-    """Nothing changes, and it is said: a script that is run twice does not fail."""
-    (kid,) = kids(at_once)
-    assert at_once("keys", "revoke", "--yes", kid, "--reason", "ceased").status == 0
-    before = Path("keys/log.jsonl").read_bytes()
-
-    again = at_once("keys", "revoke", kid, "--reason", "ceased")
-
-    assert again.status == 0
-    assert Path("keys/log.jsonl").read_bytes() == before
-
-
-@pytest.mark.parametrize("role", ["card", "release"])
-def test_a_revocation_puts_a_key_of_that_role_in_the_place(role: str, at_once: Cardsign) -> None:
-    """One command, and that key is active; once more it is no other."""
-    at_once("keys", "generate", "--role", "release")
-    old = {"card": kids(at_once)[0], "release": kids(at_once)[1]}[role]
-    revoking = ("keys", "revoke", old, "--reason", "superseded", "--yes", "--json")
-    for _ in range(2):
-        told = at_once(*revoking)
-        assert (told.status, told.json["left"]) == (0, [])
-        active = [
-            key
-            for key in at_once("keys", "list", "--json").json
-            if key["state"] == "active" and key["roles"] == [role]
-        ]
-        assert len(active) == 1
-    assert active[0]["kid"] != old
 
 
 def test_a_closed_stdout_is_told_before_anything_is_done(

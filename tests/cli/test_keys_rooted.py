@@ -6,18 +6,16 @@ import json
 import os
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys import agenda
 from cardsign.keys.ledger import StoreState, read_line, write_line
 from cardsign.keys.places import open_store
 from cardsign.times import read_stamp
-from tests.cli.conftest import PASSPHRASE, Cardsign
+from tests.cli.conftest import Cardsign
 from tests.cli.test_issuer_story import run, tree
 from tests.support import PORTABLE
 
@@ -71,24 +69,6 @@ def state_of(kid: str) -> str:
     return open_store(Path("keys")).state.find(kid).state
 
 
-def approve(cardsign: Cardsign) -> None:
-    """What the roots do with the draft that a tick has written."""
-    run(cardsign("keyset", "sign", DRAFT, "--digest", digest_of(tick(cardsign))))
-    run(cardsign("keyset", "publish", DRAFT))
-    run(cardsign("release", "renew"))
-
-
-def test_the_list_of_what_is_ahead_tells_when_the_roots_are_needed(issuer: Cardsign) -> None:
-    """Until the issuer has ended."""
-    wanted = "let the roots sign keyset 1.2: "
-    assert wanted in run(issuer("keys", "list", "--ahead")).text
-    for key in open_store(Path("keys")).state.keys:
-        if key.rotates:
-            run(issuer("keys", "revoke", key.kid, "--reason", "ceased", "--yes"))
-    ended = run(issuer("keys", "list", "--ahead")).text
-    assert wanted not in ended
-
-
 def test_a_tick_never_needs_a_root(issuer: Cardsign) -> None:
     """It writes one draft and changes nothing else; again, it says the same of the same bytes."""
     generate(issuer)
@@ -107,20 +87,6 @@ def test_a_tick_never_needs_a_root(issuer: Cardsign) -> None:
     text = issuer("keys", "rotate", CARDSIGN_PASSPHRASE=None).err
     assert f"sign keyset 1.2, digest {digest}" in text
     assert text.startswith("cardsign: not finished. Do this: cardsign keys rotate\n")
-
-
-def test_what_a_holder_has_signed_is_left_as_it_is(issuer: Cardsign) -> None:
-    """The next rotation publishes it, and leaves the release that names it to who can sign it."""
-    kid = generate(issuer)
-    run(issuer("keyset", "sign", DRAFT, "--digest", digest_of(tick(issuer))))
-    signed = DRAFT.read_bytes()
-
-    told = tick(issuer)
-
-    assert told["done"] == ["kept keyset 1.2"]
-    assert "passphrase of the release key" in told["left"][0]["who"]
-    assert (digest_of(told), told["keyset"]["number"]) == (None, "1.3")
-    assert (DRAFT.read_bytes(), state_of(kid)) == (signed, "prepublished")
 
 
 STRANGE: dict[str, tuple[Callable[[], object], str]] = {
@@ -166,28 +132,6 @@ def test_a_tick_drafts_nothing_for_a_key_that_nobody_has_entered(issuer: Cardsig
     assert not DRAFT.exists()
 
 
-def test_a_key_that_lies_elsewhere_does_not_stop_the_others(issuer: Cardsign) -> None:
-    """Its successor is made where it lies; those of the files' algorithm are made all the same."""
-    open_store(Path("keys")).apply(
-        agenda.enter,
-        PrivateKey.generate("RS256").public,
-        custody="exec:/bin/sign?arg=1",
-        now=datetime.now(UTC) - timedelta(days=365),
-    )
-
-    told = tick(issuer, PASSPHRASE)
-
-    assert {line.partition(", ")[2] for line in told["done"] if line.startswith("made ")} == {
-        "the next ES256 card key",
-        "the next ES256 release key",
-    }
-    assert "make the next RS256 card key where the active one is" in {
-        one["what"] for one in told["left"]
-    }
-    listed = run(issuer("keys", "list", "--json")).json
-    assert [key["alg"] for key in listed].count("RS256") == 1
-
-
 def test_all_of_a_change_is_shown_to_who_signs_it(issuer: Cardsign) -> None:
     """However long its kid is, and whatever it says."""
     kid = "x" * 200 + " for card, held by eve"
@@ -221,32 +165,11 @@ def test_a_key_that_is_not_listed_yet_hinders_nobody(issuer: Cardsign) -> None:
     assert {later, first_of_its_kind}.isdisjoint(published)
 
 
-def test_each_command_says_what_the_roots_have_to_do_with_it(issuer: Cardsign) -> None:
-    """A key that waits, and one that signs only when listed."""
-    later = run(issuer("keys", "generate"))
-    first_of_its_kind = run(issuer("keys", "generate", "--alg", "RS256"))
-
-    assert "it waits for a keyset statement that lists it" in later.err
-    assert "it signs as soon as a keyset statement lists it" in first_of_its_kind.err
-
-
 def publish(cardsign: Cardsign) -> None:
     """Sign, list and publish."""
     run(cardsign("sign", "card.json", "-o", "signed.json"))
     run(cardsign("release", "renew", "--card", "signed.json"))
     run(cardsign("publish", "signed.json", "--max-age", "0"))
-
-
-def test_a_successor_is_made_once_and_then_waits(issuer: Cardsign) -> None:
-    """One with a passphrase makes it; without that of the root key the next one makes no other."""
-    no_root = {"CARDSIGN_ROOT_PASSPHRASE": "a slip of the pen"}
-    first, second = (issuer("keys", "rotate", "--json", **no_root).json for _ in range(2))
-
-    made = [line for line in first["done"] if line.startswith("made ")]
-    assert [line.partition(", ")[2].split()[-2] for line in made] == ["card", "release"]
-    assert (second["done"], digest_of(second)) == ([], digest_of(first))
-    states = {key["state"] for key in issuer("keys", "list", "--json").json}
-    assert states == {"active", "generated"}
 
 
 def test_a_log_that_was_written_anew_is_betrayed_by_the_release(
@@ -273,21 +196,6 @@ def test_a_log_that_was_written_anew_is_betrayed_by_the_release(
     assert "keystore.audit_broken" in ended.err
     assert "release 1 names" in ended.err
     assert ended.status == 1
-
-
-def test_doctor_knows_the_statements(issuer: Cardsign) -> None:
-    """A draft that waits is an alarm, with the date on which everything ends without it."""
-    assert run(issuer("keys", "doctor")).status == 0
-    generate(issuer)
-    due = issuer("keys", "doctor", "--json")
-    tick(issuer)
-    waits = issuer("keys", "doctor", "--json")
-
-    for ended, what in ((due, "draft keyset 1.2"), (waits, "sign keyset 1.2")):
-        (alarm,) = [one for one in ended.json if one["severity"] == "error"]
-        assert (ended.status, alarm["code"]) == (1, "doctor.gap")
-        assert alarm["message"].startswith(what)
-        assert "; until 20" in alarm["message"]
 
 
 def root_of(store: str = "keys") -> str:

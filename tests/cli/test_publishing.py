@@ -16,7 +16,7 @@ from cardsign.errors import ServeFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.history import keep_release
 from cardsign.keys.ledger import StoreState
-from cardsign.keys.places import FolderStore, open_store
+from cardsign.keys.places import open_store
 from cardsign.publish.generation import Generation, load_current
 from cardsign.server.settings import read_server_settings
 from cardsign.statements.envelope import TYP_RELEASE
@@ -46,12 +46,6 @@ def issuer(cardsign: Cardsign) -> Cardsign:
 def state() -> StoreState:
     """What the key store knows."""
     return open_store(Path("keys")).state
-
-
-def log_events() -> list[dict[str, Any]]:
-    """What the log of the key store tells."""
-    lines = Path("keys/log.jsonl").read_bytes().splitlines()
-    return [event for line in lines for event in json.loads(line)["events"]]
 
 
 def published() -> Generation:
@@ -108,20 +102,6 @@ def test_a_revoked_key_leaves_the_published_key_set_with_the_next_release(issuer
 # ------------------------------------------------------------------ the record
 
 
-def test_what_a_renewed_release_publishes_is_put_on_record(issuer: Cardsign) -> None:
-    """Its number and its generation, a line each; the same again leaves no line."""
-    run(issuer("release", "renew", "--force"))
-    newest = published()
-    assert state().publications[-1].generation == newest.number
-    assert state().publications[-1].at == newest.published_at
-    events = log_events()[-2:]
-    assert [event["event"] for event in events] == ["release", "published"]
-    assert events[0]["seq"] == release().seq
-    before = tree()
-    run(issuer("release", "renew"))
-    assert tree() == before
-
-
 def test_a_release_that_was_not_recorded_is_by_the_next_run_of_cron(
     issuer: Cardsign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,28 +112,6 @@ def test_a_release_that_was_not_recorded_is_by_the_next_run_of_cron(
     assert state().publications[-1].generation == published().number - 1
     assert "nothing was due" in run(issuer("release", "renew")).err
     assert state().publications[-1].generation == published().number
-
-
-def test_the_audit_head_is_in_the_release(issuer: Cardsign) -> None:
-    """As it was when the release was drafted, so that its signature holds the log fast."""
-    head = state().head
-    run(issuer("release", "renew", "--force"))
-    assert release().audit_head == head
-    run(issuer("keys", "log"))
-
-
-def test_a_publication_that_was_not_recorded_is_the_same_once_more(
-    cardsign: Cardsign, keystore: FolderStore, signed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Killed in between: publishing again makes no other generation, and records this one."""
-    Path("cardsign.toml").write_text("format = 1\n[timeline]\nrotate_every = 60\n")
-    run(cardsign("keys", "generate"))
-    with monkeypatch.context() as patch:
-        patch.setattr("cardsign.issuer.publishing.record_generation", lambda *_, **__: None)
-        run(cardsign("publish", "signed.json", "-o", "public"))
-    assert state().publications == ()
-    assert "nothing changed" in run(cardsign("publish", "signed.json", "-o", "public")).err
-    assert state().publications[-1].generation == 1
 
 
 # ------------------------------------------------------------------ mishaps
@@ -350,20 +308,6 @@ def test_a_draft_goes_through_no_link_of_the_folder(
 # ------------------------------------------------------------------ checking and exporting
 
 
-def test_a_dry_run_names_what_would_change(issuer: Cardsign) -> None:
-    """Neither the publication nor the key store changes."""
-    Path("card.json").write_text(json.dumps({**PORTABLE, "description": "Another."}))
-    run(issuer("sign", "card.json", "-o", "newer.json"))
-    run(issuer("release", "renew", "--card", "newer.json"))
-    number, log = published().number, log_events()
-    ended = issuer("publish", "newer.json", "--dry-run", "--json")
-    assert ended.status == 0
-    told = json.loads(ended.out)
-    assert (told["created"], told["changes"]) == (True, {"agent-card.json": "changed"})
-    assert (published().number, log_events()) == (number, log)
-    assert "changed: agent-card.json" in run(issuer("publish", "newer.json")).err
-
-
 @pytest.mark.parametrize("name", ["agent-card.json", "release.json"])
 def test_publishing_again_repairs_a_damaged_publication(issuer: Cardsign, name: str) -> None:
     """As the message of the server says, by hand and from cron; the files are whole again."""
@@ -390,16 +334,6 @@ def test_verify_names_the_newest_card_of_a_publication(issuer: Cardsign) -> None
     assert (refused.status, "this is a publication" in refused.err) == (2, True)
     run(issuer("keys", "jwks", "-o", "jwks.json"))
     run(issuer("verify", hint.rpartition(" ")[2], "--jwks", "jwks.json"))
-
-
-def test_publish_exports_what_it_published(issuer: Cardsign) -> None:
-    """Also where nothing changed, and not in a dry run."""
-    issuer("publish", "signed.json", "--export", "out", "--dry-run")
-    assert not Path("out").exists()
-    assert "exported" in run(issuer("publish", "signed.json", "--export", "out")).err
-    card = Path("out/site/.well-known/agent-card.json").read_bytes()
-    assert card == published().card
-    assert Path("out/site/.well-known/cardsign/release.json").read_bytes() == published().release
 
 
 @pytest.mark.parametrize(
