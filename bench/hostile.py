@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # for the shapes, 
 from measuring import table
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.trust.policy import Policy, Subject
 from cardsign.verify.verifier import Verifier
 from tests.hostile import KEY, SHAPES, card

@@ -14,8 +14,7 @@ from typing import Final
 from documents import portable_card
 from measuring import Broken, cpu_seconds, in_turns, ratio, table
 
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.statements.keyset import KeysetId
 from cardsign.testing import FakeIssuer
 from cardsign.testing.fake_issuer import digest_of

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from cardsign.errors import LocalFault as LocalFault
     from cardsign.findings import Finding as Finding
     from cardsign.findings import describe_code as describe_code
-    from cardsign.jose.jwks import JwkSet as JwkSet
     from cardsign.jose.jws import Signer as Signer
+    from cardsign.jose.keys import JwkSet as JwkSet
     from cardsign.jose.keys import PrivateKey as PrivateKey
     from cardsign.jose.keys import PublicKey as PublicKey
     from cardsign.keys.signers.registry import open_signer as open_signer
@@ -63,7 +63,7 @@ _MODULES: Final = {
     "InputRefused": "cardsign.errors",
     "KeyRefused": "cardsign.errors",
     "LocalFault": "cardsign.errors",
-    "JwkSet": "cardsign.jose.jwks",
+    "JwkSet": "cardsign.jose.keys",
     "Signer": "cardsign.jose.jws",
     "PrivateKey": "cardsign.jose.keys",
     "PublicKey": "cardsign.jose.keys",

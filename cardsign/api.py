@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
 from cardsign.card.profiles import Compat
 from cardsign.errors import check_type
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.trust.policy import Policy, SubjectNames
 from cardsign.trust.supplied import NO_STATEMENTS, Statements
 from cardsign.verify.report import Report, VerifiedCard

@@ -13,9 +13,8 @@ from typing import Any
 from cardsign import sign_card
 from cardsign.card.extensions import ExtendedMarker, with_marker
 from cardsign.card.values import jcs
-from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Signer
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.publish.generation import Generation, load_current
 from cardsign.publish.publication import Documents, publish_generation
 from cardsign.statements.envelope import TYP_RELEASE

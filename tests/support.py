@@ -24,9 +24,8 @@ from cryptography.hazmat.primitives.serialization import (
 from cardsign.card.profiles import FULL_PROFILES, canonicalize
 from cardsign.card.values import append, split
 from cardsign.jose import base64url
-from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Signer, sign_payload
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.sign.signing import SigningOptions, sign_document
 from cardsign.trust.lock import Floor, Memory
 from cardsign.trust.policy import Accept, Policy, Subject, TrustedIssuer

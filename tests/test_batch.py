@@ -15,8 +15,7 @@ import pytest
 
 from cardsign.batch import Batch, in_processes, in_threads, subject_by_origin, verify_many
 from cardsign.errors import FileFault, LocalFault, UsageFault
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.trust.policy import KeysAnchor, Policy, Subject, TrustedIssuer
 from cardsign.urls import parse_place
 from cardsign.verify.report import Report

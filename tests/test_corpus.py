@@ -34,9 +34,8 @@ from cardsign.card.document import Card
 from cardsign.card.profiles import DEFAULT_PROFILES, FULL_PROFILES, PROFILES, canonicalize
 from cardsign.card.values import append
 from cardsign.errors import CanonicalizationError, CardsignError
-from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import TYP_COMPAT, read_entry, sign_payload
-from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.jose.keys import JwkSet, PrivateKey, PublicKey
 from cardsign.sign.signing import SigningOptions, sign_with_notes
 from cardsign.trust.policy import Policy, Subject
 from cardsign.verify.report import Report

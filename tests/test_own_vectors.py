@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.trust.policy import Policy, Subject
 from tests.support import NOW, reach_verdict
 

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from cardsign.errors import PublishRefused
 from cardsign.issuer.keyset import KeysetPlan, draft_next, write_draft
 from cardsign.issuer.release import ReleasePlan, card_digest, settled_cards
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.keys.agenda import TimelineSettings
 from cardsign.keys.ledger import StoreState
 from cardsign.publish.publication import (

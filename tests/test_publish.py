@@ -28,8 +28,7 @@ from support import without
 from cardsign.card.extensions import ExtendedMarker, with_marker
 from cardsign.errors import FileFault, PublishRefused, ServeFault, UsageFault
 from cardsign.files import locked
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.publish.generation import Generation, load_current
 from cardsign.publish.publication import Documents, publish_generation
 

@@ -38,9 +38,8 @@ from cardsign.errors import (
     UsageFault,
 )
 from cardsign.jose import base64url
-from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import TYP_COMPAT, read_entry
-from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.jose.keys import JwkSet, PrivateKey, PublicKey
 from cardsign.sign.signing import SignedCard, SigningOptions, self_check, sign_with_notes
 
 

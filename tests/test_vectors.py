@@ -14,7 +14,7 @@ from cardsign.card.profiles import DEFAULT_PROFILES, canonicalize
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import jcs
 from cardsign.errors import CanonicalizationError, JsonRefused
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.trust.policy import Policy, Subject
 from cardsign.verify.report import Report
 from tests.support import reach_verdict

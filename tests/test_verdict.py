@@ -13,9 +13,8 @@ from support import LAX, NOW, PORTABLE, codes, dump, examine, one_signature, sig
 from cardsign.card.profiles import canonicalize
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK
 from cardsign.findings import Finding, list_codes
-from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Entry, check_entry
-from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.jose.keys import JwkSet, PrivateKey, PublicKey
 from cardsign.trust.policy import Policy, Subject
 from cardsign.verify.report import (
     Answer,

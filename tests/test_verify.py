@@ -24,8 +24,7 @@ from support import (
 
 from cardsign import verify_card
 from cardsign.card.profiles import DEFAULT_PROFILES, canonicalize
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.trust.policy import KeysAnchor, Policy, Subject, TrustedIssuer
 from cardsign.urls import parse_place
 from cardsign.verify.report import VerifiedCard

@@ -18,7 +18,7 @@ from cardsign.cli.options import (
 from cardsign.cli.printer import asked_form, say, show
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.files import read_bytes
-from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
+from cardsign.jose.keys import MAX_JWKS_BYTES, JwkSet
 from cardsign.urls import is_url
 
 

@@ -55,8 +55,7 @@ from cardsign.errors import (
 )
 from cardsign.findings import Finding, counted
 from cardsign.jose.algorithms import SigningAlg
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import KID_FORM, PrivateKey, PublicKey, short_kid
+from cardsign.jose.keys import KID_FORM, JwkSet, PrivateKey, PublicKey, short_kid
 from cardsign.keys import agenda
 from cardsign.keys.history import find_listed
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, export_public, import_private_key

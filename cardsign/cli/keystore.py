@@ -29,8 +29,7 @@ from cardsign.errors import (
     of_the_user,
 )
 from cardsign.files import CONFIG_FILE, leads_outside, outside
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.jose.keys import JwkSet, PrivateKey, PublicKey
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
 from cardsign.keys.ledger import ROLES
 from cardsign.keys.places import StorePlace, is_taken, open_store, read_place

@@ -186,7 +186,7 @@ def contract_check(
     """
     from cardsign.api import verify_card
     from cardsign.contract import check_envelope
-    from cardsign.jose.jwks import MAX_JWKS_BYTES
+    from cardsign.jose.keys import MAX_JWKS_BYTES
     from cardsign.trust.policy import Policy
 
     if (jwks is None) == (policy_file is None):

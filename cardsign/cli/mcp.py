@@ -26,7 +26,7 @@ from cardsign.errors import CardsignError, ServeFault, UsageFault, install_hint
 from cardsign.inputs import load_card
 from cardsign.inspect.card import inspect_card
 from cardsign.inspect.service import inspect_url
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.lint.cards import lint_card
 from cardsign.lint.rules import describe_finding
 from cardsign.trust.policy import load_policy

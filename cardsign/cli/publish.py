@@ -34,8 +34,8 @@ from cardsign.issuer.cards import read_signed
 from cardsign.issuer.publishing import list_changes, needed_publication, publish_cards
 from cardsign.issuer.reconcile import reconcile
 from cardsign.issuer.work import Gap
-from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import read_entry
+from cardsign.jose.keys import JwkSet
 from cardsign.keys.signers.access import Access
 from cardsign.lint.cards import lint_card
 from cardsign.publish.generation import (

@@ -50,9 +50,8 @@ from cardsign.gateway import resign_card
 from cardsign.inputs import Inputs
 from cardsign.issuer.cards import expiry, sign_cards, sign_sources
 from cardsign.issuer.signers import CardSigners, card_signers, named_signers
-from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Signer
-from cardsign.jose.keys import PublicKey
+from cardsign.jose.keys import JwkSet, PublicKey
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
 from cardsign.keys.signers.access import Access
 from cardsign.keys.signers.registry import list_public_keys

@@ -44,7 +44,7 @@ from cardsign.errors import (
 )
 from cardsign.files import read_bytes
 from cardsign.findings import Finding, counted
-from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
+from cardsign.jose.keys import MAX_JWKS_BYTES, JwkSet
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement, read_keyset
 from cardsign.statements.release import ReleaseStatement, read_release

@@ -39,7 +39,7 @@ from cardsign.errors import (
 )
 from cardsign.files import file_fault, read_bytes
 from cardsign.findings import counted
-from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
+from cardsign.jose.keys import MAX_JWKS_BYTES, JwkSet
 from cardsign.trust.policy import (
     ACCEPTED,
     POLICY_FILE,

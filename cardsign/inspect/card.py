@@ -28,8 +28,8 @@ from cardsign.inspect.report import (
     Prediction,
     describe_card,
 )
-from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import decode_part, header_members
+from cardsign.jose.keys import JwkSet
 from cardsign.trust.policy import Policy, Subject
 from cardsign.trust.supplied import NO_STATEMENTS
 from cardsign.verify.report import SignatureReport

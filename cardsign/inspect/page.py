@@ -14,7 +14,7 @@ from cardsign import html
 from cardsign.card.document import Card
 from cardsign.errors import InputRefused
 from cardsign.inspect.report import describe_card, words
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.statements.envelope import list_signers
 from cardsign.statements.keyset import IssuerKey, KeysetStatement, read_keyset
 from cardsign.statements.release import read_release

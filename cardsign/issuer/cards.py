@@ -30,7 +30,7 @@ from cardsign.issuer.publishing import describe_generation, publish_cards
 from cardsign.issuer.release import is_card_withdrawn
 from cardsign.issuer.signers import CardSigners, NotOpened, card_signers
 from cardsign.issuer.work import Work
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.keys.history import kept_keyset
 from cardsign.keys.ledger import PUBLISHED
 from cardsign.publish.generation import Generation, newest_generation

@@ -26,8 +26,7 @@ from cardsign.errors import (
 )
 from cardsign.findings import counted
 from cardsign.issuer.work import Gap, Work
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PublicKey
+from cardsign.jose.keys import JwkSet, PublicKey
 from cardsign.keys import agenda, history
 from cardsign.keys.signers.access import Access
 from cardsign.keys.store import KeyStore, digest_of

@@ -22,9 +22,8 @@ from cardsign.errors import PublishRefused, SigningRefused, StoreFault, UsageFau
 from cardsign.issuer import publishing
 from cardsign.issuer.publishing import check_complete, check_publishable
 from cardsign.issuer.work import RECOVER, Gap, Work, end_of, key_holder
-from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Signer
-from cardsign.jose.keys import short_kid
+from cardsign.jose.keys import JwkSet, short_kid
 from cardsign.keys import agenda, history
 from cardsign.keys.agenda import TimelineSettings
 from cardsign.keys.history import keep_release, kept_keyset, kept_release

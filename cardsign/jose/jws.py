@@ -240,21 +240,6 @@ def check_entry(entry: Entry, payload: bytes, key: PublicKey) -> None:
     key.check(entry.protected, payload, entry.signature)
 
 
-def fits(entry: Entry, payload: bytes, key: PublicKey) -> bool:
-    """Return whether `key` made this signature over `payload`.
-
-    Raises:
-        SignatureRefused: ``key.alg_mismatch``: no payload can decide that.
-    """
-    try:
-        check_entry(entry, payload, key)
-    except SignatureRefused as refusal:
-        if refusal.code != "sig.bad":
-            raise
-        return False
-    return True
-
-
 def sign_payload(
     payload: bytes,
     signer: Signer,

@@ -33,8 +33,7 @@ from cardsign.jose.jwk import (
     pss_refusal,
     refuse_pss,
 )
-from cardsign.jose.jwks import read_jwks
-from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.jose.keys import PrivateKey, PublicKey, read_jwks
 
 MAX_KEY_FILE_BYTES: Final = 64 * 1024  # bytes; a key with its certificates has some 10 KiB
 
@@ -223,7 +222,7 @@ def _choose(jwks: list[Any], kid: str | None) -> Mapping[str, Json]:
 
 
 def import_public_key(data: bytes, *, kid: str | None = None) -> PublicKey:
-    """Read a public key in any form that :func:`cardsign.jose.jwks.read_jwks` reads.
+    """Read a public key in any form that :func:`cardsign.jose.keys.read_jwks` reads.
 
     `kid` names one of several keys, or the one that has no kid.
 
@@ -231,7 +230,7 @@ def import_public_key(data: bytes, *, kid: str | None = None) -> PublicKey:
         KeyRefused: ``key.private_material``: it is a private key; else as
             :meth:`PublicKey.from_jwk`.
     """
-    jwk = _choose(list(read_jwks(data)), kid)
+    jwk = _choose([jwk for _, jwk in read_jwks(data)], kid)
     return PublicKey.from_jwk(jwk, kid=kid, algorithms=SIGNING_ALGORITHMS)
 
 

@@ -24,8 +24,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import JsonRefused, KeyRefused, StoreFault
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PublicKey, short_kid
+from cardsign.jose.keys import JwkSet, PublicKey, short_kid
 from cardsign.statements.keyset import KeysetId, OnlineRole
 from cardsign.times import read_stamp, stamp
 

@@ -19,7 +19,7 @@ from cardsign.card.extensions import declares_extended_card
 from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH
 from cardsign.errors import CallFailed, CardRefused, CardsignError, CredentialFault, FetchFailed
 from cardsign.findings import Finding
-from cardsign.jose.jwks import MAX_JWKS_BYTES
+from cardsign.jose.keys import MAX_JWKS_BYTES
 from cardsign.net import endpoints, fetch
 from cardsign.net.connection import Deadline
 from cardsign.net.endpoints import Credential, Endpoint, Header

@@ -44,7 +44,7 @@ from cardsign.files import (
     refuse_links,
     write_atomic,
 )
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.urls import CARD_PATH, JWKS_PATH, LEGACY_CARD_PATH, STATEMENTS_PATH, Headers
 
 CARD_FILE: Final = "agent-card.json"

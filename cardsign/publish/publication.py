@@ -32,8 +32,8 @@ from cardsign.files import (
     write_atomic,
 )
 from cardsign.findings import Finding, Place
-from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import read_entry
+from cardsign.jose.keys import JwkSet
 from cardsign.keys.ledger import Publication, PublishedCard
 from cardsign.publish.generation import (
     CARD_FILE,

@@ -28,7 +28,7 @@ from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json, members_of
 from cardsign.errors import CardRefused
 from cardsign.inspect.page import card_page
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.publish.generation import (
     MAX_STATEMENT_AGE,
     Generation,

@@ -30,18 +30,17 @@ from cardsign.card.security import security_problems
 from cardsign.card.values import Json, members_of
 from cardsign.errors import CardRefused, SignatureRefused, SigningRefused, UsageFault
 from cardsign.findings import Finding, Place, cap_findings, counted
-from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import (
     NEVER_UNPROTECTED,
     TYP_COMPAT,
     TYP_JOSE,
     Entry,
     Signer,
-    fits,
+    check_entry,
     read_entry,
     sign_payload,
 )
-from cardsign.jose.keys import PublicKey
+from cardsign.jose.keys import JwkSet, PublicKey
 from cardsign.sign.plan import (
     SignedPayload,
     describe_payloads,
@@ -339,7 +338,8 @@ def _find_present(card: Card, payload: Payload, key: PublicKey, header: Mapping[
             continue
         with suppress(SignatureRefused):
             entry = read_entry(untrusted_entry)
-            if dict(entry.header.members) == protected and fits(entry, payload.data, key):
+            if dict(entry.header.members) == protected:
+                check_entry(entry, payload.data, key)
                 return untrusted_entry
     return None
 

@@ -13,8 +13,7 @@ from typing import Final, Literal, TypeAlias
 from cardsign.card.values import Json
 from cardsign.errors import KeyRefused
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS, STATEMENT_ALGORITHMS
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PublicKey, short_kid
+from cardsign.jose.keys import JwkSet, PublicKey, short_kid
 from cardsign.statements import envelope as read
 from cardsign.statements.envelope import (
     TYP_KEYSET,

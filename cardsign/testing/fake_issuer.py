@@ -12,8 +12,7 @@ from cardsign.api import sign_card
 from cardsign.card.profiles import canonicalize
 from cardsign.card.values import jcs
 from cardsign.jose import base64url
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE
 from cardsign.statements.keyset import KeysetStatement, read_keyset
 from cardsign.statements.signing import sign_statement

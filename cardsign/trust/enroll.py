@@ -17,7 +17,7 @@ from typing import Any, Final
 from cardsign.errors import FetchFailed, KeyRefused, UsageFault, closest, of_the_user
 from cardsign.files import read_bytes
 from cardsign.findings import Finding
-from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
+from cardsign.jose.keys import MAX_JWKS_BYTES, JwkSet
 from cardsign.statements.envelope import DIGEST, StatementRefused
 from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, read_keyset
 from cardsign.statements.release import ReleaseStatement

@@ -19,7 +19,7 @@ from cardsign.card.profiles import DEFAULT_PROFILES, FULL_PROFILES, ProfileName
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import CardRefused, FileMissing, UsageFault, check_type, closest
 from cardsign.jose.algorithms import ALGORITHMS
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.statements.keyset import KeysetId, RootAnchor
 from cardsign.urls import Origin, Place, Url, is_this_machine, parse_origin, parse_url
 

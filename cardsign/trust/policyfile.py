@@ -31,8 +31,7 @@ from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_INTEGER
 from cardsign.errors import CardRefused, CardsignError, FileFault, KeyRefused, UsageFault, closest
 from cardsign.files import locked, read_bytes, write_atomic
 from cardsign.jose.algorithms import ALGORITHMS, VerifyAlg
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PublicKey
+from cardsign.jose.keys import JwkSet, PublicKey
 from cardsign.statements.envelope import DIGEST, HOLDER, ISSUER, THUMBPRINT
 from cardsign.statements.keyset import (
     MAX_HOLDERS,

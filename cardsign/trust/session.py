@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 from cardsign.errors import CardRefused, CardsignError, FileFault, KeyRefused, UsageFault
 from cardsign.files import locked, make_directory, read_bytes, write_atomic
 from cardsign.findings import Finding
-from cardsign.jose.jwks import JwkSet, SkippedKey
+from cardsign.jose.keys import JwkSet, SkippedKey
 from cardsign.statements.envelope import StatementRefused, check_times
 from cardsign.statements.keyset import (
     IssuerKey,

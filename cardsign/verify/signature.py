@@ -44,7 +44,7 @@ from cardsign.card.values import Json
 from cardsign.errors import CardRefused, SignatureRefused
 from cardsign.findings import Finding, Place, rate_findings
 from cardsign.jose.algorithms import ALGORITHMS
-from cardsign.jose.jws import Entry, ProtectedHeader, fits, read_entry
+from cardsign.jose.jws import Entry, ProtectedHeader, check_entry, read_entry
 from cardsign.jose.keys import PublicKey, short_kid
 from cardsign.statements.envelope import MAX_TIME
 from cardsign.statements.keyset import IssuerKey
@@ -227,12 +227,17 @@ def matching_payload(
         if payload is None or payload.data in tried:
             continue
         tried.add(payload.data)
-        if fits(entry, payload.data, key):
-            same = (payloads.of(name) for name in DEFAULT_PROFILES if name in accepted)
-            return next(
-                (candidate for candidate in same if candidate and candidate.data == payload.data),
-                payload,
-            )
+        try:
+            check_entry(entry, payload.data, key)
+        except SignatureRefused as refusal:
+            if refusal.code != "sig.bad":
+                raise
+            continue
+        same = (payloads.of(name) for name in DEFAULT_PROFILES if name in accepted)
+        return next(
+            (candidate for candidate in same if candidate and candidate.data == payload.data),
+            payload,
+        )
     return None
 
 

@@ -18,7 +18,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from cardsign.errors import LocalFault, UsageFault
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings
 from cardsign.statements.keyset import KeysetId, read_keyset
 from cardsign.statements.release import read_release

@@ -20,8 +20,7 @@ from cardsign.contract import check_envelope
 from cardsign.diff.cards import diff_cards
 from cardsign.errors import CardsignError, JsonRefused
 from cardsign.inspect.card import inspect_card
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.lint.rules import LintSettings
 
 pytestmark = pytest.mark.needs_shared

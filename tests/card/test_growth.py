@@ -20,7 +20,7 @@ from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.main import command_line as cli
 from cardsign.errors import CardsignError
 from cardsign.inspect.card import inspect_card
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.sign.signing import SigningOptions, sign_with_notes
 from cardsign.trust.policy import Policy, Subject
 from tests.hostile import KEY, SHAPES, card, entry

@@ -15,8 +15,7 @@ from cardsign.cli.main import run_words
 from cardsign.contract import check_envelope
 from cardsign.diff.cards import CardDiff, diff_live, diff_tools
 from cardsign.errors import CardRefused, JsonRefused
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.verify.report import NotTrusted, VerifiedCard
 from tests.lint.examples import example_card
 from tests.support import PORTABLE, put

@@ -14,8 +14,7 @@ from cardsign.contract import EnvelopeReport
 from cardsign.diff.cards import diff_cards, diff_live, diff_tools
 from cardsign.findings import Finding, Place, cap_findings
 from cardsign.inspect.card import inspect_card
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.lint.cards import LintReport, lint_card
 from cardsign.lint.portability import fix
 from cardsign.verify.text import verdict_lines

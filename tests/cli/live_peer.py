@@ -16,7 +16,7 @@ from werkzeug.serving import make_server
 from werkzeug.wrappers import Request, Response
 
 from cardsign.card.extensions import ExtendedMarker, with_marker
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server.app import create_app
 from cardsign.server.providers import create_token

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.statements.keyset import read_keyset
 from cardsign.statements.release import read_release
 from cardsign.testing import FakeIssuer

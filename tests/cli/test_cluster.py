@@ -17,7 +17,7 @@ import pytest
 
 from cardsign.batch import Batch, Outcome, verify_many
 from cardsign.errors import FileFault, LocalFault, UsageFault
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.verify.verifier import Verifier
 from tests.cli.conftest import Store
 from tests.net.authorities import Authority

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from cardsign import sign_card
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import JwkSet, PrivateKey
 from tests.check.test_contract import CARD, TASK
 from tests.cli.conftest import Cardsign
 from tests.support import put

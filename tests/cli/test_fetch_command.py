@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cardsign.card.profiles import canonicalize
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.urls import CARD_PATH
 from tests.cli.conftest import Cardsign, Ended
 from tests.cli.live_peer import LivePeer, live_peer

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from cardsign import sign_card
-from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import sign_payload
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import JwkSet, PrivateKey
 from tests.cli.conftest import Cardsign
 from tests.cli.local_site import local_site
 from tests.support import LAX, PORTABLE, by_another_sdk, dump, put

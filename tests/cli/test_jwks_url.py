@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from tests.cli.conftest import Cardsign
 from tests.cli.local_site import Site, local_site
 from tests.jose.statement_making import key

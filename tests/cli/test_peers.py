@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cardsign.errors import FetchFailed
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.net.fetch import FetchSettings
 from cardsign.trust.lock import read_lock
 from cardsign.trust.walk import FetchResult

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from tests.cli.conftest import Cardsign, Ended
 from tests.cli.local_site import local_site
 from tests.jose.statement_making import key

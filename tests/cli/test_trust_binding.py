@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.statements.keyset import read_keyset
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 from tests.cli import peer

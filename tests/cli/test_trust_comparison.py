@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.publish.generation import load_current
 from cardsign.statements.keyset import KeysetId, read_keyset
 from cardsign.testing.fake_issuer import digest_of

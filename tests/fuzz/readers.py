@@ -22,8 +22,8 @@ from cardsign.errors import BuildRefused, SignatureRefused
 from cardsign.findings import list_codes
 from cardsign.inspect.card import inspect_card
 from cardsign.jose import base64url
-from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet
 from cardsign.jose.jws import read_entry
+from cardsign.jose.keys import MAX_JWKS_BYTES, JwkSet
 from cardsign.statements.envelope import Envelope, read_envelope
 from cardsign.statements.keyset import read_keyset
 from cardsign.statements.release import read_release

@@ -7,9 +7,8 @@ from typing import Any
 
 from cardsign.inspect.card import inspect_card
 from cardsign.inspect.report import InspectedSignature, Inspection
-from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import sign_payload
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import JwkSet, PrivateKey
 from tests.support import dump
 
 

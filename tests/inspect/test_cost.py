@@ -10,7 +10,7 @@ import pytest
 
 from cardsign.card.profiles import canonicalize
 from cardsign.inspect.card import inspect_card
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from tests.hostile import KEY, card, entry
 from tests.support import PORTABLE
 

@@ -18,8 +18,7 @@ from cardsign.findings import list_codes
 from cardsign.inspect.card import inspect_card
 from cardsign.inspect.report import describe_card
 from cardsign.jose import base64url
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import JwkSet, PrivateKey
 from tests.support import (
     DUAL,
     LAX,

@@ -16,8 +16,7 @@ from cardsign import sign_card
 from cardsign.errors import FetchFailed
 from cardsign.inspect.report import Inspection
 from cardsign.inspect.service import inspect_url
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.net.fetch import FetchSettings
 from tests.support import NOW, PORTABLE
 

@@ -18,7 +18,7 @@ from internet import Answer, Network, Request, Takeover
 from peers import http
 
 from cardsign.errors import CallFailed, CardsignError
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.net.endpoints import BEARER, Credential, Endpoint, Header, Peer, endpoints_of
 from cardsign.trust.policy import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_origin, parse_place

@@ -14,7 +14,7 @@ from peers import http
 
 from cardsign import verify_card
 from cardsign.errors import UsageFault
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.trust.policy import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import CARD_PATH, parse_place
 from cardsign.verify.report import NotTrusted

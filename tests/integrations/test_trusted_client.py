@@ -12,7 +12,7 @@ from internet import Answer, Host, Network, Request
 from peers import LOCAL, http
 
 from cardsign.errors import CallFailed, UsageFault
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.net.endpoints import Credential
 from cardsign.trust.policy import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_place

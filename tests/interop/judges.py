@@ -16,8 +16,7 @@ from typing import Any, Final, Literal, get_args
 
 from joserfc.jwk import ECKey, RSAKey
 
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import JwkSet, PrivateKey
 
 Outcome = Literal["accepted", "refused", "cannot-parse"]
 Path_ = Literal["plain", "resolver", "unconverted"]

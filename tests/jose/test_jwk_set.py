@@ -13,8 +13,7 @@ from explicit_making import HEADER_ALGS, made
 from cardsign.card.values import Json
 from cardsign.errors import KeyRefused
 from cardsign.jose import base64url
-from cardsign.jose.jwks import MAX_JWKS_BYTES, JwkSet, SkippedKey
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import MAX_JWKS_BYTES, JwkSet, PrivateKey, SkippedKey
 
 
 def document(*keys: object, **members: object) -> bytes:
@@ -35,7 +34,7 @@ def test_read(es256: PrivateKey, rs256: PrivateKey) -> None:
         document(rs256.public.jwk(), {**es256.public.jwk(), "status": 1}, issuer="x")
     )
     assert found == JwkSet.of([rs256.public, es256.public])
-    assert found.unsupported == ()
+    assert found.skipped == ()
 
 
 def pem_of(native: ec.EllipticCurvePublicKey | rsa.RSAPublicKey) -> str:
@@ -140,6 +139,12 @@ def test_one_broken_key(
     assert refusal_of(document(rs256.public.jwk(), broken)) == (code, path)
 
 
+def test_a_broken_key_alone_is_placed_in_its_own_document(es256: PrivateKey) -> None:
+    """There is no set around it."""
+    assert refusal_of(json.dumps({**es256.public.jwk(), "x": "AA"}).encode())[1] == "/x"
+    assert refusal_of(json.dumps({**es256.public.jwk(), "d": "AA"}).encode())[1] == "/d"
+
+
 def test_private_material_goes_before_all_else(es256: PrivateKey) -> None:
     """That a key is compromised is said even where another key is malformed."""
     private = {**es256.public.jwk(), "d": "AA"}
@@ -179,8 +184,7 @@ def test_key_for_another_purpose(
     other = {**es256.public.jwk(), "kid": "other", **members}
     found = JwkSet.from_bytes(document(other, rs256.public.jwk()))
     assert found.keys == (rs256.public,)
-    assert found.unsupported == ("other",)
-    assert [skipped.code for skipped in found.skipped] == [code]
+    assert [(skipped.kid, skipped.code) for skipped in found.skipped] == [("other", code)]
     assert found.find("other") is None
 
 
@@ -188,7 +192,7 @@ def test_key_for_another_purpose(
 def test_skipped_key_without_a_usable_kid(kid: dict[str, Json]) -> None:
     """What a report shows of a skipped key's name is harmless, and several may have none."""
     other = {"kty": "OKP", "crv": "X25519", **kid}
-    assert JwkSet.from_bytes(document(other, other)).unsupported == ("", "")
+    assert [key.kid for key in JwkSet.from_bytes(document(other, other)).skipped] == ["", ""]
 
 
 def test_duplicate_kid(es256: PrivateKey, rs256: PrivateKey) -> None:

@@ -18,8 +18,7 @@ from peers import http
 from werkzeug.test import Client
 
 from cardsign.card.extensions import ExtendedMarker, with_marker
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.net.discovery import Discovery, look_up_extended
 from cardsign.net.endpoints import Credential
 from cardsign.net.fetch import DocumentFetcher

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cardsign.errors import CredentialFault
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.net.endpoints import (
     BASIC,
     BEARER,

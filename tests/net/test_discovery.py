@@ -19,8 +19,7 @@ from sites import CANONICAL, HOST, JWKS, LEGACY, OTHER, Clock, Looker, Site, at,
 
 import cardsign
 from cardsign.errors import CardRefused, FileFault
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PublicKey
+from cardsign.jose.keys import JwkSet, PublicKey
 from cardsign.net.fetch import FetchSettings
 from cardsign.trust.policy import Policy, Subject
 from cardsign.trust.session import StatementCache

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cardsign.errors import CallFailed
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.net.endpoints import Endpoint, Peer, endpoints_of
 from cardsign.trust.policy import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_place, parse_url

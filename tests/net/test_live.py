@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cardsign.errors import FetchFailed
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.net.discovery import REFRESH_SECONDS, home_of, refresh
 from cardsign.net.fetch import FetchSettings
 from cardsign.statements.keyset import KeysetId, read_keyset

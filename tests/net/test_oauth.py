@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cardsign.errors import CallFailed, CardsignError, CredentialFault, FetchFailed
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.net.endpoints import Credential, Peer, find_token_url, open_credential
 from cardsign.net.fetch import FetchSettings
 from cardsign.trust.policy import KeysAnchor, Policy, TrustedIssuer

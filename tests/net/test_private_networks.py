@@ -20,7 +20,7 @@ from peers import LOCAL, http, read_head, speaking
 from ways_to_ask import Call, called
 
 from cardsign.errors import FetchFailed
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.net.connection import IPAddress, check_address, tcp_dial
 from cardsign.net.fetch import FetchSettings
 from cardsign.net.guarded import GuardRefused

@@ -19,8 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.trust.policy import Policy, Subject
 from tests.keys import aws
 from tests.repo.test_pages import blocks, commands_of

@@ -15,8 +15,7 @@ from publications import NOW, PUBLIC, PUBLIC_0_3, publish_cards, sign
 from served import hearing, look, serve, write_tokens
 from werkzeug.test import Client
 
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server.mount import mount_cards
 from cardsign.server.providers import create_token

@@ -10,7 +10,7 @@ import pytest
 from publications import PUBLIC, PUBLIC_0_3
 from served import Site
 
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.trust.policy import Policy, Subject
 from tests.support import reach_verdict
 

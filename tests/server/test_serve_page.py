@@ -12,8 +12,7 @@ import pytest
 from publications import NOW, PUBLIC, publish_cards, put_in_place, sign
 from served import look, serve
 
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server import documents
 from cardsign.server.settings import ServerSettings

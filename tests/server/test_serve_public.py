@@ -16,8 +16,7 @@ from served import Site, fields
 from werkzeug.http import http_date
 from werkzeug.test import Client
 
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server.mount import mount_cards
 from cardsign.trust.policy import Policy, Subject

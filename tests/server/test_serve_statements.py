@@ -17,7 +17,7 @@ from cardsign.card.extensions import ExtendedMarker, with_marker
 from cardsign.errors import PublishRefused
 from cardsign.issuer.keyset import KeysetPlan, draft_next
 from cardsign.issuer.release import ReleasePlan, card_digest
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.publish.generation import Generation, load_current
 from cardsign.publish.publication import Documents, Issued, publish_generation, publish_statements
 from cardsign.trust.walk import MAX_STEPS

@@ -12,8 +12,7 @@ from served import serve, write_tokens
 from werkzeug.test import Client
 
 from cardsign.errors import PublishRefused, ServeFault
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.publish.generation import Generation, load_current
 from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server.providers import create_token

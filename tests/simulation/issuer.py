@@ -21,8 +21,7 @@ from cardsign.issuer.keyset import KeysetChanges, accept_keyset, draft_keyset, k
 from cardsign.issuer.release import ReleaseChanges, card_digest, sign_next_release
 from cardsign.issuer.rotation import is_made_here, make_successor
 from cardsign.issuer.work import Work
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.agenda import steps
 from cardsign.keys.history import follow_events

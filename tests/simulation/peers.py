@@ -15,9 +15,8 @@ from typing import Any, Literal
 from cardsign.card.document import Card
 from cardsign.card.profiles import canonicalize
 from cardsign.errors import SignatureRefused
-from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Entry, check_entry, read_entry
-from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.jose.keys import JwkSet, PrivateKey, PublicKey
 from cardsign.keys import agenda
 from cardsign.keys.ledger import KeyRecord
 from cardsign.keys.store import KeyStore

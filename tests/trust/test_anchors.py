@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.statements.keyset import KeysetId, RootAnchor
 from cardsign.trust.policy import Anchor, JwksAnchor, KeysAnchor, KeysetAnchor
 from cardsign.trust.session import cache_name

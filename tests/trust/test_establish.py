@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.statements.keyset import KeysetId, read_keyset
 from cardsign.statements.release import read_release
 from cardsign.trust.lock import Floor

@@ -9,8 +9,7 @@ import pytest
 
 from cardsign.card.profiles import FULL_PROFILES
 from cardsign.errors import CardRefused, UsageFault
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.trust.policy import (
     ACCEPTED,
     JwksAnchor,

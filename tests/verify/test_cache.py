@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.trust.policy import KeysAnchor, Policy, Subject
 from cardsign.trust.session import StatementCache
 from cardsign.trust.supplied import SuppliedStatements

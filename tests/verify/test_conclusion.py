@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from cardsign.findings import Finding
-from cardsign.jose.jwks import JwkSet
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.trust.policy import KeysAnchor, Limits, Policy, Subject, TrustedIssuer
 from cardsign.urls import parse_place
 from cardsign.verify.report import StatementUsed

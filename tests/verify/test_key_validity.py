@@ -11,7 +11,7 @@ import pytest
 
 from cardsign import Policy, Verifier
 from cardsign.errors import KeyRefused
-from cardsign.jose.jwks import JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.trust.lock import Memory
 from cardsign.trust.policy import JwksAnchor, KeysAnchor, TrustedIssuer
 from cardsign.trust.policyfile import with_issuer

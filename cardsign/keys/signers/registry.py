@@ -20,9 +20,8 @@ from cardsign.errors import KeyRefused, PassphraseFault, SignerFault, of_the_use
 from cardsign.files import read_secret
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.jwk import PRIVATE_LABELS, pem_labels
-from cardsign.jose.jwks import JwkSet
 from cardsign.jose.jws import Signer, sign_payload
-from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.jose.keys import JwkSet, PrivateKey, PublicKey
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_private_key, import_public_key
 from cardsign.keys.signers.access import Access, PassphraseSource, user_secrets
 from cardsign.keys.signers.base import NOT_SHOWN, RemoteKey, is_shown, refuse_uri, scheme_of
