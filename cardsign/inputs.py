@@ -22,7 +22,6 @@ from cardsign.errors import (
     FileFault,
     FileMissing,
     LocalFault,
-    ServeFault,
     UsageFault,
     install_hint,
 )
@@ -77,7 +76,6 @@ class Inputs:
             if is_url(name) or not os.path.isdir(name):
                 expanded.append(name)
                 continue
-            _refuse_publication(name)
             cards = sorted(str(Path(path)) for path in _cards_below(name, passed))
             if not cards:
                 hint = "Name a folder that holds cards, or name the cards."
@@ -124,22 +122,6 @@ def _cards_below(folder: str, passed: Counter[str]) -> Iterator[str]:
                 passed["key set"] += 1
             else:
                 yield path
-
-
-def _refuse_publication(name: str) -> None:
-    """Refuse what `publish` writes: most of its cards are old ones, and nobody serves them now."""
-    from cardsign.publish.generation import CARD_FILE, find_current  # a folder of cards needs none
-
-    try:
-        number = find_current(Path(name))
-    except (ServeFault, FileFault):
-        return
-    raise UsageFault(
-        "usage.invalid",
-        "this is a publication, which keeps the cards of earlier times too",
-        path=name,
-        hint=f"Verify its newest card: cardsign verify {Path(name, f'{number:06d}', CARD_FILE)}",
-    )
 
 
 def _check_within(name: str, folder: str) -> None:

@@ -57,8 +57,6 @@ from cardsign.verify.report import Answer, Answers, SignatureReport, SignatureVe
 
 #: Kids that a message names; a policy may hold hundreds.
 MAX_KIDS: Final = 3
-#: Keys without a kid that are tried, only to explain.
-MAX_TRIED: Final = 3
 _ASK_FOR_A_FULL_ONE: Final = "Ask the issuer to sign for served-as-is as well."
 
 
@@ -114,7 +112,7 @@ def examine_signature(
     # (4.2) the key that its kid names
     key = trust.keys_by_kid.get(entry.header.kid) if trust else None
     if trust is None or key is None:
-        return _without_key(index, entry, payloads, inquiry)
+        return _without_key(index, entry, inquiry)
     # (4.3) the payload that it fits
     try:
         payload = matching_payload(entry, key.public, payloads, trust.issuer.profiles)
@@ -152,7 +150,7 @@ def _worthless(
     )
 
 
-def _without_key(index: int, entry: Entry, payloads: Payloads, inquiry: Inquiry) -> SignatureReport:
+def _without_key(index: int, entry: Entry, inquiry: Inquiry) -> SignatureReport:
     """Return the report on a signature whose key is not accepted; its kid only explains."""
     kid, trust = entry.header.kid, inquiry.trust
     verdict: SignatureVerdict = "unknown-key"
@@ -173,25 +171,11 @@ def _without_key(index: int, entry: Entry, payloads: Payloads, inquiry: Inquiry)
         verdict = "not-enrolled"
         code, message = "key.not_enrolled", f"your policy pins the key {kid!r} for {other!r}"
         hint = f"If this should be its card, say so: --issuer {other}"
-    elif key := _find_unnamed_key(entry, payloads, trust):
-        code, message = "key.unknown", f"no accepted key has the kid {kid!r}; it was signed by "
-        message += f"{short_kid(key.kid)}, which you have by its thumbprint alone"
-        hint = 'If the issuer calls that key so, add this kid to its JWK, as "kid".'
     else:
         accepted, hint = _accepted_kids(trust)
         code, message = "key.unknown", f"no accepted key has the kid {kid!r}{accepted}"
     reason = Finding(code, message, Place(f"/signatures/{index}"), fix=hint)
     return _worthless(index, entry.header, verdict, reason, answers)
-
-
-def _find_unnamed_key(
-    entry: Entry, payloads: Payloads, trust: IssuerTrust | None
-) -> PublicKey | None:
-    """Return the accepted key without a kid that has signed; it only explains, and never counts."""
-    keys = [key.public for key in trust.keys] if trust is not None else []
-    unnamed = [key for key in keys if key.kid == key.thumbprint and key.alg == entry.header.alg]
-    fitting = (key for key in unnamed[:MAX_TRIED] if matching_payload(entry, key, payloads))
-    return next(fitting, None)
 
 
 def _accepted_kids(trust: IssuerTrust | None) -> tuple[str, str]:

@@ -326,16 +326,6 @@ def test_publishing_again_repairs_a_damaged_publication(issuer: Cardsign, name: 
         assert published().card == before.card
 
 
-def test_verify_names_the_newest_card_of_a_publication(issuer: Cardsign) -> None:
-    """Its folder has the cards of earlier times too, which nobody serves now."""
-    run(issuer("publish", "signed.json"))
-    refused = issuer("verify", "public", "--jwks", "jwks.json")
-    (hint,) = [line for line in refused.err.splitlines() if "cardsign verify public/" in line]
-    assert (refused.status, "this is a publication" in refused.err) == (2, True)
-    run(issuer("keys", "jwks", "-o", "jwks.json"))
-    run(issuer("verify", hint.rpartition(" ")[2], "--jwks", "jwks.json"))
-
-
 @pytest.mark.parametrize(
     ("option", "wanted"),
     [((), {}), (("--token-file", "named"), {"token_file": Path("named")})],
