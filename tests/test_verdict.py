@@ -307,7 +307,7 @@ def test_a_full_signature_is_checked_once(
         checked.append(payload)
         check_entry(entry, payload, key, **encoded)
 
-    monkeypatch.setattr("cardsign.jose.jws.check_entry", counted)
+    monkeypatch.setattr("cardsign.verify.signature.check_entry", counted)
     whole = canonicalize(LAX, "served-as-is").data
     full = {**LAX, "signatures": [one_signature(LAX, alice, "served-as-is")]}
     assert examine(full, alice).verdict == "trusted"
