@@ -18,12 +18,12 @@
     │   └── NoVerdict            nobody can say yet; its report says why         exit 3
     ├── LocalFault               this machine, this command line             exit 2
     │   ├── UsageFault           options and settings that do not fit        usage.*, config.*,
-    │   │                        policies among them                         policy.*, lock.*
+    │   │                        policies and credentials among them         policy.*, lock.*,
+    │   │                                                                    credential.*
     │   ├── FileFault            a file that cannot be read or written       file.*
     │   ├── PassphraseFault      no passphrase, or the wrong one             passphrase.*
     │   ├── StoreFault           the key store is absent, corrupt or newer   keystore.*
     │   ├── SignerFault          a signer that fails or answers wrongly      signer.*
-    │   ├── CredentialFault      no credential for a peer, or none to send   credential.*
     │   └── ServeFault           a server that cannot start                  serve.*
     ├── FetchFailed              a peer that cannot be asked safely          fetch.*, exit 3
     └── CallFailed               a trusted peer that gives no answer         call.*, exit 3
@@ -178,10 +178,6 @@ class StoreFault(LocalFault):
 
 class SignerFault(LocalFault):
     """A signer failed, or its signature does not verify with the stored public key."""
-
-
-class CredentialFault(LocalFault):
-    """No credential for a peer is at hand, or none that may be sent to it; none was sent."""
 
 
 class ServeFault(LocalFault):

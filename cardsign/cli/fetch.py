@@ -17,7 +17,7 @@ from cardsign.cli.frame import Command
 from cardsign.cli.options import STDIO, refuse_two_documents, take, write_output
 from cardsign.cli.printer import Answer, is_json, members, print_error, safe, say, show
 from cardsign.cli.verifier import VerifierOptions, check_audience, show_refusal, visit_options
-from cardsign.errors import CallFailed, CredentialFault, UsageFault, install_hint
+from cardsign.errors import CallFailed, UsageFault, install_hint
 from cardsign.times import minute
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def fetch(url: str, output: str, extended: bool, audience: str | None, **options
 
         if credential is None:
             message = f"there is no credential for {safe(report.issuer or '')}; nothing was sent"
-            raise CredentialFault("credential.none", message)
+            raise UsageFault("credential.none", message)
         answer = look_up_extended(
             batch.verifier, public, credential, audience=audience, subject=batch.subject
         )

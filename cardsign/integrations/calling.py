@@ -131,7 +131,7 @@ async def trusted_client(
         CardRefused: `url` is no URL that is accepted.
         AgentCardResolutionError: The card is trusted, and the SDK cannot read it.
         CallFailed: ``call.no_interface``: the card names no endpoint that can be called.
-        CredentialFault: The credential belongs elsewhere, or cannot be had; nothing was sent.
+        UsageFault: The credential belongs elsewhere, or cannot be had; nothing was sent.
         FetchFailed: A client's token could not be asked for, or must not be.
     """
     check_verifier(verifier)
@@ -283,7 +283,7 @@ def open_call(peer: Peer, credential: Credential | None, *, seconds: float) -> C
     Raises:
         CallFailed: ``call.no_interface``: no endpoint can be called, or it lies outside the
             issuer's origins; ``credential.refused``, ``call.error``: no token was given.
-        CredentialFault: ``credential.elsewhere``, ``credential.none``, ``credential.scheme``.
+        UsageFault: ``credential.elsewhere``, ``credential.none``, ``credential.scheme``.
         FetchFailed: The server of tokens could not be asked, or must not be.
     """
     offered = endpoints.endpoints_of(peer.payload, SPOKEN)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from cardsign.card.extensions import declares_extended_card
 from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH
-from cardsign.errors import CallFailed, CardRefused, CardsignError, CredentialFault, FetchFailed
+from cardsign.errors import CallFailed, CardRefused, CardsignError, FetchFailed, UsageFault
 from cardsign.findings import Finding
 from cardsign.jose.keys import MAX_JWKS_BYTES
 from cardsign.net import endpoints, fetch
@@ -307,7 +307,7 @@ def look_up_extended(
 
     Raises:
         VerificationError: The public card is not trusted, or has no verdict; nothing was sent.
-        CredentialFault: ``credential.none``, ``credential.elsewhere``, ``credential.scheme``;
+        UsageFault: ``credential.none``, ``credential.elsewhere``, ``credential.scheme``;
             nothing was sent.
         CallFailed: ``call.verdict_over``: that on the public card no longer holds, nothing was
             sent; there is no extended card, or no endpoint to ask for one;
@@ -321,7 +321,7 @@ def look_up_extended(
     peer = endpoints.Peer.of(verifier, public.url, payload, subject)
     if peer.issuer is None:
         message = f"the policy has no issuer for {public.url}; nothing was sent"
-        raise CredentialFault("credential.elsewhere", message)
+        raise UsageFault("credential.elsewhere", message)
     if until is not None and until <= verifier.clock():
         message = f"the verdict on {public.url} expired at {second(until)}"
         raise CallFailed("call.verdict_over", f"{message}; nothing was sent")
@@ -362,7 +362,7 @@ def ask_for_extended_card(
         payload depends on either. Nothing in it has been checked.
 
     Raises:
-        CredentialFault: ``credential.elsewhere``; nothing was sent.
+        UsageFault: ``credential.elsewhere``; nothing was sent.
         CallFailed: ``credential.refused``, ``call.no_extended``, ``call.error``.
         FetchFailed: As :func:`cardsign.net.fetch.fetch_document`.
     """
@@ -370,7 +370,7 @@ def ask_for_extended_card(
     headers, call = _request_to(endpoint)
     if header is not None:
         if url.origin != header.origin:
-            raise CredentialFault(
+            raise UsageFault(
                 "credential.elsewhere",
                 f"{url.origin} is not where the credential belongs, {header.origin}",
             )

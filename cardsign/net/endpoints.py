@@ -23,7 +23,7 @@ from cardsign.card.interfaces import Interface, current_interfaces
 from cardsign.card.security import Scheme, requirements_of, schemes_of, security_problems
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json
-from cardsign.errors import CallFailed, CardRefused, CredentialFault, FileFault, JsonRefused
+from cardsign.errors import CallFailed, CardRefused, FileFault, JsonRefused, UsageFault
 from cardsign.files import read_secret
 from cardsign.net import fetch
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings
@@ -176,10 +176,10 @@ BASIC: Final[HeaderForm] = ("Authorization", "Basic")
 _FORMS: Final = {"bearer": BEARER, "basic": BASIC}
 
 
-def _unusable(problem: str, path: str = "") -> CredentialFault:
+def _unusable(problem: str, path: str = "") -> UsageFault:
     """Never with the credential, or with what stands in its place by mistake."""
     hint = "Say where to read it: env:NAME or file:/absolute/path"
-    return CredentialFault("credential.none", problem, path=path, hint=hint)
+    return UsageFault("credential.none", problem, path=path, hint=hint)
 
 
 def header_form_of(payload: Mapping[str, Json]) -> HeaderForm:
@@ -190,14 +190,14 @@ def header_form_of(payload: Mapping[str, Json]) -> HeaderForm:
     nothing for itself, and something for its extended card.
 
     Raises:
-        CredentialFault: ``credential.scheme``: no such scheme; nothing may be guessed.
+        UsageFault: ``credential.scheme``: no such scheme; nothing may be guessed.
     """
     for scheme, _ in _schemes_alone(payload):
         if scheme.header is not None and _may_hold_keys(scheme.header):
             return scheme.header, ""
         if scheme.carrier in _FORMS:
             return _FORMS[scheme.carrier]
-    raise CredentialFault(
+    raise UsageFault(
         "credential.scheme", "the card demands nothing that is one credential in a header"
     )
 
@@ -208,12 +208,12 @@ def _schemes_alone(payload: Mapping[str, Json]) -> Iterator[tuple[Scheme, Sequen
     Without requirements each scheme of the card, without scopes.
 
     Raises:
-        CredentialFault: ``credential.scheme``: the card asks for more than can be read, and no
+        UsageFault: ``credential.scheme``: the card asks for more than can be read, and no
             credential is sent on a guess.
     """
     for problem in security_problems(payload):
         message = f"the card's requirements cannot be read: {problem.message}"
-        raise CredentialFault("credential.scheme", message, path=problem.path)
+        raise UsageFault("credential.scheme", message, path=problem.path)
     declared = schemes_of(payload)
     alternatives = requirements_of(payload, declared)
     requirements = [alternative.schemes for alternative in alternatives if alternative.schemes]
@@ -256,7 +256,7 @@ class Credential:
             client_id: As the attribute.
 
         Raises:
-            CredentialFault: ``credential.none``.
+            UsageFault: ``credential.none``.
         """
         if not _PLACE.fullmatch(uri):
             scheme = uri.partition(":")[0]
@@ -267,7 +267,7 @@ class Credential:
         """Read the credential: one line of printable ASCII.
 
         Raises:
-            CredentialFault: ``credential.none``: there is none, or none that a header holds. The
+            UsageFault: ``credential.none``: there is none, or none that a header holds. The
                 message does not show it.
         """
         scheme, _, path = self._uri.partition(":")
@@ -349,7 +349,7 @@ class Peer:
             url_of: Where an endpoint is asked.
 
         Raises:
-            CredentialFault: ``credential.elsewhere``.
+            UsageFault: ``credential.elsewhere``.
         """
         for endpoint in endpoints:
             if self.may_show(url_of(endpoint)):
@@ -357,14 +357,14 @@ class Peer:
         origins = ", ".join(sorted({str(endpoint.url.origin) for endpoint in endpoints}))
         raise self.elsewhere(f"the card's endpoints are at {origins}")
 
-    def elsewhere(self, problem: str) -> CredentialFault:
+    def elsewhere(self, problem: str) -> UsageFault:
         """Return the refusal to send a credential to a place that is not the issuer's."""
         if self.issuer is None or self.issuer.places is None:
             home = f"the origin of {self.card_url}"
         else:
             home = f"the origins of {self.issuer.name}"
         message = f"{problem}, outside {home}; nothing was sent"
-        return CredentialFault("credential.elsewhere", message)
+        return UsageFault("credential.elsewhere", message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,7 +392,7 @@ class Header:
             secret: A bearer token, ``user:password`` for Basic (RFC 7617 2), or a key.
 
         Raises:
-            CredentialFault: ``credential.none``: it has not the form that this takes; the message
+            UsageFault: ``credential.none``: it has not the form that this takes; the message
                 never shows it.
         """
         name, scheme = form
@@ -453,7 +453,7 @@ def find_token_url(peer: Peer) -> tuple[Url, tuple[str, ...]]:
     Connect scheme names no token URL, and none is looked for elsewhere.
 
     Raises:
-        CredentialFault: ``credential.scheme``: no such scheme; ``credential.elsewhere``: the
+        UsageFault: ``credential.scheme``: no such scheme; ``credential.elsewhere``: the
             client's secret must not go to its token URL.
         FetchFailed: ``fetch.url``: its token URL is none, or none of https.
     """
@@ -464,12 +464,12 @@ def find_token_url(peer: Peer) -> tuple[Url, tuple[str, ...]]:
         if not isinstance(token_url, str):
             continue
         if not all(map(_SCOPE.fullmatch, scopes)):
-            raise CredentialFault("credential.scheme", "the card demands a scope that is none")
+            raise UsageFault("credential.scheme", "the card demands a scope that is none")
         url = peer.settings.target(token_url)
         if not peer.may_show(url):
             raise peer.elsewhere(f"the card's token URL is at {url.origin}")
         return url, tuple(sorted({*scopes}))
-    raise CredentialFault(
+    raise UsageFault(
         "credential.scheme", "the card demands no OAuth 2.0 token by client credentials"
     )
 
@@ -483,7 +483,7 @@ def open_credential(credential: Credential, peer: Peer, url: Url) -> Header:
         url: To which it is sent, an endpoint that :meth:`Peer.choose` has allowed.
 
     Raises:
-        CredentialFault: ``credential.none``, ``credential.scheme``, ``credential.elsewhere``.
+        UsageFault: ``credential.none``, ``credential.scheme``, ``credential.elsewhere``.
         CallFailed: ``credential.refused``, ``call.error``: there is no token for the client.
         FetchFailed: The server of tokens could not be asked, or must not be.
     """

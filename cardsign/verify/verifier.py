@@ -193,7 +193,7 @@ class Verifier:
 
         Raises:
             NotTrusted, NoVerdict: Of the public card, or of the extended one.
-            CredentialFault, CallFailed, FetchFailed: The extended card was not fetched.
+            UsageFault, CallFailed, FetchFailed: The extended card was not fetched.
         """
         from cardsign.net.discovery import look_up_extended
 

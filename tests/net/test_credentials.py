@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.errors import CredentialFault
+from cardsign.errors import UsageFault
 from cardsign.jose.keys import JwkSet
 from cardsign.net.endpoints import (
     BASIC,
@@ -51,7 +51,7 @@ NO_SOURCES += ["env:MY-TOKEN", "file:token", "file:/token?arg=1"]
 @pytest.mark.parametrize("uri", NO_SOURCES)
 def test_what_is_no_source_is_refused(uri: str) -> None:
     """And what may be the credential itself, put there by mistake, is not shown."""
-    with pytest.raises(CredentialFault, match=r"credential\.none") as caught:
+    with pytest.raises(UsageFault, match=r"credential\.none") as caught:
         Credential.parse(uri, environment={})
     assert SECRET not in str(caught.value)
 
@@ -62,7 +62,7 @@ MISTAKEN = [f"env:{SECRET}", "env:hunter2secret", "file:/hunter2secret", "file:/
 @pytest.mark.parametrize("uri", MISTAKEN)
 def test_a_credential_in_place_of_its_source_is_never_repeated(uri: str) -> None:
     """Neither by a message nor by a traceback."""
-    with pytest.raises(CredentialFault) as caught:
+    with pytest.raises(UsageFault) as caught:
         Credential.parse(uri, environment={}).secret()
     assert caught.value.path == uri.partition(":")[0] + ":..."
     shown = "".join(traceback.format_exception(caught.value))
@@ -76,12 +76,12 @@ def test_a_file_of_ones_own(tmp_path: Path) -> None:
     credential = Credential.parse(f"file:{path}", environment={})
     path.write_text(SECRET + "\n")
     path.chmod(0o644)
-    with pytest.raises(CredentialFault, match=r"file\.permissions"):
+    with pytest.raises(UsageFault, match=r"file\.permissions"):
         credential.secret()
     path.chmod(0o600)
     assert credential.secret() == SECRET
     path.write_text("")
-    with pytest.raises(CredentialFault, match="the file is empty"):
+    with pytest.raises(UsageFault, match="the file is empty"):
         credential.secret()
 
 
@@ -91,7 +91,7 @@ UNUSABLE = ["", "\n", "one\ntwo", "one\r\nX-Evil: two", "one\x00two", "töken", 
 @pytest.mark.parametrize("value", UNUSABLE, ids=lambda value: repr(value[:20]))
 def test_what_no_header_holds_is_not_sent(value: str) -> None:
     """One line of printable ASCII, whatever variable or file gave it."""
-    with pytest.raises(CredentialFault, match=r"credential\.none") as caught:
+    with pytest.raises(UsageFault, match=r"credential\.none") as caught:
         from_variable(value).secret()
     assert not value.strip() or value not in str(caught.value)
 
@@ -215,7 +215,7 @@ NO_FORMS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("payload", NO_FORMS.values(), ids=NO_FORMS)
 def test_nothing_is_guessed(payload: dict[str, Any]) -> None:
     """A card that wants what no single header holds gets none."""
-    with pytest.raises(CredentialFault, match=r"credential\.scheme"):
+    with pytest.raises(UsageFault, match=r"credential\.scheme"):
         header_form_of(payload)
 
 
@@ -224,7 +224,7 @@ def test_nothing_is_guessed(payload: dict[str, Any]) -> None:
 )
 def test_a_credential_of_another_form_is_not_sent(form: HeaderForm, secret: str) -> None:
     """And not shown."""
-    with pytest.raises(CredentialFault, match=r"credential\.none") as caught:
+    with pytest.raises(UsageFault, match=r"credential\.none") as caught:
         Header.of(ORIGIN, form, secret)
     assert secret not in str(caught.value)
 
@@ -268,6 +268,6 @@ def test_a_credential_goes_inside_the_issuers_origins(
     if chosen is not None:
         assert peer.choose(endpoints, Endpoint.for_messages) == chosen
         return
-    with pytest.raises(CredentialFault, match="nothing was sent") as caught:
+    with pytest.raises(UsageFault, match="nothing was sent") as caught:
         peer.choose(endpoints, Endpoint.for_messages)
     assert (caught.value.code, caught.value.exit_status) == ("credential.elsewhere", 2)

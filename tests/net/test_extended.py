@@ -29,7 +29,7 @@ from extended_peer import (
 from internet import Answer, Network, Request
 from peers import http
 
-from cardsign.errors import CallFailed, CardsignError, CredentialFault, FetchFailed
+from cardsign.errors import CallFailed, CardsignError, FetchFailed, UsageFault
 from cardsign.net.discovery import ask_for_extended_card, look_up_extended
 from cardsign.net.endpoints import BEARER, Header, PeerError, endpoints_of
 from cardsign.trust.lock import Memory
@@ -209,7 +209,7 @@ def test_a_header_goes_to_its_own_origin_alone(site: Tides, network: Network) ->
     own = partner(site)
     header = Header.of(parse_origin(HOST), BEARER, site.token)
     (elsewhere,) = endpoints_of({"url": "https://evil.example/a2a"})
-    with pytest.raises(CredentialFault) as caught:
+    with pytest.raises(UsageFault) as caught:
         ask_for_extended_card(elsewhere, header, own.verifier.fetcher.settings)
     assert caught.value.code == "credential.elsewhere"
     assert network.names == []
@@ -440,7 +440,7 @@ def test_an_interface_at_another_of_the_issuers_origins(network: Network, tmp_pa
     public = own.look_up()
     narrower = replace(own.verifier.policy.issuers[0], places=(parse_place(HOST),))
     theirs = Verifier(Policy((narrower,)), lock=Memory(), net=own.verifier.fetcher)
-    with pytest.raises(CredentialFault) as caught:
+    with pytest.raises(UsageFault) as caught:
         look_up_extended(theirs, public, own.credential, audience=AUDIENCE, subject=Subject())
     assert caught.value.code == "credential.elsewhere"
     assert site.secret_told() == set()
@@ -457,7 +457,7 @@ def test_a_path_outside_the_issuers_place(network: Network, tmp_path: Path) -> N
     card = without(card, "/additionalInterfaces")
     site = tides(network, tmp_path / "published", card)
 
-    with pytest.raises(CredentialFault) as caught:
+    with pytest.raises(UsageFault) as caught:
         partner(site, places).ask()
     assert caught.value.code == "credential.elsewhere"
     assert site.secret_told() == set()
@@ -501,7 +501,7 @@ def test_where_there_is_no_way_nothing_is_sent(
 
     own = partner(site)
     assert own.look_up().report.verdict == "trusted"
-    with pytest.raises((CallFailed, CredentialFault)) as caught:
+    with pytest.raises((CallFailed, UsageFault)) as caught:
         own.ask()
     assert caught.value.code == code
     assert site.secret_told() == set()

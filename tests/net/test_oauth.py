@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cardsign.errors import CallFailed, CardsignError, CredentialFault, FetchFailed
+from cardsign.errors import CallFailed, CardsignError, FetchFailed, UsageFault
 from cardsign.jose.keys import JwkSet
 from cardsign.net.endpoints import Credential, Peer, find_token_url, open_credential
 from cardsign.net.fetch import FetchSettings
@@ -182,7 +182,7 @@ def test_G18_a_server_outside_the_issuers_origins_sees_no_secret(server: Counter
     caller = Caller(server)
     with counterpart() as other:
         caller.payload = card([{"o": []}], o=scheme(f"{other.url}/token"))
-        with pytest.raises(CredentialFault) as caught:
+        with pytest.raises(UsageFault) as caught:
             caller.open()
         assert caught.value.code == "credential.elsewhere"
         assert (server.asked, other.asked) == ([], [])
