@@ -69,11 +69,8 @@ def serve(
     if published is None:
         hint = "Name the one that publish wrote: cardsign serve DIR"
         raise UsageFault("usage.conflict", "no publication directory is named", hint=hint)
-    host, colon, port = bind.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise UsageFault("usage.conflict", f"--bind takes HOST:PORT, not {bind!r}")
     read = partial(_read_settings, settings_file, token_file)
-    serve_publication(published, read, host.strip("[]"), int(port), as_json=is_json())
+    serve_publication(published, read, bind, as_json=is_json())
 
 
 def _read_settings(path: Path | None, token_file: Path | None) -> ServerSettings:

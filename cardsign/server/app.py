@@ -69,10 +69,7 @@ _PLACEHOLDER_DOCUMENT: Final = public_document(
 
 
 def create_app(
-    publication: Path | Publications,
-    settings: ServerSettings = DEFAULT_SETTINGS,
-    *,
-    now: Callable[[], float] = time.time,
+    publication: Path | Publications, settings: ServerSettings = DEFAULT_SETTINGS
 ) -> Flask:
     """Return the application of one publication directory, or of a folder of them.
 
@@ -81,15 +78,15 @@ def create_app(
     Args:
         publication: As ``cardsign publish`` writes it; or a folder of such directories, each
             named after its agent.
-        settings: To whom it is served, and how.
-        now: Unix seconds; for how long caches may keep what they are given, and cards are valid.
+        settings: To whom it is served, and how; :class:`Publications` have theirs.
 
     Raises:
         ServeFault, FileFault, JsonRefused, UsageFault: As
             :class:`cardsign.server.site.Publications`.
     """
     if isinstance(publication, Path):
-        publication = Publications(publication, settings, now=now)
+        publication = Publications(publication, settings)
+    settings = publication.settings
     app = Flask("cardsign", static_folder=None)
     app.extensions["cardsign"] = publication
     app.url_map.merge_slashes = False  # which would redirect
@@ -277,8 +274,8 @@ def answer_probe(status: str, code: int) -> Response:
     """Answer a probe, which no cache keeps."""
     if request.method not in ("GET", "HEAD"):
         raise MethodNotAllowed(valid_methods=("GET", "HEAD"))
-    count = find_publications().site.count()
-    return a2a.json_response({"status": status, **count}, code, NO_STORE)
+    summary = find_publications().site.summarize()
+    return a2a.json_response({"status": status, **summary}, code, NO_STORE)
 
 
 def read_body() -> bytes:

@@ -15,11 +15,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from flask import Response, request
-from werkzeug.http import http_date, is_resource_modified
+from werkzeug.http import http_date
 
 from cardsign import html
 from cardsign.card.interfaces import Interface, interfaces_of
@@ -40,9 +40,6 @@ from cardsign.statements.envelope import StatementRefused
 from cardsign.times import utc
 from cardsign.urls import CARD_PATH, EXTENDED_PATH, LEGACY_CARD_PATH, Headers, parse_url
 
-if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIEnvironment
-
 log = logging.getLogger(__name__)
 
 #: Of every answer about an extended card, an error too: shared caches keep out.
@@ -53,9 +50,6 @@ NO_SNIFF: Final = {"X-Content-Type-Options": "nosniff"}
 Paths: TypeAlias = dict[str, set[str]]
 
 METADATA_PATH: Final = "/.well-known/oauth-protected-resource"
-#: A request without any of these gets the document without a look at its age, which would take a
-#: third of the time.
-_CONDITIONS: Final = frozenset({"HTTP_IF_NONE_MATCH", "HTTP_IF_MODIFIED_SINCE", "HTTP_IF_MATCH"})
 _OIDC: Final = "/.well-known/openid-configuration"
 _OAUTH: Final = "/.well-known/oauth-authorization-server"
 #: The issuers in the servers' settings whose tokens a scheme of these types stands for.
@@ -69,42 +63,27 @@ class Document:
     Attributes:
         body: What GET returns.
         headers: All of its own.
-        etag: The one in `headers`.
-        changed: The time in ``Last-Modified``, if there is one.
         older: What clients of A2A 0.3 get instead; None for the same.
         gone_at: The Unix time from which nothing is here any more.
     """
 
     body: bytes
     headers: Headers
-    etag: str
-    changed: datetime | None = None
     older: Document | None = None
     gone_at: float | None = None
 
     def respond(self) -> Response:
         """Return the answer to GET or HEAD: 200, or 304 to a client that has the document."""
-        environ = request.environ
-        if environ.get("HTTP_IF_MATCH", "").strip() == "*":
-            # It holds for whatever is here (RFC 9110 13.1.1); werkzeug compares it as a tag.
-            environ = {name: environ[name] for name in environ if name != "HTTP_IF_MATCH"}
-        if not _CONDITIONS.isdisjoint(environ) and not self._is_wanted(environ):
-            status = 412 if "HTTP_IF_MATCH" in environ else 304
-            return Response(status=status, headers=list(self.headers))
-        return Response(self.body, headers=list(self.headers))
-
-    def _is_wanted(self, environ: WSGIEnvironment) -> bool:
-        try:
-            return is_resource_modified(environ, self.etag, last_modified=self.changed)
-        except OverflowError:  # of werkzeug, where If-Modified-Since has a year without end
-            return True
+        response = Response(self.body, headers=list(self.headers))
+        with suppress(OverflowError):  # of werkzeug, where If-Modified-Since has a year without end
+            response.make_conditional(request)
+        return response
 
 
 def public_document(file: PublicFile, published: datetime | None) -> Document:
     """Return a document for everybody, which pages of any origin may read."""
-    etag = _etag(file.body)
     changed = (("Last-Modified", http_date(published)),) if published else ()
-    return Document(file.body, (*file.headers, *changed, ("ETag", etag)), etag, published)
+    return Document(file.body, (*file.headers, *changed, ("ETag", _etag(file.body))))
 
 
 def extended_document(body: bytes) -> Document:
@@ -113,9 +92,8 @@ def extended_document(body: bytes) -> Document:
     It has no Last-Modified: all audiences have the same, and who asked by it alone would be told
     that the card of another is still the one.
     """
-    etag = _etag(body)
-    headers = {"Content-Type": "application/a2a+json", "ETag": etag, **PRIVATE, **NO_SNIFF}
-    return Document(body, tuple(headers.items()), etag)
+    headers = {"Content-Type": "application/a2a+json", "ETag": _etag(body), **PRIVATE, **NO_SNIFF}
+    return Document(body, tuple(headers.items()))
 
 
 def public_documents(generation: Generation, settings: ServerSettings) -> dict[str, Document]:

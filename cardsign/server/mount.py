@@ -113,7 +113,7 @@ class _Mount:
         # `cardsign serve` counts; in front of an application its own server does.
         settings = settings.model_copy(update={"metrics": False})
         self._app, self._publications = app, Publications(publication, settings)
-        self._cards = create_app(self._publications, settings)
+        self._cards = create_app(self._publications)
 
     def _is_for_cards(self, environ: WSGIEnvironment) -> bool | None:
         """Return whether a request is for the cards, by its head; None where its body decides."""

@@ -58,8 +58,7 @@ _SIGNAL_SECONDS: Final = 0.1
 def serve(
     location: Path,
     read_settings: Callable[[], ServerSettings],
-    host: str,
-    port: int,
+    bind: str,
     *,
     as_json: bool = False,
 ) -> None:
@@ -72,17 +71,18 @@ def serve(
     Args:
         location: A publication directory, or a folder of them, one for each agent.
         read_settings: Returns to whom it is served, and how. Can be pickled.
-        host: A name or address of this machine.
-        port: 0 for any free one.
+        bind: ``HOST:PORT``, of this machine; port 0 is any free one.
         as_json: Say where as one JSON object on stdout as well, for programs that start this.
 
     Raises:
-        UsageFault: ``usage.not_installed``: metrics are wanted; ``config.malformed``.
+        UsageFault: ``usage.conflict``: `bind` is no address; ``usage.not_installed``: metrics are
+            wanted; ``config.malformed``.
         ServeFault: ``serve.bind``, ``serve.worker_died``, ``serve.token_file``, and what
             :class:`cardsign.server.site.Publications` raises.
         FileFault: A published file, or the token file, cannot be read.
     """
     log_to_stderr()
+    host, port = split_address(bind, "--bind takes HOST:PORT")
     settings = read_settings()
     check_settings(settings)
     with (
@@ -97,10 +97,9 @@ def serve(
         reload = partial(_reload, read_settings, publications, reloads)
 
         def announce_and_follow() -> None:
-            count = publications.site.count()
-            ((what, number),) = count.items()
-            served = counted(number, "agent") if what == "agents" else f"generation {number}"
-            announce(address, f"serving {served} on", count, as_json=as_json)
+            ((noun, number),) = (summary := publications.site.summarize()).items()
+            served = counted(number, "agent") if noun == "agents" else f"generation {number}"
+            announce(address, f"serving {served} on", summary, as_json=as_json)
             publications.start_watching()
 
         @server.on_startup  # type: ignore[untyped-decorator]
@@ -279,7 +278,7 @@ class Worker:
     def _load(self) -> None:
         settings = self._read_settings()
         publications = Publications(self._location, settings)
-        app = create_app(publications, settings)
+        app = create_app(publications)
         publications.wait_for_others()
         publications.start_watching()
         self._publications, self._app = publications, app
@@ -366,6 +365,18 @@ def log_to_stderr() -> None:
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(level)
+
+
+def split_address(text: str, expected: str) -> tuple[str, int]:
+    """Return the host and the port of ``HOST:PORT``.
+
+    Raises:
+        UsageFault: ``usage.conflict``: it is none; the message begins with what is expected.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise UsageFault("usage.conflict", f"{expected}, not {text!r}")
+    return host.strip("[]"), int(port)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
 import logging
 import socket
 import threading
@@ -31,7 +30,7 @@ from werkzeug.exceptions import (
 
 from cardsign.errors import CardsignError, LocalFault, ServeFault, UsageFault, closest
 from cardsign.files import MAX_INPUT_BYTES
-from cardsign.server.a2a import answer_http_error, json_response
+from cardsign.server.a2a import json_response
 from cardsign.server.app import REFUSAL
 from cardsign.server.documents import NO_STORE
 from cardsign.server.mount import Receive, Scope, Send, answer_by_wsgi, make_environ
@@ -42,9 +41,9 @@ from cardsign.server.run import (
     make_server,
     reserve_address,
     run_server,
+    split_address,
 )
 from cardsign.server.settings import DEFAULT_SETTINGS
-from cardsign.trust.lock import check_entry, read_floors
 from cardsign.trust.policy import SubjectNames
 from cardsign.urls import is_this_machine
 
@@ -59,9 +58,7 @@ log = logging.getLogger(__name__)
 FRESH_SECONDS: Final = 10.0
 #: How long the body of a request may take, after its head. An honest caller has it at hand.
 BODY_SECONDS: Final = 5.0
-#: Cards that are judged at a time, and threads, most of which only wait for their turn.
 _JUDGED_AT_A_TIME: Final = 4
-_THREADS: Final = 256
 #: Faults of who asks; any other is one of this machine.
 _ASKED_WRONGLY: Final = ("usage.invalid", "policy.unknown_issuer")
 
@@ -79,7 +76,7 @@ def serve_verdicts(open_batch: Callable[[], Batch], where: str, *, as_json: bool
         ServeFault: ``serve.bind``; ``serve.worker_died``.
         LocalFault: As `open_batch`.
     """
-    _Rules(open_batch, 0).read()  # what is wrong with it is said before anything listens
+    open_batch()  # what is wrong with it is said before anything listens
     with _bound(where) as address:
         server = make_server(DEFAULT_SETTINGS, address)
 
@@ -93,11 +90,7 @@ def serve_verdicts(open_batch: Callable[[], Batch], where: str, *, as_json: bool
         run_server(server, partial(_load_worker, open_batch))
 
 
-def create_verdict_app(
-    open_batch: Callable[[], Batch],
-    *,
-    fresh_seconds: float = FRESH_SECONDS,
-) -> Flask:
+def create_verdict_app(open_batch: Callable[[], Batch]) -> Flask:
     """Return the application that answers ``POST /verify`` with a verdict, as JSON.
 
     The body is the card as received. `issuer`, `url`, `origin` and `audience` in the query say
@@ -107,7 +100,7 @@ def create_verdict_app(
     """
     app = Flask("cardsign-verdicts", static_folder=None)
     app.json.sort_keys = False  # type: ignore[attr-defined]
-    rules, turns = _Rules(open_batch, fresh_seconds), threading.Semaphore(_JUDGED_AT_A_TIME)
+    rules = _Rules(open_batch)
 
     @app.before_request
     def refuse() -> None:
@@ -119,9 +112,11 @@ def create_verdict_app(
 
     @app.get("/healthz")
     def show_health() -> Response:
-        if (fault := rules.check()) is None:
+        with suppress(CardsignError):
+            rules.read()
+        if rules.fault is None:
             return json_response({"status": "ok"}, 200, NO_STORE)
-        failing: Any = {"status": "failing", "error": fault.finding.to_json()}
+        failing: Any = {"status": "failing", "error": rules.fault.finding.to_json()}
         return json_response(failing, 503, NO_STORE)
 
     @app.post("/verify")
@@ -135,8 +130,7 @@ def create_verdict_app(
         subject = batch.verifier.subject_of(names) if names else batch.subject  # type: ignore[arg-type]
         if subject.is_nobody:
             raise _bad_question("the query has none of the parameters issuer, url and origin")
-        with turns:
-            report = batch.verifier.judge(request.get_data(), subject, batch.statements)
+        report = batch.verifier.judge(request.get_data(), subject, batch.statements)
         return jsonify(report.to_json())
 
     @app.errorhandler(CardsignError)
@@ -145,12 +139,10 @@ def create_verdict_app(
         return jsonify(error=fault.finding.to_json()), 503 if is_ours else 400
 
     @app.errorhandler(HTTPException)
-    def show_http_error(error: HTTPException) -> Response:
-        response = answer_http_error(error)
-        body = response.get_json()
-        body["error"]["code"] = str(error.code)  # text, as all codes here
-        response.set_data(json.dumps(body))
-        return response
+    def show_http_error(error: HTTPException) -> tuple[Response, int, dict[str, str]]:
+        allowed = ", ".join(getattr(error, "valid_methods", None) or ())
+        shown = jsonify(error={"code": str(error.code), "message": error.name})
+        return shown, error.code or 500, {"Allow": allowed} if allowed else {}
 
     return app
 
@@ -163,22 +155,18 @@ def _bad_question(message: str) -> UsageFault:
 class WholeRequests:
     """The ASGI application that reads a request whole, and then has `app` answer it.
 
-    Who sends nothing holds a connection, and no thread.
-
-    Args:
-        app: The application of :func:`create_verdict_app`.
-        body_seconds: How long a body may take.
+    Who sends nothing holds a connection, and no thread. A card waits for one of a few threads, and
+    a question about health for none.
     """
 
-    def __init__(self, app: Flask, body_seconds: float = BODY_SECONDS) -> None:
-        self._app, self._body_seconds = app, body_seconds
-        self._threads = ThreadPoolExecutor(_THREADS, "cardsign")
+    def __init__(self, app: Flask) -> None:
+        self._app, self._threads = app, ThreadPoolExecutor(_JUDGED_AT_A_TIME, "cardsign")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; a body that is too long or too slow is not read to its end."""
         environ, body, is_whole = make_environ(scope), bytearray(), False
         try:
-            async with asyncio.timeout(self._body_seconds):
+            async with asyncio.timeout(BODY_SECONDS):
                 while not is_whole and len(body) <= MAX_INPUT_BYTES:
                     message = await receive()
                     if message["type"] != "http.request":  # it is no HTTP, or the client has gone
@@ -191,29 +179,22 @@ class WholeRequests:
         except TimeoutError:
             environ[REFUSAL] = RequestTimeout()
         environ |= {"wsgi.input": BytesIO(body), "CONTENT_LENGTH": str(len(body))}
-        await answer_by_wsgi(self._app, environ, send, self._threads)
+        threads = self._threads if scope["method"] == "POST" else None
+        await answer_by_wsgi(self._app, environ, send, threads)
 
 
 class _Rules:
     """The policy and its lock, which are read again after some seconds.
 
     Other commands raise the lock and fill the cache, while this server goes on for years. A policy
-    that somebody is writing is not taken; by one that is lost, or without its lock, nothing is
-    judged.
+    that somebody is writing leaves the last good one; by one that is lost nothing is judged.
     """
 
-    def __init__(self, open_batch: Callable[[], Batch], fresh_seconds: float) -> None:
-        self._open, self._fresh_seconds = open_batch, fresh_seconds
-        self._guard = threading.Lock()
-        self._batch, self._until = open_batch(), time.monotonic() + fresh_seconds
-        self._lost: CardsignError | None = None
-        self._broken: CardsignError | None = None
-
-    def check(self) -> CardsignError | None:
-        """Return why what is on disk cannot be read; None where it can."""
-        with suppress(CardsignError):
-            self.read()
-        return self._lost or self._broken
+    def __init__(self, open_batch: Callable[[], Batch]) -> None:
+        self._open, self._guard = open_batch, threading.Lock()
+        self._batch: Batch | CardsignError = open_batch()
+        self._until = time.monotonic() + FRESH_SECONDS
+        self.fault: CardsignError | None = None  # what was wrong when it was last read
 
     def read(self) -> Batch:
         """Return what cards are judged by now.
@@ -224,29 +205,16 @@ class _Rules:
         with self._guard:
             if time.monotonic() >= self._until:
                 try:
-                    self._read_again()
-                    self._lost = None
+                    self._batch, self.fault = self._open(), None
                 except CardsignError as fault:
-                    log.error("no card is judged: %s", fault)
-                    self._lost = fault
-                self._until = time.monotonic() + self._fresh_seconds
-            if self._lost is not None:
-                raise self._lost
+                    log.error("%s", fault)
+                    self.fault = fault
+                    if fault.code != "policy.malformed" or isinstance(self._batch, CardsignError):
+                        self._batch = fault
+                self._until = time.monotonic() + FRESH_SECONDS
+            if isinstance(self._batch, CardsignError):
+                raise self._batch
             return self._batch
-
-    def _read_again(self) -> None:
-        try:
-            self._batch, self._broken = self._open(), None
-        except UsageFault as fault:
-            if fault.code != "policy.malformed" or self._lost is not None:
-                raise
-            log.error("cards are judged by what was read before: %s", fault)
-            self._broken = fault
-        verifier = self._batch.verifier
-        if verifier.lock_paths and (self._broken or not verifier.lock_paths[-1].exists()):
-            floors = read_floors(verifier.policy, verifier.lock_paths)
-            for issuer in verifier.policy.issuers:
-                check_entry(verifier.policy, issuer, floors, verifier.lock_paths[-1])
 
 
 def _load_worker(open_batch: Callable[[], Batch]) -> WholeRequests:
@@ -262,16 +230,11 @@ def _bound(where: str) -> Iterator[tuple[str, int] | Path]:
         _make_way(where)
         yield Path(where)
         return
-    host, colon, port = where.rpartition(":")
-    host = host.strip("[]")
-    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        message = f"--serve takes HOST:PORT or the path of a socket, not {where!r}"
-        hint = "" if colon else f"A path has a slash: --serve ./{where}"
-        raise UsageFault("usage.conflict", message, hint=hint)
+    host, port = split_address(where, "--serve takes HOST:PORT or a path with a slash")
     if not is_this_machine(host):
         hint = "Serve other machines through a proxy that authenticates them."
         raise UsageFault("usage.conflict", f"{host} is not this machine", hint=hint)
-    with reserve_address(host, int(port)) as address:
+    with reserve_address(host, port) as address:
         yield address
 
 

@@ -95,7 +95,7 @@ class Site:
     agents: Mapping[str, Agent] = field(default_factory=dict)
     root: Agent | None = None
 
-    def count(self) -> dict[str, int]:
+    def summarize(self) -> dict[str, int]:
         """Return how many agents there are; of the only publication the generation."""
         only = self.agents.get("")
         return {"generation": only.generation.number} if only else {"agents": len(self.agents)}

@@ -344,6 +344,6 @@ def test_what_serve_is_told_comes_before_its_settings(
     monkeypatch.setattr("cardsign.server.run.serve", lambda *given, **_: seen.extend(given))
     run(cardsign("serve", "pub", "--settings", "serve.toml", "--bind", "[::1]:8443", *option))
     read = read_server_settings(Path("serve.toml"))
-    where, read_settings, *address = seen
-    assert (where, address) == (Path("pub"), ["::1", 8443])
+    where, read_settings, bind = seen
+    assert (where, bind) == (Path("pub"), "[::1]:8443")
     assert read_settings() == read.model_copy(update=wanted)

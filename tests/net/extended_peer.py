@@ -26,6 +26,7 @@ from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server.app import create_app
 from cardsign.server.providers import create_token
 from cardsign.server.settings import ProviderSettings, ServerSettings
+from cardsign.server.site import Publications
 from cardsign.statements.keyset import read_keyset
 from cardsign.trust.lock import Memory
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject, TrustedIssuer
@@ -119,7 +120,7 @@ def tides(
     tokens.write_text(line)
     keys = ProviderSettings(type="api_key", token_file=tokens, key="X-Api-Key")
     settings = ServerSettings(token_file=tokens, providers=(keys,))
-    app = create_app(folder, settings, now=lambda: published)
+    app = create_app(Publications(folder, settings, now=lambda: published))
     statement = peer.keyset(origins=list(origins))
     floor = {URL: SEQ, "extended": FLOOR}
     release = peer.release(statement, dict(card), seq=SEQ, floor=floor)

@@ -33,7 +33,7 @@ def serve(
     now: Callable[[], float] = time.time,
 ) -> Client:
     """A client of the application; `look` takes up what was published, and no thread does."""
-    app = create_app(directory, settings or ServerSettings(), now=now)
+    app = create_app(Publications(directory, settings or ServerSettings(), now=now))
     app.testing = True
     app.extensions["cardsign"].start_watching = lambda: None
     return Client(app)

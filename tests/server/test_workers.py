@@ -227,6 +227,6 @@ def test_metrics_without_the_library_are_refused(
     """Before anything listens, with what to install."""
     monkeypatch.setattr("cardsign.server.run.find_spec", lambda name: None)
     with pytest.raises(UsageFault, match="prometheus-client") as caught:
-        serve(site.directory, partial(ServerSettings, metrics=True), "127.0.0.1", 0)
+        serve(site.directory, partial(ServerSettings, metrics=True), "127.0.0.1:0")
     assert ".[metrics]" in caught.value.hint
     assert ServerSettings().metrics is False
