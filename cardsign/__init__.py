@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from cardsign.jose.keys import JwkSet as JwkSet
     from cardsign.jose.keys import PrivateKey as PrivateKey
     from cardsign.jose.keys import PublicKey as PublicKey
-    from cardsign.keys.signers.registry import open_signer as open_signer
+    from cardsign.keys.signers import open_signer as open_signer
     from cardsign.trust.policy import Policy as Policy
     from cardsign.verify.report import NotTrusted as NotTrusted
     from cardsign.verify.report import NoVerdict as NoVerdict
@@ -67,7 +67,7 @@ _MODULES: Final = {
     "Signer": "cardsign.jose.jws",
     "PrivateKey": "cardsign.jose.keys",
     "PublicKey": "cardsign.jose.keys",
-    "open_signer": "cardsign.keys.signers.registry",
+    "open_signer": "cardsign.keys.signers",
     "describe_code": "cardsign.findings",
     "Finding": "cardsign.findings",
     "Policy": "cardsign.trust.policy",

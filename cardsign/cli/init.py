@@ -34,7 +34,7 @@ from cardsign.findings import counted
 from cardsign.issuer.epochs import IssuerPlan, RolePassphrases, init_issuer
 from cardsign.keys.ledger import Role, name_roles
 from cardsign.keys.places import StorePlace, create_store, read_place
-from cardsign.keys.signers.access import new_passphrase, user_file, user_policy
+from cardsign.keys.secrets import new_passphrase, user_file, user_policy
 
 
 @click.command(cls=Command, example="cardsign init --issuer https://agents.example.com")

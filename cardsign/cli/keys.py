@@ -77,8 +77,8 @@ from cardsign.keys.places import (
     open_store,
     read_place,
 )
-from cardsign.keys.signers.access import read_passphrase, user_policy
-from cardsign.keys.signers.registry import SCHEMES, check_possession, list_public_keys, open_signer
+from cardsign.keys.secrets import read_passphrase, user_policy
+from cardsign.keys.signers import SCHEMES, check_possession, list_public_keys, open_signer
 from cardsign.keys.store import KeyStore
 from cardsign.times import day
 

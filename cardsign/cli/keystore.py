@@ -33,7 +33,7 @@ from cardsign.jose.keys import JwkSet, PrivateKey, PublicKey
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
 from cardsign.keys.ledger import ROLES
 from cardsign.keys.places import StorePlace, is_taken, open_store, read_place
-from cardsign.keys.signers.access import (
+from cardsign.keys.secrets import (
     PASSPHRASE_VARIABLE,
     Access,
     PassphraseSource,
@@ -43,7 +43,7 @@ from cardsign.keys.signers.access import (
     user_policy,
     user_secrets,
 )
-from cardsign.keys.signers.registry import list_public_keys
+from cardsign.keys.signers import list_public_keys
 from cardsign.keys.store import KeyStore, StoreUser
 from cardsign.times import second
 

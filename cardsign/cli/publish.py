@@ -36,7 +36,7 @@ from cardsign.issuer.reconcile import reconcile
 from cardsign.issuer.work import Gap
 from cardsign.jose.jws import read_entry
 from cardsign.jose.keys import JwkSet
-from cardsign.keys.signers.access import Access
+from cardsign.keys.secrets import Access
 from cardsign.lint.cards import lint_card
 from cardsign.publish.generation import (
     MAX_MAX_AGE,

@@ -53,8 +53,8 @@ from cardsign.issuer.signers import CardSigners, card_signers, named_signers
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import JwkSet, PublicKey
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
-from cardsign.keys.signers.access import Access
-from cardsign.keys.signers.registry import list_public_keys
+from cardsign.keys.secrets import Access
+from cardsign.keys.signers import list_public_keys
 from cardsign.sign.plan import COMPAT, SignedPayload
 from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
 

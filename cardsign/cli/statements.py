@@ -69,7 +69,7 @@ from cardsign.issuer.release import RELEASE_LIFETIME, ReleaseChanges, is_release
 from cardsign.issuer.work import Work
 from cardsign.keys.history import kept_release
 from cardsign.keys.places import StorePlace, create_store, is_taken
-from cardsign.keys.signers.access import terminal_prompt
+from cardsign.keys.secrets import terminal_prompt
 from cardsign.keys.store import KeyStore
 from cardsign.statements.envelope import HOLDER, MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement, RootKey

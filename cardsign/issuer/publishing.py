@@ -28,7 +28,7 @@ from cardsign.findings import counted
 from cardsign.issuer.work import Gap, Work
 from cardsign.jose.keys import JwkSet, PublicKey
 from cardsign.keys import agenda, history
-from cardsign.keys.signers.access import Access
+from cardsign.keys.secrets import Access
 from cardsign.keys.store import KeyStore, digest_of
 from cardsign.net.fetch import FetchSettings, fetch_document
 from cardsign.publish.generation import (

@@ -11,8 +11,8 @@ from cardsign.errors import PassphraseFault, SigningRefused, StoreFault, UsageFa
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PublicKey
 from cardsign.keys.history import check_listed, find_listed
-from cardsign.keys.signers.access import Access
-from cardsign.keys.signers.registry import find_remote_key, open_signer
+from cardsign.keys.secrets import Access
+from cardsign.keys.signers import find_remote_key, open_signer
 from cardsign.keys.store import KeyStore
 from cardsign.sign.signing import SigningOptions, sign_document
 
@@ -113,7 +113,7 @@ def named_signers(
             ``keystore.not_listed``.
         UsageFault: ``usage.conflict``: the key store knows the key by another kid.
         SignerFault, PassphraseFault, FileFault: As
-            :func:`cardsign.keys.signers.registry.open_signer`.
+            :func:`cardsign.keys.signers.open_signer`.
     """
     signers = list[Signer]()
     for uri in uris:

@@ -12,7 +12,7 @@ from cardsign.config import ProjectConfig
 from cardsign.errors import PassphraseFault, PublishRefused, SignerFault, SigningRefused
 from cardsign.keys.agenda import Step
 from cardsign.keys.ledger import Role, passphrase_variable
-from cardsign.keys.signers.access import Access
+from cardsign.keys.secrets import Access
 from cardsign.keys.store import KeyStore, StoreUser
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement

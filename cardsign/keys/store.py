@@ -42,8 +42,8 @@ from cardsign.keys.ledger import (
     write_line,
 )
 from cardsign.keys.sealed import open_sealed, seal
-from cardsign.keys.signers.access import Access, check_strength
-from cardsign.keys.signers.registry import open_signer
+from cardsign.keys.secrets import Access, check_strength
+from cardsign.keys.signers import open_signer
 
 MAX_ATTEMPTS: Final = 100  # at one change; each that fails is one that another process made
 
@@ -305,7 +305,7 @@ class KeyStore(ABC):
 
         Raises:
             PassphraseFault, SignerFault, FileFault, StoreFault: As
-                :func:`cardsign.keys.signers.registry.open_signer`.
+                :func:`cardsign.keys.signers.open_signer`.
         """
         if isinstance(access, bytes):
             access = Access.by_passphrase(access)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from cardsign.errors import PassphraseFault
-from cardsign.keys.signers.access import (
+from cardsign.keys.secrets import (
     MAX_FILE_BYTES,
     PassphraseSource,
     check_strength,

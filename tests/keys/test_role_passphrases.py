@@ -9,7 +9,7 @@ import pytest
 from cardsign.errors import PassphraseFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.ledger import private_blob
-from cardsign.keys.signers.access import Access
+from cardsign.keys.secrets import Access
 from tests.keys.conftest import in_each_store
 from tests.keys.states import after
 

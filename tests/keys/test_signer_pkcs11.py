@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.signers.access import Access
+from cardsign.keys.secrets import Access
 from tests.keys.elsewhere import enrol, enrols_and_signs, refusal, sign
 from tests.keys.softhsm import PIN, SoftHsm
 from tests.net.authorities import Authority
@@ -105,8 +105,8 @@ def test_a_library_that_is_none(softhsm: SoftHsm, tmp_path: Path, es256: Private
 #: A TLS connection is open while the same thread signs; then nothing has come over it yet.
 BESIDE_TLS = """
 import ssl, sys
-from cardsign.keys.signers.registry import list_public_keys
-from cardsign.keys.signers.access import Access
+from cardsign.keys.signers import list_public_keys
+from cardsign.keys.secrets import Access
 
 module, pin, certificate = sys.argv[1:]
 here, there = ssl.MemoryBIO(), ssl.MemoryBIO()

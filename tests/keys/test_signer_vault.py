@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.signers.access import Access, SignerPolicy
+from cardsign.keys.secrets import Access, SignerPolicy
 from tests.keys.elsewhere import Answer, enrol, enrols_and_signs, refusal, serving, sign
 from tests.keys.openbao import OpenBao, running
 
@@ -61,7 +61,7 @@ def test_what_the_server_does_unasked_is_refused(
     uri = openbao.make(f"unasked-{alg.lower()}", KINDS[alg])
     public = enrol(uri, access(openbao))
     unasked = {alg: {"marshaling_algorithm": "asn1"}}
-    monkeypatch.setattr("cardsign.keys.signers.services._VAULT_FORMS", unasked)
+    monkeypatch.setattr("cardsign.keys.signers._VAULT_FORMS", unasked)
     assert refusal(sign, uri, public, access(openbao), match=words) == "signer.wrong_key"
 
 

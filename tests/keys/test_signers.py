@@ -13,7 +13,7 @@ import pytest
 
 from cardsign.errors import CardsignError, PassphraseFault, SignerFault
 from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.keys.signers.access import (
+from cardsign.keys.secrets import (
     Access,
     PassphraseSource,
     SignerPolicy,
@@ -21,8 +21,8 @@ from cardsign.keys.signers.access import (
     user_policy,
     user_secrets,
 )
-from cardsign.keys.signers.base import RemoteKey
-from cardsign.keys.signers.registry import (
+from cardsign.keys.signers import (
+    RemoteKey,
     check_possession,
     find_remote_key,
     list_public_keys,

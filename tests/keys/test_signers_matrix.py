@@ -6,7 +6,7 @@ import importlib
 import re
 from pathlib import Path
 
-from cardsign.keys.signers.registry import SCHEMES
+from cardsign.keys.signers import SCHEMES
 
 #: By scheme, what the page says of it, and the test that shows it for each algorithm.
 SHOWN = {

@@ -18,7 +18,7 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.ledger import private_blob
 from cardsign.keys.places import FolderStore, create_store, open_store
-from cardsign.keys.signers.registry import check_possession
+from cardsign.keys.signers import check_possession
 from cardsign.keys.store import StoreUser
 from tests.keys.conftest import QuickStore, in_each_store
 from tests.keys.elsewhere import refusal

@@ -29,6 +29,8 @@ from cardsign.tomltext import read_settings
 
 
 PASSPHRASE_VARIABLE: Final = "CARDSIGN_PASSPHRASE"  # noqa: S105, where it is
+PIN_VARIABLE: Final = "CARDSIGN_PIN"
+TOKEN_VARIABLES: Final = ("BAO_TOKEN", "VAULT_TOKEN")
 MIN_BYTES: Final = 8  # for new keys: scrypt makes each guess dear, but cannot save a short one
 MAX_FILE_BYTES: Final = 4 * 1024  # a longer file is not the one that was meant
 
@@ -212,15 +214,6 @@ class Access:
 # The secrets of a user's signers: each from its own place, asked for once.
 
 
-PIN_VARIABLE: Final = "CARDSIGN_PIN"
-TOKEN_VARIABLES: Final = ("BAO_TOKEN", "VAULT_TOKEN")
-
-_OTHERS: Final[dict[SecretKind, tuple[str, ...]]] = {
-    "pin": (PIN_VARIABLE,),
-    "token": TOKEN_VARIABLES,
-}
-
-
 def user_secrets(source: PassphraseSource) -> Secrets:
     """Return what asks the environment, then a terminal; for passphrases `source` first.
 
@@ -235,11 +228,9 @@ def user_secrets(source: PassphraseSource) -> Secrets:
             return read_passphrase(source, question=f"Passphrase of the {of}: ")
         if kind == "new passphrase":
             return new_passphrase(source, question=f"New passphrase of the {of}: ")
-        variables = _OTHERS[kind]
-        value = next(filter(None, map(source.environment.get, variables)), None)
-        if value is not None:
+        name, variables = ("PIN", (PIN_VARIABLE,)) if kind == "pin" else (kind, TOKEN_VARIABLES)
+        if value := next(filter(None, map(source.environment.get, variables)), None):
             return os.fsencode(value)
-        name = "PIN" if kind == "pin" else kind
         try:
             return _asked(source.prompt, f"{name} of {of}: ")
         except PassphraseFault as exc:

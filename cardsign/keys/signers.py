@@ -1,0 +1,757 @@
+"""Signers by URI: tokens, key services and programs, and keys that this process reads itself.
+
+A key of ``env:`` or ``file:`` is read by :mod:`cardsign.keys.imports`. Every other signer is
+bound to a public key that is known beforehand, with which each of its answers is verified.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib
+import json
+import os
+import re
+import shlex
+import ssl
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from typing import Any, ClassVar, Final
+from urllib.parse import unquote, unquote_to_bytes
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import load_der_public_key, load_pem_public_key
+
+from cardsign import programs
+from cardsign.errors import SignerFault, install_hint
+from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
+from cardsign.jose.base64url import encode
+from cardsign.jose.jws import Signer, sign_payload
+from cardsign.jose.keys import PublicKey, check_answer, raw_from_der
+from cardsign.keys.imports import NOT_SHOWN, list_local_keys, read_local_key, refuse_uri, scheme_of
+from cardsign.keys.secrets import PIN_VARIABLE, Access, PassphraseSource, user_secrets
+
+MAX_URI_CHARS: Final = 2048
+#: A part of a URI in printable ASCII, without a space, '#', '?' or a lone '%'.
+ENCODED: Final = r"(?:[!\"$&->@-~]|%[0-9A-Fa-f]{2})*"
+
+
+def decode_part(uri: str, part: str) -> str:
+    """Percent-decode a part of a URI, which must be printable UTF-8."""
+    decoded = unquote(part, errors="surrogateescape")
+    if not decoded.isprintable():
+        refuse_uri(uri, "expected printable UTF-8")
+    return decoded
+
+
+def read_attributes(
+    uri: str, text: str, separator: str, names: Collection[str]
+) -> list[tuple[str, str]]:
+    """Read the ``NAME=VALUE`` pairs of a part of a URI; the values are still encoded."""
+    pairs = []
+    for pair in text.split(separator) if text else ():
+        name, equals, value = pair.partition("=")
+        if not equals or name not in names:
+            refuse_uri(uri, f"expected attributes NAME=VALUE, of the names {', '.join(names)}")
+        pairs.append((name, value))
+    return pairs
+
+
+def require(module: str, *, extra: str) -> Any:
+    """Import the library that a signer needs; raises ``usage.not_installed``."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as exc:
+        message = f"the library {module} cannot be loaded: {exc}"
+        raise SignerFault("usage.not_installed", message, hint=install_hint(extra)) from exc
+
+
+class RemoteKey(ABC):
+    """A signer whose private key is elsewhere; each kind is a subclass.
+
+    Making one takes the URI apart (``signer.uri`` if that cannot be done), and asks nobody.
+
+    Attributes:
+        FORM: What a URI of this kind is, as a whole.
+        EXPECTED: The same in words, for a message.
+        GIVES_DER: Whether signatures for ES256 come in DER.
+        parts: The groups of `FORM`, as they stand in the URI.
+        public: The key that it is known by; who opens it to sign sets it beforehand.
+    """
+
+    FORM: ClassVar[re.Pattern[str]]
+    EXPECTED: ClassVar[str]
+    GIVES_DER: ClassVar[bool] = False
+
+    public: PublicKey
+
+    def __init__(self, uri: str, access: Access) -> None:
+        match = self.FORM.fullmatch(uri)
+        if match is None or len(uri) > MAX_URI_CHARS:
+            refuse_uri(uri, f"expected {self.EXPECTED}, percent-encoded")
+        self.uri, self.access, self.parts = uri, access, match.groupdict()
+
+    def sign(self, signing_input: bytes) -> bytes:
+        """Let the private key sign ``protected.payload``, as JWS wants it.
+
+        For ES256 that is r and s, 32 bytes each; for RS256 PKCS #1 v1.5.
+
+        Raises:
+            SignerFault: ``signer.wrong_key``; as :meth:`request_signature`.
+            PassphraseFault: A secret cannot be had.
+        """
+        answer = self.request_signature(signing_input, self.public.alg)
+        if self.GIVES_DER and self.public.alg == "ES256":
+            try:
+                answer = raw_from_der(answer, size=self.public.signature_bytes // 2)
+            except ValueError as exc:
+                raise SignerFault("signer.failed", f"the answer: {exc}", path=self.uri) from exc
+        # A wrong key, version, padding or form is found here, and not by a peer.
+        check_answer(self.public, signing_input, answer)
+        return answer
+
+    def fetch_public(self, kid: str | None = None) -> PublicKey:
+        """Return the public key that the signer shows.
+
+        Raises:
+            SignerFault: ``signer.no_public``; as :meth:`request_public`.
+            KeyRefused: It is weak, or for neither ES256 nor RS256.
+        """
+        shown = self.request_public()
+        try:
+            if shown.startswith(b"{"):
+                jwk = {**json.loads(shown), "kid": kid or "shown"}
+                native: object = PublicKey.from_jwk(jwk, algorithms=STATEMENT_ALGORITHMS).native
+            elif shown.startswith(b"-----"):
+                native = load_pem_public_key(shown)
+            else:
+                native = load_der_public_key(shown)
+        except (ValueError, UnsupportedAlgorithm) as exc:
+            message = "the answer is no public key for ES256 or RS256"
+            raise SignerFault("signer.no_public", message, path=self.uri) from exc
+        return PublicKey.from_cryptography(native, kid=kid, algorithms=STATEMENT_ALGORITHMS)
+
+    @abstractmethod
+    def request_public(self) -> bytes:
+        """Ask for the public key: a SubjectPublicKeyInfo in PEM or DER, or a JWK.
+
+        Raises:
+            SignerFault: ``signer.no_public`` where it cannot be had this way; as
+                :meth:`request_signature`.
+        """
+
+    @abstractmethod
+    def request_signature(self, signing_input: bytes, alg: str) -> bytes:
+        """Ask for a signature of ``protected.payload``, of which nothing is believed.
+
+        Raises:
+            SignerFault: ``usage.not_installed``, ``signer.uri``, ``config.not_allowed``,
+                ``signer.unreachable``, ``signer.credentials``, ``signer.no_key``,
+                ``signer.failed``.
+            PassphraseFault: A secret cannot be had.
+        """
+
+
+# Tokens: smart cards, HSMs and SoftHSM, by python-pkcs11.
+
+
+MODULE_VARIABLE: Final = "CARDSIGN_PKCS11_MODULE"
+
+_TOKEN: Final = ("token", "manufacturer", "model", "serial")
+_DIGEST_INFO: Final = bytes.fromhex("3031300d060960864801650304020105000420")  # RFC 8017 9.2
+_KEY_TYPES: Final = {"ES256": "EC", "RS256": "RSA"}
+_LOGGED_IN: Final = threading.Lock()  # a login is the process's, not the session's
+# The last is of a library that cannot be loaded, and no other.
+_ABSENT: Final = ("NoSuchToken", "TokenNotPresent", "DeviceRemoved", "PKCS11Error")
+
+
+class TokenKey(RemoteKey):
+    """A private key on a token; a session lasts for one signature, so nobody stays logged in.
+
+    ES256 is CKM_ECDSA over our own SHA-256, which gives r and s as JWS wants them; RS256 is
+    CKM_RSA_PKCS over our own DigestInfo.
+
+    Attributes:
+        token: Label, manufacturer, model and serial number of the token, as far as given.
+        label: CKA_LABEL of the key, or None.
+        id: CKA_ID of the key, or None.
+    """
+
+    FORM = re.compile(rf"pkcs11:(?P<path>{ENCODED})")
+    EXPECTED = "pkcs11:token=TOKEN;object=KEY"
+
+    def __init__(self, uri: str, access: Access) -> None:
+        """Take the URI apart; every attribute counts, an unknown one is refused (RFC 7512 2.3)."""
+        if "?" in uri:  # it may be a PIN, and is not repeated
+            hint = f"Set {MODULE_VARIABLE} to the library, and {PIN_VARIABLE} to the PIN."
+            refuse_uri("pkcs11:...", "a token's URI names no library and no PIN here", hint)
+        super().__init__(uri, access)
+        pairs = read_attributes(uri, self.parts["path"], ";", (*_TOKEN, "object", "id", "type"))
+        encoded = dict(pairs)
+        if len(encoded) < len(pairs):
+            refuse_uri(uri, "an attribute is there twice")
+        self.id = unquote_to_bytes(encoded.pop("id")) if "id" in encoded else None
+        values = {name: decode_part(uri, value) for name, value in encoded.items()}
+        if values.get("type", "private") != "private":
+            refuse_uri(uri, "expected type=private, or no type")
+        self.token = {name: value for name, value in values.items() if name in _TOKEN}
+        self.label = values.get("object")
+        if not self.token or (self.label is None and self.id is None):
+            refuse_uri(uri, "expected a token or its serial, and the object or id of a key")
+
+    def request_public(self) -> bytes:
+        """Read the public key object that stands beside the private one."""
+        with self._session() as (library, session):
+            key = self._find(library, session, "PUBLIC_KEY")
+            if key.key_type == library.KeyType.RSA:
+                return bytes(library.util.rsa.encode_rsa_public_key(key))
+            if key.key_type == library.KeyType.EC:
+                return bytes(library.util.ec.encode_ec_public_key(key))
+            return b""
+
+    def request_signature(self, signing_input: bytes, alg: str) -> bytes:
+        digest = hashlib.sha256(signing_input).digest()
+        with self._session() as (library, session):
+            key = self._find(library, session, "PRIVATE_KEY", alg)
+            if alg == "ES256":
+                return bytes(key.sign(digest, mechanism=library.Mechanism.ECDSA))
+            return bytes(key.sign(_DIGEST_INFO + digest, mechanism=library.Mechanism.RSA_PKCS))
+
+    def _module(self) -> str:
+        """The library to load, by the user's word."""
+        module = self.access.variable(MODULE_VARIABLE) or ""
+        if not os.path.isabs(module):  # a relative one would be the repository's
+            message = "no PKCS#11 library is named by the user, by its absolute path"
+            hint = f"Set {MODULE_VARIABLE}=/LIBRARY.so."
+            raise SignerFault("config.not_allowed", message, path=self.uri, hint=hint)
+        return module
+
+    @contextmanager
+    def _session(self) -> Iterator[tuple[Any, Any]]:
+        """Log in; the one boundary at which the library's exceptions are converted."""
+        module, library = self._module(), require("pkcs11", extra="pkcs11")
+        with _LOGGED_IN:
+            try:
+                token = self._token(library, module)
+                with token.open(user_pin=self._pin(library, token)) as session:
+                    yield library, session
+            except library.PKCS11Error as exc:
+                raise self._fault(exc, module) from exc
+            finally:
+                _forget_errors_of_openssl()
+
+    def _token(self, library: Any, module: str) -> Any:
+        fitting = []
+        for token in library.lib(module).get_tokens():
+            attributes = {  # as a URI would spell them
+                "token": str(token.label),
+                "serial": bytes(token.serial).decode(errors="replace").strip(),
+                "manufacturer": str(token.manufacturer_id),
+                "model": str(token.model),
+            }
+            if self.token.items() <= attributes.items():
+                fitting.append(token)
+        if not fitting:
+            message = "no token of this description is present"
+            hint = "Insert it, or see what is there: pkcs11-tool --module LIBRARY --list-slots."
+            raise SignerFault("signer.unreachable", message, path=self.uri, hint=hint)
+        if len(fitting) > 1:
+            raise self._no_key(f"{len(fitting)} tokens fit; add their serial to the URI")
+        return fitting[0]
+
+    def _pin(self, library: Any, token: Any) -> Any:
+        if token.flags & library.TokenFlag.PROTECTED_AUTHENTICATION_PATH:
+            return library.PROTECTED_AUTH  # typed on the device itself
+        try:
+            return self.access.secrets("pin", f"token {token.label!r}").decode()
+        except UnicodeDecodeError as exc:
+            message = "the PIN is no UTF-8"
+            raise SignerFault("signer.credentials", message, path=self.uri) from exc
+
+    def _find(self, library: Any, session: Any, kind: str, alg: str | None = None) -> Any:
+        """Return the only key that fits."""
+        expected = {"CLASS": library.ObjectClass[kind], "LABEL": self.label, "ID": self.id}
+        if alg is not None:
+            expected["KEY_TYPE"] = library.KeyType[_KEY_TYPES[alg]]
+        attributes = {
+            library.Attribute[name]: value for name, value in expected.items() if value is not None
+        }
+        keys = list(session.get_objects(attributes))
+        if len(keys) == 1:
+            return keys[0]
+        if keys:
+            raise self._no_key(f"{len(keys)} keys on the token fit; name both object and id")
+        if alg is not None:
+            raise self._no_key(f"the token has no private key for {alg} there")
+        message = "the token shows no public key there"
+        raise SignerFault("signer.no_public", message, path=self.uri)
+
+    def _no_key(self, problem: str) -> SignerFault:
+        return SignerFault("signer.no_key", problem, path=self.uri)
+
+    def _fault(self, exc: Exception, module: str) -> SignerFault:
+        name = type(exc).__name__
+        if "Pin" in name:
+            message = (
+                f"the token refuses the PIN ({name}), and after a few wrong ones it locks itself"
+            )
+            return SignerFault("signer.credentials", message, path=self.uri)
+        code = "signer.unreachable" if name in _ABSENT else "signer.failed"
+        return SignerFault(code, f"{module}: {name} {exc}".rstrip(), path=self.uri)
+
+
+def _forget_errors_of_openssl() -> None:
+    """Empty this thread's queue of errors, which a token's library may share with ours.
+
+    SoftHSM leaves one there, and the next read of an open TLS connection would take it for its
+    own. Python empties the queue when no cipher fits.
+    """
+    with suppress(ssl.SSLError):
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).set_ciphers("NONE")
+
+
+# Key services, and programs. A service is always sent the SHA-256 of the signing input, by the
+# library that it gives out. What that library raises is converted in one place.
+
+MAX_SECONDS: Final = 30  # for one request, of which boto3 makes up to three
+_MAX_WORDS: Final = 200  # characters of a server's own words in a message
+
+#: What the services and their libraries call a refusal, by what it means for the user.
+_REFUSALS: Final[Mapping[str, re.Pattern[str]]] = {
+    "signer.credentials": re.compile(
+        "AccessDenied|Expired|Incomplete|InvalidClientToken|InvalidSignature|Unrecognized"
+        "|Credentials|Refresh|PermissionDenied|Forbidden|Unauth|ClientAuthentication"
+    ),
+    "signer.no_key": re.compile(
+        "NotFound|InvalidKeyUsage|Disabled|InvalidState|FailedPrecondition|InvalidPath"
+        "|InvalidRequest"
+    ),
+    "signer.unreachable": re.compile(
+        "DeadlineExceeded|Retry|Unavailable|Transport|ServiceRequest|ServiceResponse|VaultDown"
+        "|NotInitialized|BadGateway|Connect|Timeout|SSL|Proxy|Endpoint"
+    ),
+    "signer.uri": re.compile("Region"),
+}
+
+
+@contextmanager
+def _converted(uri: str, service: str, *faults: type[Exception]) -> Iterator[None]:
+    """Convert what a service's library raises.
+
+    Args:
+        uri: The key's.
+        service: What the message calls the service.
+        faults: The library's exceptions; ``signer.failed`` where :data:`_REFUSALS` has no code.
+    """
+    try:
+        yield
+    except faults as exc:
+        name = _name_refusal(exc)
+        codes = (code for code, names in _REFUSALS.items() if names.search(name))
+        words = "; ".join(str(error) for error in getattr(exc, "errors", None) or ())
+        words = " ".join("".join(c if c.isprintable() else " " for c in words).split())
+        message = f"{service} cannot be used: {name}" + (f": {words[:_MAX_WORDS]}" if words else "")
+        raise SignerFault(next(codes, "signer.failed"), message, path=uri) from exc
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        message = f"the answer is not one of {service}"
+        raise SignerFault("signer.failed", message, path=uri) from exc
+
+
+def _name_refusal(exc: Any) -> str:
+    """Return the service's own name for a refusal, or that of the exception."""
+    response = getattr(exc, "response", None)
+    if isinstance(response, dict):  # botocore's
+        return str(response.get("Error", {}).get("Code", ""))
+    if "KeyDisabled" in str(getattr(exc, "error", "")):  # Azure's
+        return "KeyDisabled"
+    status = {401: "Unauthorized", 403: "Forbidden"}.get(getattr(exc, "status_code", 0))
+    return status or type(exc).__name__
+
+
+_AWS_ID: Final = r"(?:mrk-[0-9a-f]{32}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
+_AWS_ARN: Final = r"arn:aws[a-z-]*:kms:(?P<region>[a-z0-9-]+):[0-9]{12}:key/"
+_AWS_ALGORITHMS: Final = {"ES256": "ECDSA_SHA_256", "RS256": "RSASSA_PKCS1_V1_5_SHA_256"}
+
+
+class AwsKey(RemoteKey):
+    """A key of AWS KMS, by boto3, whose credentials, region and endpoint serve.
+
+    The digest is sent as such: KMS takes 4,096 bytes of a message, and a card may have more.
+    """
+
+    FORM = re.compile(rf"awskms:///(?P<id>(?:{_AWS_ARN})?{_AWS_ID})")
+    GIVES_DER = True
+    EXPECTED = "awskms:/// and the id or ARN of a key, no alias, which may move to another key"
+
+    def request_public(self) -> bytes:
+        with self._client() as client:
+            return bytes(client.get_public_key(KeyId=self.parts["id"])["PublicKey"])
+
+    def request_signature(self, signing_input: bytes, alg: str) -> bytes:
+        with self._client() as client:
+            answer = client.sign(
+                KeyId=self.parts["id"],
+                Message=hashlib.sha256(signing_input).digest(),
+                MessageType="DIGEST",
+                SigningAlgorithm=_AWS_ALGORITHMS[alg],
+            )
+            return bytes(answer["Signature"])
+
+    @contextmanager
+    def _client(self) -> Iterator[Any]:
+        boto3 = require("boto3", extra="aws")
+        config = require("botocore.config", extra="aws").Config(
+            connect_timeout=MAX_SECONDS, read_timeout=MAX_SECONDS, retries={"total_max_attempts": 3}
+        )
+        raised = require("botocore.exceptions", extra="aws")
+        with _converted(self.uri, "KMS", raised.ClientError, raised.BotoCoreError):
+            session = boto3.session.Session()
+            client = session.client("kms", region_name=self.parts["region"], config=config)
+            with closing(client):
+                yield client
+
+
+#: Only Microsoft's own: the access token that is sent there opens more than one vault.
+_AZURE_HOSTS: Final = (
+    r"vault\.azure\.net|managedhsm\.azure\.net|vault\.azure\.cn|vault\.usgovcloudapi\.net"
+)
+
+
+class AzureKey(RemoteKey):
+    """One version of a key of Azure Key Vault, with the credentials that azure-identity finds."""
+
+    FORM = re.compile(
+        rf"azurekms://(?P<vault>[a-z0-9](?:-?[a-z0-9]){{2,23}})(?:\.(?P<host>{_AZURE_HOSTS}))?"
+        r"/(?P<name>[0-9A-Za-z-]{1,127})/(?P<version>[0-9a-f]{32})"
+    )
+    EXPECTED = "azurekms://VAULT/KEY/VERSION, the version of 32 hex digits"
+
+    def request_public(self) -> bytes:
+        keys = require("azure.keyvault.keys", extra="azure")
+        with self._options() as (vault, options), keys.KeyClient(vault, **options) as client:
+            key = client.get_key(self.parts["name"], self.parts["version"]).key
+            members = {name: getattr(key, name) for name in ("x", "y", "n", "e")}
+            jwk = {name: encode(value) for name, value in members.items() if value}
+            jwk["kty"] = key.kty.removesuffix("-HSM")
+            return json.dumps(jwk if key.crv is None else {**jwk, "crv": key.crv}).encode()
+
+    def request_signature(self, signing_input: bytes, alg: str) -> bytes:
+        crypto = require("azure.keyvault.keys.crypto", extra="azure")
+        digest = hashlib.sha256(signing_input).digest()
+        with self._options() as (vault, options):
+            place = f"{vault}/keys/{self.parts['name']}/{self.parts['version']}"
+            with crypto.CryptographyClient(place, **options) as client:
+                algorithm = crypto.SignatureAlgorithm(alg)
+                return bytes(client.sign(algorithm, digest).signature)
+
+    @contextmanager
+    def _options(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The vault, and what a client is made with."""
+        raised = require("azure.core.exceptions", extra="azure")
+        identity = require("azure.identity", extra="azure")
+        vault = f"https://{self.parts['vault']}.{self.parts['host'] or 'vault.azure.net'}"
+        patience = {"connection_timeout": MAX_SECONDS, "read_timeout": MAX_SECONDS}
+        with (
+            _converted(self.uri, "Key Vault", raised.AzureError),
+            closing(identity.DefaultAzureCredential()) as credential,
+        ):
+            yield vault, {"credential": credential, **patience}
+
+
+_GOOGLE_PART: Final = r"[A-Za-z0-9_.:-]+"
+_GOOGLE_FOLDERS: Final = ("projects", "locations", "keyRings", "cryptoKeys")
+
+
+class GoogleKey(RemoteKey):
+    """One version of a key of Google Cloud KMS, with Google's default credentials."""
+
+    FORM = re.compile(
+        "gcpkms://(?P<name>"
+        + "".join(f"{folder}/{_GOOGLE_PART}/" for folder in _GOOGLE_FOLDERS)
+        + "cryptoKeyVersions/[1-9][0-9]{0,8})"
+    )
+    GIVES_DER = True
+    EXPECTED = "gcpkms://projects/P/locations/L/keyRings/R/cryptoKeys/K/cryptoKeyVersions/N"
+
+    def request_public(self) -> bytes:
+        with self._client() as client:
+            answer = client.get_public_key(request=self.parts, timeout=MAX_SECONDS)
+            return str(answer.pem).encode()
+
+    def request_signature(self, signing_input: bytes, alg: str) -> bytes:
+        digest = {"sha256": hashlib.sha256(signing_input).digest()}
+        with self._client() as client:
+            request = {**self.parts, "digest": digest}
+            answer = client.asymmetric_sign(request=request, timeout=MAX_SECONDS)
+            return bytes(answer.signature)
+
+    @contextmanager
+    def _client(self) -> Iterator[Any]:
+        kms = require("google.cloud.kms", extra="gcp")
+        service = require("google.api_core.exceptions", extra="gcp").GoogleAPIError
+        identity = require("google.auth.exceptions", extra="gcp").GoogleAuthError
+        with (
+            _converted(self.uri, "KMS", service, identity),
+            kms.KeyManagementServiceClient() as client,
+        ):
+            yield client
+
+
+_VAULT_NAME: Final = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
+_SERVER: Final = re.compile(
+    r"(?P<scheme>https?)://(?P<host>[A-Za-z0-9.-]+|\[[0-9a-f:]+\])(?::[0-9]{1,5})?(?:/[!->@-~]*)?"
+)
+_LOOPBACK: Final = ("127.0.0.1", "[::1]", "localhost")
+#: What is asked for; by itself the engine answers in DER, and pads RSA by PSS.
+_VAULT_FORMS: Final = {
+    "ES256": {"marshaling_algorithm": "jws"},
+    "RS256": {"signature_algorithm": "pkcs1v15"},
+}
+
+
+class VaultKey(RemoteKey):
+    """One version of a key in the transit engine of Vault or OpenBao, by hvac.
+
+    The user's environment says which server is asked, never the URI. The version is part of the
+    URI: a key that is rotated there would else sign with one that nobody has published.
+    """
+
+    FORM = re.compile(
+        rf"hashivault://(?P<mount>{_VAULT_NAME}(?:/{_VAULT_NAME})*)/(?P<name>{_VAULT_NAME})"
+        r"\?version=(?P<version>[1-9][0-9]{0,8})"
+    )
+    EXPECTED = "hashivault://MOUNT/KEY?version=N, a number from 1 on"
+
+    def request_public(self) -> bytes:
+        with self._engine() as (engine, place):
+            version = engine.read_key(**place)["data"]["keys"].get(self.parts["version"])
+            if version is None:
+                message = f"the key there has no version {self.parts['version']}"
+                raise SignerFault("signer.no_key", message, path=self.uri)
+            shown = version.get("public_key", "") if isinstance(version, dict) else ""
+            return str(shown).encode()
+
+    def request_signature(self, signing_input: bytes, alg: str) -> bytes:
+        digest = base64.b64encode(hashlib.sha256(signing_input).digest()).decode()
+        with self._engine() as (engine, place):
+            answer = engine.sign_data(
+                hash_input=digest,
+                hash_algorithm="sha2-256",
+                prehashed=True,
+                key_version=int(self.parts["version"]),
+                **_VAULT_FORMS[alg],
+                **place,
+            )
+            encoded = str(answer["data"]["signature"]).rpartition(":")[2]  # vault:v1:...
+            standard = encoded.replace("-", "+").replace("_", "/") + "=" * (-len(encoded) % 4)
+            return base64.b64decode(standard, validate=True)  # the JWS form is base64url
+
+    @contextmanager
+    def _engine(self) -> Iterator[tuple[Any, dict[str, str]]]:
+        """The engine, and which key of it."""
+        hvac = require("hvac", extra="vault")
+        address = self._address()
+        faults = hvac.exceptions.VaultError, OSError
+        client = hvac.Client(
+            url=address,
+            token=self.access.secrets("token", address).decode("latin-1"),  # as headers are
+            namespace=self.access.variable("BAO_NAMESPACE", "VAULT_NAMESPACE"),
+            verify=self.access.variable("BAO_CACERT", "VAULT_CACERT", "BAO_CAPATH", "VAULT_CAPATH")
+            or True,
+            timeout=MAX_SECONDS,
+            allow_redirects=False,  # the token must not travel on
+        )
+        with closing(client.adapter), _converted(self.uri, address, *faults):
+            place = {"name": self.parts["name"], "mount_point": self.parts["mount"]}
+            yield client.secrets.transit, place
+
+    def _address(self) -> str:
+        address = self.access.variable("BAO_ADDR", "VAULT_ADDR") or ""
+        match = _SERVER.fullmatch(address)
+        if match is None:
+            message = "BAO_ADDR or VAULT_ADDR names no server by its https URL"
+            hint = "Set it: export VAULT_ADDR=https://vault.example:8200."
+            raise SignerFault("signer.uri", message, path=self.uri, hint=hint)
+        is_allowed = self.access.policy.insecure_loopback_http and match["host"] in _LOOPBACK
+        if match["scheme"] == "http" and not is_allowed:
+            message = f"{address} is asked without TLS, which would show the token to the network"
+            hint = "Use https; for a test server on this machine allow insecure_loopback_http."
+            raise SignerFault("config.not_allowed", message, path=self.uri, hint=hint)
+        return address
+
+
+class ProgramKey(RemoteKey):
+    """A program, by its path and its arguments. It always needs the user's leave.
+
+    ``exec:/absolute/path?arg=A&arg=B&env=NAME`` runs ``/absolute/path A B``: no shell, the root as
+    working directory, and of the environment only what every program inherits
+    (:data:`cardsign.programs.INHERITED`), the variables that ``env=`` names, and CARDSIGN_ALG,
+    CARDSIGN_KID and CARDSIGN_THUMBPRINT, which say what is wanted.
+
+    On stdin comes ``protected.payload``, ASCII. On stdout go the bytes of the JWS signature and
+    nothing else, without base64, newline or DER: r and s, 32 bytes each, or PKCS #1 v1.5.
+    """
+
+    FORM = re.compile(rf"exec:(?P<path>/(?!/){ENCODED})(?:\?(?P<query>{ENCODED}))?")
+    EXPECTED = "exec: and the absolute path of a program"
+    MAX_SECONDS: Final = 60.0  # a person may have to touch a device
+    MAX_SIGNATURE_BYTES: Final = 1024  # the signature of an RSA key of 8192 bits
+
+    def __init__(self, uri: str, access: Access) -> None:
+        super().__init__(uri, access)
+        pairs = read_attributes(uri, self.parts["query"] or "", "&", ("arg", "env"))
+        values = [(name, decode_part(uri, value)) for name, value in pairs]
+        self.path = decode_part(uri, self.parts["path"])
+        self.arguments = tuple(value for name, value in values if name == "arg")
+        self.variables = [value for name, value in values if name == "env"]
+
+    def request_public(self) -> bytes:
+        """Refuse: a program only signs."""
+        message = "a program cannot be asked for its public key"
+        raise SignerFault("signer.no_public", message, path=self.uri)
+
+    def request_signature(self, signing_input: bytes, alg: str) -> bytes:
+        """Run the program, once for each signature."""
+        environment = {
+            **programs.inherited(self.access.environment, *self.variables),
+            "CARDSIGN_ALG": alg,
+            "CARDSIGN_KID": self.public.kid,
+            "CARDSIGN_THUMBPRINT": self.public.thumbprint,
+        }
+        bounds = self.MAX_SECONDS, self.MAX_SIGNATURE_BYTES
+        try:
+            program = programs.Program(self.path, self.arguments, environment, *bounds)
+            return programs.run(program, signing_input)
+        except programs.ProgramError as exc:
+            code = "signer.failed" if exc.was_started else "signer.unreachable"
+            words = f"; it said: {exc.complaint}" if exc.complaint else ""
+            raise SignerFault(code, f"the program {exc.what}{words}", path=self.path) from exc
+
+
+# What a URI names.
+
+SCHEMES: Final[Mapping[str, type[RemoteKey]]] = {
+    "awskms": AwsKey,
+    "azurekms": AzureKey,
+    "exec": ProgramKey,
+    "gcpkms": GoogleKey,
+    "hashivault": VaultKey,
+    "pkcs11": TokenKey,
+}
+
+#: Signed when a key is enrolled, to see that it can: no JWS has such a protected header.
+CHALLENGE: Final = b"cardsign: does this signer hold this key?"
+
+
+def open_signer(
+    uri: str,
+    public: PublicKey | None = None,
+    access: Access | None = None,
+    *,
+    kid: str | None = None,
+) -> Signer:
+    """Return the signer that `uri` names.
+
+    ::
+
+        sign_card(card, [open_signer("env:CARD_KEY", kid="card-2026")])
+
+    A key of ``env:`` or ``file:`` is read now. Every other signer is asked only when it signs.
+
+    Args:
+        uri: Where the private key is.
+        public: The key that the signer must turn out to hold; may be left out for ``env:`` and
+            ``file:``.
+        access: Where secrets come from; by default the environment, with the passphrase of
+            ``CARDSIGN_PASSPHRASE``.
+        kid: If `public` is left out [default: a JWK's own, else the thumbprint].
+
+    Raises:
+        SignerFault: ``signer.uri``, ``config.not_allowed``, ``usage.not_installed``,
+            ``signer.wrong_key``, ``signer.no_key``, or ``signer.no_public``: `public` is left out.
+        UsageFault: ``key.*`` or ``json.*``: what is there is no private key that can sign a card.
+        PassphraseFault: ``passphrase.none``, ``passphrase.wrong``, or what the secrets raise.
+        FileFault: Such as ``file.permissions``: others can read a key that is not encrypted.
+    """
+    if not isinstance(uri, str):
+        raise TypeError(f"a signer is named by its URI: open_signer('file:key.pem'), not {uri!r}")
+    if access is None:  # nobody is asked, and nothing more is allowed
+        usual = user_secrets(PassphraseSource(environment=os.environ))
+        access = Access(usual, environment=os.environ)
+    key = find_remote_key(uri, access)
+    if key is None:
+        private = read_local_key(uri, access, public.kid if public else kid)
+        if public is not None and private.public != public:
+            message = f"there is another private key, not that of {public.kid!r}"
+            hint = "Name that key. If this is the right one, write its public key: "
+            hint += f"cardsign keys jwks --key {shlex.quote(uri)} -o jwks.json"
+            raise SignerFault("signer.wrong_key", message, path=uri, hint=hint)
+        return private
+    if public is None:
+        message = "what a signer shows as its public key is not believed when it signs"
+        hint = f"Write it down once: cardsign keys jwks --key '{uri}' -o jwks.json; then give "
+        hint += "--public jwks.json."
+        raise SignerFault("signer.no_public", message, path=uri, hint=hint)
+    if public.alg not in STATEMENT_ALGORITHMS:
+        message = f"a signer of this kind signs with ES256 or RS256, not {public.alg}"
+        raise SignerFault("signer.uri", message, path=uri, hint="Use env: or file:.")
+    _check_leave(key)
+    key.public = public
+    return key
+
+
+def find_remote_key(uri: str, access: Access) -> RemoteKey | None:
+    """Return the key that `uri` names elsewhere, of which nothing is asked yet.
+
+    Returned is None for ``env:`` and ``file:``, of which this process reads the private key itself.
+
+    Raises:
+        SignerFault: ``signer.uri``.
+    """
+    scheme = scheme_of(uri)
+    if scheme in SCHEMES:
+        return SCHEMES[scheme](uri, access)
+    if scheme in ("env", "file"):
+        return None
+    # Nothing but the scheme is repeated: the rest may be the key itself.
+    problem = f"`{scheme}:` is no scheme of a signer"
+    hint = "--key takes env:NAME, file:PATH or the URI of a key service."
+    if not scheme:
+        problem = f"a value without a scheme ({NOT_SHOWN})"
+        hint += " The keys of a key store sign without --key."
+    raise SignerFault("signer.uri", problem, hint=hint)
+
+
+def list_public_keys(uri: str, access: Access, *, kid: str | None = None) -> tuple[PublicKey, ...]:
+    """Return the public keys of what `uri` names, to publish or to enrol them.
+
+    A signer elsewhere is asked for its key, which never happens when it signs. ``env:`` and
+    ``file:`` may hold public keys as well.
+
+    Raises:
+        CardsignError: As :func:`open_signer`; ``signer.no_public``: the signer shows none.
+    """
+    key = find_remote_key(uri, access)
+    if key is not None:
+        _check_leave(key)
+        return (key.fetch_public(kid),)
+    return list_local_keys(uri, access, kid)
+
+
+def check_possession(signer: Signer) -> None:
+    """Let a signer sign :data:`CHALLENGE`, so that no key is enrolled that cannot sign.
+
+    Raises:
+        SignerFault: ``signer.wrong_key``, or what the signer itself raises.
+    """
+    sign_payload(CHALLENGE, signer, typ="cardsign-challenge")
+
+
+def _check_leave(key: RemoteKey) -> None:
+    """Refuse to run a program by the word of a key store alone."""
+    if isinstance(key, ProgramKey) and key.uri not in key.access.policy.allow:
+        message = "the user has not allowed the program that this signer would run"
+        hint = "Give the URI as --key, or allow it in your own signers.toml."
+        raise SignerFault("config.not_allowed", message, path=key.uri, hint=hint)

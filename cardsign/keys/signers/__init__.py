@@ -1,1 +1,0 @@
-"""Signers by URI: files, tokens, key services and programs that hold private keys."""
