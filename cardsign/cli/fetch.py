@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import shlex
 import sys
 from collections.abc import Mapping
 from types import ModuleType
@@ -18,6 +17,7 @@ from cardsign.cli.options import STDIO, refuse_two_documents, take, write_output
 from cardsign.cli.printer import Answer, is_json, members, print_error, safe, say, show
 from cardsign.cli.verifier import VerifierOptions, check_audience, show_refusal, visit_options
 from cardsign.errors import CallFailed, UsageFault, install_hint
+from cardsign.findings import counted
 from cardsign.times import minute
 
 if TYPE_CHECKING:
@@ -92,17 +92,17 @@ def _check_call(text: str | None, options: Mapping[str, Any]) -> None:
     """Refuse what contradicts itself."""
     task, context = options["task"], options["context"]
     about = "--get" if options["get"] else "--cancel" if options["cancel"] else ""
-    why = hint = ""
+    why = ""
     if options["get"] and options["cancel"]:
         why = "--get and --cancel are two calls"
     elif about and not task:
         why = f"{about} needs --task ID"
     elif about and (text is not None or context):
-        why = f"{about} sends no message: leave out {'--context' if text is None else 'TEXT'}"
+        why = f"{about} sends no message: leave out TEXT and --context"
     elif not about and text is None:
-        why, hint = "TEXT is missing", "Name the text to send; or --task ID with --get or --cancel."
+        why = "name the TEXT to send; or --task ID with --get or --cancel"
     if why:
-        raise UsageFault("usage.conflict", why, hint=hint)
+        raise UsageFault("usage.conflict", why)
     for option, value in (("--task", task), ("--context", context)):
         if value and not _ID.fullmatch(value):
             raise UsageFault("usage.invalid", f"{option} takes an id as the agent gave it")
@@ -155,48 +155,27 @@ def call(url: str, text: str | None, **options: Any) -> int:
     lines = reply.text.split("\n") if reply.text or is_message else []
     show(Answer(_to_json(public, endpoint, reply), lines))
     if reply.unshown:
-        say(f"{reply.unshown} parts that are no text are not shown")
+        say(f"{counted(reply.unshown, 'part')} without text not shown")
     if reply.is_refusal and not (options["cancel"] and reply.state.endswith("_CANCELED")):
         failure = CallFailed("call.task_failed", f"the agent's task ended as {reply.state}")
         if not is_json():
             raise failure
         print_error(failure)  # the object above says the state
         return failure.exit_status
-    _say_next_step(url, reply, _options_again(named), is_asked_for=options["get"])
+    _say_next_step(reply, is_asked_for=options["get"])
     return report.exit_status
 
 
-def _say_next_step(url: str, reply: Reply, again: str, *, is_asked_for: bool) -> None:
-    """Say in which state a task is that goes on, and what continues it."""
+def _say_next_step(reply: Reply, *, is_asked_for: bool) -> None:
+    """Say in which state a task is that goes on, and with which options it is continued."""
+    task, step = f"--task {_id(reply.task)}", ""
     if reply.state and not reply.state.endswith("_COMPLETED"):
-        step = ""
         if reply.state.endswith("_INPUT_REQUIRED"):
             context = f" --context {_id(reply.context)}" if reply.context else ""
-            command = f"cardsign call {safe(url)} TEXT --task {_id(reply.task)}{context}{again}"
-            step = f"; answer it: {command}"
+            step = f"; answer it by the same command with {task}{context}"
         say(f"task {safe(reply.task)} is {reply.state}{step}")
     if not reply.is_final and not is_asked_for:
-        say(
-            "the answer ended before the task did: "
-            f"cardsign call {safe(url)} --task {_id(reply.task)}{again} --get"
-        )
-
-
-def _options_again(named: VerifierOptions) -> str:
-    """The options that the next command of the same conversation needs again."""
-    options = {
-        "--trust": named.trust_file,
-        "--issuer": named.issuer,
-        "--jwks": named.jwks,
-        "--credential": named.credential,
-        "--client-id": named.client_id,
-    }
-    words = [
-        f" {name} {safe(shlex.quote(str(value)))}"
-        for name, value in options.items()
-        if value is not None
-    ]
-    return "".join([*words, " --insecure-loopback-http" if named.insecure else ""])
+        say(f"the answer ended before the task did: the same command with {task} --get asks again")
 
 
 def _id(untrusted_id: str) -> str:

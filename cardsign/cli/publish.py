@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from cardsign.card.document import Card
 from cardsign.cli.frame import Command, moment
 from cardsign.cli.keystore import (
     KeystoreOptions,
@@ -28,22 +26,16 @@ from cardsign.cli.keystore import (
 from cardsign.cli.options import PATH, done, dry_run_option, is_dry_run, read_input, read_pairs
 from cardsign.cli.printer import Answer, is_json, members, safe, say, say_notes, show
 from cardsign.config import ProjectConfig
-from cardsign.errors import EXIT_OK, CardsignError, InputRefused, PublishRefused, UsageFault
+from cardsign.errors import EXIT_OK, CardsignError, UsageFault
 from cardsign.findings import counted
 from cardsign.issuer.cards import read_signed
 from cardsign.issuer.publishing import list_changes, needed_publication, publish_cards
 from cardsign.issuer.reconcile import reconcile
 from cardsign.issuer.work import Gap
-from cardsign.jose.jws import read_entry
 from cardsign.jose.keys import JwkSet
 from cardsign.keys.secrets import Access
 from cardsign.lint.cards import lint_card
-from cardsign.publish.generation import (
-    MAX_MAX_AGE,
-    Generation,
-    export_files,
-    newest_generation,
-)
+from cardsign.publish.generation import MAX_MAX_AGE, Generation, export_files, newest_generation
 from cardsign.publish.publication import DEFAULT_MAX_AGE, Documents, note_publication
 
 
@@ -176,33 +168,15 @@ def _publish_card(
         cards = replace(cards, jwks=JwkSet.of(keystore.list_keys(uris, kid)))
     else:  # nothing is signed, so nothing of a signer is looked at
         store = keystore.open()
-    try:
-        return publish_cards(
-            cards,
-            config,
-            now=moment(),
-            store=store,
-            drops_others=drop_others,
-            max_age=options["max_age"],
-            writes=not is_dry_run(),
-        )
-    except PublishRefused as refusal:
-        kids = [] if jwks is None else _list_kids(cards.card)
-        if not kids or any(map(cards.jwks.find, kids)):
-            raise
-        message = f"{safe(card)} is signed by {safe(kids[0])}, which {safe(jwks)} does not hold"
-        hint = f"Keep that key in {safe(jwks)} until the new card is out, or sign again: "
-        hint += "cardsign sign SOURCE --key env:CARD_KEY -o OUT"
-        raise PublishRefused(refusal.code, message, hint=hint) from refusal
-
-
-def _list_kids(untrusted_card: bytes) -> list[str]:
-    """Return the kids that the signatures of a card name."""
-    kids = []
-    with suppress(InputRefused):
-        for untrusted_entry in Card.from_bytes(untrusted_card).signatures:
-            kids.append(read_entry(untrusted_entry).header.kid)
-    return kids
+    return publish_cards(
+        cards,
+        config,
+        now=moment(),
+        store=store,
+        drops_others=drop_others,
+        max_age=options["max_age"],
+        writes=not is_dry_run(),
+    )
 
 
 def _publish_project(

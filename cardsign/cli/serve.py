@@ -34,11 +34,7 @@ _SHOWN: Final = 12  # characters of a digest
     help="Where to listen; port 0 is any free one.",
 )
 @click.option(
-    "--settings",
-    "settings_file",
-    metavar="FILE",
-    type=PATH,
-    help="The server's settings, as TOML.",
+    "--settings", "settings_file", metavar="FILE", type=PATH, help="The server's settings, as TOML."
 )
 @click.option(
     "--token-file",

@@ -152,10 +152,7 @@ def read_time(text: str) -> datetime:
 )
 @format_option("json", "sarif", text="; sarif: for code scanning")
 @click.option(
-    "-v",
-    "--verbose",
-    is_flag=True,
-    help="Show the four answers, every signature and every reason.",
+    "-v", "--verbose", is_flag=True, help="Show the four answers, every signature and every reason."
 )
 def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
     """Verify each CARD (a file, '-' for stdin), folder or URL, and say why or why not.

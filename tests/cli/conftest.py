@@ -178,9 +178,7 @@ def keystore(cardsign: Cardsign, cheap: None, tmp_path: Path) -> FolderStore:
     """`./keys` with one active ES256 key, cheap to open."""
     store = create_store(tmp_path / "keys")
     store.add_key(
-        PrivateKey.generate("ES256"),
-        PASSPHRASE.encode(),
-        now=datetime(2026, 11, 21, tzinfo=UTC),
+        PrivateKey.generate("ES256"), PASSPHRASE.encode(), now=datetime(2026, 11, 21, tzinfo=UTC)
     )
     return store
 

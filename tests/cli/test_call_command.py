@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -113,16 +112,15 @@ def test_O19_an_agent_of_the_sdk_answers(running: Any, how: dict[str, Any]) -> N
 @pytest.mark.needs_a2a
 @pytest.mark.parametrize("how", WAYS.values(), ids=WAYS)
 def test_O19_O33_a_task_that_waits_is_answered(running: Any, how: dict[str, Any]) -> None:
-    """By the command that stderr names; its result can be had again, and nobody else's."""
+    """By the options that stderr names; its result can be had again, and nobody else's."""
     with running(**how) as call:
         asked = call("ask me")
         assert (asked.status, asked.text) == (0, "at which place?\n")
         assert "is TASK_STATE_INPUT_REQUIRED" in asked.err
-        command = asked.err.partition("answer it: cardsign call ")[2].split()
-        assert command[1:3] == ["TEXT", "--task"]
-        answered = call("Brest", *command[2:])
+        named = asked.err.partition("answer it by the same command with ")[2].split()
+        answered = call("Brest", *named)
         assert (answered.status, answered.text, answered.err) == (0, "noon at Brest\n", "")
-        assert call("--task", command[3], "--get").text == "noon at Brest\n"
+        assert call(*named[:2], "--get").text == "noon at Brest\n"
         for unknown in (("--get",), ("--cancel",)):
             ended = call("--task", "nobodys", *unknown)
             assert (ended.status, "call.error" in ended.err) == (3, True)
@@ -232,14 +230,3 @@ def test_a_credential_is_shown_to_the_agent(running: Any, caplog: pytest.LogCapt
         assert 'it says it wants: Bearer realm="harbour"' in without.err
         assert "Name one with --credential env:NAME or file:/PATH." in without.err
         assert "Get a new one" not in without.err
-
-
-@pytest.mark.needs_a2a
-def test_what_continues_a_task_names_what_was_given(running: Any) -> None:
-    """Without its options the command that is shown would ask another way, or be refused."""
-    given = ["--trust", "trust.toml", "--credential", "env:TIDES_TOKEN"]
-    with running(token=TOKEN, secured=True) as call:
-        asked = call("ask me", *given)
-        command = shlex.split(asked.err.partition("answer it: cardsign call ")[2])
-        assert command[command.index("--trust") :] == [*given, "--insecure-loopback-http"]
-        assert call("Brest", *command[2:]).text == "noon at Brest\n"

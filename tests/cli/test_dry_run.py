@@ -96,18 +96,6 @@ FINAL = {
 }
 
 
-@pytest.mark.parametrize("words", FINAL.values(), ids=FINAL)
-def test_what_is_final_is_not_done_unasked(issuer: Cardsign, words: tuple[str, ...]) -> None:
-    """Without a terminal it needs --yes; nothing is changed before the answer."""
-    typed = [kid(issuer, "card") if word == "KID" else word for word in words]
-    before = files()
-
-    ended = issuer(*typed)
-
-    assert (ended.status, "usage.unanswered" in ended.err) == (2, True)
-    assert files() == before
-
-
 #: Commands that print, or write only what their user names.
 READ_ONLY = {
     "tokens list",

@@ -18,7 +18,6 @@ from cardsign.publish.generation import load_current
 from cardsign.statements.keyset import read_keyset
 from cardsign.statements.release import read_release
 from cardsign.testing import FakeIssuer
-from cardsign.times import second
 from cardsign.urls import CARD_PATH
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended, revoke_in_log
 from tests.cli.test_dry_run import files
@@ -425,25 +424,6 @@ def test_a_recovered_issuer_that_ends_offers_no_key(issuer: Cardsign, *, lost: b
     assert load_current(Path("public")).kids == ()
 
 
-def test_a_recovery_by_a_clock_that_is_ahead_is_published_once_it_begins(
-    issuer: Cardsign, clock: Callable[[datetime], None]
-) -> None:
-    """Ten seconds are enough: its release key does not count before, and nothing is kept."""
-    now = datetime.now(UTC).replace(microsecond=0) + timedelta(minutes=1)
-    begins = now + timedelta(seconds=10)
-    shutil.rmtree("keys")
-    clock(begins)
-    options = ("--recovery-file", "recovery.key", *first_digest(), "-o", "next.json", "--yes")
-    run(issuer("keyset", "recover", *options, **RECOVERY))
-    clock(now)
-    before = files()
-    early = issuer("keyset", "publish", "next.json")
-    said = f"begins at {second(begins)}, and this clock says {second(now)}"
-    assert (early.status, said in early.err, files()) == (2, True, before), early.err
-    clock(begins)
-    run(issuer("keyset", "publish", "next.json"))
-
-
 def test_a_slip_in_a_recovery_leaves_nothing_half_made(issuer: Cardsign) -> None:
     """A passphrase that is not there ends it before anything is written; then it goes as ever."""
     shutil.rmtree("keys")
@@ -456,22 +436,6 @@ def test_a_slip_in_a_recovery_leaves_nothing_half_made(issuer: Cardsign) -> None
     assert {
         role for key in run(issuer("keys", "list", "--json")).json for role in key["roles"]
     } == {*("root", "card", "release")}
-
-
-def test_a_rotation_before_the_recovery_is_published_changes_nothing(issuer: Cardsign) -> None:
-    """No key is made that the recovery does not list, and doctor asks for one thing only."""
-    shutil.rmtree("keys")
-    options = ("--recovery-file", "recovery.key", *first_digest(), "-o", "next.json", "--yes")
-    run(issuer("keyset", "recover", *options, **RECOVERY))
-    before = files()
-    early = issuer(*ALL_DUE)
-    assert (early.status, files()) == (1, before)
-    assert "Do this: cardsign keyset publish FILE" in early.err
-    alarms = [one for one in issuer("keys", "doctor", "--json").json if one["severity"] == "error"]
-    assert ["that lists root key" in one["message"] for one in alarms] == [True]
-    run(issuer("keyset", "publish", "next.json"))
-    run(issuer(*ALL_DUE))
-    run(issuer("keys", "doctor"))
 
 
 @pytest.mark.parametrize("home", ["home", "elsewhere"])
@@ -523,21 +487,6 @@ def test_the_passphrase_of_a_role_is_changed(issuer: Cardsign) -> None:
     renew = ("release", "renew", "--force")
     assert "passphrase.wrong" in issuer(*renew, CARDSIGN_RELEASE_PASSPHRASE=CRON).err
     run(issuer(*renew, CARDSIGN_RELEASE_PASSPHRASE=new.read_text()))
-
-
-def test_the_private_keys_of_a_moved_store_are_destroyed_as_doctor_says(issuer: Cardsign) -> None:
-    """It is an alarm as long as they lie there; the new store does not need them."""
-    refused = issuer("keys", "move", "keys/new")
-    assert (refused.status, "usage.conflict" in refused.err) == (2, True)
-    moved = run(issuer("keys", "move", "elsewhere"))
-    assert f"cardsign keys doctor --keystore {Path.cwd() / 'keys'}" in moved.err
-    told = issuer("keys", "doctor", "--keystore", "keys")
-    assert (told.status, "doctor.moved" in told.err) == (1, True)
-    assert "delete keys/private/*.key" in told.err
-    for file in Path("keys/private").glob("*.key"):
-        file.unlink()
-    run(issuer("keys", "doctor", "--keystore", "keys"))
-    run(issuer("sign", "--keystore", "elsewhere", CARDSIGN_PASSPHRASE=PASSPHRASE))
 
 
 def test_a_mistyped_passphrase_replaces_no_key(issuer: Cardsign) -> None:

@@ -297,11 +297,7 @@ REFUSALS: dict[str, tuple[Callable[[Cardsign], None], str, int, str]] = {
 
 @pytest.mark.parametrize(("prepare", "words", "status", "code"), REFUSALS.values(), ids=REFUSALS)
 def test_a_refusal_leaves_the_disk_as_it_was(
-    prepare: Callable[[Cardsign], None],
-    words: str,
-    status: int,
-    code: str,
-    issuer: Cardsign,
+    prepare: Callable[[Cardsign], None], words: str, status: int, code: str, issuer: Cardsign
 ) -> None:
     """One line, one code, one hint, and not a byte written."""
     prepare(issuer)

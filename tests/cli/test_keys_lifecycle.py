@@ -204,15 +204,6 @@ def test_a_publication_counts_once_the_live_url_serves_it(
     assert open_store(Path("keys")).state.find(second).state == "active"
 
 
-def test_a_group_without_a_command_shows_what_there_is(cardsign: Cardsign) -> None:
-    """As help, line by line, and not as an error on one."""
-    for words in ((), ("keys",)):
-        ended = cardsign(*words)
-        assert (ended.status, ended.out) == (2, b"")
-        assert ended.err.startswith("Usage: cardsign")
-        assert ended.err.count("\n") > 10
-
-
 def test_sign_names_the_key_that_waits_after_a_theft(at_once: Cardsign) -> None:
     """Where none waits it says to make one."""
     at_once("keys", "revoke", "--yes", kids(at_once)[0], "--reason", "ceased")

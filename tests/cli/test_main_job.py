@@ -13,7 +13,6 @@ import pytest
 
 from cardsign.keys.places import FolderStore
 from tests.cli.conftest import PASSPHRASE, Cardsign
-from tests.support import PORTABLE
 
 
 def test_the_environment_beats_cardsign_toml_and_the_option_beats_both(
@@ -39,15 +38,6 @@ def test_sign_reads_and_writes_pipes(cardsign: Cardsign, signed: Path) -> None:
     os.close(descriptor)
     assert (done.status, done.out) == (0, signed.read_bytes())
     assert "sign.compat_lossy" in done.err
-
-
-def test_force_is_handed_on(cardsign: Cardsign, keystore: FolderStore) -> None:
-    """A wrong type needs --force, and nothing is written without it."""
-    Path("wrong.json").write_text(json.dumps({**PORTABLE, "name": 5}))
-    assert cardsign("sign", "wrong.json", "-o", "w.json").status == 1
-    assert not Path("w.json").exists()
-    forced = cardsign("sign", "wrong.json", "-o", "w.json", "--force")
-    assert (forced.status, "sign.profile_skipped" in forced.err) == (0, True)
 
 
 STATUSES = {

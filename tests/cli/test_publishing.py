@@ -190,9 +190,7 @@ def test_a_keyset_of_a_clock_that_was_ahead_is_not_signed_or_kept(
     assert (ended.status, "the newest here, was issued at" in ended.err) == (2, True)
 
 
-def test_a_restored_key_store_adopts_what_is_published_if_asked(
-    issuer: Cardsign,
-) -> None:
+def test_a_restored_key_store_adopts_what_is_published_if_asked(issuer: Cardsign) -> None:
     """It lacks what was signed after the backup; its next release comes after all of that."""
     shutil.copytree("keys", "older")
     run(issuer("keyset", "publish", signed_keyset(issuer, "1.2")))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -147,41 +145,6 @@ def test_a_pem_in_the_place_of_a_file_is_not_printed(
     assert "`(not shown" not in printed
     body = PLAIN.decode().splitlines()[1]
     assert not [at for at in range(len(body) - 12) if body[at : at + 12] in printed]
-
-
-NEXT = {
-    "not set": None,
-    "a public PEM": export_public(KEY.public, "pem").decode(),
-    "without line breaks": PLAIN.decode().strip().replace("\n", "\\n"),
-}
-
-
-@pytest.mark.parametrize("value", NEXT.values(), ids=NEXT)
-def test_the_hint_leads_to_a_signature(value: str | None, card: str, cardsign: Cardsign) -> None:
-    """Each command that it proposes is run as it stands, then the card is signed."""
-    words = ("sign", card, "--key", "env:CARD_KEY", "--kid", KID, "-o", "signed.json")
-    refused = cardsign(*words, CARD_KEY=value)
-    assert (refused.status, "env:CARD_KEY" in refused.err) == (2, True)
-    assert not Path("signed.json").exists()
-    Path("key.pem").write_bytes(PLAIN)
-    if made := re.search(r"openssl genpkey .*\.pem", refused.err):
-        subprocess.run(made[0].split(), check=True, timeout=60, capture_output=True)
-        assert cardsign(*words[:3], "file:card-key.pem", *words[4:]).status == 0
-        return
-    exports = re.findall(r'export CARD_KEY="\$\([^)]*\)"', refused.err)
-    assert exports
-    for export in exports:
-        shell = ["bash", "-c", f'{export}; printf %s "$CARD_KEY"']
-        printed = subprocess.run(shell, check=True, timeout=60, capture_output=True, text=True)
-        assert cardsign(*words, CARD_KEY=printed.stdout).status == 0
-
-
-def test_the_hint_of_a_set_names_a_kid_of_it(card: str, cardsign: Cardsign) -> None:
-    """And that one is taken."""
-    words = ("sign", card, "--key", "env:CARD_KEY", "-o", "signed.json", "--json")
-    named = re.search(r"--kid (\S+)\.", cardsign(*words, CARD_KEY=BOTH.decode()).err)
-    assert named
-    assert cardsign(*words, "--kid", named[1], CARD_KEY=BOTH.decode()).json["kids"] == [named[1]]
 
 
 def test_a_store_may_keep_the_public_key_of_a_variable(card: str, cardsign: Cardsign) -> None:

@@ -38,26 +38,6 @@ def nothing_is_written(folder: Path) -> bool:
     return not [path for path in folder.rglob("*") if path.is_file()]
 
 
-#: Ways to answer an unknown path but by 404.
-ANSWERED = ["fetch.status", "fetch.content_type", "fetch.encoding", "fetch.too_large"]
-
-
-@pytest.mark.parametrize("answer", [b"{}", *ANSWERED, "fetch.failed"])
-def test_a_host_that_answers_no_404_is_no_network_fault(
-    cardsign: Cardsign, network: Network, answer: bytes | str
-) -> None:
-    """Nobody can tell what it publishes; its keys can be trusted by the command that is named."""
-    for path in ("release.json", "keyset/1.1.json"):
-        network[f"{HOME}/.well-known/cardsign/{path}"] = answer
-    ended = cardsign("trust", "add", HOME, "--yes", "--insecure-loopback-http")
-    assert (ended.status, "--insecure-loopback-http" in ended.err) == (3, False)
-    hint = f"cardsign trust add {HOME} --jwks-url {HOME}/.well-known/jwks.json"
-    assert (hint in ended.err) == (answer != "fetch.failed")
-    assert ("Check the URL and the network" in ended.err) == (answer == "fetch.failed")
-    if answer != "fetch.failed":
-        assert cardsign(*hint.split()[1:]).status == 0
-
-
 DIGEST = "0123456789abcdef" * 4
 TOLD = {
     "in capitals": DIGEST.upper(),
@@ -177,10 +157,7 @@ NOT_PINNED: dict[str, Callable[[], dict[str, bytes]]] = {
 
 @pytest.mark.parametrize("published", NOT_PINNED.values(), ids=NOT_PINNED)
 def test_keys_are_pinned_only_where_there_is_no_keyset(
-    cardsign: Cardsign,
-    network: Network,
-    tmp_path: Path,
-    published: Callable[[], dict[str, bytes]],
+    cardsign: Cardsign, network: Network, tmp_path: Path, published: Callable[[], dict[str, bytes]]
 ) -> None:
     """A keyset that cannot be believed is not passed over for the keys beside it."""
     network |= published()

@@ -9,10 +9,7 @@ import pytest
 from tests.cli.conftest import Cardsign
 from tests.trust.policies import policy_text
 
-MEMBERS = {
-    "networks": 'networks = ["10.0.0.0/8"]',
-    "proxy": 'proxy = "http://proxy.example:3128"',
-}
+MEMBERS = {"networks": 'networks = ["10.0.0.0/8"]', "proxy": 'proxy = "http://proxy.example:3128"'}
 
 
 @pytest.mark.parametrize("member", MEMBERS)

@@ -57,11 +57,7 @@ def test_statements_make_all_four_answers_yes(
         f'  "Tide tables", version 1.2.0; {until}',
     ]
     shown = cardsign("verify", *WHOLE, "--verbose").text.splitlines()
-    assert shown[:3] == [
-        first,
-        "  issuer      tides",
-        '  card says   "Tide tables", version 1.2.0',
-    ]
+    assert shown[:3] == [first, "  issuer      tides", '  card says   "Tide tables", version 1.2.0']
     assert f"  valid {until}" in shown
     assert any(line.startswith("  statements  keyset 1.1 until ") for line in shown)
 
@@ -157,11 +153,7 @@ FAULTS = {
     "a lock that is lost": (lambda: Path("trust.lock").unlink(), (), "lock.missing"),
     "a policy that cannot be understood": (_break_the_policy, (), "policy.malformed"),
     "a lock that cannot be understood": (_break_the_lock, (), "lock.malformed"),
-    "a policy that is not there": (
-        lambda: None,
-        ("--trust", "absent.toml"),
-        "file.not_found",
-    ),
+    "a policy that is not there": (lambda: None, ("--trust", "absent.toml"), "file.not_found"),
     "an issuer whom nobody enrols": (lambda: None, ("--issuer", "moon"), "policy.unknown_issuer"),
     "a folder without a statement": (
         lambda: shutil.copytree(".", "cards", ignore=shutil.ignore_patterns("statements", "home")),
@@ -272,11 +264,7 @@ def test_nothing_is_written_of_a_card_that_is_not_trusted(
     [(peer.AUDIENCE, 0, None), ("other", 1, "extended.audience_mismatch")],
 )
 def test_an_extended_card_is_verified_beside_its_public_one(
-    cardsign: Cardsign,
-    enrolled: tuple[bytes, bytes],
-    audience: str,
-    status: int,
-    code: str | None,
+    cardsign: Cardsign, enrolled: tuple[bytes, bytes], audience: str, status: int, code: str | None
 ) -> None:
     """Two verdicts, the weightiest status; -o has the extended card, if it is trusted."""
     marked = with_marker(PORTABLE, ExtendedMarker(audience, 42, peer.T0 + 30 * DAY))

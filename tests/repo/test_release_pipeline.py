@@ -89,10 +89,7 @@ def test_a_pipeline_signs_the_next_release(
     ids=["a skill is gone under the old version", "no endpoint"],
 )
 def test_a_pipeline_signs_nothing_that_is_wrong(
-    trial: Trial,
-    root: Path,
-    pipeline: Callable[[Trial, Path, str], None],
-    change: dict[str, Any],
+    trial: Trial, root: Path, pipeline: Callable[[Trial, Path, str], None], change: dict[str, Any]
 ) -> None:
     """The negative twin: it fails before a signature is made."""
     _next(trial, **change)
