@@ -13,6 +13,7 @@ decide is where to (``Host``, SNI, proxies) and how answers are framed (encoding
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Collection, Iterator
 from dataclasses import replace
 from functools import partial
@@ -138,10 +139,21 @@ class GuardedTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         """
         exchange = self._begin(request)
         await request.aread()
+        settled = threading.Lock()  # by the thread with its answer, or by the caller that leaves
+
+        def answer() -> httpx.Response:
+            response = self._answer(request, exchange)
+            if not settled.acquire(blocking=False):
+                response.close()
+            return response
+
         try:
-            return await in_thread(partial(self._answer, request, exchange))
+            return await in_thread(answer)
         except anyio.get_cancelled_exc_class():
-            exchange.abort()  # the thread closes it
+            if settled.acquire(blocking=False):
+                exchange.abort()  # the thread closes it
+            else:
+                exchange.close()
             raise
 
     def _begin(self, request: httpx.Request) -> Exchange:
@@ -175,7 +187,6 @@ class GuardedTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             with exchange.errors():
                 timeouts = request.extensions.get("timeout")
                 exchange.send(request.method, sent, request.stream, timeouts)
-                exchange.end.remaining()  # a task that has left closes nothing
             status = exchange.status
             if status < 200 or 300 <= status < 400:
                 message = f"{exchange.url} answered {status}, which is no answer"

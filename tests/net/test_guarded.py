@@ -20,7 +20,7 @@ from peers import CARD, LOCAL, PATIENCE, Names, NoDial, http, serving
 from ways_to_ask import SOON, Call, called
 
 from cardsign.net.connection import Deadline, IPAddress
-from cardsign.net.fetch import FetchSettings
+from cardsign.net.fetch import Exchange, FetchSettings
 from cardsign.net.guarded import (
     ANSWER_SECONDS,
     GuardedTransport,
@@ -369,11 +369,16 @@ def wait_for_the_end(connection: socket.socket) -> None:
         assert connection.recv(1) == b""
 
 
-async def leave(settings: FetchSettings, begun: threading.Event, **how: Any) -> None:
+async def leave(
+    settings: FetchSettings,
+    begun: threading.Event,
+    kind: type[GuardedTransport] = GuardedTransport,
+    **how: Any,
+) -> None:
     """Cancel a request as soon as it has begun."""
 
     async def ask() -> None:
-        transport = GuardedTransport(settings, **how)
+        transport = kind(settings, **how)
         async with httpx.AsyncClient(transport=transport, timeout=None) as client:
             await client.get(URL)
 
@@ -396,6 +401,30 @@ def test_a_cancelled_task_closes_its_connection(network: Network, peer: Host) ->
     peer.answers = Takeover(speak)
     anyio.run(leave, network.settings(), begun)
     assert gone.wait(PATIENCE)
+
+
+def test_a_caller_that_leaves_before_a_ready_answer_closes_its_connection(
+    network: Network, peer: Host
+) -> None:
+    """The answer is there, and nobody is any more who would close it."""
+    begun, gone, closed = threading.Event(), threading.Event(), threading.Event()
+
+    class Late(GuardedTransport):
+        def _answer(self, request: httpx.Request, exchange: Exchange) -> httpx.Response:
+            response = super()._answer(request, exchange)
+            exchange._open.callback(closed.set)
+            begun.set()
+            gone.wait(PATIENCE)
+            return response
+
+    def speak(connection: socket.socket) -> None:
+        connection.sendall(http(b"", content_length="9999"))
+        wait_for_the_end(connection)
+        gone.set()
+
+    peer.answers = Takeover(speak)
+    anyio.run(partial(leave, network.settings(), begun, kind=Late))
+    assert closed.wait(PATIENCE)
 
 
 def test_a_cancelled_task_does_not_wait_for_a_name(network: Network) -> None:
