@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from io import BufferedReader, BytesIO, RawIOBase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -28,7 +29,6 @@ from werkzeug.exceptions import (
     RequestEntityTooLarge,
     UnsupportedMediaType,
 )
-from werkzeug.wrappers import Response
 from werkzeug.wsgi import get_content_length, get_input_stream
 
 from cardsign.card.strictjson import parse_object
@@ -295,14 +295,23 @@ async def answer_by_wsgi(
     A thread takes half as much time again as most answers, and only who may wait needs one.
     """
     if threads is None:
-        response = Response.from_app(app, environ, True)
+        status, headers, body = _call_wsgi(app, environ)
     else:
         loop = asyncio.get_running_loop()
-        response = await loop.run_in_executor(threads, Response.from_app, app, environ, True)
-    raw = [(name.lower().encode(), text.encode("latin-1")) for name, text in response.headers]
+        status, headers, body = await loop.run_in_executor(threads, _call_wsgi, app, environ)
+    raw = [(name.lower().encode(), text.encode("latin-1")) for name, text in headers]
     raw += [(b"connection", b"close")] if REFUSAL in environ else []
-    await send({"type": "http.response.start", "status": response.status_code, "headers": raw})
-    await send({"type": "http.response.body", "body": response.get_data()})
+    await send({"type": "http.response.start", "status": status, "headers": raw})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _call_wsgi(app: Any, environ: WSGIEnvironment) -> tuple[int, list[tuple[str, str]], bytes]:
+    """Return status, headers and body of an answer; a response of werkzeug would copy them."""
+    heads: list[tuple[str, list[tuple[str, str]]]] = []
+    with closing(app(environ, lambda *head: heads.append(head[:2]))) as pieces:
+        body = b"".join(pieces)
+    status, headers = heads[-1]
+    return int(status[:3]), headers, body
 
 
 def may_wait(environ: WSGIEnvironment, settings: ServerSettings) -> bool:
