@@ -148,16 +148,7 @@ class LocalFault(CardsignError):
 
 
 class UsageFault(LocalFault):
-    """Options, arguments or settings that are missing or contradict one another.
-
-    Attributes:
-        more: What else is wrong in the same file, each with its own place and hint.
-    """
-
-    more: tuple[UsageFault, ...] = ()
-
-    def __str__(self) -> str:
-        return "\n".join((super().__str__(), *map(str, self.more)))
+    """Options, arguments or settings that are missing or contradict one another."""
 
 
 class FileFault(LocalFault):

@@ -274,14 +274,10 @@ def _fail(error: CardsignError, form: str) -> int:
     """Print what ended a command, and return its exit status."""
     print_error(error)
     shown: dict[str, Any] = {"error": error.finding.to_json()}
-    findings = [error.finding]
-    if isinstance(error, UsageFault) and error.more:
-        findings += (other.finding for other in error.more)
-        shown["more"] = [finding.to_json() for finding in findings[1:]]
     if form == "sarif":
         from cardsign.cli.sarif import sarif_log
 
-        shown = sarif_log([ScanResult("", findings, is_fault=True)], error.exit_status)
+        shown = sarif_log([ScanResult("", [error.finding], is_fault=True)], error.exit_status)
     try:
         if form in ("json", "sarif"):
             print_json(shown)

@@ -277,8 +277,6 @@ def print_error(error: CardsignError) -> None:
     _say_finding(error.finding, is_asked=True)
     if error.hint:
         say(f"  {safe(error.hint, limit=600)}", asked=True)
-    for other in error.more if isinstance(error, UsageFault) else ():
-        print_error(other)
 
 
 def _say_finding(finding: Finding, *, is_asked: bool) -> None:

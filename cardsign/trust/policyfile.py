@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from ipaddress import ip_network
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Final, Self, TypeAlias, cast, get_args
 
@@ -85,8 +86,6 @@ PRIVATE_NETWORKS: Final = tuple(
 )
 #: Networks of one issuer; each address that is asked is held against all of them.
 MAX_NETWORKS: Final = 16
-#: Problems of one file that are told.
-MAX_TOLD: Final = 20
 #: Seconds to wait for another process that edits the policy.
 PATIENCE: Final = 10.0
 #: What only the operator's own policy may say. A policy that was only found may come from
@@ -323,8 +322,8 @@ class TrustFile(Table):
     issuer: list[IssuerTable] = Field(default=[], max_length=MAX_ISSUERS)
 
 
-Problem: TypeAlias = tuple[Location, str, str, str]
-"""Where something is wrong, the code, what it is, and what to do."""
+Problem: TypeAlias = tuple[Location, str, str]
+"""Where something is wrong, what it is, and what to do."""
 
 
 def read_policy(path: Path, *, is_own: bool = True) -> Policy:
@@ -358,8 +357,8 @@ def parse_policy(text: str, *, source: str = POLICY_FILE, is_own: bool = True) -
             may come from elsewhere; it may say none of :data:`OPERATOR_MEMBERS`.
 
     Raises:
-        UsageFault: ``policy.malformed`` or ``config.not_allowed``, with the line; what else is
-            wrong is in its ``more``.
+        UsageFault: ``policy.malformed`` or ``config.not_allowed``, with the line of the first
+            problem.
     """
     try:
         members = read_toml(text.encode("utf-8", "surrogatepass"))
@@ -368,55 +367,57 @@ def parse_policy(text: str, *, source: str = POLICY_FILE, is_own: bool = True) -
         line = int(place[1]) if place else text.rstrip().count("\n") + 1
         why = str(exc)[: place.start() if place else None]
         message = f"this is not TOML: {why[:1].lower()}{why[1:]}"
-        if single := re.search(r"(?m)^[ \t]*\[[ \t]*issuer[ \t]*\]", text):
-            message, line = _TWO_BRACKETS, text.count("\n", 0, single.start()) + 1
         raise UsageFault("policy.malformed", message, path=source, line=line) from exc
     try:
         file = TrustFile.model_validate(members)
     except ValidationError as refused:
-        errors = refused.errors(include_url=False)
-        problems = [_explain(error) for error in errors[:MAX_TOLD]]
-        raise _fault(problems, len(errors), text, source) from refused
-    issuers = tuple(table.issuer() for table in file.issuer)
-    policy = Policy(issuers, Limits(**vars(file.limits)))
-    problems = [*_check_named(file, is_own), *_check_apart(policy), *_check_cards(policy)]
-    if problems:
-        raise _fault(problems[:MAX_TOLD], len(problems), text, source)
+        lines, errors = find_lines(text), refused.errors(include_url=False)
+        first = min(errors, key=lambda error: line_of(lines, _place_of(error)))
+        raise _fault(_explain(first), text, source) from refused
+    if not is_own and (problem := next(_check_named(file), None)):
+        raise _fault(problem, text, source, "config.not_allowed")
+    policy = Policy(tuple(table.issuer() for table in file.issuer), Limits(**vars(file.limits)))
+    if problem := next(chain(_check_apart(policy), _check_cards(policy)), None):
+        raise _fault(problem, text, source)
     return policy
 
 
-_TWO_BRACKETS: Final = "each issuer begins with [[issuer]], in two brackets"
+def _fault(problem: Problem, text: str, source: str, code: str = "policy.malformed") -> UsageFault:
+    at, message, hint = problem
+    line = line_of(find_lines(text), at)
+    return UsageFault(code, message, path=source, line=line, hint=hint)
+
+
+def _place_of(error: Any) -> Location:
+    return (*error["loc"], *error.get("ctx", {}).get("at", ()))
 
 
 def _explain(error: Any) -> Problem:
-    at, context = error["loc"], error.get("ctx", {})
+    at = _place_of(error)
     if error["type"] == "refused":
-        at = (*at, *context["at"])
-        message = f"{'.'.join(map(str, at))}: {context['text']}"
-        return at, "policy.malformed", message, context["hint"]
+        context = error["ctx"]
+        return at, f"{'.'.join(map(str, at))}: {context['text']}", context["hint"]
     message, hint = explain_error(error, TrustFile), ""
     if error["type"] == "extra_forbidden" and "anchor" in at and at[-1] in IssuerTable.model_fields:
         hint = "It belongs to [[issuer]]: move it above [issuer.anchor]."
     if at == ("issuer",) and isinstance(error["input"], dict):
-        message = f"{_TWO_BRACKETS}, and this is [issuer]"
+        message = "each issuer begins with [[issuer]], in two brackets, and this is [issuer]"
         hint = "Write [[issuer]]. [issuer.anchor] below it keeps one."
-    if at == ("issuers",):
-        message += f" {_TWO_BRACKETS.capitalize()}"
     if at == ("format",):
         hint = f"Write this as the first line: format = {FORMAT}"
         if error["type"] == "less_than_equal":
             hint = "Upgrade cardsign, if a newer one wrote the file."
-    return at, "policy.malformed", message, hint
+    return at, message, hint
 
 
-def _check_named(file: TrustFile, is_own: bool) -> Iterator[Problem]:
+def _check_named(file: TrustFile) -> Iterator[Problem]:
     """What only a policy that is named may say."""
-    for index, table in enumerate(file.issuer if not is_own else ()):
+    for index, table in enumerate(file.issuer):
         for member in sorted(table.model_fields_set.intersection(OPERATOR_MEMBERS)):
             message = f"`{member}` of {table.name!r} may stand only in a policy that you name, "
             message += "and this one was found in the working directory"
             hint = f"If the policy is yours, name it: --trust {POLICY_FILE}."
-            yield ("issuer", index, member), "config.not_allowed", message, hint
+            yield ("issuer", index, member), message, hint
 
 
 def _check_apart(policy: Policy) -> Iterator[Problem]:
@@ -425,14 +426,14 @@ def _check_apart(policy: Policy) -> Iterator[Problem]:
     for index, issuer in enumerate(policy.issuers):
         if issuer.name in owners:
             message = f"two issuers have the name {issuer.name!r}"
-            yield ("issuer", index, "name"), "policy.malformed", message, ""
+            yield ("issuer", index, "name"), message, ""
         owners[issuer.name] = issuer.name
         for nth, place in enumerate(issuer.places or ()):
             if (owner := owners.setdefault(place, issuer.name)) != issuer.name:
                 message = f"{place} belongs to {owner!r} already"
                 hint = "Keep issuers of one origin apart by path prefixes, such as "
                 hint += '"https://host/agents/name/".'
-                yield ("issuer", index, "origins", nth), "policy.malformed", message, hint
+                yield ("issuer", index, "origins", nth), message, hint
 
 
 def _check_cards(policy: Policy) -> Iterator[Problem]:
@@ -446,22 +447,7 @@ def _check_cards(policy: Policy) -> Iterator[Problem]:
                 owner, why = None, refusal.message
             if owner is not issuer:
                 message = f"{url!r} is no card of {issuer.name!r}: {why}"
-                yield ("issuer", index, "cards", nth), "policy.malformed", message, ""
-
-
-def _fault(problems: Iterable[Problem], count: int, text: str, source: str) -> UsageFault:
-    """Return problems as one fault, in the order of their lines."""
-    lines = find_lines(text)
-    faults = [
-        UsageFault(code, message, path=source, line=line_of(lines, at), hint=hint)
-        for at, code, message, hint in problems
-    ]
-    faults.sort(key=lambda fault: fault.finding.place.line or 0)
-    if count > len(faults):
-        more = f"{faults[-1].message} (and {count - len(faults)} more)"
-        faults[-1].finding = replace(faults[-1].finding, message=more)
-    faults[0].more = tuple(faults[1:])
-    return faults[0]
+                yield ("issuer", index, "cards", nth), message, ""
 
 
 # Edits.
