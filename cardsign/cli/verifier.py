@@ -55,8 +55,7 @@ from cardsign.trust.policy import (
 )
 from cardsign.trust.supplied import SuppliedStatements, load_statements
 from cardsign.urls import is_url, parse_origin, without_userinfo
-from cardsign.verify.report import Report
-from cardsign.verify.text import verdict_lines
+from cardsign.verify.report import Report, verdict_lines
 from cardsign.verify.verifier import Verifier
 
 if TYPE_CHECKING:  # an HTTP client, which a verdict on a file does not need

@@ -43,7 +43,7 @@ from cardsign.files import MAX_INPUT_BYTES, read_bytes
 from cardsign.findings import counted
 from cardsign.inputs import Inputs
 from cardsign.urls import is_url
-from cardsign.verify.text import first_line, verdict_lines
+from cardsign.verify.report import first_line, verdict_lines
 
 MAX_JOBS: Final = 64  # processes
 

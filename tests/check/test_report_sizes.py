@@ -17,7 +17,7 @@ from cardsign.inspect.card import inspect_card
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.lint.cards import LintReport, lint_card
 from cardsign.lint.portability import fix
-from cardsign.verify.text import verdict_lines
+from cardsign.verify.report import verdict_lines
 from tests.hostile import card
 
 MAX_OUTPUT: Final = 2**20  # bytes
