@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cardsign.build.assemble import BuiltCard
     from cardsign.build.reading import SourceDocument
     from cardsign.findings import Finding
-    from cardsign.inspect.report import Inspection
+    from cardsign.inspect.card import Inspection
     from cardsign.jose.jws import Signer
     from cardsign.keys.store import KeyStore
     from cardsign.lint.rules import LintSettings
@@ -177,7 +177,7 @@ def sign_card(
         LocalFault: A signer, a key store or a passphrase fails; `compat` is no choice.
         TypeError: `card` is not bytes, `key` no signer, or a key store has no passphrase.
     """
-    from cardsign.sign.signing import SigningOptions, sign_document
+    from cardsign.sign import SigningOptions, sign_document
 
     _check_data("sign_card(json.dumps(card).encode(), key)", card)
     signers, own = _signers(key, passphrase, now)
@@ -328,7 +328,7 @@ def _signers(
 ) -> tuple[Sequence[Signer], frozenset[str]]:
     """The keys that sign, and the kids whose signatures they replace."""
     from cardsign.keys.store import KeyStore
-    from cardsign.sign.signing import signers_of
+    from cardsign.sign import signers_of
 
     if isinstance(key, Path):
         from cardsign.keys.places import open_store

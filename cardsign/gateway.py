@@ -21,7 +21,7 @@ from cardsign.card.values import Json, pointer
 from cardsign.errors import CardRefused, UsageFault
 from cardsign.findings import Finding, Place, counted
 from cardsign.jose.jws import Signer
-from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
+from cardsign.sign import SignedCard, SigningOptions, sign_with_notes
 from cardsign.times import stamp
 from cardsign.urls import Url, interface_url, parse_place, parse_url
 from cardsign.verify.report import Report, trusted_card
@@ -91,7 +91,7 @@ def resign_card(
             ``gateway.upstream``; ``card.interface_url``: an endpoint is no URL, or has a query
             that ``{path}`` would lose; or `url` is none.
         UsageFault: ``usage.invalid``: two endpoints would become one.
-        SigningRefused, SignerFault: As :func:`cardsign.sign.signing.sign_document`.
+        SigningRefused, SignerFault: As :func:`cardsign.sign.sign_document`.
     """
     document = unsigned(trusted_card(upstream).document)
     via = (*read_via(document), url.replace(PATH, ""))

@@ -14,7 +14,7 @@ from typing import Any, Final
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import CardsignError
 from cardsign.jose.keys import JwkSet
-from cardsign.sign.signing import SigningOptions, sign_with_notes
+from cardsign.sign import SigningOptions, sign_with_notes
 from tests.cli.local_site import Site
 from tests.hostile import KEY, card
 

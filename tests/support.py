@@ -26,7 +26,7 @@ from cardsign.card.values import append, split
 from cardsign.jose import base64url
 from cardsign.jose.jws import Signer, sign_payload
 from cardsign.jose.keys import JwkSet, PrivateKey
-from cardsign.sign.signing import SigningOptions, sign_document
+from cardsign.sign import SigningOptions, sign_document
 from cardsign.trust.lock import Floor, Memory
 from cardsign.trust.policy import Accept, Policy, Subject, TrustedIssuer
 from cardsign.trust.session import Session, StatementCache

@@ -36,7 +36,7 @@ from cardsign.card.values import append
 from cardsign.errors import CanonicalizationError, CardsignError
 from cardsign.jose.jws import TYP_COMPAT, read_entry, sign_payload
 from cardsign.jose.keys import JwkSet, PrivateKey, PublicKey
-from cardsign.sign.signing import SigningOptions, sign_with_notes
+from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.trust.policy import Policy, Subject
 from cardsign.verify.report import Report
 from tests.support import reach_verdict

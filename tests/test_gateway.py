@@ -14,7 +14,7 @@ from cardsign import NotTrusted, PrivateKey, examine_card
 from cardsign.errors import CardRefused, UsageFault
 from cardsign.gateway import MAX_GATEWAYS, read_via, resign_card
 from cardsign.jose.keys import JwkSet
-from cardsign.sign.signing import SignedCard
+from cardsign.sign import SignedCard
 from cardsign.testing import FakeIssuer
 from cardsign.verify.report import Report
 

@@ -20,7 +20,7 @@ from cardsign.card.profiles import DEFAULT_PROFILES
 from cardsign.errors import UsageFault
 from cardsign.jose.jws import TYP_COMPAT, read_entry
 from cardsign.jose.keys import JwkSet, PrivateKey
-from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
+from cardsign.sign import SignedCard, SigningOptions, sign_with_notes
 from cardsign.trust.policy import KeysAnchor, TrustedIssuer
 
 JS = "js-instance"

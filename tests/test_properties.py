@@ -38,7 +38,7 @@ from cardsign.card.values import append
 from cardsign.errors import CanonicalizationError, CardRefused, CardsignError
 from cardsign.jose import base64url
 from cardsign.jose.keys import PrivateKey
-from cardsign.sign.signing import SigningOptions, sign_with_notes
+from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.verify.report import Report
 from tests.card.places import places_in
 

@@ -31,7 +31,7 @@ from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json, append, split
 from cardsign.errors import CanonicalizationError, CardRefused, CardsignError
 from cardsign.jose.keys import PrivateKey
-from cardsign.sign.signing import SigningOptions, sign_document, sign_with_notes
+from cardsign.sign import SigningOptions, sign_document, sign_with_notes
 
 ENTRIES: Final[tuple[list[Json], ...]] = (
     [{"protected": "e30", "signature": "AA"}],

@@ -40,7 +40,7 @@ from cardsign.errors import (
 from cardsign.jose import base64url
 from cardsign.jose.jws import TYP_COMPAT, read_entry
 from cardsign.jose.keys import JwkSet, PrivateKey, PublicKey
-from cardsign.sign.signing import SignedCard, SigningOptions, self_check, sign_with_notes
+from cardsign.sign import SignedCard, SigningOptions, self_check, sign_with_notes
 
 
 @dataclass

@@ -14,7 +14,7 @@ from cardsign.card.profiles import FULL_PROFILES, Payloads
 from cardsign.errors import CardRefused
 from cardsign.jose.jws import read_entry
 from cardsign.jose.keys import PrivateKey
-from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
+from cardsign.sign import SignedCard, SigningOptions, sign_with_notes
 from cardsign.verify.signature import matching_payload
 
 MARKER = ExtendedMarker("7f0c1b52e6", 41, 1_798_761_600)

@@ -5,7 +5,7 @@ so each reading has a name. All of them drop the top-level `signatures`, apply a
 write what is left as RFC 8785 (JCS).
 
 By default a signer serves the full ones, and the lossy ones where they are safe for the card
-(:func:`cardsign.sign.plan.payloads_to_sign`). A verifier may accept all four:
+(:func:`cardsign.sign.payloads_to_sign`). A verifier may accept all four:
 
 ``served-as-is`` (full)
     Nothing else is removed.
@@ -249,7 +249,7 @@ def _prune_upgraded(card: Payloads) -> Node:
 
 
 # A new row has its name in ProfileName too. Whom it serves stands in VERIFIERS; whether it may be
-# safe, and which signatures are dropped first, in sign/plan.py.
+# safe, and which signatures are dropped first, in sign.py.
 #: How each profile makes the payload of a card without `signatures`; None takes it as it is.
 PROFILES: Final[dict[ProfileName, Callable[[Payloads], Node] | None]] = {
     "served-as-is": None,

@@ -55,8 +55,7 @@ from cardsign.jose.keys import JwkSet, PublicKey
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
 from cardsign.keys.secrets import Access
 from cardsign.keys.signers import list_public_keys
-from cardsign.sign.plan import COMPAT, SignedPayload
-from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
+from cardsign.sign import COMPAT, SignedCard, SignedPayload, SigningOptions, sign_with_notes
 
 _OPEN: Final = 1_000  # characters of a list of places
 _KID: Final = 11  # characters of a kid that are shown, the dots included

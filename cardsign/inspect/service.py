@@ -18,8 +18,7 @@ from cardsign.card.extensions import declares_extended_card
 from cardsign.card.values import Json
 from cardsign.errors import CardsignError, InputRefused, KeyRefused
 from cardsign.findings import Finding
-from cardsign.inspect.card import inspect_card
-from cardsign.inspect.report import Inspection
+from cardsign.inspect.card import Inspection, inspect_card
 from cardsign.jose.keys import MAX_JWKS_BYTES, JwkSet
 from cardsign.net import fetch as net
 from cardsign.net.discovery import ask_for_extended_card

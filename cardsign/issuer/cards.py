@@ -35,7 +35,7 @@ from cardsign.keys.history import kept_keyset
 from cardsign.keys.ledger import PUBLISHED
 from cardsign.publish.generation import Generation, newest_generation
 from cardsign.publish.publication import Documents, published_card
-from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
+from cardsign.sign import SignedCard, SigningOptions, sign_with_notes
 from cardsign.times import utc
 from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 
@@ -70,7 +70,7 @@ def sign_sources(work: Work, chosen: CardSigners) -> list[tuple[ProjectCard, Sig
         BuildRefused: As :func:`cardsign.build.assemble.build_card`.
         SigningRefused, SignerFault, PassphraseFault, StoreFault: As
             :func:`cardsign.issuer.signers.card_signers`.
-        InputRefused: As :func:`cardsign.sign.signing.sign_document`;
+        InputRefused: As :func:`cardsign.sign.sign_document`;
             ``card.origin_mismatch``: the keyset statement does not allow an interface.
         UsageFault: ``usage.invalid``: ``expires`` is no date, past, or too far ahead;
             ``config.not_allowed``: ``signed`` names a file that is no card.

@@ -14,7 +14,7 @@ from cardsign.keys.history import check_listed, find_listed
 from cardsign.keys.secrets import Access
 from cardsign.keys.signers import find_remote_key, open_signer
 from cardsign.keys.store import KeyStore
-from cardsign.sign.signing import SigningOptions, sign_document
+from cardsign.sign import SigningOptions, sign_document
 
 
 @dataclass(frozen=True, slots=True)

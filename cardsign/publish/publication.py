@@ -49,7 +49,7 @@ from cardsign.publish.generation import (
     newest_generation,
     tell_servers,
 )
-from cardsign.sign.plan import note_interfaces
+from cardsign.sign import note_interfaces
 from cardsign.statements.envelope import StatementRefused, check_past
 from cardsign.statements.keyset import KeysetStatement, check_step, read_keyset
 from cardsign.statements.release import ReleaseStatement, check_release, read_release

@@ -21,12 +21,12 @@ from urllib.parse import unquote, urlsplit
 from flask import Response, request
 from werkzeug.http import http_date
 
-from cardsign import html
 from cardsign.card.interfaces import Interface, interfaces_of
 from cardsign.card.security import schemes_of
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json, members_of
 from cardsign.errors import CardRefused
+from cardsign.inspect import page
 from cardsign.inspect.page import card_page
 from cardsign.jose.keys import JwkSet
 from cardsign.publish.generation import (
@@ -218,7 +218,7 @@ def _etag(body: bytes) -> str:
 
 #: Only who asks for HTML gets the page, so caches keep it apart from what else is at its path.
 PAGE_HEADERS: Final = (
-    ("Content-Security-Policy", f"{html.POLICY}; frame-ancestors 'none'"),
+    ("Content-Security-Policy", f"{page.POLICY}; frame-ancestors 'none'"),
     ("Referrer-Policy", "no-referrer"),
     ("Vary", "Accept"),
 )

@@ -13,8 +13,7 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import pytest
 
-from cardsign.html import POLICY
-from cardsign.inspect.page import card_page
+from cardsign.inspect.page import POLICY, card_page
 from cardsign.testing import FakeIssuer
 from tests.support import NOW
 from tests.tools import BROWSER

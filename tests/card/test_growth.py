@@ -21,7 +21,7 @@ from cardsign.cli.main import command_line as cli
 from cardsign.errors import CardsignError
 from cardsign.inspect.card import inspect_card
 from cardsign.jose.keys import JwkSet
-from cardsign.sign.signing import SigningOptions, sign_with_notes
+from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.trust.policy import Policy, Subject
 from tests.hostile import KEY, SHAPES, card, entry
 from tests.support import reach_verdict

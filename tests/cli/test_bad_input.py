@@ -14,12 +14,12 @@ from typing import Any
 import click
 import pytest
 
-from cardsign import html
 from cardsign.cli.frame import run
 from cardsign.cli.options import confirm
 from cardsign.cli.printer import json_text, safe
 from cardsign.cli.sarif import annotation_lines, sarif_log
 from cardsign.findings import Finding, Place, ScanResult, list_findings
+from cardsign.inspect import page
 from tests.cli.conftest import Cardsign
 from tests.cli.peer import jwks_anchor, write_policy
 from tests.support import PORTABLE
@@ -202,9 +202,9 @@ def test_safe_leaves_honest_words_alone() -> None:
     assert "##[" not in safe("##[add-matcher]x ###[error]")
     assert "##" not in safe("a ##vso[task.x] ##teamcity[x]")
     assert not safe("  ::stop-commands::x").strip().startswith("::")
-    for page in (str(html.text("a\n ::stop-commands::x ##vso[task.x]")), str(html.text("##[x]"))):
-        assert not any(line.strip().startswith("::") for line in page.splitlines())
-        assert "##" not in page
+    for shown in (str(page.text("a\n ::stop-commands::x ##vso[task.x]")), str(page.text("##[x]"))):
+        assert not any(line.strip().startswith("::") for line in shown.splitlines())
+        assert "##" not in shown
     hostile = {"a": "##vso[task.x] ##[x] ##teamcity[x]", "##b[": 1}
     assert "##" not in json_text(hostile)
     assert json.loads(json_text(hostile)) == hostile

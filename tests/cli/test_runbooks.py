@@ -36,7 +36,7 @@ import pytest
 import cardsign.cli
 from cardsign.keys.places import FolderStore, open_store
 from cardsign.publish.generation import load_current
-from cardsign.sign.signing import SigningOptions, sign_with_notes
+from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.statements.keyset import read_keyset
 from cardsign.urls import CARD_PATH, JWKS_PATH, KEYSET_PATH, RELEASE_PATH
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended

@@ -15,8 +15,7 @@ from inspecting import inspected, only, over
 from cardsign.card.document import Card as AgentCard
 from cardsign.card.profiles import PROFILES, canonicalize
 from cardsign.findings import list_codes
-from cardsign.inspect.card import inspect_card
-from cardsign.inspect.report import describe_card
+from cardsign.inspect.card import describe_card, inspect_card
 from cardsign.jose import base64url
 from cardsign.jose.keys import JwkSet, PrivateKey
 from tests.support import (

@@ -14,7 +14,7 @@ import pytest
 
 from cardsign import sign_card
 from cardsign.errors import FetchFailed
-from cardsign.inspect.report import Inspection
+from cardsign.inspect.card import Inspection
 from cardsign.inspect.service import inspect_url
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.net.fetch import FetchSettings

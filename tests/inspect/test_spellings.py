@@ -13,8 +13,7 @@ import pytest
 from inspecting import inspected, only, over
 
 from cardsign.card.profiles import canonicalize
-from cardsign.inspect.card import SPELLINGS
-from cardsign.inspect.report import InspectedSignature
+from cardsign.inspect.card import SPELLINGS, InspectedSignature
 from cardsign.jose.jws import sign_payload
 from cardsign.jose.keys import PrivateKey
 from tests.support import LAX, OLD, PORTABLE, put

@@ -9,7 +9,7 @@ from judges import Finding, Judge
 
 from cardsign import JwkSet, PrivateKey, build_card, sign_card
 from cardsign.errors import CardsignError
-from cardsign.sign.signing import SigningOptions, sign_with_notes
+from cardsign.sign import SigningOptions, sign_with_notes
 from tests.build.corpus_sources import SAID, URL, WITH, WITHOUT_SCHEMES, sources
 
 

@@ -25,7 +25,7 @@ from cardsign.card.profiles import (
 from cardsign.card.values import Json
 from cardsign.errors import CanonicalizationError
 from cardsign.jose.jws import TYP_JOSE, sign_payload
-from cardsign.sign.signing import SignedCard, SigningOptions, sign_with_notes
+from cardsign.sign import SignedCard, SigningOptions, sign_with_notes
 
 NOW: Final = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ACCEPTED: Final = "accepted"

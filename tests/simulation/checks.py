@@ -9,13 +9,11 @@ from typing import Any
 from unittest.mock import patch
 
 from cardsign.errors import SignatureRefused
-from cardsign.jose import jws
 from cardsign.jose.keys import PublicKey
 from cardsign.statements.keyset import read_keyset
 from cardsign.statements.release import read_release
 
 _REAL_CHECK = PublicKey.check
-_REAL_CHECK_ENTRY = jws.check_entry
 
 
 class Checks:
@@ -29,11 +27,6 @@ class Checks:
     def forget(self) -> None:
         """Drop the answers, not the figures: another world has other keys."""
         self._known.clear()
-
-    def entry(self, entry: jws.Entry, payload: bytes, key: PublicKey) -> None:
-        """As :func:`cardsign.jose.jws.check_entry`."""
-        asked = (payload, key, entry.protected, entry.signature)
-        self._once(asked, lambda: _REAL_CHECK_ENTRY(entry, payload, key))
 
     def _once(self, asked: tuple[Any, ...], check: Callable[[], None]) -> None:
         self.asked += 1
@@ -66,5 +59,4 @@ class Checks:
                 once = functools.lru_cache(maxsize=1024)(read)
                 for room in ("cardsign.keys.history", "cardsign.trust.session"):
                     stack.enter_context(patch(f"{room}.{read.__name__}", once))
-            stack.enter_context(patch.object(jws, "check_entry", checks.entry))
             yield self

@@ -16,7 +16,7 @@ from cardsign.card.document import Card
 from cardsign.card.profiles import canonicalize
 from cardsign.errors import SignatureRefused
 from cardsign.jose.jws import Entry, check_entry, read_entry
-from cardsign.jose.keys import JwkSet, PrivateKey, PublicKey
+from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.ledger import KeyRecord
 from cardsign.keys.store import KeyStore
@@ -70,7 +70,6 @@ class Copies:
 
 
 Demand = Literal["one good signature", "every signature"]
-Check = Callable[[Entry, bytes, PublicKey], None]
 
 
 @functools.cache
@@ -86,16 +85,13 @@ def _read_jwks(jwks: bytes) -> JwkSet:
     return JwkSet.from_bytes(jwks)
 
 
-def believes(
-    jwks: bytes, card: bytes, *, rule: Demand = "one good signature", check: Check = check_entry
-) -> bool:
+def believes(jwks: bytes, card: bytes, *, rule: Demand = "one good signature") -> bool:
     """Whether a verifier that has only these two believes the card, as SDKs do.
 
     Args:
         jwks: A JWK Set, from whatever cache.
         card: A signed card, from whatever cache.
         rule: Whether one good signature is enough.
-        check: Checks one signature.
     """
     payload, entries = _read_card(card)
     keys = _read_jwks(jwks)
@@ -104,7 +100,7 @@ def believes(
         key = keys.find(entry.header.kid)
         try:
             if key is not None:
-                check(entry, payload, key)
+                check_entry(entry, payload, key)
         except SignatureRefused:
             key = None
         found.append(key is not None)

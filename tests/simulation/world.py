@@ -103,7 +103,7 @@ class World:
         fetched = max(0, t - self.clockwork.age(self.setting.oldest_jwks))
         jwks = self.clockwork.site.live(JWKS, fetched) or b""
         self.figures.verifications[f"JWK Set, {rule}"] += 1
-        if believes(jwks, card, rule=rule, check=self.checks.entry):
+        if believes(jwks, card, rule=rule):
             return
         why = self._excuse_sdk(t, fetched, card, rule)
         if why is None:
@@ -209,7 +209,7 @@ class World:
         jwks = self.clockwork.site.live(JWKS, fetched) or b""
         self.figures.verifications["JWK Set, a thief's card"] += 1
         gone = self.issuer.gone_from_jwks.get(kid)
-        if gone is None or not believes(jwks, self._forged(), check=self.checks.entry):
+        if gone is None or not believes(jwks, self._forged()):
             return
         if fetched >= gone:
             raise self.clockwork.broken(

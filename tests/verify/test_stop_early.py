@@ -14,7 +14,7 @@ from spoilt_cards import EXAMPLES, spoilt_card
 
 from cardsign.errors import CardsignError
 from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.sign.signing import SigningOptions, sign_document
+from cardsign.sign import SigningOptions, sign_document
 from cardsign.trust.policy import Subject
 from cardsign.verify.report import Report
 from tests.support import NOW, WITH_DEFAULTS, Remembering, dump, reach_verdict, signed, trusting

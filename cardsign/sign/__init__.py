@@ -1,1 +1,0 @@
-"""Signing: one card in, the same card with our signatures out."""
