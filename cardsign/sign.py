@@ -361,12 +361,12 @@ def _find_problems(card: Card, members: Sequence[Finding]) -> list[Finding]:
     """Return why the card is not signed without force."""
     document = card.document
     problems: list[Finding] = []
-    if document.get("name") is None or not card.has_endpoint:
-        lacking = "a name" if document.get("name") is None else "any interface or url"
-        problems.append(Finding("card.not_agent_card", f"the object lacks {lacking}"))
     if "signature" in document:
         block = "a single `signature` block is no A2A signature and cannot be converted to one"
         problems.append(Finding("card.single_signature_block", block, Place("/signature")))
+    if document.get("name") is None or not card.has_endpoint:
+        lacking = "a name" if document.get("name") is None else "any interface or url"
+        problems.append(Finding("card.not_agent_card", f"the object lacks {lacking}"))
     problems += [problem for problem in members if problem.code == "card.type"]
     problems += security_problems(document)
     if not problems:  # what would make every verifier refuse it: its shape, its endpoints (V4)

@@ -225,7 +225,7 @@ def _choose_template(draft: Draft, kind: Kind) -> tuple[str | None, str]:
     if draft.options.url is not None or base is None:
         return draft.options.url, "--url"
     path = kind.path if isinstance(kind.path, str) else kind.path(draft)
-    return base.rstrip("/") + (path or "/"), "--base-url"
+    return base.rstrip("/") + path if path else base, "--base-url"
 
 
 def _fill_provider(draft: Draft, url: str, place: SourcePlace) -> None:

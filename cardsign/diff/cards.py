@@ -12,7 +12,7 @@ matters who made them.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -126,9 +126,12 @@ _WORDS: Final = frozenset(
     {"name", "description", "provider", "documentationUrl", "iconUrl"}
     | {"tags", "examples", "deprecated"}
 )
-_OF_SKILLS: Final = frozenset({"id", "inputModes", "outputModes", *_REQUIREMENTS})
-#: Lists whose elements are told apart by a member.
-_NAMED: Final[dict[_Key, str]] = {("skills",): "id", ("capabilities", "extensions"): "uri"}
+_OF_SKILLS: Final = frozenset({"id", "skill_id", "inputModes", "outputModes", *_REQUIREMENTS})
+#: Lists whose elements are told apart by a member, the first that is there.
+_NAMED: Final[dict[_Key, tuple[str, ...]]] = {
+    ("skills",): ("id", "skill_id"),
+    ("capabilities", "extensions"): ("uri",),
+}
 #: Members of which each kind of change is judged by itself.
 _READ: Final = (
     *("supportedInterfaces", "url", "preferredTransport", "protocolVersion", "capabilities"),
@@ -358,7 +361,7 @@ def _list_facts(document: _Members) -> _Facts:
     facts |= _list_modes((), document, document, "")
     # A2A has no member for the mark, so a built card keeps it in our extension.
     kept = members_of(kept_of(document).get("skills"))
-    for name, (path, skill) in _by(document.get("skills"), "id", "/skills").items():
+    for name, (path, skill) in _by(document.get("skills"), _NAMED["skills",], "/skills").items():
         key: _Key = ("skills", name)
         facts |= _list_modes(key, skill, document, path)
         if True in (skill.get("deprecated"), members_of(kept.get(name)).get("deprecated")):
@@ -476,13 +479,12 @@ def _list_modes(key: _Key, owner: _Members, document: _Members, path: str) -> _F
     return facts
 
 
-def _by(value: Json, name: str, above: str) -> dict[str, tuple[str, _Members]]:
+def _by(value: Json, names: Sequence[str], above: str) -> dict[str, tuple[str, _Members]]:
     """Return the objects of a list by what names them, each with its place; the first of a name."""
     named: dict[str, tuple[str, _Members]] = {}
     for index, element in objects_in(value):
-        key = element.get(name)
-        place = append(above, index), element
-        named.setdefault(key if isinstance(key, str) else f"#{index}", place)
+        keys = (key for name in names if isinstance(key := element.get(name), str))
+        named.setdefault(next(keys, f"#{index}"), (append(above, index), element))
     return named
 
 
@@ -591,7 +593,7 @@ def _compare_ways(old: _Members, new: _Members) -> Iterator[Change]:
     declared = [
         schemes_of(card, flat_first="supportedInterfaces" not in card) for card in (old, new)
     ]
-    former, present = (_by(card.get("skills"), "id", "/skills") for card in (old, new))
+    former, present = (_by(card.get("skills"), _NAMED["skills",], "/skills") for card in (old, new))
     owners = [("", old, new)]
     owners += [(path, former[n][1], skill) for n, (path, skill) in present.items() if n in former]
     for path, *pair in owners:

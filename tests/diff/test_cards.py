@@ -429,6 +429,15 @@ def test_whether_the_version_says_so(old: str, new: str, effect: str | None, ver
     assert found.version_verdict == verdict
 
 
+def test_a_skill_of_a_contract_card_is_told_by_its_skill_id() -> None:
+    """A new id is another skill, and the order says nothing."""
+    skills = [{"skill_id": f"iam.check_{noun}", "input_schema": {}} for noun in ("a", "b")]
+    old = {"name": "n", "version": "0.9.0", "skills": skills}
+    renamed = json.loads(json.dumps(old).replace("iam.check_b", "iam.check_c"))
+    assert compare(old, renamed).needed == "major"
+    assert compare(old, {**old, "skills": skills[::-1]}).changes == ()
+
+
 def test_a_contract_card_needs_a_major_version_at_0_x_too() -> None:
     """The standard says so of a removed skill; a name that tasks are sent to is no mere word."""
     contract = card(version="0.9.0", skills__0__skill_id="iam.check_tides")
