@@ -1,4 +1,4 @@
-"""Write what repeats the program: cli.md, lint.md, python.md, reasons.md, the schema.
+"""Write what repeats the program: cli.md, lint.md, python.md, reasons.md, requirements.md.
 
 python docs/reference/make_reference.py            write them
 python docs/reference/make_reference.py --check    exit 1 where one differs from the program
@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import fields, is_dataclass
@@ -26,6 +27,7 @@ from cardsign.lint.cards import GROUPS, RULES
 from cardsign.lint.rules import group_of
 
 DOCS = Path(__file__).parent
+SEEDS = DOCS.parents[1] / "tests/seeds"
 NOTE = "<!-- Written by `make reference`; change the program instead. -->"
 WIDTH = 96  # columns of the pages
 #: An option of so many commands is described once.
@@ -258,7 +260,44 @@ def signature_of(name: str, value: Callable[..., object]) -> str:
     return f"{name}({', '.join(parts)})"
 
 
+#: The systems that cardsign serves, by the letter of their requirements.
+SYSTEMS = {
+    "F": "Forge",
+    "G": "Generic reference",
+    "O": "OpenFang",
+    "B": "bobs-brain",
+    "L": "Orloj",
+}
+REQUIREMENTS_INTRODUCTION = (
+    "What five systems ask of a card. `tests/seeds/NAME.toml` names each statement of a system's "
+    "document, its lines, and the commands or tests that check it. `pytest "
+    "tests/cli/test_seed_statements.py` runs the commands, and fails where a line is left out.",
+)
+
+
+def requirements() -> str:
+    """docs/reference/requirements.md: what is checked of five systems, and what is out of scope."""
+    seeds = [tomllib.loads(path.read_text()) for path in sorted(SEEDS.glob("*.toml"))]
+    statements = [(seed["seed"], entry) for seed in seeds for entry in seed["statement"]]
+    outside = [f"* {seed}: {entry['out']}" for seed, entry in statements if "out" in entry]
+    outside = [line for line in outside if ": headings" not in line]
+    checked = [
+        row for _, entry in statements if "out" not in entry for row in entry["rows"].split()
+    ]
+    lines = []
+    for letter, system in SYSTEMS.items():
+        numbers = sorted({int(row[1:]) for row in checked if row[0] == letter})
+        first = [number for number in numbers if number - 1 not in numbers]
+        last = [number for number in numbers if number + 1 not in numbers]
+        ranges = (f"{letter}{a} to {letter}{b}" for a, b in zip(first, last, strict=True))
+        lines.append(f"* {system}: {', '.join(ranges)}")
+    sections = [NOTE, "# Requirements", *map(wrapped, REQUIREMENTS_INTRODUCTION)]
+    sections += ["## Checked", "\n".join(lines), "## Out of scope", "\n".join(outside)]
+    return "\n\n".join(sections) + "\n"
+
+
 PAGES = {
+    "requirements.md": requirements,
     "cli.md": commands,
     "lint.md": lint,
     "python.md": python,

@@ -32,7 +32,9 @@ def contexts(reference: ModuleType) -> list[click.Context]:
     return contexts
 
 
-@pytest.mark.parametrize("page", ["cli.md", "lint.md", "python.md", "reasons.md"])
+@pytest.mark.parametrize(
+    "page", ["cli.md", "lint.md", "python.md", "reasons.md", "requirements.md"]
+)
 def test_a_page_is_what_the_program_says(page: str, reference: ModuleType, root: Path) -> None:
     """`make reference` would change nothing."""
     assert (root / "docs/reference" / page).read_text(encoding="utf-8") == reference.PAGES[page]()

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from publications import PUBLIC, publish_cards
+from publications import NOW, PUBLIC, publish_cards
 from pydantic import ValidationError
 from served import Served, write_tokens
 from served import serve as serve_app
 
 from cardsign.errors import ServeFault
 from cardsign.jose.keys import PrivateKey
+from cardsign.publish.publication import publish_statements
 from cardsign.server.providers import create_token
 from cardsign.server.settings import ServerSettings
 
@@ -98,6 +99,19 @@ def test_L19_an_agent_that_is_not_enabled_is_on_no_route(serve: Callable[..., Se
         assert served.status(path) == 404
     assert json.loads(served.client.get("/a2a/agents").data)["total"] == 1
     assert served.status("/tides/a2a/extendedAgentCard") == 400  # no token table: not configured
+
+
+def test_L19_a_withdrawn_agent_leaves_the_root_to_the_other(
+    serve: Callable[..., Served], tmp_path: Path
+) -> None:
+    """Requirements L1 and L19: its keys stay below its path."""
+    served = serve("tides", "waves")
+    publish_statements(None, tmp_path / "all/waves", now=NOW, withdraws=True)
+    served.look()
+    assert served.name(CARD) == "tides"
+    assert served.status(f"/agents/waves{CARD}") == 404
+    assert served.status("/agents/waves/.well-known/jwks.json") == 200
+    assert json.loads(served.client.get("/a2a/agents").data)["total"] == 1
 
 
 def test_an_agent_that_only_the_settings_know_is_named(serve: Callable[..., Served]) -> None:
