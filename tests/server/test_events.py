@@ -12,13 +12,10 @@ from typing import Any
 import pytest
 from programs import running, wait_until
 from publications import NOW, PUBLIC, PUBLIC_0_3, publish_cards, sign
-from served import hearing, look, serve, write_tokens
-from werkzeug.test import Client
+from served import hearing, look, serve
 
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.publish.publication import Documents, publish_generation
-from cardsign.server.mount import mount_cards
-from cardsign.server.providers import create_token
 from cardsign.server.settings import ServerSettings
 
 CARD = "/.well-known/agent-card.json"
@@ -185,21 +182,6 @@ def test_F41_a_card_cannot_fill_or_forge_the_log(tmp_path: Path, key: PrivateKey
     assert [len(one) for one in watched.last["security_schemes"]] == [256] * 32
 
 
-def test_F39_a_publication_that_cannot_be_served_is_no_event(
-    tmp_path: Path, key: PrivateKey
-) -> None:
-    """It is sound on disk, and demands a scheme that the server does not take."""
-    settings = ServerSettings(token_file=write_tokens(tmp_path, create_token("staff")[1]))
-    good = publish_cards(tmp_path / "pub", key, PUBLIC, "staff")
-    watched = Watched(tmp_path / "pub", settings)
-    schemes: dict[str, Any] = {"harbour": {"mtlsSecurityScheme": {}}}
-    publish_cards(tmp_path / "pub", key, {**PUBLIC, "securitySchemes": schemes}, "staff")
-
-    assert watched.ask() == good.card
-    assert watched.last["generation"] == len(watched.lines) == 1
-    assert "serve.schemes" in watched.log[0]
-
-
 def test_F39_F40_each_of_several_agents_has_its_events(tmp_path: Path, key: PrivateKey) -> None:
     """At the start, when it is new, and when it changes."""
     publish_cards(tmp_path / "tides", key, {**PUBLIC, "name": "Tides"})
@@ -216,14 +198,3 @@ def test_F39_F40_each_of_several_agents_has_its_events(tmp_path: Path, key: Priv
         ("waves", "Waves", 1),
         ("tides", "Tides", 2),
     ]
-
-
-def test_F40_a_mounted_publication_has_its_event(tmp_path: Path, key: PrivateKey) -> None:
-    """The agent's own process says it."""
-    publish_cards(tmp_path / "pub", key)
-
-    def agent(environ: Any, start_response: Any) -> list[bytes]:
-        raise AssertionError(environ["PATH_INFO"])
-
-    body = Client(mount_cards(agent, tmp_path / "pub")).get(CARD).data
-    assert json.loads(Watched.lines[0])["fields"]["card_sha256"] == hashlib.sha256(body).hexdigest()

@@ -433,8 +433,3 @@ def test_oauth_is_told_as_its_clients_look_for_it(tmp_path: Path, key: PrivateKe
         "scopes_supported": ["card.read"],
         "resource_name": "tides",
     }
-
-
-def test_a_card_without_oauth_has_no_metadata(serve: Callable[..., Served]) -> None:
-    """There is no server to name."""
-    assert serve("tides").status("/.well-known/oauth-protected-resource/tides/a2a") == 404

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from publications import PUBLIC, PUBLIC_0_3, with_skill
+from publications import PUBLIC, PUBLIC_0_3
 from served import Site, fields
 from werkzeug.test import TestResponse
 
@@ -131,15 +130,6 @@ def test_a_tag_without_a_token_opens_nothing(site: Site) -> None:
     tag = site.client.get(EXTENDED, headers=site.bearer()).headers["ETag"]
     assert site.client.get(EXTENDED, headers={"If-None-Match": tag}).status_code == 401
     assert site.client.get(EXTENDED, headers={"If-None-Match": "*"}).status_code == 401
-
-
-def test_head_is_get_without_the_body(site: Site) -> None:
-    """The same headers."""
-    get = site.client.get(EXTENDED, headers=site.bearer())
-    head = site.client.head(EXTENDED, headers=site.bearer())
-
-    assert (head.status_code, head.data) == (200, b"")
-    assert fields(head) == fields(get)
 
 
 @pytest.mark.parametrize(
@@ -323,11 +313,3 @@ def test_a_token_for_nobody_is_a_line_when_it_is_used(make_site: Callable[..., S
     problem = "there is no extended card for the audience of this caller"
     assert problem.encode() in refused.data
     assert site.log == [f"warning: a caller of audience crwe: {problem}"]
-
-
-def test_the_extended_card_has_what_the_public_one_lacks(site: Site) -> None:
-    """The fixture is no copy, so a mix-up of the two would be seen."""
-    assert [skill["id"] for skill in with_skill(PUBLIC, "staff")["skills"]] == ["tides", "staff"]
-    assert b"Only for staff" in site.generation.extended["staff"]
-    assert b"staff" not in site.client.get("/.well-known/agent-card.json").data
-    json.loads(site.generation.extended["staff"])

@@ -116,19 +116,6 @@ def test_whatever_is_wrong_with_a_newer_one_the_last_good_one_stays(
     assert words in line
 
 
-def test_after_a_failure_the_next_good_one_is_taken(site: Site, key: PrivateKey) -> None:
-    """A damaged generation does not stop the server from looking."""
-    publish_cards(site.directory, key, _version(2))
-    _truncate_card(site.directory)
-    site.wait()
-    assert _served(site) == "1.2.0"
-
-    publish_cards(site.directory, key, _version(3), "staff")
-    site.wait()
-    assert _served(site) == "3.0.0"
-    assert site.log[-1] == "serving generation 3"
-
-
 def test_a_lower_generation_is_refused(site: Site, key: PrivateKey) -> None:
     """Going back would revive withdrawn cards and keys."""
     first = (site.directory / "current").read_bytes()

@@ -8,7 +8,6 @@ import os
 import select
 import signal
 import socket
-import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from programs import PATIENCE, Running, is_gone, running, serve_command, wait_until
+from programs import PATIENCE, Running, is_gone, running, wait_until
 from publications import PUBLIC, publish_cards
 
 from cardsign.errors import ServeFault
@@ -191,21 +190,6 @@ def test_strange_clients_stop_nobody_else(server: Running) -> None:
 
 
 # ---------------------------------------------------------------- start and stop
-
-
-def test_a_port_in_use_is_one_clear_line(server: Running, published: Published) -> None:
-    """A second server must not share the port without a word."""
-    done = subprocess.run(
-        serve_command(bind=f"127.0.0.1:{server.port}"),
-        cwd=published.folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert f"127.0.0.1:{server.port} cannot be bound: " in done.stderr
-    assert "Traceback" not in done.stderr
-    assert server.get().status_code == 200
 
 
 @pytest.mark.parametrize("option", [None, socket.SO_REUSEADDR, socket.SO_REUSEPORT])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import product
@@ -11,16 +10,12 @@ from urllib.parse import unquote
 
 import pytest
 from flask import Response, request_finished
-from publications import PUBLIC, sign
+from publications import PUBLIC
 from served import Site, fields
 from werkzeug.http import http_date
 from werkzeug.test import Client
 
-from cardsign.jose.keys import JwkSet, PrivateKey
-from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server.mount import mount_cards
-from cardsign.trust.policy import Policy, Subject
-from tests.support import reach_verdict
 
 CARD = "/.well-known/agent-card.json"
 JWKS = "/.well-known/jwks.json"
@@ -77,18 +72,6 @@ def test_flask_answers_every_request(site: Site, method: str) -> None:
         if method != "PUT":
             answer = mounted.open(asked, method=method, json={"method": "GetExtendedAgentCard"})
             assert answered == [answer.status_code]
-
-
-def test_the_served_card_verifies_with_the_served_keys(site: Site) -> None:
-    """What a peer does who meets this server."""
-    policy = Policy.from_jwks(JwkSet.from_bytes(site.client.get(JWKS).data), name="peer")
-    report = reach_verdict(
-        site.client.get(CARD).data,
-        expect=Subject(is_holder=True),
-        policy=policy,
-        now=site.generation.published_at,
-    )
-    assert report.verdict == "trusted"
 
 
 @pytest.mark.parametrize("path", [CARD, JWKS])
@@ -152,26 +135,6 @@ def test_a_304_repeats_what_a_cache_must_refresh(site: Site) -> None:
     }
 
 
-def test_signing_again_changes_the_tag_although_the_card_says_the_same(
-    site: Site, key: PrivateKey
-) -> None:
-    """Else clients would hold a signature by a key that is being withdrawn."""
-    old = site.client.get(CARD).headers["ETag"]
-    new_key = PrivateKey.generate("ES256")
-    publish_generation(
-        Documents(sign(PUBLIC, key, new_key), JwkSet.of([key.public, new_key.public])),
-        site.directory,
-        now=site.generation.published_at,
-    )
-    site.wait()
-
-    answer = site.client.get(CARD, headers={"If-None-Match": old})
-
-    assert answer.status_code == 200
-    assert answer.headers["ETag"] != old
-    assert len(json.loads(answer.data)["signatures"]) == 2
-
-
 def test_a_preflight_lets_any_page_read_and_revalidate(site: Site) -> None:
     """Only reading, only the headers that this needs, and no credentials."""
     answer = site.client.options(
@@ -229,25 +192,6 @@ def test_anything_else_is_404_in_json(site: Site, path: str, method: str) -> Non
     assert answer.headers["Cache-Control"] == "no-store"
     assert answer.json is not None
     assert answer.json["error"]["status"] == "NOT_FOUND"
-
-
-@pytest.mark.parametrize("headers", [{}, {"A2A-Version": "99.0"}, {"Authorization": "Bearer no"}])
-def test_a_public_document_needs_neither_version_nor_token(
-    site: Site, headers: dict[str, str]
-) -> None:
-    """Discovery comes before both."""
-    assert site.client.get(CARD, headers=headers).status_code == 200
-
-
-def test_a_shorter_max_age_is_what_caches_are_told(site: Site, key: PrivateKey) -> None:
-    """The lifetime is the publication's."""
-    publish_generation(
-        Documents(sign(PUBLIC, key), JwkSet.of([key.public]), max_age=7),
-        site.directory,
-        now=site.generation.published_at,
-    )
-    site.wait()
-    assert site.client.get(JWKS).headers["Cache-Control"] == "public, max-age=7"
 
 
 def test_a_card_without_interfaces_on_http_serves_the_public_part_alone(

@@ -290,12 +290,6 @@ def test_a_client_that_has_gone_is_not_judged(caplog: pytest.LogCaptureFixture) 
     assert answer_to(WHOLE)[0]["status"] == 200
 
 
-def test_a_url_without_a_path_is_that_of_the_hosts_card() -> None:
-    """As the command line reads it."""
-    subject = open_keys().verifier.subject_of({"url": "https://tides.example"})
-    assert subject.url == "https://tides.example/.well-known/agent-card.json"
-
-
 def test_the_socket_of_a_living_server_is_left_alone(tmp_path: Path) -> None:
     """And a folder that is not there is one clear fault."""
     with socket.socket(socket.AF_UNIX) as other:

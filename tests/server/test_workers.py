@@ -51,17 +51,6 @@ def test_a_killed_worker_is_started_again(tmp_path: Path, key: PrivateKey) -> No
         assert server.stop() == (0, "")
 
 
-def test_all_workers_serve_the_newest_generation_at_once(tmp_path: Path, key: PrivateKey) -> None:
-    """A reader who has seen the new one never sees the old one again: no wait, no poll."""
-    publish(tmp_path, key)
-    with running(tmp_path, TWO_WORKERS) as server:
-        for number in (2, 3):
-            card = publish(tmp_path, key, number)
-            wait_until(lambda card=card: server.get().content == card)  # type: ignore[misc]
-            for _ in range(10):
-                assert server.get().content == card
-
-
 class Disk:
     """A publication, and a clock that this machine and the disk share."""
 
