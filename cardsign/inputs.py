@@ -45,13 +45,13 @@ class Inputs:
         folders: The folder of each name that only a folder brought.
         passed: How many of what a folder holds were passed over: links to folders, and what an
             exported site has in addition to its cards.
-        given: What was read already, by name: ``-`` is standard input.
+        contents: What was read already, by name: ``-`` is standard input.
     """
 
     names: tuple[str, ...] = ()
     folders: dict[str, str] = field(default_factory=dict)
     passed: Counter[str] = field(default_factory=Counter)
-    given: dict[str, bytes] = field(default_factory=dict)
+    contents: dict[str, bytes] = field(default_factory=dict)
 
     @classmethod
     def of(cls, names: Iterable[str]) -> Inputs:
@@ -92,8 +92,8 @@ class Inputs:
         Raises:
             LocalFault: The file cannot be read, or leads out of its folder.
         """
-        if name in self.given:
-            return self.given[name]
+        if name in self.contents:
+            return self.contents[name]
         if is_url(name) or is_object(name):
             return None
         if name in self.folders:

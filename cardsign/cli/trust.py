@@ -57,7 +57,6 @@ from cardsign.trust.enroll import (
     entry_text,
     forget_issuer,
     move_pin,
-    propose_jwks_url,
     propose_keys,
     propose_keyset,
     propose_published,
@@ -67,11 +66,13 @@ from cardsign.trust.enroll import (
 )
 from cardsign.trust.lock import Floor, read_lock
 from cardsign.trust.policy import (
+    JwksAnchor,
     KeysAnchor,
     KeysetAnchor,
     Limits,
     Policy,
     TrustedIssuer,
+    check_jwks_url,
     load_policy,
 )
 from cardsign.trust.policyfile import anchor_members, anchor_text
@@ -186,7 +187,7 @@ def add(who: str, **options: Any) -> None:
     _check_new_places(policy, members["origins"])
     proposal = _propose(url, options, _asker(options["insecure"], now), policy.limits, now)
     warnings = [*proposal.warnings]
-    if "freshness" not in members and not proposal.shows_freshness:
+    if "freshness" not in members and not isinstance(proposal.anchor, KeysetAnchor):
         members["freshness"] = "waived"
         warnings.append(
             "freshness is waived: revocation and rollback cannot be seen with this anchor"
@@ -274,7 +275,7 @@ def _propose(
         return propose_keys(_read_keys(jwks))
     if jwks_url is not None or url is None:
         with of_the_user("--jwks-url"):
-            return propose_jwks_url(jwks_url)
+            return Proposal(JwksAnchor(check_jwks_url(jwks_url)))
     return propose_published(url.origin, ask, limits=limits, roots=roots, now=now)
 
 
@@ -371,7 +372,7 @@ def import_(listing: Path, yes: bool, insecure: bool, trust_file: Path | None) -
     for agent in agents:
         origin = parse_url(agent["cards"][0]).origin
         proposal = propose_published(origin, ask, limits=limits, roots=False, now=now)
-        waived = {} if proposal.shows_freshness else {"freshness": "waived"}
+        waived = {} if isinstance(proposal.anchor, KeysetAnchor) else {"freshness": "waived"}
         added.append(({**agent, **waived}, proposal))
     texts = [entry_text(members, proposal) for members, proposal in added]
     lines = "\n".join(texts).splitlines()

@@ -177,7 +177,7 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
     _check_together(names, form, options)
     batch = named.batch(by_origin=len(names) > 1, audience=options["audience"])
     if STDIO in names:
-        inputs.given[STDIO] = read_input(STDIO, max_bytes=MAX_INPUT_BYTES)
+        inputs.contents[STDIO] = read_input(STDIO, max_bytes=MAX_INPUT_BYTES)
     policy = batch.verifier.policy.unnamed
     if form != "text" and policy:
         say(f"judged {policy}")
@@ -200,7 +200,7 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
     if options["extended"] is None:
         outcomes = list(verify_many(names, batch, view=_whole, **how))
     else:
-        outcomes = _beside(batch, names[0], inputs.given, options["extended"])
+        outcomes = _beside(batch, names[0], inputs.contents, options["extended"])
     report = outcomes[-1].result
     if output is not None and not isinstance(report, LocalFault) and report.card is not None:
         # The octets of the verified payload: their SHA-256 is `payload_sha256`.

@@ -26,13 +26,11 @@ from cardsign.trust.lock import Floor, forget_entry, raise_lock, read_lock
 from cardsign.trust.policy import (
     ISSUER_NAME,
     Anchor,
-    JwksAnchor,
     KeysAnchor,
     KeysetAnchor,
     Limits,
     Policy,
     TrustedIssuer,
-    check_jwks_url,
 )
 from cardsign.trust.policyfile import (
     edit_policy,
@@ -67,11 +65,6 @@ class Proposal:
     doubts: tuple[Finding, ...] = ()
     digests: frozenset[str] = frozenset()
     seen_at: str = ""
-
-    @property
-    def shows_freshness(self) -> bool:
-        """Whether revocation and rollback can be seen with this anchor."""
-        return isinstance(self.anchor, KeysetAnchor)
 
 
 def propose_keyset(
@@ -193,16 +186,6 @@ def propose_keys(jwks: JwkSet) -> Proposal:
         for skipped_key in jwks.skipped
     )
     return Proposal(KeysAnchor(JwkSet.of(jwks.keys)), warnings=skipped)
-
-
-def propose_jwks_url(url: str) -> Proposal:
-    """Accept any key set that a URL answers.
-
-    Raises:
-        CardRefused: It is no URL from which keys may be taken.
-    """
-    check_jwks_url(url)
-    return Proposal(JwksAnchor(url))
 
 
 def read_digest(text: str) -> str:
@@ -382,17 +365,13 @@ def move_pin(
         raise UsageFault("lock.missing", message, path=str(policy.lock), hint=hint)
     if floor.keyset.number <= anchor.pin.number:
         return anchor.pin, False
-    pin, moved = floor.keyset, KeysetAnchor(floor.keyset, anchor.issuer)
+    pin = floor.keyset
+    moved = replace(issuer, anchor=KeysetAnchor(pin, anchor.issuer))
     if not dry_run:
         edit_policy(
             policy.file,
             lambda text: with_pin(text, name, pin),
-            lambda before, after: (
-                after
-                == tuple(
-                    replace(other, anchor=moved) if other == issuer else other for other in before
-                )
-            ),
+            lambda old, new: new == tuple(moved if other == issuer else other for other in old),
         )
         if cache is not None:
             cache.follow(anchor.pin, pin)
