@@ -31,7 +31,7 @@ import cardsign
 from cardsign import Policy
 from cardsign.cli.verifier import CONCURRENCY
 from cardsign.jose.keys import PublicKey
-from cardsign.net.fetch import DocumentFetcher, FetchSettings
+from cardsign.net.fetch import FetchSettings
 from cardsign.trust.lock import Memory
 
 SIDE_BY_SIDE: Final = "side by side"
@@ -134,9 +134,8 @@ def cold_verifier(issuers: Sequence[Issuer]) -> Iterator[Verifier]:
         def now() -> datetime:
             return verifier.now
 
-        fetcher = DocumentFetcher(_WIRE, now=now)
         asking = cardsign.Verifier(
-            Policy(entries), lock=Memory(), cache=Path(folder), net=fetcher, clock=now
+            Policy(entries), lock=Memory(), cache=Path(folder), net=_WIRE, clock=now
         )
         verifier = Verifier(issuers, asking, datetime.now(UTC))
         check = PublicKey.check

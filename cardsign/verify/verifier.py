@@ -55,7 +55,7 @@ class Verifier:
             lives.
         cache: A folder of signed statements, or `Memory()` for none. By default the user's cache
             folder, for a policy that is a file.
-        net: How peers are reached: `FetchSettings`, or a `DocumentFetcher` that others use too.
+        net: How peers are reached.
         clock: Returns the time of a verdict, aware.
 
     Raises:
@@ -72,7 +72,7 @@ class Verifier:
         *,
         lock: LockPaths | Memory | None = None,
         cache: Path | str | Memory | StatementCache | None = None,
-        net: FetchSettings | DocumentFetcher | None = None,
+        net: FetchSettings | None = None,
         clock: Callable[[], datetime] = _now,
     ) -> None:
         self.policy = policy if isinstance(policy, Policy) else Policy.load(policy)
@@ -84,10 +84,10 @@ class Verifier:
         )
         self.cache = _open_cache(self.policy, cache)
         if net is not None:
-            from cardsign.net.fetch import DocumentFetcher, FetchSettings
+            from cardsign.net.fetch import FetchSettings
 
             example = "Verifier('trust.toml', net=FetchSettings())"
-            check_type(net, FetchSettings | DocumentFetcher, "net takes FetchSettings", example)
+            check_type(net, FetchSettings, "net takes FetchSettings", example)
         self.clock = clock
         self._net = net
         self._sessions: dict[int, Session] = {}
@@ -326,14 +326,12 @@ class Verifier:
         """What asks peers for documents, and keeps them."""
         from cardsign.net.fetch import DEFAULT_SETTINGS, DocumentFetcher
 
-        if isinstance(self._net, DocumentFetcher):
-            return self._net
         return DocumentFetcher(self._net or DEFAULT_SETTINGS, now=self.clock)
 
     @property
     def insecure_loopback_http(self) -> bool:
         """Whether this machine may be asked without TLS."""
-        return self._net is not None and self.fetcher.settings.insecure_loopback_http
+        return self._net is not None and self._net.insecure_loopback_http
 
     def raise_lock(self, *, dry_run: bool = False) -> tuple[str, ...]:
         """Raise the lock to what was verified; return the issuers whose entry changed.

@@ -113,13 +113,6 @@ def test_an_honest_agent(network: Network) -> None:
     assert host.requests[0].headers["user-agent"].startswith("cardsign")
 
 
-def test_a_long_answer_is_read_whole(network: Network) -> None:
-    """It may have 4 MiB."""
-    text = "at noon " * (3 * 1024 * 128)
-    network.host("tides.example", result(put(MESSAGE, "/message/parts/0/text", text)))
-    assert call(network).text == text
-
-
 def deep(levels: int) -> Any:
     value: Any = {}
     for _ in range(levels):
@@ -160,12 +153,8 @@ HOSTILE: dict[str, tuple[Answer, str]] = {
     "an error with escapes": (error("\x1b[2J\u202e gone"), "call.error"),
     "an error of A2A": (error("no such task", -32001), "call.error"),
     "a method of another A2A": (error("Method not found", -32601), "call.no_interface"),
-    "an error without a code": (rpc(lambda r: {"error": {}}), "call.error"),
     "a broken server": (http(b"{}", status="500 No"), "fetch.status"),
-    "no JSON": (http(b"<html>"), "call.error"),
     "a page": (http(b"<html>", content_type="text/html"), "fetch.content_type"),
-    "a result of nothing": (result({}), "call.error"),
-    "a result that is a list": (result([]), "call.error"),
     "a message of numbers": (result({"message": 7}), "call.error"),
     "a message whose parts are none": (result({"message": {"parts": {"text": 1}}}), "call.error"),
     "a very deep answer": (result(deep(900)), "call.error"),
@@ -174,13 +163,6 @@ HOSTILE: dict[str, tuple[Answer, str]] = {
     "silence": (Takeover(silent), "fetch.timeout"),
     "events that nobody asked for": (EVENTS, "fetch.content_type"),
     "a member twice": (written('{}, "result": {}'), "call.error"),
-    "a number that is none": (written('{"message": {"metadata": {"a": NaN}}}'), "call.error"),
-    "an infinite role": (written('{"message": {"role": 1e999}}'), "call.error"),
-    "a number beyond all": (
-        written('{"message": {"metadata": {"a": 1%s}}}' % ("0" * 400)),
-        "call.error",
-    ),
-    "half a character": (written('{"message": {"parts": ["\\ud800"]}}'), "call.error"),
 }  # fmt: skip
 
 
@@ -204,19 +186,6 @@ def test_a_hostile_agent(
     assert TOKEN not in shown + caplog.text
     assert network.told(TOKEN.encode()) == {"tides.example"}
     assert set(network.names) == {"tides.example"}
-
-
-def test_a_name_that_now_leads_elsewhere(network: Network) -> None:
-    """Inside: nobody is asked. To a stranger: he has no certificate for the name."""
-    evil = network.host("evil.example", result(MESSAGE))
-    network.host("tides.example", result(MESSAGE))
-    for addresses, code in ((["10.0.0.1"], "fetch.forbidden_address"),
-                            ([str(evil.address)], "fetch.tls")):  # fmt: skip
-        network.resolves("tides.example", addresses)
-        with pytest.raises(CardsignError) as caught:
-            call(network)
-        assert caught.value.code == code
-    assert network.told(TOKEN.encode()) == set()
 
 
 def test_a_token_goes_to_no_other_endpoint(network: Network) -> None:

@@ -83,13 +83,11 @@ FOREIGN = own(put(PUBLIC, "/supportedInterfaces/0/url", "https://evil.example/")
 REFUSED = {
     "an edited card": (http(EDITED), "sig.bad"),
     "a stranger's card": (http(own(PUBLIC, "mallory")), "key.unknown"),
-    "an unsigned card": (http(json.dumps(PUBLIC).encode()), "sig.none"),
     "an interface elsewhere": (http(FOREIGN), "card.origin_mismatch"),
     "a redirect": (
         http(b"", status="302 There", location="https://evil.example/"),
         "fetch.status",
     ),
-    "nothing": (http(b"", status="404 No"), "fetch.status"),
 }
 
 
@@ -173,14 +171,11 @@ def numbered(number: float) -> bytes:
 EXTENDED = own(extended_card(PORTABLE, "partner", datetime(2099, 1, 1, tzinfo=UTC)))
 #: What the hook is shown, and whether the verdict says no, or the SDK cannot write the card.
 HOOKED: dict[str, tuple[bytes, bool]] = {
-    "an edited card": (json.dumps({**SIGNED, "description": "Send money."}).encode(), True),
     "a stranger's card": (own(PORTABLE, "mallory"), True),
     "what the SDK's own verifier accepts": (own({**PORTABLE, "x-note": "signed"}), True),
     "a sound card of 0.3": (own(PUBLIC_0_3), True),
     "an extended card": (EXTENDED, True),
-    "another number": (numbered(7.0), True),
     "no number": (numbered(float("nan")), False),
-    "no finite number": (numbered(float("inf")), False),
 }
 
 

@@ -21,7 +21,6 @@ from cardsign.card.extensions import ExtendedMarker, with_marker
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.net.discovery import Discovery, look_up_extended
 from cardsign.net.endpoints import Credential
-from cardsign.net.fetch import DocumentFetcher
 from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server.app import create_app
 from cardsign.server.providers import create_token
@@ -169,7 +168,7 @@ def partner(one: Tides, places: tuple[str, ...] = (HOST,)) -> Partner:
     pinned = read_keyset(one.statement)
     anchor = KeysetAnchor(pinned.id)
     issuer = TrustedIssuer("tides", anchor, places=tuple(parse_place(each) for each in places))
-    fetcher = DocumentFetcher(one.network.settings(), now=now)
-    verifier = Verifier(Policy((issuer,)), lock=Memory(), net=fetcher, clock=now)
+    net = one.network.settings()
+    verifier = Verifier(Policy((issuer,)), lock=Memory(), net=net, clock=now)
     credential = Credential.parse("env:TOKEN", environment={"TOKEN": one.token})
     return Partner(one, verifier, credential)

@@ -16,11 +16,10 @@ from internet import Network, Request
 from peers import http
 
 from cardsign.findings import Finding
-from cardsign.net.fetch import DocumentFetcher
 from cardsign.statements.keyset import read_keyset
 from cardsign.trust.lock import Memory
-from cardsign.trust.policy import Anchor, KeysetAnchor, Policy, Subject, TrustedIssuer
-from cardsign.trust.session import Session, StatementCache
+from cardsign.trust.policy import KeysetAnchor, Policy, Subject, TrustedIssuer
+from cardsign.trust.session import Session
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH, parse_place
 from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier
@@ -48,14 +47,12 @@ class Site:
     Attributes:
         documents: What lies at which path.
         headers: Fields of the answers of a path.
-        broken: A path's status instead, such as ``503 No``; under ``*`` everybody's.
         asked: Each request: path, and whether it was conditional.
     """
 
     network: Network
     documents: dict[str, bytes] = field(default_factory=dict)
     headers: dict[str, dict[str, str]] = field(default_factory=dict)
-    broken: dict[str, str] = field(default_factory=dict)
     asked: list[tuple[str, bool]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -68,8 +65,6 @@ class Site:
     def answer(self, request: Request) -> bytes:
         path, condition = request.target, request.headers.get("if-none-match")
         self.asked.append((path, condition is not None))
-        if (status := self.broken.get(path, self.broken.get("*"))) is not None:
-            return http(b"{}", status=status)
         if (body := self.documents.get(path)) is None:
             return NOT_FOUND
         tag = f'"{hashlib.sha256(body).hexdigest()}"'
@@ -110,23 +105,18 @@ class Clock:
         self.now += timedelta(seconds=seconds)
 
 
-def issuer(anchor: Anchor, **changes: Any) -> TrustedIssuer:
-    """The peer as the verifier's policy has him."""
-    return TrustedIssuer("tides", anchor, **{"places": (parse_place(HOST),), **changes})
-
-
 class Looker:
     """Somebody who has enrolled the peer by his first statement."""
 
-    def __init__(self, site: Site, *, cache: StatementCache | None = None, **changes: Any) -> None:
-        self.clock, self.cache = Clock(), cache or Memory()
+    def __init__(self, site: Site, **changes: Any) -> None:
+        self.clock = Clock()
         anchor = KeysetAnchor(read_keyset(site.documents[at(1, 1)]).id)
-        fetcher = DocumentFetcher(site.network.settings(), now=self.clock)
         self.verifier = Verifier(
-            Policy((issuer(anchor, **changes),)),
+            Policy(
+                (TrustedIssuer("tides", anchor, **{"places": (parse_place(HOST),), **changes}),)
+            ),
             lock=Memory(),
-            cache=self.cache,
-            net=fetcher,
+            net=site.network.settings(),
             clock=self.clock,
         )
 

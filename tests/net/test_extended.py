@@ -439,7 +439,7 @@ def test_an_interface_at_another_of_the_issuers_origins(network: Network, tmp_pa
     own = partner(site, (HOST, cdn))
     public = own.look_up()
     narrower = replace(own.verifier.policy.issuers[0], places=(parse_place(HOST),))
-    theirs = Verifier(Policy((narrower,)), lock=Memory(), net=own.verifier.fetcher)
+    theirs = Verifier(Policy((narrower,)), lock=Memory(), net=network.settings())
     with pytest.raises(UsageFault) as caught:
         look_up_extended(theirs, public, own.credential, audience=AUDIENCE, subject=Subject())
     assert caught.value.code == "credential.elsewhere"

@@ -15,7 +15,6 @@ from cardsign.trust.lock import Memory
 from cardsign.trust.policy import (
     Anchor,
     JwksAnchor,
-    KeysAnchor,
     KeysetAnchor,
     Policy,
     TrustedIssuer,
@@ -88,25 +87,6 @@ HOMES: dict[str, tuple[tuple[str, ...], str, str]] = {
 def test_where_statements_lie(places: tuple[str, ...], contact: str, home: str) -> None:
     """By the policy's word and the URL that was asked, never by a card's."""
     assert home_of(map(parse_place, places), contact) == home
-
-
-SOURCES: dict[str, tuple[Anchor, list[str]]] = {
-    "keys": (KeysAnchor(KEYS), []),
-    "jwks": (JWKS, ["keys"]),
-    "keyset": (KEYSET, ["release.json", "1.1.json", "2.1.json", "1.2.json"]),
-}
-
-
-@pytest.mark.parametrize(("anchor", "names"), SOURCES.values(), ids=SOURCES)
-def test_each_anchor_asks_its_one_source(anchor: Anchor, names: list[str]) -> None:
-    """And no other: nothing weakens into another source (threat 16)."""
-    issuer = Issuer(anchor)
-    supplied, missing = issuer.refresh()
-    assert [url.removeprefix(HOME).rpartition("/")[2] for url in issuer.asked] == names
-    is_jwks = anchor is JWKS
-    assert supplied.untrusted_jwks == (KEYS.to_bytes() if is_jwks else None)
-    assert supplied.jwks_url == (JWKS.url if is_jwks else None)
-    assert missing == set()
 
 
 @pytest.mark.parametrize(
