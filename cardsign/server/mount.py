@@ -261,7 +261,6 @@ class AsgiMount(_Mount):
 
     def __init__(self, app: Any, publication: Path, settings: ServerSettings) -> None:
         super().__init__(app, publication, settings)
-        self._settings = settings
         # Of its own, so that who waits for another host takes no thread of the agent.
         self._threads = ThreadPoolExecutor(settings.threads, "cardsign")
 
@@ -283,7 +282,7 @@ class AsgiMount(_Mount):
         if not is_for_cards:
             await self._app(scope, receive, send)
             return
-        threads = self._threads if may_wait(environ, self._settings) else None
+        threads = self._threads if needs_thread(environ, self._publications.settings) else None
         await answer_by_wsgi(self._cards, environ, send, threads)
 
 
@@ -292,7 +291,7 @@ async def answer_by_wsgi(
 ) -> None:
     """Have a WSGI application answer a request, in a thread if there are some, and send the answer.
 
-    A thread takes half as much time again as most answers, and only who may wait needs one.
+    A thread takes half as much time again as most answers.
     """
     if threads is None:
         status, headers, body = _call_wsgi(app, environ)
@@ -314,11 +313,12 @@ def _call_wsgi(app: Any, environ: WSGIEnvironment) -> tuple[int, list[tuple[str,
     return int(status[:3]), headers, body
 
 
-def may_wait(environ: WSGIEnvironment, settings: ServerSettings) -> bool:
-    """Return whether the answer to a request may wait: for its body, or for another host."""
-    if not environ[BODY_WAS_READ] or settings.counts_elsewhere:
-        return True
+def needs_thread(environ: WSGIEnvironment, settings: ServerSettings) -> bool:
+    """Return whether an answer may wait for a body or another host, or is much work."""
     path = environ["SCRIPT_NAME"] + environ["PATH_INFO"]
+    is_much = path in (settings.catalogue, "/metrics")
+    if is_much or not environ[BODY_WAS_READ] or settings.counts_elsewhere:
+        return True
     is_for_known = environ["REQUEST_METHOD"] == "POST" or path.endswith(_EXTENDED_ENDS)
     return is_for_known and settings.asks_others
 

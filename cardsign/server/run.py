@@ -34,7 +34,7 @@ from cardsign.server.mount import (
     Send,
     answer_by_wsgi,
     make_environ,
-    may_wait,
+    needs_thread,
 )
 from cardsign.server.providers import in_networks, read_tokens
 from cardsign.server.settings import LOOPBACK, ServerSettings
@@ -270,9 +270,9 @@ class Worker:
         follow_parent(self._reload)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, in a thread if the answer may wait."""
+        """Answer a request, in a thread if it needs one."""
         environ = make_environ(scope, receive)
-        threads = self._threads if may_wait(environ, self._publications.settings) else None
+        threads = self._threads if needs_thread(environ, self._publications.settings) else None
         await answer_by_wsgi(self._app, environ, send, threads)
 
     def _load(self) -> None:

@@ -17,7 +17,7 @@ from publications import PUBLIC, publish_cards
 
 from cardsign.jose.keys import PrivateKey
 from cardsign.server.app import BODY_WAS_READ
-from cardsign.server.mount import may_wait
+from cardsign.server.mount import needs_thread
 from cardsign.server.settings import ProviderSettings, ServerSettings
 
 AUDIENCE = "9f2c61d07be84a15"
@@ -84,7 +84,7 @@ SHARED = ServerSettings(rate="9/day", rate_storage="redis://redis.example")
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "was_read", "settings", "is_possible"),
+    ("method", "path", "was_read", "settings", "is_needed"),
     [
         ("GET", CARD, True, ASKING, False),
         ("GET", EXTENDED, True, ServerSettings(token_file=Path("tokens")), False),
@@ -95,11 +95,12 @@ SHARED = ServerSettings(rate="9/day", rate_storage="redis://redis.example")
         ("POST", "/a2a", False, ServerSettings(), True),
         ("GET", CARD, False, ServerSettings(), True),
         ("GET", CARD, True, SHARED, True),
+        ("GET", "/a2a/agents", True, ServerSettings(), True),
     ],
 )
-def test_only_a_body_or_another_host_can_make_an_answer_wait(
-    method: str, path: str, settings: ServerSettings, *, was_read: bool, is_possible: bool
+def test_what_may_wait_or_is_much_work_takes_a_thread(
+    method: str, path: str, settings: ServerSettings, *, was_read: bool, is_needed: bool
 ) -> None:
-    """Where neither can, no thread is needed."""
+    """All else is answered at once."""
     environ = {"REQUEST_METHOD": method, "SCRIPT_NAME": "", "PATH_INFO": path}
-    assert may_wait({**environ, BODY_WAS_READ: was_read}, settings) is is_possible
+    assert needs_thread({**environ, BODY_WAS_READ: was_read}, settings) is is_needed
