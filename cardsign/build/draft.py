@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from cardsign.build.reading import SURROGATE, SourceDocument, SourcePlace, refusal
 from cardsign.card.extensions import KEPT_OF_CARD, KEPT_OF_SKILL, with_kept
-from cardsign.card.schema import CARD_1_0, JSON_TYPES, SKILL_1_0, A2aVersion, Field
+from cardsign.card.schema import CARD_1_0, SKILL_1_0, A2aVersion, Field
 from cardsign.card.security import DerivedSecurity
 from cardsign.card.values import Json, members_of
 from cardsign.config import BuildSettings, OrlojSettings
@@ -257,7 +257,7 @@ def field_of(target: Target) -> Field:
     if first == "skills":
         rest = rest[1:]
     if field.shape == "map" and rest:
-        return Field(rest[0], "message", "one", field.message, False, True, True, False, False)
+        return replace(field, name=rest[0], shape="one", expected=field.element)
     for name in rest:
         if field.message is None:
             raise KeyError(name)
@@ -286,16 +286,15 @@ def _check_json(value: object, name: str, place: SourcePlace) -> None:
 
 
 _USERINFO: Final = re.compile(r"\s*[a-z][a-z0-9+.-]*:[/\\]{2}[^/?#\\\s]*@", re.IGNORECASE)
-_SHAPES: Final = {"list": (list, "a list"), "map": (dict, "an object")}
 
 
 def _fit(value: Json, field: Field, name: str, draft: Draft, place: SourcePlace) -> Json:
     """Return the value as its field allows it, without what the schema does not have."""
-    expected, words = _SHAPES.get(field.shape) or JSON_TYPES[field.kind]
+    expected, words = field.expected
     if not isinstance(value, expected):
         raise refusal("build.type", f"{name}: expected {words}", place)
     if field.shape != "one":
-        field = replace(field, shape="one")
+        field = replace(field, shape="one", expected=field.element)
         if isinstance(value, list):
             return [
                 _fit(element, field, f"{name}[{index}]", draft, place)

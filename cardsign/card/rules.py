@@ -21,7 +21,7 @@ from operator import is_
 from typing import Final, NoReturn, TypeAlias
 
 from cardsign.card.interfaces import DEFAULT_TRANSPORT
-from cardsign.card.schema import JSON_TYPES, Field, Message
+from cardsign.card.schema import Field, Message
 from cardsign.card.security import SCHEME_TYPES
 from cardsign.card.values import Json
 
@@ -249,9 +249,8 @@ def _field(node: Node, field: Field) -> Node:
 def _one(node: Node, field: Field) -> Node:
     if field.message is not None:
         return prune_empty(node, field.message)
-    kind, wording = JSON_TYPES[field.kind]
-    if not isinstance(node.value, kind):
-        refuse(node, f"expected {wording}")
+    if not isinstance(node.value, field.element[0]):
+        refuse(node, f"expected {field.element[1]}")
     return without_empties(node) if field.kind == "free" else node
 
 

@@ -9,7 +9,7 @@ Facts: A2A 1.0 `specification/a2a.proto` (package lf.a2a.v1), A2A 0.3.0 `types/s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from operator import attrgetter
@@ -25,13 +25,16 @@ DocumentVersion: TypeAlias = A2aVersion | Literal["mixed", "none"]
 
 JsonKind = Literal["string", "bool", "message", "free"]
 Shape = Literal["one", "list", "map"]
-#: The JSON type that a value of each kind has, and how messages call it.
-JSON_TYPES: Final[dict[JsonKind, tuple[type, str]]] = {
+#: A type of Python's, and how messages call it.
+JsonType: TypeAlias = tuple[type, str]
+_OBJECT: Final[JsonType] = (dict, "an object")
+_JSON_TYPES: Final[dict[JsonKind, JsonType]] = {
     "string": (str, "a string"),
     "bool": (bool, "true or false"),
-    "message": (dict, "an object"),
-    "free": (dict, "an object"),
+    "message": _OBJECT,
+    "free": _OBJECT,
 }
+_CONTAINERS: Final[dict[Shape, JsonType]] = {"list": (list, "a list"), "map": _OBJECT}
 
 # A message in a line, its fields in the order of the schema. A field is a string unless a type
 # follows: `bool`, `free` (a free-form object), a message; in [] a list of it, in {} a map of it.
@@ -107,11 +110,15 @@ class Field:
     `shape` says whether `kind` stands alone, in a list, or as a map's values. A `free` value
     is not looked into. `presence` tells set from unset (messages, structs, proto `optional`).
     `inherits` says that the member's absence means a default of the card's, not "none".
+    `expected` is the JSON type of the whole value, and `element` that of what its list or map
+    holds; of a field of another shape both are the same.
     """
 
     name: str
     kind: JsonKind
     shape: Shape
+    expected: JsonType
+    element: JsonType
     message: Message | None
     required: bool
     presence: bool
@@ -220,11 +227,12 @@ def _read_field(text: str, messages: Mapping[str, Message], *, oneof: bool) -> F
     name, type_name, mark = match["name"], match["type"] or "string", match["mark"]
     message, shape = messages.get(type_name), _SHAPES[match["shape"] or ""]
     kind = cast(JsonKind, "message" if message else type_name)
-    assert kind in JSON_TYPES, text  # noqa: S101
     return Field(
         name=name,
         kind=kind,
         shape=shape,
+        expected=_CONTAINERS.get(shape, _JSON_TYPES[kind]),
+        element=_JSON_TYPES[kind],
         message=message,
         required=mark == "!",
         presence=mark == "?" or (shape == "one" and kind in ("message", "free")),
@@ -255,50 +263,39 @@ def check_members(
     """
     problems: list[Finding] = []
     if a2a_version != "0.3":
-        problems.extend(_of_message(dict(document), CARD_1_0, ()))
+        problems.extend(_of_message(document, CARD_1_0, ()))
     if a2a_version in ("0.3", "mixed"):
-        old = _of_message(dict(document), CARD_0_3, ())
+        old = _of_message(document, CARD_0_3, ())
         problems.extend(p for p in old if a2a_version == "0.3" or p.code == "card.type")
     return tuple(dict.fromkeys(problems))
 
 
-def type_problems(value: Json, message: Message) -> Sequence[Finding]:
-    """List the members of one message that have the wrong JSON type."""
-    return [problem for problem in _of_message(value, message, ()) if problem.code == "card.type"]
+def type_problems(value: Mapping[str, Json], message: Message) -> Iterator[Finding]:
+    """Yield the members of one message that have the wrong JSON type."""
+    return (problem for problem in _of_message(value, message, ()) if problem.code == "card.type")
 
 
-def _of_message(value: Json, message: Message, where: tuple[str, ...]) -> Sequence[Finding]:
-    if not isinstance(value, dict):
-        return _wrong("an object", where)
-    problems: list[Finding] = []
+def _of_message(
+    value: Mapping[str, Json], message: Message, above: tuple[str, ...]
+) -> Iterator[Finding]:
     for name, field in message.fields.items():
         child = value.get(name)
-        if child is not None:
-            problems += _of_field(child, field, (*where, name))
-        elif field.required:
-            missing = "a REQUIRED member is missing"
-            problems.append(finding_at("card.missing_required", (*where, name), missing))
-    return problems
+        if child is None:
+            if field.required:
+                missing = "a REQUIRED member is missing"
+                yield finding_at("card.missing_required", (*above, name), missing)
+        elif not isinstance(child, field.expected[0]):
+            yield finding_at("card.type", (*above, name), f"expected {field.expected[1]}")
+        elif field.shape == "one":
+            if field.message is not None and isinstance(child, dict):
+                yield from _of_message(child, field.message, (*above, name))
+        else:
+            yield from _of_elements(child, field, (*above, name))
 
 
-def _of_field(value: Json, field: Field, where: tuple[str, ...]) -> Sequence[Finding]:
-    if field.shape == "one":
-        return _of_value(value, field, where)
-    if not isinstance(value, list if field.shape == "list" else dict):
-        return _wrong("a list" if field.shape == "list" else "an object", where)
-    return [
-        problem
-        for key, element in children_of(value)
-        for problem in _of_value(element, field, (*where, str(key)))
-    ]
-
-
-def _of_value(value: Json, field: Field, where: tuple[str, ...]) -> Sequence[Finding]:
-    if field.message is not None:
-        return _of_message(value, field.message, where)
-    kind, expected = JSON_TYPES[field.kind]
-    return () if isinstance(value, kind) else _wrong(expected, where)
-
-
-def _wrong(expected: str, where: tuple[str, ...]) -> Sequence[Finding]:
-    return (finding_at("card.type", where, f"expected {expected}"),)
+def _of_elements(value: Json, field: Field, above: tuple[str, ...]) -> Iterator[Finding]:
+    for token, element in children_of(value):
+        if not isinstance(element, field.element[0]):
+            yield finding_at("card.type", (*above, str(token)), f"expected {field.element[1]}")
+        elif field.message is not None and isinstance(element, dict):
+            yield from _of_message(element, field.message, (*above, str(token)))

@@ -18,15 +18,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from cardsign.card.document import Card, render, unsigned
-from cardsign.card.schema import JSON_TYPES, Field, Shape, fold
+from cardsign.card.schema import Field, JsonType, fold
 from cardsign.card.values import Json, members_of
 from cardsign.errors import closest
 from cardsign.findings import Finding
 from cardsign.lint.rules import LintedCard, Rule, Spot, Tokens, apply_rules
 
-_CONTAINERS: Final[dict[Shape, type]] = {"list": list, "map": dict}
 _MAX_MISSPELT: Final = 64  # characters of a name for which a similar one is looked for
-_WORDING: Final = {str: "a string", bool: "true or false", dict: "an object", list: "a list"}
 
 
 # ------------------------------------------------------------------ members of no 1.0 schema
@@ -110,18 +108,16 @@ def empty_security(spot: Spot) -> str | None:
 def wrong_type(spot: Spot) -> str | None:
     """Say that the schema of 1.0 has another type here."""
     expected = _expected(spot)
-    if expected is None or spot.value is None or isinstance(spot.value, expected):
+    if expected is None or spot.value is None or isinstance(spot.value, expected[0]):
         return None
-    return f"expected {_WORDING[expected]}"
+    return f"expected {expected[1]}"
 
 
-def _expected(spot: Spot) -> type | None:
+def _expected(spot: Spot) -> JsonType | None:
     """Return the JSON type that 1.0 has here; None where it has none."""
-    field = spot.field
-    if field is None or spot.role not in ("member", "element"):
+    if spot.field is None or spot.role not in ("member", "element"):
         return None
-    whole = _CONTAINERS.get(field.shape) if spot.role == "member" else None
-    return whole or JSON_TYPES[field.kind][0]
+    return spot.field.expected if spot.role == "member" else spot.field.element
 
 
 def _is_null(spot: Spot) -> bool:
@@ -139,7 +135,7 @@ def _is_default(spot: Spot) -> bool:
 def _empty(spot: Spot) -> str | None:
     """Say what is empty here, unless it is a null or default that is left out."""
     value, expected = spot.value, _expected(spot)
-    if expected is None or not (value is None or isinstance(value, expected)):
+    if expected is None or not (value is None or isinstance(value, expected[0])):
         return None
     unset = value is False and spot.field is not None and not spot.field.presence
     if not (_is_empty(value) or unset) or _is_null(spot) or _is_default(spot):
