@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from cardsign.cli.frame import Command, moment
@@ -13,12 +11,12 @@ from cardsign.cli.options import (
     format_option,
     network_option,
     read_input,
+    read_jwks,
     write_output,
 )
 from cardsign.cli.printer import asked_form, say, show
-from cardsign.errors import UsageFault, of_the_user
-from cardsign.files import read_bytes
-from cardsign.jose.keys import MAX_JWKS_BYTES, JwkSet
+from cardsign.errors import UsageFault
+from cardsign.jose.keys import JwkSet
 from cardsign.urls import is_url
 
 
@@ -50,10 +48,7 @@ def inspect(card: str, jwks: str | None, page: str | None, insecure: bool) -> in
 
     if is_url(card) and jwks is not None:
         raise UsageFault("usage.conflict", "--jwks is for files; a URL's own keys are asked")
-    keys = None
-    if jwks is not None:
-        with of_the_user(jwks):
-            keys = JwkSet.from_bytes(read_bytes(Path(jwks), max_bytes=MAX_JWKS_BYTES))
+    keys = None if jwks is None else read_jwks(jwks)
     if page is not None:
         return _write_page(page, card, keys, insecure=insecure)
     if is_url(card):

@@ -29,7 +29,7 @@ from cardsign.errors import (
     of_the_user,
 )
 from cardsign.files import CONFIG_FILE, leads_outside, outside
-from cardsign.jose.keys import JwkSet, PrivateKey, PublicKey
+from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
 from cardsign.keys.ledger import ROLES
 from cardsign.keys.places import StorePlace, is_taken, open_store, read_place
@@ -366,12 +366,6 @@ def read_public(name: str, *, kid: str | None = None) -> PublicKey:
     """Read a public key that the user hands over."""
     with of_the_user(name):
         return import_public_key(read_input(name, max_bytes=MAX_KEY_FILE_BYTES), kid=kid)
-
-
-def read_jwks(name: str) -> JwkSet:
-    """Read a set of public keys that the user hands over."""
-    with of_the_user(name):
-        return JwkSet.from_bytes(read_input(name, max_bytes=MAX_KEY_FILE_BYTES))
 
 
 # What an issuer's task came to.

@@ -17,11 +17,12 @@ import click
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.cli.frame import choose_form, moment
 from cardsign.cli.printer import DRY_RUN, asked_form, escape_json, safe, say
-from cardsign.errors import UsageFault
+from cardsign.errors import UsageFault, of_the_user
 from cardsign.files import create_private, read_bytes, write_atomic
 from cardsign.urls import is_url
 
 if TYPE_CHECKING:  # an HTTP client, which most commands do not need
+    from cardsign.jose.keys import JwkSet
     from cardsign.net.fetch import DocumentFetcher, FetchSettings
 
 _Values = TypeVar("_Values")
@@ -67,6 +68,14 @@ def read_input(name: str, *, max_bytes: int = MAX_CARD_BYTES) -> bytes:
     if name == STDIO:
         return sys.stdin.buffer.read(max_bytes + 1)
     return read_bytes(Path(name), max_bytes=max_bytes, is_cut=True)
+
+
+def read_jwks(name: str) -> JwkSet:
+    """Read a set of public keys that the user hands over."""
+    from cardsign.jose.keys import MAX_JWKS_BYTES, JwkSet  # which not every command needs
+
+    with of_the_user(name):
+        return JwkSet.from_bytes(read_input(name, max_bytes=MAX_JWKS_BYTES))
 
 
 def write_output(name: str, data: bytes, *, plain: bool = False, is_exact: bool = False) -> None:

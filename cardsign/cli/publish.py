@@ -18,12 +18,19 @@ from cardsign.cli.keystore import (
     key_option,
     kid_option,
     project_config,
-    read_jwks,
     say_progress,
     show_progress,
     unlock_options,
 )
-from cardsign.cli.options import PATH, done, dry_run_option, is_dry_run, read_input, read_pairs
+from cardsign.cli.options import (
+    PATH,
+    done,
+    dry_run_option,
+    is_dry_run,
+    read_input,
+    read_jwks,
+    read_pairs,
+)
 from cardsign.cli.printer import Answer, is_json, members, safe, say, say_notes, show
 from cardsign.config import ProjectConfig
 from cardsign.errors import EXIT_OK, CardsignError, UsageFault

@@ -21,7 +21,6 @@ from cardsign.cli.keystore import (
     kid_option,
     project_config,
     public_option,
-    read_jwks,
     unlock_options,
 )
 from cardsign.cli.options import (
@@ -30,6 +29,7 @@ from cardsign.cli.options import (
     is_dry_run,
     output_option,
     read_input,
+    read_jwks,
     read_pairs,
     refuse_two_documents,
     take,

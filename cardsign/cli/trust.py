@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from cardsign.cli.options import (
     is_dry_run,
     network_option,
     open_fetcher,
+    read_jwks,
     yes_option,
 )
 from cardsign.cli.printer import Answer, members, safe, say, show, table_lines, write_line
@@ -42,12 +43,10 @@ from cardsign.errors import (
     UsageFault,
     of_the_user,
 )
-from cardsign.files import read_bytes
 from cardsign.findings import Finding, counted
-from cardsign.jose.keys import MAX_JWKS_BYTES, JwkSet
-from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
-from cardsign.statements.keyset import KeysetStatement, read_keyset
-from cardsign.statements.release import ReleaseStatement, read_release
+from cardsign.statements.envelope import StatementRefused
+from cardsign.statements.keyset import KeysetStatement
+from cardsign.statements.release import ReleaseStatement
 from cardsign.times import minute
 from cardsign.trust.enroll import (
     Proposal,
@@ -154,7 +153,6 @@ _MEMBERS: Final = ("origins", "cards", "require", "accept", "freshness")
 @click.option(
     "--jwks",
     metavar="FILE",
-    type=PATH,
     help="Pin these keys: a JWK Set, {KID: PEM}, or a public PEM.",
 )
 @click.option("--jwks-url", metavar="URL", help="Trust any key set that is published there.")
@@ -260,19 +258,19 @@ def _propose(
     """The anchor that is named, or what the origin of `url` publishes."""
     _check_named(url, options)
     keysets, jwks, jwks_url = options["keysets"], options["jwks"], options["jwks_url"]
-    releases, roots = options["releases"], options["roots"]
+    roots = options["roots"]
     if keysets:
-        supplied = SuppliedStatements(
-            tuple(_read(path, read_keyset) for path in keysets),
-            tuple(_read(path, read_release) for path in releases),
-        )
+        supplied = load_statements((*keysets, *options["releases"]))
         with of_the_user("--keyset"):
             proposal = propose_keyset(supplied, limits=limits, roots=roots, now=now)
             for doubt in proposal.doubts:  # of files that were chosen none is passed over
                 raise StatementRefused(doubt.code, doubt.message)
         return proposal
     if jwks is not None:
-        return propose_keys(_read_keys(jwks))
+        if is_url(jwks):
+            hint = f"Trust what is published there: --jwks-url {safe(jwks)}"
+            raise UsageFault("usage.conflict", "--jwks takes a file, and this is a URL", hint=hint)
+        return propose_keys(read_jwks(jwks))
     if jwks_url is not None or url is None:
         with of_the_user("--jwks-url"):
             return Proposal(JwksAnchor(check_jwks_url(jwks_url)))
@@ -295,23 +293,6 @@ def _check_named(url: Url | None, options: Mapping[str, Any]) -> None:
 def _asker(insecure: bool, now: datetime) -> Ask:
     fetcher = open_fetcher(insecure, lambda: now)
     return lambda url, max_bytes: fetcher.fetch(url, max_bytes=max_bytes)
-
-
-def _read(path: Path, read: Callable[[bytes], object]) -> bytes:
-    """A statement that `read` accepts."""
-    with of_the_user(str(path)):
-        data = read_bytes(path, max_bytes=MAX_STATEMENT_BYTES)
-        read(data)
-        return data
-
-
-def _read_keys(path: Path) -> JwkSet:
-    name = str(path)
-    if name.startswith(("https:/", "http:/")):  # a path has lost one slash
-        hint = f"Trust what is published there: --jwks-url {safe(name.replace(':/', '://', 1))}"
-        raise UsageFault("usage.conflict", "--jwks takes a file, and this is a URL", hint=hint)
-    with of_the_user(name):
-        return JwkSet.from_bytes(read_bytes(path, max_bytes=MAX_JWKS_BYTES))
 
 
 def _compare(proposal: Proposal, digest: str | None, *, yes: bool) -> None:

@@ -389,7 +389,7 @@ def show_each(
     """
     is_lines = is_lines or count > 1 or file is not None
     statuses, results = list[int](), []
-    with _appended(file) as lines, Progress(count) as progress:
+    with _appended(file) as lines, _Counter(count) as progress:
         for shown in cards:
             statuses.append(shown.status)
             with progress.paused():
@@ -422,7 +422,7 @@ def _appended(file: Path | None) -> Iterator[IO[str] | None]:
         yield lines
 
 
-class Progress:
+class _Counter:
     """A run over many cards: a counter on a terminal's stderr, and each fault is printed once.
 
     What keeps many cards from a verdict is told once, and at the end for how many more it holds.
@@ -434,7 +434,7 @@ class Progress:
         self._total, self._done = total, 0
         self._is_shown = total > 1 and is_watched() and not is_quiet()
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> _Counter:
         self._write(f"0/{self._total} cards")
         return self
 
