@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ import click
 from cardsign.card import profiles
 from cardsign.card.document import Card
 from cardsign.card.extensions import MAX_SEQ, ExtendedMarker, check_audience
-from cardsign.card.profiles import PROFILES, RUST_ALG, ProfileName, left_open
+from cardsign.card.profiles import PROFILES, RUST_ALG, VERIFIERS, ProfileName, left_open
 from cardsign.cli.frame import Command, moment
 from cardsign.cli.keystore import (
     KeystoreOptions,
@@ -45,7 +46,6 @@ from cardsign.errors import (
     UsageFault,
     of_the_user,
 )
-from cardsign.findings import counted
 from cardsign.gateway import resign_card
 from cardsign.inputs import Inputs
 from cardsign.issuer.cards import expiry, sign_cards, sign_sources
@@ -55,8 +55,10 @@ from cardsign.jose.keys import JwkSet, PublicKey
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
 from cardsign.keys.secrets import Access
 from cardsign.keys.signers import list_public_keys
-from cardsign.sign import COMPAT, SignedCard, SignedPayload, SigningOptions, sign_with_notes
+from cardsign.sign import COMPAT, SignedCard, SigningOptions, sign_with_notes
 
+#: Notes on what compat signatures leave open, and for whom there is none.
+_EXPLAINED: Final = frozenset({"sign.compat_lossy", "sign.sdk_refuses"})
 _OPEN: Final = 1_000  # characters of a list of places
 _KID: Final = 11  # characters of a kid that are shown, the dots included
 # Measured with joserfc 1.8.0 and jose 6.2.17: docs/reports/interop.md, "Verifiers that ignore typ".
@@ -182,7 +184,11 @@ def find_signers(
 @kid_option
 @unlock_options
 @dry_run_option
-@click.option("--explain", is_flag=True, help="Say what each signature covers and leaves open.")
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Say who accepts each signature, and what it covers and leaves open.",
+)
 def sign(
     card: str | None, output: str, explain: bool, keystore: KeystoreOptions, **options: Any
 ) -> int:
@@ -214,9 +220,10 @@ def sign(
                 continue
             signed += [(str(project_card.source), signing) for project_card, signing in cards]
     for name, signing in signed if not is_json() else ():
-        for line in _lines(signing, name, signers.signers, explain=explain):
-            say(line, asked=explain)
-        say_notes(signing.notes)
+        say(_summarize(signing, name, signers.signers), asked=explain)
+        for line in _explain(signing, signers.signers) if explain else ():
+            say(line, asked=True)
+        say_notes(note for note in signing.notes if explain or note.code not in _EXPLAINED)
     shown = [_to_json(signing, signers.kids) for _, signing in signed]
     return show(Answer(shown if card is None else shown[0]))
 
@@ -270,35 +277,37 @@ def _to_json(signing: SignedCard, kids: list[str]) -> dict[str, Any]:
     }
 
 
-def _lines(
-    signing: SignedCard, name: str, signers: Sequence[Signer], *, explain: bool
-) -> Iterator[str]:
-    """What was made and for whom, for a person."""
+def _summarize(signing: SignedCard, name: str, signers: Sequence[Signer]) -> str:
+    """Say in one line what was signed, by which keys, and who accepts it in each way of theirs."""
     keys = " and ".join(
         f"{safe(signer.public.kid, limit=_KID)} ({signer.public.alg})" for signer in signers
     )
-    if signing.changed:
-        apiece = " each" if len(signers) > 1 else ""
-        count = f"{counted(len(signing.payloads), 'signature')}{apiece}"
-        yield f"signed {safe(name)} with {keys}: {count}"
-    else:
-        yield f"{safe(name)} is fully signed by {keys} already; nothing changed"
+    if not signing.changed:
+        return f"{safe(name)} is fully signed by {keys} already; nothing changed"
+    accepting = [reader for payload in signing.payloads for reader in payload.verifiers]
+    refusing = {_product(sdk.name) for sdk in VERIFIERS if sdk.name not in accepting}
+    products = ("cardsign", *map(_product, accepting))
+    accepted = [name for name in dict.fromkeys(products) if name not in (*refusing, "RFC")]
+    return f"signed {safe(name)} with {keys}; accepted by {', '.join(accepted)}"
+
+
+def _product(verifier: str) -> str:
+    """Return what a verifier is called without its versions and ways to use it."""
+    return re.split(r" [0-9]|,", verifier)[0]
+
+
+def _explain(signing: SignedCard, signers: Sequence[Signer]) -> Iterator[str]:
+    """Yield who verifies each payload, and what the payload leaves open."""
     for payload in signing.payloads:
         ours = () if payload.compat else ("cardsign",)
         readers = "; ".join((*ours, *payload.verifiers)) or "no SDK that is known"
         yield f"  {payload.profile}: {readers}"
-        if explain:
-            yield from _explain(payload)
+        lost = safe(", ".join(payload.leaves_open.pointers), limit=_OPEN)
+        yield f"    leaves open: {lost}" if lost else "    covers the whole card"
+        if payload.compat:
+            yield "    " + _IGNORES_TYP
     if signing.payloads and all(signer.public.alg != RUST_ALG for signer in signers):
         yield f"  a2a-protocol-types (Rust) verifies {RUST_ALG} alone, so it accepts none of these"
-
-
-def _explain(payload: SignedPayload) -> Iterator[str]:
-    """What one payload leaves open."""
-    lost = safe(", ".join(payload.leaves_open.pointers), limit=_OPEN)
-    yield f"    leaves open: {lost}" if lost else "    covers the whole card"
-    if payload.compat:
-        yield "    " + _IGNORES_TYP
 
 
 @click.command(
