@@ -69,7 +69,6 @@ from cardsign.trust.policy import (
     KeysAnchor,
     KeysetAnchor,
     Limits,
-    Policy,
     TrustedIssuer,
     check_jwks_url,
     load_policy,
@@ -182,7 +181,6 @@ def add(who: str, **options: Any) -> None:
     policy, now = extensible_policy(options["trust_file"]), moment()
     url, members = _read_members(who, options)
     check_new_name(policy, members["name"])
-    _check_new_places(policy, members["origins"])
     proposal = _propose(url, options, _asker(options["insecure"], now), policy.limits, now)
     warnings = [*proposal.warnings]
     if "freshness" not in members and not isinstance(proposal.anchor, KeysetAnchor):
@@ -235,21 +233,6 @@ def _read_members(who: str, options: Mapping[str, Any]) -> tuple[Url | None, dic
     if "cards" not in members and cards:
         members["cards"] = cards
     return url, {"name": name or (url.origin.host if url else who), **members}
-
-
-def _check_new_places(policy: Policy, places: Iterable[str]) -> None:
-    """Refuse a place that the policy has of another issuer."""
-    parsed = {parse_place(text) for text in places}
-    for issuer in policy.issuers:
-        for place in parsed.intersection(issuer.places or ()):
-            raise UsageFault(
-                "usage.conflict",
-                f"{place} is already trusted as {issuer.name!r}",
-                path=str(policy.path),
-                hint=f"See it: cardsign trust show {issuer.name}. To add it anew, first: cardsign "
-                f"trust remove {issuer.name}. Issuers of one origin are kept apart by paths: "
-                f"--origin {place.origin}/agents/NAME/",
-            )
 
 
 def _propose(

@@ -290,8 +290,6 @@ def add_issuers(
             text = with_issuer(text, members, proposal.anchor)
         return text
 
-    for members, _ in entries:
-        check_new_name(policy, str(members["name"]))
     edit = partial(
         edit_policy,
         policy.file,

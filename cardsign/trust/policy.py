@@ -307,22 +307,18 @@ class Policy:
         return cls((TrustedIssuer(named, anchor, (place,), accept, "waived"),))
 
     @classmethod
-    def load(cls, path: Path | str, *, is_own: bool = True) -> Policy:
-        """Read a ``trust.toml``.
-
-        Args:
-            path: The file; no link.
-            is_own: The operator named the file. One that was merely found may open no networks.
+    def load(cls, path: Path | str) -> Policy:
+        """Read a ``trust.toml`` that the operator names.
 
         Raises:
-            UsageFault: ``policy.malformed``, with the line; ``config.not_allowed``.
-            FileMissing, FileFault: It cannot be read.
+            UsageFault: ``policy.malformed``, with the line.
+            FileMissing, FileFault: It is a link, or cannot be read.
         """
         # The reader is loaded here alone: a policy made in Python needs neither it nor pydantic.
         from cardsign.trust.policyfile import read_policy
 
         check_type(path, str | Path, "a policy is a path", "Policy.load('trust.toml')")
-        return read_policy(Path(path), is_own=is_own)
+        return read_policy(Path(path))
 
     def __post_init__(self) -> None:
         issuers: object = self.issuers
@@ -498,9 +494,11 @@ def load_policy(named: Path | None = None, *, here: bool = True) -> Policy | Non
     path = find_policy(named, here=here)
     if path is None:
         return None
+    from cardsign.trust.policyfile import read_policy
+
     is_named = named is not None or bool(os.environ.get(POLICY_VARIABLE))
     try:
-        return Policy.load(path, is_own=is_named or path != Path(POLICY_FILE))
+        return read_policy(path, is_own=is_named or path != Path(POLICY_FILE))
     except FileMissing as fault:
         missing = "there is no such policy file"
         hint = "Check the path. A new one is begun by: cardsign trust add URL"

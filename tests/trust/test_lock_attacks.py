@@ -470,7 +470,7 @@ def test_a_raise_by_a_verifier_that_missed_a_revocation_keeps_it(policy: Path) -
 
 
 def test_a_policy_found_in_the_working_directory_never_raises_its_lock(policy: Path) -> None:
-    found = Policy.load(policy, is_own=False)
+    found = read_policy(policy, is_own=False)
     judge = Verifier(found, cache=Memory(), clock=lambda: NOW)
     second = TIDES.keyset_after(FIRST)
     judge.examine(SIGNED, statements=given([FIRST, second], []), issuer="tides")
