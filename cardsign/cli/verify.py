@@ -215,7 +215,7 @@ def _serve(where: str, named: VerifierOptions, cards: Sequence[str], options: An
     if cards or is_many or is_url(named.jwks or ""):
         why = "--serve takes no cards, and none of --results, --cluster, --extended, "
         raise UsageFault("usage.conflict", f"{why}-o and --at; --jwks must be a file")
-    from cardsign.server.sidecar import serve_verdicts
+    from cardsign.server.run import serve_verdicts
 
     serve_verdicts(named.batch, where, as_json=asked_form() == "json")
     return EXIT_OK

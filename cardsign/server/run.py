@@ -1,4 +1,4 @@
-"""`cardsign serve`: granian's ASGI server around the application, and what SIGHUP does.
+"""`cardsign serve` and `cardsign verify --serve`: granian's ASGI server around an application.
 
 It is not granian's WSGI server: a WSGI environ has one name for ``X-Name`` and ``X_Name``, and so
 a client's header would pass for the proxy's. The ASGI adapter drops names with an underscore.
@@ -7,6 +7,7 @@ a client's header would pass for the proxy's. The ASGI adapter drops names with 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
 import multiprocessing
@@ -37,11 +38,15 @@ from cardsign.server.mount import (
     needs_thread,
 )
 from cardsign.server.providers import in_networks, read_tokens
-from cardsign.server.settings import LOOPBACK, ServerSettings
+from cardsign.server.settings import DEFAULT_SETTINGS, LOOPBACK, ServerSettings
+from cardsign.server.sidecar import WholeRequests, create_verdict_app
 from cardsign.server.site import Publications
+from cardsign.urls import is_this_machine
 
 if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
+
+    from cardsign.batch import Batch
 
 log = logging.getLogger(__name__)
 
@@ -158,6 +163,39 @@ def check_settings(settings: ServerSettings, *, is_running: bool = False) -> Non
             "metrics need prometheus-client, which is not installed",
             hint=install_hint("metrics"),
         )
+
+
+def serve_verdicts(open_batch: Callable[[], Batch], where: str, *, as_json: bool = False) -> None:
+    """Answer ``POST /verify`` until SIGTERM or SIGINT. Nothing is fetched.
+
+    Args:
+        open_batch: Reads the policy and all that goes with it. Can be pickled.
+        where: ``HOST:PORT`` of this machine, or the path of a socket, which is its owner's alone.
+        as_json: Say where as one JSON object on stdout as well, once requests are answered.
+
+    Raises:
+        UsageFault: ``usage.conflict``: it is no address of this machine.
+        ServeFault: ``serve.bind``; ``serve.worker_died``.
+        LocalFault: As `open_batch`.
+    """
+    open_batch()  # what is wrong with it is said before anything listens
+    with hold_place(where) as address:
+        server = make_server(DEFAULT_SETTINGS, address)
+
+        @server.on_startup  # type: ignore[untyped-decorator]
+        def start_parent() -> None:
+            log_to_stderr()
+            server.bind_uds = None  # granian would remove whatever is there at the end
+            say = partial(announce, address, "answering POST /verify at", {}, as_json=as_json)
+            threading.Thread(target=say, daemon=True).start()
+
+        run_server(server, partial(_load_verdicts, open_batch))
+
+
+def _load_verdicts(open_batch: Callable[[], Batch]) -> WholeRequests:
+    log_to_stderr()
+    follow_parent()
+    return WholeRequests(create_verdict_app(open_batch))
 
 
 def make_server(settings: ServerSettings, address: tuple[str, int] | Path) -> Any:
@@ -408,3 +446,38 @@ def reserve_address(host: str, port: int) -> Iterator[tuple[str, int]]:
 def make_url(address: tuple[str, int]) -> str:
     host, port = address
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@contextlib.contextmanager
+def hold_place(where: str) -> Iterator[tuple[str, int] | Path]:
+    """Hold an address of this machine, or take the place of the socket of an earlier run."""
+    if "/" in where:
+        make_way(where)
+        yield Path(where)
+        return
+    host, port = split_address(where, "--serve takes HOST:PORT or a path with a slash")
+    if not is_this_machine(host):
+        hint = "Serve other machines through a proxy that authenticates them."
+        raise UsageFault("usage.conflict", f"{host} is not this machine", hint=hint)
+    with reserve_address(host, port) as address:
+        yield address
+
+
+def make_way(where: str) -> None:
+    """Remove the socket of an earlier run, if nobody listens at it.
+
+    Raises:
+        ServeFault: ``serve.bind``: somebody does, or no socket can be there.
+    """
+    path = Path(where)
+    try:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.setblocking(False)
+            if path.is_socket() and client.connect_ex(where) == errno.ECONNREFUSED:
+                path.unlink()
+        with socket.socket(socket.AF_UNIX) as trial:  # since granian says nothing of use
+            trial.bind(where)
+        path.unlink()
+    except (OSError, ValueError) as exc:
+        hint = "Name a socket of your own, in a folder that is there."
+        raise ServeFault("serve.bind", str(exc), path=where, hint=hint) from exc

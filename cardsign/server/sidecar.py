@@ -6,17 +6,13 @@ A request is read whole before a thread judges it, so that who sends slowly keep
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from functools import partial
+from contextlib import suppress
 from io import BytesIO
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -28,22 +24,12 @@ from werkzeug.exceptions import (
     RequestTimeout,
 )
 
-from cardsign.errors import CardsignError, LocalFault, ServeFault, UsageFault, closest
+from cardsign.errors import CardsignError, LocalFault, UsageFault, closest
 from cardsign.files import MAX_INPUT_BYTES
 from cardsign.server.a2a import json_response
 from cardsign.server.app import REFUSAL
 from cardsign.server.documents import NO_STORE
 from cardsign.server.mount import Receive, Scope, Send, answer_by_wsgi, make_environ
-from cardsign.server.run import (
-    announce,
-    follow_parent,
-    log_to_stderr,
-    make_server,
-    reserve_address,
-    run_server,
-    split_address,
-)
-from cardsign.server.settings import DEFAULT_SETTINGS
 from cardsign.trust.policy import SubjectNames
 from cardsign.urls import is_this_machine
 
@@ -61,33 +47,6 @@ BODY_SECONDS: Final = 5.0
 _JUDGED_AT_A_TIME: Final = 4
 #: Faults of who asks; any other is one of this machine.
 _ASKED_WRONGLY: Final = ("usage.invalid", "policy.unknown_issuer")
-
-
-def serve_verdicts(open_batch: Callable[[], Batch], where: str, *, as_json: bool = False) -> None:
-    """Answer ``POST /verify`` until SIGTERM or SIGINT. Nothing is fetched.
-
-    Args:
-        open_batch: Reads the policy and all that goes with it. Can be pickled.
-        where: ``HOST:PORT`` of this machine, or the path of a socket, which is its owner's alone.
-        as_json: Say where as one JSON object on stdout as well, once requests are answered.
-
-    Raises:
-        UsageFault: ``usage.conflict``: it is no address of this machine.
-        ServeFault: ``serve.bind``; ``serve.worker_died``.
-        LocalFault: As `open_batch`.
-    """
-    open_batch()  # what is wrong with it is said before anything listens
-    with _bound(where) as address:
-        server = make_server(DEFAULT_SETTINGS, address)
-
-        @server.on_startup  # type: ignore[untyped-decorator]
-        def start_parent() -> None:
-            log_to_stderr()
-            server.bind_uds = None  # granian would remove whatever is there at the end
-            say = partial(announce, address, "answering POST /verify at", {}, as_json=as_json)
-            threading.Thread(target=say, daemon=True).start()
-
-        run_server(server, partial(_load_worker, open_batch))
 
 
 def create_verdict_app(open_batch: Callable[[], Batch]) -> Flask:
@@ -215,44 +174,3 @@ class _Rules:
             if isinstance(self._batch, CardsignError):
                 raise self._batch
             return self._batch
-
-
-def _load_worker(open_batch: Callable[[], Batch]) -> WholeRequests:
-    log_to_stderr()
-    follow_parent()
-    return WholeRequests(create_verdict_app(open_batch))
-
-
-@contextmanager
-def _bound(where: str) -> Iterator[tuple[str, int] | Path]:
-    """Hold an address of this machine, or take the place of the socket of an earlier run."""
-    if "/" in where:
-        _make_way(where)
-        yield Path(where)
-        return
-    host, port = split_address(where, "--serve takes HOST:PORT or a path with a slash")
-    if not is_this_machine(host):
-        hint = "Serve other machines through a proxy that authenticates them."
-        raise UsageFault("usage.conflict", f"{host} is not this machine", hint=hint)
-    with reserve_address(host, port) as address:
-        yield address
-
-
-def _make_way(where: str) -> None:
-    """Remove the socket of an earlier run, if nobody listens at it.
-
-    Raises:
-        ServeFault: ``serve.bind``: somebody does, or no socket can be there.
-    """
-    path = Path(where)
-    try:
-        with socket.socket(socket.AF_UNIX) as client:
-            client.setblocking(False)
-            if path.is_socket() and client.connect_ex(where) == errno.ECONNREFUSED:
-                path.unlink()
-        with socket.socket(socket.AF_UNIX) as trial:  # since granian says nothing of use
-            trial.bind(where)
-        path.unlink()
-    except (OSError, ValueError) as exc:
-        hint = "Name a socket of your own, in a folder that is there."
-        raise ServeFault("serve.bind", str(exc), path=where, hint=hint) from exc

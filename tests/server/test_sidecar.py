@@ -28,7 +28,8 @@ from cardsign.batch import Batch
 from cardsign.errors import LocalFault, ServeFault, UsageFault
 from cardsign.files import MAX_INPUT_BYTES
 from cardsign.jose.keys import PrivateKey
-from cardsign.server.sidecar import WholeRequests, create_verdict_app, serve_verdicts
+from cardsign.server.run import serve_verdicts
+from cardsign.server.sidecar import WholeRequests, create_verdict_app
 from cardsign.trust.policy import Policy, Subject
 from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier
