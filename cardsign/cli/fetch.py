@@ -21,11 +21,10 @@ from cardsign.findings import counted
 from cardsign.times import minute
 
 if TYPE_CHECKING:
-    from cardsign.batch import Batch
     from cardsign.card.values import Json
     from cardsign.integrations.calling import Reply
     from cardsign.net.discovery import Discovery
-    from cardsign.net.endpoints import Credential, Endpoint
+    from cardsign.net.endpoints import Endpoint
 
 SCHEMA: Final = "cardsign.call/1"
 MAX_TEXT: Final = 1024 * 1024  # characters of a message
@@ -145,15 +144,23 @@ def call(url: str, text: str | None, **options: Any) -> int:
     _check_call(text, options)
     calling = _load_sdk()
     message = "" if text is None else _read_message(text)
-    visited = named.visit(url)
-    public = visited[1]
+    batch, public, credential = named.visit(url)
     report = public.report
     if report.card is None:
         return show_refusal(public.url, report)
-    endpoint, reply = _call(calling, visited, message, options)
-    is_message = text is not None
-    lines = reply.text.split("\n") if reply.text or is_message else []
-    show(Answer(_to_json(public, endpoint, reply), lines))
+    import asyncio
+
+    from cardsign.net.endpoints import Peer
+
+    peer = Peer.of(batch.verifier, public.url, report.card, batch.subject)
+    agent = calling.open_call(peer, credential, seconds=options["timeout"])
+    if message:
+        work = agent.send_text(message, task=options["task"], context=options["context"])
+    else:
+        work = agent.ask_task(options["task"], cancel=options["cancel"])
+    reply: Reply = asyncio.run(work)
+    lines = reply.text.split("\n") if reply.text or message else []
+    show(Answer(_to_json(public, agent.endpoint, reply), lines))
     if reply.unshown:
         say(f"{counted(reply.unshown, 'part')} without text not shown")
     if reply.is_refusal and not (options["cancel"] and reply.state.endswith("_CANCELED")):
@@ -208,28 +215,6 @@ def _load_sdk() -> ModuleType:
     # Without a handler of its own Python would print what the SDK logs of a peer's words.
     logging.getLogger("a2a").addHandler(logging.NullHandler())
     return calling
-
-
-def _call(
-    calling: ModuleType,
-    visited: tuple[Batch, Discovery, Credential | None],
-    message: str,
-    options: Mapping[str, Any],
-) -> tuple[Endpoint, Reply]:
-    """Make the call, at an endpoint of the verified card."""
-    import asyncio
-
-    from cardsign.net.endpoints import Peer
-
-    batch, public, credential = visited
-    peer = Peer.of(batch.verifier, public.url, public.report.card or {}, batch.subject)
-    agent = calling.open_call(peer, credential, seconds=options["timeout"])
-    if message:
-        work = agent.send_text(message, task=options["task"], context=options["context"])
-    else:
-        work = agent.ask_task(options["task"], cancel=options["cancel"])
-    reply: Reply = asyncio.run(work)
-    return agent.endpoint, reply
 
 
 def _to_json(public: Discovery, endpoint: Endpoint, reply: Reply) -> dict[str, Json]:
