@@ -341,6 +341,5 @@ def _signers(
             raise TypeError(
                 "a key store needs its passphrase: sign_card(card, store, passphrase=b'...')"
             )
-        stored = card_signers(key, passphrase, now=_time(now))
-        return stored.signers, stored.own_kids
+        return card_signers(key, passphrase, now=_time(now)), key.state.ever_held_kids()
     return signers_of(key), frozenset()

@@ -386,7 +386,11 @@ def ahead_json(progress: Progress) -> dict[str, Any]:
     """What is to be done next with the keys and the keyset."""
     return {
         "ahead": [
-            {**members(step, "action role alg due why"), "kid": step.key.kid if step.key else None}
+            {
+                **members(step, "action role due why"),
+                "alg": step.key.alg,
+                "kid": None if step.action == "generate" else step.key.kid,
+            }
             for step in progress.ahead
         ],
         "keyset": progress.renewal and members(progress.renewal, "number due why ends"),
@@ -406,8 +410,6 @@ def show_progress(progress: Progress, now: datetime, view: Mapping[str, Any] | N
 
 def say_progress(progress: Progress, now: datetime) -> None:
     """What was done, what needs a person, and what is next; under ``--quiet`` the second alone."""
-    from cardsign.issuer.work import advise_passphrases
-
     first = progress.left[0].command if progress.left else ""
     # The same with the root keys does more: a person types one command.
     same = (gap.command for gap in progress.left if gap.command.startswith(first))
@@ -416,8 +418,6 @@ def say_progress(progress: Progress, now: datetime) -> None:
         say(f"not finished. Do this: {whole(first)}", asked=True)
     elif progress.left:
         say(f"not finished: it waits for {safe(progress.left[0].who)}", asked=True)
-    if advice := advise_passphrases(progress.left):
-        say(f"  {advice}", asked=True)
     for line in progress.done:
         say(safe(line, limit=400))
     for line in progress.planned:

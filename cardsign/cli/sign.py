@@ -49,7 +49,7 @@ from cardsign.errors import (
 from cardsign.gateway import resign_card
 from cardsign.inputs import Inputs
 from cardsign.issuer.cards import expiry, sign_cards, sign_sources
-from cardsign.issuer.signers import CardSigners, card_signers, named_signers
+from cardsign.issuer.signers import card_signers, named_signers
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import JwkSet, PublicKey
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
@@ -103,17 +103,22 @@ def find_signers(
     kid: str | None = None,
     *,
     now: datetime,
-) -> CardSigners:
-    """The keys that sign: those that are named, else all of the key store that sign now."""
+) -> tuple[tuple[Signer, ...], frozenset[str]]:
+    """Return the keys that sign, and every kid of the key store.
+
+    Those that are named sign, else all of the key store that sign now.
+    """
     for named, value in (("--public", public), ("--kid", kid)):
         if value is not None and len(uris) != 1:
             raise UsageFault("usage.conflict", f"{named} goes with one --key")
     access = keystore.access(*uris).for_roles(("card",))
     if not uris:
-        return card_signers(keystore.open(), access, now=now)
+        store = keystore.open()
+        return card_signers(store, access, now=now), store.state.ever_held_kids()
     key = None if public is None else _read_public(public, uris[0], kid, access)
-    store = keystore.open_if_any()
-    return named_signers(uris, access, now=now, store=store, public=key, kid=kid)
+    named_in = keystore.open_if_any()
+    signers = named_signers(uris, access, now=now, store=named_in, public=key, kid=kid)
+    return signers, named_in.state.ever_held_kids() if named_in else frozenset()
 
 
 @click.command(
@@ -220,17 +225,17 @@ def sign(
                 continue
             signed += [(str(project_card.source), signing) for project_card, signing in cards]
     for name, signing in signed if not is_json() else ():
-        say(_summarize(signing, name, signers.signers), asked=explain)
-        for line in _explain(signing, signers.signers) if explain else ():
+        say(_summarize(signing, name, signers), asked=explain)
+        for line in _explain(signing, signers) if explain else ():
             say(line, asked=True)
         say_notes(note for note in signing.notes if explain or note.code not in _EXPLAINED)
-    shown = [_to_json(signing, signers.kids) for _, signing in signed]
+    shown = [_to_json(signing, signers) for _, signing in signed]
     return show(Answer(shown if card is None else shown[0]))
 
 
 def _sign_card(
     card: str, output: str, options: Mapping[str, Any], keystore: KeystoreOptions
-) -> tuple[CardSigners, SignedCard]:
+) -> tuple[Sequence[Signer], SignedCard]:
     """Sign one card and write it."""
     refuse_two_documents(output)
     now = datetime.now(UTC)
@@ -239,18 +244,19 @@ def _sign_card(
     marker = read_marker(options["audience"], options["seq"], options["expires"], now)
     known = None if known_keys is None else read_jwks(known_keys)
     document = read_input(card)
-    signers = find_signers(keystore, options["uris"], options["public"], options["kid"], now=now)
+    uris, public, kid = options["uris"], options["public"], options["kid"]
+    signers, own_kids = find_signers(keystore, uris, public, kid, now=now)
     how = SigningOptions(
         compat=options["compat"],
         force=options["force"],
         known_keys=known,
-        own_kids=signers.own_kids,
+        own_kids=own_kids,
         drop_foreign=options["drop_foreign"],
         header=header,
         extended=marker,
         file="CARD" if card == STDIO else card,
     )
-    signing = sign_with_notes(document, signers.signers, how)
+    signing = sign_with_notes(document, signers, how)
     write_output(output, signing.document)
     # A device, such as /dev/null, cannot be read again.
     is_file = output != STDIO and not is_dry_run() and Path(output).is_file()
@@ -259,7 +265,7 @@ def _sign_card(
     return signers, signing
 
 
-def _to_json(signing: SignedCard, kids: list[str]) -> dict[str, Any]:
+def _to_json(signing: SignedCard, signers: Sequence[Signer]) -> dict[str, Any]:
     payloads = [
         {
             **members(payload, "profile compat verifiers"),
@@ -271,7 +277,7 @@ def _to_json(signing: SignedCard, kids: list[str]) -> dict[str, Any]:
     return {
         "changed": signing.changed,
         "payloads": payloads,
-        "kids": kids,
+        "kids": [signer.public.kid for signer in signers],
         "sha256": hashlib.sha256(signing.document).hexdigest(),
         "notes": [note.to_json() for note in signing.notes],
     }
@@ -350,13 +356,14 @@ def resign(
     report = outcome.result
     if report.verdict != "trusted":
         return show_refusal(outcome.name, report)
-    signers = find_signers(keystore, uris, now=now)
-    signing = SigningOptions(own_kids=signers.own_kids, file=output)
-    signed, names = resign_card(report, signers.signers, url=url, now=now, options=signing)
+    signers, own_kids = find_signers(keystore, uris, now=now)
+    signing = SigningOptions(own_kids=own_kids, file=output)
+    signed, names = resign_card(report, signers, url=url, now=now, options=signing)
     write_output(output, signed.document)
     notes = (*signed.notes, *names)
     where = "" if output == STDIO else f" as {safe(output)}"
-    view: dict[str, Any] = {"input": outcome.name, "output": output, "kids": signers.kids}
+    view: dict[str, Any] = {"input": outcome.name, "output": output}
+    view |= {"kids": [signer.public.kid for signer in signers]}
     view |= {"notes": [note.to_json() for note in notes]}
     show(Answer(view, notes=[f"signed the copy of {safe(outcome.name)}{where}"]))
     if not is_json():

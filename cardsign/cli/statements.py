@@ -57,7 +57,6 @@ from cardsign.issuer.keyset import (
     accept_keyset,
     differences,
     draft_keyset,
-    find_public,
     read_draft,
     review_keyset,
     show_keyset,
@@ -107,7 +106,9 @@ def _named_keys(store: KeyStore, texts: Iterable[str], option: str) -> tuple[Roo
         holder, equals, name = text.partition("=")
         if not equals or not HOLDER.fullmatch(holder):
             raise UsageFault("usage.conflict", f"{option} takes HOLDER=KEY, not {text!r}")
-        named.append(RootKey(find_public(store, name) or read_public(name), holder))
+        ours = any(name in record.names for record in store.state.keys)
+        key = store.state.find(name).public if ours else read_public(name)
+        named.append(RootKey(key, holder))
     return tuple(named)
 
 

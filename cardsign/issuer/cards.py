@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final, cast
 
 from cardsign.build.assemble import build_card
@@ -24,19 +27,39 @@ from cardsign.card.schema import A2aVersion
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.card.values import Json, members_of
 from cardsign.config import BuildSettings, ProjectCard, ProjectConfig
-from cardsign.errors import CardRefused, FileMissing, InputRefused, UsageFault, of_the_user
+from cardsign.errors import (
+    CardRefused,
+    CardsignError,
+    FileFault,
+    FileMissing,
+    InputRefused,
+    PassphraseFault,
+    StoreFault,
+    UsageFault,
+    of_the_user,
+)
 from cardsign.files import read_bytes, write_atomic
-from cardsign.issuer.publishing import describe_generation, publish_cards
-from cardsign.issuer.release import is_card_withdrawn
-from cardsign.issuer.signers import CardSigners, NotOpened, card_signers
-from cardsign.issuer.work import Work
+from cardsign.issuer.publishing import (
+    describe_generation,
+    explain_refused_card,
+    find_update_gap,
+    is_unrecorded,
+    publish_cards,
+    update_publication,
+)
+from cardsign.issuer.release import card_digest, find_release_gap, is_card_withdrawn
+from cardsign.issuer.signers import card_signers
+from cardsign.issuer.work import NEEDS_A_PERSON, NOTICE, UNLISTED, Gap, Work, key_holder
+from cardsign.jose.jws import Signer
 from cardsign.jose.keys import JwkSet
-from cardsign.keys.history import kept_keyset
+from cardsign.keys.agenda import cards_to_sign
+from cardsign.keys.history import kept_keyset, kept_release
 from cardsign.keys.ledger import PUBLISHED
-from cardsign.publish.generation import Generation, newest_generation
+from cardsign.keys.secrets import Access
+from cardsign.publish.generation import CARD_FILE, Generation, newest_generation
 from cardsign.publish.publication import Documents, published_card
-from cardsign.sign import SignedCard, SigningOptions, sign_with_notes
-from cardsign.times import utc
+from cardsign.sign import SignedCard, SigningOptions, sign_document, sign_with_notes
+from cardsign.times import day, utc
 from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 
 #: As long as a keyset statement may live; a year and a month to spare for an annual renewal.
@@ -56,7 +79,7 @@ def sign_cards(work: Work) -> list[tuple[ProjectCard, SignedCard]]:
     return signed
 
 
-def sign_sources(work: Work, chosen: CardSigners) -> list[tuple[ProjectCard, SignedCard]]:
+def sign_sources(work: Work, signers: Sequence[Signer]) -> list[tuple[ProjectCard, SignedCard]]:
     """Sign the cards of a project in memory.
 
     Signatures that are there and still right stay, so nobody is asked for a passphrase where
@@ -84,10 +107,10 @@ def sign_sources(work: Work, chosen: CardSigners) -> list[tuple[ProjectCard, Sig
         with of_the_user(str(card.source)):
             marker = _marker(work, card, source, earlier)
             options = SigningOptions(
-                own_kids=chosen.own_kids, extended=marker, file=str(card.source)
+                own_kids=work.store.state.ever_held_kids(), extended=marker, file=str(card.source)
             )
             document = earlier if earlier and _says_the_same(source, earlier, marker) else source
-            signing = sign_with_notes(document, chosen.signers, options)
+            signing = sign_with_notes(document, signers, options)
         signed.append((card, signing))
     return signed
 
@@ -254,12 +277,12 @@ def _marker(
     own = _find_own_marker(work, before) if before else None
     if before and own and own.audience == card.audience and _says_the_same(source, before, own):
         is_kept = own.exp <= end and not _is_half_over(own, end, work.now)
-        if own.exp == end or (renews_itself(card) and is_kept):
+        if own.exp == end or (_renews_itself(card) and is_kept):
             return own
     return ExtendedMarker(card.audience, max(1, work.store.load().release_seq), end)
 
 
-def renews_itself(card: ProjectCard) -> bool:
+def _renews_itself(card: ProjectCard) -> bool:
     """Say whether a card ends some time after it was signed, such as ``90d``."""
     return bool(card.audience and card.expires and _SPAN.fullmatch(card.expires))
 
@@ -267,18 +290,6 @@ def renews_itself(card: ProjectCard) -> bool:
 def _is_half_over(marker: ExtendedMarker, end: int, now: datetime) -> bool:
     """Say whether half of the time is over that a card has until `end` if it is signed now."""
     return marker.exp - now.timestamp() <= (end - now.timestamp()) / 2
-
-
-def find_renewals(work: Work) -> dict[str, tuple[str, datetime]]:
-    """Return by their audience the extended cards that are to be signed again, and their ends."""
-    renewals = {}
-    for card in filter(renews_itself, work.config.cards):
-        signed = read_signed(card)
-        marker = _find_own_marker(work, signed) if signed else None
-        end = expiry(card.expires or "", work.now)
-        if marker and marker.audience == card.audience and _is_half_over(marker, end, work.now):
-            renewals[marker.audience] = (card.source.name, utc(marker.exp))
-    return renewals
 
 
 def _find_own_marker(work: Work, untrusted_card: bytes) -> ExtendedMarker | None:
@@ -309,36 +320,36 @@ def _says_the_same(source: bytes, signed: bytes, marker: ExtendedMarker | None) 
 # Cards as they are to be published.
 
 
-def find_signed(work: Work) -> Documents | None:
+def _find_signed(work: Work) -> Documents | None:
     """Return the cards that are to be published; None where none is.
 
     Where the settings name no cards, those that are published are signed again.
 
     Raises:
-        NotOpened: One has to be signed again.
+        PassphraseFault: ``passphrase.none``: one has to be signed again.
     """
     store, config = work.store, work.config
     has_key = any("card" in key.roles for key in store.load().keys)
-    if not has_key or (is_card_withdrawn(work) and not is_switched_off(work)):
+    if not has_key or (is_card_withdrawn(work) and not _is_switched_off(work)):
         return None
     if config.cards:
         signed_cards = sign_sources(work, card_signers(store, None, now=work.now))
         if any(signing.document != read_signed(card) for card, signing in signed_cards):
-            raise NotOpened("passphrase.none", "a card is not written yet")
+            raise PassphraseFault("passphrase.none", "a card is not written yet")
         return to_publish([(card, signing.document) for card, signing in signed_cards])
     newest = newest_generation(config.publish)
     if newest is None or not newest.card:
         return None
-    return _sign_published(newest, card_signers(store, None, now=work.now))
+    return _sign_published(newest, _make_sign(work, None))
 
 
-def is_switched_off(work: Work) -> bool:
+def _is_switched_off(work: Work) -> bool:
     """Say whether what is published shows that an agent was switched off at its source."""
     newest = newest_generation(work.config.publish)
     return newest is not None and not newest.card
 
 
-def remove_signed(config: ProjectConfig) -> list[str]:
+def _remove_signed(config: ProjectConfig) -> list[str]:
     """Remove the signed cards of an agent that is switched off at its source."""
     done = []
     for card in config.cards:
@@ -349,22 +360,29 @@ def remove_signed(config: ProjectConfig) -> list[str]:
     return done
 
 
-def _sign_published(newest: Generation, signers: CardSigners) -> Documents:
-    extended = {name: signers.sign(card) for name, card in newest.extended.items()}
-    return Documents(signers.sign(newest.card), extended=extended)
+def _make_sign(work: Work, access: Access | bytes | None) -> Callable[[bytes], bytes]:
+    """Return what signs a card, or keeps the signatures that still do; as :func:`card_signers`."""
+    signers = card_signers(work.store, access, now=work.now)
+    options = SigningOptions(own_kids=work.store.state.ever_held_kids())
+    return partial(sign_document, signers=signers, options=options)
+
+
+def _sign_published(newest: Generation, sign: Callable[[bytes], bytes]) -> Documents:
+    extended = {name: sign(card) for name, card in newest.extended.items()}
+    return Documents(sign(newest.card), extended=extended)
 
 
 def publish_signed(work: Work, documents: Documents, *, writes: bool = True) -> Generation:
     """Publish cards; the card of A2A 0.3 that stays published is signed with the keys of now.
 
     Raises:
-        NotOpened: That has to be signed, and nothing is written.
+        PassphraseFault: ``passphrase.none``: that has to be signed, and nothing is written.
     """
     newest = newest_generation(work.config.publish)
     stays = newest is not None and documents.legacy_card is None and not work.drops_others
     if newest is not None and newest.legacy_card is not None and stays:
-        signers = card_signers(work.store, work.access if writes else None, now=work.now)
-        documents = replace(documents, legacy_card=signers.sign(newest.legacy_card))
+        sign = _make_sign(work, work.access if writes else None)
+        documents = replace(documents, legacy_card=sign(newest.legacy_card))
     return publish_cards(
         documents,
         work.config,
@@ -375,7 +393,7 @@ def publish_signed(work: Work, documents: Documents, *, writes: bool = True) -> 
     )
 
 
-def sign_again(work: Work) -> list[str]:
+def _sign_again(work: Work) -> list[str]:
     """Sign the cards of the project, or those that are published, which go out signed at once."""
     if work.config.cards:
         return [
@@ -386,6 +404,171 @@ def sign_again(work: Work) -> list[str]:
     newest = newest_generation(work.config.publish)
     if newest is None or not newest.card:
         return []
-    signers = card_signers(work.store, work.access, now=work.now)
-    generation = publish_signed(work, _sign_published(newest, signers))
+    generation = publish_signed(work, _sign_published(newest, _make_sign(work, work.access)))
     return ["updated the signatures of the published cards", *describe_generation(work, generation)]
+
+
+# Cards: to be signed, listed and published.
+
+
+def find_card_gaps(work: Work, *, is_astray: bool) -> Iterator[Gap]:
+    """Yield what the cards lack, and without them what the rest of what is published does.
+
+    Where the settings name no cards, those that are published are signed again. `is_astray`: what
+    is published is not this key store's, so nobody knows where its cards are.
+    """
+    config, signed = work.config, None
+    if (unlisted := _find_unlisted_card(work)) is not None:
+        yield from find_release_gap(work)
+        yield from find_update_gap(work)
+        yield unlisted
+        return
+    is_back = _is_switched_off(work)
+    try:
+        signed = _find_signed(work)
+    except (*NEEDS_A_PERSON, StoreFault) as fault:
+        if isinstance(fault, StoreFault) and fault.code not in UNLISTED:
+            raise
+        yield _describe_signing(work)
+    except (InputRefused, FileFault) as fault:  # what is written or built is no card now
+        if fault.code == "build.switched_off":
+            yield from _find_withdrawal(work, fault)
+            return
+        message = f"repair {fault.path or 'the cards'}; what is published stays: {fault.message}"
+        message += "" if fault.code != "card.origin_mismatch" else f". {fault.finding.fix}"
+        yield Gap(message, command=work.again)
+    else:
+        is_here = signed is not None and config.publish is not None
+        if not (is_here or is_astray or is_card_withdrawn(work)):
+            yield from _find_cards_elsewhere(work)
+    yield from find_release_gap(work, to_list(config) if signed else (), by_name=is_back)
+    if signed is not None and config.publish is not None:
+        yield from _find_publication_gap(work, signed)
+    else:
+        yield from find_update_gap(work)
+
+
+def _find_withdrawal(work: Work, fault: CardsignError) -> Iterator[Gap]:
+    """Yield what still shows the cards of an agent that its source switches off.
+
+    No key is needed to take them out of what is published.
+    """
+    newest = newest_generation(work.config.publish)
+    name = work.config.agent or "the agent"
+    if newest is not None and newest.card:
+
+        def close() -> list[str]:
+            generation = update_publication(work, with_statements=False, withdraws=True)
+            done = f"withdrew the card of {name}: {fault.message} ({fault.path})"
+            return [done, *describe_generation(work, generation)]
+
+        yield Gap(f"withdraw the card of {name}", why=fault.message, until=work.now, close=close)
+    if any(read_signed(card) is not None for card in work.config.cards):
+        yield Gap(
+            f"remove the signed card of {name}",
+            why=fault.message,
+            close=partial(_remove_signed, work.config),
+        )
+    yield from find_release_gap(work, withdraws=True)
+    yield from find_update_gap(work)
+
+
+def _describe_signing(work: Work) -> Gap:
+    """Return the gap of cards that wait for the card key: which, and until when."""
+    renewals: dict[str, tuple[str, datetime]] = {}
+    for card in filter(_renews_itself, work.config.cards):
+        signed = read_signed(card)
+        marker = _find_own_marker(work, signed) if signed else None
+        end = expiry(card.expires or "", work.now)
+        if marker and marker.audience == card.audience and _is_half_over(marker, end, work.now):
+            renewals[marker.audience] = (card.source.name, utc(marker.exp))
+    what = f"sign {' and '.join(sorted({name for name, _ in renewals.values()}))} again"
+    ends = ((audience, day(end)) for audience, (_, end) in renewals.items())
+    why = (f"the extended card for {audience} ends on {end}" for audience, end in ends)
+    until = min((end for _, end in renewals.values()), default=None)
+    return Gap(
+        what if renewals else "sign the cards",
+        key_holder("card"),
+        until=_harmful_from(work) or until,
+        close=partial(_sign_again, work),
+        why=", and ".join(why),
+    )
+
+
+def _harmful_from(work: Work) -> datetime | None:
+    """Return when it harms that cards wait: now, if verifiers do not trust what is published."""
+    return work.now if explain_refused_card(work) else None
+
+
+def _find_unlisted_card(work: Work) -> Gap | None:
+    """Return the gap of a published card that no release of ours lists, as after a recovery.
+
+    Whoever had the lost keys may have put it there, so a person looks at it before it is signed.
+    """
+    newest, release = (
+        newest_generation(work.config.publish),
+        kept_release(work.store),
+    )
+    is_listed = bool(work.config.cards or (release and (release.cards or release.floor)))
+    if newest is None or kept_keyset(work.store) is None or is_listed:
+        return None
+    card = shlex.quote(f"{work.config.publish}/{newest.folder}/{CARD_FILE}")
+    command = f"cardsign sign {card} -o signed.json && cardsign release renew --card signed.json"
+    message = f"look at the published card, {card}, and sign, list and publish it if it is yours"
+    return Gap(message, command=f"{command} && cardsign publish signed.json", until=work.now)
+
+
+def _find_cards_elsewhere(work: Work) -> Iterator[Gap]:
+    """Yield cards that were published from another place than the project names."""
+    if cards := cards_to_sign(work.store.load(), work.now):
+        names = ", ".join(card.url or card.name for card in cards)
+        message = f"sign these published cards again, and publish them: {names}"
+        command = "cardsign sign CARD -o SIGNED; cardsign publish SIGNED"
+        command += "" if work.config.publish else " -o DIR"
+        yield Gap(message, key_holder("card"), command)
+
+
+def _find_publication_gap(work: Work, signed: Documents) -> Iterator[Gap]:
+    until = _harmful_from(work)
+
+    def close() -> list[str]:
+        return describe_generation(work, publish_signed(work, signed))
+
+    try:
+        generation = publish_signed(work, signed, writes=False)
+    except PassphraseFault:
+        yield Gap("publish the cards", key_holder("card"), until=until, close=close)
+    except (*NEEDS_A_PERSON, FileFault) as fault:
+        why = f"{fault.code}: {fault.message}"
+        yield Gap("publish the cards", command=fault.finding.fix, why=why)
+        yield from find_update_gap(work)
+    else:
+        if generation.created or is_unrecorded(work, generation):
+            yield Gap("publish the cards", until=until, close=close)
+
+
+def find_ending_cards(work: Work) -> Iterator[Gap]:
+    """Yield extended cards that have ended or soon end; soon is at most a quarter of their time."""
+    first = {
+        card.payload_sha256: card.since or publication.at
+        for publication in work.store.load().publications
+        for card in publication.cards
+    }
+    newest = newest_generation(work.config.publish)
+    cards = [read_signed(card) for card in work.config.cards if card.audience is not None]
+    cards += newest.extended.values() if newest else ()
+    ends: dict[str, datetime] = {}
+    for untrusted_card in filter(None, cards):
+        with suppress(InputRefused):  # which signing and publishing refuse as well
+            marker = find_marker(Card.from_bytes(untrusted_card).document)
+            if marker is None:
+                continue
+            end, begin = utc(marker.exp), first.get(card_digest(untrusted_card))
+            if end <= work.now + (min(NOTICE, (end - begin) / 4) if begin else timedelta()):
+                ends[marker.audience] = min(end, ends.get(marker.audience, end))
+    signed_by_rotate = {card.audience for card in work.config.cards if _renews_itself(card)}
+    for audience, end in ends.items():
+        if audience in signed_by_rotate:
+            continue
+        message = f"sign the extended card of audience {audience} again, with a later `expires`"
+        yield Gap(message, command="cardsign sign; cardsign publish", until=end)

@@ -5,24 +5,24 @@ Each finding says what a person does about it.
 
 from __future__ import annotations
 
+import json
 import shlex
 import stat
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 from cardsign.errors import CardsignError, FileFault, ServeFault, StoreFault
 from cardsign.findings import Finding, Place, Severity
 from cardsign.issuer.reconcile import find_gaps
-from cardsign.issuer.work import NOTICE, RECOVER, Work, advise_passphrases, key_holder, unique_gaps
-from cardsign.keys.agenda import DEFAULT_SETTINGS, TimelineSettings
-from cardsign.keys.history import check_witnessed, kept_keyset, kept_release
-from cardsign.keys.ledger import ENDED, KeyTimes, StoreState, private_blob
+from cardsign.issuer.work import NOTICE, RECOVER, Work, key_holder, unique_gaps
+from cardsign.keys.history import check_witnessed, kept_release
+from cardsign.keys.ledger import ENDED, StoreState, private_blob
 from cardsign.keys.places import PRIVATE_FOLDER, FolderStore, missing_store
 from cardsign.keys.store import KeyStore
 from cardsign.publish.generation import load_current
-from cardsign.times import second, utc
+from cardsign.times import read_stamp, second
 
 
 def examine_issuer(work: Work) -> list[Finding]:
@@ -68,7 +68,6 @@ def _list_gaps(work: Work) -> Iterator[Finding]:
         until = f"; until {second(gap.until)}" if gap.until and gap.until > work.now else ""
         command = gap.command or (work.again if gap.close else "")
         fix = f"For {gap.who}: {command}".removesuffix(": ")
-        fix = "; ".join(filter(None, (fix, advise_passphrases([gap]))))
         yield Finding("doctor.gap", f"{gap.text}{until}", severity=level, fix=fix)
 
 
@@ -86,9 +85,7 @@ def _find_published_damage(work: Work) -> Iterator[Finding]:
 
 def _find_advice(work: Work, state: StoreState) -> Iterator[Finding]:
     """Yield what nothing has to be done about today."""
-    settings = work.config.timeline
-    yield from _find_clock(work, state)
-    yield from _find_settings(settings)
+    yield from _find_clock(work)
     yield from _find_missing_standbys(state)
     if state.release is None:
         message = "no release names the newest line of the log yet: only a user who has seen that "
@@ -99,29 +96,11 @@ def _find_advice(work: Work, state: StoreState) -> Iterator[Finding]:
         yield Finding("doctor.folder_counts", message, Place("cardsign.toml"), severity="note")
 
 
-def _find_clock(work: Work, state: StoreState) -> Iterator[Finding]:
-    marks = [entry.name for entry in fields(KeyTimes) if entry.name != "stops_signing"]
-    times = [time for key in state.keys for name in marks if (time := getattr(key.times, name))]
-    times += [publication.at for publication in state.publications]
-    times += [
-        utc(entry.iat) for entry in (kept_keyset(work.store), kept_release(work.store)) if entry
-    ]
-    newest = max(times, default=work.now)
+def _find_clock(work: Work) -> Iterator[Finding]:
+    newest = read_stamp(json.loads(work.store.read_lines()[-1])["time"])
     if newest > work.now + timedelta(seconds=work.config.timeline.skew):
-        message = f"the store knows of {second(newest)}, and this clock says it is not yet"
-        yield Finding("doctor.clock", message, severity="error")
-
-
-def _find_settings(settings: TimelineSettings) -> Iterator[Finding]:
-    for name in ("max_age", "worst_cache", "card_max_age", "skew"):
-        value, usual = getattr(settings, name), getattr(DEFAULT_SETTINGS, name)
-        if value < usual:
-            message = f"timeline.{name} is {value} seconds, less than the usual {usual}"
-            yield Finding("doctor.timeline", message, Place("cardsign.toml"), severity="note")
-    if settings.rotate_every < max(settings.drain, DEFAULT_SETTINGS.drain).total_seconds():
-        every = settings.rotate_every
-        message = f"timeline.rotate_every is {every} seconds, less than a rotation takes"
-        yield Finding("doctor.timeline", message, Place("cardsign.toml"), severity="note")
+        message = f"the newest line of the log is of {second(newest)}, and this clock says it is "
+        yield Finding("doctor.clock", f"{message}not yet", severity="error")
 
 
 def _find_missing_standbys(state: StoreState) -> Iterator[Finding]:

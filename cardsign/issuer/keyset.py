@@ -21,7 +21,7 @@ from cardsign.issuer.publishing import check_publishable
 from cardsign.issuer.release import check_in_force, needed_keyset, open_signers
 from cardsign.issuer.work import DRAFT_FILE, KeysetDue, Work
 from cardsign.jose.jws import Signer
-from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.jose.keys import PrivateKey
 from cardsign.keys.history import keep_keyset, kept_keyset, kept_keysets
 from cardsign.keys.ledger import ENDED, ROTATING, KeyRecord, StoreState, statement_blob
 from cardsign.keys.store import KeyStore
@@ -520,16 +520,6 @@ def check_begun(keyset: KeysetStatement | None, now: datetime) -> None:
             f"keyset {keyset.label}, the newest here, was issued at {second(issued)}",
             hint="Check this machine's clock; if another's was ahead, none can follow before then.",
         )
-
-
-def find_public(store: KeyStore, name: str) -> PublicKey | None:
-    """The key of the store, or of its newest keyset, that has this kid or thumbprint."""
-    if any(name in record.names for record in store.state.keys):
-        return store.state.find(name).public
-    keyset = kept_keyset(store)
-    listed = [key.public for key in keyset.keys] if keyset else []
-    listed += [key.public for key in keyset.root.keys] if keyset else []
-    return next((key for key in listed if name in (key.kid, key.thumbprint)), None)
 
 
 def _changed(plan: KeysetPlan, changes: KeysetChanges) -> KeysetPlan:

@@ -13,16 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, TypeAlias
 
-from cardsign.card.document import Card
-from cardsign.card.extensions import find_marker
 from cardsign.errors import (
     CardsignError,
     FileFault,
-    InputRefused,
     LocalFault,
     PassphraseFault,
     PublishRefused,
@@ -33,35 +29,20 @@ from cardsign.errors import (
 )
 from cardsign.findings import counted
 from cardsign.issuer import publishing
-from cardsign.issuer.cards import (
-    find_renewals,
-    find_signed,
-    is_switched_off,
-    publish_signed,
-    read_signed,
-    remove_signed,
-    renews_itself,
-    sign_again,
-    to_list,
-)
+from cardsign.issuer.cards import find_card_gaps, find_ending_cards
 from cardsign.issuer.keyset import accept_keyset, is_root_holder, keyset_due, read_draft
 from cardsign.issuer.release import (
     ADD_ROOT,
     ReleaseChanges,
-    card_digest,
     draft_release,
     find_endangered,
     find_release_gap,
     find_untold_revocations,
-    is_card_withdrawn,
-    is_given_out,
     sign_next_release,
 )
 from cardsign.issuer.rotation import find_key_gaps, find_keyset_gaps, read_draft_file
-from cardsign.issuer.signers import NotOpened
 from cardsign.issuer.work import (
     NEEDS_A_PERSON,
-    NOTICE,
     RECOVER,
     UNLISTED,
     Gap,
@@ -71,7 +52,7 @@ from cardsign.issuer.work import (
     unique_gaps,
 )
 from cardsign.keys import agenda, history
-from cardsign.keys.agenda import cards_to_sign, steps
+from cardsign.keys.agenda import steps
 from cardsign.keys.ledger import (
     ENDED,
     ROLES,
@@ -82,12 +63,11 @@ from cardsign.keys.ledger import (
     fold_all,
     passphrase_variable,
 )
-from cardsign.publish.generation import CARD_FILE, newest_generation
-from cardsign.publish.publication import Documents
+from cardsign.publish.generation import newest_generation
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, check_step
 from cardsign.statements.release import ReleaseStatement
-from cardsign.times import day, minute, utc
+from cardsign.times import minute
 
 
 def find_gaps(work: Work, *, only_cards: bool = False) -> Iterator[Gap]:
@@ -125,8 +105,8 @@ def find_gaps(work: Work, *, only_cards: bool = False) -> Iterator[Gap]:
         if not only_cards:
             yield from find_key_gaps(work)
             yield from find_keyset_gaps(work)
-        yield from _find_card_gaps(work, is_astray=bool(stranger))
-        yield from _find_ending_cards(work)
+        yield from find_card_gaps(work, is_astray=bool(stranger))
+        yield from find_ending_cards(work)
     yield from publishing.find_live_gap(work)
     yield from find_endangered(work)
 
@@ -226,164 +206,6 @@ def _find_unlisted_roots(state: StoreState, keyset: KeysetStatement) -> Iterator
         message = f"publish the keyset that lists {root.named}, or draft one with --add-root; "
         message += "revoke the key if nobody wants it"
         yield Gap(message, command="cardsign keyset publish FILE")
-
-
-# Cards: to be signed, listed and published.
-
-
-def _find_card_gaps(work: Work, *, is_astray: bool) -> Iterator[Gap]:
-    """Yield what the cards lack, and without them what the rest of what is published does.
-
-    Where the settings name no cards, those that are published are signed again. `is_astray`: what
-    is published is not this key store's, so nobody knows where its cards are.
-    """
-    config, signed = work.config, None
-    if (unlisted := _find_unlisted_card(work)) is not None:
-        yield from find_release_gap(work)
-        yield from publishing.find_update_gap(work)
-        yield unlisted
-        return
-    is_back = is_switched_off(work)
-    try:
-        signed = find_signed(work)
-    except (*NEEDS_A_PERSON, StoreFault) as fault:
-        if isinstance(fault, StoreFault) and fault.code not in UNLISTED:
-            raise
-        yield _describe_signing(work)
-    except (InputRefused, FileFault) as fault:  # what is written or built is no card now
-        if fault.code == "build.switched_off":
-            yield from _find_withdrawal(work, fault)
-            return
-        message = f"repair {fault.path or 'the cards'}; what is published stays: {fault.message}"
-        message += "" if fault.code != "card.origin_mismatch" else f". {fault.finding.fix}"
-        yield Gap(message, command=work.again)
-    else:
-        is_here = signed is not None and config.publish is not None
-        if not (is_here or is_astray or is_card_withdrawn(work)):
-            yield from _find_cards_elsewhere(work)
-    yield from find_release_gap(work, to_list(config) if signed else (), by_name=is_back)
-    if signed is not None and config.publish is not None:
-        yield from _find_publication_gap(work, signed)
-    else:
-        yield from publishing.find_update_gap(work)
-
-
-def _find_withdrawal(work: Work, fault: CardsignError) -> Iterator[Gap]:
-    """Yield what still shows the cards of an agent that its source switches off.
-
-    No key is needed to take them out of what is published.
-    """
-    newest = newest_generation(work.config.publish)
-    name = work.config.agent or "the agent"
-    if newest is not None and newest.card:
-
-        def close() -> list[str]:
-            generation = publishing.update_publication(work, with_statements=False, withdraws=True)
-            done = f"withdrew the card of {name}: {fault.message} ({fault.path})"
-            return [done, *publishing.describe_generation(work, generation)]
-
-        yield Gap(f"withdraw the card of {name}", why=fault.message, until=work.now, close=close)
-    if any(read_signed(card) is not None for card in work.config.cards):
-        yield Gap(
-            f"remove the signed card of {name}",
-            why=fault.message,
-            close=partial(remove_signed, work.config),
-        )
-    yield from find_release_gap(work, withdraws=True)
-    yield from publishing.find_update_gap(work)
-
-
-def _describe_signing(work: Work) -> Gap:
-    """Return the gap of cards that wait for the card key: which, and until when."""
-    gap = Gap("sign the cards", key_holder("card"), close=partial(sign_again, work))
-    gap = gap._replace(until=_harmful_from(work))
-    renewals = find_renewals(work)
-    if not renewals:
-        return gap
-    names = " and ".join(sorted({name for name, _ in renewals.values()}))
-    ends = {audience: end for audience, (_, end) in renewals.items()}
-    why = (f"the extended card for {name} ends on {day(end)}" for name, end in ends.items())
-    until = gap.until or min(ends.values())
-    return gap._replace(what=f"sign {names} again", why=", and ".join(why), until=until)
-
-
-def _harmful_from(work: Work) -> datetime | None:
-    """Return when it harms that cards wait: now, if verifiers do not trust what is published."""
-    return work.now if publishing.explain_refused_card(work) else None
-
-
-def _find_unlisted_card(work: Work) -> Gap | None:
-    """Return the gap of a published card that no release of ours lists, as after a recovery.
-
-    Whoever had the lost keys may have put it there, so a person looks at it before it is signed.
-    """
-    newest, release = (
-        newest_generation(work.config.publish),
-        history.kept_release(work.store),
-    )
-    is_listed = bool(work.config.cards or (release and (release.cards or release.floor)))
-    if newest is None or history.kept_keyset(work.store) is None or is_listed:
-        return None
-    card = shlex.quote(f"{work.config.publish}/{newest.folder}/{CARD_FILE}")
-    command = f"cardsign sign {card} -o signed.json && cardsign release renew --card signed.json"
-    message = f"look at the published card, {card}, and sign, list and publish it if it is yours"
-    return Gap(message, command=f"{command} && cardsign publish signed.json", until=work.now)
-
-
-def _find_cards_elsewhere(work: Work) -> Iterator[Gap]:
-    """Yield cards that were published from another place than the project names."""
-    if cards := cards_to_sign(work.store.load(), work.now):
-        names = ", ".join(card.url or card.name for card in cards)
-        message = f"sign these published cards again, and publish them: {names}"
-        command = "cardsign sign CARD -o SIGNED; cardsign publish SIGNED"
-        command += "" if work.config.publish else " -o DIR"
-        yield Gap(message, key_holder("card"), command)
-
-
-def _find_publication_gap(work: Work, signed: Documents) -> Iterator[Gap]:
-    until = _harmful_from(work)
-
-    def close() -> list[str]:
-        return publishing.describe_generation(work, publish_signed(work, signed))
-
-    try:
-        generation = publish_signed(work, signed, writes=False)
-    except NotOpened:
-        yield Gap("publish the cards", key_holder("card"), until=until, close=close)
-    except (*NEEDS_A_PERSON, FileFault) as fault:
-        why = f"{fault.code}: {fault.message}"
-        yield Gap("publish the cards", command=fault.finding.fix, why=why)
-        yield from publishing.find_update_gap(work)
-    else:
-        if generation.created or publishing.is_unrecorded(work, generation):
-            yield Gap("publish the cards", until=until, close=close)
-
-
-def _find_ending_cards(work: Work) -> Iterator[Gap]:
-    """Yield extended cards that have ended or soon end; soon is at most a quarter of their time."""
-    first = {
-        card.payload_sha256: card.since or publication.at
-        for publication in work.store.load().publications
-        for card in publication.cards
-    }
-    newest = newest_generation(work.config.publish)
-    cards = [read_signed(card) for card in work.config.cards if card.audience is not None]
-    cards += newest.extended.values() if newest else ()
-    ends: dict[str, datetime] = {}
-    for untrusted_card in filter(None, cards):
-        with suppress(InputRefused):  # which signing and publishing refuse as well
-            marker = find_marker(Card.from_bytes(untrusted_card).document)
-            if marker is None:
-                continue
-            end, begin = utc(marker.exp), first.get(card_digest(untrusted_card))
-            if end <= work.now + (min(NOTICE, (end - begin) / 4) if begin else timedelta()):
-                ends[marker.audience] = min(end, ends.get(marker.audience, end))
-    signed_by_rotate = {card.audience for card in work.config.cards if renews_itself(card)}
-    for audience, end in ends.items():
-        if audience in signed_by_rotate:
-            continue
-        message = f"sign the extended card of audience {audience} again, with a later `expires`"
-        yield Gap(message, command="cardsign sign; cardsign publish", until=end)
 
 
 #: The most that one gap is closed in one call: after that another process opens it again.
@@ -507,8 +329,8 @@ def _explain(work: Work, gap: Gap, fault: CardsignError | None) -> Gap:
         return Gap(message, command="cardsign keys rotate --keystore DIR", until=gap.until)
     message = gap.text if fault is None else f"{gap.text}: {fault.message}"
     if isinstance(fault, PassphraseFault) and not fault.finding.fix:  # else it is of a PIN
-        roles = (role for role in ROLES if gap.who == key_holder(role))
-        message += "".join(f"; set {passphrase_variable(role)}" for role in roles)
+        asked = [passphrase_variable(role) for role in ROLES if gap.who == key_holder(role)]
+        message += "".join(f"; set {variable}" for variable in asked if variable not in message)
     # Others act first: the command that goes on would say the same again.
     is_others = gap.awaits_roots and gap.close is None
     command = gap.command if is_others else gap.command or work.again
@@ -634,7 +456,7 @@ def _warn_of_copies(work: Work, ended: Sequence[KeyRecord]) -> tuple[str, ...]:
 
     Of key sets that were only handed out a gap says so, until another one is written.
     """
-    stolen = [key for key in ended if key.revoked_because == "compromised" and is_given_out(key)]
+    stolen = [key for key in ended if key.revoked_because == "compromised" and key.is_given_out]
     state = work.store.state
     if not stolen or not (state.keysets or state.publications):
         return ()

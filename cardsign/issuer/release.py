@@ -21,26 +21,18 @@ from cardsign.card.values import Json, jcs
 from cardsign.errors import PublishRefused, SigningRefused, StoreFault, UsageFault, of_the_user
 from cardsign.issuer import publishing
 from cardsign.issuer.publishing import check_complete, check_publishable
-from cardsign.issuer.work import RECOVER, Gap, Work, end_of, key_holder
+from cardsign.issuer.work import RECOVER, Gap, Work, key_holder
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import JwkSet, short_kid
 from cardsign.keys import agenda, history
 from cardsign.keys.agenda import TimelineSettings
 from cardsign.keys.history import keep_release, kept_keyset, kept_release
-from cardsign.keys.ledger import ENDED, ROTATING, KeyRecord, Role, StoreState
+from cardsign.keys.ledger import ENDED, ROTATING, KeyRecord, Role, StoreState, passphrase_variable
 from cardsign.keys.store import KeyStore, digest_of
 from cardsign.publish.generation import CARD_FILE, newest_generation
 from cardsign.publish.publication import SKEW, check_cards
-from cardsign.statements.envelope import (
-    TYP_RELEASE,
-    Envelope,
-    StatementRefused,
-    check_times,
-)
-from cardsign.statements.keyset import (
-    KeysetStatement,
-    OnlineRole,
-)
+from cardsign.statements.envelope import TYP_RELEASE, Envelope, StatementRefused, check_times
+from cardsign.statements.keyset import KeysetStatement, OnlineRole
 from cardsign.statements.release import (
     FLOOR_EXTENDED,
     KIND_PUBLIC,
@@ -52,6 +44,7 @@ from cardsign.statements.release import (
     release_of,
 )
 from cardsign.statements.signing import sign_statement
+from cardsign.times import utc
 from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 
 # Releases as they are drafted.
@@ -265,7 +258,7 @@ def find_release_gap(
     if is_unwitnessed(work.store, previous):
         until, why = work.now, "no release names the newest revocation in the log yet"
     elif previous is None or is_release_due(previous, keyset, now=work.now):
-        until = end_of(previous)
+        until = utc(previous.exp) if previous else None
     with suppress(UsageFault):  # which closing the gap meets again
         if draft_release(work, changes) is None:
             return
@@ -505,19 +498,20 @@ def find_still_trusted(work: Work, revoked: Sequence[KeyRecord]) -> list[KeyReco
         keyset, release = published.newest, published.release
     if keyset is None:  # then nothing but the key sets says which keys count
         offered = publishing.list_published_keys(newest_generation(work.config.publish))
+        recorded = bool(work.store.state.publications)
         return [
             key
             for key in revoked
-            if key.public in offered or (is_given_out(key) and key.times.dropped is None)
+            if key.public in offered
+            or (
+                (recorded or key.revoked_because == "compromised")
+                and key.is_given_out
+                and key.times.dropped is None
+            )
         ]
     trusted = {key.public.thumbprint for key in keyset.keys} - keyset.revoked
     trusted -= release.revoked if release is not None else frozenset()
     return [key for key in revoked if key.thumbprint in trusted]
-
-
-def is_given_out(key: KeyRecord) -> bool:
-    """Say whether a key may be in key sets that others hold."""
-    return "card" in key.roles and key.times.prepublished is not None
 
 
 def explain_trust(work: Work, keys: Sequence[KeyRecord]) -> tuple[str, str]:
@@ -564,8 +558,10 @@ def _find_stolen_roots(work: Work, keyset: KeysetStatement | None) -> Iterator[G
         if any(key.rotates for key in state.keys):  # else others publish what is signed here
             recover = " ".join(filter(None, (f"{RECOVER} -o next.json --yes", work.options)))
             command = f"{recover}; {work.command('keyset publish next.json')}; {work.again}"
-        lost = tuple(role for role in ROTATING if _is_lost(state, role))
-        yield Gap(message, who, command, awaits_roots=True, new_passphrases=("root", *lost))
+        new: list[Role] = ["root", *(role for role in ROTATING if _is_lost(state, role))]
+        variables = ", ".join(map(passphrase_variable, new))
+        message += f", under new passphrases: type them when asked, or set {variables}"
+        yield Gap(message, who, command, awaits_roots=True)
     else:
         message += ", and there is no recovery key: list another root, then revoke this one"
         yield Gap(message, command=ADD_ROOT)

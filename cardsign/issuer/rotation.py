@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final
 
 from cardsign.errors import FileMissing, PassphraseFault, UsageFault, of_the_user
 from cardsign.files import read_bytes, write_atomic
@@ -22,13 +22,13 @@ from cardsign.issuer.keyset import (
 from cardsign.issuer.publishing import name_keys_elsewhere
 from cardsign.issuer.release import find_still_trusted
 from cardsign.issuer.work import NOTICE, RECOVER, Gap, Work, key_holder
-from cardsign.jose.algorithms import SIGNING_ALGORITHMS, SigningAlg
+from cardsign.jose.algorithms import SIGNING_ALGORITHMS
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.agenda import Step, steps
 from cardsign.keys.history import kept_keyset, kept_release
-from cardsign.keys.ledger import KeyRecord, StoreState, passphrase_variable
+from cardsign.keys.ledger import ROTATING, KeyRecord, StoreState, passphrase_variable
 from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
-from cardsign.statements.keyset import KeysetStatement, OnlineRole
+from cardsign.statements.keyset import KeysetStatement
 from cardsign.times import day, utc
 
 _PAST: Final = {"activate": "activated", "retire": "retired"}
@@ -43,55 +43,27 @@ def find_key_gaps(work: Work) -> Iterator[Gap]:
     for step in steps(state, work.config.timeline, now):
         if not step.is_due(now):
             continue
-        if step.key is not None:
+        if step.action != "generate":
             yield Gap(step.what, close=partial(_take_step, work))
             continue
-        if _has_turned(_line_of(state, step), now):
-            continue  # with waits of zero this would go on for ever
-        message = f"make the next {step.alg} {step.role} key"
-        is_lost = not any(key.alg == step.alg for key in state.active_keys(step.role))
+        is_lost = step.key.state != "active"
         if is_lost and name_keys_elsewhere(work.store):
             continue  # another copy of this key store has made it
-        if not is_made_here(state, step):
+        if not step.key.custody.startswith("file:"):
             command = "cardsign keys import URI"
-            yield Gap(f"{message} where the active one is", command=command)
+            yield Gap(f"{step.what} where the active one is", command=command)
             continue
-        gap = Gap(message, key_holder(step.role), close=partial(_make_key, work, step))
-        if any(key.is_stolen for key in _keys_before(state, step)):
-            message += ", under a passphrase that the thief does not have"
-            gap = gap._replace(what=message, new_passphrases=(step.role,))
-        yield gap._replace(until=now if is_lost else None)
-
-
-def is_made_here(state: StoreState, step: Step) -> bool:
-    """Say whether the keys before the next one are sealed in the key store."""
-    return all(key.custody.startswith("file:") for key in _keys_before(state, step))
-
-
-def _keys_before(state: StoreState, step: Step) -> list[KeyRecord]:
-    """Return the active keys that a new one follows, or the last that was."""
-    line = _line_of(state, step)
-    active = [key for key in line if key.state == "active"]
-    used = [key for key in line if key.times.activated is not None]
-    return active or used[-1:]
-
-
-def _line_of(state: StoreState, step: Step) -> list[KeyRecord]:
-    return [key for key in state.keys if step.role in key.roles and key.alg == step.alg]
-
-
-def _has_turned(line: Sequence[KeyRecord], now: datetime) -> bool:
-    """Say whether this call has made a key, let it sign, and taken the one before it away."""
-    begun = now.replace(microsecond=0)
-    gone = [key.times.retired for key in line if key.state == "retired"]
-    return any(at is not None and at >= begun for at in gone) and any(
-        key.state == "active" and key.created >= begun for key in line
-    )
+        message = step.what
+        if step.key.is_stolen:
+            variable = passphrase_variable(step.role)
+            message += f", under a new passphrase: type it when asked, or set {variable}"
+        until, close = now if is_lost else None, partial(_make_key, work, step)
+        yield Gap(message, key_holder(step.role), until=until, close=close)
 
 
 def _take_step(work: Work) -> list[str]:
     taken = work.store.take_due_step(now=work.now, settings=work.config.timeline)
-    if taken is None or taken.key is None:
+    if taken is None:
         return []
     done, state = [f"{_PAST[taken.action]} {taken.key.named}"], work.store.state
     if taken.action == "activate" and not (state.keysets or state.publications):
@@ -100,38 +72,27 @@ def _take_step(work: Work) -> list[str]:
 
 
 def _make_key(work: Work, step: Step) -> list[str]:
-    key = make_successor(work, step)
-    return [] if key is None else [f"made {key.named}, the next {step.alg} {step.role} key"]
-
-
-def make_successor(
-    work: Work,
-    step: Step,
-    *,
-    new_key: Callable[[SigningAlg], PrivateKey] = PrivateKey.generate,
-) -> KeyRecord | None:
-    """Make the key that a step asks for; None if another process was faster.
+    """Make the key that a step asks for, unless another process was faster.
 
     Raises:
         PassphraseFault: ``passphrase.wrong``: the passphrase is not that of the key before it.
         StoreFault: ``keystore.same_custody``: with this passphrase a thief would have it.
     """
-    store, access, seq = work.store, work.access_for(step.role), work.store.state.seq
-    predecessors = _keys_before(store.state, step)
-    sealed = [key for key in predecessors if key.private == "held" and not key.is_stolen]
-    if sealed:
-        secret = access.passphrase(sealed[0].custody, store.name_custody(sealed[0]))
-    else:
-        stolen = " (not the stolen one)" if any(key.is_stolen for key in predecessors) else ""
-        secret = access.secrets("new passphrase", f"{step.role} keys{stolen}")
-    for key in sealed:
+    store, key = work.store, step.key
+    access, seq = work.access_for(step.role), store.state.seq
+    if key.private == "held" and not key.is_stolen:
+        secret = access.passphrase(key.custody, store.name_custody(key))
         _check_opens(work, key, secret)
+    else:
+        stolen = " (not the stolen one)" if key.is_stolen else ""
+        secret = access.secrets("new passphrase", f"{step.role} keys{stolen}")
     if step not in steps(store.load(), work.config.timeline, work.now):
-        return None
-    alg = next(alg for alg in SIGNING_ALGORITHMS if alg == step.alg)
-    key = store.add_key(new_key(alg), secret, now=work.now, roles=(step.role,), expect_seq=seq)
-    access.remember(key.custody, secret)
-    return key
+        return []
+    alg = next(alg for alg in SIGNING_ALGORITHMS if alg == key.alg)
+    private = PrivateKey.generate(alg)
+    new = store.add_key(private, secret, now=work.now, roles=(step.role,), expect_seq=seq)
+    access.remember(new.custody, secret)
+    return [f"made {new.named}, the next {new.alg} {step.role} key"]
 
 
 def _check_opens(work: Work, key: KeyRecord, passphrase: bytes) -> None:
@@ -188,11 +149,7 @@ def find_keyset_gaps(work: Work) -> Iterator[Gap]:
 
 def _is_replacing(state: StoreState, ahead: Sequence[Step]) -> bool:
     """Say whether a key is still to be made in the place of one that was revoked."""
-    return any(
-        step.action == "generate"
-        and not any(key.alg == step.alg for key in state.active_keys(step.role))
-        for step in ahead
-    )
+    return any(step.action == "generate" and step.key.state != "active" for step in ahead)
 
 
 def _keyset_needed_by(work: Work, newest: KeysetStatement) -> datetime:
@@ -203,7 +160,7 @@ def _keyset_needed_by(work: Work, newest: KeysetStatement) -> datetime:
     keys = work.store.load().keys
     needed = [
         role
-        for role in get_args(OnlineRole)
+        for role in ROTATING
         if any(role in key.roles for key in keys)
         and not any(newest.lists(key.thumbprint, role) for key in keys if key.state == "active")
     ]

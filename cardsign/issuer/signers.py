@@ -14,29 +14,6 @@ from cardsign.keys.history import check_listed, find_listed
 from cardsign.keys.secrets import Access
 from cardsign.keys.signers import find_remote_key, open_signer
 from cardsign.keys.store import KeyStore
-from cardsign.sign import SigningOptions, sign_document
-
-
-@dataclass(frozen=True, slots=True)
-class CardSigners:
-    """The keys that are to sign a card.
-
-    Attributes:
-        signers: Older first.
-        own_kids: Kids whose signatures are the issuer's own, and are replaced.
-    """
-
-    signers: tuple[Signer, ...]
-    own_kids: frozenset[str]
-
-    def sign(self, card: bytes) -> bytes:
-        """Sign a card, or keep the signatures that still do."""
-        return sign_document(card, self.signers, SigningOptions(own_kids=self.own_kids))
-
-    @property
-    def kids(self) -> list[str]:
-        """The kids of the signers."""
-        return [signer.public.kid for signer in self.signers]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +27,21 @@ class _OpenedLate:
         return self.open().sign(signing_input)
 
 
-class NotOpened(PassphraseFault):
-    """A key would have to be opened, and the caller only looks."""
-
-
 def _refuse_to_open() -> Signer:
-    raise NotOpened("passphrase.none", "the key was not opened")
+    raise PassphraseFault("passphrase.none", "the key was not opened")
 
 
-def card_signers(store: KeyStore, access: Access | bytes | None, *, now: datetime) -> CardSigners:
-    """The card keys of a store that sign now: the active ones, and those beside a successor.
+def card_signers(
+    store: KeyStore, access: Access | bytes | None, *, now: datetime
+) -> tuple[Signer, ...]:
+    """Return the card keys of a store that sign now: the active ones, and those beside a successor.
 
-    A key is opened when it first signs.
+    The older ones come first. A key is opened when it first signs.
 
     Args:
         store: The key store. Its public keys count; what a signer shows is never believed.
         access: What signers may use; a passphrase is enough for keys in files. None: a key that
-            would have to sign raises :class:`NotOpened`.
+            would have to sign raises PassphraseFault ``passphrase.none``.
         now: The time, with its zone.
 
     Raises:
@@ -76,15 +51,13 @@ def card_signers(store: KeyStore, access: Access | bytes | None, *, now: datetim
     active = store.state.signing_keys(now)
     if not active:
         raise _no_active_key(store)
-    chosen = find_listed(store, active, "card")
-    signers = tuple(
+    return tuple(
         _OpenedLate(
             key.public,
             _refuse_to_open if access is None else cache(partial(store.signer, key, access)),
         )
-        for key in chosen
+        for key in find_listed(store, active, "card")
     )
-    return CardSigners(signers, store.state.ever_held_kids())
 
 
 def named_signers(
@@ -95,7 +68,7 @@ def named_signers(
     store: KeyStore | None = None,
     public: PublicKey | None = None,
     kid: str | None = None,
-) -> CardSigners:
+) -> tuple[Signer, ...]:
     """Open the keys that some URIs name, in a key store or not.
 
     Args:
@@ -116,11 +89,9 @@ def named_signers(
             :func:`cardsign.keys.signers.open_signer`.
     """
     signers = list[Signer]()
+    enrolled = store.state.signing_keys(now) if store is not None and public is None else ()
     for uri in uris:
-        record = None
-        if store is not None and public is None:
-            able = store.state.signing_keys(now)
-            record = next((key for key in able if key.custody == uri), None)
+        record = next((key for key in enrolled if key.custody == uri), None)
         if store is not None and record is not None:
             if kid not in (None, record.kid):
                 raise UsageFault("usage.conflict", f"the key store calls this key {record.kid!r}")
@@ -135,11 +106,9 @@ def named_signers(
             )
         else:
             signers.append(open_signer(uri, public, access, kid=kid))
-    own_kids = frozenset(signer.public.kid for signer in signers)
     if store is not None:
-        check_listed(store, [key.public for key in signers], "card")
-        own_kids |= store.state.ever_held_kids()
-    return CardSigners(tuple(signers), own_kids)
+        check_listed(store, [signer.public for signer in signers], "card")
+    return tuple(signers)
 
 
 def _no_active_key(store: KeyStore) -> SigningRefused:

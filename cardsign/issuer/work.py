@@ -11,12 +11,9 @@ from typing import Final, NamedTuple
 from cardsign.config import ProjectConfig
 from cardsign.errors import PassphraseFault, PublishRefused, SignerFault, SigningRefused
 from cardsign.keys.agenda import Step
-from cardsign.keys.ledger import Role, passphrase_variable
+from cardsign.keys.ledger import Role
 from cardsign.keys.secrets import Access
 from cardsign.keys.store import KeyStore, StoreUser
-from cardsign.statements.keyset import KeysetStatement
-from cardsign.statements.release import ReleaseStatement
-from cardsign.times import utc
 
 #: Where `keys rotate` drafts: one name, so there is one draft. Those of people have others.
 DRAFT_FILE: Final = "next-keyset.json"
@@ -122,7 +119,6 @@ class Gap(NamedTuple):
         until: When it does harm if nobody does it; None: it does already, or nobody can know.
         close: Closes it, and says what was done; None: only a person can.
         awaits_roots: What hinders it is gone once the next keyset is published.
-        new_passphrases: The roles whose new keys need a passphrase that no thief has.
     """
 
     what: str
@@ -132,7 +128,6 @@ class Gap(NamedTuple):
     close: Callable[[], list[str]] | None = None
     awaits_roots: bool = False
     why: str = ""
-    new_passphrases: tuple[Role, ...] = ()
 
     @property
     def name(self) -> tuple[str, str]:
@@ -148,15 +143,6 @@ class Gap(NamedTuple):
     def is_for_people(self) -> bool:
         """Whether `keys rotate` from cron does not close it."""
         return self.close is None or self.awaits_roots
-
-
-def advise_passphrases(gaps: Iterable[Gap]) -> str:
-    """Return what to do about new passphrases before some gaps are closed; empty for none."""
-    roles = dict.fromkeys(role for gap in gaps for role in gap.new_passphrases)
-    if not roles:
-        return ""
-    names = ", ".join(map(passphrase_variable, roles))
-    return f"first choose new passphrases: type them when asked, or put them into {names}"
 
 
 def unique_gaps(gaps: Iterable[Gap]) -> list[Gap]:
@@ -203,11 +189,6 @@ class Progress(NamedTuple):
     renewal: KeysetDue | None = None
     planned: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-
-
-def end_of(statement: KeysetStatement | ReleaseStatement | None) -> datetime | None:
-    """Return when a statement ends."""
-    return None if statement is None else utc(statement.exp)
 
 
 def key_holder(role: Role) -> str:

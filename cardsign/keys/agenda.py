@@ -32,7 +32,6 @@ from cardsign.keys.ledger import (
     published_cards,
     signed_cards,
     unsigned_cards,
-    was_given_out,
 )
 from cardsign.times import second, stamp
 
@@ -261,10 +260,12 @@ def record_publication(
 
 def record_key_set(state: StoreState) -> list[Event]:
     """Note that a key set without the stolen keys was written, where no publication says so."""
+    if state.keysets or state.publications:
+        return []
     gone = [
         key.thumbprint
         for key in state.keys
-        if key.times.dropped is None and was_given_out(state, key)
+        if key.revoked_because == "compromised" and key.is_given_out and key.times.dropped is None
     ]
     return [{"event": "handed-out", "without": gone}] if gone else []
 
@@ -288,23 +289,27 @@ class Step:
 
     Attributes:
         action: What is to be done; ``generate``: make the next key of the role and algorithm.
-        key: The key that it changes; None where there is to be a new one.
+        key: The key that it changes, or that a new one follows.
         why: What it waits for, or why it is due, in words.
         due: From when on; None while it waits for something that has no date.
     """
 
     action: Action
-    role: Role
-    alg: str
-    key: KeyRecord | None
+    key: KeyRecord
     why: str
     due: datetime | None
 
     @property
+    def role(self) -> Role:
+        """The role of the key."""
+        return self.key.rotating_role
+
+    @property
     def what(self) -> str:
         """What is to be done, in words: ``retire card key K``."""
-        following = f"the next {self.alg} {self.role} key"
-        return f"{self.action} {f'{self.role} key {self.key.kid}' if self.key else following}"
+        if self.action == "generate":
+            return f"make the next {self.key.alg} {self.role} key"
+        return f"{self.action} {self.role} key {self.key.kid}"
 
     def is_due(self, now: datetime) -> bool:
         """Whether it can and should be done at `now`."""
@@ -325,7 +330,7 @@ def steps(state: StoreState, settings: TimelineSettings, now: datetime) -> tuple
 def take(state: StoreState, step: Step, settings: TimelineSettings, now: datetime) -> list[Event]:
     """Return the events of a step that changes a key."""
     key = step.key
-    if key is None or step.action == "generate":
+    if step.action == "generate":
         return []
     if step.action == "retire":
         return [move(key, "retired")]
@@ -393,7 +398,7 @@ def _succession(state: StoreState, key: KeyRecord, settings: TimelineSettings) -
     successor = min(beside, key=lambda other: other.state == "generated", default=None)
     begun = key.times.activated or key.created
     if successor is None:
-        yield _generate(key, f"key {key.kid!r} has no successor", begun)
+        yield Step("generate", key, f"key {key.kid!r} has no successor", begun)
     elif successor.state == "prepublished":
         due = key.times.replaced or begun + timedelta(seconds=settings.rotate_every)
         step = _step(state, "activate", successor, settings)
@@ -411,7 +416,7 @@ def _replacement(state: StoreState, key: KeyRecord, settings: TimelineSettings) 
     if standbys := [heir for heir in heirs if heir.state == "prepublished"]:
         yield _step(state, "activate", standbys[0], settings)
     elif key.revoked_because != "ceased" and len(heirs) < 2:
-        yield _generate(key, f"key {key.kid!r} was revoked", key.times.revoked)
+        yield Step("generate", key, f"key {key.kid!r} was revoked", key.times.revoked)
 
 
 def _find_heirs(state: StoreState, key: KeyRecord) -> list[KeyRecord]:
@@ -420,12 +425,8 @@ def _find_heirs(state: StoreState, key: KeyRecord) -> list[KeyRecord]:
     return [other for other in waiting if other.succeeds(key) and not other.is_stolen]
 
 
-def _generate(key: KeyRecord, why: str, due: datetime | None) -> Step:
-    return Step("generate", key.rotating_role, key.alg, None, why, due)
-
-
 def _step(state: StoreState, action: Action, key: KeyRecord, settings: TimelineSettings) -> Step:
-    return Step(action, key.rotating_role, key.alg, key, *find_wait(state, key, action, settings))
+    return Step(action, key, *find_wait(state, key, action, settings))
 
 
 def _was_the_last(state: StoreState, key: KeyRecord) -> bool:

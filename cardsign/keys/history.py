@@ -13,14 +13,7 @@ from datetime import datetime, timedelta
 from cardsign.errors import FileMissing, StoreFault
 from cardsign.jose.keys import PublicKey
 from cardsign.keys import agenda
-from cardsign.keys.ledger import (
-    ENDED,
-    Event,
-    HeldStatement,
-    KeyRecord,
-    StoreState,
-    statement_blob,
-)
+from cardsign.keys.ledger import ENDED, Event, HeldStatement, KeyRecord, StoreState, statement_blob
 from cardsign.keys.store import KeyStore, digest_of
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import (

@@ -157,6 +157,11 @@ class KeyRecord:
         return f"{' and '.join(self.roles)} key {short_kid(self.kid)}"
 
     @property
+    def is_given_out(self) -> bool:
+        """Whether it may be in key sets that others hold."""
+        return "card" in self.roles and self.times.prepublished is not None
+
+    @property
     def rotates(self) -> bool:
         """Whether it is an online key, which a successor replaces by the timeline."""
         return any(role in ROTATING for role in self.roles)
@@ -665,7 +670,7 @@ def _marked(state: StoreState, at: datetime) -> StoreState:
     for key in state.keys:
         is_in = [key.kid in publication.kids for publication in newest]
         if key.state in ENDED:  # its other marks stay as they were
-            if not was_given_out(state, key) and any(is_in) is (key.times.dropped is not None):
+            if newest and any(is_in) is (key.times.dropped is not None):
                 changed.append(key.at(dropped=None if any(is_in) else at))
             continue
         drains = bool(newest) and key.state == "retiring" and "card" in key.roles
@@ -679,17 +684,6 @@ def _marked(state: StoreState, at: datetime) -> StoreState:
 
 def _since(mark: datetime | None, holds: bool, at: datetime) -> datetime | None:
     return (mark or at) if holds else None
-
-
-def was_given_out(state: StoreState, key: KeyRecord) -> bool:
-    """Whether a stolen key may be in key sets of which no publication is on record."""
-    return (
-        key.revoked_because == "compromised"
-        and "card" in key.roles
-        and key.times.prepublished is not None
-        and not state.keysets
-        and not state.publications
-    )
 
 
 def unsigned_cards(state: StoreState, key: KeyRecord) -> tuple[PublishedCard, ...]:

@@ -13,8 +13,8 @@ import re
 import shlex
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -198,11 +198,12 @@ class KeyStore(ABC):
         return (self.user.folder or Path()) / digest_of(os.fsencode(where))[:32]
 
     def _read_seen(self) -> tuple[int, str] | None:
-        data = b""
-        if self.user.folder is not None:
-            with self._telling():
-                data = read_bytes(self._seen, max_bytes=MAX_LINE_BYTES)
-        if not data:
+        if self.user.folder is None:
+            return None
+        try:
+            data = read_bytes(self._seen, max_bytes=MAX_LINE_BYTES)
+        except FileFault as fault:
+            self._warn_unless_missing(fault)
             return None
         if match := _SEEN.fullmatch(data):
             return int(match[1]), match[2].decode()
@@ -210,26 +211,24 @@ class KeyStore(ABC):
         raise StoreFault("keystore.corrupt", message, path=str(self._seen), hint="Remove the file.")
 
     def _note_seen(self) -> None:
-        if self.user.folder is not None and self.state.seq:
-            with self._telling():
-                make_directory(self.user.folder, mode=0o700)
-                data = f"{self.state.seq} {self.state.head}\n".encode("ascii")
-                write_atomic(self._seen, data, mode=PRIVATE_MODE)
+        if self.user.folder is None or not self.state.seq:
+            return
+        data = f"{self.state.seq} {self.state.head}\n".encode("ascii")
+        try:
+            make_directory(self.user.folder, mode=0o700)
+            write_atomic(self._seen, data, mode=PRIVATE_MODE)
+        except FileFault as fault:
+            self._warn_unless_missing(fault)
 
     def forget_seen(self) -> None:
         """Begin anew: the user is making the store at this place."""
         if self.user.folder is not None:
-            with self._telling():
+            with suppress(FileFault):
                 remove(self._seen)
 
-    @contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _warn_unless_missing(self, fault: FileFault) -> None:
         """Warn that the newest line cannot be read or written, as in a container without a home."""
-        try:
-            yield
-        except FileMissing:
-            pass
-        except FileFault as fault:
+        if not isinstance(fault, FileMissing):
             message = "the newest line of a key store's log cannot be remembered"
             self.user.warn(f"{fault.code}: {message} ({self._seen}: {fault.message})")
 
@@ -427,7 +426,7 @@ class KeyStore(ABC):
         def decide(state: StoreState) -> list[Event]:
             nonlocal taken
             due = (step for step in steps(state, settings, now) if step.is_due(now))
-            taken = next((step for step in due if step.key is not None), None)
+            taken = next((step for step in due if step.action != "generate"), None)
             return [] if taken is None else take(state, taken, settings, now)
 
         self.commit(decide, now=now)

@@ -92,7 +92,7 @@ def test_the_passphrase_that_was_stolen_makes_no_key(robbed: Cardsign) -> None:
     for ended in (told, robbed("keys", "rotate"), robbed("keys", "generate")):
         assert "this custody was stolen" in ended.err
         assert ended.status != 0
-    asked = "type them when asked, or put them into CARDSIGN_CARD_PASSPHRASE\n"
+    asked = "type it when asked, or set CARDSIGN_CARD_PASSPHRASE"
     for words in (("keys", "rotate"), ("keys", "doctor")):
         ended = robbed(*words)
         assert (asked in ended.err, "NEW ONE" in ended.err) == (True, False)
@@ -245,7 +245,7 @@ def test_what_stops_a_thief_of_all_keys_comes_first(cardsign: Cardsign) -> None:
 def test_what_follows_a_theft_of_all_keys_is_one_list_that_works(
     cardsign: Cardsign, role: str
 ) -> None:
-    """Passphrases first, by name; and the command begins with the keys that it ends."""
+    """Passphrases by the names of their variables; and a warning of the keys that it ends."""
     issuer = begin(cardsign)
     every = [key["kid"][:8] for key in issuer("keys", "list", "--json").json]
     words = ("keys", "revoke", kid_of(issuer, role), "--reason", "compromised", "--yes")
@@ -264,7 +264,7 @@ def test_what_follows_a_theft_of_all_keys_is_one_list_that_works(
     refused = issuer(*early, "-o", "next.json", "--yes", **RECOVERY)
     assert (refused.status, "keystore.same_custody" in refused.err) == (2, True)
     assert [Path(name).exists() for name in ("new.key", "next.json")] == [False, False]
-    (variables,) = re.findall(r"first choose .* put them into (.*)", ended.err)
+    (variables,) = re.findall(r"type them when asked, or set (.*)", ended.err)
     new = {name: f"{NEW}, {name}" for name in variables.split(", ")}
     assert set(new) == {f"CARDSIGN_{name}_PASSPHRASE" for name in ("ROOT", "CARD", "RELEASE")}
     (commands,) = re.findall(r"Do this: (.*)", ended.err)

@@ -13,7 +13,6 @@ from cardsign.findings import Finding
 from cardsign.issuer.doctor import examine_issuer
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
-from cardsign.keys.agenda import TimelineSettings
 from tests.issuer.site import Site, begun
 from tests.support import PORTABLE
 
@@ -88,20 +87,6 @@ def test_a_clock_that_was_set_back_is_an_alarm(site: Site) -> None:
     """By more than the skew."""
     site.now -= timedelta(seconds=301)
     assert any("this clock says it is not yet" in message for message in alarms(site))
-
-
-def test_settings_below_the_defaults_are_noted(site: Site) -> None:
-    """Each of those that others' caches depend on."""
-    work = site.work()
-    work.config = replace(work.config, timeline=TimelineSettings(0, 0, 0, 0, 0))
-    told = [one.message for one in examine_issuer(work) if one.code == "doctor.timeline"]
-    assert [message.split()[0] for message in told] == [
-        "timeline.max_age",
-        "timeline.worst_cache",
-        "timeline.card_max_age",
-        "timeline.skew",
-        "timeline.rotate_every",
-    ]
 
 
 def test_an_issuer_that_has_ended_leaves_no_alarm(site: Site) -> None:

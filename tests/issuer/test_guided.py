@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -10,31 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.errors import StoreFault, UsageFault
 from cardsign.issuer.epochs import open_recovery_key, recover
 from cardsign.issuer.keyset import (
     KeysetChanges,
-    KeysetPlan,
     accept_keyset,
     draft_keyset,
-    draft_next,
     read_draft,
     review_keyset,
     sign_keyset,
-    write_draft,
 )
 from cardsign.issuer.reconcile import reconcile, revoke_keys, rotate_now
 from cardsign.issuer.release import needed_keyset
 from cardsign.issuer.work import Work
-from cardsign.jose import base64url
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.history import kept_release
-from cardsign.keys.ledger import RevocationReason
 from cardsign.keys.places import create_store
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, RootKey
 from cardsign.statements.release import read_release
-from cardsign.times import utc
 from tests.issuer.site import RECOVERY, ROOT, SECRETS, Peer, Site, begun, peer_of
 
 
@@ -130,30 +122,6 @@ def test_a_release_ends_a_retired_key_that_the_keyset_still_lists(site: Site) ->
     assert peer_of(site).verdict(site.live, site.now) == "trusted"
 
 
-def test_a_stranger_cannot_put_a_retired_key_back_into_a_draft(site: Site) -> None:
-    """The roots sign what the key store has to say; nothing else is signed unasked."""
-    old = site.active("card")
-    site.now += timedelta(days=60)
-    site.rotate("card", "release", root=True)
-    for days in (2, 2, 2, 54):
-        site.now += timedelta(days=days)
-        site.rotate("card", "release")
-    previous, draft = needed_keyset(site.store), read_draft(site.draft.read_bytes())
-    back = [key for key in previous.keys if key.public.kid == old]
-    plan, life = KeysetPlan.of(draft), timedelta(seconds=draft.exp - draft.iat)
-    for changed in (
-        draft_next(
-            replace(plan, keys=(*plan.keys, *back)), previous, now=utc(draft.iat), lifetime=life
-        ),
-        draft_next(plan, previous, now=utc(draft.iat), lifetime=life / 10),
-    ):
-        site.draft.write_bytes(write_draft(changed))
-        site.rotate("card", "release", root=True)
-        newest = needed_keyset(site.store)
-        assert old not in {key.public.kid for key in newest.keys} or newest == previous
-        assert newest.digest != changed.digest
-
-
 def test_cron_can_neither_sign_a_card_nor_make_its_key(site: Site) -> None:
     """Its passphrase given for everything: a successor has that of its predecessor alone."""
     site.now += timedelta(days=91)
@@ -196,21 +164,6 @@ def test_a_stolen_card_key_ends_by_one_command_and_one_ceremony(site: Site, peer
     assert peer.verdict(site.live, after, forged) != "trusted"
     site.now += timedelta(hours=1)
     assert site.rotate("card", "release").left == ()
-
-
-def test_no_key_is_made_under_a_passphrase_that_was_stolen(site: Site, peer: Peer) -> None:
-    """It is left for a person, in every command that looks, until there is another."""
-    stolen, forged = site.active("card"), site.live.card
-    site.now += timedelta(hours=3)
-    told = site.revoke(stolen, "compromised", "card", "release", root=True)
-    assert any("this custody was stolen" in gap.what for gap in told.left)
-    assert peer.verdict(site.live, site.now + timedelta(minutes=1), forged) != "trusted"
-    site.now += timedelta(hours=1)
-    again = site.rotate("card", "release", root=True)
-    assert [gap.what for gap in again.left] == [gap.what for gap in told.left]
-    site.secrets["card"] = NEW
-    assert site.rotate("card", "release", root=True).left == ()
-    assert peer.verdict(site.live, site.now + timedelta(minutes=1)) == "trusted"
 
 
 def test_a_standby_of_another_custody_takes_over_at_once(site: Site, peer: Peer) -> None:
@@ -312,40 +265,11 @@ def test_the_roots_are_wanted_before_a_release_ends_that_no_key_renews(site: Sit
     assert left.until == datetime.fromtimestamp(read_release(site.live.release).exp, UTC)
 
 
-@pytest.mark.parametrize("reason", ["superseded", "ceased"])
-def test_the_only_root_is_not_revoked(together: Site, reason: RevocationReason) -> None:
-    """It could not sign the keyset that says so; the recovery key replaces it."""
-    root = together.active("root")
-    before = together.live.number
-    with pytest.raises(StoreFault) as refused:
-        together.revoke(root, reason, "card", "release", "root", root=False)
-    assert refused.value.code == "keystore.still_needed"
-    assert "cardsign keyset recover --recovery-file FILE" in (refused.value.hint or "")
-    assert (together.state(root), together.live.number) == ("active", before)
-
-
 def test_a_stolen_root_is_left_for_the_recovery_key_until_it_is_replaced(site: Site) -> None:
     """Wherever it is asked."""
     revoke_keys(site.holder, [site.roots.state.keys[0].kid], reason="compromised")
     for gaps in (reconcile(site.holder).left, reconcile(site.holder).left):
         assert "cardsign keyset recover --recovery-file FILE" in [gap.command for gap in gaps]
-
-
-def test_a_revocation_at_night_tells_everybody_without_the_roots(site: Site, peer: Peer) -> None:
-    """It says what is left; the same command by day goes on, and then nothing is left."""
-    stolen = site.active("card")
-    site.now += timedelta(hours=3)
-    night = site.revoke(stolen, "compromised", "release", root=False)
-    assert stolen not in site.live.kids
-    assert peer.verdict(site.live, site.now + timedelta(minutes=1)) != "trusted"
-    assert any("card" in gap.who for gap in night.left)
-
-    site.now += timedelta(hours=6)
-    site.secrets["card"] = NEW
-    day = site.revoke(stolen, "compromised", "card", "release", root=True)
-    assert day.left == ()
-    assert site.store.state.find(site.active("card")).times.activated == site.now
-    assert peer.verdict(site.live, site.now + timedelta(minutes=1)) == "trusted"
 
 
 def sign_elsewhere(site: Site, draft: KeysetStatement, key: PrivateKey) -> None:
@@ -415,54 +339,6 @@ def test_a_stick_that_missed_a_visit_is_brought_up_to_date(site: Site) -> None:
     assert needed_keyset(site.roots).digest == needed_keyset(site.store).digest
 
 
-def signed_alone(card: bytes, kid: str) -> bytes:
-    """A card with the signature of one key alone, as a thief of that key has it."""
-    document = json.loads(card)
-    headers = [base64url.decode(one["protected"]) for one in document["signatures"]]
-    (at,) = [at for at, header in enumerate(headers) if json.loads(header)["kid"] == kid]
-    return json.dumps({**document, "signatures": [document["signatures"][at]]}).encode()
-
-
-@pytest.mark.parametrize(
-    ("is_in_file", "by_night"),
-    [(True, True), (False, True), (False, False)],
-    ids=["in the file, by night", "kept by the root, by night", "kept by the root, by day"],
-)
-def test_a_theft_before_a_signed_keyset_is_published(
-    site: Site, peer: Peer, is_in_file: bool, by_night: bool
-) -> None:
-    """The next keyset follows it; another one of its number would be a fork to who holds it."""
-    early = peer_of(site)
-    site.now += timedelta(days=61)
-    assert site.rotate("card", "release").left
-    draft = read_draft(site.draft.read_bytes())
-    signed = sign_keyset(site.holder, review_keyset(site.holder, draft), digest=draft.digest)
-    accept_keyset(site.holder, signed.statement)
-    if is_in_file:
-        site.draft.write_bytes(signed.data)
-    early.verdict(site.live, site.now, None, signed.data)
-    stolen = site.active("card")
-    theirs = signed_alone(site.live.card, stolen)
-    assert peer.verdict(site.live, site.now, theirs) == "trusted"
-
-    site.now += timedelta(hours=1)
-    if by_night:
-        assert site.revoke(stolen, "compromised", "release", root=False).left
-        assert (signed.label in site.live.keysets) == is_in_file
-        assert peer.verdict(site.live, site.now, theirs) != "trusted"
-    site.secrets["card"] = NEW
-    told = site.revoke(stolen, "compromised", "card", "release", root=True)
-
-    assert told.left == ()
-    newest = needed_keyset(site.store)
-    assert (newest.prev, stolen in newest.revoked) == (signed.statement.digest, True)
-    for one in (peer, early):
-        assert one.verdict(site.live, site.now) == "trusted"
-        assert one.verdict(site.live, site.now, theirs) != "trusted"
-    site.now += timedelta(days=1)
-    assert site.rotate("release").left == ()
-
-
 def test_a_draft_of_a_theft_that_one_root_alone_has_signed_is_drafted_again(site: Site) -> None:
     """The twin: too few have signed it, so nobody holds it, and its number is free."""
     bob = PrivateKey.generate("ES256")
@@ -477,47 +353,6 @@ def test_a_draft_of_a_theft_that_one_root_alone_has_signed_is_drafted_again(site
     newest = needed_keyset(site.store)
     assert stolen in newest.revoked, told
     assert (newest.number, newest.digest) != (half.statement.number, half.statement.digest)
-
-
-def test_a_draft_without_a_new_key_is_neither_signed_nor_published(site: Site) -> None:
-    """Nobody could trust a card of that key, and the message says which key it is."""
-    draft = draft_keyset(site.work()).statement
-    reviewed = review_keyset(site.holder, draft)
-    signed = sign_keyset(site.holder, reviewed, digest=draft.digest).statement
-    key, secret = PrivateKey.generate("ES256"), SECRETS["card"]
-    made = site.store.add_key(key, secret, now=site.now)
-    with pytest.raises(UsageFault, match=f"{made.kid[:8]}.* is generated") as signing:
-        review_keyset(site.work(), draft)
-    with pytest.raises(UsageFault, match=f"{made.kid[:8]}.* is generated") as publishing:
-        accept_keyset(site.work("release"), signed)
-    assert signing.value.code == publishing.value.code == "rotate.draft"
-    assert needed_keyset(site.store).digest != signed.digest
-
-
-def test_everything_but_the_recovery_key_is_lost(site: Site, peer: Peer) -> None:
-    """Three commands in a new folder with what is published; no lost key is listed again."""
-    newest = needed_keyset(site.store)
-    lost = {key.public.thumbprint for key in newest.keys}
-    assert peer.verdict(site.live, site.now) == "trusted"
-    site.now += timedelta(days=2)
-    new = create_store(site.folder / "new")
-    work = replace(site.work(), store=new, access=ROOT)
-    for folder in ("keys", "usb"):
-        shutil.rmtree(site.folder / folder)
-    recovered, _ = recover(
-        work,
-        lambda: (open_recovery_key(site.folder / "recovery.key", RECOVERY), RECOVERY),
-        passphrase=lambda _: ROOT,
-        digest=newest.digest,
-    )
-    reconcile(replace(work))
-    assert new.load().release is None  # what keys that are lost have signed
-    accept_keyset(work, recovered.statement)
-    told = reconcile(work)
-    assert told.left == ()
-    assert lost.isdisjoint(key.public.thumbprint for key in needed_keyset(new).keys)
-    assert lost <= needed_keyset(new).revoked
-    assert peer.verdict(site.live, site.now + timedelta(minutes=1)) == "trusted"
 
 
 def test_without_its_settings_a_recovery_leaves_the_published_card_to_a_person(
@@ -540,31 +375,3 @@ def test_without_its_settings_a_recovery_leaves_the_published_card_to_a_person(
         assert "cardsign release renew --card signed.json && cardsign publish" in left.command
     assert site.live.card == before
     assert recovered.label in site.live.keysets, "the lost keys end all the same"
-
-
-# How a guided command could be misled.
-
-
-def test_a_keyset_that_nobody_renewed_is_signed_by_hand(site: Site, peer: Peer) -> None:
-    """The time is right: the holder signs the draft with its digest, and the work goes on."""
-    site.now += timedelta(days=365)
-    assert site.rotate("card", "release", root=True).left
-    draft = read_draft(site.draft.read_bytes())
-    signed = sign_keyset(site.holder, review_keyset(site.holder, draft), digest=draft.digest)
-    site.draft.write_bytes(signed.data)
-    site.rotate("card", "release", root=True)
-    assert needed_keyset(site.store).digest == draft.digest
-    assert peer.verdict(site.live, site.now) == "trusted"
-
-
-def test_two_operators_at_once_make_one_keyset_and_one_key(site: Site, peer: Peer) -> None:
-    """The second opened the store before the first had done anything."""
-    stolen = site.active("card")
-    site.now += timedelta(hours=3)
-    site.secrets["card"] = NEW
-    second = site.work("card", "release", root=True)
-    site.revoke(stolen, "compromised", "card", "release", root=True)
-    keys, number = len(site.store.state.keys), needed_keyset(site.store).version
-    told = revoke_keys(second, [stolen], reason="compromised")
-    assert (len(site.store.state.keys), needed_keyset(site.store).version) == (keys, number), told
-    assert peer.verdict(site.live, site.now + timedelta(minutes=1)) == "trusted"

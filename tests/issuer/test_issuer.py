@@ -96,7 +96,7 @@ def passphrases_of(**own: bytes) -> dict[Any, bytes]:
 
 def publish(made: Made, now: datetime) -> bytes:
     """Sign the card, list it, publish it."""
-    signed = sign_card(CARD, card_signers(made.store, SECRET, now=now).signers)
+    signed = sign_card(CARD, card_signers(made.store, SECRET, now=now))
     listed = ReleaseChanges(cards=((None, signed),))
     renew_release(made.work(now, publishes=True), listed)
     publish_signed(made.work(now, publishes=True), Documents(signed))
@@ -198,9 +198,6 @@ def test_recovery_opens_the_next_epoch(made: Made) -> None:
     root = recovered.statement.root.keys
     assert root == (RootKey(made_root.public, "owner"),)
     assert open_recovery_key(new, OTHER) != key
-
-
-# ------------------------------------------------------------------ rotation
 
 
 # ------------------------------------------------------------------ publishing

@@ -96,7 +96,7 @@ def list_keys(state: StoreState, version: int, *names: str, at: float = 0) -> St
 def due(state: StoreState, action: str, name: str, at: float) -> Step | None:
     """The step of that key, if it is due where keys are to change as soon as they may."""
     for step in steps(state, replace(QUICK, rotate_every=0), after(at)):
-        if (step.action, step.key and step.key.kid) == (action, name) and step.is_due(after(at)):
+        if (step.action, step.key.kid) == (action, name) and step.is_due(after(at)):
             return step
     return None
 

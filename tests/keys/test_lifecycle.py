@@ -225,6 +225,8 @@ def test_revocation_is_open_from_every_state_and_final(make: Callable[[], StoreS
 
 def test_no_way_leads_back() -> None:
     """Whoever writes the event; each state has its own ways, and a revoked key none."""
+    ended = [ways for state, ways in TRANSITIONS.items() if state in ("retired", "revoked")]
+    assert ended == [("revoked",), ()]
     for state in (seen(), activated(), retired(), revoke(seen(), "one", "ceased")):
         for key in state.keys:
             for to in set(TRANSITIONS) - {*TRANSITIONS[key.state]}:

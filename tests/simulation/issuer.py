@@ -19,7 +19,6 @@ from cardsign.config import ProjectConfig
 from cardsign.errors import CardsignError
 from cardsign.issuer.keyset import KeysetChanges, accept_keyset, draft_keyset, keyset_due
 from cardsign.issuer.release import ReleaseChanges, card_digest, sign_next_release
-from cardsign.issuer.rotation import is_made_here, make_successor
 from cardsign.issuer.work import Work
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.keys import agenda
@@ -135,15 +134,10 @@ class Issuer:
         if self.keysets:
             self.store.commit(lambda state: follow_events(self.store, state), now=now)
         while step := self.store.take_due_step(now=now, settings=timeline):
-            self.world.note(f"issuer: {step.action} {step.key.kid if step.key else ''}")
-        work = self._work(now)
+            self.world.note(f"issuer: {step.action} {step.key.kid}")
         for due in steps(self.store.state, timeline, now):
-            if due.action != "generate" or not due.is_due(now):
-                continue
-            if not is_made_here(self.store.state, due):
+            if due.action == "generate" and due.is_due(now):
                 self._enter(due.role, now)
-            elif (made := make_successor(work, due, new_key=self._new_key)) is not None:
-                self.world.note(f"issuer enters {made.kid}: {made.state}")
         states = ("generated", "prepublished")
         waits = [key for key in self.store.state.keys if key.state in states]
         if not any(key.custody == SAFE for key in waits):
