@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from making import URL, Build, Write, built, codes
+from making import URL, Build, Write, built
 
 from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
 from cardsign.diff.cards import diff_cards, effect_of
 from cardsign.errors import BuildRefused
-from cardsign.lint.cards import lint_card
 
 FORGE = "agent_id: weather-agent\nversion: 0.4.2\n"
 MAIN = "---\nname: weather\ndescription: Says how the weather will be\n---\n"
@@ -31,16 +30,6 @@ def skill(card: dict[str, Any], name: str) -> dict[str, Any]:
     """A skill by id."""
     (found,) = (one for one in card["skills"] if one["id"] == name)
     return dict(found)
-
-
-def test_F7_F12_F48_a_card_of_forge_is_one_of_0_3(folder: Path, build: Build) -> None:
-    """With every member that 0.3 requires, unless another version is asked for."""
-    card = build(folder)
-    assert card["protocolVersion"] == "0.3.0"
-    required = "name description url version protocolVersion capabilities skills"
-    assert {*required.split(), "defaultInputModes", "defaultOutputModes"} <= card.keys()
-    assert "supportedInterfaces" not in card
-    assert build(folder, a2a="1.0")["supportedInterfaces"][0]["protocolVersion"] == "1.0"
 
 
 def test_F8_the_configuration_wins_over_the_specification(
@@ -75,22 +64,6 @@ def test_F10_the_url_follows_from_the_base_url(folder: Path) -> None:
         assert card["url"] == base
 
 
-@pytest.mark.parametrize(
-    ("base", "found"),
-    [
-        ("https://w.example", []),
-        ("http://w.example", ["meaning.http"]),
-        ("http://localhost:8080", ["secrets.internal-address"]),
-    ],
-)
-def test_F10_lint_objects_to_plain_http_outside_this_machine(
-    folder: Path, base: str, found: list[str]
-) -> None:
-    """The seed's own url is that of a developer's machine."""
-    card = build_card([folder], BuildOptions(base_url=base)).document
-    assert [one.code for one in lint_card(card).findings] == found
-
-
 def test_F12_another_protocol_version_is_a_change(folder: Path) -> None:
     """Of the interface, for a caller; the same version is none."""
     old, new = (built(folder, a2a=version).document for version in ("0.3", "1.0"))
@@ -100,24 +73,6 @@ def test_F12_another_protocol_version_is_a_change(folder: Path) -> None:
     assert "JSONRPC 1.0" in effects["additive"]
 
 
-def test_F11_a_source_without_a_version_gets_0_0_0(folder: Path, write: Write) -> None:
-    """And a warning; with one there is none."""
-    assert not [one for one in built(folder).reasons if "0.0.0" in one.message]
-    write("forge.yaml", "agent_id: a\n")
-    card = built(folder)
-    assert json.loads(card.document)["version"] == "0.0.0"
-    assert [one.severity for one in card.reasons if "0.0.0" in one.message] == ["warning"]
-
-
-def test_F13_modes_default_to_text_and_JSON(folder: Path, build: Build) -> None:
-    """As Forge has them."""
-    card = build(folder)
-    assert card["defaultInputModes"] == ["text/plain", "application/json"]
-    assert card["defaultOutputModes"] == ["text/plain", "application/json"]
-    said = build(folder, members={"defaultInputModes": "image/png"})
-    assert said["defaultInputModes"] == ["image/png"]
-
-
 def test_F14_F32_skills_and_tools_are_one_list(folder: Path, build: Build, write: Write) -> None:
     """Of the specification, of skill files and of builtin tools, each with a tag."""
     write("forge.yaml", FORGE + "tools:\n  - name: web_search\n    type: builtin\n")
@@ -125,16 +80,6 @@ def test_F14_F32_skills_and_tools_are_one_list(folder: Path, build: Build, write
     card = build(folder)
     tags = {one["id"]: one["tags"] for one in card["skills"]}
     assert tags == {"tides": ["skill"], "weather": ["skill"], "web_search": ["tool"]}
-
-
-def test_F15_a_capability_that_only_0_3_has(folder: Path, build: Build, write: Write) -> None:
-    """It stands in the 0.3 card, and in our extension of the 1.0 card."""
-    flags = {"streaming": True, "stateTransitionHistory": True}
-    write("agent.json", json.dumps({"a2a": {"capabilities": flags}}))
-    assert build(folder)["capabilities"] == flags
-    (ours,) = build(folder, a2a="1.0")["capabilities"].pop("extensions")
-    assert ours["params"] == {"stateTransitionHistory": True}
-    assert "stateTransitionHistory" not in build(folder, a2a="1.0")["capabilities"]
 
 
 AUTH = """auth:
@@ -147,65 +92,6 @@ AUTH = """auth:
       settings: {issuer: https://id.example/, audience: api://forge}
     - type: kerberos
 """
-
-
-def test_F16_F25_F44_the_chain_becomes_schemes_and_alternatives(
-    folder: Path, build: Build, write: Write
-) -> None:
-    """One entry each; presenting any of them will do."""
-    write("forge.yaml", FORGE + AUTH)
-    card = build(folder)
-    assert card["securitySchemes"] == {
-        "static_token": {"type": "http", "scheme": "bearer"},
-        "staff": {
-            "type": "openIdConnect",
-            "openIdConnectUrl": "https://id.example/.well-known/openid-configuration",
-        },
-    }
-    assert card["security"] == [{"static_token": []}, {"staff": []}]
-
-
-ROWS = {
-    "F17": ("static_token", "{}", {"type": "http", "scheme": "bearer"}),
-    "F18": ("http_verifier", "{url: https://v.example}", {"type": "http", "scheme": "bearer"}),
-    "F19": (
-        "oidc",
-        "{issuer: https://id.example}",
-        {
-            "type": "openIdConnect",
-            "openIdConnectUrl": "https://id.example/.well-known/openid-configuration",
-        },
-    ),
-    "F20": (
-        "azure_ad",
-        "{tenant_id: T}",
-        {
-            "type": "openIdConnect",
-            "openIdConnectUrl": "https://login.microsoftonline.com/T/v2.0/.well-known/"
-            "openid-configuration",
-        },
-    ),
-    "F21": (
-        "gcp_iap",
-        "{audience: /projects/1}",
-        {"type": "apiKey", "in": "header", "name": "X-Goog-Iap-Jwt-Assertion"},
-    ),
-    "F22": (
-        "aws_sigv4",
-        "{region: us-east-1}",
-        {"type": "http", "scheme": "bearer", "bearerFormat": "forge-aws-v1"},
-    ),
-}
-
-
-@pytest.mark.parametrize(("kind", "settings", "scheme"), ROWS.values(), ids=ROWS)
-def test_F17_F18_F19_F20_F21_F22_each_provider_has_its_scheme(
-    folder: Path, build: Build, write: Write, kind: str, settings: str, scheme: dict[str, Any]
-) -> None:
-    """As the seed's table has it; settings never reach the card."""
-    chain = f"auth:\n  providers:\n    - type: {kind}\n      settings: {settings}\n"
-    write("forge.yaml", FORGE + chain)
-    assert build(folder)["securitySchemes"] == {kind: scheme}
 
 
 def test_a_provider_without_its_setting_is_refused_with_its_line(
@@ -266,16 +152,6 @@ def test_F46_a_chain_that_is_not_required_lets_everybody_in(
     write("forge.yaml", FORGE + AUTH.replace("true", "false"))
     assert build(folder)["security"][-1] == {}
     assert build(folder, a2a="1.0")["securityRequirements"][-1] == {"schemes": {}}
-
-
-def test_what_is_enforced_and_not_advertised_is_said(folder: Path, write: Write) -> None:
-    """A provider without a scheme stays out of the card and draws a warning."""
-    write("forge.yaml", FORGE + AUTH)
-    card = built(folder)
-    assert "build.not_advertised" in codes(card)
-    assert b"kerberos" not in card.document
-    write("forge.yaml", FORGE + AUTH.replace("    - type: kerberos\n", ""))
-    assert "build.not_advertised" not in codes(built(folder))
 
 
 def test_F34_skill_files_are_found_at_their_places(

@@ -10,7 +10,6 @@ from making import Build, Write, built
 
 from cardsign.card.convert import convert_card
 from cardsign.errors import BuildRefused
-from cardsign.lint.cards import lint_card
 
 AGENT = """name = "code-reviewer"
 version = "0.3.0"
@@ -37,38 +36,6 @@ system_prompt = "You are a secret prompt"
 """
 
 
-def test_O2_O3_O22_O30_a_manifest_becomes_a_card(build: Build, write: Write) -> None:
-    """As build_agent_card does it, with media types, and without empty examples."""
-    assert build(write("agent.toml", AGENT)) == {
-        "name": "code-reviewer",
-        "description": "Reviews code for bugs, security issues, and style",
-        "url": "https://agents.example.com/code-reviewer",
-        "version": "0.3.0",
-        "protocolVersion": "0.2",  # its server answers tasks/send
-        "capabilities": {
-            "streaming": True,
-            "pushNotifications": False,
-            "stateTransitionHistory": True,
-        },
-        "defaultInputModes": ["text/plain"],
-        "defaultOutputModes": ["text/plain"],
-        "skills": [
-            {
-                "id": "file_read",
-                "name": "file read",
-                "description": "Can use the file_read tool",
-                "tags": ["tool"],
-            },
-            {
-                "id": "shell_exec",
-                "name": "Shell-Exec",
-                "description": "Can use the Shell-Exec tool",
-                "tags": ["tool"],
-            },
-        ],
-    }
-
-
 @pytest.mark.needs_shared
 def test_Q40_every_fact_of_a_source_is_in_its_card_of_0_2(shared: Path) -> None:
     """Of each manifest of the corpus: what the card of 1.0 says, the one of 0.2 says too."""
@@ -82,16 +49,6 @@ def test_Q40_every_fact_of_a_source_is_in_its_card_of_0_2(shared: Path) -> None:
         for interface in (*old["supportedInterfaces"], *new["supportedInterfaces"]):  # type: ignore[misc]
             del interface["protocolVersion"]
         assert old == new, source.name
-
-
-def test_O2_modes_that_are_no_media_types_are_found(build: Build, write: Write) -> None:
-    """Those of the seed's example; the card that is built has none."""
-    card = build(write("agent.toml", AGENT))
-    seed = card | {"defaultInputModes": ["text"], "defaultOutputModes": ["text"]}
-    for document, number in ((seed, 2), (card, 0)):
-        data = json.dumps(document).encode()
-        rules = [one.code for one in lint_card(data).findings]
-        assert rules.count("meaning.media-type") == number
 
 
 def test_O30_without_a_version_the_protocols_is_not_taken(build: Build, write: Write) -> None:

@@ -27,35 +27,12 @@ You are a secret prompt.
 """
 
 
-def test_F27_F28_F29_F30_F31_F33_a_frontmatter_becomes_a_skill(build: Build, write: Write) -> None:
-    """Category first, tags once whatever their case; nothing else of the file."""
-    card = build(write("SKILL.md", WHOLE))
-    assert card["skills"] == [
-        {
-            "id": "web-research",
-            "name": "Web research",
-            "description": "Finds what is known",
-            "tags": ["research", "Web"],
-            "examples": ["Who wrote it?"],
-            "inputModes": ["text/markdown"],
-            "outputModes": ["text/markdown"],
-        }
-    ]
-    assert (card["name"], card["description"]) == ("Web research", "Finds what is known")
-
-
 @pytest.mark.parametrize("head", ["metadata:\n  version: 1.10.0", "version: 1.10.0"])
 def test_Q10_the_main_skill_says_the_version(build: Build, write: Write, head: str) -> None:
     """As the specification of skills has it; without one it is 0.0.0."""
     source = "---\nname: a\ndescription: b\n{}\n---\n"
     assert build(write("SKILL.md", source.format(head)))["version"] == "1.10.0"
     assert build(write("SKILL.md", source.format("metadata: words")))["version"] == "0.0.0"
-
-
-def test_F32_a_skill_without_tags_gets_one(build: Build, write: Write) -> None:
-    """A2A requires a tag; and its id names it."""
-    card = build(write("SKILL.md", "---\nname: a\ndescription: b\n---\n"))
-    assert card["skills"] == [{"id": "a", "name": "a", "description": "b", "tags": ["skill"]}]
 
 
 def test_F37_the_same_sources_give_the_same_bytes(tmp_path: Path, write: Write) -> None:

@@ -46,17 +46,6 @@ def test_a_folder_of_more_cards_than_are_read_is_refused(
     assert "the folder holds more than 2 cards (many)" in ended.err
 
 
-def test_B4_the_card_is_under_version_control(cardsign: Cardsign) -> None:
-    """In a git repository alone; the twin is a tracked card."""
-    folder = agent("iam-tides", example_card({}, "contract"))
-    (name,) = in_folder(cardsign)
-    assert "contract.untracked" not in in_folder(cardsign)[name]
-    for words in (["init", "-q"], ["add", "--", str(folder.relative_to("repo") / ".well-known")]):
-        assert ("contract.untracked" in in_folder(cardsign)[name]) is (words[0] != "init")
-        subprocess.run(["git", "-C", "repo", *words], check=True)
-    assert "contract.untracked" not in in_folder(cardsign)[name]
-
-
 def test_a_card_that_is_named_is_told_what_stands_beside_it(cardsign: Cardsign) -> None:
     """As in its folder: a pre-commit hook names files. Of other cards it cannot know."""
     document = example_card({"/metadata": {"foreman": "iam-lead"}}, "contract")
