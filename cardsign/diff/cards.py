@@ -126,7 +126,7 @@ _WORDS: Final = frozenset(
     {"name", "description", "provider", "documentationUrl", "iconUrl"}
     | {"tags", "examples", "deprecated"}
 )
-_OF_SKILLS: Final = frozenset({"id", "skill_id", "inputModes", "outputModes", *_REQUIREMENTS})
+_OF_SKILLS: Final = frozenset({"id", "inputModes", "outputModes", *_REQUIREMENTS})
 #: Lists whose elements are told apart by a member, the first that is there.
 _NAMED: Final[dict[_Key, tuple[str, ...]]] = {
     ("skills",): ("id", "skill_id"),

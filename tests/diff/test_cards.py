@@ -129,6 +129,10 @@ TABLE: dict[str, tuple[dict[str, Any], list[str]]] = {
         card(defaultInputModes=["application/json"]),
         ["breaking /defaultInputModes", "additive /defaultInputModes"],
     ),
+    "a skill with a second id": (
+        card(skills__0__skill_id="iam.check_tides"),
+        ["unclear /skills/0/skill_id"],
+    ),
     "a mode of one skill": (
         card(skills__0__outputModes=["text/plain", "image/png"]),
         ["additive /skills/0/outputModes"],
