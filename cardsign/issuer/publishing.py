@@ -352,12 +352,13 @@ def find_live_gap(work: Work) -> Iterator[Gap]:
     generation, live = newest_generation(work.config.publish), work.config.live
     if live is None or generation is None:
         return
-    if not agenda.record_publication(work.store.load(), publication_of(generation)):
+    is_new = agenda.record_publication(work.store.load(), publication_of(generation))
+    if generation.card and not is_new:
         return
     if why := _find_not_live(work, live, generation):
         message = f"deploy generation {generation.number} to {live}"
         yield Gap(message, why=why, command=work.again)
-    else:
+    elif generation.card:  # of a withdrawn card nothing is left to wait for
         message = f"record that {live} serves generation {generation.number}"
         yield Gap(message, close=partial(_record_live, work, generation))
 

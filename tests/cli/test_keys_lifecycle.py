@@ -167,6 +167,55 @@ def test_a_publication_that_cannot_be_recorded_says_so(
 # --- what is live -------------------------------------------------------------------------
 
 
+def serve_live(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    """What live URLs serve."""
+    served: dict[str, bytes] = {}
+
+    def fetched(url: str, settings: FetchSettings) -> FetchResult:
+        if url not in served:
+            raise OtherStatus(url, 404)
+        return FetchResult(url, "found", served[url])
+
+    monkeypatch.setattr("cardsign.issuer.publishing.fetch_document", fetched)
+    return served
+
+
+SYSTEM = """apiVersion: orloj.dev/v1
+kind: Agent
+metadata: {name: tides, annotations: {orloj.dev/description: Tides}}
+spec: {tools: [table], a2a: {enabled: true}}
+---
+apiVersion: orloj.dev/v1
+kind: Tool
+metadata: {name: table}
+"""
+
+
+def test_Q44_a_withdrawn_card_is_a_gap_until_the_live_url_serves_it_no_more(
+    at_once: Cardsign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No key waits for it meanwhile."""
+    top = 'format = 1\nlive = "https://x"\npublish = "public"\n'
+    cards = (
+        '[build]\nurl = "https://x/a"\n[[card]]\nbuild = ["agent.yaml"]\nsigned = "signed.json"\n'
+    )
+    settings = Path("cardsign.toml").read_text().replace("format = 1\n", top)
+    Path("cardsign.toml").write_text(f"{settings}\n{cards}")
+    Path("agent.yaml").write_text(SYSTEM)
+    served = serve_live(monkeypatch)
+    at_once("publish")
+    served["https://x/.well-known/jwks.json"] = Path("public/000001/jwks.json").read_bytes()
+    served["https://x/.well-known/agent-card.json"] = Path("signed.json").read_bytes()
+    assert "saw generation 1 at https://x" in at_once("publish").err
+    Path("agent.yaml").write_text(SYSTEM.replace("true", "false"))
+    withdrawn = at_once("publish")
+    assert (withdrawn.status, "withdrew the card of the agent" in withdrawn.err) == (1, True)
+    assert "deploy generation 2 to https://x" in withdrawn.err
+    assert open_store(Path("keys")).state.publications == ()
+    del served["https://x/.well-known/agent-card.json"]
+    assert at_once("publish").status == 0
+
+
 def test_a_publication_counts_once_the_live_url_serves_it(
     at_once: Cardsign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,14 +225,7 @@ def test_a_publication_counts_once_the_live_url_serves_it(
         settings.seek(0)
         where = 'format = 1\nlive = "https://x"\npublish = "public"\n'
         settings.write(text.replace("format = 1\n", where))
-    served: dict[str, bytes] = {}
-
-    def fetched(url: str, settings: FetchSettings) -> FetchResult:
-        if url not in served:
-            raise OtherStatus(url, 404)
-        return FetchResult(url, "found", served[url])
-
-    monkeypatch.setattr("cardsign.issuer.publishing.fetch_document", fetched)
+    served = serve_live(monkeypatch)
     assert at_once("sign", "card.json", "-o", "signed.json").status == 0
     assert at_once("publish", "signed.json", "--max-age", "0").status == 0
     assert at_once("keys", "generate").status == 0
