@@ -42,6 +42,7 @@ from cardsign.errors import (
     EXIT_OK,
     BuildRefused,
     LocalFault,
+    SignerFault,
     SigningRefused,
     UsageFault,
     of_the_user,
@@ -91,7 +92,14 @@ def _read_public(name: str, uri: str, kid: str | None, access: Access) -> Public
         keys = JwkSet.from_bytes(data).keys
         if kid is None and len(keys) > 1:
             # Of another one nothing is signed: each answer is verified.
-            shown = list_public_keys(uri, access)[0].thumbprint
+            try:
+                shown = list_public_keys(uri, access)[0].thumbprint
+            except SignerFault as fault:
+                if fault.code not in ("signer.no_public", "signer.credentials"):
+                    raise
+                hint = f"It does not show which of the {len(keys)} keys is its own. If it may only "
+                hint += "sign, name the key: --kid KID."
+                raise SignerFault(fault.code, fault.message, path=fault.path, hint=hint) from fault
             return next((key for key in keys if key.thumbprint == shown), keys[0])
         return import_public_key(data, kid=kid)
 

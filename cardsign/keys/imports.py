@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, NoReturn
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
 from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CBC
@@ -102,6 +103,9 @@ def _import_pem(data: bytes, password: bytes | None, kid: str | None) -> Private
     return key
 
 
+_INTEGER: Final = 0x02  # tags of DER
+_OCTETS: Final = 0x04
+_NAME: Final = 0x06
 # Object identifiers by which an encrypted PKCS #8 says how to open it (PBES2, RFC 8018), in DER.
 _SCRYPT: Final = bytes.fromhex("2b06010401da47040b")
 #: What it may cost to open one; OpenSSL itself writes 2,048 rounds, other tools up to a million.
@@ -123,18 +127,28 @@ _CIPHERS: Final = {
 
 
 def _refuse_costly(der: bytes) -> None:
-    """Refuse an encrypted PKCS #8 that would take minutes, or all memory, to open."""
-    values = list(_primitives(der))
-    names = [content for tag, content in values if tag == 0x06]
-    numbers = [int.from_bytes(content) for tag, content in values if tag == 0x02]
-    if _SCRYPT in names[:2]:
-        is_costly = 128 * math.prod(numbers[:3]) > _MAX_SCRYPT_BYTES
-    else:
-        is_costly = max(numbers, default=0) > _MAX_ROUNDS
-    if is_costly:
-        message = "to open this encrypted key costs more than any honest one does"
-        hint = "Encrypt it anew: openssl pkey -in FILE -aes256 -out FILE.new."
-        raise KeyRefused("key.unsupported", message, hint=hint)
+    """Refuse a PKCS #8 or PKCS #12 that would take minutes, or all memory, to open.
+
+    Wherever a key is derived from a passphrase, the costs follow the salt: the rounds, or what
+    scrypt calls N, r and p; the length of the key may come after them.
+    """
+    runs: list[list[int]] = []
+    is_after_salt = False
+    for tag, content in _primitives(der, nested=True):
+        if tag == _OCTETS:
+            runs.append([])
+            is_after_salt = True
+        elif tag == _INTEGER and is_after_salt:
+            runs[-1].append(int.from_bytes(content))
+        elif tag:  # else the end of a value whose length was not said
+            is_after_salt = False
+    for costs in filter(None, runs):
+        is_scrypt = len(costs) > 2
+        cost = 128 * math.prod(costs[:3]) if is_scrypt else costs[0]
+        if cost > (_MAX_SCRYPT_BYTES if is_scrypt else _MAX_ROUNDS):
+            message = "to open this encrypted key costs more than any honest one does"
+            hint = "Encrypt it anew: openssl pkey -in FILE -aes256 -out FILE.new."
+            raise KeyRefused("key.unsupported", message, hint=hint)
 
 
 def _decrypt(der: bytes, password: bytes) -> bytes:
@@ -145,13 +159,14 @@ def _decrypt(der: bytes, password: bytes) -> bytes:
     values: dict[int, list[bytes]] = {}
     for tag, content in _primitives(der):
         values.setdefault(tag, []).append(content)
-    names, numbers = values.get(0x06, [b""]), [int.from_bytes(n) for n in values.get(0x02, ())]
+    names = values.get(_NAME, [b""])
+    numbers = [int.from_bytes(number) for number in values.get(_INTEGER, ())]
     hash_name = names[2] if len(names) > 3 else b""
     if names[-1] not in _CIPHERS or hash_name not in _HASHES:
         message = "an RSA key that is encrypted in this way may be for RSASSA-PSS alone"
         hint = "Encrypt it anew: openssl pkey -in FILE -aes256 -out FILE.new."
         raise KeyRefused("key.unsupported", message, hint=hint)
-    salt, initial, ciphertext = values[0x04]
+    salt, initial, ciphertext = values[_OCTETS]
     algorithm, size = _CIPHERS[names[-1]]
     if names[1] == _SCRYPT:
         n, r, p = numbers[:3]
@@ -161,10 +176,13 @@ def _decrypt(der: bytes, password: bytes) -> bytes:
     return Cipher(algorithm(key), CBC(initial)).decryptor().update(ciphertext)
 
 
-def _primitives(der: bytes, depth: int = 8) -> Iterator[tuple[int, bytes]]:
+def _primitives(
+    der: bytes, depth: int = 32, *, nested: bool = False
+) -> Iterator[tuple[int, bytes]]:
     """Yield the tag and the content of each primitive value in DER; what is deeper is passed over.
 
-    An encrypted PKCS #8 has no value so deep. The DER need not be well-formed.
+    With `nested` also what is in an OCTET STRING, and then that itself. The DER need not be
+    well-formed.
     """
     while len(der) > 1:
         tag, size, start = der[0], der[1], 2
@@ -172,14 +190,15 @@ def _primitives(der: bytes, depth: int = 8) -> Iterator[tuple[int, bytes]]:
             start += size & 0x7F
             size = int.from_bytes(der[2:start])
         content, der = der[start : start + size], der[start + size :]
-        if tag & 0x20:
-            yield from _primitives(content, depth - 1) if depth else ()
-        else:
+        if tag & 0x20 or (nested and tag == _OCTETS and content.startswith(b"\x30")):
+            yield from _primitives(content, depth - 1, nested=nested) if depth else ()
+        if not tag & 0x20:
             yield tag, content
 
 
 def _import_pkcs12(data: bytes, password: bytes | None, kid: str | None) -> PrivateKey:
     """Read the one key of a PKCS #12 file, which opens without a passphrase if that is empty."""
+    _refuse_costly(data)
     try:
         native, certificate, _ = pkcs12.load_key_and_certificates(data, password)
     except ValueError as exc:
@@ -196,6 +215,10 @@ def _import_pkcs12(data: bytes, password: bytes | None, kid: str | None) -> Priv
         raise _refused("a PKCS #12 file without its key", _MAKE)
     if certificate and certificate.public_key_algorithm_oid == PublicKeyAlgorithmOID.RSASSA_PSS:
         raise pss_refusal()
+    if certificate is None and isinstance(native, RSAPrivateKey):
+        message = "an RSA key without its certificate in PKCS #12 may be for RSASSA-PSS alone"
+        hint = "Take it out: openssl pkcs12 -in FILE -nocerts -out FILE.pem."
+        raise KeyRefused("key.unsupported", message, hint=hint)
     return PrivateKey.from_cryptography(native, kid=kid)
 
 

@@ -132,6 +132,23 @@ def test_sign_by_a_public_half_in_a_file(
     assert not (tmp_path / "keys").exists()
 
 
+def test_a_signer_that_only_signs_has_its_key_named(
+    cardsign: Cardsign, elsewhere: Elsewhere, tmp_path: Path
+) -> None:
+    """As while a secret is rotated, when the key set holds two keys."""
+    keys = [PrivateKey.generate("ES256", kid="cards-2").public.jwk(), elsewhere.key.public.jwk()]
+    (tmp_path / "jwks.json").write_text(json.dumps({"keys": keys}))
+    command = ("sign", elsewhere.card, "--key", elsewhere.uri, "--public", "jwks.json", "-o", "out")
+    unnamed = cardsign(*command)
+    assert (unnamed.status, "signer.no_public" in unnamed.err) == (2, True)
+    assert "name the key: --kid KID" in unnamed.err
+    wrong = cardsign(*command, "--kid", "cards-2")
+    assert (wrong.status, "signer.wrong_key" in wrong.err) == (2, True)
+    assert not (tmp_path / "out").exists()
+    assert cardsign(*command, "--kid", "cards-1").status == 0
+    assert cardsign("verify", "out", "--jwks", "jwks.json").status == 0
+
+
 @pytest.mark.usefixtures("cheap")
 def test_a_public_half_in_a_file_is_no_way_round_the_roots(
     cardsign: Cardsign, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch

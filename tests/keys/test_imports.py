@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from cryptography import x509
@@ -141,6 +142,14 @@ def der(tag: int, *parts: bytes | int | str) -> bytes:
 SALT, PBES2, AES_256 = der(4, bytes(16)), "06092a864886f70d01050d", "060960864801650304012a"
 KDFS = {
     "PBKDF2": ("06092a864886f70d01050c", der(0x30, SALT, 2**31 - 1)),
+    "PBKDF2, after a salt that is DER": (
+        "06092a864886f70d01050c",
+        der(0x30, der(4, der(0x30, "0500")), 2**31 - 1),
+    ),
+    "PBKDF2, in BER of no length": (
+        "06092a864886f70d01050c",
+        b"\x30\x80" + b"\x24\x80" + SALT + bytes(2) + der(2, "7fffffff") + bytes(2),
+    ),
     "PBKDF2, just too many": ("06092a864886f70d01050c", der(0x30, SALT, 10_000_001)),
     "scrypt, memory": ("06092b06010401da47040b", der(0x30, SALT, 2**24, 8, 1)),
     "scrypt, time": ("06092b06010401da47040b", der(0x30, SALT, 2**14, 8, 2**20)),
@@ -160,6 +169,24 @@ def test_a_key_that_takes_for_ever_to_open_is_refused(oid: str, parameters: byte
     """At once, before its password is asked for."""
     with pytest.raises(KeyRefused, match=r"key\.unsupported"):
         import_private_key(sealed_with(oid, parameters), password=unasked)
+
+
+@pytest.mark.parametrize("scheme", [("-certpbe", "NONE"), ("-keypbe", "NONE"), ("-legacy",), ()])
+def test_a_pkcs12_that_takes_for_ever_to_open_is_refused(
+    scheme: tuple[str, ...], openssl_keys: Path, tmp_path: Path
+) -> None:
+    """At once; and of an honest cost it is opened, whatever of it is encrypted."""
+    key, file = openssl_keys / "RSA", tmp_path / "cards.p12"
+    words = ("pkcs12", "-export", "-inkey", key, "-in", f"{key}.crt", *scheme)
+    openssl(*words, "-passout", f"pass:{PASSWORD.decode()}", "-iter", 1234, "-out", file)
+    honest = file.read_bytes()
+    assert import_private_key(honest, password=lambda: PASSWORD).public.alg == "RS256"
+    costs = [at.start() for at in re.finditer(re.escape(der(2, "04d2")), honest)]
+    assert costs
+    for at in costs:  # the same length, so that all else stays as it is
+        costly = honest[:at] + der(2, "7fff") + honest[at + 4 :]
+        with patch("cardsign.keys.imports._MAX_ROUNDS", 32_766), pytest.raises(KeyRefused):
+            import_private_key(costly, password=unasked)
 
 
 @pytest.mark.parametrize(
@@ -276,6 +303,22 @@ def test_a_key_for_pss_alone_signs_no_pkcs1(openssl_keys: Path, tmp_path: Path) 
             with pytest.raises(KeyRefused, match="PSS") as caught:
                 read(path.read_bytes())
             assert caught.value.code == "key.unsupported"
+
+
+@pytest.mark.parametrize("kind", ["RSA-PSS", "RSA", "EC"])
+def test_an_rsa_key_in_pkcs12_needs_its_certificate(
+    kind: str, openssl_keys: Path, tmp_path: Path
+) -> None:
+    """Nothing else says whether it is for PSS alone."""
+    file = tmp_path / "cards.p12"
+    words = ("pkcs12", "-export", "-nocerts", "-inkey", openssl_keys / kind, "-out", file)
+    openssl(*words, "-passout", f"pass:{PASSWORD.decode()}")
+    if kind == "EC":
+        assert import_private_key(file.read_bytes(), password=lambda: PASSWORD)
+        return
+    with pytest.raises(KeyRefused, match="without its certificate") as caught:
+        import_private_key(file.read_bytes(), password=lambda: PASSWORD)
+    assert caught.value.code == "key.unsupported"
 
 
 def test_a_key_whose_certificate_is_signed_by_pss_comes_in(rs256: PrivateKey) -> None:
