@@ -149,6 +149,7 @@ ANCHORS = {
     f'roots = {{ issuer = "tides", threshold = 2, keys = [{FIRST}] }}': "2 of 1 holders",
     f'roots = {{ issuer = "tides", threshold = 1, keys = [{FIRST}, {FIRST}] }}': "is listed twice",
     'jwks = "http://a.example/k"': "https://",
+    f'keyset = {{ epoch = 1, version = 1, digest = "{DIGEST}0" }}': "expected 64 hex digits",
 }
 LIMITED = "format = 1\n[limits]\n"
 OTHER = policy_text(name="other").replace("format = 1\n", "")
@@ -178,6 +179,15 @@ REFUSED: dict[str, tuple[str, int, str]] = {
         "move it above [issuer.anchor]",
     ),
     "a name with a slash": (policy_text(name="../acme"), 3, "expected 1 to 64 of a-z"),
+    "a name and a path": (policy_text(name="acme/../x"), 3, "expected 1 to 64 of a-z"),
+    "two anchors": (
+        policy_text(
+            anchor='jwks = "https://a.example/k"\n'
+            f'keyset = {{ epoch = 1, version = 1, digest = "{DIGEST}" }}'
+        ),
+        6,
+        "one anchor, found jwks and keyset",
+    ),
     "no origin": (policy_text(origins="[]"), 4, "at least 1 item"),
     "an origin in capitals": (policy_text(origins='["https://A.example"]'), 4, "is not written as"),
     "the second of several lines": (
