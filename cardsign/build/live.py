@@ -66,7 +66,7 @@ def ask_mcp(url: str, settings: FetchSettings = DEFAULT_SETTINGS) -> SourceDocum
 
     from cardsign.net.mcp import McpTransport
 
-    guard = McpTransport(url, settings, seconds=SECONDS, max_bytes=2 * MAX_SOURCE_BYTES)
+    guard = McpTransport(url, settings, max_bytes=2 * MAX_SOURCE_BYTES)
     server = streamable_http_client(url, http_client=guard.client())
     return _list_tools(server, SourcePlace(url), seconds=SECONDS, guard=guard)
 

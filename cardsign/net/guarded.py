@@ -91,9 +91,9 @@ class GuardedTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         settings: How hosts are reached; its `total_timeout` and `max_bytes` do not count.
         origins: Where requests may go; None for anywhere.
         max_bytes: Of one answer's body, and of all of one stream of events.
-        total_timeout: Seconds for a request and its answer, the last byte included.
-        event_idle_timeout: Seconds between two bytes of a stream of events.
-        event_total_timeout: Seconds for such a stream, once it has begun.
+        total_timeout: Seconds for a request and its answer, the last byte included. A stream of
+            events that was asked for has :data:`EVENT_TOTAL_SECONDS` once it has begun, and
+            :data:`EVENT_IDLE_SECONDS` between two bytes.
 
     Raises:
         FetchFailed: ``fetch.tls``; the settings's TLS context does not check names.
@@ -106,8 +106,6 @@ class GuardedTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         origins: Collection[Origin] | None = None,
         max_bytes: int = MAX_AGENT_BYTES,
         total_timeout: float = ANSWER_SECONDS,
-        event_idle_timeout: float = EVENT_IDLE_SECONDS,
-        event_total_timeout: float = EVENT_TOTAL_SECONDS,
     ) -> None:
         self._settings = replace(
             settings,
@@ -119,8 +117,6 @@ class GuardedTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             example = "GuardedTransport(origins={parse_origin('https://a.example')})"
             check_type(origin, Origin, "a place is an Origin", example)
         self._origins = None if origins is None else frozenset(origins)
-        self._event_idle_timeout = event_idle_timeout
-        self._event_total_timeout = event_total_timeout
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """Make one request.
@@ -194,7 +190,7 @@ class GuardedTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
             exchange.check_head(has_body=request.method != "HEAD")
             # Only who asked for a stream of events is kept longer by one.
             if status == 200 and is_event_stream(request, exchange.headers):
-                exchange.end.prolong(self._event_total_timeout, idle=self._event_idle_timeout)
+                exchange.end.prolong(EVENT_TOTAL_SECONDS, idle=EVENT_IDLE_SECONDS)
             unless_answered.pop_all()
         shown = [field for field in exchange.headers if field[0] not in _WITHOUT_EFFECT]
         headers = httpx.Headers(shown, encoding="latin-1")

@@ -19,7 +19,6 @@ class McpTransport(GuardedTransport):
     Args:
         url: The server's.
         settings: How it is reached; each request has its `total_timeout`.
-        seconds: For a stream of events.
         max_bytes: Of one answer, and of a stream.
 
     Attributes:
@@ -29,17 +28,13 @@ class McpTransport(GuardedTransport):
         FetchFailed: ``fetch.url``.
     """
 
-    def __init__(
-        self, url: str, settings: FetchSettings, *, seconds: float, max_bytes: int
-    ) -> None:
+    def __init__(self, url: str, settings: FetchSettings, *, max_bytes: int) -> None:
         self.failure: FetchFailed | None = None
         super().__init__(
             settings,
             origins={settings.target(url).origin},
             max_bytes=max_bytes,
             total_timeout=settings.total_timeout,
-            event_idle_timeout=settings.total_timeout,
-            event_total_timeout=seconds,
         )
 
     def client(self) -> httpx2.AsyncClient:

@@ -6,29 +6,146 @@ What peers may hide, withhold or mix up is in attacks 29, 40, 43 to 60, 113, 115
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import threading
+import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from authorities import Authority
-from internet import Network, Takeover
+from internet import Network, Request, Takeover
 from peers import PATIENCE, http
-from sites import CANONICAL, HOST, JWKS, LEGACY, OTHER, Clock, Looker, Site, at, codes
 
 import cardsign
 from cardsign.errors import CardRefused
+from cardsign.findings import Finding
 from cardsign.jose.keys import JwkSet, PublicKey
+from cardsign.net.discovery import REFRESH_SECONDS, home_of
 from cardsign.net.fetch import FetchSettings
-from cardsign.trust.policy import Policy, Subject
+from cardsign.statements.keyset import read_keyset
+from cardsign.trust.lock import Memory
+from cardsign.trust.policy import KeysetAnchor, Policy, Subject, TrustedIssuer
+from cardsign.trust.session import Session
 from cardsign.trust.supplied import SuppliedStatements
-from cardsign.urls import RELEASE_PATH, parse_place
+from cardsign.urls import KEYSET_PATH, RELEASE_PATH, parse_place
 from cardsign.verify.report import NotTrusted, NoVerdict, Report
 from cardsign.verify.verdict import judge_card
 from cardsign.verify.verifier import Verifier
 from tests.cli import peer
 from tests.jose.statement_making import key
 from tests.support import PORTABLE, dump, signed
+
+HOST = "https://tides.example"
+CANONICAL = "/.well-known/agent-card.json"
+LEGACY = "/.well-known/agent.json"
+JWKS = "/.well-known/jwks.json"
+OTHER = {**PORTABLE, "version": "1.3.0"}
+NOT_FOUND = http(b"{}", status="404 No")
+
+
+def at(epoch: int, version: int) -> str:
+    """Where a keyset statement lies."""
+    return KEYSET_PATH.format(epoch=epoch, version=version)
+
+
+@dataclass
+class Site:
+    """The peer's card, the first keyset statement and the release that lists the card.
+
+    Attributes:
+        documents: What lies at which path.
+        headers: Fields of the answers of a path.
+        asked: Each request: path, and whether it was conditional.
+    """
+
+    network: Network
+    documents: dict[str, bytes] = field(default_factory=dict)
+    headers: dict[str, dict[str, str]] = field(default_factory=dict)
+    asked: list[tuple[str, bool]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for name in ("tides.example", "mirror.example"):
+            self.network.host(name, self.answer)
+        first = peer.keyset()
+        self.publish(first, release=peer.release(first, PORTABLE))
+        self.serve(PORTABLE)
+
+    def answer(self, request: Request) -> bytes:
+        path, condition = request.target, request.headers.get("if-none-match")
+        self.asked.append((path, condition is not None))
+        if (body := self.documents.get(path)) is None:
+            return NOT_FOUND
+        tag = f'"{hashlib.sha256(body).hexdigest()}"'
+        fields = {"ETag": tag, **self.headers.get(path, {})}
+        if condition == tag:
+            return http(b"", status="304 Same", content_type=None, **fields)
+        return http(body, **fields)
+
+    def serve(self, card: dict[str, Any], path: str = CANONICAL, signer: str = "card") -> None:
+        """Put a signed card there."""
+        self.documents[path] = dump(signed(card, key(signer)))
+
+    def publish(self, *keysets: bytes, release: bytes | None = None) -> None:
+        """Put statements where they belong."""
+        for statement in keysets:
+            keyset = read_keyset(statement)
+            self.documents[at(keyset.epoch, keyset.version)] = statement
+        if release is not None:
+            self.documents[RELEASE_PATH] = release
+
+    def paths(self) -> list[str]:
+        """What was asked for since the last time this was asked."""
+        paths = [path for path, _ in self.asked]
+        self.asked.clear()
+        return paths
+
+
+@dataclass
+class Clock:
+    """The time that a verifier has; moved by hand."""
+
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def pass_by(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+
+class Looker:
+    """Somebody who has enrolled the peer by his first statement."""
+
+    def __init__(self, site: Site, **changes: Any) -> None:
+        self.clock = Clock()
+        anchor = KeysetAnchor(read_keyset(site.documents[at(1, 1)]).id)
+        self.verifier = Verifier(
+            Policy(
+                (TrustedIssuer("tides", anchor, **{"places": (parse_place(HOST),), **changes}),)
+            ),
+            lock=Memory(),
+            net=site.network.settings(),
+            clock=self.clock,
+        )
+
+    def examine(self, url: str = HOST, *, expect: Subject | None = None) -> Report:
+        """The verdict on the card at a URL."""
+        return self.verifier.look_up(url, expect).report
+
+    @property
+    def session(self) -> Session:
+        """What is known of the peer."""
+        return self.verifier.session(self.verifier.policy.issuers[0])
+
+
+def codes(reasons: Iterable[Finding]) -> list[str]:
+    """Their codes."""
+    return [reason.code for reason in reasons]
+
 
 CARD = HOST + CANONICAL
 WHOLE = [CANONICAL, RELEASE_PATH, at(1, 1), at(2, 1), at(1, 2)]
@@ -162,6 +279,17 @@ def test_statements_at_hand_go_along(tides: Site) -> None:
     assert looker.examine().verdict == "indeterminate"
     supplied = SuppliedStatements((second,))
     assert looker.verifier.look_up(HOST, statements=supplied).report.verdict == "trusted"
+
+
+def test_a_key_set_at_hand_stands_for_its_url(tides: Site) -> None:
+    """Which is then not asked, whatever it would answer."""
+    keys = JwkSet.of([key("card").public]).to_bytes()
+    tides.documents[JWKS] = JwkSet.of([key("mallory").public]).to_bytes()
+    policy = Policy.from_jwks_url(HOST + JWKS, origin=HOST, name="tides")
+    verifier = Verifier(policy, net=tides.network.settings())
+    supplied = SuppliedStatements(untrusted_jwks=keys, jwks_url=HOST + JWKS)
+    assert verifier.look_up(HOST, statements=supplied).report.verdict == "trusted"
+    assert tides.paths() == [CANONICAL]
 
 
 def test_a_time_of_one_s_choice_keeps_nothing(tides: Site) -> None:
@@ -334,3 +462,59 @@ def test_misuse_is_no_verdict_about_a_peer(tides: Site) -> None:
     """What the caller did wrong, the caller hears of."""
     with pytest.raises(CardRefused):
         Looker(tides).examine(expect=Subject(origin="no origin"))
+
+
+# ------------------------------------------------------------------ the anchor's one source
+
+SHARED, SECOND, ELSEWHERE = "https://shared.example", "https://b.example", "https://m.example"
+HOMES: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "the card's own": ((HOST, SECOND), SECOND, SECOND),
+    "the first, for a mirror's card": ((HOST, SECOND), ELSEWHERE, HOST),
+    "the whole one, for a card of a shared host": ((f"{SHARED}/tides/", HOST), SHARED, HOST),
+    "the shared one where there is no other": ((f"{SHARED}/tides/",), SHARED, SHARED),
+    "the first shared one, for a mirror's card": ((f"{SHARED}/tides/",), ELSEWHERE, SHARED),
+    "the card's, for who may stand anywhere": ((), ELSEWHERE, ELSEWHERE),
+}
+
+
+@pytest.mark.parametrize(("places", "contact", "home"), HOMES.values(), ids=HOMES)
+def test_where_statements_lie(places: tuple[str, ...], contact: str, home: str) -> None:
+    """By the policy's word and the URL that was asked, never by a card's."""
+    assert home_of(map(parse_place, places), contact) == home
+
+
+def test_a_key_set_that_is_not_there(tides: Site) -> None:
+    """404 says something only of what was seen."""
+    clock = Clock()
+    policy = Policy.from_jwks_url(HOST + JWKS, origin=HOST, name="tides")
+    verifier = Verifier(policy, net=tides.network.settings(), clock=clock)
+    keys = JwkSet.of([key("card").public]).to_bytes()
+    for documents, expected in (
+        ({}, "refresh.no_answer"),
+        ({JWKS: keys}, None),
+        ({}, "statement.vanished"),
+    ):
+        tides.documents.pop(JWKS, None)
+        tides.documents.update(documents)
+        report = verifier.look_up(HOST).report
+        assert (
+            report.verdict == "trusted" if expected is None else expected in codes(report.reasons)
+        )
+        clock.pass_by(301)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "paths"),
+    [(REFRESH_SECONDS, [CANONICAL, RELEASE_PATH]), (REFRESH_SECONDS / 5, WHOLE)],
+    ids=["too slow", "slow"],
+)
+def test_a_refresh_ends(tides: Site, seconds: float, paths: list[str]) -> None:
+    """Who answers slowly is asked no more when the time is over."""
+    looker = Looker(tides)
+    net = replace(
+        tides.network.settings(), clock=lambda: time.monotonic() + seconds * len(tides.asked)
+    )
+    verifier = Verifier(looker.verifier.policy, lock=Memory(), net=net)
+    report = verifier.look_up(HOST).report
+    assert ("refresh.no_answer" in codes(report.reasons)) is (paths != WHOLE)
+    assert tides.paths() == paths

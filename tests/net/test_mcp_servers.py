@@ -142,12 +142,6 @@ HOSTILE: dict[str, tuple[Answer, type[CardsignError], str]] = {
     ),
     "a giant tool": (peer({"tools": [GIANT]}), FetchFailed, "fetch.too_large"),
     "tools that are no list": (peer({"tools": {}}), BuildRefused, "build.unsupported"),
-    "a cursor that is no text": (
-        peer({"tools": [], "nextCursor": 7}),
-        BuildRefused,
-        "build.unsupported",
-    ),
-    "no JSON": (http(b"{"), BuildRefused, "build.unsupported"),
     "an error": (
         lambda request: http(
             json.dumps(

@@ -98,7 +98,7 @@ def acalled(method: str, url: str, settings: FetchSettings, **options: Any) -> h
 Call = Callable[..., httpx.Response]
 CALLERS: dict[str, Call] = {"sync": called, "async": acalled}
 
-_GUARDS = {"origins", "max_bytes", "total_timeout", "event_idle_timeout", "event_total_timeout"}
+_GUARDS = {"origins", "max_bytes", "total_timeout"}
 
 
 def _split(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
