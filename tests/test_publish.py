@@ -410,6 +410,21 @@ def _rewrite_current(directory: Path, **members: object) -> None:
     path.write_text(json.dumps({**json.loads(path.read_bytes()), **members}))
 
 
+def test_an_extended_card_without_the_public_one_is_damage(
+    directory: Path, key: PrivateKey
+) -> None:
+    """Who withdraws a card withdraws every form of it; the twin has none."""
+    publish_cards(directory, key, PUBLIC, "staff")
+    files = json.loads((directory / "current").read_bytes())["files"]
+    del files["agent-card.json"]
+    _rewrite_current(directory, files=files)
+    with pytest.raises(ServeFault, match="names no card"):
+        load_current(directory)
+    del files["extended/staff.json"]
+    _rewrite_current(directory, files=files)
+    assert load_current(directory).card == b""
+
+
 @pytest.mark.parametrize(
     "members",
     [
@@ -417,10 +432,6 @@ def _rewrite_current(directory: Path, **members: object) -> None:
         pytest.param({"max_age": -1}, id="its max-age is negative"),
         pytest.param({"published_at": "yesterday"}, id="its time is none"),
         pytest.param({"files": {}}, id="it names no key set"),
-        pytest.param(
-            {"files": {"jwks.json": "0" * 64, "extended/staff.json": "0" * 64}},
-            id="it names an extended card alone",
-        ),
         pytest.param({"format": "1"}, id="its format is a string"),
     ],
 )

@@ -356,7 +356,7 @@ kty = "EC"
 holder = "dan"
 lists = [
 ["y"],
-["z"],
+["z"]
 ]
 words = """
 [x]
@@ -379,7 +379,7 @@ PLACES: dict[tuple[str | int, ...], int] = {
     ("issuer", 1, "anchor", "keys", 1, "holder"): 22,
     ("issuer", 1, "anchor", "keys", 1, "lists", 1): 23,
     ("issuer", 1, "anchor", "keys", 1, "last"): 31,
-    ("y",): 1,
+    ("z",): 1,
     ("x", "name"): 1,
     # What is not there has the line of what is around it.
     ("issuer", 0, "require"): 5,
