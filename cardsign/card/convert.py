@@ -31,11 +31,11 @@ from cardsign.card.schema import (
     respelled,
 )
 from cardsign.card.security import (
-    SchemeNames,
     authentication_schemes,
     check_alternatives,
     check_security,
     flat_requirements,
+    free_name,
     is_wrapped_requirement,
     type_of_flat,
     unwrapped,
@@ -212,7 +212,7 @@ class _Upgrade:
         document, card = self.document, self.card
         declared = checked_object(document.get("securitySchemes"), "securitySchemes")
         schemes: dict[str, Json] = {}
-        taken = SchemeNames(declared)
+        taken = set(declared)
         for name, scheme in declared.items():
             upgraded = self.scheme(name, scheme, taken)
             self.names[name] = list(upgraded)
@@ -237,7 +237,7 @@ class _Upgrade:
         if schemes:
             card["securitySchemes"] = schemes
 
-    def scheme(self, name: str, scheme: Json, taken: SchemeNames) -> dict[str, Json]:
+    def scheme(self, name: str, scheme: Json, taken: set[str]) -> dict[str, Json]:
         """One scheme, or one for each of its OAuth flows."""
         where = f"/securitySchemes/{name}"
         if not isinstance(scheme, dict):
@@ -258,7 +258,7 @@ class _Upgrade:
         kept_flows = self.choose_flows(stated, where)
         if not kept_flows:
             return {name: {scheme_type.wrapper: {**members, "flows": {}}}}
-        called = [name, *(taken.free(f"{name}-{flow}") for flow in kept_flows[1:])]
+        called = [name, *(free_name(f"{name}-{flow}", taken) for flow in kept_flows[1:])]
         if len(kept_flows) > 1:
             text = f"{len(kept_flows)} OAuth flows become a scheme each, of which one will do"
             self.change(f"{text}: {', '.join(called)}", where)
@@ -370,24 +370,11 @@ def _downgraded(card: Mapping[str, Json], to: A2aVersion, change: _Change) -> di
         ours = dict(checked_object(kept.pop("skills", None), "skills"))
         old["skills"] = [_old_skill(skill, ours, to) for skill in skills]
         kept |= {"skills": ours} if ours else {}
+    if to == "0.2":  # which has none
+        old.pop("iconUrl", None)
     downgraded = with_kept(old, kept)
-    return {name: downgraded[name] for name in _ORDER[to] if name in downgraded}
-
-
-_ORDER: Final[Mapping[A2aVersion, tuple[str, ...]]] = {
-    "0.3": (
-        *("protocolVersion", "name", "description", "url", "preferredTransport"),
-        *("additionalInterfaces", "provider", "version", "documentationUrl", "iconUrl"),
-        *("capabilities", "supportsAuthenticatedExtendedCard", "securitySchemes", "security"),
-        *("defaultInputModes", "defaultOutputModes", "skills", "signatures"),
-    ),
-    "0.2": (
-        *("name", "description", "url", "version", "protocolVersion", "preferredTransport"),
-        *("additionalInterfaces", "documentationUrl", "iconUrl", "capabilities"),
-        *("defaultInputModes", "defaultOutputModes", "skills", "authentication", "provider"),
-        "supportsAuthenticatedExtendedCard",
-    ),
-}
+    order = (*CARD_0_3.fields, "authentication")
+    return {name: downgraded[name] for name in order if name in downgraded}
 
 
 def _old_interfaces(card: Mapping[str, Json], to: A2aVersion, change: _Change) -> dict[str, Json]:

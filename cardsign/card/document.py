@@ -253,6 +253,8 @@ def _refuse_two_spellings(
     """
     seen: dict[str, str] = {}
     is_exact = names.exact.issuperset(value)  # as most objects are, and cheaply told
+    if is_exact and names.below.isdisjoint(value):
+        return
     for name in filter(names.below.__contains__, value) if is_exact else value:
         folded, is_map, below = names.by_name.get(name) or names.by_name.get(fold(name), _UNKNOWN)
         if folded in seen:

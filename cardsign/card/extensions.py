@@ -189,7 +189,9 @@ def _mentions(value: Json, above: Tokens) -> Iterator[Tokens]:
 
 def _may_name_us(canonical: bytes) -> bool:
     """Whether our UUID is in the letters, digits and hyphens of a text, run together."""
-    letters = _ESCAPE.sub(b"", canonical).translate(None, _NOISE_BYTES)
+    if b"\\" in canonical:
+        canonical = _ESCAPE.sub(b"", canonical)
+    letters = canonical.translate(None, _NOISE_BYTES)
     return _UUID.encode() in letters.lower()
 
 

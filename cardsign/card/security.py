@@ -271,7 +271,7 @@ def security_problems(
             payload may have dropped.
     """
     schemes = schemes_of(document)
-    declared = schemes if received is None else schemes_of(received)
+    declared = schemes if received is None or received is document else schemes_of(received)
     for spelled, listed in _security_members(document, "securitySchemes"):
         if listed is not None and not isinstance(listed, dict):
             expected = f"expected an object of security schemes, and found {_kind_of(listed)}"
@@ -279,21 +279,15 @@ def security_problems(
         for name, scheme in schemes.items():
             if scheme.problem is not None:
                 yield finding_at("card.security", (spelled, name), scheme.problem)
-    owners = [((), document), *skills_of(document)]
-    owners = [
-        member for member in owners if not _OTHER_NAMES.issuperset(member[1])
-    ]  # as most skills are
+    owners: list[tuple[tuple[str, ...], Mapping[str, Json]]] = [((), document)]
+    for spelled, listed in _security_members(document, "skills"):
+        for index, skill in objects_in(listed):
+            if not _OTHER_NAMES.issuperset(skill):  # as most are
+                owners.append(((spelled, str(index)), skill))
     for tokens, owner in owners:
         for requirement in requirements_of(owner, declared, tokens):
             if requirement.problem is not None:
                 yield finding_at("card.security", requirement.tokens, requirement.problem)
-
-
-def skills_of(document: Mapping[str, Json]) -> Iterator[tuple[tuple[str, ...], dict[str, Json]]]:
-    """Yield the skills of a card that are objects, in any spelling, each with its place."""
-    for spelled, listed in _security_members(document, "skills"):
-        for index, skill in objects_in(listed):
-            yield (spelled, str(index)), skill
 
 
 def not_advertised(kind: str) -> str:
@@ -487,22 +481,14 @@ _OPEN: Final = frozenset({"none", "public"})
 MAX_ALTERNATIVES: Final = 64
 
 
-class SchemeNames:
-    """The names that schemes have in one card, and a free one for each that comes."""
-
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        self._taken = set(taken)
-        self._numbers: dict[str, int] = {}
-
-    def free(self, name: str) -> str:
-        """The name itself where it is free, else with a number; it is taken from now on."""
-        number, free = self._numbers.get(name, 1), name
-        while free in self._taken:
-            number += 1
-            free = f"{name}-{number}"
-        self._numbers[name] = number
-        self._taken.add(free)
-        return free
+def free_name(name: str, taken: set[str]) -> str:
+    """Return the name itself where it is free, else with a number; it is taken from now on."""
+    number, free = 1, name
+    while free in taken:
+        number += 1
+        free = f"{name}-{number}"
+    taken.add(free)
+    return free
 
 
 def check_alternatives(count: int, path: str = "") -> None:
@@ -551,10 +537,10 @@ def _gather(
     derived: Iterable[tuple[str, _Scheme]], by_hand: Mapping[str, Json], *, required: bool
 ) -> tuple[dict[str, Json], tuple[Json, ...]]:
     """Return schemes under free names, and the alternatives: each alone, and none if it may be."""
-    names, schemes = SchemeNames(by_hand), dict(by_hand)
+    names, schemes = set(by_hand), dict(by_hand)
     requirements: list[Json] = []
     for proposed, scheme in derived:
-        name = proposed if by_hand.get(proposed) == scheme else names.free(proposed)
+        name = proposed if by_hand.get(proposed) == scheme else free_name(proposed, names)
         schemes.setdefault(name, scheme)
         requirements.append({"schemes": {name: {}}})
     if requirements and not required:
