@@ -104,7 +104,7 @@ async def trusted_client(
     url: str,
     *,
     issuer: str | None = None,
-    credential: Credential | None = None,
+    credential: Credential | str | None = None,
 ) -> AsyncIterator[Client]:
     """Return the SDK's client for the agent at a URL, once the agent's card is trusted.
 
@@ -123,8 +123,8 @@ async def trusted_client(
         verifier: What verifies the card; one for all peers of a process.
         url: Of the card, or of its host.
         issuer: The policy's own name of the issuer; the one that it has for `url` if None.
-        credential: The user's. It is sent to an endpoint inside the issuer's origins, as the
-            verified card wants it.
+        credential: The user's, ``env:NAME`` or ``file:/PATH``. It is sent to an endpoint inside
+            the issuer's origins, as the verified card wants it.
 
     Raises:
         CardNotTrusted: The card is not trusted, or cannot be judged now; nothing else was sent.
@@ -272,7 +272,7 @@ class Call:
         return ClientFactory(config).create(card, list(interceptors))
 
 
-def open_call(peer: Peer, credential: Credential | None, *, seconds: float) -> Call:
+def open_call(peer: Peer, credential: Credential | str | None, *, seconds: float) -> Call:
     """Choose the endpoint of a trusted peer that is called, and load the credential for it.
 
     Args:

@@ -288,7 +288,7 @@ _NO_CARD: Final = frozenset({-32004, -32007, -32601})
 def look_up_extended(
     verifier: Verifier,
     public: Discovery,
-    credential: Credential,
+    credential: Credential | str,
     *,
     audience: str,
     subject: Subject,

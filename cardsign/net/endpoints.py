@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -474,11 +475,11 @@ def find_token_url(peer: Peer) -> tuple[Url, tuple[str, ...]]:
     )
 
 
-def open_credential(credential: Credential, peer: Peer, url: Url) -> Header:
+def open_credential(credential: Credential | str, peer: Peer, url: Url) -> Header:
     """Load a credential, or get a token with it, in the form that a verified card wants.
 
     Args:
-        credential: The user's.
+        credential: The user's; a text as for :meth:`Credential.parse`, of this environment.
         peer: For whom; the card says in which form, and where a client's tokens come from.
         url: To which it is sent, an endpoint that :meth:`Peer.choose` has allowed.
 
@@ -487,6 +488,8 @@ def open_credential(credential: Credential, peer: Peer, url: Url) -> Header:
         CallFailed: ``credential.refused``, ``call.error``: there is no token for the client.
         FetchFailed: The server of tokens could not be asked, or must not be.
     """
+    if isinstance(credential, str):
+        credential = Credential.parse(credential, environment=os.environ)
     if not credential.client_id:
         return Header.of(url.origin, header_form_of(peer.payload), credential.secret())
     token_url, scopes = find_token_url(peer)

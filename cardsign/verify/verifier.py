@@ -177,7 +177,7 @@ class Verifier:
         url: str,
         *,
         audience: str,
-        credential: Credential,
+        credential: Credential | str,
         issuer: str | None = None,
     ) -> VerifiedCard:
         """Fetch the extended card of an agent, and return it if it is trusted.
@@ -188,7 +188,7 @@ class Verifier:
         Args:
             url: As for :meth:`discover`.
             audience: The id that the issuer gave to this verifier.
-            credential: ``Credential.parse("env:NAME", environment=os.environ)``.
+            credential: Where to read it, ``env:NAME`` or ``file:/PATH``.
             issuer: As for :meth:`discover`.
 
         Raises:
@@ -208,7 +208,7 @@ class Verifier:
         url: str,
         *,
         audience: str,
-        credential: Credential,
+        credential: Credential | str,
         issuer: str | None = None,
     ) -> VerifiedCard:
         """Do what :meth:`discover_extended` does, in a thread of its own."""

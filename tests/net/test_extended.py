@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import traceback
@@ -256,6 +257,26 @@ def test_another_manner_by_the_card_or_by_the_user(network: Network, tmp_path: P
     assert partner(site).ask().report.verdict == "trusted"
     assert site.host.requests[-1].headers["x-api-key"] == site.token
     assert "authorization" not in site.host.requests[-1].headers
+
+
+def test_the_library_returns_a_trusted_extended_card(
+    site: Tides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For its audience, by the credential that a variable holds; no other is returned."""
+    monkeypatch.setenv("TIDES", site.token)
+    verifier = partner(site).verifier
+    how = {"audience": AUDIENCE, "credential": "env:TIDES"}
+    for card in (
+        verifier.discover_extended(HOST, **how),
+        asyncio.run(verifier.adiscover_extended(HOST, **how)),
+    ):
+        assert [skill["id"] for skill in card.document["skills"]] == ["tides", "pilots"]
+    with pytest.raises(VerificationError, match=r"extended\.audience_mismatch"):
+        verifier.discover_extended(HOST, audience=OTHER_AUDIENCE, credential="env:TIDES")
+    site.network.forget()
+    with pytest.raises(UsageFault, match=r"credential\.none"):
+        verifier.discover_extended(HOST, audience=AUDIENCE, credential=site.token)
+    assert site.secret_told() == set()
 
 
 # ------------------------------------------------------------------ swaps (threat 12)
