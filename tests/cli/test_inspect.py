@@ -55,24 +55,6 @@ def test_no_signature_by_another_profile_is_called_tampered_with(
         assert is_accused or f"fits {profile}" in told
 
 
-@pytest.mark.parametrize(
-    "flag",
-    [
-        {"capabilities": {"extendedAgentCard": True}},
-        {"supportsAuthenticatedExtendedCard": True},
-        {"supportsExtendedAgentCard": True},
-    ],
-    ids=["as 1.0 spells it", "as 0.3 spells it", "as some documents spell it"],
-)
-def test_every_spelling_of_the_extended_flag_is_read(
-    cardsign: Cardsign, flag: dict[str, object]
-) -> None:
-    """Three spellings are in use."""
-    for card, declared in (({**PORTABLE, **flag}, True), (PORTABLE, False)):
-        ended = cardsign("inspect", "-", "--json", stdin=json.dumps(card).encode())
-        assert ended.json["agent"]["extended_card"] is declared
-
-
 def test_a_url_is_inspected_by_its_own_keys(cardsign: Cardsign, alice: PrivateKey) -> None:
     """Of a site on this machine; as a page, too."""
     with local_site() as site:

@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 
-from cardsign.errors import StoreFault
 from cardsign.issuer.epochs import make_recovery_key
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
-from cardsign.keys.history import keep_release
-from cardsign.keys.places import FolderStore, create_store, open_store
+from cardsign.keys.places import create_store, open_store
 from cardsign.statements.signing import sign_statement
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended, revoke_in_log
 from tests.support import PORTABLE
@@ -85,29 +83,6 @@ def forward(clock: Callable[[datetime], None]) -> Callable[[timedelta], None]:
 
 
 # ------------------------------------------------------------------ releases
-
-
-@pytest.mark.parametrize(
-    ("code", "times", "status"),
-    [("keystore.changed", 99, 2), ("file.busy", 1, 2)],
-    ids=["for ever", "another fault"],
-)
-def test_a_host_that_was_slower_tries_again(
-    code: str, times: int, status: int, issuer: Cardsign, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The number of a release is taken by compare and swap; no two have one."""
-    taken = iter(range(times))
-    seq = release(issuer)["seq"]
-
-    def faster(store: FolderStore, statement: Any, data: bytes, *, now: datetime) -> None:
-        if next(taken, None) is not None:
-            raise StoreFault(code, "another host was faster")
-        keep_release(store, statement, data, now=now)
-
-    monkeypatch.setattr("cardsign.issuer.release.keep_release", faster)
-    ended = issuer("release", "renew", "--force")
-    assert (ended.status, f"{code}: another host" in ended.err) == (status, status == 2)
-    assert release(issuer)["seq"] == seq + (status == 0)
 
 
 def test_what_is_told_to_a_release_it_says(issuer: Cardsign) -> None:

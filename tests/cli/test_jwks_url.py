@@ -54,10 +54,3 @@ def test_a_jwks_url_that_gives_no_keys(cardsign: Cardsign, site: Site) -> None:
     assert site.asked == []
     site.answers["/jwks.json"] = b'{"keys": 7}'
     assert cardsign("verify", "card.json", "--jwks", keys, LOOPBACK).status == 2
-
-
-def test_a_jwks_url_in_a_policy(cardsign: Cardsign, site: Site) -> None:
-    """`trust add --jwks-url` takes one of this machine."""
-    add = ("trust", "add", "tides", "--origin", site.origin, "--freshness", "waived")
-    assert cardsign(*add, "--jwks-url", f"{site.origin}/jwks.json").status == 0
-    assert cardsign("verify", site.origin, LOOPBACK).status == 0

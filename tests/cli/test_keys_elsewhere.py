@@ -85,12 +85,6 @@ def test_a_signer_that_does_not_hold_the_key_is_not_enrolled(
     assert not (tmp_path / "keys").exists()
 
 
-def test_a_file_has_no_public_key_of_its_own(cardsign: Cardsign) -> None:
-    """It is computed."""
-    done = cardsign("keys", "import", "file", "--public", "public.jwk")
-    assert (done.status, "usage.conflict" in done.err) == (2, True)
-
-
 def test_the_store_alone_runs_nothing(
     cardsign: Cardsign, elsewhere: Elsewhere, tmp_path: Path
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -14,9 +13,7 @@ import pytest
 
 from cardsign.jose.keys import JwkSet
 from tests.cli.conftest import Cardsign, Ended
-from tests.cli.local_site import local_site
 from tests.jose.statement_making import key
-from tests.support import PORTABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 LOOPBACK = "--insecure-loopback-http"
@@ -29,27 +26,6 @@ def run(ended: Ended) -> Ended:
     """What must have gone well."""
     assert ended.status == 0, ended.err
     return ended
-
-
-def test_two_commands(cardsign: Cardsign) -> None:
-    """Add it, compare what is printed, verify it; then day by day, and what was remembered."""
-    with local_site() as site:
-        interface = {**PORTABLE["supportedInterfaces"][0], "url": f"{site.origin}/a2a"}
-        card = {**PORTABLE, "supportedInterfaces": [interface]}
-        Path("card.json").write_text(json.dumps(card))
-        own = ("--card", "card.json", "--recovery-out", "recovery.key")
-        run(cardsign("init", "--issuer", site.origin, *own))
-        run(cardsign("publish", "--export", "out"))
-        for file in Path("out/site").rglob("*.json"):
-            site.answers[f"/{file.relative_to('out/site')}"] = file.read_bytes()
-
-        added = run(cardsign("trust", "add", site.origin, "--yes", LOOPBACK))
-        told = run(cardsign("keyset", "show", "--json")).json  # what the issuer reads out himself
-        assert f"digest      {told['digest']}" in added.text
-        ended = run(cardsign("verify", site.origin, LOOPBACK, "--json"))
-        assert (ended.json["verdict"], ended.json["answers"]["current"]) == ("trusted", "yes")
-        run(cardsign("peers", "verify", LOOPBACK))
-        assert run(cardsign("peers", "status", "--json")).json[0]["keyset"]["number"] == "1.1"
 
 
 #: The command line with requests that may take an hour, so that no slow machine ends one of them.

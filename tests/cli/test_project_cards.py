@@ -100,22 +100,6 @@ def test_cron_without_the_card_passphrase_says_which_card_ends(
     assert run(issuer("keys", "rotate", "--quiet", **cron)).err == ""
 
 
-def test_the_schema_is_that_of_the_file(cardsign: Cardsign) -> None:
-    """An editor completes the tables that the reader takes."""
-    schema = run(cardsign("config", "schema")).json
-    assert set(schema["$defs"]["ProjectCard"]["properties"]) == {
-        "source",
-        "signed",
-        "audience",
-        "expires",
-        "build",
-        "agent",
-        "legacy",
-        "skills",
-    }
-    assert schema["additionalProperties"] is False
-
-
 def test_a_successor_has_the_holder_of_its_predecessor(issuer: Cardsign) -> None:
     """A peer that requires the holder `owner` goes on believing the cards."""
     kids = [run(issuer("keys", "generate", "--json")).json["kid"]]
