@@ -208,6 +208,7 @@ def test_what_is_found_beside_a_trusted_card_is_told(
     assert line.startswith("trusted ")
     assert f"; {code}: " in line
     assert (ended.status, "1 with an alarm" in ended.err) == (status, status == 1)
+    assert (code in cardsign("peers", "verify", "--quiet").text) is (status == 1)
     text = Path("trust.toml").read_text().replace('"tides"', '"tides"\npeer = "optional"', 1)
     Path("trust.toml").write_text(text)
     ended = cardsign("peers", "verify")
