@@ -155,11 +155,6 @@ class SignedCard:
     payloads: tuple[SignedPayload, ...]
     notes: tuple[Finding, ...]
 
-    @property
-    def profiles(self) -> tuple[ProfileName, ...]:
-        """The profiles that have a signature now, in the order of the signatures."""
-        return tuple(payload.profile for payload in self.payloads)
-
 
 def signers_of(key: Signer | Sequence[Signer]) -> tuple[Signer, ...]:
     """Return one signer or several as a tuple; raise `TypeError` for what is no signer."""

@@ -26,7 +26,7 @@ from cardsign.card.values import append, split
 from cardsign.jose import base64url
 from cardsign.jose.jws import Signer, sign_payload
 from cardsign.jose.keys import JwkSet, PrivateKey
-from cardsign.sign import SigningOptions, sign_document
+from cardsign.sign import SignedCard, SigningOptions, sign_document
 from cardsign.trust.lock import Floor, Memory
 from cardsign.trust.policy import Accept, Policy, Subject, TrustedIssuer
 from cardsign.trust.session import Session, StatementCache
@@ -173,6 +173,11 @@ def signed(card: Mapping[str, Any], *signers: Signer, **options: Any) -> dict[st
     document = sign_document(dump(card), signers, SigningOptions(**options))
     parsed: dict[str, Any] = json.loads(document)
     return parsed
+
+
+def profiles_of(signing: SignedCard) -> tuple[str, ...]:
+    """The profiles that have a signature, in the order of the signatures."""
+    return tuple(payload.profile for payload in signing.payloads)
 
 
 def one_signature(

@@ -12,6 +12,7 @@ from support import (
     codes,
     dump,
     examine,
+    profiles_of,
     put,
     trusting,
 )
@@ -96,7 +97,7 @@ def test_all_makes_it(alice: PrivateKey, bob: PrivateKey) -> None:
     """Of each key, marked as compat, after all others."""
     signing = sign(LAX, alice, bob, compat="all")
 
-    assert signing.profiles == ("served-as-is", "rule-1-as-written", "prune-empty", JS)
+    assert profiles_of(signing) == ("served-as-is", "rule-1-as-written", "prune-empty", JS)
     document = json.loads(signing.document)
     entries = [read_entry(entry) for entry in document["signatures"]]
     own = [(entry.header.kid, entry.header.typ) for entry in entries[3::4]]

@@ -20,6 +20,7 @@ from support import (
     dump,
     examine,
     pointers,
+    profiles_of,
     put,
     without,
 )
@@ -211,7 +212,7 @@ def test_edits(alice: PrivateKey, card: dict[str, Any], data: st.DataObject) -> 
         assume(False)
     honest = json.loads(signing.document)
     assume(examine(honest, alice).verdict == "trusted")
-    before = {profile: canonicalize(card, profile).data for profile in signing.profiles}
+    before = {profile: canonicalize(card, profile).data for profile in profiles_of(signing)}
     full = {before[profile] for profile in before if profile in FULL_PROFILES}
 
     kind = data.draw(st.sampled_from(["add", "alter", "delete"]))

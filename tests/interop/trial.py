@@ -26,6 +26,7 @@ from cardsign.card.values import Json
 from cardsign.errors import CanonicalizationError
 from cardsign.jose.jws import TYP_JOSE, sign_payload
 from cardsign.sign import SignedCard, SigningOptions, sign_with_notes
+from tests.support import profiles_of
 
 NOW: Final = datetime(2026, 11, 21, 12, tzinfo=UTC)
 ACCEPTED: Final = "accepted"
@@ -102,14 +103,14 @@ class Trial:
             return Row(sample.file, sample.group, refusal.code, recognised=recognised)
         every = sign_with_notes(sample.data, [self._key], SigningOptions(compat="all"))
         judged = {
-            verifier.name + suffix: self._judged(verifier, one.document, one.profiles)
+            verifier.name + suffix: self._judged(verifier, one.document, profiles_of(one))
             for suffix, one in (("", signing), (ALL, every))
             for verifier in self.verifiers
         }
         return Row(
             sample.file,
             sample.group,
-            profiles=signing.profiles,
+            profiles=profiles_of(signing),
             judged=judged,
             served=self._served(every),
             recognised=recognised,
