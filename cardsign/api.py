@@ -60,8 +60,7 @@ def verify_card(
             :meth:`cardsign.Verifier.verify`.
 
     Returns:
-        The card, parsed from the bytes that the signature covers. Its `report` ends at the
-        signature that decided; :func:`examine_card` examines those before it too.
+        The card, parsed from the bytes that the signature covers.
 
     Raises:
         NotTrusted: Something speaks against the card; its `report` says what.
