@@ -315,7 +315,7 @@ def _forget_errors_of_openssl() -> None:
 # Key services, and programs. A service is always sent the SHA-256 of the signing input, by the
 # library that it gives out. What that library raises is converted in one place.
 
-MAX_SECONDS: Final = 30  # for one request, of which boto3 makes up to three
+MAX_SECONDS: Final = 30  # for one request, of which a library makes up to three
 _MAX_WORDS: Final = 200  # characters of a server's own words in a message
 
 #: What the services and their libraries call a refusal, by what it means for the user.
@@ -453,6 +453,7 @@ class AzureKey(RemoteKey):
         identity = require("azure.identity", extra="azure")
         vault = f"https://{self.parts['vault']}.{self.parts['host'] or 'vault.azure.net'}"
         patience = {"connection_timeout": MAX_SECONDS, "read_timeout": MAX_SECONDS}
+        patience["retry_total"] = 2
         with (
             _converted(self.uri, "Key Vault", raised.AzureError),
             closing(identity.DefaultAzureCredential()) as credential,

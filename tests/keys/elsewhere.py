@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -47,6 +50,23 @@ def refusal(
     with pytest.raises(CardsignError, match=match) as caught:
         attempt(*arguments, **how)
     return caught.value.code
+
+
+@contextmanager
+def silent() -> Iterator[int]:
+    """Listen on a loopback port, and never answer; connections wait in the queue."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(16)
+        yield listener.getsockname()[1]
+
+
+def gives_up(attempt: Callable[..., object], *arguments: Any) -> None:
+    """A service that hangs is left after three tries at most, each of half a second."""
+    begun = time.monotonic()
+    with patch("cardsign.keys.signers.MAX_SECONDS", 0.5):
+        assert refusal(attempt, *arguments) == "signer.unreachable"
+    assert 0.4 < time.monotonic() - begun < 10
 
 
 Answer = tuple[int, dict[str, str], dict[str, Any]]

@@ -10,7 +10,7 @@ import pytest
 
 from cardsign.jose.keys import PrivateKey
 from tests.keys import aws
-from tests.keys.elsewhere import enrol, enrols_and_signs, refusal, sign
+from tests.keys.elsewhere import enrol, enrols_and_signs, gives_up, refusal, sign, silent
 
 pytestmark = pytest.mark.needs_boto3
 
@@ -70,6 +70,16 @@ def test_each_fault_has_its_own_code(
         monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name)
     uri, silent = "awskms:///01234567-89ab-cdef-0123-456789abcdef", "^(?!.*secret-of-the-test)"
     assert refusal(sign, uri, es256.public, match=silent) == code
+
+
+@pytest.mark.usefixtures("kms")
+def test_a_service_that_hangs_is_given_up(
+    es256: PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is signed, and the job ends."""
+    with silent() as port:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_KMS", f"http://127.0.0.1:{port}")
+        gives_up(sign, "awskms:///01234567-89ab-cdef-0123-456789abcdef", es256.public)
 
 
 def test_a_key_on_another_curve_is_not_enrolled(kms: aws.Kms, natives: dict[str, Any]) -> None:

@@ -15,7 +15,16 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
 from cardsign.jose import base64url
 from cardsign.jose.jwk import jose_key
 from cardsign.jose.keys import PrivateKey, raw_from_der
-from tests.keys.elsewhere import Answer, enrol, enrols_and_signs, refusal, serving, sign
+from tests.keys.elsewhere import (
+    Answer,
+    enrol,
+    enrols_and_signs,
+    gives_up,
+    refusal,
+    serving,
+    sign,
+    silent,
+)
 
 pytestmark = pytest.mark.needs_azure
 
@@ -36,6 +45,7 @@ class Vault:
         self.keys: dict[str, Any] = {}
         self.disabled: set[str] = set()
         self.is_secretive = False
+        self.port = 0
 
     def make(self, native: Any) -> str:
         """The URI of a new key's version."""
@@ -97,12 +107,12 @@ def vault(monkeypatch: pytest.MonkeyPatch) -> Iterator[Vault]:
     from azure.core.rest import HttpRequest
 
     vault, send = Vault(), RequestsTransport.send
-    with serving(vault.answer) as port:
+    with serving(vault.answer) as vault.port:
 
         def led(self: RequestsTransport, request: Any, **options: Any) -> Any:
             parts = urlsplit(request.url)
             assert (parts.scheme, parts.netloc) == ("https", HOST)
-            url = parts._replace(scheme="http", netloc=f"127.0.0.1:{port}").geturl()
+            url = parts._replace(scheme="http", netloc=f"127.0.0.1:{vault.port}").geturl()
             content = {"headers": request.headers, "content": request.content}
             return send(self, HttpRequest(request.method, url, **content), **options)
 
@@ -119,6 +129,12 @@ def test_the_vault_signs(alg: str, vault: Vault, natives: dict[str, Any]) -> Non
     public = enrol(uri)
     vault.is_secretive = True
     sign(uri, public)
+
+
+def test_a_vault_that_hangs_is_given_up(vault: Vault, es256: PrivateKey) -> None:
+    """Nothing is signed, and the job ends."""
+    with silent() as vault.port:
+        gives_up(sign, ABSENT, es256.public)
 
 
 def test_each_fault_has_its_own_code(

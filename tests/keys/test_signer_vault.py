@@ -10,7 +10,16 @@ import pytest
 
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.secrets import Access, SignerPolicy
-from tests.keys.elsewhere import Answer, enrol, enrols_and_signs, refusal, serving, sign
+from tests.keys.elsewhere import (
+    Answer,
+    enrol,
+    enrols_and_signs,
+    gives_up,
+    refusal,
+    serving,
+    sign,
+    silent,
+)
 from tests.keys.openbao import OpenBao, running
 
 pytestmark = pytest.mark.needs_openbao
@@ -149,6 +158,20 @@ def test_no_tls_only_on_this_machine_and_by_leave(tmp_path: Path) -> None:
         assert refusal(enrol, uri, shut, match="without TLS") == "config.not_allowed"
 
 
+def at_port(port: int) -> Access:
+    """The user's leave for a server of ours."""
+    environment = {"VAULT_ADDR": f"http://127.0.0.1:{port}"}
+    policy = SignerPolicy(format=1, insecure_loopback_http=True)
+    return Access(lambda kind, of: b"token", policy, environment)
+
+
+def test_a_server_that_hangs_is_given_up(es256: PrivateKey) -> None:
+    """Whether it is asked for its key or for a signature."""
+    with silent() as port:
+        gives_up(sign, ROTATED, es256.public, at_port(port))
+        gives_up(enrol, ROTATED, at_port(port))
+
+
 def test_a_token_does_not_travel_on(es256: PrivateKey) -> None:
     """A server that leads elsewhere is not followed."""
     asked = list[str]()
@@ -158,9 +181,7 @@ def test_a_token_does_not_travel_on(es256: PrivateKey) -> None:
         return 307, {"Location": "/v1/elsewhere"}, {}
 
     with serving(answer) as port:
-        environment = {"VAULT_ADDR": f"http://127.0.0.1:{port}"}
-        policy = SignerPolicy(format=1, insecure_loopback_http=True)
-        leave = Access(lambda kind, of: b"token", policy, environment)
+        leave = at_port(port)
         assert refusal(sign, ROTATED, es256.public, leave) == "signer.failed"
         assert refusal(enrol, ROTATED, leave) == "signer.failed"
     assert [path.partition("/rotated")[0] for path in asked] == [
