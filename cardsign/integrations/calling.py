@@ -143,8 +143,8 @@ async def trusted_client(
     peer = Peer.of(verifier, card_url(url), card.report.card or {}, subject)
     call = await in_thread(lambda: open_call(peer, credential, seconds=ANSWER_SECONDS))
     guard = _Guard(card, verifier.clock)
-    async with call.http() as http:
-        yield call.client(http, guard)
+    async with call.client(guard) as client:
+        yield client
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,34 +222,27 @@ class Call:
     async def _run(self, work: Callable[[Client], Awaitable[Reply]]) -> Reply:
         """Make one call by a client of its own, within a time."""
         header = self.header
-        async with self.http() as http:
-            try:
-                with endpoints.unlogged():
-                    reply = await work(self.client(http, streaming=False))
-                if header is None:
-                    return reply
-                text, task, context = map(header.masked, (reply.text, reply.task, reply.context))
-                return replace(reply, text=text, task=task, context=context)
-            except AgentCardResolutionError as exc:
-                failure: CallFailed | FetchFailed = CallFailed("call.no_interface", exc.message)
-            except _OF_THE_SDK as exc:
-                failure = _failure(exc, self.endpoint, header)
+        try:
+            with endpoints.unlogged():
+                async with self.client(streaming=False) as client:
+                    reply = await work(client)
+            if header is None:
+                return reply
+            text, task, context = map(header.masked, (reply.text, reply.task, reply.context))
+            return replace(reply, text=text, task=task, context=context)
+        except AgentCardResolutionError as exc:
+            failure: CallFailed | FetchFailed = CallFailed("call.no_interface", exc.message)
+        except _OF_THE_SDK as exc:
+            failure = _failure(exc, self.endpoint, header)
         raise failure  # outside: an error of the SDK's holds the request, and so its headers
 
-    def http(self) -> httpx.AsyncClient:
-        """Return a client of httpx that reaches this endpoint alone, with the credential."""
-        return httpx.AsyncClient(
-            transport=_AtEndpoint(self),
-            timeout=httpx.Timeout(None),  # the transport's own limits hold
-            headers={"User-Agent": user_agent()},
-            trust_env=False,
-            follow_redirects=False,
-        )
-
-    def client(
-        self, http: httpx.AsyncClient, *interceptors: ClientCallInterceptor, streaming: bool = True
-    ) -> Client:
+    @asynccontextmanager
+    async def client(
+        self, *interceptors: ClientCallInterceptor, streaming: bool = True
+    ) -> AsyncIterator[Client]:
         """Return the SDK's client for the card with this one interface: it has no other choice.
+
+        It reaches this endpoint alone, with the credential.
 
         Raises:
             AgentCardResolutionError: The SDK cannot read the card.
@@ -264,12 +257,18 @@ class Call:
                 tenant=endpoint.tenant,
             )
         )
-        config = ClientConfig(
-            httpx_client=http,
-            supported_protocol_bindings=[endpoint.binding],
-            streaming=streaming,
-        )
-        return ClientFactory(config).create(card, list(interceptors))
+        async with httpx.AsyncClient(
+            transport=_AtEndpoint(self),
+            timeout=httpx.Timeout(None),  # the transport's own limits hold
+            headers={"User-Agent": user_agent()},
+            trust_env=False,
+            follow_redirects=False,
+        ) as http:
+            bindings = [endpoint.binding]
+            config = ClientConfig(
+                streaming, httpx_client=http, supported_protocol_bindings=bindings
+            )
+            yield ClientFactory(config).create(card, list(interceptors))
 
 
 def open_call(peer: Peer, credential: Credential | str | None, *, seconds: float) -> Call:
