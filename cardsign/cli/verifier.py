@@ -24,6 +24,7 @@ from cardsign.cli.printer import (
     is_quiet,
     print_error,
     print_json,
+    safe,
     say,
     show,
     write_line,
@@ -45,7 +46,6 @@ from cardsign.trust.policy import (
     POLICY_FILE,
     Accept,
     Anchor,
-    JwksAnchor,
     Policy,
     Subject,
     TrustedIssuer,
@@ -53,7 +53,7 @@ from cardsign.trust.policy import (
     load_policy,
     user_folder,
 )
-from cardsign.trust.supplied import SuppliedStatements, load_statements
+from cardsign.trust.supplied import load_statements
 from cardsign.urls import is_url, parse_origin, without_userinfo
 from cardsign.verify.report import Report, verdict_lines
 from cardsign.verify.verifier import Verifier
@@ -193,21 +193,17 @@ class VerifierOptions:
     def batch(self, *, by_origin: bool = False, audience: str | None = None) -> Batch:
         """Read what is named."""
         subject = self._subject(audience)
-        if self.jwks is not None and self.issuer is None and self.trust_file is None:
+        if self.jwks is not None:
             policy = self._by_keys_alone(self.jwks)
             subject = Subject(is_holder=True, audience=audience)
             return Batch(self._verifier(policy), subject, by_origin, at=self.at)
-        keys = None if self.jwks is None else self._keys(self.jwks)
         named = load_policy(self.trust_file, here=self.here)
         if named is not None and self.issuer is not None:
             named.issuer(self.issuer)
-        statements = load_statements(self.statements)
         policy = Policy() if named is None else named
-        meant = _meant(policy, subject)
-        if keys is not None and meant:
-            statements = _with_keys(meant, keys, statements)
         if self.accept or self.profiles:
-            policy = self._narrowed(policy, meant)
+            policy = self._narrowed(policy, subject)
+        statements = load_statements(self.statements)
         return Batch(self._verifier(policy), subject, by_origin, statements, self.at)
 
     def _subject(self, audience: str | None) -> Subject:
@@ -225,22 +221,24 @@ class VerifierOptions:
         net = fetch_settings(self.insecure) if self.insecure else None
         return Verifier(policy, net=net)
 
-    def _narrowed(self, policy: Policy, meant: Sequence[TrustedIssuer]) -> Policy:
+    def _narrowed(self, policy: Policy, subject: Subject) -> Policy:
         """Return the policy with what ``--accept`` and ``--profile`` say of the issuers meant."""
-        issuers = list(policy.issuers)
-        for issuer in meant:
-            accept = self.accept or issuer.accept
-            only = _only(self.profiles, accept, f"the policy says so of {issuer.name!r}")
-            issuers[issuers.index(issuer)] = replace(issuer, accept=accept, only=only)
+        named, issuers = policy.find(subject), list(policy.issuers)
+        for index, issuer in enumerate(issuers):
+            if subject.is_nobody or issuer is named:  # a URL or the card itself may name any
+                accept = self.accept or issuer.accept
+                only = _only(self.profiles, accept, f"the policy says so of {issuer.name!r}")
+                issuers[index] = replace(issuer, accept=accept, only=only)
         return replace(policy, issuers=tuple(issuers))
 
     def _by_keys_alone(self, name: str) -> Policy:
         """Return the policy of ``--jwks`` alone: any holder of these keys is trusted."""
-        if self.statements:
+        if self.issuer is not None or self.trust_file is not None or self.statements:
             raise UsageFault(
                 "usage.conflict",
-                "--jwks alone pins keys, with which --statements are not read",
-                hint="Name the policy's entry with --issuer, or leave one of the two out.",
+                "--jwks pins keys, and goes without --issuer, --trust and --statements",
+                hint="To trust an issuer by these keys: cardsign trust add NAME --origin ORIGIN "
+                f"--jwks {safe(name)}",
             )
         keys = self._keys(name)
         if is_url(name):
@@ -283,33 +281,6 @@ class VerifierOptions:
             )
         batch = self.batch()
         return batch, batch.look_up(url), credential
-
-
-def _meant(policy: Policy, subject: Subject) -> list[TrustedIssuer]:
-    """Whose card it may be. A URL or the card itself may name any issuer of the policy."""
-    issuer = policy.find(subject)
-    return [other for other in policy.issuers if subject.is_nobody or other is issuer]
-
-
-def _with_keys(
-    meant: Sequence[TrustedIssuer], untrusted_jwks: bytes, supplied: SuppliedStatements
-) -> SuppliedStatements:
-    """The keys of ``--jwks`` as what the URL of the one anchor that they are for answers."""
-    if len(meant) > 1:
-        raise UsageFault(
-            "usage.conflict",
-            "--jwks with a policy is for one issuer, and none is named",
-            hint="Name it with --issuer or --origin.",
-        )
-    anchor = meant[0].anchor
-    if not isinstance(anchor, JwksAnchor):
-        raise UsageFault(
-            "usage.conflict",
-            f"--jwks: {meant[0].name!r} has another anchor than `jwks`, and an anchor names one "
-            "source",
-            hint="Leave --jwks out; or leave the policy out, and judge the holder of these keys.",
-        )
-    return replace(supplied, untrusted_jwks=untrusted_jwks, jwks_url=anchor.url)
 
 
 def _only(profiles: tuple[ProfileName, ...], accept: Accept, why: str) -> tuple[ProfileName, ...]:

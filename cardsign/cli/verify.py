@@ -89,8 +89,8 @@ def read_time(text: str) -> datetime:
 @click.option(
     "--jwks",
     metavar="FILE|URL",
-    help="One of these keys must have signed the card; revocation cannot be seen. With --issuer or "
-    "--trust: what the URL of the issuer's `jwks` anchor answers.",
+    help="One of these keys must have signed the card. No policy is read; revocation cannot be "
+    "seen.",
 )
 @policy_option
 @statements_option

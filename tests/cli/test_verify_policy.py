@@ -124,20 +124,6 @@ def test_another_time_is_never_trusted_nor_kept(
 # ------------------------------------------------------------------ what --jwks means
 
 
-def test_keys_are_what_the_url_of_an_anchor_answers(cardsign: Cardsign) -> None:
-    """With a policy's `jwks` anchor the file stands for the URL, for this one verdict."""
-    peer.write_cards()
-    peer.write_policy(peer.jwks_anchor(), freshness="waived")
-    named = ("signed.json", "--issuer", "tides")
-    before = verify(cardsign, *named)
-    assert (before.status, peer.codes(before)[0]) == (3, "trust.no_keys")
-    handed = verify(cardsign, *named, "--jwks", "jwks.json")
-    assert (handed.status, handed.json["issuer"]) == (0, "tides")
-    assert verify(cardsign, *named).status == 3, "the file's keys were remembered"
-    origin = ("--origin", "https://tides.example", "--trust", "trust.toml")
-    assert verify(cardsign, "signed.json", *origin, "--jwks", "jwks.json").status == 0
-
-
 # ------------------------------------------------------------------ faults of this machine
 
 
