@@ -164,12 +164,6 @@ def test_a_bad_signature_beside_a_good_one_is_reported(alice: PrivateKey) -> Non
     assert report.reasons[0].path == "/signatures/0"
 
 
-# ------------------------------------------------------------------ one signature decides (V2)
-
-
-# ------------------------------------------------------------------ typ
-
-
 # ------------------------------------------------------------------ a token is no card (E1)
 
 
@@ -378,9 +372,6 @@ def test_the_strict_choice_takes_nothing_but_the_document(alice: PrivateKey) -> 
     strict = examine(card, alice, profiles=("served-as-is",))
     assert strict.verdict == "untrusted"
     assert strict.card is None
-
-
-# ------------------------------------------------------------------ high-s
 
 
 # ------------------------------------------------------------------ what a hostile card costs
