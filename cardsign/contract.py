@@ -1,7 +1,7 @@
-"""Agents that keep a contract: messages held against a card, drift from it, and a new agent.
+"""Contracts between agents: check messages against the schemas of a card, and begin a new agent.
 
-A schema counts only from a card whose signature was verified: the author of the schema decides
-what passes. A schema may still be hostile: :mod:`cardsign.lint.schemas` bounds the work.
+Schemas are only taken from a card whose signature was verified, because whoever writes a schema
+decides what passes. A schema may still be hostile: :mod:`cardsign.lint.schemas` bounds the work.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ _RESPONSE: Final = ("skill_id", "source_agent", "target_agent", "status")
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeReport:
-    """How a task or a response keeps the contract of a card.
+    """The result of :func:`check_envelope`.
 
     Attributes:
-        findings: What breaks it, and what could not be told; capped.
+        findings: What breaks the contract, and what could not be decided; capped.
     """
 
     findings: tuple[Finding, ...]
 
     @property
     def is_kept(self) -> bool | None:
-        """Whether the envelope keeps the contract; None where that cannot be told.
+        """Whether the envelope keeps the contract; None where that cannot be decided.
 
         An output that does not fit breaks it, although it is a warning: the caller has it already.
         """
@@ -66,7 +66,7 @@ class EnvelopeReport:
 
     @property
     def exit_status(self) -> int:
-        """0 if the contract is kept, 1 if it is not, 3 if that cannot be told."""
+        """0 if the contract is kept, 1 if it is broken, 3 if that cannot be decided."""
         return {True: EXIT_OK, False: EXIT_NOT_TRUSTED, None: EXIT_NO_VERDICT}[self.is_kept]
 
     def to_json(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class EnvelopeReport:
 
 
 def check_envelope(untrusted_envelope: bytes, card: VerifiedCard) -> EnvelopeReport:
-    """Hold a task or a response against the card of the agent that it is for.
+    """Check a task or a response against the card of the agent that it is for.
 
     Args:
         untrusted_envelope: One JSON object. It is a response if it has a `status`.
@@ -107,7 +107,7 @@ def _found(rule: str, tokens: Tokens, message: str) -> Finding:
 
 
 def _check_head(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Iterator[Finding]:
-    """Yield what is wrong with what every envelope has: who it is for, and of which trace."""
+    """Yield what is wrong with the members of every envelope, such as its target and trace."""
     for name in _RESPONSE if "status" in envelope else _TASK:
         if name not in envelope:
             yield _found("envelope.form", (name,), "it is missing")
@@ -151,11 +151,11 @@ def _check_skill(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Iter
             yield _found("envelope.unclear", (member,), unclear)
 
 
-# A new agent with a contract: its card, its code's reference to it, test, make targets.
+# A new agent: its card, code that refers to the card, a test, and make targets.
 
 _AGENT: Final = re.compile(r"(?=.{3,64}\Z)(?P<department>[a-z][a-z0-9]*)-[a-z0-9]+(?:-[a-z0-9]+)*")
 _TEMPLATES: Final = Path(__file__).parent / "templates/agent"
-#: Of each template, where it goes in the project.
+#: The destination of each template in the project.
 _FILES: Final = {
     "agent-card.json": "agents/AGENT_NAME/.well-known/agent-card.json",
     "agent.py.txt": "agents/AGENT_NAME/agent.py",
@@ -164,12 +164,12 @@ _FILES: Final = {
     "agent-cards.yml": ".github/workflows/agent-cards.yml",
 }
 _SHARED: Final = ("agent-cards.mk", "agent-cards.yml")
-#: What make reads: the first of these that is there, else the last is written.
+#: The makefile is the first of these that exists, else the last is written.
 _MAKEFILES: Final = ("GNUmakefile", "makefile", "Makefile")
 
 
 def init_agent(folder: Path, name: str) -> tuple[Path, ...]:
-    """Write what a new agent needs; make targets and the workflow only where there are none.
+    """Write the files of a new agent; make targets and the workflow only where there are none.
 
     The project's makefile includes the targets, from its end on.
 

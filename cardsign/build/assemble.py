@@ -1,4 +1,4 @@
-"""Sources to a card: recognise them, take their facts, fill what rules fill, write one form."""
+"""Build a card: recognise sources, collect their facts, fill the gaps, write one A2A version."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from cardsign.files import leads_outside
 from cardsign.findings import Finding
 from cardsign.urls import parse_url
 
-#: Every kind of source. The order decides where a file could be of two.
+#: Every kind of source; a file that could be of two kinds is of the first.
 KINDS: Final[tuple[Kind, ...]] = (
     cards.PYPROJECT,
     forge.KIND,
@@ -51,7 +51,7 @@ SET_HINT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class BuiltCard:
-    """What was built.
+    """The result of :func:`build_card`.
 
     Attributes:
         documents: The bytes of the card by A2A version: one, or 1.0 and 0.3 for ``both``.
@@ -126,7 +126,7 @@ def _recognise(source: str) -> tuple[Kind, Path]:
 
 
 def _is_of(kind: Kind, file: Path, folder: Path) -> bool:
-    """Whether a file shows that its folder is of a kind; many folders have a pyproject.toml."""
+    """Whether a file shows the kind of its folder; a pyproject.toml does only with our table."""
     if kind is not cards.PYPROJECT:
         return True
     is_own = os.path.isfile(file) and not leads_outside(folder, file)
@@ -134,7 +134,7 @@ def _is_of(kind: Kind, file: Path, folder: Path) -> bool:
 
 
 def _set(draft: Draft, member: str, text: str) -> None:
-    """Take what an option says; it comes first, so it stays."""
+    """Take the value of a ``--set`` option, before any source."""
     target = tuple(member.split("."))
     try:
         if target[0] == "skills":
@@ -158,7 +158,7 @@ def _set(draft: Draft, member: str, text: str) -> None:
 
 
 def _fill(draft: Draft, kind: Kind, place: SourcePlace) -> None:
-    """Fill what rules fill, and refuse what they do not."""
+    """Fill in defaults, and refuse a card that lacks what has none."""
     name = draft.value("name")
     if name is None:
         hint = "Pass --set name='...', or name a source that says it."
@@ -188,10 +188,10 @@ def _fill(draft: Draft, kind: Kind, place: SourcePlace) -> None:
 
 
 def _take_url(draft: Draft, kind: Kind, name: str, place: SourcePlace) -> str:
-    """Take where the agent is called: what the options say, else what the sources do.
+    """Take the URL of the agent: of the options, else of the sources.
 
     Raises:
-        UsageFault: ``usage.invalid``: the options say no url.
+        UsageFault: ``usage.invalid``: what the options give is no URL.
     """
     interfaces = [interface for _, interface in objects_in(draft.value("supportedInterfaces"))]
     first, *others = interfaces or [{}]
@@ -270,9 +270,9 @@ def _write(draft: Draft, kind: Kind) -> BuiltCard:
 
 
 def _spoken(draft: Draft, version: A2aVersion) -> dict[str, Json]:
-    """Return the card of 1.0, whose interfaces speak the version of its form by default.
+    """Return the card of 1.0, whose interfaces have the protocol version of the form by default.
 
-    The form of 0.2 holds only what the sources say: its readers know of no default.
+    The form of 0.2 has no defaults filled in, because its readers do not require them.
     """
     card = draft.document(filled=version != "0.2")
     card["supportedInterfaces"] = [

@@ -1,6 +1,6 @@
 """Cards: A2A 0.2, 0.3 and 1.0, the generic reference, and contract cards.
 
-What is not A2A's own is put right by the tables below; :mod:`cardsign.card.convert` does the rest.
+The tables below rename members that A2A does not have; :mod:`cardsign.card.convert` does the rest.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cardsign.lint.rules import LintSettings
 from cardsign.lint.security import is_secret_name
 from cardsign.tomltext import Location
 
-#: What other documents call members of a card, and of a skill.
+#: Other names for members of a card, and of a skill.
 CARD: Final = {
     "agent_name": "name",
     "spiffeId": "spiffe_id",
@@ -55,7 +55,7 @@ def _take_card(document: SourceDocument, draft: Draft) -> None:
         text = "`signature` is no signature of A2A and is left out; sign the card that is built"
         draft.warn("build.changed", text, document.place("signature"))
     try:
-        converted = convert_card(_put_right(document, draft), "1.0")
+        converted = convert_card(_rename_members(document, draft), "1.0")
     except CardRefused as refused:
         at = tuple(token for token in refused.path.split("/") if token)
         if refused.code in ("card.auth_type", "card.auth_setting"):
@@ -68,8 +68,8 @@ def _take_card(document: SourceDocument, draft: Draft) -> None:
     _take_document(converted.document, document, draft)
 
 
-def _put_right(document: SourceDocument, draft: Draft) -> dict[str, Json]:
-    """Return the card with the members that A2A has, under the names of A2A."""
+def _rename_members(document: SourceDocument, draft: Draft) -> dict[str, Json]:
+    """Return the card with the names and forms of A2A for members that have others."""
     members: dict[str, Json] = {}
     for name, value in document.value.items():
         if value is not None and name != "signature":
@@ -98,7 +98,7 @@ def _put_right(document: SourceDocument, draft: Draft) -> dict[str, Json]:
         if "securityRequirements" in owner:
             owner["securityRequirements"] = _wrap_scopes(owner["securityRequirements"])
     if "metadata" in members:
-        members["metadata"] = _harmless(members["metadata"], document, draft)
+        members["metadata"] = _drop_secrets(members["metadata"], document, draft)
     return members
 
 
@@ -119,10 +119,10 @@ def _wrap_scopes(requirements: Json) -> Json:
     return wrapped
 
 
-def _harmless(metadata: Json, document: SourceDocument, draft: Draft) -> Json:
-    """Return metadata without objects, lists, and what lint may take for a secret.
+def _drop_secrets(metadata: Json, document: SourceDocument, draft: Draft) -> Json:
+    """Return metadata without objects, lists, and what might be a secret.
 
-    Nobody knows what a manifest keeps there, and a card is public.
+    A manifest may keep anything there, and a card is public.
     """
     members: dict[str, Json] = metadata if isinstance(metadata, dict) else {"": metadata}
     settings = LintSettings(groups=("secrets",))

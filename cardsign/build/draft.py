@@ -1,6 +1,6 @@
-"""The one intermediate form of every source: facts for a card of A2A 1.0, each with its place.
+"""The draft of a card: facts for a card of A2A 1.0, each with the place that it was taken from.
 
-A fact is taken once: what is there stays, so the order in which sources speak is their
+A fact is taken once, and later ones are ignored, so the order of the sources is their
 precedence. Only members of the A2A 1.0 schema and the closed list of our extension can be
 taken, and what is taken is cut down to the schema: nothing else of a source can leave.
 """
@@ -28,9 +28,9 @@ from cardsign.tomltext import Location
 
 #: Where a fact goes: names of members of A2A 1.0; under "skills", the skill's id comes second.
 Target = tuple[str, ...]
-#: Places of what no file says.
+#: The place of values that are in no source.
 FILLED: Final = SourcePlace("filled by a rule")
-#: Where no source says a version.
+#: The version of a card where no source has one.
 DEFAULT_VERSION: Final = "0.0.0"
 _SKILL: Final = list(SKILL_1_0.fields)
 _OURS: Final = "our extension"
@@ -52,10 +52,10 @@ class Draft:
     """A card in the making.
 
     Attributes:
-        options: What the person who builds says.
-        reasons: What was changed or left out, in the order in which it was noticed.
-        filled: What a rule filled; of no concern to the form of 0.2, which has nothing of it.
-        listen_path: What follows the base URL, where a source says it.
+        options: The options of the user.
+        reasons: What was changed or left out, in order.
+        filled: Defaults that were filled in; the form of 0.2 has none of them.
+        listen_path: The path after the base URL, if a source has one.
     """
 
     def __init__(self, options: BuildOptions) -> None:
@@ -136,9 +136,9 @@ class Draft:
         tagged: SourcePlace | None = None,
         tool: str | None = None,
     ) -> None:
-        """Take what every skill has; tags differ in more than case, and one is always there.
+        """Take the required members of a skill. Tags are unique without case, and never empty.
 
-        A `tool` is a skill, too; one without a description gets a sentence.
+        A `tool` is a skill too; without a description it gets a sentence.
         """
         to = ("skills", skill)
         if tool is not None:
@@ -186,11 +186,11 @@ class Draft:
         self.take(("securityRequirements",), list(derived.requirements), place)
 
     def warn(self, code: str, message: str, place: SourcePlace) -> None:
-        """Note what a person has to know before signing."""
+        """Add a warning for the user."""
         self.reasons.append(Finding(code, message, Place(str(place))))
 
     def fill(self, target: Target, value: Json, message: str, place: SourcePlace) -> None:
-        """Fill by a rule what no source says, and note it if there is a message."""
+        """Take a default, unless there is a value, and add a note if there is a message."""
         if self.take(target, value, FILLED) and message:
             self.filled.append(Finding("build.filled", message, Place(str(place))))
 
@@ -208,7 +208,7 @@ class Draft:
         return sorted({target[1] for target in self._facts if target[0] == "skills"})
 
     def replace(self, target: Target, value: Json, place: SourcePlace) -> None:
-        """Take a value in place of what is there: what the person who builds says counts."""
+        """Take a value of the options in place of the value that is there."""
         for fact in [fact for fact in self._facts if fact[: len(target)] == target]:
             del self._facts[fact]
         self.take(target, value, place)
@@ -217,7 +217,7 @@ class Draft:
         """Return what was taken, in the order of the schema, skills by id.
 
         Args:
-            filled: Also what no source says and a rule filled.
+            filled: Include defaults.
         """
         facts = (fact for fact in self._facts.values() if filled or fact.place != FILLED)
         return tuple(sorted(facts, key=_rank))
@@ -315,7 +315,7 @@ def _fit(value: Json, field: Field, name: str, draft: Draft, place: SourcePlace)
     }
 
 
-# What a kind of source is, what a build is told, and how a folder is searched.
+# Options, kinds of sources, and the search for files.
 
 #: Files of one source; a card of more skills would be refused for its size.
 MAX_FILES: Final = 20_000
@@ -323,7 +323,7 @@ MAX_FILES: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class BuildOptions:
-    """What the person who builds says; it wins over every source.
+    """The options of a build; they win over every source.
 
     Attributes:
         a2a: The form of the card; ``both`` gives 1.0 and 0.3. None: as the first source has it.

@@ -1,7 +1,7 @@
 """Forge: forge.yaml, the agent.json of its builder, and the agent's skills.
 
-What the configuration says wins over the specification (F8), and both over the skill files,
-which fill gaps only. `egress`, `security`, `mcp`, `secrets` and the like stay inside.
+The configuration wins over the specification (F8), and both over the skill files, which only
+fill gaps. `egress`, `security`, `mcp`, `secrets` and the like stay inside.
 """
 
 from __future__ import annotations
@@ -150,12 +150,12 @@ _DISPLAY_NAMES: Final = ("display_name", "displayName", "display-name", "title")
 MAIN: Final = "SKILL.md"
 #: Where an agent keeps them.
 PLACES: Final = (MAIN, "skills/*.md", "skills/*/SKILL.md")
-#: Where a folder of nothing but skills has them.
+#: Where a folder of skills has them.
 _FOLDER: Final = (*PLACES, "*/SKILL.md", ".agents/skills/*/SKILL.md", ".claude/skills/*/SKILL.md")
 
 
 def _take_file(path: Path, draft: Draft) -> tuple[str, SourceDocument]:
-    """Take one file; its skill's id, and what was read.
+    """Take one file, and return the id of its skill and the document.
 
     Raises:
         BuildRefused: ``build.syntax``, ``build.type``; ``build.missing``: it has no name or no
@@ -228,7 +228,7 @@ def take_files(files: Sequence[Path], main: Path, draft: Draft) -> list[tuple[st
 
 
 def _take_main(draft: Draft, skill: str, document: SourceDocument) -> None:
-    """Give the agent what its main skill says of itself, where nothing else does."""
+    """Take the agent's name, description and version from its main skill, where missing."""
     for fact in draft.facts():
         if fact.target[:2] == ("skills", skill) and fact.target[2] in ("name", "description"):
             draft.take(fact.target[2:], fact.value, fact.place)

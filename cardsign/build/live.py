@@ -1,4 +1,4 @@
-"""Live MCP servers: their answers to tools/list, in the form in which they could be saved.
+"""Ask live MCP servers for their tools; the result is the same as a saved tools/list answer.
 
 A server is asked by the client of the mcp package (extra ``mcp``): over streamable HTTP by the
 rules of :mod:`cardsign.net` and without credentials, or as a program over stdio.
@@ -36,10 +36,10 @@ SAVE_IT: Final = (
 def ask_servers(
     asked: Sequence[str], run: Sequence[str], settings: FetchSettings = DEFAULT_SETTINGS
 ) -> tuple[SourceDocument, ...]:
-    """Ask servers by URL, and run those that are programs of this machine.
+    """Ask MCP servers by URL, and run those that are local programs.
 
     Raises:
-        TypeError: A text stands where texts belong.
+        TypeError: One of the lists is a str.
         UsageFault: ``usage.not_installed``: the extra mcp is not.
         FetchFailed, BuildRefused: As :func:`ask_mcp` and :func:`run_mcp`.
     """
@@ -50,7 +50,7 @@ def ask_servers(
     except ImportError as exc:
         message = f"the mcp package cannot be loaded: {exc}"
         raise UsageFault("usage.not_installed", message, hint=install_hint("mcp")) from exc
-    # Without a handler of its own Python would print what the SDK logs of a server's words.
+    # Without a handler Python prints what the SDK logs about a server's messages to stderr.
     logging.getLogger("mcp").addHandler(logging.NullHandler())
     return (*(ask_mcp(url, settings) for url in asked), *(run_mcp(command) for command in run))
 
@@ -110,7 +110,7 @@ def _list_tools(
             return await _ask_for_tools(server)
 
     try:
-        # In a thread of its own: the caller's may have an event loop already.
+        # In its own thread, because the caller's may be running an event loop.
         with ThreadPoolExecutor(1) as thread:
             answer = thread.submit(lambda: asyncio.run(ask())).result()
     except Exception as exc:  # noqa: BLE001  the boundary: the client raises groups of anything

@@ -1,6 +1,6 @@
 """MCP: saved tools/list answers and those of live servers, server cards, indexes of agent skills.
 
-No source says what is run or asked, so a list of servers alone is refused with the way out.
+No source decides what is run or fetched, so a list of servers is refused with an explanation.
 A tool's `output`, notes and endpoints stay inside.
 """
 
@@ -28,7 +28,7 @@ SERVER: Final = {
 }
 INFO: Final = {"version": "version", "description": "description"}
 PUBLISHER: Final = {"name": "provider.organization", "url": "provider.url"}
-#: Where the tools stand, in the order in which it is looked for them.
+#: Where the tools may be; the first place counts.
 _TOOLS: Final[tuple[Location, ...]] = (
     ("tools",),
     ("result", "tools"),
@@ -44,7 +44,7 @@ def take_mcp(sources: Sequence[Path], draft: Draft) -> None:
 
 
 def take_server(document: SourceDocument, draft: Draft) -> None:
-    """Take what a server says, saved or live; each tool's id begins with the server's name."""
+    """Take a server, saved or live; the id of each tool begins with the name of the server."""
     listed = next((candidate for candidate in _SERVERS if candidate in document.value), None)
     if listed is not None:
         raise document.refuse(

@@ -18,7 +18,7 @@ from cardsign.card.values import Json
 #: The card's member for each member of a manifest. The version is the agent's own.
 AGENT: Final = {"name": "name", "version": "version", "description": "description"}
 HAND: Final = {"name": "name", "description": "description"}
-#: What OpenFang's server does, whatever the agent is: facts, which the form of 0.2 keeps, too.
+#: What OpenFang's server supports for every agent; not defaults, so the form of 0.2 has them too.
 SERVER: Final[dict[str, Json]] = {
     "capabilities.streaming": True,
     "capabilities.pushNotifications": False,
@@ -71,7 +71,7 @@ def _take_tools(
 
 
 def _take_configuration(document: SourceDocument, draft: Draft) -> None:
-    """Take the listen path, and that a key is asked for, but never the key."""
+    """Take the listen path, and that an API key is required; the key itself is never taken."""
     if document.flag("a2a", "enabled") is False:
         draft.warn("build.changed", "A2A is switched off in it", document.place("a2a"))
     path = document.text("a2a", "listen_path")

@@ -1,8 +1,8 @@
-"""Sources to values: YAML, frontmatter, TOML and JSON, each value with the line it stands on.
+"""Read YAML, frontmatter, TOML and JSON, with the line of each value.
 
-What two readers could read differently is refused, as in a card: members twice, anchors and
-aliases (which also make bombs), tags, merge keys, more than one document where one is expected.
-Scalars are those of YAML's 1.2 core schema, so `no` is a word and `1:30` a text.
+Ambiguous input is refused, as in a card: duplicate members, anchors and aliases (which also make
+YAML bombs), tags, merge keys, more than one document where one is expected.
+Scalars follow YAML's 1.2 core schema, so `no` and `1:30` are strings.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_SOURCE_BYTES: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class SourcePlace:
-    """Where something was taken from: a file, and a line of it, from 1; 0 stands for no line."""
+    """A place in a source: a file and a line, from 1; 0 if there is no line."""
 
     file: str
     line: int = 0
@@ -44,7 +44,7 @@ class SourceDocument:
         file: The source, as the user named it.
         value: The object. A number may be one that its author meant as a text: see :meth:`text`.
         lines: The line of each value.
-        written: YAML's scalars as they are written, where they are numbers.
+        written: The source text of YAML scalars that look like numbers.
     """
 
     file: str
@@ -53,17 +53,17 @@ class SourceDocument:
     written: Mapping[Location, str] = field(default_factory=dict, hash=False)
 
     def place(self, *location: str | int) -> SourcePlace:
-        """Return where a value stands, or what encloses it."""
+        """Return the place of a value, or else of the nearest value around it."""
         while location and location not in self.lines:
             location = location[:-1]
         return SourcePlace(self.file, self.lines.get(location, 1))
 
     def refuse(self, code: str, message: str, *location: str | int, hint: str = "") -> BuildRefused:
-        """Return the error about one value."""
+        """Return an error with the place of a value."""
         return refusal(code, message, self.place(*location), hint=hint)
 
     def get(self, *location: str | int) -> Json:
-        """Return a value; None where it is absent or what encloses it is of another kind."""
+        """Return a value; None where it is absent."""
         value: Any = self.value
         for token in location:
             if isinstance(value, Mapping) and isinstance(token, str):
@@ -147,12 +147,12 @@ class SourceDocument:
 
 
 def refusal(code: str, message: str, place: SourcePlace, *, hint: str = "") -> BuildRefused:
-    """Return the error about a place."""
+    """Return an error with a place."""
     return BuildRefused(code, message, path=place.file, line=place.line or None, hint=hint)
 
 
 def of_card(refused: CardRefused, place: SourcePlace) -> BuildRefused:
-    """Return the error about a place whose value a card cannot have."""
+    """Return the error for a value that a card refuses, with its place in the source."""
     unsupported = refused.code in ("card.auth_type", "card.auth_setting")
     if unsupported:
         hint = describe_code(refused.code).fix
@@ -308,7 +308,7 @@ def read_yaml(data: bytes, file: str) -> tuple[SourceDocument, ...]:
 
 
 def _read_document(root: Any, file: str) -> SourceDocument:
-    """Read one document of a stream, without PyYAML's own types."""
+    """Read one document of a stream into plain JSON values."""
     lines: dict[Location, int] = {}
     written: dict[Location, str] = {}
     seen: set[int] = set()
@@ -317,7 +317,7 @@ def _read_document(root: Any, file: str) -> SourceDocument:
         return refusal("build.syntax", message, SourcePlace(file, node.start_mark.line + 1))
 
     def read(node: Any, at: Location) -> Json:
-        # A deeper value could not become part of a card, and each level takes a stack frame.
+        # A card cannot be nested deeper, and each level takes a stack frame.
         if len(at) >= MAX_DEPTH:
             raise refuse(node, f"values are nested more than {MAX_DEPTH} deep")
         if id(node) in seen:

@@ -1,12 +1,11 @@
-"""Two cards compared: what changed for a caller, and the version that the new one needs.
+"""Compare two cards: what changed for a caller, and the version that the new card needs.
 
-A card is read as the facts that its clients use, each with parts. One walk over both trees of facts
-finds what is gone, new or changed, and :data:`_MEANINGS` says what that means. Ways in and schemas
-are judged by functions of their own. What none of them has seen, and still is not the same, cannot
-be told.
+A card becomes a table of facts that clients use. Comparing two tables finds what was removed,
+added or changed, and :data:`_MEANINGS` says what that means to a caller. Security requirements and
+schemas have their own comparison. A difference that none of these finds is reported as unclear.
 
-Nothing is verified here, and signatures are not compared: verify both cards first where it
-matters who made them.
+Nothing is verified, and signatures are not compared: verify both cards first if their origin
+matters.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ _Key: TypeAlias = tuple[str, ...]
 
 
 class _Fact(NamedTuple):
-    """Something that a client reads: what it means, what it is called, and where it stands."""
+    """Something that a client reads: its kind, its label, its place, and its value."""
 
     kind: str
     label: str
@@ -91,9 +90,9 @@ class _Fact(NamedTuple):
     value: Json = None
 
 
-#: By what they are; a part of something has its key before its own.
+#: By key; the key of a part begins with the key of the whole.
 _Facts: TypeAlias = dict[_Key, _Fact]
-#: What it means for a caller that a fact is gone, is new, or has another value.
+#: The effect on a caller if a fact is removed, added, or changed.
 _MEANINGS: Final[dict[str, tuple[Effect, Effect, Effect]]] = {
     "required extension": ("breaking", "breaking", "unclear"),
     "required": ("additive", "breaking", "unclear"),
@@ -155,7 +154,7 @@ class CardDiff:
         changes: In document order, capped: ``diff.breaking``, ``diff.unclear``,
             ``diff.additive`` and ``diff.wording``.
         names: Of the two cards, for a report.
-        must_be_same: The question is whether the two are the same, not which version is needed.
+        must_be_same: Whether any difference is a failure, whatever the version.
         is_contract: The new one is a contract card, of which a break needs a major version at
             0.x, too.
     """
@@ -169,13 +168,13 @@ class CardDiff:
 
     @property
     def needed(self) -> Bump:
-        """The part of the version that has to grow for these changes."""
+        """The part of the version that these changes require to be raised."""
         parts = (NEEDED[effect_of(change)] for change in self.changes)
         return max(parts, key=BUMPS.index, default="none")
 
     @property
     def version_verdict(self) -> VersionVerdict:
-        """Whether the new card's version says what changed."""
+        """Whether the new card's version is high enough for the changes."""
         if not self._grew_by(self.needed):
             return "too-low"
         is_unclear = any(change.code == "diff.unclear" for change in self.changes)
@@ -183,7 +182,7 @@ class CardDiff:
 
     @property
     def least_version(self) -> str | None:
-        """The lowest version that is enough for what is known; None without an old version."""
+        """The lowest sufficient version; None if the old version is not semantic."""
         old = _semver(self.old_version)
         return None if old is None else str(self._next(old, self.needed))
 
@@ -203,7 +202,7 @@ class CardDiff:
 
     @property
     def exit_status(self) -> int:
-        """0 if the version is enough, 1 if it is too low, 3 if nobody can tell.
+        """0 if the version is enough, 1 if it is too low, 3 if that is unclear.
 
         Of two that must be the same: 0 if they are, else 1.
         """
@@ -234,7 +233,7 @@ class CardDiff:
         }
 
     def lines(self) -> Iterator[str]:
-        """Yield the diff for a person: the changes by what they mean, then the versions."""
+        """Yield the diff as text: the changes by their effect, then the versions."""
         count = sum(change.count for change in self.changes)
         old, new = (cut(name) for name in self.names)
         yield f"{counted(count, 'change') if count else 'no changes'}: {old} to {new}"
@@ -265,7 +264,7 @@ class CardDiff:
 
 
 def effect_of(change: Finding) -> Effect:
-    """Return what a change means for a caller that knows the old card only."""
+    """Return the effect of a change on a caller that only knows the old card."""
     effect: Effect = change.code.removeprefix("diff.")  # type: ignore[assignment]
     return effect
 
@@ -339,7 +338,7 @@ def diff_live(
 
 
 def _make_findings(changes: Iterable[Change]) -> tuple[Finding, ...]:
-    """Return changes as findings; what both halves of a card say is said once."""
+    """Return changes as findings, without repeating what both halves of a card have."""
     cut_changes = ((effect, path, cut(text, MAX_MESSAGE)) for effect, path, text in changes)
     return cap_findings(
         Finding(f"diff.{effect}", text, Place(path))
@@ -351,7 +350,7 @@ def _make_findings(changes: Iterable[Change]) -> tuple[Finding, ...]:
 
 
 def _list_facts(document: _Members) -> _Facts:
-    """Return what clients read of a card, but for its interfaces and its ways in."""
+    """Return the facts of a card, except interfaces and security requirements."""
     schemes = schemes_of(document, flat_first="supportedInterfaces" not in document)
     flat: dict[str, Json] = {
         name: {"type": scheme.type, **scheme.members} for name, scheme in schemes.items()
@@ -377,7 +376,7 @@ def _list_facts(document: _Members) -> _Facts:
 
 
 def _walk(key: _Key, path: str, value: Json, facts: _Facts) -> None:
-    """Add what stands at a place, and below it, by names and not by the places in lists."""
+    """Add the facts at a place and below it, keyed by names rather than by list positions."""
     children: list[tuple[str, str, Json]] = []
     if key in _NAMED:
         named = _by(value, _NAMED[key], path).items()
@@ -480,7 +479,7 @@ def _list_modes(key: _Key, owner: _Members, document: _Members, path: str) -> _F
 
 
 def _by(value: Json, names: Sequence[str], above: str) -> dict[str, tuple[str, _Members]]:
-    """Return the objects of a list by what names them, each with its place; the first of a name."""
+    """Return the objects of a list by name, each with its place; the first counts."""
     named: dict[str, tuple[str, _Members]] = {}
     for index, element in objects_in(value):
         keys = (key for name in names if isinstance(key := element.get(name), str))
@@ -489,7 +488,7 @@ def _by(value: Json, names: Sequence[str], above: str) -> dict[str, tuple[str, _
 
 
 def _normalize(name: str, value: Json) -> Json:
-    """Return a value without what is empty or false in it, and lists in one order."""
+    """Return a value without empty and false members, and with sorted lists."""
     if name == "protocolVersion" and isinstance(value, str):
         return ".".join(value.split(".")[:2])  # a patch number does not count (A2A 1.0 3.6)
     if isinstance(value, dict):
@@ -501,7 +500,7 @@ def _normalize(name: str, value: Json) -> Json:
 
 
 def _without_version(name: str, value: Json) -> Json:
-    """Return a SPIFFE ID without its version, which is compared by itself."""
+    """Return a SPIFFE ID without its version, because the version is compared separately."""
     agent, _, version = value.rpartition("/") if isinstance(value, str) else ("", "", "")
     return agent if name == "spiffe_id" and _semver(version) else value
 
@@ -517,7 +516,7 @@ def _semver(version: Json) -> Version | None:
 
 
 def _list_changes(*cards: Card) -> Iterator[Change]:
-    """Yield the changes for those who know the old card: of each half, if it has two."""
+    """Yield the changes for callers of the old card, for each half of a mixed card."""
     old, new = (respelled(card.document, CARD_1_0, CARD_0_3, lenient=False) for card in cards)
     was, now = (card.a2a_version for card in cards)
     halves = ["1.0", "0.3"] if was == "mixed" else [was] if now == "mixed" else [""]
@@ -585,10 +584,10 @@ def _compare_facts(old: _Facts, new: _Facts) -> Iterator[Change]:
 
 
 def _compare_ways(old: _Members, new: _Members) -> Iterator[Change]:
-    """Yield which callers are let in no more, and which ones now: of the card, and of its skills.
+    """Yield which callers are no longer admitted, and which are new: for the card and its skills.
 
-    A way in stays if the new one asks for no more than it: no other scheme, no other scope. What
-    changed within a scheme is a change of the scheme.
+    A way in stays if some new one requires no further scheme or scope. A change within a scheme is
+    reported as a change of the scheme.
     """
     declared = [
         schemes_of(card, flat_first="supportedInterfaces" not in card) for card in (old, new)
@@ -620,7 +619,7 @@ def _is_let_in(way: _Way, ways: Collection[_Way]) -> bool:
 
 
 def _ways_in(requirements: Iterable[Requirement]) -> _Ways:
-    """Return the ways in: without requirements all are let in, by one that is not read nobody."""
+    """Return the ways in. No requirement admits everybody; an unreadable one admits nobody."""
     ways: list[_Way] = [
         {name: frozenset(scopes) for name, scopes in requirement.schemes.items()}
         if requirement.schemes or requirement.problem is None
@@ -677,7 +676,7 @@ def diff_tools(
 
 
 def _add_tool(facts: _Facts, name: str, path: str, schema: Json) -> None:
-    """Add a tool; which of two of one name is called, nobody can tell."""
+    """Add a tool; a second one of the same name is a fact of its own."""
     if ("tool", name) in facts:
         facts[f"another in {path}", name] = _Fact("tool", f"another tool {name!r}", path)
     facts.setdefault(("tool", name), _Fact("tool", f"tool {name!r}", path, schema))

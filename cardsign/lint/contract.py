@@ -1,8 +1,8 @@
-"""Is a card that claims to be a contract one: skills with ids, strict schemas, an identity.
+"""Rules for contract cards: skills with ids, strict schemas, and an identity.
 
-The rules are those of a standard for departments of agents. They are asked
-where a card has a `skill_id` or a `spiffe_id`, and where the group is chosen. A card of A2A keeps
-the same facts in the `params` of an extension: `spiffe_id`, and under `skills` the schemas by id.
+The rules are those of a standard for departments of agents. They apply to cards with a `skill_id`
+or a `spiffe_id`, and where the group is chosen. A built card has the same facts in the `params` of
+our extension: `spiffe_id`, and under `skills` the schemas by id.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _VAGUE: Final = re.compile(
     r"object|value|payload|parameters?|schema))?|data|object|value|payload|parameters?|todo|tbd)\.?",
     re.IGNORECASE,
 )
-# What says of which kind a value is, other than `type`.
+# Keywords that give a value a type.
 _KINDS: Final = ("type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf", "if", "not")
 _ALL_TYPES: Final = frozenset({"null", "boolean", "number", "string", "array", "object"})
 _MAX_DEPTH: Final = 16  # levels of one schema; the strict reader allows 32 for the whole card
 
 
-# What has to be there.
+# Required members.
 
 
 def required(subject: LintedCard) -> Iterator[Found]:
@@ -73,7 +73,7 @@ def skill_members(subject: LintedCard) -> Iterator[Found]:
 
 
 def skill_id(subject: LintedCard) -> Iterator[Found]:
-    """Yield ids of another form, or of a department that the settings do not list."""
+    """Yield malformed ids, and ids of a department that the settings do not list."""
     prefixes = subject.settings.prefixes
     for tokens, skill in subject.skills:
         name = skill.get("skill_id") or skill.get("id")
@@ -126,7 +126,7 @@ def _all_places(subject: LintedCard) -> Iterator[tuple[Tokens, Mapping[str, Json
 
 
 def schema(subject: LintedCard) -> Iterator[Found]:
-    """Yield faults by the meta-schema. Patterns are a stranger's programs: none is compiled."""
+    """Yield what the meta-schema refuses. Patterns come from a stranger and are never compiled."""
     from jsonschema import Draft7Validator, Draft201909Validator, Draft202012Validator
 
     steps = Steps(left=MAX_STEPS * 2 // 3)  # for all schemas of the card
@@ -152,7 +152,7 @@ def schema(subject: LintedCard) -> Iterator[Found]:
 
 
 def empty_schema(subject: LintedCard) -> Iterator[Found]:
-    """Yield inputs and outputs that take anything."""
+    """Yield schemas that accept any value."""
     for skill_schema in skill_schemas(subject.document):
         value = skill_schema.schema
         if isinstance(value, dict) and "$comment" not in value and _says_nothing(value):
@@ -169,7 +169,7 @@ def _says_nothing(value: Mapping[str, Json]) -> bool:
 
 
 def open_object(subject: LintedCard) -> Iterator[Found]:
-    """Yield fields that take anything; a whole schema has a rule of its own."""
+    """Yield fields that accept any value; :func:`empty_schema` covers whole schemas."""
     for at, inner, is_field in _all_places(subject):
         types = inner.get("type")
         if not is_field or "$comment" in inner:
@@ -203,7 +203,7 @@ def undescribed(subject: LintedCard) -> Iterator[Found]:
 
 
 def vague(subject: LintedCard) -> Iterator[Found]:
-    """Yield descriptions of schemas, fields and skills that say nothing."""
+    """Yield descriptions of schemas, fields and skills without content."""
     texts = [(at, inner.get("description")) for at, inner, _ in _all_places(subject)]
     texts += [(tokens, skill.get("description")) for tokens, skill in subject.skills]
     for at, text in texts:
@@ -212,7 +212,7 @@ def vague(subject: LintedCard) -> Iterator[Found]:
 
 
 def names(subject: LintedCard) -> Iterator[Found]:
-    """Yield names in two styles; those of one word are in both."""
+    """Yield that field names mix snake_case and camelCase."""
     styles: dict[str, str] = {}
     for _, inner, _ in _all_places(subject):
         for name in members_of(inner.get("properties")):
@@ -225,11 +225,11 @@ def names(subject: LintedCard) -> Iterator[Found]:
         yield ("skills",), shown
 
 
-# Identity, and what A2A says in another place.
+# Identity and authentication.
 
 
 def spiffe(subject: LintedCard) -> Iterator[Found]:
-    """Yield an identity of another form, or of another agent or version."""
+    """Yield a malformed SPIFFE ID, and one of another agent or version."""
     tokens, value = contract_member(subject.document, "spiffe_id")
     if value is None:
         return

@@ -1,4 +1,4 @@
-"""Is it strict JSON, are the members of its A2A version there, and do they mean something?"""
+"""Rules about JSON, about members and types of the A2A version, and about what members mean."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from cardsign.errors import CardRefused
 from cardsign.lint.rules import Found, LintedCard, Rule, Spot, Tokens
 from cardsign.urls import Url, interface_url, is_this_machine, without_userinfo
 
-# What the strict reader refuses is a rule of the same code; what it refuses of JSON that could be
-# read is about members.
+# Refusals of the strict reader are rules with the same codes.
 _READING: Final = (
     *("json.too_large", "json.too_many_values", "json.not_utf8", "json.bom", "json.syntax"),
     *("json.duplicate_member", "json.number", "json.integer_range", "json.surrogate"),
@@ -27,7 +26,7 @@ _READING: Final = (
 # Of a flat scheme, `type` alone is reported.
 _FOLLOWS_TYPE: Final = ("in", "name", "scheme", "flows", "bearerFormat", "openIdConnectUrl")
 
-# What the schema of the card's A2A version asks for.
+# Members and types.
 
 _ENDPOINTS: Final = (("supportedInterfaces",), ("url",))
 
@@ -66,7 +65,7 @@ def empty(subject: LintedCard) -> Iterator[Found]:
 
 
 def of_the_other_version(subject: LintedCard) -> Iterator[Found]:
-    """Yield members of the other version, where the card is plainly of one."""
+    """Yield members of the other A2A version in a card that is clearly of one version."""
     if subject.a2a_version not in ("1.0", "0.3"):
         return
     other = "0.3" if subject.a2a_version == "1.0" else "1.0"
@@ -152,7 +151,7 @@ def plain_http(subject: LintedCard) -> Iterator[Found]:
 
 
 def binding(subject: LintedCard) -> Iterator[Found]:
-    """Yield unknown bindings; a URI names one of the author's own."""
+    """Yield unknown bindings; a URI is a custom binding."""
     for interface in interfaces_of(subject.document):
         is_known = not isinstance(interface.binding, str) or interface.binding in _BINDINGS
         if not is_known and not _URI.fullmatch(str(interface.binding)):
@@ -241,7 +240,7 @@ def extended_spelling(subject: LintedCard) -> Iterator[Found]:
 
 
 def marker(subject: LintedCard) -> Iterator[Found]:
-    """Read as a verifier reads it."""
+    """Yield a marker that verifiers refuse."""
     try:
         find_marker(subject.document)
     except CardRefused as refusal:
@@ -269,7 +268,7 @@ def extensions_place(subject: LintedCard) -> Iterator[Found]:
 
 
 def hidden_character(spot: Spot) -> str | None:
-    """Return which characters of a text or name are invisible or turn its order."""
+    """Return which characters of a text or name are invisible or change its direction."""
     text = f"{spot.name or ''}{spot.value if isinstance(spot.value, str) else ''}"
     hidden = sorted({f"U+{ord(char):04X}" for char in _HIDDEN.findall(text)})
     return f"holds {', '.join(hidden)[:100]}" if hidden else None

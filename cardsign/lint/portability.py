@@ -1,8 +1,8 @@
-"""Portability: where the default profiles differ.
+"""Rules about portability: where the default profiles differ.
 
-A document is clean here exactly if :data:`cardsign.card.profiles.DEFAULT_PROFILES` all make
-the same bytes of it. No payload is computed. The reason that these rules suffice: prune-empty
-changes a document exactly where it is not clean; rule 1 drops nothing that prune-empty keeps;
+A document has no finding here exactly if :data:`cardsign.card.profiles.DEFAULT_PROFILES` all make
+the same payload of it, although no payload is computed. These rules suffice because prune-empty
+changes a document exactly where there is a finding; rule 1 drops nothing that prune-empty keeps;
 and in what prune-empty leaves alone a2a-sdk's rewriting finds no 0.3 member.
 
 Duplicate members, lone surrogates, excessive depth and numbers are refused by the strict reader

@@ -205,7 +205,7 @@ class Waiver:
 
 @dataclass(frozen=True, slots=True)
 class LintSettings:
-    """What a project asks of its cards: ``[lint]`` of cardsign.toml, and options.
+    """Settings of lint: ``[lint]`` of cardsign.toml, and options.
 
     Attributes:
         groups: The groups and rules that are looked at; None for all that fit the card.
@@ -232,7 +232,7 @@ DEFAULT_SETTINGS: Final = LintSettings()
 
 
 def apply_rules(rules: Mapping[str, Rule], subject: LintedCard) -> Iterator[Finding]:
-    """Yield what breaks some rules: of each value in document order, then of the whole card."""
+    """Yield the findings of some rules: for each value in document order, then for the card."""
     on_values = [(code, rule, rule.on_value) for code, rule in rules.items() if rule.on_value]
     for spot in subject.spots if on_values else ():
         for code, rule, check in on_values:
@@ -247,13 +247,13 @@ def apply_rules(rules: Mapping[str, Rule], subject: LintedCard) -> Iterator[Find
 def make_finding(
     code: str, rule: Rule, tokens: Tokens, message: str, *, fixable: bool = False
 ) -> Finding:
-    """Return what a rule finds at a place of a card: () stands for the card."""
+    """Return a finding at a place of a card; () is the card itself."""
     place = Place(pointer(*tokens), tokens=tokens)
     return Finding(code, message, place, severity=rule.severity, fixable=fixable)
 
 
 class LintedCard:
-    """A card as the rules look at it; what several of them need is made once."""
+    """A card, with values that several rules need computed once."""
 
     def __init__(
         self, document: Mapping[str, Json], settings: LintSettings = DEFAULT_SETTINGS
@@ -298,5 +298,5 @@ class LintedCard:
 
     @property
     def owners(self) -> tuple[tuple[Tokens, Mapping[str, Json]], ...]:
-        """What has requirements and modes: the card and its skills."""
+        """The objects that may have requirements and modes: the card and its skills."""
         return ((), self.document), *self.skills

@@ -1,8 +1,8 @@
-"""A stranger's JSON Schema: whether it is one, and whether a value fits it, in bounded work.
+"""Validate untrusted JSON Schemas, and values against them, in bounded time.
 
-A schema can refer to itself, and its values can be large, so the work is counted, not only the
-sizes. A `pattern` is a stranger's program: none is compiled or run, and what hangs on one cannot be
-told. No reference leaves the schema.
+A schema can refer to itself, and values can be large, so the steps are counted as well as the
+sizes. A `pattern` comes from a stranger and is never compiled or run, so a result that depends on
+one is unclear. References outside the schema are not followed.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ Problem: TypeAlias = tuple[tuple[str, ...], str]
 
 
 class TooMuchWork(Exception):
-    """More steps than may be taken."""
+    """Validation takes too many steps."""
 
 
 @dataclass(slots=True)
 class Steps:
-    """The work that may still be done, and whether a pattern stood in its way."""
+    """The steps that are left, and whether a pattern was skipped."""
 
     left: int = MAX_STEPS
     met_pattern: bool = False
@@ -54,7 +54,7 @@ class Steps:
     sizes: dict[int, int] = field(default_factory=dict)
 
     def counted(self, keyword: str, apply: Any, *, tries_patterns: bool) -> Any:
-        """Return the function of a keyword, which pays for what it is going to do."""
+        """Return the function of a keyword, wrapped to count its steps first."""
 
         def counting(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
             size = len(instance) if isinstance(instance, dict | list) else 0
@@ -81,7 +81,7 @@ class Steps:
         return len(value) if isinstance(value, str) else self.sizes.get(id(value), 0)
 
     def weigh(self, value: Json) -> None:
-        """Note how large each object and list of a value is."""
+        """Record the size of each object and list of a value."""
         for level in reversed([*levels(value)]):
             for container in level:
                 if isinstance(container, dict | list):
@@ -97,10 +97,10 @@ class Steps:
 
 
 def find_problems(schema: dict[str, Json], value: Json) -> tuple[list[Problem], str]:
-    """Hold a value against a schema.
+    """Validate a value against a schema.
 
     Returns:
-        What certainly does not fit, and why the rest cannot be told; empty where it can.
+        What is certainly invalid, and why the rest is unclear; empty if it is not.
     """
     from jsonschema import Draft202012Validator
     from referencing.exceptions import Unresolvable
@@ -133,7 +133,7 @@ def find_problems(schema: dict[str, Json], value: Json) -> tuple[list[Problem], 
 
 
 def _find_costly(schema: dict[str, Json], objects: list[dict[str, Json]]) -> str:
-    """Return what a schema has whose cost is not counted; empty if nothing."""
+    """Return the keywords of a schema whose cost cannot be counted; empty if there are none."""
     if any("unevaluatedProperties" in part or "unevaluatedItems" in part for part in objects):
         return "unevaluatedProperties or unevaluatedItems"
     # The library looks through the whole schema for each use of such a name.
@@ -146,7 +146,7 @@ _NO_SCHEMA: Final = (AttributeError, LookupError, TypeError, ValueError)
 
 
 def find_fault(schema: dict[str, Json], draft: Any, steps: Steps) -> Problem | None:
-    """Return where a schema is none of its draft, and which keyword says so; None if it is one.
+    """Return the first place at which a schema is invalid, and why; None if it is valid.
 
     Raises:
         TooMuchWork: That cannot be told in the steps that are left.

@@ -1,7 +1,7 @@
-"""Who may call, who signed, and what must not leave the house: keys, tokens, internal addresses.
+"""Rules about security schemes, signatures, and secrets: keys, tokens, internal addresses.
 
-A card is public. The patterns are those of the usual detectors of secrets; nothing is asked on a
-network, and no list inside the card can excuse a finding.
+The patterns are those of the usual secret scanners. Nothing is fetched, and nothing inside a card
+can suppress a finding.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def requirement_scope(subject: LintedCard) -> Iterator[Found]:
 
 
 def signature(subject: LintedCard) -> Iterator[Found]:
-    """Read as a verifier reads it, by its closed list of algorithms."""
+    """Yield signatures that verifiers refuse before they look at a key."""
     entries = elements_of(subject.document.get("signatures"))
     if not entries:
         return
@@ -148,7 +148,7 @@ def signature(subject: LintedCard) -> Iterator[Found]:
 
 
 def foreign_signature(subject: LintedCard) -> Iterator[Found]:
-    """Yield what looks like a signature and is none of A2A."""
+    """Yield members that look like signatures and are not A2A's."""
     for name in ("signature", "proof", "sigstore", "signatureBundle", "attestations"):
         if isinstance(subject.document.get(name), dict | list):
             yield (name,), "is no A2A signature; nobody verifies it"
@@ -171,7 +171,7 @@ _TOKENS: Final[dict[str, re.Pattern[str]]] = {
     "a SendGrid key": re.compile(r"\bSG\.[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}"),
     "a Twilio key": re.compile(r"\bSK[0-9a-f]{32}\b"),
     "an Azure storage key": re.compile(r"AccountKey=[A-Za-z0-9+/=]{60,}"),
-    # Where it may begin inside of a word, its first part is bounded: no text is read over and over.
+    # The first part is bounded where it may begin within a word, so that the time stays linear.
     "a signed JSON Web Token": re.compile(
         r"(?:(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}+|(?<=-)eyJ[A-Za-z0-9_-]{8,200}+)"
         r"\.eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{20}"),
@@ -185,7 +185,7 @@ _SECRET_NAME: Final = re.compile(
 _QUERY_NAME: Final = re.compile(
     r"(?:.*[_-])?(?:token|key|secret|password|sig|signature|access_token|api_?key)", re.IGNORECASE
 )
-# What stands for a secret, and is none.
+# Placeholders for secrets.
 _STAND_IN: Final = re.compile(
     r"[<{$\[].*|.*\.\.\.|x{3,}|\*{3,}|(?:your|my|the|optional|required|none|null|example|bearer|"
     r"api[-_ ]?key|token|true|false|header|query|cookie)\b.*",
@@ -207,7 +207,7 @@ _INTERNAL_NAMES: Final = frozenset(
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a member of that name holds a secret, by the words of the name."""
+    """Whether the name of a member suggests a secret."""
     words = re.sub(r"(?<=[a-z0-9])[A-Z]", lambda m: "_" + m[0], name).replace("-", "_").lower()
     return bool(_SECRET_NAME.search(words))
 
