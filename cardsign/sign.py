@@ -394,7 +394,7 @@ def _keep_foreign(
     replaced: dict[str, Finding] = {}
     for index, untrusted_entry in enumerate(card.signatures):
         place, entry = Place(f"/signatures/{index}"), _read_or_refuse(untrusted_entry)
-        if isinstance(entry, Entry) and (kid := entry.header.kid) in own_kids:
+        if isinstance(entry, Entry) and (kid := entry.kid) in own_kids:
             if _is_by(entry, keys.get(kid), received) is False:
                 replaced.setdefault(kid, Finding("sign.replaced", _REPLACED.format(kid), place))
             continue
@@ -417,7 +417,7 @@ def _read_or_refuse(untrusted_entry: Json) -> Entry | SignatureRefused:
 
 def _is_by(entry: Entry, key: PublicKey | None, payloads: Payloads) -> bool | None:
     """Return whether a signature fits by a key; None where the key is not one for it."""
-    if key is None or key.alg != entry.header.alg:
+    if key is None or key.alg != entry.alg:
         return None
     return matching_payload(entry, key, payloads) is not None
 
@@ -432,9 +432,9 @@ def _judge_foreign(
             return "garbage", name
         # Such as an algorithm that we do not know: not ours to judge.
         return "unwanted" if options.drop_foreign else "unchecked", name
-    name, key = f"the signature by {entry.header.kid!r}", None
+    name, key = f"the signature by {entry.kid!r}", None
     if options.known_keys is not None:
-        key = options.known_keys.find(entry.header.kid)
+        key = options.known_keys.find(entry.kid)
     if key is not None and not _is_by(entry, key, payloads):
         return "misfit", name
     if options.drop_foreign:
@@ -451,7 +451,7 @@ def _find_present(card: Card, payload: Payload, key: PublicKey, header: Mapping[
             continue
         with suppress(SignatureRefused):
             entry = read_entry(untrusted_entry)
-            if dict(entry.header.members) == protected:
+            if dict(entry.members) == protected:
                 check_entry(entry, payload.data, key)
                 return untrusted_entry
     return None

@@ -286,7 +286,7 @@ def public_keys(shared: Path, name: str, card: dict[str, Any]) -> JwkSet:
         return JwkSet.from_bytes(files[name].read_bytes())
     # One publisher keeps its key as DER inside the card; lifted here, ignored by the verifier.
     (entry,) = card["signatures"]
-    kid = read_entry(entry).header.kid
+    kid = read_entry(entry).kid
     holders = [at(card, w) for w in pointers(card) if isinstance(at(card, w), dict)]
     (der,) = {
         holder["public_key_der_base64"]

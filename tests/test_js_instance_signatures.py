@@ -100,7 +100,7 @@ def test_all_makes_it(alice: PrivateKey, bob: PrivateKey) -> None:
     assert profiles_of(signing) == ("served-as-is", "rule-1-as-written", "prune-empty", JS)
     document = json.loads(signing.document)
     entries = [read_entry(entry) for entry in document["signatures"]]
-    own = [(entry.header.kid, entry.header.typ) for entry in entries[3::4]]
+    own = [(entry.kid, entry.typ) for entry in entries[3::4]]
     assert own == [("alice", TYP_COMPAT), ("bob", TYP_COMPAT)]
     report = examine(signing.document, alice, bob)
     assert (report.verdict, report.profile) == ("trusted", "served-as-is")

@@ -65,7 +65,7 @@ class Counting:
 def headers(card: dict[str, Any]) -> list[tuple[str, str | None]]:
     """kid and typ of each signature."""
     entries = [read_entry(entry) for entry in card["signatures"]]
-    return [(entry.header.kid, entry.header.typ) for entry in entries]
+    return [(entry.kid, entry.typ) for entry in entries]
 
 
 def sign(card: dict[str, Any], *signers: PrivateKey, **options: Any) -> SignedCard:

@@ -57,18 +57,22 @@ NEVER_UNPROTECTED: Final = (*_PROTECTED_ONLY, "crit", "b64", "jwk", "x5c")
 
 
 @dataclass(frozen=True, slots=True)
-class ProtectedHeader:
-    """What a signer says about his signature, in the part that the signature covers.
+class Entry:
+    """A well-formed signature, by an algorithm that is allowed; nothing has been verified.
 
     Attributes:
+        protected: The protected header, base64url, as received: these characters are signed.
+        signature: Its bytes.
         alg: One that was allowed, ``EdDSA`` also where the header says ``Ed25519``; a claim until
             the key confirms it.
         kid: Opaque, 1 to 256 printable ASCII characters.
         typ: Exactly as received; None where absent.
         kind: What `typ` makes of the signature.
-        members: The whole header, unknown members included; they carry no weight.
+        members: The whole protected header, unknown members included; they carry no weight.
     """
 
+    protected: str
+    signature: bytes
     alg: VerifyAlg
     kid: str
     typ: str | None
@@ -76,9 +80,9 @@ class ProtectedHeader:
     members: Mapping[str, Json] = field(hash=False)
 
 
-def _read_protected(untrusted_protected: str, algorithms: Collection[Algorithm]) -> ProtectedHeader:
+def _read_protected(protected: str, signature: bytes, algorithms: Collection[Algorithm]) -> Entry:
     """Read a protected header, given as base64url, whose alg is one of those accepted."""
-    members = header_members(untrusted_protected)
+    members = header_members(protected)
     _refuse_extensions(members, "/protected")
     algorithm = named(members.get("alg"), algorithms)
     if algorithm is None:
@@ -94,19 +98,19 @@ def _read_protected(untrusted_protected: str, algorithms: Collection[Algorithm])
         expected = "expected 1 to 256 printable ASCII characters"
         raise _refused("sig.kid_form", members, "kid", expected)
     if "typ" not in members:
-        return ProtectedHeader(algorithm.name, kid, None, "full", members)
+        return Entry(protected, signature, algorithm.name, kid, None, "full", members)
     if not isinstance(typ, str) or typ.lower() not in _KINDS:
         raise _refused("sig.typ_forbidden", members, "typ", f"expected {TYP_JOSE}")
-    return ProtectedHeader(algorithm.name, kid, typ, _KINDS[typ.lower()], members)
+    return Entry(protected, signature, algorithm.name, kid, typ, _KINDS[typ.lower()], members)
 
 
-def _check_unprotected(untrusted_header: Json, protected: ProtectedHeader) -> None:
+def _check_unprotected(untrusted_header: Json, protected: Mapping[str, Json]) -> None:
     """Refuse an unprotected header that is malformed, or that repeats a protected member."""
     if not isinstance(untrusted_header, dict):
         raise SignatureRefused("sig.shape", "`header` is no object", path="/header")
     _refuse_extensions(untrusted_header, "/header")
     for name in untrusted_header:
-        if name in _PROTECTED_ONLY or name in protected.members:
+        if name in _PROTECTED_ONLY or name in protected:
             message = (
                 f"the unprotected header holds {name!a:.40}, expected only in the protected one"
             )
@@ -164,21 +168,6 @@ MAX_EMITTED_HEADER_CHARS: Final = 512
 _HEADERS: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A well-formed signature, by an algorithm that is allowed; nothing has been verified.
-
-    Attributes:
-        protected: base64url, as received: these characters are signed.
-        signature: Its bytes.
-        header: What `protected` holds.
-    """
-
-    protected: str
-    signature: bytes
-    header: ProtectedHeader
-
-
 class Signer(Protocol):
     """Something that signs with a private key: this process, a token, a key service."""
 
@@ -215,10 +204,10 @@ def read_entry(untrusted_entry: Json, *, algorithms: Collection[str] = tuple(ALG
         raise SignatureRefused("sig.shape", "the entry is no object")
     protected = _text(untrusted_entry, "protected")
     signature = decode_part(_text(untrusted_entry, "signature"), "signature")
-    header = _read_protected(protected, accepted)
+    entry = _read_protected(protected, signature, accepted)
     if (unprotected := untrusted_entry.get("header")) is not None:
-        _check_unprotected(unprotected, header)
-    return Entry(protected, signature, header)
+        _check_unprotected(unprotected, entry.members)
+    return entry
 
 
 def check_entry(entry: Entry, payload: bytes, key: PublicKey) -> None:
@@ -234,8 +223,8 @@ def check_entry(entry: Entry, payload: bytes, key: PublicKey) -> None:
     Raises:
         SignatureRefused: ``key.alg_mismatch`` or ``sig.bad``.
     """
-    if entry.header.alg != key.alg:
-        message = f"the header says {entry.header.alg}, the key is for {key.alg}"
+    if entry.alg != key.alg:
+        message = f"the header says {entry.alg}, the key is for {key.alg}"
         raise SignatureRefused("key.alg_mismatch", message, path="/protected")
     key.check(entry.protected, payload, entry.signature)
 

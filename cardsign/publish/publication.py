@@ -602,7 +602,7 @@ def published_card(name: str, card: bytes, jwks: JwkSet) -> PublishedCard:
     for untrusted_entry in read.signatures:
         with contextlib.suppress(SignatureRefused):
             entry = read_entry(untrusted_entry)
-            key = jwks.find(entry.header.kid)
+            key = jwks.find(entry.kid)
             if key is not None and matching_payload(entry, key, payloads):
                 kids[key.kid] = None
     endpoints = (interface.url for interface in current_interfaces(read.document))

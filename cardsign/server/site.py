@@ -412,8 +412,8 @@ def read_signers(card: Mapping[str, Json]) -> list[dict[str, str | None]]:
     signers: dict[tuple[str | None, str | None], None] = {}
     for untrusted_entry in entries if isinstance(entries, list) else ():
         try:
-            header = read_entry(untrusted_entry).header
-            signers[header.kid, header.alg] = None
+            entry = read_entry(untrusted_entry)
+            signers[entry.kid, entry.alg] = None
         except SignatureRefused:
             signers[None, None] = None
     return [{"kid": kid, "alg": alg} for kid, alg in signers]

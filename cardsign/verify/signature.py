@@ -44,7 +44,7 @@ from cardsign.card.values import Json
 from cardsign.errors import CardRefused, SignatureRefused
 from cardsign.findings import Finding, Place, rate_findings
 from cardsign.jose.algorithms import ALGORITHMS
-from cardsign.jose.jws import Entry, ProtectedHeader, check_entry, read_entry
+from cardsign.jose.jws import Entry, check_entry, read_entry
 from cardsign.jose.keys import PublicKey, short_kid
 from cardsign.statements.envelope import MAX_TIME
 from cardsign.statements.keyset import IssuerKey
@@ -104,13 +104,13 @@ def examine_signature(
     except SignatureRefused as refusal:
         reason = refusal.finding.at(path + refusal.path)
         return _worthless(index, None, "refused", reason, Answers("no"))
-    if entry.header.kind == "compat" and not try_compat:
+    if entry.kind == "compat" and not try_compat:
         # Of one that is tried, `_why_it_may_not_count` says the same in other words.
         untried = "a compat signature is made for other SDKs, so it was not checked"
         reason = Finding("sig.compat", untried, Place(path))
-        return _worthless(index, entry.header, "not-tried", reason, Answers())
+        return _worthless(index, entry, "not-tried", reason, Answers())
     # (4.2) the key that its kid names
-    key = trust.keys_by_kid.get(entry.header.kid) if trust else None
+    key = trust.keys_by_kid.get(entry.kid) if trust else None
     if trust is None or key is None:
         return _without_key(index, entry, inquiry)
     # (4.3) the payload that it fits
@@ -118,7 +118,7 @@ def examine_signature(
         payload = matching_payload(entry, key.public, payloads, trust.issuer.profiles)
     except SignatureRefused as refusal:
         reason = refusal.finding.at(path + refusal.path)
-        return _worthless(index, entry.header, "refused", reason, Answers("no"))
+        return _worthless(index, entry, "refused", reason, Answers("no"))
     if payload is None:
         # Which of the three it is, `inspect` searches for: a verdict does not depend on it.
         unfit = (
@@ -126,24 +126,23 @@ def examine_signature(
             "that is not known here (a2a-sdk before 1.1.4, crewAI)"
         )
         bad = Finding("sig.bad", unfit, Place(path))
-        return _worthless(index, entry.header, "invalid", bad, Answers("no"))
+        return _worthless(index, entry, "invalid", bad, Answers("no"))
     # (4.4) to (4.7) its answers
-    header = entry.header
-    return _judge(index, header, key, payload, payloads=payloads, inquiry=inquiry, trust=trust)
+    return _judge(index, entry, key, payload, payloads=payloads, inquiry=inquiry, trust=trust)
 
 
 def _worthless(
     index: int,
-    header: ProtectedHeader | None,
+    entry: Entry | None,
     verdict: SignatureVerdict,
     reason: Finding,
     answers: Answers,
 ) -> SignatureReport:
     return SignatureReport(
         index=index,
-        kid=header.kid if header else None,
-        alg=header.alg if header else None,
-        typ=header.typ if header else None,
+        kid=entry.kid if entry else None,
+        alg=entry.alg if entry else None,
+        typ=entry.typ if entry else None,
         verdict=verdict,
         reasons=(reason,),
         answers=answers,
@@ -152,7 +151,7 @@ def _worthless(
 
 def _without_key(index: int, entry: Entry, inquiry: Inquiry) -> SignatureReport:
     """Return the report on a signature whose key is not accepted; its kid only explains."""
-    kid, trust = entry.header.kid, inquiry.trust
+    kid, trust = entry.kid, inquiry.trust
     verdict: SignatureVerdict = "unknown-key"
     answers, hint = Answers(), ""
     unsupported = trust.unsupported if trust is not None else ()
@@ -175,7 +174,7 @@ def _without_key(index: int, entry: Entry, inquiry: Inquiry) -> SignatureReport:
         accepted, hint = _accepted_kids(trust)
         code, message = "key.unknown", f"no accepted key has the kid {kid!r}{accepted}"
     reason = Finding(code, message, Place(f"/signatures/{index}"), fix=hint)
-    return _worthless(index, entry.header, verdict, reason, answers)
+    return _worthless(index, entry, verdict, reason, answers)
 
 
 def _accepted_kids(trust: IssuerTrust | None) -> tuple[str, str]:
@@ -230,7 +229,7 @@ def matching_payload(
 
 def _judge(
     index: int,
-    header: ProtectedHeader,
+    entry: Entry,
     key: IssuerKey,
     payload: Payload,
     *,
@@ -241,12 +240,12 @@ def _judge(
     """Return what a signature that fits a payload is worth, by that payload alone."""
     path = f"/signatures/{index}"
     # (4.4) integrity; a revoked key's signature never counts
-    verdict, first = _why_it_may_not_count(header, payload, trust.issuer, path)
+    verdict, first = _why_it_may_not_count(entry, payload, trust.issuer, path)
     may_count = first is None
     is_revoked = key.public.thumbprint in trust.revoked
     if is_revoked:
         verdict = "revoked"
-        first = Finding("key.revoked", f"the key {header.kid!r} is revoked", Place(path))
+        first = Finding("key.revoked", f"the key {entry.kid!r} is revoked", Place(path))
     counts = may_count and not is_revoked
     # (4.5) authorised
     marker, other_kind = _read_marker(payload, inquiry.subject)
@@ -263,9 +262,9 @@ def _judge(
     reasons.extend(rate_findings(open_parts, trusted=True) if is_accepted else open_parts)
     return SignatureReport(
         index=index,
-        kid=header.kid,
-        alg=header.alg,
-        typ=header.typ,
+        kid=entry.kid,
+        alg=entry.alg,
+        typ=entry.typ,
         verdict=verdict,
         reasons=tuple(reasons),
         profile=payload.profile,
@@ -285,17 +284,17 @@ def _judge(
 
 
 def _why_it_may_not_count(
-    header: ProtectedHeader, payload: Payload, issuer: TrustedIssuer, path: str
+    entry: Entry, payload: Payload, issuer: TrustedIssuer, path: str
 ) -> tuple[SignatureVerdict, Finding | None]:
     """The first rule that refuses a signature that fits (V3), or no reason where it may count.
 
     A compat typ never counts, and JWT only for a payload without a token's claims.
     """
     profile = payload.profile
-    if header.kind == "compat":
+    if entry.kind == "compat":
         never = f"a compat signature ({profile}) never counts"
         return "valid", Finding("sig.compat", never, Place(path))
-    if header.kind == "jwt" and (claims := token_claims(payload.value)):
+    if entry.kind == "jwt" and (claims := token_claims(payload.value)):
         jwt = f"typ JWT with {', '.join(claims)} in the payload: that is a token, not a card"
         return "refused", Finding("sig.typ_forbidden", jwt, Place(path))
     if profile in issuer.profiles:

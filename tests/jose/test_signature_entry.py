@@ -121,7 +121,7 @@ def test_header_that_a_policy_does_not_name(es256: PrivateKey, forge: Forge, alg
         read_entry(entry, algorithms=("ES256", "RS256"))
     assert (refusal.value.code, refusal.value.path) == ("sig.alg_forbidden", "/protected")
     read = read_entry(entry)
-    assert read.header.alg == ("EdDSA" if alg == "Ed25519" else alg)
+    assert read.alg == ("EdDSA" if alg == "Ed25519" else alg)
     with pytest.raises(SignatureRefused, match=r"key\.alg_mismatch"):
         check_entry(read, PAYLOAD, es256.public)
 
@@ -169,7 +169,7 @@ def test_typ(
 ) -> None:
     """A typ is kept as received and sorted by what it makes of the signature."""
     entry = read_entry({**forge(es256, header(**members), PAYLOAD)})
-    assert (entry.header.typ, entry.header.kind) == (typ, kind)
+    assert (entry.typ, entry.kind) == (typ, kind)
     check_entry(entry, PAYLOAD, es256.public)
 
 
@@ -193,14 +193,14 @@ def test_harmless_header(es256: PrivateKey, forge: Forge, text: bytes) -> None:
     """What carries no weight is kept, and does not keep a good signature from being good."""
     entry = read_entry({**forge(es256, text, PAYLOAD)})
     check_entry(entry, PAYLOAD, es256.public)
-    assert entry.header.members == json.loads(text)
+    assert entry.members == json.loads(text)
 
 
 def test_a_header_that_is_changed_is_nobody_elses(es256: PrivateKey, forge: Forge) -> None:
     """An entry that is read again says what its signer wrote, whatever a caller did meanwhile."""
     entry = {**forge(es256, header(x5c=["one"], x={"y": 1}), PAYLOAD)}
     for _ in range(2):
-        members = read_entry(entry).header.members
+        members = read_entry(entry).members
         assert (members["x5c"], members["x"]) == (["one"], {"y": 1})
         members["x5c"].append("two")  # type: ignore[union-attr]
         members["x"]["y"] = 2  # type: ignore[index,call-overload]
@@ -273,7 +273,7 @@ def test_harmless_unprotected_header(
 ) -> None:
     """An unprotected header that says nothing of weight is ignored."""
     entry = read_entry({**forge(es256, header(), PAYLOAD), "header": unprotected})
-    assert entry.header.members == json.loads(header())
+    assert entry.members == json.loads(header())
     check_entry(entry, PAYLOAD, es256.public)
 
 

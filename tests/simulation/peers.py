@@ -97,7 +97,7 @@ def believes(jwks: bytes, card: bytes, *, rule: Demand = "one good signature") -
     keys = _read_jwks(jwks)
     found = []
     for entry in entries:
-        key = keys.find(entry.header.kid)
+        key = keys.find(entry.kid)
         try:
             if key is not None:
                 check_entry(entry, payload, key)
