@@ -291,7 +291,7 @@ def open_call(peer: Peer, credential: Credential | str | None, *, seconds: float
         header = endpoints.open_credential(credential, peer, endpoint.for_messages())
         return Call(peer, endpoint, header, seconds)
     url = offered[0].for_messages()
-    if peer.issuer is not None and peer.is_outside(url):
+    if peer.is_outside(url):
         message = f"{url} lies outside the origins of {peer.issuer.name}; nothing was sent"
         raise CallFailed("call.no_interface", message)
     return Call(peer, offered[0], None, seconds)

@@ -319,9 +319,6 @@ def look_up_extended(
         raise VerificationError.of(public.report)
     subject = _at(subject, public.url)
     peer = endpoints.Peer.of(verifier, public.url, payload, subject)
-    if peer.issuer is None:
-        message = f"the policy has no issuer for {public.url}; nothing was sent"
-        raise UsageFault("credential.elsewhere", message)
     if until is not None and until <= verifier.clock():
         message = f"the verdict on {public.url} expired at {second(until)}"
         raise CallFailed("call.verdict_over", f"{message}; nothing was sent")

@@ -298,15 +298,15 @@ class Peer:
         card_url: Where its public card was found.
         payload: Of the trusted card, and nothing that was not verified.
         policy: By which the card is trusted.
-        issuer: Whose it is; None, or one without origins (by keys alone): then a credential goes
-            to the origin of the card's URL.
+        issuer: Whose it is; for one without places (by keys alone) a credential goes to the
+            origin of the card's URL.
         settings: How it is reached.
     """
 
     card_url: str
     payload: Mapping[str, Json]
     policy: Policy
-    issuer: TrustedIssuer | None
+    issuer: TrustedIssuer
     settings: FetchSettings = DEFAULT_SETTINGS
 
     @classmethod
@@ -320,9 +320,15 @@ class Peer:
             card_url: As the attribute.
             payload: As the attribute.
             subject: Whose card it should be; nobody: whoever is at home at the URL.
+
+        Raises:
+            UsageFault: ``credential.elsewhere``: the policy has no such issuer.
         """
         policy, settings = verifier.policy, verifier.fetcher.settings
         issuer = policy.find(Subject(url=card_url) if subject.is_nobody else subject)
+        if issuer is None:
+            message = f"the policy has no issuer for {card_url}; nothing was sent"
+            raise UsageFault("credential.elsewhere", message)
         return cls(card_url, payload, policy, issuer, settings.for_issuer(issuer))
 
     def is_outside(self, url: Url) -> bool:
@@ -331,14 +337,12 @@ class Peer:
         Rule V4 has held the endpoints themselves against them; a place of another's may lie
         below one.
         """
-        issuer = self.issuer
-        if issuer is None or issuer.places is None:
-            return False
-        return not may_stand_at(url, issuer.places, self.policy.reserved_from(issuer))
+        places, reserved = self.issuer.places, self.policy.reserved_from(self.issuer)
+        return places is not None and not may_stand_at(url, places, reserved)
 
     def may_show(self, url: Url) -> bool:
         """Return whether a credential may go to a URL of the payload."""
-        if self.issuer is None or self.issuer.places is None:
+        if self.issuer.places is None:
             return url.origin == parse_url(self.card_url).origin
         return not self.is_outside(url)
 
@@ -360,11 +364,9 @@ class Peer:
 
     def elsewhere(self, problem: str) -> UsageFault:
         """Return the refusal to send a credential to a place that is not the issuer's."""
-        if self.issuer is None or self.issuer.places is None:
-            home = f"the origin of {self.card_url}"
-        else:
-            home = f"the origins of {self.issuer.name}"
-        message = f"{problem}, outside {home}; nothing was sent"
+        is_bounded = self.issuer.places is not None
+        home = f"origins of {self.issuer.name}" if is_bounded else f"origin of {self.card_url}"
+        message = f"{problem}, outside the {home}; nothing was sent"
         return UsageFault("credential.elsewhere", message)
 
 

@@ -61,7 +61,8 @@ def agent(
     """An endpoint of a card that was verified, the first one if none is named."""
     from cardsign.integrations.calling import Call
 
-    peer = Peer(f"{HOST}/card", card, Policy(), None, network.settings())
+    issuer = TrustedIssuer("tides", KeysAnchor(JwkSet.of([key("card").public]), {}), None)
+    peer = Peer(f"{HOST}/card", card, Policy((issuer,)), issuer, network.settings())
     return Call(peer, endpoint or endpoints_of(card)[0], header, seconds)
 
 
@@ -218,6 +219,20 @@ def test_who_has_a_credential_is_not_called_without_it(network: Network) -> None
         with pytest.raises(CardsignError) as caught:
             open_call(peer, secret, seconds=PATIENCE)
         assert caught.value.code == code
+    assert network.names == []
+
+
+def test_nothing_is_sent_to_another_origin(network: Network) -> None:
+    """Whatever the SDK were led to ask; nor to another path of this one."""
+    from cardsign.integrations.calling import _AtEndpoint
+
+    async def ask(url: str) -> None:
+        async with httpx.AsyncClient(transport=_AtEndpoint(agent(network))) as client:
+            await client.post(url)
+
+    for url in ("https://evil.example/a2a", f"{HOST}/admin"):
+        with pytest.raises(httpx.TransportError, match=r"fetch\.elsewhere"):
+            asyncio.run(ask(url))
     assert network.names == []
 
 

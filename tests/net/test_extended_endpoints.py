@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from cardsign.errors import CallFailed
+from cardsign.errors import CallFailed, UsageFault
 from cardsign.jose.keys import JwkSet
 from cardsign.net.endpoints import Endpoint, Peer, endpoints_of
-from cardsign.trust.policy import KeysAnchor, Policy, TrustedIssuer
+from cardsign.trust.policy import KeysAnchor, Policy, Subject, TrustedIssuer
 from cardsign.urls import parse_place, parse_url
+from cardsign.verify.verifier import Verifier
 
 HOST = "https://tides.example"
 
@@ -151,3 +152,10 @@ def test_a_place_of_anothers_below_an_endpoint() -> None:
         )
     ]
     assert outside == [True, False, False, False]
+
+
+def test_an_issuer_that_the_policy_does_not_have() -> None:
+    """Is sent nothing."""
+    verifier = Verifier(Policy())
+    with pytest.raises(UsageFault, match=r"credential\.elsewhere"):
+        Peer.of(verifier, HOST, new(interface()), Subject())
