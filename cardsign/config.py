@@ -10,7 +10,15 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    model_validator,
+)
 
 from cardsign.card.extensions import AUDIENCE
 from cardsign.errors import FileMissing, InputRefused
@@ -19,7 +27,7 @@ from cardsign.files import leads_outside, outside, read_bytes
 from cardsign.findings import Severity
 from cardsign.keys.agenda import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.lint.rules import LintSettings, Waiver
-from cardsign.tomltext import bad_settings, read_settings
+from cardsign.tomltext import read_settings
 from cardsign.urls import AGENT_NAME, AGENT_PATH, AGENT_PATH_PATTERN, parse_origin
 
 MAX_CONFIG_BYTES: Final = 64 * 1024  # bytes; a few lines are usual
@@ -122,10 +130,58 @@ class ProjectCard(_Table):
     expires: _Text | None = None
     skills: _Texts = ()
 
+    @model_validator(mode="after")
+    def _check_members(self) -> ProjectCard:
+        if (self.source == Path()) != bool(self.build) or (self.agent and not self.build):
+            raise ValueError("needs one of 'source' and 'build', and 'build' for an 'agent'")
+        is_extended = self.audience is not None
+        if is_extended != (self.expires is not None) or (is_extended and self.legacy):
+            raise ValueError("needs both or none of 'audience' and 'expires', without 'legacy'")
+        return self
+
     @property
     def is_public(self) -> bool:
         """Whether it is what everybody reads, in the newest form."""
         return self.audience is None and self.legacy is None
+
+
+def _short_name(agent: str) -> str:
+    return agent.rpartition("/")[2]
+
+
+def _arrange_cards(
+    tables: list[ProjectCard], info: ValidationInfo[tuple[Path, Collection[Path]]]
+) -> list[ProjectCard]:
+    """Return of each agent the public card, the one for older clients, and the extended ones."""
+    cards = [card for table in tables for card in _list_versions(table, *info.context)]
+    agents = [card.agent for card in cards if card.is_public]
+    if cards and len(agents) != 1:
+        names = [_short_name(agent or "") for agent in agents]
+        if not all(map(AGENT_NAME.fullmatch, names)) or len(set(names)) < len(names) or not names:
+            raise ValueError("needs one table without 'audience', or more with an 'agent' each")
+        if any(card.agent not in agents for card in cards):
+            raise ValueError("has an extended card without the 'agent' of a public one")
+    audiences = [card.audience for card in cards if card.audience is not None]
+    if len(set(audiences)) < len(audiences):
+        raise ValueError("has the same 'audience' twice")
+    signed = {os.path.realpath(card.signed) for card in cards}
+    if len(signed) < len(cards) or signed & {os.path.realpath(card.source) for card in cards}:
+        raise ValueError("names a 'signed' that is also a 'source', or another 'signed'")
+    return sorted(cards, key=lambda card: (card.audience is not None, card.legacy or ""))
+
+
+def _list_versions(
+    card: ProjectCard, file: Path, allowed: Collection[Path]
+) -> Iterator[ProjectCard]:
+    """Yield the card of a table, and the one for older clients next to it."""
+    if card.build:
+        card = card.model_copy(update={"source": card.build[0]})
+    yield card.model_copy(update={"legacy": None})
+    if card.legacy is not None:
+        older = card.signed.with_suffix(f".{card.legacy}{card.signed.suffix}")
+        if leads_outside(file.parent, older, allowed):
+            raise outside(older, f"'signed' names '{older}',", file)
+        yield card.model_copy(update={"signed": older})
 
 
 _Seconds = Annotated[int, Field(ge=0, le=MAX_SECONDS, description="seconds")]
@@ -150,7 +206,7 @@ class ConfigFile(_Table):
     timeline: TimelineTable = TimelineTable()
     build: BuildSettings = BuildSettings()
     lint: LintTable = LintTable()
-    card: list[ProjectCard] = []
+    card: Annotated[list[ProjectCard], AfterValidator(_arrange_cards)] = []
     agent_path: str = Field(default=AGENT_PATH, pattern=AGENT_PATH_PATTERN)
 
 
@@ -207,10 +263,6 @@ class ProjectConfig:
         return below + path
 
 
-def _short_name(agent: str) -> str:
-    return agent.rpartition("/")[2]
-
-
 def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
     """Read the file; one that is not there is an empty one. Paths are relative to it.
 
@@ -232,11 +284,10 @@ def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
         return ProjectConfig()
     file = read_settings(data, path, ConfigFile, (path, allowed))
     lint = {**dict(file.lint), "waivers": tuple(Waiver(**dict(w)) for w in file.lint.waivers)}
-    cards = [card for table in file.card for card in _read_cards(table, path, allowed)]
     config = ProjectConfig(
         *(file.issuer, file.keystore, file.publish, file.live),
         TimelineSettings(**dict(file.timeline)),
-        _sort_cards(cards, path),
+        tuple(file.card),
         file.build,
         LintSettings(**lint),
         file.agent_path,
@@ -245,48 +296,6 @@ def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
         if agent.publish and leads_outside(path.parent, agent.publish, allowed):
             raise outside(agent.publish, "a link leads", path)
     return config
-
-
-def _read_cards(card: ProjectCard, path: Path, allowed: Collection[Path]) -> Iterator[ProjectCard]:
-    """Yield the card of a table, and the one for older clients next to it."""
-    if (card.source == Path()) != bool(card.build) or (card.agent and not card.build):
-        message = "a [[card]] has one of 'source' and 'build'; 'agent' needs 'build'"
-        raise bad_settings(path, message)
-    is_extended = card.audience is not None
-    if is_extended != (card.expires is not None) or (is_extended and card.legacy):
-        raise bad_settings(path, "'audience' and 'expires' need each other, and exclude 'legacy'")
-    if card.build:
-        card = card.model_copy(update={"source": card.build[0]})
-    yield card.model_copy(update={"legacy": None})
-    if card.legacy is not None:
-        older = card.signed.with_suffix(f".{card.legacy}{card.signed.suffix}")
-        if leads_outside(path.parent, older, allowed):
-            raise outside(older, f"'signed' names '{older}',", path)
-        yield card.model_copy(update={"signed": older})
-
-
-def _sort_cards(cards: list[ProjectCard], path: Path) -> tuple[ProjectCard, ...]:
-    """Return of each agent the public card, the one for older clients, and the extended ones."""
-    audiences = [card.audience for card in cards if card.audience is not None]
-    signed = {os.path.realpath(card.signed) for card in cards}
-    agents = [card.agent for card in cards if card.is_public]
-    if cards and len(agents) != 1:
-        _check_agents(agents, cards, path)
-    if len(set(audiences)) < len(audiences):
-        raise bad_settings(path, "two [[card]] tables have the same 'audience'")
-    if len(signed) < len(cards) or signed & {os.path.realpath(card.source) for card in cards}:
-        raise bad_settings(path, "a 'signed' of [[card]] is also a 'source', or another 'signed'")
-    return tuple(sorted(cards, key=lambda card: (card.audience is not None, card.legacy or "")))
-
-
-def _check_agents(agents: list[str | None], cards: list[ProjectCard], path: Path) -> None:
-    """Refuse several public cards that are not each of an agent of its own."""
-    names = [_short_name(agent or "") for agent in agents]
-    if not all(map(AGENT_NAME.fullmatch, names)) or len(set(names)) < len(names) or not names:
-        message = "one [[card]], and no other, has no 'audience', unless each has an 'agent'"
-        raise bad_settings(path, message)
-    if any(card.agent not in agents for card in cards):
-        raise bad_settings(path, "an extended [[card]] needs the 'agent' of a public one")
 
 
 def render_config(
