@@ -210,7 +210,7 @@ def test_Q44_a_card_of_the_project_names_its_agent(folder: Path, write: Write) -
         card = json.loads(read_source(config.cards[0], config.build))
         assert card["name"] == name.rpartition("/")[2]
     path = write("cardsign.toml", f'{table}source = "card.json"\nagent = "second"\n')
-    with pytest.raises(UsageFault, match="'agent' needs 'build'"):
+    with pytest.raises(UsageFault, match="'build' for an 'agent'"):
         read_config(path)
 
 
