@@ -35,12 +35,11 @@ from cardsign.card.profiles import (
     VERIFIERS,
     Compat,
     Excuse,
-    Listed,
     Payload,
     Payloads,
     ProfileName,
     Uncovered,
-    listed,
+    list_pointers,
     uncovered_parts,
 )
 from cardsign.card.rules import without_empties
@@ -127,13 +126,16 @@ class SignedPayload:
         profile: The first profile that makes it.
         compat: Its signatures are marked: other SDKs accept them, cardsign never counts them.
         verifiers: The names of the SDKs that verify by it, with their versions.
-        leaves_open: What of the card it does not hold; those verifiers notice no change there.
+        leaves_open: Where the card has what it does not hold, at most 100 pointers; those
+            verifiers notice no change there.
+        leaves_open_count: How many places that are.
     """
 
     profile: ProfileName
     compat: bool
     verifiers: tuple[str, ...]
-    leaves_open: Listed
+    leaves_open: tuple[str, ...]
+    leaves_open_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -560,7 +562,8 @@ def describe_payloads(
             payload.profile,
             payload.profile not in FULL_PROFILES,
             tuple(name for name, read in payload_of if read and read.data == payload.data),
-            _lost(payload)[0],
+            list_pointers(lost := _lost(payload)),
+            len(lost),
         )
         for payload in signed
     )
@@ -571,7 +574,7 @@ def note_sdks(
 ) -> Iterator[Finding]:
     """Yield what SDKs do not check, and each that can use the card and will refuse it."""
     for payload, description in zip(signed, described, strict=True):
-        if description.compat and (lost := _lost(payload)[1]):
+        if description.compat and (lost := _in_words(_lost(payload))):
             readers = "; ".join(description.verifiers) or "SDKs"
             unchecked = f"these do not notice a change of {lost}: {readers}"
             yield Finding("sign.compat_lossy", unchecked)
@@ -581,7 +584,7 @@ def note_sdks(
         if read is None or read.data in data or not read.names_an_endpoint:
             continue
         why = f"`cardsign lint {shlex.quote(file)} --group portable` says why. "
-        lost = _lost(read)[1]
+        lost = _in_words(_lost(read))
         yield Finding(
             "sign.sdk_refuses",
             f"{sdk.name}{',' if ',' in sdk.name else ''} will refuse this card. "
@@ -603,14 +606,14 @@ def note_interfaces(document: Mapping[str, Json]) -> Iterator[Finding]:
             yield Finding(refusal.code, message, place, severity="warning")
 
 
-def _lost(payload: Payload) -> tuple[Listed, str]:
-    """Return what a payload leaves open, and its first places in words, security before all else.
-
-    Defaults are left out, which say what their absence says.
-    """
+def _lost(payload: Payload) -> list[Uncovered]:
+    """Return what a payload leaves open, but for defaults, which say what their absence says."""
     parts = uncovered_parts(payload)
-    lost = [part for part in parts if part.excuse is not Excuse.SCHEMA_DEFAULT]
+    return [part for part in parts if part.excuse is not Excuse.SCHEMA_DEFAULT]
+
+
+def _in_words(lost: Sequence[Uncovered]) -> str:
+    """Return the first places in words, security before all else."""
     first = sorted(lost, key=lambda part: not part.security)[:_SHOWN]
     more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
-    places = ", ".join(part.pointer for part in first)
-    return listed(lost), places + more
+    return ", ".join(part.pointer for part in first) + more

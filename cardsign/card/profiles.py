@@ -364,27 +364,9 @@ def uncovered_parts(payload: Payload, *, accept_lossy: bool = False) -> tuple[Un
 MAX_LISTED: Final = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """What a report shows of uncovered parts.
-
-    Attributes:
-        pointers: The first :data:`MAX_LISTED`.
-        count: How many there are, those left out included.
-    """
-
-    pointers: tuple[str, ...] = ()
-    count: int = 0
-
-    @property
-    def left_out(self) -> int:
-        """How many are not among `pointers`."""
-        return self.count - len(self.pointers)
-
-
-def listed(parts: Sequence[Uncovered]) -> Listed:
-    """Write the places that a report shows."""
-    return Listed(tuple(part.pointer for part in parts[:MAX_LISTED]), len(parts))
+def list_pointers(parts: Sequence[Uncovered]) -> tuple[str, ...]:
+    """Return where uncovered parts stand, as far as a report shows that."""
+    return tuple(part.pointer for part in parts[:MAX_LISTED])
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,31 +374,31 @@ class LeftOpen:
     """What a payload leaves open, as reports say it: all that the table does not call harmless.
 
     Attributes:
-        listed: Where that is, in the card's order.
-        first: As many of the parts as are listed; those that fail the card come first.
+        pointers: Where that is, in the card's order; the first :data:`MAX_LISTED`.
+        count: How many places there are.
+        first: As many of the parts as have pointers here; those that fail the card come first.
         fails: Something of it has no excuse.
     """
 
-    listed: Listed
-    first: tuple[Uncovered, ...]
-    fails: bool
-
-
-_NOTHING: Final = LeftOpen(Listed(), (), False)
+    pointers: tuple[str, ...] = ()
+    count: int = 0
+    first: tuple[Uncovered, ...] = ()
+    fails: bool = False
 
 
 def left_open(payload: Payload, *, accept_lossy: bool = False) -> LeftOpen:
     """What a payload leaves open: :func:`uncovered_parts`, summed up once for each payload."""
     if payload.is_whole_card:
-        return _NOTHING
+        return LeftOpen()
     remembered: dict[bool, LeftOpen] = payload.left_open_known
     if accept_lossy not in remembered:
         parts = uncovered_parts(payload, accept_lossy=accept_lossy)
         kept_parts = [part for part in parts if part.excuse in (None, Excuse.DROPPED_BY_VALUE)]
-        shown = listed(kept_parts)
+        pointers, count = list_pointers(kept_parts), len(kept_parts)
         kept_parts.sort(key=lambda part: part.excuse is not None)
         fails = bool(kept_parts) and kept_parts[0].excuse is None
-        remembered[accept_lossy] = LeftOpen(shown, tuple(kept_parts[: len(shown.pointers)]), fails)
+        first = tuple(kept_parts[:MAX_LISTED])
+        remembered[accept_lossy] = LeftOpen(pointers, count, first, fails)
     return remembered[accept_lossy]
 
 

@@ -274,14 +274,8 @@ def _sign_card(
 
 
 def _to_json(signing: SignedCard, signers: Sequence[Signer]) -> dict[str, Any]:
-    payloads = [
-        {
-            **members(payload, "profile compat verifiers"),
-            "leaves_open": list(payload.leaves_open.pointers),
-            "leaves_open_count": payload.leaves_open.count,
-        }
-        for payload in signing.payloads
-    ]
+    shown = "profile compat verifiers leaves_open leaves_open_count"
+    payloads = [members(payload, shown) for payload in signing.payloads]
     return {
         "changed": signing.changed,
         "payloads": payloads,
@@ -316,7 +310,7 @@ def _explain(signing: SignedCard, signers: Sequence[Signer]) -> Iterator[str]:
         ours = () if payload.compat else ("cardsign",)
         readers = "; ".join((*ours, *payload.verifiers)) or "no SDK that is known"
         yield f"  {payload.profile}: {readers}"
-        lost = safe(", ".join(payload.leaves_open.pointers), limit=_OPEN)
+        lost = safe(", ".join(payload.leaves_open), limit=_OPEN)
         yield f"    leaves open: {lost}" if lost else "    covers the whole card"
         if payload.compat:
             yield "    " + _IGNORES_TYP
@@ -396,7 +390,7 @@ def canonicalize(card: str, profile: ProfileName) -> int:
     if not is_json():
         write_output(STDIO, payload.data, is_exact=True)
         return EXIT_OK
-    uncovered = left_open(payload).listed
+    uncovered = left_open(payload)
     view = {
         "profile": profile,
         "sha256": payload.sha256,

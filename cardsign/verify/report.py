@@ -80,7 +80,7 @@ class SignatureReport:
             there is none, or if no key is known. Others may make the same payload.
         counts: Whether the signature can make the card trusted.
         uncovered: JSON pointers of what it leaves open, the closed table's rows left out: at
-            most 100, their tokens cut to 64 characters (:func:`cardsign.card.profiles.listed`).
+            most 100, their tokens cut to 64 characters.
         uncovered_count: How many there are.
         holder: Who holds the key, as the anchor's source says; None where it does not.
         payload: The payload by which it was judged, or None. Only signatures over one payload

@@ -269,8 +269,8 @@ def _judge(
         reasons=tuple(reasons),
         profile=payload.profile,
         counts=counts,
-        uncovered=opened.listed.pointers,
-        uncovered_count=opened.listed.count,
+        uncovered=opened.pointers,
+        uncovered_count=opened.count,
         holder=key.holder or None,
         payload=payload.data,
         answers=Answers(
@@ -312,7 +312,7 @@ def _why_not_accepted(payload: Payload, issuer: TrustedIssuer, path: str) -> Fin
         profile = payload.profile
         narrowed = f"the signature is good, but made by the rule {profile}, which is left out here"
         return Finding("sig.other_profile", narrowed, Place(path), f"Add --profile {profile}.")
-    leaves = left_open(payload).listed
+    leaves = left_open(payload)
     if_accepted = left_open(payload, accept_lossy=True)
     unsigned = some_of(leaves.pointers, leaves.count)
     message = f"the signature is good, but made by the SDKs' rule {payload.profile}"
@@ -400,8 +400,8 @@ def _coverage_reasons(opened: LeftOpen, profile: str) -> Iterator[Finding]:
                 "says who may call, and it is not signed",
             )
         yield Finding(code, f"{where} {message} ({profile} leaves it out)", Place(where))
-    if opened.listed.left_out:
-        more = f"{opened.listed.left_out} more places are not signed"
+    if opened.count > len(opened.first):
+        more = f"{opened.count - len(opened.first)} more places are not signed"
         yield Finding("coverage.uncovered", more)
 
 
