@@ -199,18 +199,14 @@ def _add(path: StorePlace, private: PrivateKey, passphrase: bytes, role: Role) -
 
 
 def _made(record: KeyRecord, store: KeyStore, path: StorePlace) -> None:
-    show(Answer(key_json(record), [record.kid]))
-    if is_json():
-        return
     does, state = _DOES[record.state], store.state
     if record.state == "active" and (not record.rotates or state.keyset is not None):
         does = "it signs as soon as a keyset statement lists it: cardsign keyset draft"
     if not record.rotates and state.keyset is None and len(state.keys) == 1:
-        does = "send its public key to who drafts the keyset: "
-        does += (
-            f"cardsign keys export {shlex.quote(record.kid)} --keystore {shlex.quote(str(path))}"
-        )
-    say(f"the {record.alg} key {short_kid(record.kid)} is in {path}; {does}")
+        command = shlex.join(["cardsign", "keys", "export", record.kid, "--keystore", str(path)])
+        does = f"send its public key to who drafts the keyset: {command}"
+    note = f"the {record.alg} key {short_kid(record.kid)} is in {path}; {does}"
+    show(Answer(key_json(record), [record.kid], [note]))
 
 
 @keys.command(example="cardsign keys export vzTO --as pem")
@@ -459,16 +455,18 @@ def move(to: str, keystore: KeystoreOptions) -> None:
     store = open_store(place, local_user(), moved=True)
     target = read_place(to)
     moved = move_store(store, target, now=moment())
-    show(Answer({"from": str(place), "to": moved.place}))
-    if is_json():
-        return
-    say(f"the key store is in {target} now, and {place} signs no more")
-    if isinstance(target, Path):
-        say(f"  next: change `keystore` in cardsign.toml, or set {KEYSTORE_VARIABLE}")
-    else:
-        say(f"  next: export {KEYSTORE_VARIABLE}={shlex.quote(str(target))}")
-        say("  and set it for cron too; a password is found in ~/.pgpass")
-    say(f"  then destroy the old private keys: cardsign keys doctor --keystore {place} says how")
+    following = [f"  next: change `keystore` in cardsign.toml, or set {KEYSTORE_VARIABLE}"]
+    if not isinstance(target, Path):
+        following = [
+            f"  next: export {KEYSTORE_VARIABLE}={shlex.quote(str(target))}",
+            "  and set it for cron too; a password is found in ~/.pgpass",
+        ]
+    notes = [
+        f"the key store is in {target} now, and {place} signs no more",
+        *following,
+        f"  then destroy the old private keys: cardsign keys doctor --keystore {place} says how",
+    ]
+    show(Answer({"from": str(place), "to": moved.place}, notes=notes))
 
 
 @keys.command(example="cardsign keys jwks -o jwks.json")

@@ -13,7 +13,7 @@ import click
 from cardsign.cli.frame import Command, Group, moment
 from cardsign.cli.keystore import project_config
 from cardsign.cli.options import PATH, write_secret
-from cardsign.cli.printer import Answer, is_json, members, say, show
+from cardsign.cli.printer import Answer, is_json, members, show
 from cardsign.errors import UsageFault
 from cardsign.times import day, minute
 
@@ -119,18 +119,15 @@ def create(
         lines.append(f"{line}\n")
         if output is not None:
             write_secret(output, f"{token}\n".encode())
-    shown = {"token": token} if output is None else {"output": str(output)}
-    show(Answer({**shown, "line": line}, [token] if output is None else []))
-    if is_json():
-        return
-    if output is not None:
-        say(f"wrote the token to {output}")
+    notes = [] if output is None else [f"wrote the token to {output}"]
     if is_new:
-        say(f"made {token_file}, a new file; name it in the server's settings")
+        notes.append(f"made {token_file}, a new file; name it in the server's settings")
     elif token_file is None:
-        say(f"  its line for the server's token file: {line}")
+        notes.append(f"  its line for the server's token file: {line}")
     else:
-        say(f"added its digest to {token_file}; a running server takes it up at once")
+        notes.append(f"added its digest to {token_file}; a running server takes it up at once")
+    shown = {"token": token} if output is None else {"output": str(output)}
+    show(Answer({**shown, "line": line}, [token] if output is None else [], notes))
 
 
 _token_file = click.option(
