@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
+import errno
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from cardsign import sign_card
 from cardsign.card.extensions import ExtendedMarker, with_marker
@@ -108,6 +112,27 @@ def publish_cards(
         directory,
         now=now,
     )
+
+
+@contextmanager
+def failing_after(operations: int) -> Iterator[None]:
+    """Let a store fail once it has moved so many files, as mounted object storage may."""
+    done = 0
+
+    def failing(move: Callable[..., None]) -> Callable[..., None]:
+        def moved(*places: Any, **options: Any) -> None:
+            nonlocal done
+            done += 1
+            if done > operations:
+                raise OSError(errno.EIO, "Input/output error")
+            move(*places, **options)
+
+        return moved
+
+    with ExitStack() as patches:
+        for name in ("replace", "rename"):
+            patches.enter_context(patch.object(os, name, failing(getattr(os, name))))
+        yield
 
 
 def put_in_place(directory: Path, generation: Generation) -> None:

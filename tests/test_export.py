@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from publications import PUBLIC, publish_cards
+from publications import NOW, PUBLIC, failing_after, publish_cards, sign, with_skill
 
+from cardsign import verify_card
 from cardsign.errors import FileFault, UsageFault
-from cardsign.jose.keys import PrivateKey
+from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.publish.generation import Generation, export_files, public_files
+from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server.app import create_app
 
 
@@ -112,6 +116,25 @@ def test_the_same_export_is_the_same_bytes(generation: Generation, tmp_path: Pat
         files = [one for one in sorted((tmp_path / name).rglob("*")) if one.is_file()]
         trees.append({str(one.relative_to(tmp_path / name)): one.read_bytes() for one in files})
     assert trees[0] == trees[1]
+
+
+@pytest.mark.parametrize("operations", range(6))
+def test_a_host_that_fails_in_the_middle_serves_a_card_that_verifies(
+    operations: int, generation: Generation, tmp_path: Path, key: PrivateKey
+) -> None:
+    """While keys change hands, as a new card by a new key is exported; a new try mends it."""
+    out, successor = tmp_path / "out", PrivateKey.generate("ES256")
+    export_files(generation, out)
+    both, only = JwkSet.of([key.public, successor.public]), JwkSet.of([successor.public])
+    new = sign(with_skill(PUBLIC, "new"), successor)
+    for step in (Documents(new, both), Documents(new, only)):
+        following = publish_generation(step, tmp_path / "keys", now=NOW)
+        with failing_after(operations), suppress(FileFault):
+            export_files(following, out)
+        card, keys = (out / "site/.well-known" / name for name in ("agent-card.json", "jwks.json"))
+        assert verify_card(card.read_bytes(), jwks=json.loads(keys.read_bytes()))
+        export_files(following, out)
+        assert (card.read_bytes(), keys.read_bytes()) == (following.card, following.jwks)
 
 
 def test_a_publication_directory_is_refused(generation: Generation, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from publications import (
     PUBLIC,
     PUBLIC_0_3,
     extended_card,
+    failing_after,
     publish_cards,
     sign,
     with_skill,
@@ -547,6 +548,20 @@ def test_a_store_that_takes_no_more_bytes_keeps_what_it_has(
     assert _tree(directory) == before
     assert publish_cards(directory, key, with_skill(PUBLIC, "new")).number == 2
     assert load_current(directory).number == 2
+
+
+@pytest.mark.parametrize("operations", range(7))
+def test_a_store_that_fails_in_the_middle_keeps_what_it_has(
+    operations: int, directory: Path, key: PrivateKey
+) -> None:
+    """Of a generation that did not become whole no reader learns; the next one takes its place."""
+    publish_cards(directory, key)
+    with failing_after(operations), pytest.raises(FileFault, match="Input/output") as refused:
+        publish_cards(directory, key, with_skill(PUBLIC, "new"), "staff", "crew")
+    assert refused.value.code == "file.unwritable"
+    assert load_current(directory).number == 1
+    again = publish_cards(directory, key, with_skill(PUBLIC, "new"))
+    assert load_current(directory).files == again.files
 
 
 def test_what_a_killed_publication_left_is_swept(directory: Path, key: PrivateKey) -> None:
