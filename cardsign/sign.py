@@ -212,7 +212,8 @@ def _sign(
     """Return the signed card, its payloads, those of them that were signed, and what is noted."""
     if not signers:
         raise SigningRefused("sign.no_key", "no key to sign with was given")
-    _keys_of(signers)  # two keys of one kid are refused before a signer is asked
+    # Two keys of one kid are refused before a signer is asked.
+    public_keys = JwkSet.of(signer.public for signer in signers)
     card_given = Card.from_bytes(document)
     card, payloads, marker = _marked(card_given, options.extended)
     notes = [*cap_findings(_check_card(card, payloads, options))]
@@ -235,7 +236,7 @@ def _sign(
     source = document if card is card_given else None
     if source is None or entries != [*card.signatures]:
         document = with_signatures(card.document, entries, source)
-    self_check(document, signers, marker=marker, force=options.force)
+    self_check(document, public_keys, marker=marker, force=options.force)
     return document, payloads, plan, notes
 
 
@@ -489,18 +490,18 @@ def _make_entry(payload: Payload, signer: Signer, header: Mapping[str, str]) -> 
 
 def self_check(
     signed: bytes,
-    signers: Sequence[Signer],
+    keys: JwkSet,
     *,
     marker: ExtendedMarker | None = None,
     force: bool = False,
 ) -> None:
     """Verify what was signed as a reader does who has the public keys alone.
 
-    Every full signature of ours must be valid, and each signer must have one.
+    Every full signature by these keys must be valid, and each key must have one.
 
     Args:
         signed: The card.
-        signers: By whom.
+        keys: The public keys of the signers.
         marker: That of an extended card.
         force: Whether it may be something else than a card.
 
@@ -508,8 +509,7 @@ def self_check(
         SigningRefused: ``sign.self_check``, or the code for which a reader refuses the bytes.
     """
     audience = None if marker is None else marker.audience
-    policy = Policy.from_jwks(_keys_of(signers), name="the signer")
-    outsider = Verifier(policy, clock=lambda: _ANY_TIME)
+    outsider = Verifier(Policy.from_jwks(keys, name="the signer"), clock=lambda: _ANY_TIME)
     report = outsider.judge(signed, Subject(is_holder=True, audience=audience))
     complete = (report.answers.integrity, report.answers.complete) == ("yes", "yes")
     if not complete or (report.verdict != "trusted" and not force):
@@ -517,12 +517,12 @@ def self_check(
         code = first.code if report.verdict == "invalid" else "sign.self_check"
         message = f"what was signed is {report.verdict} when read again: {first.message}"
         raise SigningRefused(code, message, path=first.path)
-    _check_each(report.signatures, signers)
+    _check_each(report.signatures, keys)
 
 
-def _check_each(signatures: Sequence[SignatureReport], signers: Sequence[Signer]) -> None:
+def _check_each(signatures: Sequence[SignatureReport], keys: JwkSet) -> None:
     """Check all of them, not only what made the verdict: no full one was verified before."""
-    lacking = {signer.public.kid for signer in signers}
+    lacking = {key.kid for key in keys.keys}
     ours = [signature for signature in signatures if signature.kid in lacking]
     for signature in ours:
         if signature.verdict not in _AS_SIGNED:
@@ -534,10 +534,6 @@ def _check_each(signatures: Sequence[SignatureReport], signers: Sequence[Signer]
         names = " and ".join(map(repr, sorted(lacking)))
         none = f"what was signed has no valid signature by {names} when read again"
         raise SigningRefused("sign.self_check", none, path="/signatures")
-
-
-def _keys_of(signers: Sequence[Signer]) -> JwkSet:
-    return JwkSet.of(signer.public for signer in signers)
 
 
 # ------------------------------------------------------------------ what is said of it
