@@ -37,13 +37,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 from cardsign.card.extensions import AUDIENCE
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import FileFault, FileMissing, ServeFault, UsageFault
-from cardsign.files import (
-    list_names,
-    make_directory,
-    read_bytes,
-    refuse_links,
-    write_atomic,
-)
+from cardsign.files import list_names, make_directory, read_bytes, refuse_links, write_atomic
 from cardsign.jose.keys import JwkSet
 from cardsign.urls import CARD_PATH, JWKS_PATH, LEGACY_CARD_PATH, STATEMENTS_PATH, Headers
 
@@ -389,11 +383,8 @@ def export_files(generation: Generation, directory: Path) -> None:
         FileFault: ``file.unwritable``; ``file.not_plain``: a link is below the directory.
     """
     if (directory / CURRENT_FILE).exists():
-        raise UsageFault(
-            "usage.conflict",
-            "a publication directory cannot be exported into: it holds extended cards",
-            path=str(directory),
-        )
+        message = "a publication directory cannot be exported into: it holds extended cards"
+        raise UsageFault("usage.conflict", message, path=str(directory))
     files = public_files(generation)
     site = directory / SITE_FOLDER
     for path in {CARD_PATH, LEGACY_CARD_PATH} - files.keys():
