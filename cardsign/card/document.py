@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
-from cardsign.card.schema import CARD_0_3, CARD_1_0, DocumentVersion, Message, fold
+from cardsign.card.schema import CARD_0_3, CARD_1_0, DocumentVersion, Field, Message, fold
 from cardsign.card.strictjson import MAX_CARD_BYTES, object_or_none, parse_object
-from cardsign.card.values import Json, children_of, count_values, pointer
+from cardsign.card.values import Json, children_of, count_values, kind_of, pointer
 from cardsign.errors import CardRefused, JsonRefused
 
 #: The claims of a JWT (RFC 7519 4.1) by which a token can be told from a card.
@@ -191,9 +192,7 @@ def _signatures(document: Mapping[str, Json]) -> tuple[Json, ...]:
     if signatures is None:
         return ()
     if not isinstance(signatures, list):
-        kinds = {dict: "an object", str: "a string", bool: "true or false"}
-        kind = kinds.get(type(signatures), "a number")
-        expected = f"expected a list of signature objects, found {kind}"
+        expected = f"expected a list of signature objects, found {kind_of(signatures)}"
         raise CardRefused("card.signatures_shape", expected, path="/signatures")
     _check_count(signatures, MAX_SIGNATURES)
     return tuple(signatures)
@@ -213,34 +212,37 @@ class _Names:
     """The schema names of one object.
 
     Attributes:
-        by_name: Each field by its own and its folded name: what it folds to, whether it holds a
-            map, and the names of the messages below it, if there are any.
+        folded: The fields' names as a lenient reader sees them.
         exact: The fields' own names, of which no two fold to one.
-        below: The fields' own names that hold messages.
+        holding: Those of the fields' own names under which messages are.
+        below: By folded name, whether the field holds a map, and the names of its messages.
     """
 
-    by_name: dict[str, tuple[str, bool, _Names | None]]
+    folded: frozenset[str]
     exact: frozenset[str]
-    below: frozenset[str]
+    holding: frozenset[str]
+    below: Mapping[str, tuple[bool, _Names]]
 
 
 def _names_of(*messages: Message) -> _Names:
-    table: dict[str, tuple[str, bool, _Names | None]] = {}
-    exact, with_messages = set(), set()
-    for folded in {name for message in messages for name in message.folded}:
-        fields = [message.folded[folded] for message in messages if folded in message.folded]
-        inner = [field.message for field in fields if field.message is not None]
-        names = {field.name for field in fields}
-        is_map = any(field.shape == "map" for field in fields)
-        entry = (folded, is_map, _names_of(*inner) if inner else None)
-        table |= dict.fromkeys([folded, *names], entry)
-        exact |= names if len(names) == 1 else set()
-        with_messages |= names if inner else set()
-    return _Names(table, frozenset(exact), frozenset(with_messages))
+    groups: dict[str, list[Field]] = {}
+    for message in messages:
+        for name, field in message.folded.items():
+            groups.setdefault(name, []).append(field)
+    names = {folded: {field.name for field in fields} for folded, fields in groups.items()}
+    below = {}
+    for folded, fields in groups.items():
+        if inner := [field.message for field in fields if field.message is not None]:
+            below[folded] = (any(field.shape == "map" for field in fields), _names_of(*inner))
+    return _Names(
+        frozenset(groups),
+        frozenset(chain.from_iterable(spelled for spelled in names.values() if len(spelled) == 1)),
+        frozenset(chain.from_iterable(names[folded] for folded in below)),
+        below,
+    )
 
 
 _NAMES: Final = _names_of(CARD_1_0, CARD_0_3)
-_UNKNOWN: Final = ("", False, None)
 
 
 def _refuse_two_spellings(
@@ -251,23 +253,23 @@ def _refuse_two_spellings(
     Go's encoding/json folds case, protobuf JSON parsers accept snake_case: which of the two
     such a reader takes hangs on their order.
     """
-    seen: dict[str, str] = {}
     is_exact = names.exact.issuperset(value)  # as most objects are, and cheaply told
-    if is_exact and names.below.isdisjoint(value):
+    if is_exact and names.holding.isdisjoint(value):
         return
-    for name in filter(names.below.__contains__, value) if is_exact else value:
-        folded, is_map, below = names.by_name.get(name) or names.by_name.get(fold(name), _UNKNOWN)
+    seen: dict[str, str] = {}
+    for name in filter(names.holding.__contains__, value) if is_exact else value:
+        folded = fold(name)
         if folded in seen:
             raise CardRefused(
                 "card.two_spellings",
                 f"{seen[folded]!r} and {name!r} are two spellings of one schema name",
                 path=pointer(*tokens, name),
             )
-        if folded:
+        if folded in names.folded:
             seen[folded] = name
-        if below is None:
+        if folded not in names.below:
             continue
-        child = value[name]
+        child, (is_map, below) = value[name], names.below[folded]
         if isinstance(child, dict) and not is_map:
             _refuse_two_spellings(child, below, (*tokens, name))
             continue

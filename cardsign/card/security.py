@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
 from cardsign.card.schema import CARD_0_3, CARD_1_0, SKILL_1_0, fold, respelled, type_problems
-from cardsign.card.values import MAX_TOKEN, Json, finding_at, members_of, objects_in
+from cardsign.card.values import MAX_TOKEN, Json, finding_at, kind_of, members_of, objects_in
 from cardsign.errors import CardRefused
 from cardsign.findings import Finding, cut
 
@@ -146,7 +146,7 @@ def _read_scheme(name: str, declared: Json, flat_first: bool) -> Scheme:
     flat = type_of_flat(scheme)
     wrappers = [w for kind in SCHEME_TYPES.values() if scheme.get(w := kind.wrapper) is not None]
     if not isinstance(declared, dict):
-        problem = f"expected a security scheme, an object, and found {_kind_of(declared)}"
+        problem = f"expected a security scheme, an object, and found {kind_of(declared)}"
     else:
         problem = _find_problem(scheme, wrapped and wrapped[0], flat, wrappers)
     scheme_type, members = wrapped or (None, {})
@@ -217,13 +217,13 @@ def _read_requirements(owner: Mapping[str, Json], above: tuple[str, ...]) -> Ite
                 for index, element in enumerate(listed):
                     yield _read_requirement(element, member, (*place, str(index)))
             elif listed is not None:
-                problem = f"expected a list of requirements, and found {_kind_of(listed)}"
+                problem = f"expected a list of requirements, and found {kind_of(listed)}"
                 yield Requirement(place, listed, problem=problem)
 
 
 def _read_requirement(value: Json, member: str, place: tuple[str, ...]) -> Requirement:
     if not isinstance(value, dict):
-        problem = f"expected a requirement, an object, and found {_kind_of(value)}"
+        problem = f"expected a requirement, an object, and found {kind_of(value)}"
         return Requirement(place, value, problem=problem)
     is_wrapped = is_wrapped_requirement(value, member)
     named = respelled(value, _REQUIREMENT).get("schemes", value) if is_wrapped else value
@@ -274,7 +274,7 @@ def security_problems(
     declared = schemes if received is None or received is document else schemes_of(received)
     for spelled, listed in _security_members(document, "securitySchemes"):
         if listed is not None and not isinstance(listed, dict):
-            expected = f"expected an object of security schemes, and found {_kind_of(listed)}"
+            expected = f"expected an object of security schemes, and found {kind_of(listed)}"
             yield finding_at("card.security", (spelled,), expected)
         for name, scheme in schemes.items():
             if scheme.problem is not None:
@@ -354,11 +354,6 @@ def _security_members(owner: Mapping[str, Json], member: str) -> Iterator[tuple[
     for name, value in owner.items():
         if name == member or (name not in _PLAIN_NAMES and fold(name) == folded):
             yield name, value
-
-
-def _kind_of(value: Json) -> str:
-    kinds = {dict: "an object", list: "a list", str: "a string", bool: "true or false"}
-    return "null" if value is None else kinds.get(type(value), "a number")
 
 
 def _shown(name: Json) -> str:

@@ -92,6 +92,12 @@ def children_of(value: Json) -> Iterable[tuple[str | int, Json]]:
     return value.items() if isinstance(value, dict) else enumerate(elements_of(value))
 
 
+def kind_of(value: Json) -> str:
+    """What kind of JSON a value is, in words."""
+    kinds = {dict: "an object", list: "a list", str: "a string", bool: "true or false"}
+    return "null" if value is None else kinds.get(type(value), "a number")
+
+
 def value_at(document: Json | Mapping[str, Json], tokens: Iterable[str | int]) -> Json:
     """The value at the place to which reference tokens lead.
 
