@@ -115,7 +115,7 @@ def _verify(card: bytes, key: PrivateKey, sdk: Sdk | None, rounds: int) -> Times
 
     def verify(untrusted_bytes: bytes) -> None:
         verifier = Verifier(policy, clock=lambda: now)
-        report = verifier.judge(untrusted_bytes, Subject(is_holder=True))
+        report = verifier.judge(untrusted_bytes, Subject(issuer=policy.issuers[0].name))
         trusted_card(report)
 
     jwk = key.public.jwk()

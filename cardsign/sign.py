@@ -509,8 +509,9 @@ def self_check(
         SigningRefused: ``sign.self_check``, or the code for which a reader refuses the bytes.
     """
     audience = None if marker is None else marker.audience
-    outsider = Verifier(Policy.from_jwks(keys, name="the signer"), clock=lambda: _ANY_TIME)
-    report = outsider.judge(signed, Subject(is_holder=True, audience=audience))
+    policy = Policy.from_jwks(keys, name="the signer")
+    outsider = Verifier(policy, clock=lambda: _ANY_TIME)
+    report = outsider.judge(signed, Subject(policy.issuers[0].name, audience=audience))
     complete = (report.answers.integrity, report.answers.complete) == ("yes", "yes")
     if not complete or (report.verdict != "trusted" and not force):
         first = report.reasons[0]

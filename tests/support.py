@@ -220,7 +220,7 @@ def examine(
     """The verdict of somebody who pins these keys."""
     document = card if isinstance(card, bytes) else dump(card)
     policy = trusting(*keys, profiles=profiles)
-    return reach_verdict(document, expect=Subject(is_holder=True), policy=policy, now=NOW)
+    return reach_verdict(document, expect=holder_of(policy), policy=policy, now=NOW)
 
 
 class Remembering:
@@ -251,6 +251,11 @@ class Remembering:
         """What is known of an issuer."""
         verifier = self._verifier or self.verifier(Policy((issuer,)))
         return verifier.session(verifier.policy.issuer(issuer.name))
+
+
+def holder_of(policy: Policy) -> Subject:
+    """The only issuer of a policy."""
+    return Subject(issuer=policy.issuers[0].name)
 
 
 def reach_verdict(

@@ -188,7 +188,7 @@ def _check_step(step: dict[str, Any]) -> None:
     assert set(step) <= STEP
     assert {"card", "subject", "now", "expect"} <= set(step)
     assert set(step.get("evidence", {})) <= EVIDENCE
-    assert len(set(step["subject"]) & {"issuer", "origin", "url", "holder"}) <= 1
+    assert len(set(step["subject"]) & {"issuer", "origin", "url"}) <= 1
     _check_expectation(step["expect"])
 
 

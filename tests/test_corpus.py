@@ -37,9 +37,9 @@ from cardsign.errors import CanonicalizationError, CardsignError
 from cardsign.jose.jws import TYP_COMPAT, read_entry, sign_payload
 from cardsign.jose.keys import JwkSet, PrivateKey, PublicKey
 from cardsign.sign import SigningOptions, sign_with_notes
-from cardsign.trust.policy import Policy, Subject
+from cardsign.trust.policy import Policy
 from cardsign.verify.report import Report
-from tests.support import reach_verdict
+from tests.support import holder_of, reach_verdict
 
 pytestmark = pytest.mark.needs_shared
 
@@ -321,7 +321,7 @@ def test_real_signatures_are_recognised(real: str, corpus: Files, shared: Path) 
     card = json.loads(corpus[real])
     policy = Policy.from_jwks(public_keys(shared, real, card), name="the publisher")
 
-    report = reach_verdict(corpus[real], expect=Subject(is_holder=True), policy=policy, now=NOW)
+    report = reach_verdict(corpus[real], expect=holder_of(policy), policy=policy, now=NOW)
 
     assert [one.profile for one in report.signatures] == profiles
     assert report.verdict == verdict
@@ -337,7 +337,7 @@ def test_edits_of_cards_with_real_signatures(real: str, corpus: Files, shared: P
     before = {profile: canonicalize(card, profile).data for profile in signed_profiles}
     verdicts = set()
     for what, where, edited in edits(card, random.Random(real), each=10):
-        report = reach_verdict(dump(edited), expect=Subject(is_holder=True), policy=policy, now=NOW)
+        report = reach_verdict(dump(edited), expect=holder_of(policy), policy=policy, now=NOW)
         verdicts.add(assert_c7(what, where, report, edited, before))
     assert "trusted" not in verdicts
     assert "invalid" in verdicts
@@ -360,7 +360,7 @@ def test_foreign_signatures_survive_our_signing(
     assert after["signatures"][-len(before["signatures"]) :] == before["signatures"]
     policy = trusting(alice)
     assert (
-        reach_verdict(dump(after), expect=Subject(is_holder=True), policy=policy, now=NOW).verdict
+        reach_verdict(dump(after), expect=holder_of(policy), policy=policy, now=NOW).verdict
         == "trusted"
     )
     assert Card.from_bytes(dump(after)).document == after

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from cardsign.jose.keys import JwkSet
-from cardsign.trust.policy import Policy, Subject
-from tests.support import NOW, reach_verdict
+from cardsign.trust.policy import Policy
+from tests.support import NOW, holder_of, reach_verdict
 
 FILES = sorted((Path(__file__).parent / "vectors" / "cards").glob("*.json"))
 MEMBERS = {"id", "says", "origin", "card_base64", "jwks", "accepted_profiles", "expect"}
@@ -32,7 +32,7 @@ def test_our_verifier_agrees_with_the_vector(path: Path) -> None:
         jwks, name="the vector's keys", accept="sdk", only=tuple(vector["accepted_profiles"])
     )
     card = base64.b64decode(vector["card_base64"], validate=True)
-    report = reach_verdict(card, expect=Subject(is_holder=True), policy=policy, now=NOW)
+    report = reach_verdict(card, expect=holder_of(policy), policy=policy, now=NOW)
     trusted = report.verdict == "trusted"
     assert {
         "verdict": report.verdict,

@@ -15,9 +15,9 @@ from cardsign.card.strictjson import parse_object
 from cardsign.card.values import jcs
 from cardsign.errors import CanonicalizationError, JsonRefused
 from cardsign.jose.keys import JwkSet
-from cardsign.trust.policy import Policy, Subject
+from cardsign.trust.policy import Policy
 from cardsign.verify.report import Report
-from tests.support import reach_verdict
+from tests.support import holder_of, reach_verdict
 
 pytestmark = pytest.mark.needs_shared
 
@@ -53,7 +53,7 @@ def jwks(shared: Path) -> JwkSet:
 def verdict(card: dict[str, Any], jwks: JwkSet, *profiles: str) -> Report:
     """The verdict of who pins the key and accepts these profiles."""
     policy = Policy.from_jwks(jwks, name="x", accept="sdk", only=profiles or DEFAULT_PROFILES)
-    return reach_verdict(dump(card), expect=Subject(is_holder=True), policy=policy, now=NOW)
+    return reach_verdict(dump(card), expect=holder_of(policy), policy=policy, now=NOW)
 
 
 def expectations(vector: dict[str, Any]) -> dict[str, bool]:

@@ -15,7 +15,7 @@ from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK
 from cardsign.findings import Finding, list_codes
 from cardsign.jose.jws import Entry, check_entry
 from cardsign.jose.keys import JwkSet, PrivateKey, PublicKey
-from cardsign.trust.policy import Policy, Subject
+from cardsign.trust.policy import Policy
 from cardsign.verify.report import (
     Answer,
     Answers,
@@ -26,7 +26,7 @@ from cardsign.verify.report import (
     Verdict,
     VerificationError,
 )
-from tests.support import reach_verdict
+from tests.support import holder_of, reach_verdict
 
 ANSWERS = {"yes", "no", "unknown"}
 VERDICTS = {"trusted", "untrusted", "invalid", "indeterminate"}
@@ -323,7 +323,7 @@ def test_a_key_set_without_kids_is_said(alice: PrivateKey) -> None:
     policy = Policy.from_jwks(keys, name="the harbour")
 
     def examine_unnamed(card: dict[str, Any]) -> Report:
-        return reach_verdict(dump(card), expect=Subject(is_holder=True), policy=policy, now=NOW)
+        return reach_verdict(dump(card), expect=holder_of(policy), policy=policy, now=NOW)
 
     first = examine_unnamed(signed(LAX, alice)).reasons[0]
     named = examine(signed(LAX, alice), PrivateKey.generate("ES256", kid="bob")).reasons[0]

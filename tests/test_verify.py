@@ -28,7 +28,7 @@ from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.trust.policy import KeysAnchor, Policy, Subject, TrustedIssuer
 from cardsign.urls import parse_place
 from cardsign.verify.report import VerifiedCard
-from tests.support import reach_verdict
+from tests.support import holder_of, reach_verdict
 
 CARDS = {
     "portable": PORTABLE,
@@ -209,7 +209,7 @@ def test_the_place_of_a_refused_interface_is_the_document_s(alice: PrivateKey) -
         jwks = JwkSet.of([alice.public])
         policy = Policy.from_jwks(jwks, name="x", origin=TIDES, accept="sdk", only=(profile,))
         document = dump(by_another_sdk(card, alice, profile))
-        report = reach_verdict(document, expect=Subject(is_holder=True), policy=policy, now=NOW)
+        report = reach_verdict(document, expect=holder_of(policy), policy=policy, now=NOW)
         assert (report.reasons[0].code, report.reasons[0].path) == ("card.origin_mismatch", path)
 
 

@@ -195,7 +195,7 @@ class VerifierOptions:
         subject = self._subject(audience)
         if self.jwks is not None:
             policy = self._by_keys_alone(self.jwks)
-            subject = Subject(is_holder=True, audience=audience)
+            subject = Subject(issuer=policy.issuers[0].name, audience=audience)
             return Batch(self._verifier(policy), subject, by_origin, at=self.at)
         named = load_policy(self.trust_file, here=self.here)
         if named is not None and self.issuer is not None:

@@ -398,10 +398,9 @@ def _inspect_signatures(
     card: Card, payloads: Payloads, jwks: JwkSet | None
 ) -> Iterator[InspectedSignature]:
     policy = Policy.from_jwks(jwks or JwkSet(()), name="the holder of the keys named")
-    subject, trust = Subject(is_holder=True), None
-    if (issuer := policy.find(subject)) is not None:
-        trust = Verifier(policy).session(issuer).resolve(NO_STATEMENTS, _ANY_TIME)
-    inquiry = Inquiry(subject, policy, trust, _ANY_TIME)
+    issuer = policy.issuers[0]
+    trust = Verifier(policy).session(issuer).resolve(NO_STATEMENTS, _ANY_TIME)
+    inquiry = Inquiry(Subject(issuer=issuer.name), policy, trust, _ANY_TIME)
     spellings = write_spellings(payloads.members) if jwks and card.signatures else []
     for index, entry in enumerate(card.signatures):
         report = examine_signature(index, entry, payloads, inquiry)

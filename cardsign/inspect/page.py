@@ -114,7 +114,7 @@ def card_page(
         who = f"trusts {newest.issuer} by keyset {newest.label}"
     elif jwks is not None and jwks.keys:
         policy = Policy.from_jwks(jwks, name="the published key set")
-        subject = Subject(is_holder=True)
+        subject = Subject(issuer=policy.issuers[0].name)
         who = "trusts the published key set"
     verifier = Verifier(policy, lock=Memory(), clock=lambda: now)
     report = verifier.judge(untrusted_bytes, subject, supplied)

@@ -85,13 +85,13 @@ def check_cards(cards: Mapping[str, bytes], jwks: JwkSet, now: datetime) -> None
         KeyRefused: The key set is larger than others would read.
     """
     policy = Policy.from_jwks(JwkSet.from_bytes(jwks.to_bytes()), name="the published key set")
-    verifier = Verifier(policy, clock=lambda: now)
+    verifier, issuer = Verifier(policy, clock=lambda: now), policy.issuers[0].name
     documents = dict[str, Mapping[str, Json]]()
     for file, data in cards.items():
         audience = _audience_of(file)
         if audience is not None:
             check_audience(audience)
-        _require_trusted(verifier.judge(data, Subject(is_holder=True, audience=audience)), file)
+        _require_trusted(verifier.judge(data, Subject(issuer, audience=audience)), file)
         documents[file] = Card.from_bytes(data).document
     public, older = documents.pop(CARD_FILE), documents.pop(LEGACY_FILE, None)
     if older is not None:

@@ -116,14 +116,12 @@ class Subject:
         issuer: An issuer by the policy's own name for it.
         origin: Whoever the policy trusts for this whole origin, such as ``https://agent.example``.
         url: Whoever the policy trusts for this URL, from which the card came.
-        is_holder: The holder of the keys that the policy pins, at any origin.
         audience: For an extended card, the id of the audience that it was made for.
     """
 
     issuer: str | None = None
     origin: str | None = None
     url: str | None = None
-    is_holder: bool = False
     audience: str | None = None
 
     @property
@@ -134,7 +132,7 @@ class Subject:
     @property
     def is_nobody(self) -> bool:
         """Whether nothing says whose card it should be."""
-        return self.name is None and not self.is_holder
+        return self.name is None
 
 
 #: Seconds that an issuer's clock may be ahead of ours.
@@ -374,8 +372,6 @@ class Policy:
         Raises:
             CardRefused: The subject's origin or URL is outside the strict grammar.
         """
-        if subject.is_holder:
-            return next((issuer for issuer in self.issuers if issuer.is_holder), None)
         if subject.issuer is not None:
             return self._by_name.get(subject.issuer)
         if subject.origin is not None:

@@ -378,7 +378,7 @@ class Verifier:
             raise TypeError("give one of issuer, origin and url")
         issuers = self.policy.issuers
         if subject.is_nobody and len(issuers) == 1 and issuers[0].is_holder:
-            return replace(subject, is_holder=True)
+            return replace(subject, issuer=issuers[0].name)
         if subject.is_nobody and needed:
             raise TypeError("say whose card it is: issuer='NAME' or url='https://...'")
         return subject

@@ -145,8 +145,7 @@ def _evidence(case: Case, step: Mapping[str, Any]) -> SuppliedStatements:
 
 def subject_of(members: Mapping[str, str]) -> Subject:
     """Whom a verdict is about."""
-    named = {name: value for name, value in members.items() if name != "holder"}
-    return Subject(**named, is_holder="holder" in members)
+    return Subject(**members)
 
 
 # ------------------------------------------------------------------ transcripts

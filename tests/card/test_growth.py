@@ -22,9 +22,9 @@ from cardsign.errors import CardsignError
 from cardsign.inspect.card import inspect_card
 from cardsign.jose.keys import JwkSet
 from cardsign.sign import SigningOptions, sign_with_notes
-from cardsign.trust.policy import Policy, Subject
+from cardsign.trust.policy import Policy
 from tests.hostile import KEY, SHAPES, card, entry
-from tests.support import reach_verdict
+from tests.support import holder_of, reach_verdict
 from tests.unportable import unportable
 
 SMALL = 16 * 1024  # from half of it on an encoder reserves memory in steps of the same share
@@ -36,7 +36,7 @@ ANY_PROFILE = Policy.from_jwks(JWKS, name="them", accept="sdk", only=tuple(PROFI
 
 def verify(data: bytes) -> object:
     """As a caller who accepts all that may be accepted."""
-    return reach_verdict(data, expect=Subject(is_holder=True), policy=ANY_PROFILE, now=NOW)
+    return reach_verdict(data, expect=holder_of(ANY_PROFILE), policy=ANY_PROFILE, now=NOW)
 
 
 def sign(data: bytes) -> object:

@@ -20,10 +20,10 @@ from pathlib import Path
 import pytest
 
 from cardsign.jose.keys import JwkSet, PrivateKey
-from cardsign.trust.policy import Policy, Subject
+from cardsign.trust.policy import Policy
 from tests.keys import aws
 from tests.repo.test_pages import blocks, commands_of
-from tests.support import NOW, PORTABLE, native, reach_verdict
+from tests.support import NOW, PORTABLE, holder_of, native, reach_verdict
 
 PAGE = "docs/guides/sign-in-ci.md"
 KMS_KEY = "1234abcd-12ab-34cd-56ef-1234567890ab"
@@ -113,7 +113,7 @@ class Trial:
         (self.folder / "signed.json").unlink()
         policy = Policy.from_jwks(jwks, name="the trial")
         return (
-            reach_verdict(card, expect=Subject(is_holder=True), policy=policy, now=NOW).verdict
+            reach_verdict(card, expect=holder_of(policy), policy=policy, now=NOW).verdict
             == "trusted"
         )
 

@@ -60,7 +60,7 @@ def test_the_result_verifies_after_a_client_wrote_it_anew(site: Site) -> None:
     policy = Policy.from_jwks(JwkSet.from_bytes(site.generation.jwks), name="peer")
     report = reach_verdict(
         json.dumps(answer.json["result"]).encode(),
-        expect=Subject(is_holder=True, audience="staff"),
+        expect=Subject(issuer="peer", audience="staff"),
         policy=policy,
         now=site.generation.published_at,
     )

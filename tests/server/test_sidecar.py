@@ -52,7 +52,7 @@ keys = [{{ holder = "harbour", public = {{ {PUBLIC} }} }}]
 
 def open_keys() -> Batch:
     """Any holder of the key."""
-    return Batch(Verifier(Policy.from_jwks(JWKS)), Subject(is_holder=True))
+    return Batch(Verifier(Policy.from_jwks(JWKS)), Subject(issuer="pinned keys"))
 
 
 def open_policy() -> Batch:
@@ -251,7 +251,7 @@ def test_cards_wait_for_their_turn_and_health_does_not() -> None:
             assert goes_on.wait(60)
             return super().judge(*about, **how)
 
-    slow = Batch(Slow(Policy.from_jwks(JWKS)), Subject(is_holder=True))
+    slow = Batch(Slow(Policy.from_jwks(JWKS)), Subject(issuer="pinned keys"))
     app = WholeRequests(create_verdict_app(lambda: slow))
 
     async def ask_many() -> None:

@@ -59,7 +59,6 @@ FOUND: dict[str, tuple[Subject, str | None]] = {
     "a stranger": (Subject(issuer="Boat"), None),
     "an origin by http": (Subject(origin="http://a.example"), None),
     "a url at another port": (Subject(url="https://ann.example:8443/x"), None),
-    "the holder of keys": (Subject(is_holder=True), None),
     "nobody": (Subject(), None),
 }
 
@@ -88,7 +87,7 @@ def test_keys_alone_at_an_origin(alice: PrivateKey) -> None:
     jwks = JwkSet.of([alice.public])
     policy = Policy.from_jwks(jwks, name="x", origin="https://a.example")
 
-    holder = policy.find(Subject(is_holder=True))
+    holder = policy.find(Subject(issuer="x"))
     assert holder is not None
     assert (holder.freshness, holder.profiles) == ("waived", FULL_PROFILES)
     assert holder.places == (parse_place("https://a.example"),)
