@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +29,6 @@ from cardsign.files import MAX_INPUT_BYTES, file_fault, read_bytes
 from cardsign.urls import JWKS_PATH, STATEMENTS_PATH, is_url
 
 if TYPE_CHECKING:  # what a verdict on a file does not need
-    from cardsign.net.fetch import DocumentFetcher
     from cardsign.programs import Program
 
 #: Of the names that fsspec knows, those of stores that hold nothing of this machine.
@@ -219,23 +218,23 @@ _NO_NETWORK: Final = {
 }
 
 
-def load_card(source: str, open_fetcher: Callable[[], DocumentFetcher]) -> bytes:
+def load_card(source: str, *, insecure: bool = False) -> bytes:
     """Return the bytes of the card that a person names; nothing about them is checked.
 
     Args:
         source: A URL, or the path of a file, or REVISION:PATH in the git repository of the
             working directory. Where a file has that very name, the file is read.
-        open_fetcher: What asks for a URL, made if there is one.
+        insecure: Whether this machine may be asked without TLS.
 
     Raises:
         LocalFault: ``file.*``; ``file.not_found`` where git knows no such revision or path.
         FetchFailed: ``fetch.*``.
     """
     if is_url(source):
-        answer = open_fetcher().fetch_card(source)
-        if answer.failure is not None:
-            raise answer.failure
-        return answer.untrusted_body
+        from cardsign.net.fetch import FetchSettings, fetch_card
+
+        settings = FetchSettings(insecure_loopback_http=insecure)
+        return fetch_card(source, settings).untrusted_body
     revision, colon, path = source.partition(":")
     if not colon or os.path.exists(source):
         return read_bytes(Path(source), max_bytes=MAX_CARD_BYTES, is_cut=True)

@@ -25,7 +25,6 @@ from cardsign.lint.rules import LintSettings
 
 if TYPE_CHECKING:  # what most cards do not need
     from cardsign.build.reading import SourceDocument
-    from cardsign.net.fetch import DocumentFetcher
 
 #: Cards of one folder that are read; a folder of more is refused.
 MAX_CARDS: Final = 10_000
@@ -44,7 +43,7 @@ _Index: TypeAlias = Callable[[Path], frozenset[str] | None]
 
 
 def lint_sources(
-    sources: Sequence[str], settings: LintSettings, open_fetcher: Callable[[], DocumentFetcher]
+    sources: Sequence[str], settings: LintSettings, *, insecure: bool = False
 ) -> tuple[CardReport, ...]:
     """Lint cards by name, and what they say of one another.
 
@@ -53,7 +52,7 @@ def lint_sources(
             its name says so (agent.json, agent-card.json, *.card.json), or if it is a JSON file
             with members of a card.
         settings: What the project asks.
-        open_fetcher: What asks for URLs, made if there is one.
+        insecure: Whether this machine may be asked without TLS.
 
     Raises:
         LocalFault: A source that was named cannot be read; inside a folder that is a finding.
@@ -64,7 +63,6 @@ def lint_sources(
     """
     reports: list[CardReport] = []
     tracked, read = cache(_tracked), cache(_source)  # one file may stand beside many cards
-    open_fetcher = cache(open_fetcher)
     for source in sources:
         path = Path(source)
         if os.path.isdir(path):
@@ -75,7 +73,7 @@ def lint_sources(
                 raise UsageFault("usage.invalid", message, path=source, hint=hint)
             reports += folder_reports
             continue
-        report = lint_card(load_card(source, open_fetcher), settings, name=source)
+        report = lint_card(load_card(source, insecure=insecure), settings, name=source)
         if os.path.isfile(path):
             beside = _beside(report, path, _agent_of(path), tracked, read)
             report = with_findings(report, beside, settings)

@@ -7,7 +7,7 @@ from functools import partial
 import click
 
 from cardsign.cli.frame import Command
-from cardsign.cli.options import network_option, open_fetcher, read_input
+from cardsign.cli.options import network_option, read_input
 from cardsign.cli.printer import show
 from cardsign.errors import UsageFault
 from cardsign.inputs import load_card
@@ -44,7 +44,7 @@ def diff(old: str, new: str | None, live: bool, tools: str | None, insecure: boo
         raise UsageFault("usage.conflict", "name either NEW or --tools FILE")
     if live and tools is not None:
         raise UsageFault("usage.conflict", "--live is for NEW, not for --tools")
-    read = partial(load_card, open_fetcher=partial(open_fetcher, insecure))
+    read = partial(load_card, insecure=insecure)
     names = (old, str(new or tools))
     if tools is not None:
         manifest = read_input(tools, max_bytes=MAX_MANIFEST_BYTES)

@@ -54,7 +54,7 @@ def inspect(card: str, jwks: str | None, page: str | None, insecure: bool) -> in
     if is_url(card):
         from cardsign.inspect.service import inspect_url
 
-        return show(inspect_url(card, fetch=fetch_settings(insecure), now=moment()))
+        return show(inspect_url(card, fetch=fetch_settings(insecure)))
     return show(inspect_card(read_input(card), jwks=keys, name=card))
 
 
@@ -67,7 +67,7 @@ def _write_page(page: str, card: str, jwks: JwkSet | None, *, insecure: bool) ->
     if is_url(card):
         from cardsign.inspect.service import fetch_with_keys
 
-        answer, keys = fetch_with_keys(card, fetch_settings(insecure), now=moment())
+        answer, keys = fetch_with_keys(card, fetch_settings(insecure))
         untrusted_bytes, jwks = answer.untrusted_body, keys if isinstance(keys, JwkSet) else None
     else:
         untrusted_bytes = read_input(card)

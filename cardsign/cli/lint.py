@@ -6,7 +6,6 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from cardsign.cli.options import (
     format_option,
     is_dry_run,
     network_option,
-    open_fetcher,
     read_input,
     refuse_two_documents,
     write_output,
@@ -124,7 +122,7 @@ def lint(
     else:
         from cardsign.projects import lint_sources
 
-        reports = lint_sources(cards, settings, partial(open_fetcher, insecure))
+        reports = lint_sources(cards, settings, insecure=insecure)
     report = LintReport(reports, options["fail_on"], fixed)
     return show(report, err=output == STDIO)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,8 +17,8 @@ import click
 from pydantic import Field
 
 from cardsign import __version__
-from cardsign.cli.frame import Command, moment
-from cardsign.cli.options import PATH, fetch_settings, network_option, open_fetcher
+from cardsign.cli.frame import Command
+from cardsign.cli.options import PATH, fetch_settings, network_option
 from cardsign.cli.printer import say
 from cardsign.cli.verifier import VerifierOptions
 from cardsign.diff.cards import diff_cards
@@ -113,7 +113,7 @@ class _Tools:
 
     def _bytes(self, card: str) -> bytes:
         if is_url(card):
-            return load_card(card, partial(open_fetcher, self.named.insecure))
+            return load_card(card, insecure=self.named.insecure)
         return card.encode(errors="surrogatepass")
 
     def verify(self, card: CardText, issuer: Name = "") -> dict[str, Any]:
@@ -147,8 +147,6 @@ class _Tools:
         and what is wrong with the service is said.
         """
         if is_url(card):
-            return inspect_url(
-                card, fetch=fetch_settings(self.named.insecure), now=moment()
-            ).to_json()
+            return inspect_url(card, fetch=fetch_settings(self.named.insecure)).to_json()
         keys = JwkSet.from_bytes(jwks.encode(errors="surrogatepass")) if jwks else None
         return inspect_card(self._bytes(card), jwks=keys, name="(text)").to_json()

@@ -8,14 +8,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import fields
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.cli.frame import choose_form, moment
+from cardsign.cli.frame import choose_form
 from cardsign.cli.printer import DRY_RUN, asked_form, escape_json, safe, say
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.files import create_private, read_bytes, write_atomic
@@ -23,7 +22,7 @@ from cardsign.urls import is_url
 
 if TYPE_CHECKING:  # an HTTP client, which most commands do not need
     from cardsign.jose.keys import JwkSet
-    from cardsign.net.fetch import DocumentFetcher, FetchSettings
+    from cardsign.net.fetch import FetchSettings
 
 _Values = TypeVar("_Values")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -201,13 +200,6 @@ def fetch_settings(insecure: bool) -> FetchSettings:
     from cardsign.net.fetch import FetchSettings
 
     return FetchSettings(insecure_loopback_http=insecure)
-
-
-def open_fetcher(insecure: bool, now: Callable[[], datetime] = moment) -> DocumentFetcher:
-    """Return what asks peers for documents, and keeps them as long as this command runs."""
-    from cardsign.net.fetch import DocumentFetcher
-
-    return DocumentFetcher(fetch_settings(insecure), now=now)
 
 
 network_option: Final = click.option(

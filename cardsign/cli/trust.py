@@ -20,7 +20,6 @@ from cardsign.cli.options import (
     fetch_settings,
     is_dry_run,
     network_option,
-    open_fetcher,
     read_jwks,
     yes_option,
 )
@@ -274,7 +273,9 @@ def _check_named(url: Url | None, options: Mapping[str, Any]) -> None:
 
 
 def _asker(insecure: bool, now: datetime) -> Ask:
-    fetcher = open_fetcher(insecure, lambda: now)
+    from cardsign.net.fetch import DocumentFetcher
+
+    fetcher = DocumentFetcher(fetch_settings(insecure), now=lambda: now)
     return lambda url, max_bytes: fetcher.fetch(url, max_bytes=max_bytes)
 
 

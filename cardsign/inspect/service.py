@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime
 from typing import Final
 
 from cardsign.card.document import Card
@@ -32,7 +31,7 @@ MAX_AGE: Final = 24 * 3600
 _ENDPOINTS: Final = 4  # that are asked for the extended card
 
 
-def inspect_url(url: str, *, fetch: FetchSettings = DEFAULT_SETTINGS, now: datetime) -> Inspection:
+def inspect_url(url: str, *, fetch: FetchSettings = DEFAULT_SETTINGS) -> Inspection:
     """Fetch a card and what its origin says around it, and say what is seen.
 
     No credential is sent, and no redirect followed. Where a host has no card at the well-known
@@ -41,12 +40,11 @@ def inspect_url(url: str, *, fetch: FetchSettings = DEFAULT_SETTINGS, now: datet
     Args:
         url: The card's, or the agent's host.
         fetch: How hosts are reached.
-        now: The time, aware.
 
     Raises:
         FetchFailed: The card could not be fetched.
     """
-    answer, keys = fetch_with_keys(url, fetch, now=now)
+    answer, keys = fetch_with_keys(url, fetch)
     asked, service = [card_url(url)], []
     if answer.url != asked[0]:
         asked.append(answer.url)
@@ -65,17 +63,13 @@ def inspect_url(url: str, *, fetch: FetchSettings = DEFAULT_SETTINGS, now: datet
     return replace(report, service=tuple(service), asked=tuple(asked))
 
 
-def fetch_with_keys(
-    url: str, fetch: FetchSettings, *, now: datetime
-) -> tuple[FetchResult, JwkSet | Finding]:
+def fetch_with_keys(url: str, fetch: FetchSettings) -> tuple[FetchResult, JwkSet | Finding]:
     """Return a card as received, and the key set of its origin, or why there is none.
 
     Raises:
         FetchFailed: The card could not be fetched.
     """
-    answer = net.DocumentFetcher(fetch, now=lambda: now).fetch_card(url)
-    if answer.failure is not None:
-        raise answer.failure
+    answer = net.fetch_card(url, fetch)
     jwks_url = f"{parse_url(answer.url).origin}{JWKS_PATH}"
     try:
         received = net.fetch_document(jwks_url, replace(fetch, max_bytes=MAX_JWKS_BYTES))

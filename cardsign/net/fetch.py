@@ -661,6 +661,19 @@ class DocumentFetcher:
                 self._bytes -= self._pages.pop(next(iter(self._pages))).cost
 
 
+def fetch_card(url: str, settings: FetchSettings = DEFAULT_SETTINGS) -> FetchResult:
+    """Ask once for a card, as :meth:`DocumentFetcher.fetch_card` does, and keep nothing.
+
+    Raises:
+        FetchFailed: As :func:`fetch_document`.
+    """
+    # Nothing that is kept is used again, whatever the time.
+    answer = DocumentFetcher(settings, now=lambda: datetime.min).fetch_card(url)
+    if answer.failure is not None:
+        raise answer.failure
+    return answer
+
+
 def note_legacy_path() -> Finding:
     """Return the note on a card that was found at the path of A2A up to 0.2."""
     message = f"there is no card at {urls.CARD_PATH}; this one is at {urls.LEGACY_CARD_PATH}"

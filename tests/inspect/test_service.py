@@ -18,7 +18,7 @@ from cardsign.inspect.card import Inspection
 from cardsign.inspect.service import inspect_url
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.net.fetch import FetchSettings
-from tests.support import NOW, PORTABLE
+from tests.support import PORTABLE
 
 SETTINGS = FetchSettings(insecure_loopback_http=True, total_timeout=20.0)
 
@@ -102,13 +102,13 @@ def serve(server: Server, key: PrivateKey, card: dict[str, Any], **headers: str)
 
 def asked(server: Server) -> set[str]:
     """What is found at the server."""
-    return rules(inspect_url(server.origin, fetch=SETTINGS, now=NOW))
+    return rules(inspect_url(server.origin, fetch=SETTINGS))
 
 
 def test_a_server_that_does_it_right(server: Server, alice: PrivateKey) -> None:
     """Only the card and its keys are asked for."""
     serve(server, alice, PORTABLE)
-    report = inspect_url(server.origin, fetch=SETTINGS, now=NOW)
+    report = inspect_url(server.origin, fetch=SETTINGS)
     assert rules(report) == set()
     assert server.asked == ["/.well-known/agent-card.json", "/.well-known/jwks.json"]
     assert len(report.asked) == 2
@@ -160,7 +160,7 @@ def test_an_extended_card_that_is_given_to_anyone(
     assert asked(server) == set()
     server.posted = body
     server.bodies["/a2a/extendedAgentCard"] = body
-    report = inspect_url(server.origin, fetch=SETTINGS, now=NOW)
+    report = inspect_url(server.origin, fetch=SETTINGS)
     assert rules(report) == {"check.extended-open"}
     assert report.service[0].severity == "error"
 
@@ -169,7 +169,7 @@ def test_other_hosts_are_not_asked(server: Server, alice: PrivateKey) -> None:
     """The card names another origin; its extended card is not asked for there."""
     capabilities = {"streaming": True, "extendedAgentCard": True}
     serve(server, alice, {**PORTABLE, "capabilities": capabilities})
-    report = inspect_url(server.origin, fetch=SETTINGS, now=NOW)
+    report = inspect_url(server.origin, fetch=SETTINGS)
     assert all(url.startswith(server.origin) for url in report.asked)
 
 
@@ -178,7 +178,7 @@ def test_a_card_at_the_legacy_path_is_inspected(server: Server, alice: PrivateKe
     serve(server, alice, PORTABLE)
     card = server.bodies.pop("/.well-known/agent-card.json")
     server.bodies["/.well-known/agent.json"] = card
-    report = inspect_url(server.origin, fetch=SETTINGS, now=NOW)
+    report = inspect_url(server.origin, fetch=SETTINGS)
     assert rules(report) == {"card.legacy_path"}
     assert [signature.report.verdict for signature in report.signatures] == ["valid"]
     assert report.asked[0] != report.asked[1]
@@ -187,4 +187,4 @@ def test_a_card_at_the_legacy_path_is_inspected(server: Server, alice: PrivateKe
 def test_a_card_that_cannot_be_fetched(server: Server) -> None:
     """No report: nothing is known."""
     with pytest.raises(FetchFailed, match="agent-card"):
-        inspect_url(server.origin, fetch=SETTINGS, now=NOW)
+        inspect_url(server.origin, fetch=SETTINGS)
