@@ -345,10 +345,15 @@ class BuildOptions:
     orloj: OrlojSettings = field(default_factory=OrlojSettings)
     live: tuple[SourceDocument, ...] = ()
 
-    @classmethod
-    def of(cls, settings: BuildSettings) -> BuildOptions:
-        """Return the options of a project."""
-        return cls(settings.a2a, settings.base_url, settings.url, orloj=settings.orloj)
+    def with_settings(self, settings: BuildSettings) -> BuildOptions:
+        """Return these options with those of a project where there are none."""
+        return replace(
+            self,
+            a2a=self.a2a or settings.a2a,
+            base_url=self.base_url or settings.base_url,
+            url=self.url or (None if self.base_url else settings.url),
+            orloj=settings.orloj,
+        )
 
 
 @dataclass(frozen=True, slots=True)

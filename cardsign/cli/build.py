@@ -103,14 +103,7 @@ def build(
     """
     chosen = take(BuildOptions, options)
     refuse_two_documents(output)
-    settings = project_config().build
-    chosen = replace(
-        chosen,
-        a2a=chosen.a2a or settings.a2a,
-        base_url=chosen.base_url or settings.base_url,
-        url=chosen.url or (None if chosen.base_url else settings.url),
-        orloj=settings.orloj,
-    )
+    chosen = chosen.with_settings(project_config().build)
     if asked or run:
         from cardsign.build.live import ask_servers
 

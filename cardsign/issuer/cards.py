@@ -138,7 +138,7 @@ def read_source(card: ProjectCard, build: BuildSettings) -> bytes:
         UsageFault: ``config.malformed``: a selected skill is not in it.
     """
     if card.build:
-        options = replace(BuildOptions.of(build), agent=card.agent)
+        options = BuildOptions(agent=card.agent).with_settings(build)
         data = build_card(card.build, options).document
     else:
         data = read_bytes(card.source, max_bytes=MAX_CARD_BYTES)

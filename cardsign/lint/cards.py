@@ -345,16 +345,12 @@ def lint_references(
         for report in reports
         if report.document is not None
     }
-    return tuple(
-        with_findings(report, _list_references(report, cards), settings) for report in reports
-    )
-
-
-def _list_references(
-    report: CardReport, cards: Mapping[str, Mapping[str, Json]]
-) -> Iterator[Finding]:
-    for tokens, message in contract.find_references(report.document or {}, cards):
-        yield find_at("contract.reference", tokens, message)
+    linked = []
+    for report in reports:
+        references = contract.find_references(report.document or {}, cards)
+        findings = [find_at("contract.reference", *reference) for reference in references]
+        linked.append(with_findings(report, findings, settings))
+    return tuple(linked)
 
 
 def with_findings(
