@@ -288,7 +288,8 @@ def keyset_due(state: StoreState, previous: KeysetStatement, *, now: datetime) -
     """
     ends = utc(previous.exp)
     changed = [key for key in find_changed(state, previous, now) if key.state != "retired"]
-    due, why = previous.renew_at, f"keyset {previous.label} ends at {second(ends)}"
+    due = utc(previous.exp - (previous.exp - previous.iat) // 3)  # roots are offline: in good time
+    why = f"keyset {previous.label} ends at {second(ends)}"
     if changed:
         why = f"keyset {previous.label} is out of date: {_kids(changed)} changed since"
         due = min(due, max(map(_last_change, changed)))

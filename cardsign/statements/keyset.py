@@ -7,7 +7,6 @@ by what right it speaks: as the first one, the next one, or by recovery.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
 from cardsign.card.values import Json
@@ -24,7 +23,6 @@ from cardsign.statements.envelope import (
     parse_payload,
     read_envelope,
 )
-from cardsign.times import utc
 
 #: What an online key may sign; roots and recovery keys have no such role.
 OnlineRole: TypeAlias = Literal["card", "release"]
@@ -203,11 +201,6 @@ class KeysetStatement:
     def lists(self, thumbprint: str, role: OnlineRole) -> bool:
         """Whether a key stands in `keys` with a role."""
         return any(key.public.thumbprint == thumbprint and role in key.roles for key in self.keys)
-
-    @property
-    def renew_at(self) -> datetime:
-        """When a third of its time is left: the roots are offline, and asked in good time."""
-        return utc(self.exp - (self.exp - self.iat) // 3)
 
 
 def read_keyset(untrusted_bytes: bytes) -> KeysetStatement:
