@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pytest
 from programs import running, wait_until
 from publications import NOW, PUBLIC, PUBLIC_0_3, publish_cards, sign
-from served import hearing, look, serve
+from served import hearing
 
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server.settings import ServerSettings
+from cardsign.server.site import Publications
 
 CARD = "/.well-known/agent-card.json"
 MEMBERS = [
@@ -64,33 +63,12 @@ def test_F39_F40_a_server_takes_up_publications_whole_and_says_so(
     assert int(answer.headers["Content-Length"]) == named[-1]["card_size_bytes"]
 
 
-class Watched:
-    """A publication that is served, its events, and what else is said."""
-
-    lines: list[str]
-    log: list[str]
-
-    def __init__(self, directory: Path, settings: ServerSettings | None = None) -> None:
-        self.client = serve(directory, settings, now=NOW.timestamp)
-
-    def ask(self, path: str = CARD) -> bytes:
-        """What is answered once a newer publication was looked for."""
-        look(self.client)
-        body: bytes = self.client.get(path).data
-        return body
-
-    @property
-    def last(self) -> dict[str, Any]:
-        """The members of the last event."""
-        event: dict[str, Any] = json.loads(self.lines[-1])
-        return event["fields"]
-
-
-@pytest.fixture(autouse=True)
-def _lines(log: list[str]) -> Iterator[None]:
+def event_of(directory: Path) -> tuple[str, dict[str, Any]]:
+    """The line of the only event at the start, and its members."""
     with hearing("cardsign.events") as lines:
-        Watched.lines, Watched.log = lines, log
-        yield
+        Publications(directory, ServerSettings(), now=NOW.timestamp)
+    (line,) = lines
+    return line, json.loads(line)["fields"]
 
 
 def test_F40_the_event_names_the_card_its_digest_and_its_keys(tmp_path: Path) -> None:
@@ -99,14 +77,14 @@ def test_F40_the_event_names_the_card_its_digest_and_its_keys(tmp_path: Path) ->
     card = {**PUBLIC, "capabilities": {"streaming": True, "pushNotifications": False}}
     documents = Documents(sign(card, *signers), JwkSet.of([key.public for key in signers]))
     generation = publish_generation(documents, tmp_path / "pub", now=NOW)
-    watched = Watched(tmp_path / "pub")
+    line, fields = event_of(tmp_path / "pub")
 
-    event = json.loads(watched.lines[-1])
+    event = json.loads(line)
     assert list(event) == ["time", "event", "fields"]
     assert event["time"] == "2026-11-21T12:00:00.000+00:00"
     assert event["event"] == "agent_card_published"
-    assert list(watched.last) == MEMBERS
-    assert watched.last == {
+    assert list(fields) == MEMBERS
+    assert fields == {
         "agent": None,
         "generation": 1,
         "name": "Tide tables",
@@ -122,7 +100,7 @@ def test_F40_the_event_names_the_card_its_digest_and_its_keys(tmp_path: Path) ->
         },
         "security_schemes": ["harbour"],
         "card_size_bytes": len(generation.card),
-        "card_sha256": hashlib.sha256(watched.ask()).hexdigest(),
+        "card_sha256": hashlib.sha256(generation.card).hexdigest(),
         "signatures": [
             {"kid": signers[0].public.kid, "alg": "ES256"},
             {"kid": signers[1].public.kid, "alg": "EdDSA"},
@@ -133,7 +111,7 @@ def test_F40_the_event_names_the_card_its_digest_and_its_keys(tmp_path: Path) ->
 def test_F40_a_card_of_0_3_is_named_likewise(tmp_path: Path, key: PrivateKey) -> None:
     """Its url, version and extended card stand elsewhere in it."""
     publish_cards(tmp_path / "pub", key, PUBLIC_0_3)
-    event = Watched(tmp_path / "pub").last
+    _, event = event_of(tmp_path / "pub")
 
     assert event["url"] == "https://tides.example/old"
     assert event["protocol_version"] == "0.3.0"
@@ -152,14 +130,13 @@ def test_F41_the_event_never_holds_the_card(tmp_path: Path, key: PrivateKey) -> 
         "skills": [skill],
     }
     generation = publish_cards(tmp_path / "pub", key, card, "secret-audience")
-    watched = Watched(tmp_path / "pub")
+    line, fields = event_of(tmp_path / "pub")
 
     assert generation.card.count(b"secret-") == 5
     assert b"secret-audience" in generation.extended["secret-audience"]
-    assert "secret" not in watched.lines[0]
-    assert json.loads(generation.card)["signatures"][0]["signature"] not in watched.lines[0]
-    assert list(watched.last) == MEMBERS
-    assert (watched.last["skill_count"], len(watched.lines)) == (1, 1)
+    assert "secret" not in line
+    assert json.loads(generation.card)["signatures"][0]["signature"] not in line
+    assert (list(fields), fields["skill_count"]) == (MEMBERS, 1)
 
 
 def test_F41_a_card_cannot_fill_or_forge_the_log(tmp_path: Path, key: PrivateKey) -> None:
@@ -174,26 +151,25 @@ def test_F41_a_card_cannot_fill_or_forge_the_log(tmp_path: Path, key: PrivateKey
         key,
         {**PUBLIC, "name": name, "securitySchemes": schemes, "securityRequirements": []},
     )
-    watched = Watched(tmp_path / "pub")
+    line, fields = event_of(tmp_path / "pub")
 
-    assert watched.lines[0].isascii()
-    assert watched.lines[0].isprintable()
-    assert watched.last["name"] == name[:256]
-    assert [len(one) for one in watched.last["security_schemes"]] == [256] * 32
+    assert line.isascii()
+    assert line.isprintable()
+    assert fields["name"] == name[:256]
+    assert [len(scheme) for scheme in fields["security_schemes"]] == [256] * 32
 
 
 def test_F39_F40_each_of_several_agents_has_its_events(tmp_path: Path, key: PrivateKey) -> None:
     """At the start, when it is new, and when it changes."""
-    publish_cards(tmp_path / "tides", key, {**PUBLIC, "name": "Tides"})
-    watched = Watched(tmp_path)
-    publish_cards(tmp_path / "waves", key, {**PUBLIC, "name": "Waves"})
-    watched.ask("/agents/waves" + CARD)
-    publish_cards(tmp_path / "tides", key, {**PUBLIC, "name": "Tides", "version": "2.0.0"})
-    watched.ask("/agents/tides" + CARD)
-
-    events = [json.loads(line) for line in watched.lines]
-    named = [one["fields"] for one in events]
-    assert [(one["agent"], one["name"], one["generation"]) for one in named] == [
+    with hearing("cardsign.events") as lines:
+        publish_cards(tmp_path / "tides", key, {**PUBLIC, "name": "Tides"})
+        publications = Publications(tmp_path, ServerSettings(), now=NOW.timestamp)
+        publish_cards(tmp_path / "waves", key, {**PUBLIC, "name": "Waves"})
+        publications.look_at_all()
+        publish_cards(tmp_path / "tides", key, {**PUBLIC, "name": "Tides", "version": "2.0.0"})
+        publications.look_at_all()
+    named = [json.loads(line)["fields"] for line in lines]
+    assert [(fields["agent"], fields["name"], fields["generation"]) for fields in named] == [
         ("tides", "Tides", 1),
         ("waves", "Waves", 1),
         ("tides", "Tides", 2),

@@ -471,34 +471,17 @@ def test_the_paths_of_the_card_are_whole_ones(make_site: Callable[..., Site]) ->
     assert asked(under_asgi, get) == (200, site.generation.card)
 
 
-@pytest.fixture
-def flask_agent(site: Site, settings: ServerSettings) -> Any:
-    """An agent in Flask, with the blueprint."""
+def test_a_blueprint_answers_for_the_card(site: Site, settings: ServerSettings) -> None:
+    """As :func:`mount_cards` would; all else is the application's."""
     app = Flask("agent")
-
-    @app.post("/a2a")
-    def own() -> bytes:
-        return b"agent: " + request.get_data()
-
+    app.add_url_rule("/a2a", view_func=lambda: request.get_data(), methods=["POST"])
     app.register_blueprint(card_blueprint(site.directory, settings))
-    return app.test_client()
-
-
-def test_a_blueprint_answers_for_the_card(flask_agent: Any, site: Site) -> None:
-    """Public paths, the extended card, the one method; all else is the application's."""
-    staff, body = site.generation.extended["staff"], json.dumps(CALL).encode()
-    assert flask_agent.get(CARD).data == site.generation.card
-    assert flask_agent.get(CARD, headers={"If-None-Match": "*"}).status_code == 304
-    assert flask_agent.options(CARD).headers["Access-Control-Allow-Origin"] == "*"
-    assert flask_agent.get("/rest/v1/extendedAgentCard").status_code == 401
-    opened = flask_agent.get("/rest/v1/extendedAgentCard", headers=site.bearer())
-    assert opened.data == staff
-    assert flask_agent.get("/no/extendedAgentCard").status_code == 404
-    assert staff in flask_agent.post("/a2a", data=body, headers=site.bearer()).data
-    other = json.dumps(SEND).encode()
-    assert flask_agent.post("/a2a", data=other).data == b"agent: " + other
+    client, staff = app.test_client(), site.generation.extended["staff"]
+    assert client.get(CARD).data == site.generation.card
+    assert client.get("/rest/v1/extendedAgentCard").status_code == 401
+    assert staff in client.post("/a2a", data=json.dumps(CALL), headers=site.bearer()).data
     long = b"x" * (3 * MAX_CALL_BYTES)
-    assert flask_agent.post("/a2a", data=long).data == b"agent: " + long
+    assert client.post("/a2a", data=long).data == long
 
 
 def test_a_blueprint_comes_before_what_reads_the_body(site: Site, settings: ServerSettings) -> None:

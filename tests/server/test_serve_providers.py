@@ -20,7 +20,6 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 from identity import Counterpart, Issuer, counterpart, unsigned
 from publications import PUBLIC, publish_cards
-from pydantic import ValidationError
 from served import Served, write_tokens
 from werkzeug.test import Client
 
@@ -791,20 +790,6 @@ def test_no_certificate_counts_where_a_client_may_write_the_headers_of_the_proxy
         over = {"REMOTE_ADDR": "127.0.0.1", "SERVER_SOFTWARE": server}
         answer = client.get(PATH, headers=headers, environ_overrides=over)
         assert answer.status_code == status
-
-
-@pytest.mark.parametrize(
-    "chosen",
-    [
-        {"opens": "staff"},
-        {"opens": "staff", "rules": (AudienceRule(claim="account", value="1", opens="crew"),)},
-        {"rules": (AudienceRule(claim="scope", value="x", opens="crew"),)},
-    ],
-)
-def test_a_provider_of_aws_names_accounts(chosen: dict[str, Any]) -> None:
-    """Anybody has an account there."""
-    with pytest.raises(ValidationError, match=r"account|rule"):
-        ProviderSettings(type="aws_sigv4", **chosen)
 
 
 # ------------------------------------------------------------------ the one table of schemes

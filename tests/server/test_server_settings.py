@@ -78,6 +78,13 @@ def test_the_guides_provider_is_read(tmp_path: Path) -> None:
     assert found.type == "oidc"
 
 
+AWS = """
+[[provider]]
+type = "aws_sigv4"
+rules = [{ claim = "account", value = "1", opens = "crew" }]
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -93,6 +100,11 @@ def test_the_guides_provider_is_read(tmp_path: Path) -> None:
         pytest.param(OIDC + 'opens = "a"\nnetworks = ["x"]', "'x'", id="a network"),
         pytest.param('[[provider]]\ntype = "basic"', "'token_file' is missing", id="no table"),
         pytest.param(OIDC + 'client = "s3cret"', "provider.0.client", id="a secret in the file"),
+        pytest.param(AWS + 'opens = "staff"', "anybody has an AWS account", id="all of AWS"),
+        pytest.param(AWS.replace("account", "scope"), "rules name account", id="no account"),
+        pytest.param(
+            '[[provider]]\ntype = "aws_sigv4"', "[[provider.rule]] is missing", id="rules"
+        ),
     ],
 )
 def test_a_provider_that_could_not_work_is_refused(tmp_path: Path, text: str, words: str) -> None:

@@ -25,7 +25,7 @@ from flask.testing import FlaskClient
 
 from cardsign import sign_card
 from cardsign.batch import Batch
-from cardsign.errors import LocalFault, ServeFault, UsageFault
+from cardsign.errors import ServeFault, UsageFault
 from cardsign.files import MAX_INPUT_BYTES
 from cardsign.jose.keys import PrivateKey
 from cardsign.server.run import serve_verdicts
@@ -158,24 +158,6 @@ def test_a_lost_policy_gives_no_verdict(tmp_path: Path, monkeypatch: pytest.Monk
         Path("trust.toml").write_text("format = ")
     Path("trust.toml").write_text(ISSUER)
     assert ask(client, CARD, issuer="harbour")["verdict"] == "trusted"
-
-
-def test_a_lost_lock_gives_no_verdict() -> None:
-    """What was seen before would count no more, so nothing is judged until it is back."""
-    lost = False
-
-    def open_batch() -> Batch:
-        if lost:
-            raise LocalFault("lock.missing", "there is no trust.lock")
-        return open_keys()
-
-    client = create_verdict_app(open_batch).test_client()
-    assert ask(client, CARD)["verdict"] == "trusted"
-    lost = True
-    answer = client.post("/verify", data=CARD)
-    assert (answer.status_code, answer.json["error"]["code"]) == (503, "lock.missing")
-    lost = False
-    assert ask(client, CARD)["verdict"] == "trusted"
 
 
 @pytest.mark.needs_node

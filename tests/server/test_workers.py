@@ -176,22 +176,18 @@ def test_metrics_count_for_all_workers(tmp_path: Path, key: PrivateKey) -> None:
     assert "nothing" not in answer.text
 
 
-@pytest.fixture
-def two_agents(tmp_path: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of two agents without a root, whose requests are counted."""
+@pytest.mark.needs_prometheus
+def test_a_problem_is_a_metric(
+    tmp_path: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P6: what the log says is wrong is counted, by agent, and ends when it is mended."""
     (tmp_path / "counts").mkdir()
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path / "counts"))
     for name in ("tides", "waves"):
         publish_cards(tmp_path / "all" / name, key, PUBLIC)
-    return tmp_path / "all"
-
-
-@pytest.mark.needs_prometheus
-def test_a_problem_is_a_metric(two_agents: Path) -> None:
-    """P6: what the log says is wrong is counted, by agent, and ends when it is mended."""
-    client = serve_app(two_agents, ServerSettings(metrics=True), now=NOW.timestamp)
+    client = serve_app(tmp_path / "all", ServerSettings(metrics=True), now=NOW.timestamp)
     began = client.get("/metrics").text
-    current = two_agents / "waves/current"
+    current = tmp_path / "all/waves/current"
     whole = current.read_bytes()
     current.write_bytes(b"{")
     look(client)
