@@ -168,7 +168,7 @@ class _Rules:
                 except CardsignError as fault:
                     log.error("%s", fault)
                     self.fault = fault
-                    if fault.code != "policy.malformed" or isinstance(self._batch, CardsignError):
+                    if fault.code != "policy.malformed":
                         self._batch = fault
                 self._until = time.monotonic() + FRESH_SECONDS
             if isinstance(self._batch, CardsignError):
