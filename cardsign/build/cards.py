@@ -19,7 +19,7 @@ from cardsign.errors import CardRefused
 from cardsign.lint.cards import lint_document
 from cardsign.lint.portability import camel_case
 from cardsign.lint.rules import LintSettings
-from cardsign.lint.security import is_secret_name
+from cardsign.lint.secrets import is_secret_name
 from cardsign.tomltext import Location
 
 #: Other names for members of a card, and of a skill.

@@ -30,7 +30,7 @@ from cardsign.findings import (
     cut,
     list_findings,
 )
-from cardsign.lint import contract, meaning, portability, security
+from cardsign.lint import contract, meaning, portability, secrets
 from cardsign.lint.rules import (
     DEFAULT_SETTINGS,
     LintedCard,
@@ -63,7 +63,7 @@ LAYERS: Final[dict[str, tuple[str, ...]]] = {
 }
 RULES: Final[dict[str, Rule]] = {
     **meaning.RULES,
-    **security.RULES,
+    **secrets.RULES,
     **contract.RULES,
     **portability.RULES,
 }

@@ -1,4 +1,4 @@
-"""Rules about security schemes, signatures, and secrets: keys, tokens, internal addresses.
+"""Rules about secrets: keys, tokens, passwords, internal addresses.
 
 The patterns are those of the usual secret scanners. Nothing is fetched, and nothing inside a card
 can suppress a finding.
@@ -7,155 +7,11 @@ can suppress a finding.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from cardsign.card.schema import fold
-from cardsign.card.security import Scheme, security_problems
-from cardsign.card.values import Json, elements_of, members_of
-from cardsign.errors import CardRefused, SignatureRefused
-from cardsign.lint.rules import Found, LintedCard, Rule, Spot
-from cardsign.urls import is_this_machine, parse_url
-
-_NEEDED: Final[dict[str, tuple[str, ...]]] = {
-    "apiKey": ("in", "name"),
-    "http": ("scheme",),
-    "oauth2": ("flows",),
-    "openIdConnect": ("openIdConnectUrl",),
-    "mutualTLS": (),
-}
-_LOCATIONS: Final = ("header", "query", "cookie")
-_OLD_FLOWS: Final = ("implicit", "password")
-_SCHEME_URLS: Final = (
-    "openIdConnectUrl",
-    "oauth2MetadataUrl",
-    "authorizationUrl",
-    "tokenUrl",
-    "refreshUrl",
-    "deviceAuthorizationUrl",
-)
-
-
-# Schemes.
-
-
-def scheme(subject: LintedCard) -> Iterator[Found]:
-    """Yield faults of schemes in either version's form."""
-    for problem in security_problems(subject.document):
-        if fold(problem.place.tokens[0]) == "securityschemes":
-            yield problem.place.tokens, problem.message
-    for name, declared in subject.schemes.items():
-        place = ("securitySchemes", name)
-        if declared.type is None:
-            continue
-        for needed in _NEEDED[declared.type]:
-            if declared.members.get(needed) in (None, ""):
-                yield place, f"{declared.type} needs {needed!r}"
-        location = declared.members.get("in")
-        if declared.type == "apiKey" and location is not None and location not in _LOCATIONS:
-            yield place, f"an API key is in header, query or cookie, not in {str(location)[:20]!r}"
-
-
-def _flows(scheme: Scheme) -> Iterator[tuple[str, Mapping[str, Json]]]:
-    for name, flow in members_of(scheme.members.get("flows")).items():
-        yield name, members_of(flow)
-
-
-def scheme_url(subject: LintedCard) -> Iterator[Found]:
-    """Yield URLs of OpenID Connect, OAuth metadata and flows that are not https."""
-    for name, declared in subject.schemes.items():
-        for owner in (declared.members, *(flow for _, flow in _flows(declared))):
-            for member in _SCHEME_URLS:
-                value = owner.get(member)
-                if isinstance(value, str) and value and not _is_https(value):
-                    yield ("securitySchemes", name), f"{member} is no https URL"
-
-
-def _is_https(text: str) -> bool:
-    try:
-        origin = parse_url(text).origin
-    except CardRefused:
-        return text.startswith("https://")  # beyond our grammar, as with a tenant in braces
-    return origin.scheme == "https" or is_this_machine(origin.host)
-
-
-def old_flow(subject: LintedCard) -> Iterator[Found]:
-    """Yield the implicit and password flows."""
-    for name, entry in subject.schemes.items():
-        for flow, _ in _flows(entry):
-            if flow in _OLD_FLOWS:
-                yield ("securitySchemes", name), f"the {flow} flow"
-
-
-# Requirements.
-
-
-def requirement(subject: LintedCard) -> Iterator[Found]:
-    """Yield requirements of the card and of skills that cannot be read, or name no scheme."""
-    for demand in subject.requirements:
-        if demand.problem is not None:
-            yield demand.tokens, demand.problem
-
-
-def no_requirement(subject: LintedCard) -> Iterator[Found]:
-    """Yield that no requirement of the card or of a skill names a scheme."""
-    owners = [owner for _, owner in subject.owners]
-    members = ("security", "securityRequirements")
-    if subject.schemes and not any(
-        isinstance(owner.get(member), list) for owner in owners for member in members
-    ):
-        yield ("securitySchemes",), "no requirement names a scheme"
-
-
-def open_door(subject: LintedCard) -> Iterator[Found]:
-    """Yield alternatives that ask for nothing."""
-    for demand in subject.requirements:
-        if demand.is_open:
-            yield demand.tokens, "an alternative without schemes lets everybody in"
-
-
-def requirement_scope(subject: LintedCard) -> Iterator[Found]:
-    """Yield scopes that no flow of an OAuth scheme offers."""
-    offered = {
-        name: {scope for _, flow in _flows(entry) for scope in members_of(flow.get("scopes"))}
-        for name, entry in subject.schemes.items()
-        if entry.type == "oauth2"
-    }
-    for requirement in subject.requirements:
-        for name, asked in requirement.schemes.items():
-            for scope in asked if name in offered else ():
-                if scope not in offered[name]:
-                    yield requirement.tokens, f"{name[:40]!r} does not offer {scope[:40]!r}"
-
-
-# Signatures.
-
-
-def signature(subject: LintedCard) -> Iterator[Found]:
-    """Yield signatures that verifiers refuse before they look at a key."""
-    entries = elements_of(subject.document.get("signatures"))
-    if not entries:
-        return
-    from cardsign.jose.jws import read_entry  # a library for keys, which most cards do not need
-
-    for index, entry in enumerate(entries):
-        try:
-            read_entry(entry)
-        except SignatureRefused as refusal:
-            yield ("signatures", str(index)), refusal.message
-
-
-def foreign_signature(subject: LintedCard) -> Iterator[Found]:
-    """Yield members that look like signatures and are not A2A's."""
-    for name in ("signature", "proof", "sigstore", "signatureBundle", "attestations"):
-        if isinstance(subject.document.get(name), dict | list):
-            yield (name,), "is no A2A signature; nobody verifies it"
-
-
-# ------------------------------------------------------------------ secrets
-
+from cardsign.lint.rules import Rule, Spot
 
 # fmt: off
 _TOKENS: Final[dict[str, re.Pattern[str]]] = {
@@ -297,15 +153,6 @@ def internal_member(spot: Spot) -> str | None:
 
 
 RULES: Final = {
-    "meaning.scheme": Rule("error", scheme),
-    "meaning.scheme-url": Rule("error", scheme_url),
-    "meaning.old-flow": Rule("warning", old_flow),
-    "meaning.requirement": Rule("error", requirement),
-    "meaning.no-requirement": Rule("warning", no_requirement),
-    "meaning.open-door": Rule("warning", open_door),
-    "meaning.scope": Rule("warning", requirement_scope),
-    "meaning.signature": Rule("error", signature),
-    "meaning.foreign-signature": Rule("error", foreign_signature),
     "secrets.private-key": Rule("error", on_value=private_key),
     "secrets.token": Rule("error", on_value=token),
     "secrets.password": Rule("error", on_value=password),
