@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from cardsign.errors import FileMissing, PassphraseFault, UsageFault, of_the_user
+from cardsign.errors import FileMissing, PassphraseFault, StoreFault, UsageFault, of_the_user
 from cardsign.files import read_bytes, write_atomic
 from cardsign.issuer.keyset import (
     KeysetDraft,
@@ -86,11 +86,14 @@ def _make_key(work: Work, step: Step) -> list[str]:
     else:
         stolen = " (not the stolen one)" if key.is_stolen else ""
         secret = access.secrets("new passphrase", f"{step.role} keys{stolen}")
-    if step not in steps(store.load(), work.config.timeline, work.now):
-        return []
     alg = next(alg for alg in SIGNING_ALGORITHMS if alg == key.alg)
     private = PrivateKey.generate(alg)
-    new = store.add_key(private, secret, now=work.now, roles=(step.role,), expect_seq=seq)
+    try:
+        new = store.add_key(private, secret, now=work.now, roles=(step.role,), expect_seq=seq)
+    except StoreFault as fault:
+        if fault.code != "keystore.changed":
+            raise
+        return []  # another process was faster; what is still missing then is found again
     access.remember(new.custody, secret)
     return [f"made {new.named}, the next {new.alg} {step.role} key"]
 

@@ -20,6 +20,7 @@ from cardsign.issuer.keyset import (
 )
 from cardsign.issuer.reconcile import reconcile, revoke_keys, rotate_now
 from cardsign.issuer.release import needed_keyset
+from cardsign.issuer.rotation import find_key_gaps
 from cardsign.issuer.work import Work
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.history import kept_release
@@ -129,6 +130,21 @@ def test_cron_can_neither_sign_a_card_nor_make_its_key(site: Site) -> None:
     made = [key for key in site.store.state.keys if key.created == site.now]
     assert [key.roles for key in made] == [("release",)], told
     assert any("card key" in one.what for one in told.left)
+
+
+def test_a_key_that_another_host_has_made_is_not_made_again(site: Site) -> None:
+    """The gap was found before; nothing is done, and the next look finds none."""
+    site.now += timedelta(days=61)
+    slow = site.work("card", "release")
+    gaps = [gap for gap in find_key_gaps(slow) if gap.what.startswith("activate")]
+    assert gaps
+    site.rotate("release")
+    (gap,) = [gap for gap in find_key_gaps(slow) if gap.what.startswith("make")]
+    assert gap.close is not None
+    site.rotate("card")
+    keys = site.store.state.keys
+    assert (gap.close(), [*find_key_gaps(slow)]) == ([], [])
+    assert site.store.state.keys == keys
 
 
 NEW = b"a passphrase that no thief has"
