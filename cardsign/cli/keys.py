@@ -536,7 +536,7 @@ def doctor(keystore: KeystoreOptions) -> int:
 
     The command lists what is missing, as cardsign keys rotate --dry-run does, and what ends within
     14 days. It checks the files of the key store (leftovers, permissions, missing private keys),
-    the log and the clock, and says whether a key could take over after a theft.
+    the log and the clock.
 
     Exit status 1: there is an error.
     """

@@ -267,15 +267,15 @@ def expiry(text: str, now: datetime) -> int:
 
 
 def _marker(
-    work: Work, card: ProjectCard, source: bytes, before: bytes | None
+    work: Work, card: ProjectCard, source: bytes, earlier: bytes | None
 ) -> ExtendedMarker | None:
-    """What makes it the card of an audience; the one that it has, while that will do."""
+    """Return what makes a card that of an audience: the marker that it has, while that will do."""
     if card.audience is None or card.expires is None:
         return None
     check_audience(card.audience)
     end = expiry(card.expires, work.now)
-    own = _find_own_marker(work, before) if before else None
-    if before and own and own.audience == card.audience and _says_the_same(source, before, own):
+    own = _find_own_marker(work, earlier) if earlier else None
+    if earlier and own and own.audience == card.audience and _says_the_same(source, earlier, own):
         is_kept = own.exp <= end and not _is_half_over(own, end, work.now)
         if own.exp == end or (_renews_itself(card) and is_kept):
             return own
@@ -482,12 +482,12 @@ def _describe_signing(work: Work) -> Gap:
         end = expiry(card.expires or "", work.now)
         if marker and marker.audience == card.audience and _is_half_over(marker, end, work.now):
             renewals[marker.audience] = (card.source.name, utc(marker.exp))
-    what = f"sign {' and '.join(sorted({name for name, _ in renewals.values()}))} again"
+    task = f"sign {' and '.join(sorted({name for name, _ in renewals.values()}))} again"
     ends = ((audience, day(end)) for audience, (_, end) in renewals.items())
     why = (f"the extended card for {audience} ends on {end}" for audience, end in ends)
     until = min((end for _, end in renewals.values()), default=None)
     return Gap(
-        what if renewals else "sign the cards",
+        task if renewals else "sign the cards",
         key_holder("card"),
         until=_harmful_from(work) or until,
         close=partial(_sign_again, work),

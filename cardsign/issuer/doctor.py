@@ -84,9 +84,11 @@ def _find_published_damage(work: Work) -> Iterator[Finding]:
 
 
 def _find_advice(work: Work, state: StoreState) -> Iterator[Finding]:
-    """Yield what nothing has to be done about today."""
-    yield from _find_clock(work)
-    yield from _find_missing_standbys(state)
+    """Yield what no gap says: a clock that is behind, and what guards less than it could."""
+    newest = read_stamp(json.loads(work.store.read_lines()[-1])["time"])
+    if newest > work.now + timedelta(seconds=work.config.timeline.skew):
+        message = f"the newest line of the log is of {second(newest)}, and this clock says it is "
+        yield Finding("doctor.clock", f"{message}not yet", severity="error")
     if state.release is None:
         message = "no release names the newest line of the log yet: only a user who has seen that "
         message += "line would notice that it was taken away"
@@ -94,32 +96,6 @@ def _find_advice(work: Work, state: StoreState) -> Iterator[Finding]:
     if work.config.publish is not None and work.config.live is None:
         message = "`live` is not set, so a publication counts once it is in its folder"
         yield Finding("doctor.folder_counts", message, Place("cardsign.toml"), severity="note")
-
-
-def _find_clock(work: Work) -> Iterator[Finding]:
-    newest = read_stamp(json.loads(work.store.read_lines()[-1])["time"])
-    if newest > work.now + timedelta(seconds=work.config.timeline.skew):
-        message = f"the newest line of the log is of {second(newest)}, and this clock says it is "
-        yield Finding("doctor.clock", f"{message}not yet", severity="error")
-
-
-def _find_missing_standbys(state: StoreState) -> Iterator[Finding]:
-    """Active keys that no other key could replace on the day of their theft."""
-    alone: dict[str, list[str]] = {}
-    for key in state.keys:
-        if key.state != "active" or not key.rotates:
-            continue
-        standbys = [
-            other
-            for other in state.keys
-            if other.state == "prepublished" and other.succeeds(key) and not other.is_stolen
-        ]
-        if all(other.group == key.group for other in standbys):
-            why = "each standby is in the same custody" if standbys else "there is no standby"
-            alone.setdefault(why, []).append(key.named)
-    for why, keys in alone.items():
-        message = f"after a theft of {' or '.join(keys)}, no key can take over"
-        yield Finding("doctor.no_standby", f"{message}: {why}", severity="note")
 
 
 def examine_store(store: KeyStore) -> tuple[Finding, ...]:

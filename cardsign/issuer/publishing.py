@@ -91,9 +91,9 @@ def published_statements(directory: Path | None) -> CheckedIssued | None:
     return None
 
 
-def list_changes(generation: Generation, before: Generation | None) -> dict[str, str]:
+def list_changes(generation: Generation, earlier: Generation | None) -> dict[str, str]:
     """Return for each file that is not as before whether it is ``new``, ``changed`` or ``gone``."""
-    old, new = before.files if before else {}, generation.files
+    old, new = earlier.files if earlier else {}, generation.files
     changes = {name: "changed" if name in old else "new" for name in new}
     changes = {name: change for name, change in changes.items() if old.get(name) != new[name]}
     return changes | {name: "gone" for name in old if name not in new}
@@ -247,8 +247,8 @@ def update_publication(
         writes=writes,
     )
     if generation is not None and writes:
-        before = earlier if withdraws else None
-        record_generation(store, work.config, generation, before, now=work.now)
+        replaced = earlier if withdraws else None
+        record_generation(store, work.config, generation, replaced, now=work.now)
     return generation
 
 
@@ -321,11 +321,11 @@ def record_generation(
     store: KeyStore,
     config: ProjectConfig,
     generation: Generation,
-    before: Generation | None = None,
+    replaced: Generation | None = None,
     *,
     now: datetime,
 ) -> None:
-    """Let the key store record what is published, in the place of the generation before.
+    """Let the key store record what is published, in the place of the one that it `replaced`.
 
     Where the settings name a live URL, it is recorded once that serves it: :func:`find_live_gap`.
 
@@ -336,8 +336,8 @@ def record_generation(
         return
     try:
         publication = publication_of(generation)
-        replaced = publication_of(before) if before else None
-        store.apply(agenda.record_publication, publication, now=now, replaced=replaced)
+        earlier = publication_of(replaced) if replaced else None
+        store.apply(agenda.record_publication, publication, now=now, replaced=earlier)
     except LocalFault as fault:
         raise type(fault)(
             fault.code,

@@ -247,13 +247,13 @@ def _close(work: Work, find: Callable[[Work], Iterable[Gap]], done: Sequence[str
         for part in parts if len(parts) > 1 else ():  # whose releases are for the others as well
             _close_gaps(part, find, lines)
         gaps_left = [gap for part in parts for gap in _close_gaps(part, find, lines)]
-        left = tuple(unique_gaps(gaps_left))
+        remaining = tuple(unique_gaps(gaps_left))
     except LocalFault as fault:
         if not lines:
             raise
         path = f" ({fault.path})" if fault.path else ""
-        left = (Gap(f"{fault.message}{path}", command=work.again),)
-    return Progress(tuple(lines), left)
+        remaining = (Gap(f"{fault.message}{path}", command=work.again),)
+    return Progress(tuple(lines), remaining)
 
 
 def _close_gaps(
@@ -297,16 +297,16 @@ def _stays(fault: CardsignError) -> bool:
 
 
 def _for_people(
-    work: Work, left: Sequence[Gap], faults: dict[_Name, CardsignError]
+    work: Work, remaining: Sequence[Gap], faults: dict[_Name, CardsignError]
 ) -> tuple[Gap, ...]:
     """Say of each gap what hinders it; what waits for the roots alone is reported as theirs."""
-    waits_for_roots = any(gap.awaits_roots and gap.close is None for gap in left)
+    waits_for_roots = any(gap.awaits_roots and gap.close is None for gap in remaining)
     # What a recovery needs first, and does, is said with it.
-    is_recovery = any(gap.command.startswith(RECOVER) for gap in left)
+    is_recovery = any(gap.command.startswith(RECOVER) for gap in remaining)
     waiting = (*UNLISTED, "statement.expired", *(["keystore.same_custody"] * is_recovery))
     gaps: list[Gap] = []
     why = ""
-    for gap in left:
+    for gap in remaining:
         fault = faults.get(gap.name)
         if gap.close is not None and fault is None:
             continue  # another process keeps opening it
@@ -424,8 +424,8 @@ def revoke_keys(work: Work, kids: Sequence[str], *, reason: RevocationReason) ->
             statement can say that it is revoked.
         UsageFault: ``usage.conflict``: a key is revoked already, for another reason.
     """
-    before, now = work.store.load(), work.now
-    records = list(dict.fromkeys(before.find(kid) for kid in kids))
+    earlier, now = work.store.load(), work.now
+    records = list(dict.fromkeys(earlier.find(kid) for kid in kids))
     for record in records:
         if record.state == "revoked" and record.revoked_because != reason:
             raise UsageFault(
@@ -444,7 +444,7 @@ def revoke_keys(work: Work, kids: Sequence[str], *, reason: RevocationReason) ->
         return events
 
     after = work.store.commit(decide, now=now)
-    names = {key.thumbprint for key in before.keys if key.state == "revoked"}
+    names = {key.thumbprint for key in earlier.keys if key.state == "revoked"}
     ended = [key for key in after.keys if key.state == "revoked" and key.thumbprint not in names]
     done = _describe(work, "revoke", "revoked", [key.named for key in ended])
     progress = reconcile(work, done=done)

@@ -498,17 +498,14 @@ def find_still_trusted(work: Work, revoked: Sequence[KeyRecord]) -> list[KeyReco
         keyset, release = published.newest, published.release
     if keyset is None:  # then nothing but the key sets says which keys count
         offered = publishing.list_published_keys(newest_generation(work.config.publish))
-        recorded = bool(work.store.state.publications)
-        return [
+        copied = [
             key
             for key in revoked
-            if key.public in offered
-            or (
-                (recorded or key.revoked_because == "compromised")
-                and key.is_given_out
-                and key.times.dropped is None
-            )
+            if key.revoked_because == "compromised"
+            and key.is_given_out
+            and key.times.dropped is None
         ]
+        return [key for key in revoked if key.public in offered or key in copied]
     trusted = {key.public.thumbprint for key in keyset.keys} - keyset.revoked
     trusted -= release.revoked if release is not None else frozenset()
     return [key for key in revoked if key.thumbprint in trusted]

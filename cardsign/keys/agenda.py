@@ -71,7 +71,8 @@ class TimelineSettings:
 
     def as_published(self, state: StoreState) -> TimelineSettings:
         """Return settings that wait at least as long as recorded publications told caches."""
-        longest = max((publication.told for publication in state.publications), default=0)
+        ages = (publication.longest_max_age for publication in state.publications)
+        longest = max(ages, default=0)
         return replace(
             self,
             max_age=max(self.max_age, longest),

@@ -215,7 +215,7 @@ class Publication:
         max_age: Seconds for which caches were allowed to keep it.
         kids: The keys of the published JWK Set.
         cards: The public one first.
-        told: The longest `max_age` of it and of those before it, which caches may have kept.
+        longest_max_age: The longest of it and of those before it, which caches may have kept.
     """
 
     generation: int
@@ -223,7 +223,7 @@ class Publication:
     max_age: int
     kids: tuple[str, ...]
     cards: tuple[PublishedCard, ...]
-    told: int = field(default=0, compare=False)
+    longest_max_age: int = field(default=0, compare=False)
 
     @property
     def series(self) -> str:
@@ -595,7 +595,7 @@ def _publish(state: StoreState, event: Event, at: datetime) -> StoreState:
         for card in event["cards"]
     )
     arguments = event["generation"], read_stamp(event["at"]), event["max_age"], tuple(event["kids"])
-    publication = Publication(*arguments, cards, told=event["max_age"])
+    publication = Publication(*arguments, cards, longest_max_age=event["max_age"])
     earlier = {other.series: other for other in state.publications}.get(publication.series)
     if earlier is not None:
         publication = _after(earlier, publication)
@@ -615,7 +615,8 @@ def _after(earlier: Publication, publication: Publication) -> Publication:
         replace(card, since=shown_since.get((card.url, card.payload_sha256), publication.at))
         for card in publication.cards
     ]
-    return replace(publication, cards=tuple(cards), told=max(publication.told, earlier.told))
+    longest = max(publication.longest_max_age, earlier.longest_max_age)
+    return replace(publication, cards=tuple(cards), longest_max_age=longest)
 
 
 def _hand_out(state: StoreState, event: Event, at: datetime) -> StoreState:

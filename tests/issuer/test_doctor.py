@@ -37,7 +37,7 @@ def test_an_issuer_in_which_nothing_is_missing_is_healthy(site: Site) -> None:
     """It is told what would be good to have, and nothing is changed or opened to find that."""
     lines = site.store.read_lines()
     codes = {one.code for one in found(site)}
-    assert (alarms(site), codes) == ([], {"doctor.no_standby", "doctor.folder_counts"})
+    assert (alarms(site), codes) == ([], {"doctor.folder_counts"})
     assert site.store.read_lines() == lines
 
 

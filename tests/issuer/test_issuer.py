@@ -129,28 +129,6 @@ def test_which_keys_share_a_passphrase_is_told(tmp_path: Path) -> None:
     assert plan.list_shared(passphrases_of(root=OTHER)) == ("release", "recovery")
 
 
-# ------------------------------------------------------------------ releases
-
-
-@pytest.mark.parametrize(
-    ("changes", "passphrase", "days", "expected"),
-    [
-        (ReleaseChanges(withdrawn=(f"{ORIGIN}/none",)), SECRET, 0, "usage.conflict"),
-        (ReleaseChanges(extended_floor=1), b"a wrong one", 0, "passphrase.wrong"),
-        (ReleaseChanges(), SECRET, 91, "statement.expired"),
-    ],
-    ids=["a URL that is not listed", "a wrong passphrase", "an old keyset"],
-)
-def test_a_release_that_is_refused_leaves_everything_as_it_was(
-    made: Made, changes: ReleaseChanges, passphrase: bytes, days: int, expected: str
-) -> None:
-    """No number is taken, and nothing is kept."""
-    before, now = made.tree(), NOW + timedelta(days=days)
-    work = made.work(now, passphrase)
-    assert code(lambda: renew_release(work, changes, force=True)) == expected
-    assert made.tree() == before
-
-
 # ------------------------------------------------------------------ keysets
 
 
@@ -201,22 +179,6 @@ def test_recovery_opens_the_next_epoch(made: Made) -> None:
 
 
 # ------------------------------------------------------------------ publishing
-
-
-def test_a_publication_directory_has_one_key_store(made: Made, tmp_path: Path) -> None:
-    """That of the first publication; the refused one changes nothing."""
-    publish(made, NOW)
-    other = create_store(tmp_path / "other")
-    key = PrivateKey.generate("ES256")
-    other.add_key(key, SECRET, now=NOW)
-    signed, before = sign_card(CARD, [key]), made.tree()
-    theirs = Work(other, NOW, ProjectConfig(publish=made.public))
-    assert code(lambda: publish_signed(theirs, Documents(signed))) == "publish.other_publisher"
-    assert made.tree() == before
-    mine = publish_signed(
-        replace(theirs, config=ProjectConfig(publish=tmp_path / "mine")), Documents(signed)
-    )
-    assert mine.number == 1
 
 
 @pytest.mark.parametrize("year", [2099, 9999])
