@@ -11,9 +11,9 @@ from publications import NOW, PUBLIC, PUBLIC_0_3, extended_card, sign
 from served import serve, write_tokens
 from werkzeug.test import Client
 
-from cardsign.errors import PublishRefused, ServeFault
+from cardsign.errors import PublishRefused
 from cardsign.jose.keys import JwkSet, PrivateKey
-from cardsign.publish.generation import Generation, load_current
+from cardsign.publish.generation import Generation
 from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server.providers import create_token
 from cardsign.server.settings import ServerSettings
@@ -144,12 +144,3 @@ def test_F2_a_document_of_another_key_is_not_published(tmp_path: Path, key: Priv
             now=NOW,
         )
     assert caught.value.code == "publish.not_verifying"
-
-
-def test_F2_the_document_is_read_back(tmp_path: Path, key: PrivateKey) -> None:
-    """By its name in the folder, with its digest in the manifest."""
-    generation = publish(tmp_path / "pub", key)
-    assert load_current(tmp_path / "pub").legacy_card == generation.legacy_card
-    (tmp_path / "pub/000001/agent-card-0.3.json").write_bytes(b"{}")
-    with pytest.raises(ServeFault, match="digest"):
-        load_current(tmp_path / "pub")

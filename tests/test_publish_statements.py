@@ -10,20 +10,36 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from served import serve
-from stating import CARD, ISSUED, KEYSET, LISTED, ONE, R1, RELEASE, document
 
 from cardsign.card.extensions import ExtendedMarker, with_marker
 from cardsign.errors import PublishRefused
-from cardsign.issuer.keyset import KeysetPlan, draft_next
+from cardsign.issuer.keyset import KeysetPlan, draft_next, write_draft
 from cardsign.issuer.release import ReleasePlan, card_digest
 from cardsign.jose.keys import JwkSet
 from cardsign.publish.generation import Generation, load_current
 from cardsign.publish.publication import Documents, Issued, publish_generation, publish_statements
+from cardsign.server.app import create_app
+from cardsign.statements.keyset import KeysetStatement
+from cardsign.statements.release import ReleaseStatement
 from cardsign.trust.walk import MAX_STEPS
 from tests.keys.issuing import NOW, URL, first, key, quorum, released, signed
 from tests.support import PORTABLE, dump
 from tests.support import signed as signed_card
+
+KEYSET = "/.well-known/cardsign/keyset/1.1.json"
+RELEASE = "/.well-known/cardsign/release.json"
+
+
+def document(statement: KeysetStatement | ReleaseStatement) -> bytes:
+    """A statement as it is published."""
+    return write_draft(statement)  # type: ignore[arg-type]
+
+
+CARD = dump(signed_card(PORTABLE, key("card")))
+ONE = first()
+LISTED = ReleasePlan(((URL, card_digest(CARD)),))
+R1 = released(ONE, None, LISTED)
+ISSUED = Issued((document(ONE),), document(R1))
 
 
 def put(directory: Path, issued: Issued | None = ISSUED, **changes: Any) -> Any:
@@ -35,7 +51,7 @@ def put(directory: Path, issued: Issued | None = ISSUED, **changes: Any) -> Any:
 
 def answer(directory: Path, path: str, **headers: str) -> Any:
     """What a client gets."""
-    return serve(directory).get(path, headers=headers)
+    return create_app(directory).test_client().get(path, headers=headers)
 
 
 @pytest.mark.parametrize(
