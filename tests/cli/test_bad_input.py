@@ -258,7 +258,7 @@ def test_a_verdict_that_is_not_heard_is_a_fault_of_this_machine(
         ("trust.toml", ["verify", "card.json"]),
         ("trust.lock", ["verify", "card.json"]),
         ("keys/log.jsonl", ["keys", "list"]),
-        ("public/current", ["serve", "public"]),
+        ("public/current", ["serve", "public", "--bind", "127.0.0.1:0"]),
         ("cards/a.card.json", ["lint", "cards"]),
         ("statements/a.json", ["verify", "card.json", "--statements", "statements"]),
     ],

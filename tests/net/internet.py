@@ -29,7 +29,6 @@ import itertools
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
@@ -130,17 +129,16 @@ class Host:
 class Network:
     """All hosts there are, and all that was asked of them."""
 
-    def __init__(self, authority: Authority, *, latency: float = 0.0) -> None:
+    def __init__(self, authority: Authority) -> None:
         self.hosts: dict[str, Host] = {}
         self.names: list[str] = []
         self.dialled: list[str] = []
         self._authority = authority
-        self._latency = latency
         self._numbers = itertools.count(1)
         self._aliases: dict[str, list[IPAddress]] = {}
 
     def settings(self, limits: FetchSettings = PATIENT) -> FetchSettings:
-        """The only way to this internet; `latency` seconds pass on each connection."""
+        """The only way to this internet."""
         return replace(
             limits,
             resolver=self._resolve,
@@ -201,7 +199,6 @@ class Network:
         self.dialled.append(f"{host.name if host else address}:{port}")
         if host is None:
             raise ConnectionRefusedError(111, "Connection refused")
-        time.sleep(self._latency)
         ours, theirs = socket.socketpair()
         threading.Thread(target=host.serve, args=(theirs,), daemon=True).start()
         return ours

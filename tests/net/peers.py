@@ -23,12 +23,6 @@ LOCAL = FetchSettings(
     total_timeout=PATIENCE,
     insecure_loopback_http=True,
 )
-#: For peers that never come to an end.
-IMPATIENT = FetchSettings(
-    insecure_loopback_http=True,
-    connect_timeout=0.3,
-    total_timeout=0.3,
-)
 
 CARD = b'{"name": "Tide tables"}'
 
