@@ -408,7 +408,7 @@ def _sign_again(work: Work) -> list[str]:
     return ["updated the signatures of the published cards", *describe_generation(work, generation)]
 
 
-# Cards: to be signed, listed and published.
+# What the cards lack.
 
 
 def find_card_gaps(work: Work, *, is_astray: bool) -> Iterator[Gap]:

@@ -98,6 +98,9 @@ def _find_advice(work: Work, state: StoreState) -> Iterator[Finding]:
         yield Finding("doctor.folder_counts", message, Place("cardsign.toml"), severity="note")
 
 
+# The files of a key store.
+
+
 def examine_store(store: KeyStore) -> tuple[Finding, ...]:
     """Look at the log and at the files.
 

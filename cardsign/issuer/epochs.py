@@ -222,6 +222,9 @@ def write_settings(
     write_atomic(folder / CONFIG_FILE, config, plain=True)
 
 
+# The next epoch.
+
+
 def make_recovery_key(passphrase: bytes) -> tuple[PrivateKey, bytes]:
     """Make a recovery key, and the encrypted text of it that its holder gets."""
     private = PrivateKey.generate("ES256")

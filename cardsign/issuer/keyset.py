@@ -49,6 +49,22 @@ from cardsign.times import day, second, utc
 from cardsign.urls import KEYSET_PATH, parse_origin
 
 _KIDS_SHOWN: Final = 4  # kids in a sentence
+#: How long a statement is believed: a quarter, so that the roots are used often enough to work.
+KEYSET_LIFETIME: Final = timedelta(days=90)
+#: How long a newly listed key counts. Renewed with the statement; a backstop, not the rotation.
+KEY_LIFETIME: Final = timedelta(days=400)
+#: Who holds an online key whose record names nobody.
+DEFAULT_HOLDER: Final = "publisher"
+#: What a fork is told with: ``{}`` stands for the statement that this key store keeps.
+_NOT_TO_SIGN: Final = (
+    "Do not sign this one. Send back {}, to be put in the place of the draft. "
+    "Who drafted it then types: cardsign keys rotate"
+)
+_NOT_TO_PUBLISH: Final = (
+    "Do not publish this one: verifiers may have {} already. "
+    "What has changed since goes into the next: cardsign keys rotate"
+)
+
 
 # What a keyset statement changes, in sentences for those who are asked to sign it.
 
@@ -106,12 +122,7 @@ def _key(key: IssuerKey) -> str:
     )
 
 
-#: How long a statement is believed: a quarter, so that the roots are used often enough to work.
-KEYSET_LIFETIME: Final = timedelta(days=90)
-#: How long a newly listed key counts. Renewed with the statement; a backstop, not the rotation.
-KEY_LIFETIME: Final = timedelta(days=400)
-#: Who holds an online key whose record names nobody.
-DEFAULT_HOLDER: Final = "publisher"
+# What a keyset says, whatever its number and times; drafts, and whose signatures they need.
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,15 +406,7 @@ def says_more(
     return tuple(additions)
 
 
-#: What a fork is told with: ``{}`` stands for the statement that this key store keeps.
-_NOT_TO_SIGN: Final = (
-    "Do not sign this one. Send back {}, to be put in the place of the draft. "
-    "Who drafted it then types: cardsign keys rotate"
-)
-_NOT_TO_PUBLISH: Final = (
-    "Do not publish this one: verifiers may have {} already. "
-    "What has changed since goes into the next: cardsign keys rotate"
-)
+# What people change, sign and keep.
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,11 +47,14 @@ from cardsign.statements.signing import sign_statement
 from cardsign.times import utc
 from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 
-# Releases as they are drafted.
-
-
+#: How a root is listed beside others, for hints.
+ADD_ROOT: Final = "cardsign keyset draft --add-root HOLDER=KEY"
+ATTEMPTS: Final = 5  # at one release; each that fails is one that another process made
 #: How long a release is believed. It is renewed at half of it, so a dead cron is seen in time.
 RELEASE_LIFETIME: Final = timedelta(days=7)
+
+
+# Releases as they are drafted.
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +210,7 @@ def _listed_cards(
     return sorted(listed.values(), key=lambda card: (card.url, card.seq, card.payload_sha256))
 
 
-ATTEMPTS: Final = 5  # at one release; each that fails is one that another process made
+# What people and the project add to a release, and whether the next one is due.
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,7 +458,7 @@ def sign_next_release(
     return None
 
 
-ADD_ROOT: Final = "cardsign keyset draft --add-root HOLDER=KEY"
+# Keys that were revoked: who still trusts them, and what a thief may have besides.
 
 
 def find_untold_revocations(work: Work, *, is_recovering: bool) -> Iterator[Gap]:

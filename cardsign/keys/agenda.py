@@ -35,6 +35,13 @@ from cardsign.keys.ledger import (
 )
 from cardsign.times import second, stamp
 
+Action = Literal["activate", "retire", "generate"]
+
+#: One rotation ends before the next begins.
+_URGENCY: Final = ("retire", "activate", "generate")
+_SHOWN: Final = 5  # cards that a sentence lists before "and N more"
+_ALWAYS: Final = datetime.min.replace(tzinfo=UTC)
+
 
 @dataclass(frozen=True, slots=True)
 class TimelineSettings:
@@ -94,6 +101,9 @@ def cards_to_sign(state: StoreState, now: datetime) -> tuple[PublishedCard, ...]
     waiting = [card for key in retiring for card in unsigned_cards(state, key)]
     waiting += [card for card in published_cards(state) if not silent.isdisjoint(card.kids)]
     return tuple(dict.fromkeys(waiting))
+
+
+# What may be done.
 
 
 def enter(
@@ -276,12 +286,7 @@ def move(key: KeyRecord, to: KeyState, **more: str) -> Event:
     return {"event": "moved", "key": key.thumbprint, "to": to, **more}
 
 
-Action = Literal["activate", "retire", "generate"]
-
-#: One rotation ends before the next begins.
-_URGENCY: Final = ("retire", "activate", "generate")
-_SHOWN: Final = 5  # cards that a sentence lists before "and N more"
-_ALWAYS: Final = datetime.min.replace(tzinfo=UTC)
+# What is ahead.
 
 
 @dataclass(frozen=True, slots=True)

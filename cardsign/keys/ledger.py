@@ -29,6 +29,39 @@ from cardsign.statements.keyset import KeysetId, OnlineRole
 from cardsign.times import read_stamp, stamp
 
 MIN_PREFIX: Final = 4  # characters of a kid or thumbprint that name a key
+MAX_LINE_BYTES: Final = 1024 * 1024  # a publication of 1000 extended cards has some 300 KiB
+MAX_PLACE_CHARS: Final = 1024  # of a path or URL that a message shows
+
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+_URI: Final = re.compile(r"[a-z][a-z0-9+.-]*:.*")  # RFC 3986 3.1, in lower case
+
+_LINE: Final = frozenset({"actor", "events", "prev", "seq", "time"})
+#: What each event may have besides its name.
+_MEMBERS: Final[Mapping[str, str]] = {
+    "entered": "public roles custody state holder blob",
+    "moved": "key to stops reason",
+    "stolen": "custody",
+    "replaced": "key",
+    "resealed": "key custody blob",
+    "published": "generation at max_age kids cards replaces",
+    "handed-out": "without",
+    "keyset": "epoch version digest blob",
+    "release": "seq digest blob",
+    "left": "to",
+}
+_COUNTS: Final = frozenset({"generation", "max_age", "epoch", "version", "seq"})
+_DIGESTS: Final = frozenset({"blob", "digest", "payload_sha256"})
+_TEXTS: Final = frozenset({"name", "url", "holder", "custody", "replaces", "to"})  # or null
+_LISTS: Final = frozenset({"kids", "roles", "without"})
+_TIME_OF: Final = {"active": "activated", "retiring": "stops_signing"}  # else the state's own name
+
+_IN_CONFLICT: Final = (
+    "Two machines have changed the key store. Keep the log of the one that has published, "
+    "with git checkout --ours or --theirs; then cardsign keys rotate does the rest again."
+)
+_TOKEN: Final = re.compile(r"(?:^|;)(?:token|serial)=([^;?]*)")  # RFC 7512 2.3
+
+Event: TypeAlias = Mapping[str, Any]
 
 
 # The states of a key and the ways between them.
@@ -374,9 +407,6 @@ class StoreState:
 # Which private keys can be stolen together: those of one custody.
 
 
-_TOKEN: Final = re.compile(r"(?:^|;)(?:token|serial)=([^;?]*)")  # RFC 7512 2.3
-
-
 def file_custody(blob: str) -> str:
     """Return the custody of a sealed key whose passphrase no other key of the store has."""
     return f"file:{blob[:8]}"
@@ -399,33 +429,7 @@ def custody_group(custody: str) -> str:
     return f"{scheme}:{path}" if scheme in ("file", "env", "exec") else scheme
 
 
-Event: TypeAlias = Mapping[str, Any]
-
-MAX_LINE_BYTES: Final = 1024 * 1024  # a publication of 1000 extended cards has some 300 KiB
-MAX_PLACE_CHARS: Final = 1024  # of a path or URL that a message shows
-
-_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
-_URI: Final = re.compile(r"[a-z][a-z0-9+.-]*:.*")  # RFC 3986 3.1, in lower case
-
-_LINE: Final = frozenset({"actor", "events", "prev", "seq", "time"})
-#: What each event may have besides its name.
-_MEMBERS: Final[Mapping[str, str]] = {
-    "entered": "public roles custody state holder blob",
-    "moved": "key to stops reason",
-    "stolen": "custody",
-    "replaced": "key",
-    "resealed": "key custody blob",
-    "published": "generation at max_age kids cards replaces",
-    "handed-out": "without",
-    "keyset": "epoch version digest blob",
-    "release": "seq digest blob",
-    "left": "to",
-}
-_COUNTS: Final = frozenset({"generation", "max_age", "epoch", "version", "seq"})
-_DIGESTS: Final = frozenset({"blob", "digest", "payload_sha256"})
-_TEXTS: Final = frozenset({"name", "url", "holder", "custody", "replaces", "to"})  # or null
-_LISTS: Final = frozenset({"kids", "roles", "without"})
-_TIME_OF: Final = {"active": "activated", "retiring": "stops_signing"}  # else the state's own name
+# The log: each of its lines, and what its events do.
 
 
 def write_line(state: StoreState, events: Iterable[Event], now: datetime, actor: str) -> bytes:
@@ -469,12 +473,6 @@ def read_line(
         message = f"line {number} of the log: {problem}"
         raise StoreFault(code, message, path=where) from exc
     return replace(after, seq=number, head=hashlib.sha256(untrusted_line).hexdigest()), members
-
-
-_IN_CONFLICT: Final = (
-    "Two machines have changed the key store. Keep the log of the one that has published, "
-    "with git checkout --ours or --theirs; then cardsign keys rotate does the rest again."
-)
 
 
 def _newer(problem: str) -> StoreFault:

@@ -57,6 +57,14 @@ BLOB: Final = re.compile(
 MAX_BLOB_BYTES: Final = 256 * 1024  # a statement has at most 64 KiB, a sealed key some 10
 MAX_LOG_BYTES: Final = 64 * 1024 * 1024  # some 100 years
 _PATIENCE: Final = 5.0  # seconds; a commit takes milliseconds, as keys are sealed before
+_ARRIVED: Final[Event] = {"event": "left", "to": None}
+
+#: A character that means something in a URL has to be percent-encoded: what one reader takes for
+#: the end of a password, another would print as the name of a host.
+_URL: Final = re.compile(
+    r"postgresql://(?:(?P<user>[^:@/?#]*)(?::[^:@/?#]*)?@)?"
+    r"(?P<rest>(?:[A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?/[^:@/?#]+(?:\?[^@?#]*)?)"
+)
 
 
 class FolderStore(KeyStore):
@@ -151,12 +159,7 @@ def _is_whole(last: bytes) -> bool:
         return False
 
 
-#: A character that means something in a URL has to be percent-encoded: what one reader takes for
-#: the end of a password, another would print as the name of a host.
-_URL: Final = re.compile(
-    r"postgresql://(?:(?P<user>[^:@/?#]*)(?::[^:@/?#]*)?@)?"
-    r"(?P<rest>(?:[A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?/[^:@/?#]+(?:\?[^@?#]*)?)"
-)
+# A place by its name, and what is there.
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +282,3 @@ def move_store(store: KeyStore, place: StorePlace, *, now: datetime) -> KeyStore
         raise StoreFault("keystore.exists", message, path=to, hint=hint)
     there.commit(lambda there: [_ARRIVED] if there.moved_to else [], now=now, moved=True)
     return there
-
-
-_ARRIVED: Final[Event] = {"event": "left", "to": None}

@@ -25,9 +25,11 @@ from cardsign.issuer.keyset import (
 )
 from cardsign.issuer.reconcile import publish_keyset, renew_release
 from cardsign.issuer.release import ReleaseChanges
+from cardsign.issuer.rotation import find_key_gaps
 from cardsign.issuer.signers import card_signers
 from cardsign.issuer.work import Work
 from cardsign.jose.keys import PrivateKey
+from cardsign.keys import agenda
 from cardsign.keys.places import FolderStore, create_store, open_store
 from cardsign.publish.generation import load_current
 from cardsign.publish.publication import Documents
@@ -201,3 +203,12 @@ def test_a_store_without_keys_signs_no_card(tmp_path: Path) -> None:
     assert code(lambda: card_signers(store, SECRET, now=NOW)) == "sign.no_key"
     work = Work(store, NOW, access=SECRET)
     assert code(lambda: renew_release(work, ReleaseChanges())) == "keystore.no_keyset"
+
+
+def test_the_next_key_of_a_signer_is_made_there(tmp_path: Path) -> None:
+    """By a person: no private key comes to lie in the key store beside it."""
+    store, key = create_store(tmp_path / "keys"), PrivateKey.generate("ES256")
+    store.apply(agenda.enter, key.public, custody="exec:/usr/local/bin/sign", now=NOW)
+    (gap,) = find_key_gaps(Work(store, NOW, access=SECRET))
+    assert gap.what == "make the next ES256 card key where the active one is"
+    assert (gap.close, gap.command) == (None, "cardsign keys import URI")
