@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
+from cardsign import files
 from cardsign.card.extensions import skill_schemas
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json, members_of, objects_in, pointer
@@ -23,14 +24,6 @@ from cardsign.errors import (
     FileFault,
     JsonRefused,
     UsageFault,
-)
-from cardsign.files import (
-    MAX_INPUT_BYTES,
-    leads_outside,
-    make_directory,
-    outside,
-    read_bytes,
-    write_atomic,
 )
 from cardsign.findings import Finding, Place, cap_findings, list_findings
 from cardsign.lint.rules import Tokens
@@ -205,15 +198,17 @@ def init_agent(folder: Path, name: str) -> tuple[Path, ...]:
             texts[folder / destination] = content.encode()
     names = [name for name in _MAKEFILES if os.path.lexists(folder / name)]
     makefile = folder / (names or _MAKEFILES[-1:])[0]
-    if leads_outside(folder, makefile):
-        raise outside(makefile, "a link leads", folder)
-    rules = read_bytes(makefile, max_bytes=MAX_INPUT_BYTES, found=True) if names else b""
+    if files.leads_outside(folder, makefile):
+        raise files.outside(makefile, "a link leads", folder)
+    rules = (
+        files.read_bytes(makefile, max_bytes=files.MAX_INPUT_BYTES, found=True) if names else b""
+    )
     if b"agent-cards.mk" not in rules:
         texts[makefile] = rules + (b"\n" if rules else b"") + b"include agent-cards.mk\n"
     for path in texts:  # a cloned folder's links must not choose where we write
-        if leads_outside(folder, path):
-            raise outside(path, "a link leads", folder)
+        if files.leads_outside(folder, path):
+            raise files.outside(path, "a link leads", folder)
     for path, data in texts.items():
-        make_directory(path.parent)
-        write_atomic(path, data)
+        files.make_directory(path.parent)
+        files.write_atomic(path, data)
     return tuple(texts)

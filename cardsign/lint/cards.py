@@ -30,18 +30,7 @@ from cardsign.findings import (
     cut,
     list_findings,
 )
-from cardsign.lint import contract, meaning, portability, secrets
-from cardsign.lint.rules import (
-    DEFAULT_SETTINGS,
-    LintedCard,
-    LintSettings,
-    Rule,
-    Tokens,
-    apply_rules,
-    describe_finding,
-    group_of,
-    make_finding,
-)
+from cardsign.lint import contract, meaning, portability, rules, secrets
 
 #: What ``--group`` chooses, in the order of a report.
 GROUPS: Final[dict[str, str]] = {
@@ -61,7 +50,7 @@ LAYERS: Final[dict[str, tuple[str, ...]]] = {
     "3": tuple(code for code in contract.RULES if code not in (*_SYNTAX, *_REQUIRED)),
     "4": ("members", "meaning"),
 }
-RULES: Final[dict[str, Rule]] = {
+RULES: Final[dict[str, rules.Rule]] = {
     **meaning.RULES,
     **secrets.RULES,
     **contract.RULES,
@@ -115,9 +104,9 @@ class CardReport:
         """Return the element of the report's `cards` member."""
         return {
             "name": self.name,
-            "findings": [describe_finding(finding) for finding in self.findings],
+            "findings": [rules.describe_finding(finding) for finding in self.findings],
             "waived": [
-                {**describe_finding(accepted), "reason": why} for accepted, why in self.waived
+                {**rules.describe_finding(accepted), "reason": why} for accepted, why in self.waived
             ],
         }
 
@@ -152,7 +141,7 @@ class LintReport:
         }
         if self.fixed is not None:
             fixed = cap_findings(self.fixed.fixed)
-            report["fixed"] = [describe_finding(finding) for finding in fixed]
+            report["fixed"] = [rules.describe_finding(finding) for finding in fixed]
             report["signatures_removed"] = self.fixed.signatures_removed
         return report
 
@@ -168,7 +157,7 @@ class LintReport:
 
 
 def lint_card(
-    untrusted_bytes: bytes, settings: LintSettings = DEFAULT_SETTINGS, *, name: str = ""
+    untrusted_bytes: bytes, settings: rules.LintSettings = rules.DEFAULT_SETTINGS, *, name: str = ""
 ) -> CardReport:
     """Return what is wrong with a card, why, and how to fix it.
 
@@ -200,7 +189,7 @@ def lint_card(
 
 
 def lint_document(
-    document: Mapping[str, Json], settings: LintSettings = DEFAULT_SETTINGS
+    document: Mapping[str, Json], settings: rules.LintSettings = rules.DEFAULT_SETTINGS
 ) -> tuple[Finding, ...]:
     """Return the findings of a readable card, before ignoring, weighing and waiving.
 
@@ -208,7 +197,7 @@ def lint_document(
         document: As :func:`cardsign.card.strictjson.parse_object` reads it.
         settings: As for :func:`lint_card`.
     """
-    subject = LintedCard(document, settings)
+    subject = rules.LintedCard(document, settings)
     chosen = settings.groups
     findings: list[Finding] = []
     for group in GROUPS:
@@ -221,18 +210,18 @@ def lint_document(
             findings += (finding for finding in of_group if _is_chosen(finding.code, settings))
             continue
         for code, rule in RULES.items():
-            if group_of(code) == group and _is_chosen(code, settings):
-                findings += apply_rules({code: rule}, subject)
+            if rules.group_of(code) == group and _is_chosen(code, settings):
+                findings += rules.apply_rules({code: rule}, subject)
     return tuple(dict.fromkeys(findings))
 
 
-def _is_chosen(code: str, settings: LintSettings) -> bool:
+def _is_chosen(code: str, settings: rules.LintSettings) -> bool:
     chosen = settings.groups
-    return chosen is None or code in chosen or group_of(code) in chosen
+    return chosen is None or code in chosen or rules.group_of(code) in chosen
 
 
 def _drop_echoes(
-    findings: Iterable[Finding], earlier: Sequence[Finding], subject: LintedCard
+    findings: Iterable[Finding], earlier: Sequence[Finding], subject: rules.LintedCard
 ) -> Iterator[Finding]:
     """Yield the findings that do not repeat an earlier group's about the same place."""
     known_places = {(finding.code, finding.place.tokens) for finding in earlier}
@@ -248,7 +237,7 @@ def _drop_echoes(
             yield finding
 
 
-def check_settings(settings: LintSettings) -> None:
+def check_settings(settings: rules.LintSettings) -> None:
     """Refuse settings that name an unknown rule or group, such as a misspelt one.
 
     Raises:
@@ -265,7 +254,7 @@ def check_settings(settings: LintSettings) -> None:
 def _report_of(
     name: str,
     findings: Iterable[Finding],
-    settings: LintSettings,
+    settings: rules.LintSettings,
     document: Mapping[str, Json] | None,
 ) -> CardReport:
     """Return the report of some findings, by the settings: ignored, weighed, waived and capped."""
@@ -273,7 +262,7 @@ def _report_of(
     waived: dict[str, list[Finding]] = {}
     for unweighed in findings:
         code = unweighed.code
-        if settings.ignore & {code, group_of(code)}:
+        if settings.ignore & {code, rules.group_of(code)}:
             continue
         severity = settings.severities.get(code)
         finding = unweighed if severity is None else replace(unweighed, severity=severity)
@@ -293,7 +282,7 @@ def _report_of(
     return CardReport(name, cap_findings(kept), tuple(accepted), document)
 
 
-def _waiver(finding: Finding, settings: LintSettings) -> tuple[str | None, str]:
+def _waiver(finding: Finding, settings: rules.LintSettings) -> tuple[str | None, str]:
     """Return why a finding is waived, and if its waiver has ended, on which day."""
     ended = ""
     for waiver in settings.waivers:
@@ -331,13 +320,13 @@ def placed(findings: Sequence[Finding], data: bytes) -> tuple[Finding, ...]:
 # Findings from outside the card: its file, its project, and other cards.
 
 
-def find_at(code: str, tokens: Tokens, message: str) -> Finding:
+def find_at(code: str, tokens: rules.Tokens, message: str) -> Finding:
     """Return the finding of a rule that is checked outside of the card."""
-    return make_finding(code, RULES[code], tokens, message)
+    return rules.make_finding(code, RULES[code], tokens, message)
 
 
 def lint_references(
-    reports: Sequence[CardReport], settings: LintSettings = DEFAULT_SETTINGS
+    reports: Sequence[CardReport], settings: rules.LintSettings = rules.DEFAULT_SETTINGS
 ) -> tuple[CardReport, ...]:
     """Return the reports with the references between their cards that do not resolve."""
     cards = {
@@ -354,7 +343,7 @@ def lint_references(
 
 
 def with_findings(
-    report: CardReport, more: Iterable[Finding], settings: LintSettings
+    report: CardReport, more: Iterable[Finding], settings: rules.LintSettings
 ) -> CardReport:
     """Return a report with further findings, chosen and weighed by the same settings."""
     chosen = (
