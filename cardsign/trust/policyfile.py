@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -25,7 +26,6 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 
 from cardsign.card.document import MAX_SIGNATURES
 from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_INTEGER
@@ -99,11 +99,6 @@ class Table(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-def _refused(message: str, hint: str = "", *at: str | int) -> PydanticCustomError:
-    """The error about a member, or about what stands at a place within it."""
-    return PydanticCustomError("refused", "{text}", {"text": message, "hint": hint, "at": at})
-
-
 def _by(read: Callable[[Any], object]) -> AfterValidator:
     """The value is what `read` makes of the member; what it refuses is told in its own words."""
 
@@ -113,7 +108,8 @@ def _by(read: Callable[[Any], object]) -> AfterValidator:
         except CardsignError as refusal:
             member = f"{refusal.path.lstrip('/')}: " if refusal.path else ""
             code = f" ({refusal.code})" if isinstance(refusal, KeyRefused) else ""
-            raise _refused(f"{member}{refusal.message}{code}", refusal.finding.fix) from refusal
+            fix = f". {refusal.finding.fix}" if refusal.finding.fix else ""
+            raise ValueError(f"{member}{refusal.message}{code}{fix}") from refusal
 
     return AfterValidator(convert)
 
@@ -121,7 +117,7 @@ def _by(read: Callable[[Any], object]) -> AfterValidator:
 def _form(form: re.Pattern[str], words: str) -> AfterValidator:
     def check(text: str) -> str:
         if not form.fullmatch(text):
-            raise _refused(f"expected {words}, found {text[:80]!r}")
+            raise ValueError(f"expected {words}, found {text[:80]!r}")
         return text
 
     return AfterValidator(check)
@@ -131,7 +127,7 @@ def _seconds(value: object) -> object:
     if not isinstance(value, str):
         return value
     if (seconds := read_span(value)) is None:
-        raise _refused('expected seconds, or a time such as "90s", "5m", "12h" or "7d"')
+        raise ValueError('expected seconds, or a time such as "90s", "5m", "12h" or "7d"')
     return seconds
 
 
@@ -142,20 +138,19 @@ def _network(text: str) -> Network:
             # `Any`: both are of one version, which mypy cannot see.
             if network.version == private.version and network.subnet_of(cast(Any, private)):
                 return network
-    private_ranges = ", ".join(map(str, PRIVATE_NETWORKS))
-    hint = f"Write a part of {private_ranges}, such as 10.1.0.0/16."
-    raise _refused(f"{text!r} is no private network", hint)
+    ranges = ", ".join(map(str, PRIVATE_NETWORKS))
+    raise ValueError(f"{text!r} is no private network: write a part of {ranges}")
 
 
 def _proxy(text: str) -> Origin:
     """Read where a proxy is; TLS goes through it to the peer, and none to the proxy itself."""
-    message, hint = f"{without_userinfo(text)!r} is no proxy", "Write it as http://host:port."
+    message = f"{without_userinfo(text)!r} is no proxy. Write"
     try:
         origin = parse_origin(text if "://" in text else f"http://{text}")
     except CardRefused as refusal:
-        raise _refused(message, hint) from refusal
+        raise ValueError(f"{message} it as http://host:port") from refusal
     if "://" not in text or origin.scheme != "http":
-        raise _refused(message, f"Write http://{origin.host}:{origin.port}")
+        raise ValueError(f"{message} http://{origin.host}:{origin.port}")
     return origin
 
 
@@ -211,12 +206,11 @@ class RootSet(Table):
 
     @model_validator(mode="after")
     def _can_sign(self) -> Self:
-        _check_once("keys", [key.thumbprint for key in self.keys])
+        if len({key.thumbprint for key in self.keys}) < len(self.keys):
+            raise ValueError("a thumbprint is listed twice")
         holders = len({key.holder for key in self.keys})
-        if self.threshold > holders:
-            message = f"{self.threshold} of {holders} holders can never sign"
-            hint = "A holder counts once, however many keys they have."
-            raise _refused(message, hint, "threshold")
+        if self.threshold > holders:  # a holder counts once, however many keys they have
+            raise ValueError(f"{self.threshold} of {holders} holders can never sign")
         return self
 
 
@@ -239,8 +233,8 @@ class AnchorTable(Table):
 def _anchor(table: AnchorTable) -> Anchor:
     named = sorted(table.model_fields_set)
     if len(named) != 1:
-        message = f"an issuer has one anchor, found {' and '.join(named) or 'none'}"
-        raise _refused(message, f"Name exactly one of {', '.join(AnchorTable.model_fields)}.")
+        kinds = ", ".join(AnchorTable.model_fields)
+        raise ValueError(f"expected one of {kinds}, found {' and '.join(named) or 'none'}")
     if table.keyset is not None:
         pin = KeysetId(table.keyset.epoch, table.keyset.version, table.keyset.digest)
         return KeysetAnchor(pin, table.keyset.issuer)
@@ -271,32 +265,6 @@ class IssuerTable(Table):
     networks: list[Annotated[str, _by(_network)]] = Field(default=[], max_length=MAX_NETWORKS)
     proxy: Annotated[str, _by(_proxy)] | None = None
 
-    @model_validator(mode="after")
-    def _is_sound(self) -> Self:
-        _check_once("require", self.require)
-        _check_once("cards", self.cards)
-        anchor: Any = self.anchor
-        if isinstance(anchor, KeysAnchor):
-            self._check_keys(anchor)
-        if self.proxy is not None and self.networks:
-            hint = "A proxy looks up the names of hosts itself, so leave `networks` out."
-            raise _refused("`proxy` and `networks` exclude one another", hint, "proxy")
-        return self
-
-    def _check_keys(self, anchor: KeysAnchor) -> None:
-        for key in anchor.keys.keys:
-            if key.alg not in self.algorithms:
-                allowed = ", ".join(self.algorithms)
-                message = f"the key {key.kid!r} is for {key.alg}, and `algorithms` is {allowed}"
-                hint = f'Write algorithms = ["{key.alg}"] in this [[issuer]] if its cards may be '
-                raise _refused(message, f"{hint}signed so, or remove the key.", "anchor", "keys")
-        holders = sorted(set(anchor.holders.values()))
-        hint = f"Holders are {', '.join(holders)}." if holders else "Give each key a `holder`."
-        for holder in self.require:
-            if holder not in holders:
-                message = f"no pinned key is held by {holder!r}{closest(holder, holders)}"
-                raise _refused(message, hint, "require")
-
     def issuer(self) -> TrustedIssuer:
         """Return what a policy says of an issuer; the members were read when they were checked."""
         members: dict[str, Any] = {
@@ -304,14 +272,6 @@ class IssuerTable(Table):
             for name, value in vars(self).items()
         }
         return TrustedIssuer(places=members.pop("origins"), **members)
-
-
-def _check_once(member: str, listed: list[str]) -> None:
-    seen = set[str]()
-    for index, text in enumerate(listed):
-        if text in seen:
-            raise _refused(f"{text!r} is listed twice", "", member, index)
-        seen.add(text)
 
 
 class TrustFile(Table):
@@ -372,13 +332,15 @@ def parse_policy(text: str, *, source: str = POLICY_FILE, is_own: bool = True) -
         file = TrustFile.model_validate(members)
     except ValidationError as refused:
         lines, errors = find_lines(text), refused.errors(include_url=False)
-        first = min(errors, key=lambda error: line_of(lines, _place_of(error)))
+        first = min(errors, key=lambda error: line_of(lines, error["loc"]))
         raise _fault(_explain(first), text, source) from refused
     if not is_own and (problem := next(_check_named(file), None)):
         raise _fault(problem, text, source, "config.not_allowed")
     policy = Policy(tuple(table.issuer() for table in file.issuer), Limits(**vars(file.limits)))
-    if problem := next(chain(_check_apart(policy), _check_cards(policy)), None):
-        raise _fault(problem, text, source)
+    for at, message, hint in chain(
+        _check_apart(policy), _check_issuers(policy), _check_cards(policy)
+    ):
+        raise _fault((at, f"{_key(at)}: {message}", hint), text, source)
     return policy
 
 
@@ -388,16 +350,15 @@ def _fault(problem: Problem, text: str, source: str, code: str = "policy.malform
     return UsageFault(code, message, path=source, line=line, hint=hint)
 
 
-def _place_of(error: Any) -> Location:
-    return (*error["loc"], *error.get("ctx", {}).get("at", ()))
+def _key(at: Location) -> str:
+    return ".".join(map(str, at))
 
 
 def _explain(error: Any) -> Problem:
-    at = _place_of(error)
-    if error["type"] == "refused":
-        context = error["ctx"]
-        return at, f"{'.'.join(map(str, at))}: {context['text']}", context["hint"]
-    message, hint = explain_error(error, TrustFile), ""
+    at, hint = error["loc"], ""
+    if error["type"] == "value_error":
+        return at, f"{_key(at)}: {error['ctx']['error']}", ""
+    message = explain_error(error, TrustFile)
     if error["type"] == "extra_forbidden" and "anchor" in at and at[-1] in IssuerTable.model_fields:
         hint = "It belongs to [[issuer]]: move it above [issuer.anchor]."
     if at == ("issuer",) and isinstance(error["input"], dict):
@@ -434,6 +395,38 @@ def _check_apart(policy: Policy) -> Iterator[Problem]:
                 hint = "Keep issuers of one origin apart by path prefixes, such as "
                 hint += '"https://host/agents/name/".'
                 yield ("issuer", index, "origins", nth), message, hint
+
+
+def _check_issuers(policy: Policy) -> Iterator[Problem]:
+    """The members of each issuer go together."""
+    for index, issuer in enumerate(policy.issuers):
+        for member in ("require", "cards"):
+            for text, times in Counter(getattr(issuer, member)).items():
+                if times > 1:
+                    yield ("issuer", index, member), f"{text!r} is listed twice", ""
+        if issuer.proxy is not None and issuer.networks:
+            hint = "A proxy looks up the names of hosts itself, so leave `networks` out."
+            yield ("issuer", index, "proxy"), "`proxy` and `networks` exclude one another", hint
+        if isinstance(issuer.anchor, KeysAnchor):
+            yield from _check_keys(index, issuer, issuer.anchor)
+
+
+def _check_keys(index: int, issuer: TrustedIssuer, anchor: KeysAnchor) -> Iterator[Problem]:
+    for key in anchor.keys.keys:
+        if key.alg not in issuer.algorithms:
+            allowed = ", ".join(issuer.algorithms)
+            hint = (
+                f'Write algorithms = ["{key.alg}"] in this [[issuer]] if its cards may be signed '
+            )
+            hint += "so, or remove the key."
+            message = f"the key {key.kid!r} is for {key.alg}, and `algorithms` is {allowed}"
+            yield ("issuer", index, "anchor", "keys"), message, hint
+    holders = sorted(set(anchor.holders.values()))
+    hint = f"Holders are {', '.join(holders)}." if holders else "Give each key a `holder`."
+    for holder in issuer.require:
+        if holder not in holders:
+            message = f"no pinned key is held by {holder!r}{closest(holder, holders)}"
+            yield ("issuer", index, "require"), message, hint
 
 
 def _check_cards(policy: Policy) -> Iterator[Problem]:

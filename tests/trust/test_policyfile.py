@@ -186,7 +186,7 @@ REFUSED: dict[str, tuple[str, int, str]] = {
             f'keyset = {{ epoch = 1, version = 1, digest = "{DIGEST}" }}'
         ),
         6,
-        "one anchor, found jwks and keyset",
+        "found jwks and keyset",
     ),
     "no origin": (policy_text(origins="[]"), 4, "at least 1 item"),
     "an origin in capitals": (policy_text(origins='["https://A.example"]'), 4, "is not written as"),
