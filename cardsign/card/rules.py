@@ -21,7 +21,7 @@ from operator import is_
 from typing import Final, NoReturn, TypeAlias
 
 from cardsign.card.interfaces import DEFAULT_TRANSPORT
-from cardsign.card.schema import Field, Message
+from cardsign.card.schema import Field, Message, Shape
 from cardsign.card.security import SCHEME_TYPES
 from cardsign.card.values import Json
 
@@ -144,10 +144,10 @@ def refuse(node: Node, problem: str) -> NoReturn:
     raise RuleRefusal(node, problem)
 
 
-def object_of(node: Node, wording: str = "an object") -> dict[str, Node]:
+def object_of(node: Node) -> dict[str, Node]:
     """An object's members, or a refusal."""
     if not isinstance(node.value, dict):
-        refuse(node, f"expected {wording}")
+        refuse(node, "expected an object")
     return node.value
 
 
@@ -167,25 +167,19 @@ def as_written(node: Node, message: Message) -> Node:
         field = message.fields.get(name)
         if field is None:
             kept[name] = child
-        elif _stays(child, field):
-            kept[name] = _each(child, field)
+        elif child.value is not None and (field.required or not field.is_default(child.value)):
+            kept[name] = _each(child, field.shape, field.message) if field.message else child
     return node.with_value(kept)
 
 
-def _stays(node: Node, field: Field) -> bool:
-    return node.value is not None and (field.required or not field.is_default(node.value))
-
-
-def _each(node: Node, field: Field) -> Node:
+def _each(node: Node, shape: Shape, message: Message) -> Node:
     """Apply rule 1 to the message, messages or map values that a field holds."""
-    if field.message is None:
-        return node
-    if field.shape == "one":
-        return as_written(node, field.message)
-    if field.shape == "list" and isinstance(node.value, list):
-        return node.with_value([as_written(child, field.message) for child in node.value])
-    if field.shape == "map" and isinstance(node.value, dict):
-        entries = {key: as_written(child, field.message) for key, child in node.value.items()}
+    if shape == "one":
+        return as_written(node, message)
+    if shape == "list" and isinstance(node.value, list):
+        return node.with_value([as_written(child, message) for child in node.value])
+    if shape == "map" and isinstance(node.value, dict):
+        entries = {key: as_written(child, message) for key, child in node.value.items()}
         return node.with_value(entries)
     return node
 
@@ -205,9 +199,11 @@ def prune_empty(node: Node, message: Message) -> Node:
     ):
         # Both SDKs read a string, or a list of unknown words, as a message without members.
         return Node({})
+    if not isinstance(node.value, dict):
+        refuse(node, f"expected an object ({message.name})")
     kept: dict[str, Node] = {}
     chosen: str | None = None
-    for name, child in object_of(node, f"an object ({message.name})").items():
+    for name, child in node.value.items():
         field = message.spelled.get(name)
         if field is None or child.value is None:
             continue
