@@ -272,7 +272,7 @@ class AsgiMount(_Mount):
         environ = make_environ(scope)
         is_for_cards = self._is_for_cards(environ)
         if is_for_cards is None:
-            body, receive, is_whole = await _read_ahead(receive)
+            body, receive, is_whole = await read_ahead(receive, MAX_CALL_BYTES)
             environ |= {"wsgi.input": BytesIO(body), "CONTENT_LENGTH": str(len(body))}
             is_for_cards = is_whole and _may_ask_for_card(body)
             if not is_whole and await _pass_scanned(self._app, scope, receive, send):
@@ -323,19 +323,21 @@ def needs_thread(environ: WSGIEnvironment, settings: ServerSettings) -> bool:
     return is_for_known and settings.asks_others
 
 
-async def _read_ahead(receive: Receive) -> tuple[bytes, Receive, bool]:
-    """Read a body, or its beginning where it is longer than a request for a card may be.
+async def read_ahead(receive: Receive, max_bytes: int) -> tuple[bytes, Receive, bool]:
+    """Read a body, or its beginning where it is longer than allowed, or no HTTP.
 
     Returns:
         Also what gives the same messages once more, and then all that follow; and whether the
-        body is whole, and may be a request for a card.
+        body is whole.
     """
     body, messages, is_whole = bytearray(), list[Message](), False
-    while not is_whole and len(body) <= MAX_CALL_BYTES:
+    while not is_whole and len(body) <= max_bytes:
         message = await receive()
         messages.append(message)
+        if message["type"] != "http.request":  # it is no HTTP, or the client has gone
+            break
         body += message.get("body", b"")
-        is_whole = message["type"] != "http.request" or not message.get("more_body", False)
+        is_whole = not message.get("more_body", False)
     waiting = iter(messages)
 
     async def receive_again() -> Message:
@@ -343,7 +345,7 @@ async def _read_ahead(receive: Receive) -> tuple[bytes, Receive, bool]:
             return message
         return await receive()
 
-    return bytes(body), receive_again, is_whole and len(body) <= MAX_CALL_BYTES
+    return bytes(body), receive_again, is_whole and len(body) <= max_bytes
 
 
 async def _pass_scanned(app: Any, scope: Scope, receive: Receive, send: Send) -> bool:

@@ -29,7 +29,7 @@ from cardsign.files import MAX_INPUT_BYTES
 from cardsign.server.a2a import json_response
 from cardsign.server.app import REFUSAL
 from cardsign.server.documents import NO_STORE
-from cardsign.server.mount import Receive, Scope, Send, answer_by_wsgi, make_environ
+from cardsign.server.mount import Receive, Scope, Send, answer_by_wsgi, make_environ, read_ahead
 from cardsign.trust.policy import SubjectNames
 from cardsign.urls import is_this_machine
 
@@ -123,18 +123,13 @@ class WholeRequests:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; a body that is too long or too slow is not read to its end."""
-        environ, body, is_whole = make_environ(scope), bytearray(), False
+        environ, body = make_environ(scope), b""
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                while not is_whole and len(body) <= MAX_INPUT_BYTES:
-                    message = await receive()
-                    if message["type"] != "http.request":  # it is no HTTP, or the client has gone
-                        environ[REFUSAL] = ClientDisconnected()
-                        break
-                    body += message.get("body", b"")
-                    is_whole = not message.get("more_body", False)
-            if len(body) > MAX_INPUT_BYTES:
-                environ[REFUSAL] = RequestEntityTooLarge()
+                body, _, is_whole = await read_ahead(receive, MAX_INPUT_BYTES)
+            if not is_whole:
+                is_long = len(body) > MAX_INPUT_BYTES
+                environ[REFUSAL] = RequestEntityTooLarge() if is_long else ClientDisconnected()
         except TimeoutError:
             environ[REFUSAL] = RequestTimeout()
         environ |= {"wsgi.input": BytesIO(body), "CONTENT_LENGTH": str(len(body))}
