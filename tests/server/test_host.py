@@ -274,20 +274,6 @@ def test_a_broken_agent_harms_no_other(serve: Callable[..., Served], tmp_path: P
 # ------------------------------------------------------------------ probes, metadata, spellings
 
 
-def test_a_line_of_the_log_names_the_agent(
-    serve: Callable[..., Served], key: PrivateKey, tmp_path: Path
-) -> None:
-    """Of several; of one alone everybody knows which."""
-    served = serve("tides", "waves")
-    problem = "there is no token, so the extended card cannot be asked for"
-    assert served.log == [f"warning: agent {name}: {problem}" for name in ("tides", "waves")]
-    publish_cards(tmp_path / "all/waves", key, card("waves"), "crew")
-    served.look()
-    served.name(f"/agents/waves{CARD}")
-    assert served.log[2] == "agent waves: serving generation 2"
-    assert Served(tmp_path / "all/tides").log == [f"warning: {problem}"]
-
-
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
 def test_a_probe_is_of_this_moment_and_is_only_read(
     serve: Callable[..., Served], tmp_path: Path, key: PrivateKey, path: str

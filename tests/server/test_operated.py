@@ -25,7 +25,7 @@ from served import hearing, serve
 
 from cardsign.jose.keys import PrivateKey
 from cardsign.publish.generation import export_files, public_files
-from cardsign.server.settings import ServerSettings, read_server_settings
+from cardsign.server.settings import ServerSettings
 
 CARD = "/.well-known/agent-card.json"
 EXTENDED = "/a2a/extendedAgentCard"
@@ -198,15 +198,6 @@ def test_two_servers_count_together_in_redis(tmp_path: Path, key: PrivateKey) ->
 
 
 # ------------------------------------------------------------------ the other files
-
-
-def test_the_settings_are_read(tmp_path: Path) -> None:
-    """As the guide shows them."""
-    (text,) = (block for block in blocks("toml") if "mtls" in block)
-    (tmp_path / "serve.toml").write_text(text)
-    settings = read_server_settings(tmp_path / "serve.toml")
-    assert (settings.workers, settings.metrics, settings.rate) == (2, True, "600/minute")
-    assert [one.type for one in settings.providers] == ["mtls"]
 
 
 def test_the_manifest_probes_what_answers() -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from typing import Any
 
 import pytest
 from publications import NOW, PUBLIC, publish_cards, put_in_place
@@ -19,6 +20,7 @@ from cardsign.server.settings import ServerSettings
 CARD = "/.well-known/agent-card.json"
 LEGACY = "/.well-known/agent.json"
 EXTENDED = "/extendedAgentCard"
+NO_SCHEMES: dict[str, Any] = {"securitySchemes": {}, "securityRequirements": []}
 
 
 # ------------------------------------------------------------------ the legacy path
@@ -115,23 +117,30 @@ def test_no_extended_card_is_served_beside_requirements_that_cannot_be_read(site
     assert refused.value.code == "serve.schemes"
 
 
-def test_an_expired_extended_card_is_one_line_at_the_start(site: Site) -> None:
-    """The operator learns it from the log."""
-    later = NOW.timestamp() + 4_000 * 86_400
-    serve(site.directory, now=lambda: later)
-    assert "warning: the extended card of audience staff has expired and is not served" in site.log
-
-
-def test_a_server_without_providers_says_so_in_one_line(site: Site) -> None:
-    """Whether clients could know how to ask does not matter while nobody is answered."""
-    serve(site.directory, now=NOW.timestamp)
-    assert site.log == ["warning: there is no token, so the extended card cannot be asked for"]
-
-
-def test_a_token_without_a_scheme_in_the_card_is_one_line(
+@pytest.mark.parametrize(
+    ("days", "changes", "tokens", "line"),
+    [
+        (
+            4_000,
+            {},
+            ("staff",),
+            "the extended card of audience staff has expired and is not served",
+        ),
+        (0, {}, None, "there is no token, so the extended card cannot be asked for"),
+        (0, NO_SCHEMES, ("staff",), "the public card declares no security scheme"),
+    ],
+    ids=["it has expired", "no token", "no scheme"],
+)
+def test_what_keeps_callers_from_an_extended_card_is_one_line(
     make_site: Callable[..., Site],
+    days: int,
+    changes: dict[str, Any],
+    tokens: tuple[str, ...] | None,
+    line: str,
 ) -> None:
-    """Here clients cannot know how to ask, and that alone is wrong."""
-    site = make_site({**PUBLIC, "securitySchemes": {}, "securityRequirements": []})
-    (line,) = site.log
-    assert line.startswith("warning: the public card declares no security scheme")
+    """The operator learns it from the log at the start."""
+    site = make_site({**PUBLIC, **changes}, tokens=tokens)
+    site.log.clear()
+    serve(site.directory, site.settings, now=lambda: NOW.timestamp() + days * 86_400)
+    (said,) = site.log
+    assert said.startswith(f"warning: {line}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -140,14 +139,6 @@ def test_another_generation_of_the_same_number_is_refused(site: Site, key: Priva
 
     assert _served(site) == "1.2.0"
     assert site.log == ["warning: still serving generation 1: there is another generation 1 now"]
-
-
-def test_a_current_that_is_only_touched_changes_nothing(site: Site) -> None:
-    """The same generation again is no news."""
-    os.utime(site.directory / "current", (1, 1))
-    site.wait()
-    assert _served(site) == "1.2.0"
-    assert site.log == []
 
 
 def test_a_token_never_opens_the_card_of_another_audience(site: Site, key: PrivateKey) -> None:
