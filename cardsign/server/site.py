@@ -228,16 +228,16 @@ class Publications:
     def _exchange(self, *, at_once: bool = False) -> None:
         """Serve the newest site once its moment has come, and say what of it is new."""
         with self._exchanging:
-            before, newest = self._site, self._newest
-            if newest is before or not (at_once or self._is_due()):
+            old, newest = self._site, self._newest
+            if newest is old or not (at_once or self._is_due()):
                 return
             self._site = newest
             for name, agent in newest.agents.items():
-                if agent is not before.agents.get(name):
+                if agent is not old.agents.get(name):
                     if agent.generation.card:
                         card = parse_object(agent.generation.card)
                         log_publication(agent.generation, card, name, self.now())
-                    if name in before.agents:
+                    if name in old.agents:
                         number = agent.generation.number
                         log.info("%sserving generation %d", _prefix(name), number)
 
