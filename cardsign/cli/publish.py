@@ -192,22 +192,22 @@ def _publish_project(
     """Build, sign, list and publish the cards of the project."""
     check_cards(config)
     agents = config.by_agent()
-    earlier = [newest_generation(agent.publish) for agent in agents]
+    replaced = [newest_generation(agent.publish) for agent in agents]
     work = keystore.work(config)
     work.drops_others = drop_others
     progress = reconcile(work, only_cards=True)
     if not is_dry_run():
         _say_lint(config)
     published = [
-        (agent.agent, generation, before)
-        for agent, before in zip(agents, earlier, strict=True)
+        (agent.agent, generation, earlier)
+        for agent, earlier in zip(agents, replaced, strict=True)
         if (generation := newest_generation(agent.publish))
     ]
-    views = {name: _generation_json(newest, before) for name, newest, before in published}
+    views = {name: _generation_json(newest, earlier) for name, newest, earlier in published}
     view = views.get("", {"agents": views})
     status = show_progress(progress, work.now, view if views else {})
-    for agent_name, generation, before in published:
-        _describe(generation, before, export_to and export_to / agent_name, agent_name)
+    for agent_name, generation, earlier in published:
+        _describe(generation, earlier, export_to and export_to / agent_name, agent_name)
     return status
 
 

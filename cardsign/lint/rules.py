@@ -1,4 +1,4 @@
-"""Lint rules: what each of them checks, and what it finds.
+"""Lint rules and what they look at: the values of a card, each with its fields of both schemas.
 
 Each group of rules is a module with a table ``RULES``. ``codes.toml`` has the texts of each rule,
 and two examples, which are its tests.
@@ -25,19 +25,19 @@ Role = Literal["member", "element", "free", "outside"]
 
 @dataclass(slots=True)
 class Spot:
-    """One value of a document, and what the schemas say about its place.
+    """One value of a card, with what the schemas of 1.0 and 0.3 define at its place.
 
     Attributes:
         tokens: The reference tokens (RFC 6901) of its pointer.
         name: Of the member; None for an element of a list.
         value: The value itself.
-        role: In which way it stands there.
-        owner: The object or list in which it stands.
-        message: What 1.0 says of that object; None where 1.0 knows nothing of it.
-        field: The field of 1.0 that it is, or that holds it.
-        old_field: The field of 0.3, likewise.
-        security: It is, or stands in, a member that says who may call, and how.
-        old_message: What 0.3 says of the object in which it stands.
+        role: See :data:`Role`.
+        owner: The object or list that contains it.
+        message: The message of 1.0 for that object; None if 1.0 does not define it.
+        field: Its field in 1.0, or the field that contains it.
+        old_field: The same in 0.3.
+        security: Whether it belongs to a security scheme or requirement.
+        old_message: The message of 0.3 for the object that contains it.
     """
 
     tokens: tuple[str, ...]
@@ -51,22 +51,6 @@ class Spot:
     security: bool = False
     old_message: Message | None = None
 
-    @property
-    def pointer(self) -> str:
-        """Where it stands, as a JSON pointer; made anew each time."""
-        return pointer(*self.tokens)
-
-
-def walk(document: Mapping[str, Json]) -> Iterator[Spot]:
-    """Every member and element of a card but `signatures`, in document order, each before its own.
-
-    Fields of 1.0 are found in both spellings of proto3 JSON, and those of 0.3 by the same name.
-
-    Args:
-        document: As :func:`cardsign.card.strictjson.parse_object` reads it.
-    """
-    return _members(unsigned(document), (), CARD_1_0, CARD_0_3, False)
-
 
 def _members(
     owner: Mapping[str, Json],
@@ -75,6 +59,10 @@ def _members(
     old: Message | None,
     security: bool,
 ) -> Iterator[Spot]:
+    """Yield the members of an object and what is below them, in document order.
+
+    Fields of 1.0 are found in both spellings of proto3 JSON, and those of 0.3 by the same name.
+    """
     for name, value in owner.items():
         field = message.spelled.get(name) if message else None
         old_field = old.fields.get(field.name if field else name) if old else None
@@ -88,7 +76,7 @@ def _members(
 
 
 def _inside(spot: Spot, value: Json) -> Iterator[Spot]:
-    """What a member holds: the elements or entries of its field, or its one value's members."""
+    """Yield what is below a member: the elements, entries or members of its value."""
     field = spot.field or spot.old_field
     if field is None or not isinstance(value, dict | list):
         yield from _below(spot, value, "outside")
@@ -103,7 +91,7 @@ def _inside(spot: Spot, value: Json) -> Iterator[Spot]:
 
 
 def _content(spot: Spot, field: Field, value: Json) -> Iterator[Spot]:
-    """What one value of a field holds."""
+    """Yield what is below one value of a field."""
     if field.message is not None and isinstance(value, dict):
         message = spot.field.message if spot.field else None
         old = spot.old_field.message if spot.old_field else None
@@ -114,7 +102,7 @@ def _content(spot: Spot, field: Field, value: Json) -> Iterator[Spot]:
 
 
 def _below(spot: Spot, value: Json, role: Role) -> Iterator[Spot]:
-    """All that a value holds of which no schema says anything."""
+    """Yield what is below a value that no schema defines."""
     if isinstance(value, dict | list):
         for child in _elements(spot, value, role):
             yield child
@@ -268,8 +256,8 @@ class LintedCard:
 
     @cached_property
     def spots(self) -> tuple[Spot, ...]:
-        """Every value but those of `signatures`."""
-        return tuple(walk(self.document))
+        """Every member and element, except those of `signatures`."""
+        return tuple(_members(unsigned(self.document), (), CARD_1_0, CARD_0_3, False))
 
     @cached_property
     def problems(self) -> tuple[Finding, ...]:
