@@ -14,7 +14,6 @@ from cardsign.issuer.epochs import make_recovery_key
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.places import create_store, open_store
-from cardsign.statements.signing import sign_statement
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended, revoke_in_log
 from tests.support import PORTABLE
 
@@ -322,22 +321,3 @@ def test_a_recovery_key_is_replaced_with_its_own_signature(issuer: Cardsign) -> 
     run(issuer(*recover, "new.key", **RECOVERY))
     run(issuer("keyset", "publish", "keyset-2.1.json"))
     assert run(issuer("keyset", "show", "--json")).json["epoch"] == 2
-
-
-def test_two_hosts_at_once_lose_no_card(issuer: Cardsign, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who finds that another has signed meanwhile begins anew, from that release."""
-    run(issuer("sign", "card.json", "-o", "signed.json"))
-    other = f"{ISSUER}/other.json=signed.json"
-    meanwhile: list[Ended] = []
-
-    def slow(*arguments: Any) -> bytes:
-        monkeypatch.setattr("cardsign.issuer.release.sign_statement", sign_statement)
-        meanwhile.append(issuer("release", "renew", "--card", other))
-        return sign_statement(*arguments)
-
-    monkeypatch.setattr("cardsign.issuer.release.sign_statement", slow)
-    number = release(issuer)["seq"]
-    run(issuer("release", "renew", "--card", "signed.json"))
-    assert meanwhile[0].status == 0
-    assert release(issuer)["seq"] == number + 2
-    assert len(release(issuer)["cards"]) == 2

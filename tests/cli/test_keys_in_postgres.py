@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.cli.keystore import local_user
-from tests.cli.conftest import Cardsign, Ended
+from tests.cli.conftest import Cardsign
 from tests.keys.postgres import Server
 from tests.support import PORTABLE
 
@@ -85,12 +84,6 @@ def issuer(database: Cardsign) -> Cardsign:
     return database
 
 
-def well(ended: Ended) -> Ended:
-    """What must have gone well."""
-    assert ended.status == 0, ended.err
-    return ended
-
-
 def judged(cardsign: Cardsign) -> str:
     """What a verifier says of what is served."""
     number = json.loads(Path("public/current").read_bytes())["generation"]
@@ -99,34 +92,6 @@ def judged(cardsign: Cardsign) -> str:
     card = served / "agent-card.json"
     ended = cardsign("verify", card, "--origin", ISSUER, *supplied, "--json")
     return str(ended.json["verdict"])
-
-
-@pytest.mark.needs_postgres
-def test_an_issuer_lives_in_a_database(issuer: Cardsign) -> None:
-    """Init, release, publish and a recovery; a command that only looks writes nothing."""
-    lines = well(issuer("keys", "log", "--json")).json
-    assert {line["actor"] for line in lines} == {local_user().actor}
-    settings = Path("cardsign.toml").rename("settings")
-    again = issuer("init", "--issuer", ISSUER, "--recovery-out", "again.key")
-    assert (again.status, "file.exists" in again.err) == (2, True)
-    settings.rename("cardsign.toml")
-    well(issuer("sign", "card.json", "-o", "signed.json"))
-    well(issuer("release", "renew", "--card", "signed.json", "--dry-run"))
-    assert well(issuer("keys", "log", "--json")).json == lines
-    well(issuer("release", "renew", "--card", "signed.json"))
-    well(issuer("publish", "signed.json", "--max-age", "0"))
-    served = Path("public/000001")
-    supplied = ["--keyset", served / "keyset/1.1.json", "--release", served / "release.json"]
-    well(issuer("trust", "add", "tides", "--yes", "--origin", ISSUER, *supplied))
-    assert judged(issuer) == "trusted"
-    recovery = {"CARDSIGN_RECOVERY_PASSPHRASE": "another horse entirely"}
-    well(issuer("keyset", "recover", "--yes", "--recovery-file", "recovery.key", **recovery))
-    well(issuer("keyset", "publish", "keyset-2.1.json"))
-    well(issuer("release", "renew"))
-    assert judged(issuer) == "trusted"
-    assert well(issuer("keyset", "show", "--json")).json["epoch"] == 2
-    assert not list(Path().glob("keys*/"))
-    assert "postgresql" not in Path("cardsign.toml").read_text()
 
 
 @pytest.mark.parametrize("words", [("keys", "list"), ("keys", "generate"), ("config", "check")])

@@ -102,18 +102,6 @@ def test_a_revoked_key_leaves_the_published_key_set_with_the_next_release(issuer
 # ------------------------------------------------------------------ the record
 
 
-def test_a_release_that_was_not_recorded_is_by_the_next_run_of_cron(
-    issuer: Cardsign, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Killed after publishing: nothing is to be renewed the next time, but recorded."""
-    with monkeypatch.context() as patch:
-        patch.setattr("cardsign.issuer.publishing.record_generation", lambda *_, **__: None)
-        run(issuer("release", "renew", "--force"))
-    assert state().publications[-1].generation == published().number - 1
-    assert "nothing was due" in run(issuer("release", "renew")).err
-    assert state().publications[-1].generation == published().number
-
-
 # ------------------------------------------------------------------ mishaps
 
 
@@ -129,39 +117,6 @@ def test_cron_signs_nothing_of_what_nobody_has_signed(seq: int, issuer: Cardsign
     ended = issuer("release", "renew", "--force")
     assert (ended.status, "keystore.audit_broken" in ended.err) == (2, True)
     assert tree() == before
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["publish", "signed.json", "--max-age", "60"],
-        ["release", "renew"],
-        ["keyset", "publish", "keyset-1.2.json"],
-    ],
-    ids=lambda words: " ".join(words),
-)
-def test_a_release_of_a_clock_that_was_ahead_keeps_nothing_out(
-    words: list[str], issuer: Cardsign, clock: Callable[[datetime], None]
-) -> None:
-    """It was published, and nobody believes it yet: the next one replaces it at once."""
-    signed_keyset(issuer, "1.2")
-    clock(datetime.now(UTC).replace(microsecond=0) + timedelta(days=30))
-    run(issuer("release", "renew"))
-    early = release()
-    assert early.iat > datetime.now(UTC).timestamp()
-    assert issuer("release", "show").status == 0
-    clock(datetime.now(UTC).replace(microsecond=0))
-    assert issuer("release", "show").status == 1
-    if words[0] == "publish":  # no verifier would trust the card by it
-        ended = issuer(*words)
-        assert (ended.status, "publish.not_verifying" in ended.err) == (1, True)
-        words = ["release", "renew"]
-    run(issuer(*words))
-    run(issuer("release", "renew"))
-    assert release().seq == early.seq + 1
-    assert release().iat <= datetime.now(UTC).timestamp()
-    assert "nothing was due" in run(issuer("release", "renew")).err
-    run(issuer("publish", "signed.json", "--max-age", "60"))
 
 
 def test_a_keyset_of_a_clock_that_was_ahead_is_not_signed_or_kept(
