@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -16,6 +15,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PrivateAttr,
     ValidationInfo,
     model_validator,
 )
@@ -31,7 +31,6 @@ from cardsign.tomltext import read_settings
 from cardsign.urls import AGENT_NAME, AGENT_PATH, AGENT_PATH_PATTERN, parse_origin
 
 MAX_CONFIG_BYTES: Final = 64 * 1024  # bytes; a few lines are usual
-MAX_SECONDS: Final = 10 * 365 * 24 * 3600  # of one setting; more is a slip of the pen
 
 # The tables of the file, whose paths are still texts. They give editors a JSON Schema, too.
 
@@ -105,6 +104,11 @@ class LintTable(_Table):
     legacy_sunset: date | None = None
     waivers: list[WaiverTable] = Field(default=[], alias="waiver")
 
+    def settings(self) -> LintSettings:
+        """Return the same as lint takes it."""
+        waivers = tuple(Waiver(**dict(waiver)) for waiver in self.waivers)
+        return LintSettings(**{**dict(self), "waivers": waivers})
+
 
 class ProjectCard(_Table):
     """A card of the project, table ``[[card]]``.
@@ -150,9 +154,14 @@ def _short_name(agent: str) -> str:
 
 
 def _arrange_cards(
-    tables: list[ProjectCard], info: ValidationInfo[tuple[Path, Collection[Path]]]
-) -> list[ProjectCard]:
-    """Return of each agent the public card, the one for older clients, and the extended ones."""
+    tables: tuple[ProjectCard, ...], info: ValidationInfo[tuple[Path, Collection[Path]] | None]
+) -> tuple[ProjectCard, ...]:
+    """Return of each agent the public card, the one for older clients, and the extended ones.
+
+    Cards that are made in code, without a file, are taken as they are.
+    """
+    if info.context is None:
+        return tables
     cards = [card for table in tables for card in _list_versions(table, *info.context)]
     agents = [card.agent for card in cards if card.is_public]
     if cards and len(agents) != 1:
@@ -167,7 +176,7 @@ def _arrange_cards(
     signed = {os.path.realpath(card.signed) for card in cards}
     if len(signed) < len(cards) or signed & {os.path.realpath(card.source) for card in cards}:
         raise ValueError("names a 'signed' that is also a 'source', or another 'signed'")
-    return sorted(cards, key=lambda card: (card.audience is not None, card.legacy or ""))
+    return tuple(sorted(cards, key=lambda card: (card.audience is not None, card.legacy or "")))
 
 
 def _list_versions(
@@ -184,60 +193,41 @@ def _list_versions(
         yield card.model_copy(update={"signed": older})
 
 
-_Seconds = Annotated[int, Field(ge=0, le=MAX_SECONDS, description="seconds")]
+class ProjectConfig(_Table):
+    """The settings; options on the command line override them.
 
-
-class TimelineTable(_Table):
-    max_age: _Seconds = DEFAULT_SETTINGS.max_age
-    worst_cache: _Seconds = DEFAULT_SETTINGS.worst_cache
-    card_max_age: _Seconds = DEFAULT_SETTINGS.card_max_age
-    skew: _Seconds = DEFAULT_SETTINGS.skew
-    rotate_every: _Seconds = DEFAULT_SETTINGS.rotate_every
-
-
-class ConfigFile(_Table):
-    """The whole file."""
+    Attributes:
+        format: Of the file.
+        issuer: The https origin of the project's cards.
+        keystore: The key store's directory, inside the folder or allowed by the user.
+        publish: The publication directory, inside the folder or allowed by the user.
+        live: The origin to which publications are deployed; None: they are live once they are made.
+        timeline: What key rotation assumes of caches.
+        build: What ``cardsign build`` is told.
+        lint: What the project asks of its cards.
+        cards: The cards of the issuer, tables ``[[card]]``: of each agent the public one, the one
+            for older clients, and the extended ones; empty where none are named.
+        agent_path: Below which path each of several agents is; ``{name}`` stands for its name.
+    """
 
     format: int = Field(ge=1, le=1)
     issuer: str | None = Field(default=None, description="the https origin of the cards")
     keystore: _Place | None = None
     publish: _Place | None = Field(default=None, description="the publication directory")
     live: Annotated[str, AfterValidator(_read_origin)] | None = None
-    timeline: TimelineTable = TimelineTable()
+    timeline: TimelineSettings = DEFAULT_SETTINGS
     build: BuildSettings = BuildSettings()
     lint: LintTable = LintTable()
-    card: Annotated[list[ProjectCard], AfterValidator(_arrange_cards)] = []
+    cards: Annotated[tuple[ProjectCard, ...], AfterValidator(_arrange_cards)] = Field(
+        default=(), alias="card", strict=False
+    )
     agent_path: str = Field(default=AGENT_PATH, pattern=AGENT_PATH_PATTERN)
+    _agent: str = PrivateAttr("")
 
-
-@dataclass(frozen=True, slots=True)
-class ProjectConfig:
-    """The settings; options on the command line override them.
-
-    Attributes:
-        issuer: The https origin of the project's cards.
-        keystore: The key store's directory, inside the folder or allowed by the user.
-        publish: The publication directory, inside the folder or allowed by the user.
-        live: The origin to which publications are deployed; None: they are live once they are made.
-        timeline: What key rotation assumes of caches, table ``[timeline]``, in seconds.
-        cards: The cards of the issuer: the public one, the one for older clients, and the
-            extended ones; empty where none are named.
-        build: What ``cardsign build`` is told, table ``[build]``.
-        lint: What the project asks of its cards, tables ``[lint]`` and ``[[lint.waiver]]``.
-        agent_path: Below which path each of several agents is; ``{name}`` stands for its name.
-        agent: The agent of these cards, where the file has several; see :meth:`by_agent`.
-    """
-
-    issuer: str | None = None
-    keystore: Path | None = None
-    publish: Path | None = None
-    live: str | None = None
-    timeline: TimelineSettings = DEFAULT_SETTINGS
-    cards: tuple[ProjectCard, ...] = ()
-    build: BuildSettings = field(default_factory=BuildSettings)
-    lint: LintSettings = field(default_factory=LintSettings)
-    agent_path: str = AGENT_PATH
-    agent: str = ""
+    @property
+    def agent(self) -> str:
+        """The agent of these cards, where the file has several; see :meth:`by_agent`."""
+        return self._agent
 
     def by_agent(self) -> tuple[ProjectConfig, ...]:
         """Return the settings of each agent: its cards, published in a folder of its name.
@@ -247,20 +237,24 @@ class ProjectConfig:
         agents = [card.agent or "" for card in self.cards if card.is_public]
         if self.agent or len(agents) < 2:
             return (self,)
-        return tuple(
-            replace(
-                self,
-                publish=self.publish and self.publish / _short_name(agent),
-                cards=tuple(card for card in self.cards if card.agent == agent),
-                agent=_short_name(agent),
-            )
-            for agent in agents
-        )
+        configs = []
+        for agent in agents:
+            name = _short_name(agent)
+            cards = tuple(card for card in self.cards if card.agent == agent)
+            place = self.publish and self.publish / name
+            config = self.model_copy(update={"publish": place, "cards": cards})
+            config._agent = name
+            configs.append(config)
+        return tuple(configs)
 
     def path_of(self, path: str) -> str:
         """Return where the server has a well-known path of this agent."""
         below = self.agent_path.rstrip("/").replace("{name}", self.agent) if self.agent else ""
         return below + path
+
+
+#: That of a project without a file.
+NO_CONFIG: Final = ProjectConfig(format=1)
 
 
 def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
@@ -281,17 +275,8 @@ def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
     try:
         data = read_bytes(path, max_bytes=MAX_CONFIG_BYTES, found=True)
     except FileMissing:
-        return ProjectConfig()
-    file = read_settings(data, path, ConfigFile, (path, allowed))
-    lint = {**dict(file.lint), "waivers": tuple(Waiver(**dict(w)) for w in file.lint.waivers)}
-    config = ProjectConfig(
-        *(file.issuer, file.keystore, file.publish, file.live),
-        TimelineSettings(**dict(file.timeline)),
-        tuple(file.card),
-        file.build,
-        LintSettings(**lint),
-        file.agent_path,
-    )
+        return NO_CONFIG
+    config = read_settings(data, path, ProjectConfig, (path, allowed))
     for agent in config.by_agent():
         if agent.publish and leads_outside(path.parent, agent.publish, allowed):
             raise outside(agent.publish, "a link leads", path)

@@ -119,7 +119,7 @@ def read_settings(
         return form.model_validate(read_toml(untrusted_bytes), context=context)
     except ValidationError as refused:
         errors = refused.errors(include_url=False)
-        error = min(errors, key=lambda error: error["type"] != "extra_forbidden")
+        error = min(errors, key=lambda error: error["type"] not in _UNKNOWN)
         line: int | None = line_of(find_lines(untrusted_bytes.decode()), error["loc"])
         if error["type"] == "missing" and len(error["loc"]) == 1:
             line = None
@@ -131,12 +131,14 @@ def read_settings(
 
 
 MAX_SHOWN: Final = 80  # characters of a wrong value
+#: What pydantic calls a member that a model, or a dataclass, does not have.
+_UNKNOWN: Final = ("extra_forbidden", "unexpected_keyword_argument")
 
 
 def explain_error(error: Any, form: type[BaseModel]) -> str:
     """Return in words what pydantic finds wrong in a table."""
     name = ".".join(map(str, error["loc"]))
-    if error["type"] == "extra_forbidden":
+    if error["type"] in _UNKNOWN:
         schema: dict[str, Any] = form.model_json_schema()
         table = schema
         for part in error["loc"][:-1]:

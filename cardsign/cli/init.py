@@ -27,7 +27,7 @@ from cardsign.cli.keystore import (
 )
 from cardsign.cli.options import STDIO
 from cardsign.cli.printer import Answer, print_json, safe, show
-from cardsign.config import CONFIG_FILE, ConfigFile
+from cardsign.config import CONFIG_FILE, ProjectConfig
 from cardsign.errors import FileMissing, PassphraseFault
 from cardsign.files import leads_outside
 from cardsign.findings import counted
@@ -222,4 +222,4 @@ def schema() -> None:
 
     The output is JSON with or without --json.
     """
-    print_json(ConfigFile.model_json_schema())
+    print_json(ProjectConfig.model_json_schema())

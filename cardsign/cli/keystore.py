@@ -320,7 +320,7 @@ def project_config(publication: Path | None = None) -> ProjectConfig:
     from cardsign.config import read_config  # pydantic, which a key store alone does not need
 
     config = read_config(Path.cwd() / CONFIG_FILE, allowed=user_policy(os.environ).folders)
-    return replace(config, publish=publication or config.publish)
+    return config.model_copy(update={"publish": publication or config.publish})
 
 
 def check_cards(config: ProjectConfig) -> None:

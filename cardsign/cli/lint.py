@@ -39,7 +39,7 @@ def _settings(options: Mapping[str, Any]) -> LintSettings:
     if os.path.lexists(CONFIG_FILE):
         from cardsign.config import read_config  # and with it the model of a key store
 
-        own = read_config(Path(CONFIG_FILE)).lint
+        own = read_config(Path(CONFIG_FILE)).lint.settings()
     of_layers = (name for layer in options["layers"] for name in LAYERS[layer])
     return replace(
         own,

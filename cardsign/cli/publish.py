@@ -276,7 +276,7 @@ def _say_lint(config: ProjectConfig) -> None:
     for card in config.cards:
         if (data := read_signed(card)) is None:
             continue
-        findings = lint_card(data, config.lint, name=str(card.signed)).findings
+        findings = lint_card(data, config.lint.settings(), name=str(card.signed)).findings
         errors = [finding for finding in findings if finding.severity == "error"]
         if errors:
             first = safe(f"{errors[0].code}: {errors[0].message}", limit=200)

@@ -85,7 +85,7 @@ def find_gaps(work: Work, *, only_cards: bool = False) -> Iterator[Gap]:
         yield from publishing.find_removal_gap(work)
         if adoption or has_forked:
             return  # another statement of a number that is taken would be a fork
-        work = replace(work, config=replace(work.config, publish=None))
+        work = replace(work, config=work.config.model_copy(update={"publish": None}))
     state, keyset = store.load(), history.kept_keyset(store)
     if history.has_ended(state, keyset):
         yield from find_key_gaps(work)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cardsign.config import ProjectConfig
+from cardsign.config import NO_CONFIG, ProjectConfig
 from cardsign.errors import PassphraseFault, PublishRefused, SignerFault, SigningRefused
 from cardsign.keys.agenda import Step
 from cardsign.keys.ledger import Role
@@ -48,7 +48,7 @@ class Work:
 
     store: KeyStore
     now: datetime
-    config: ProjectConfig = field(default_factory=ProjectConfig)
+    config: ProjectConfig = NO_CONFIG
     access: Access | bytes = b""
     roots: Work | None = None
     draft: Path = Path(DRAFT_FILE)

@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass as checked_dataclass
 
 from cardsign.errors import KeyRefused, StoreFault
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
@@ -42,10 +45,13 @@ _URGENCY: Final = ("retire", "activate", "generate")
 _SHOWN: Final = 5  # cards that a sentence lists before "and N more"
 _ALWAYS: Final = datetime.min.replace(tzinfo=UTC)
 
+#: Seconds of one setting; more than ten years are a slip of the pen.
+_Seconds = Annotated[int, Field(strict=True, ge=0, le=10 * 365 * 24 * 3600, description="seconds")]
 
-@dataclass(frozen=True, slots=True)
+
+@checked_dataclass(frozen=True, slots=True, config=ConfigDict(extra="forbid"))
 class TimelineSettings:
-    """What is assumed of others' caches, in seconds.
+    """What is assumed of others' caches, in seconds: table ``[timeline]`` of cardsign.toml.
 
     Attributes:
         max_age: How long the JWK Set may be kept, as it is served.
@@ -55,11 +61,11 @@ class TimelineSettings:
         rotate_every: How long a key is active before ``keys rotate`` replaces it.
     """
 
-    max_age: int = 3600
-    worst_cache: int = 24 * 3600
-    card_max_age: int = 3600
-    skew: int = 300
-    rotate_every: int = 60 * 24 * 3600  # when a keyset of 90 days is renewed, in one visit
+    max_age: _Seconds = 3600
+    worst_cache: _Seconds = 24 * 3600
+    card_max_age: _Seconds = 3600
+    skew: _Seconds = 300
+    rotate_every: _Seconds = 60 * 24 * 3600  # when a keyset of 90 days is renewed, in one visit
 
     @property
     def propagation(self) -> timedelta:

@@ -83,7 +83,13 @@ class Site:
         card = ProjectCard.model_construct(
             source=self.folder / "card.json", signed=self.folder / "signed.json"
         )
-        return ProjectConfig(ORIGIN, self.folder / "keys", self.folder / "public", cards=(card,))
+        return ProjectConfig(
+            format=1,
+            issuer=ORIGIN,
+            keystore=self.folder / "keys",
+            publish=self.folder / "public",
+            card=(card,),
+        )
 
     @property
     def live(self) -> Generation:

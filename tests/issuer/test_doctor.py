@@ -69,7 +69,7 @@ def test_a_published_card_that_nobody_trusts_is_an_alarm(site: Site, *, has_sett
     assert site.rotate("release").left
     work = site.work()
     if not has_settings:
-        work.config = replace(work.config, cards=())
+        work.config = work.config.model_copy(update={"cards": ()})
     told = [one.message for one in examine_issuer(work) if one.severity == "error"]
     assert "sign the cards" in told
     site.rotate("card", "release")

@@ -378,7 +378,9 @@ def test_without_its_settings_a_recovery_leaves_the_published_card_to_a_person(
     site.now += timedelta(days=2)
     digest = needed_keyset(site.store).digest
     new = create_store(site.folder / "new")
-    work = replace(site.work(), store=new, access=ROOT, config=replace(site.config, cards=()))
+    work = replace(
+        site.work(), store=new, access=ROOT, config=site.config.model_copy(update={"cards": ()})
+    )
     for folder in ("keys", "usb"):
         shutil.rmtree(site.folder / folder)
     key = open_recovery_key(site.folder / "recovery.key", RECOVERY)

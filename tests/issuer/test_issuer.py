@@ -67,7 +67,7 @@ class Made:
         self, now: datetime = NOW, passphrase: bytes = SECRET, *, publishes: bool = False
     ) -> Work:
         """What a call works with, by default without a publication directory."""
-        config = ProjectConfig(publish=self.public if publishes else None)
+        config = ProjectConfig(format=1, publish=self.public if publishes else None)
         return Work(self.store, now, config, passphrase)
 
     def tree(self) -> dict[str, bytes]:

@@ -127,7 +127,7 @@ class Issuer:
         self._publish(t, now)
 
     def _work(self, now: datetime) -> Work:
-        return Work(self.store, now, ProjectConfig(timeline=self.setting.timeline))
+        return Work(self.store, now, ProjectConfig(format=1, timeline=self.setting.timeline))
 
     def _rotate(self, now: datetime) -> None:
         timeline = self.setting.timeline
