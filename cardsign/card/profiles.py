@@ -422,7 +422,7 @@ class _Place:
 
 
 class _Walk:
-    """Goes down the card, by both schemas. Of the nodes in `held` the payload has something."""
+    """Goes down the card, by both schemas, past what the payload holds whole."""
 
     def __init__(
         self, payload: Payload, received: Node, rewritten: Node, accept_lossy: bool
@@ -430,7 +430,7 @@ class _Walk:
         self.payload = payload
         self.rewritten = rewritten
         self.accept_lossy = accept_lossy
-        self.held = nodes_held(received, rewritten)
+        self.whole, self.in_part = nodes_held(received, rewritten)
 
     @cached_property
     def messages(self) -> dict[Node, Node]:
@@ -443,8 +443,8 @@ class _Walk:
     def members(self, node: Node, place: _Place) -> Iterator[Uncovered]:
         assert isinstance(node.value, dict)  # noqa: S101 - only objects have members
         for name, child in node.value.items():
-            is_held = child in self.held
-            if is_held and not isinstance(child.value, dict | list):
+            is_held = child in self.in_part
+            if child in self.whole or (is_held and not isinstance(child.value, dict | list)):
                 continue
             field = place.current.spelled.get(name) if place.current else None
             old_field = place.old.fields.get(name) if place.old else None
@@ -464,7 +464,9 @@ class _Walk:
             yield from self.members(node, place)
             return
         for token, child in node.children():
-            if child not in self.held:
+            if child in self.whole:
+                continue
+            if child not in self.in_part:
                 by_value = self.accept_lossy and field is not None and _is_empty(child, field)
                 excuse = Excuse.DROPPED_BY_VALUE if by_value else None
                 yield Uncovered(child, (*place.tokens, token), place.security, excuse)

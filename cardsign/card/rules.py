@@ -77,13 +77,19 @@ class Node:
         return self if same else Node(value, self.origin)
 
 
-def read(value: Json) -> Node:
+class Received(Node):
+    """A node of a received document: where a tree has it, it has all that stands below it."""
+
+    __slots__ = ()
+
+
+def read(value: Json) -> Received:
     """The tree of nodes for a parsed JSON value; each place of it has a node of its own."""
     if isinstance(value, dict):
-        return Node({name: read(child) for name, child in value.items()})
+        return Received({name: read(child) for name, child in value.items()})
     if isinstance(value, list):
-        return Node([read(child) for child in value])
-    return Node(value)
+        return Received([read(child) for child in value])
+    return Received(value)
 
 
 def write(node: Node) -> Json:
@@ -106,25 +112,34 @@ def find(tree: Node, node: Node) -> Tokens | None:
     return None
 
 
-def nodes_held(received: Node, rewritten: Node) -> set[Node]:
-    """The received nodes of which a tree holds something: themselves, or what stands below."""
+def nodes_held(received: Node, rewritten: Node) -> tuple[set[Node], set[Node]]:
+    """The received nodes that a tree holds whole, and those of which it holds something.
+
+    Of what it holds whole, the nodes below are in neither set.
+    """
+    whole: set[Node] = set()
     origins: set[Node] = set()
     pending = [rewritten]
     while pending:
         node = pending.pop()
-        origins.add(node.origin)
-        pending.extend(child for _, child in node.children())
-    held: set[Node] = set()
+        if isinstance(node, Received):
+            whole.add(node)
+        else:
+            origins.add(node.origin)
+            pending.extend(child for _, child in node.children())
+    in_part: set[Node] = set()
 
     def mark(node: Node) -> bool:
+        if node in whole:
+            return True
         below = [mark(child) for _, child in node.children()]
         if node in origins or any(below):
-            held.add(node)
+            in_part.add(node)
             return True
         return False
 
     mark(received)
-    return held
+    return whole, in_part
 
 
 class RuleRefusal(Exception):
