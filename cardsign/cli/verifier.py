@@ -276,9 +276,7 @@ class VerifierOptions:
             raise UsageFault("usage.conflict", message)
         credential = None
         if self.credential is not None:
-            credential = Credential.parse(
-                self.credential, environment=os.environ, client_id=self.client_id or ""
-            )
+            credential = Credential.parse(self.credential, client_id=self.client_id or "")
         batch = self.batch()
         return batch, batch.look_up(url), credential
 

@@ -244,17 +244,19 @@ class Credential:
     """
 
     _uri: str = field(repr=False)
-    client_id: str = ""
-    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    client_id: str
+    environment: Mapping[str, str] = field(repr=False)
 
     @classmethod
-    def parse(cls, uri: str, *, environment: Mapping[str, str], client_id: str = "") -> Credential:
+    def parse(
+        cls, uri: str, *, client_id: str = "", environment: Mapping[str, str] = os.environ
+    ) -> Credential:
         """Read where a credential comes from.
 
         Args:
             uri: ``env:NAME``, or ``file:/absolute/path`` of a private file.
-            environment: As the attribute.
             client_id: As the attribute.
+            environment: As the attribute.
 
         Raises:
             UsageFault: ``credential.none``.
@@ -491,7 +493,7 @@ def open_credential(credential: Credential | str, peer: Peer, url: Url) -> Heade
         FetchFailed: The server of tokens could not be asked, or must not be.
     """
     if isinstance(credential, str):
-        credential = Credential.parse(credential, environment=os.environ)
+        credential = Credential.parse(credential)
     if not credential.client_id:
         return Header.of(url.origin, header_form_of(peer.payload), credential.secret())
     token_url, scopes = find_token_url(peer)

@@ -1,4 +1,4 @@
-"""By the rules for strangers: a transport for the mcp package's client, which speaks httpx2."""
+"""A guarded transport for the client of the mcp package, which speaks httpx2."""
 
 from __future__ import annotations
 
