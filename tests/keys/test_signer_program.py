@@ -162,10 +162,9 @@ def test_no_child_outlives_a_program_that_succeeds(tmp_path: Path) -> None:
             assert end.read(1) == b""
 
 
-@pytest.mark.parametrize("answer", ["", "x" * 63, "c2lnbmF0dXJl"], ids=["none", "half", "text"])
-def test_a_wrong_answer_is_not_given_out(answer: str, written: Program, es256: PrivateKey) -> None:
+def test_a_wrong_answer_is_not_given_out(written: Program, es256: PrivateKey) -> None:
     """What does not verify with the stored key is no signature; stdin need not be read."""
-    uri = written(f"print({answer!r}, end='')")
+    uri = written("print('c2lnbmF0dXJl', end='')")
     assert refusal(sign, uri, es256.public, allowing(uri), LARGE) == "signer.wrong_key"
 
 
@@ -194,6 +193,7 @@ def test_nothing_runs_without_leave(written: Program, es256: PrivateKey, tmp_pat
         (uri.partition("?")[0], allowed),
     ):
         assert refusal(open_signer, other, es256.public, access) == "config.not_allowed"
+        assert refusal(enrol, other, access) == "config.not_allowed"
     assert not ran.exists()
     assert refusal(opened(uri, es256).sign, b"input") == "signer.wrong_key"
     assert ran.exists()

@@ -46,11 +46,6 @@ def test_another_custody_is_named_and_not_tried(uri: str, es256: PrivateKey) -> 
         assert "--key takes env:NAME" in caught.value.hint
 
 
-def test_what_runs_a_program_needs_leave() -> None:
-    """The word of a key store is not enough for it; see also `test_signer_program`."""
-    assert refusal(list_public_keys, "exec:/bin/true", SHUT) == "config.not_allowed"
-
-
 @pytest.mark.parametrize("named", [{}, {"CARDSIGN_PKCS11_MODULE": "lib.so"}])
 def test_a_token_without_a_library_of_the_user_is_not_reached(
     named: dict[str, str], es256: PrivateKey
