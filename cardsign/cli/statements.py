@@ -47,21 +47,10 @@ from cardsign.errors import (
     place_below,
 )
 from cardsign.files import CONFIG_FILE
+from cardsign.issuer import keyset as keysets
 from cardsign.issuer.cards import to_list
 from cardsign.issuer.epochs import recover as recover_issuer
 from cardsign.issuer.epochs import write_settings
-from cardsign.issuer.keyset import (
-    KEYSET_LIFETIME,
-    KeysetChanges,
-    KeysetDraft,
-    accept_keyset,
-    differences,
-    draft_keyset,
-    read_draft,
-    review_keyset,
-    show_keyset,
-    sign_keyset,
-)
 from cardsign.issuer.publishing import published_statements
 from cardsign.issuer.reconcile import publish_keyset, renew_release
 from cardsign.issuer.release import RELEASE_LIFETIME, ReleaseChanges, is_release_due, needed_keyset
@@ -91,7 +80,7 @@ def keyset() -> None:
 def read_statement(name: str) -> KeysetStatement:
     """A draft or a keyset statement in a file that others may have written."""
     try:
-        return read_draft(read_input(name, max_bytes=MAX_STATEMENT_BYTES))
+        return keysets.read_draft(read_input(name, max_bytes=MAX_STATEMENT_BYTES))
     except StatementRefused as refusal:
         raise place_below(refusal, name, StatementRefused) from refusal
 
@@ -158,7 +147,7 @@ def draft(
 
     Only the draft is written. A draft without changes renews the statement before it.
     """
-    changes = take(KeysetChanges, options)
+    changes = take(keysets.KeysetChanges, options)
     refuse_two_documents(output)
     store = keystore.open()
     changes = replace(
@@ -166,8 +155,10 @@ def draft(
         add_roots=_named_keys(store, add_root, "--add-root"),
         recovery=_named_keys(store, recovery_keys, "--recovery"),
     )
-    lifetime = timedelta(days=days or KEYSET_LIFETIME.days)
-    drafted = draft_keyset(Work(store, moment(), project_config()), changes, lifetime=lifetime)
+    lifetime = timedelta(days=days or keysets.KEYSET_LIFETIME.days)
+    drafted = keysets.draft_keyset(
+        Work(store, moment(), project_config()), changes, lifetime=lifetime
+    )
     file = output or f"keyset-{drafted.label}.json"
     write_output(file, drafted.data, plain=output is None)
     say_differences(drafted.changes)
@@ -201,10 +192,10 @@ def sign(
     """
     refuse_two_documents(draft)
     work = Work(keystore.open(), moment(), access=keystore.access())
-    drafted = review_keyset(work, read_statement(draft), name=draft)
+    drafted = keysets.review_keyset(work, read_statement(draft), name=draft)
     say_differences(drafted.changes)
     recovery = None if recovery_file is None else partial(unlock_recovery, recovery_file)
-    signed = sign_keyset(work, drafted, digest=_ask_digest(digest), recovery=recovery)
+    signed = keysets.sign_keyset(work, drafted, digest=_ask_digest(digest), recovery=recovery)
     write_output(draft, signed.data)
     lines = signing_lines(signed)
     notes = [f"signed by {line}" for line in lines]
@@ -212,7 +203,7 @@ def sign(
         elsewhere = ""
         if not any(key.rotates for key in work.store.state.keys):
             # Who signs the next statement is shown what it changes in this one.
-            accept_keyset(work, signed.statement, name=draft)
+            keysets.accept_keyset(work, signed.statement, name=draft)
             elsewhere = ", where the release key is: send the file back there"
         notes.append(f"  next: cardsign keyset publish {draft}{elsewhere}")
     show(Answer({"digest": signed.statement.digest, "signed_by": lines}, notes=notes))
@@ -377,14 +368,14 @@ def show_statement(file: str | None, keystore: KeystoreOptions) -> None:
     A draft can be shown where there is no key store too.
     """
     if file is not None and keystore.open_if_any() is None:
-        shown = KeysetDraft(read_statement(file), None)
+        shown = keysets.KeysetDraft(read_statement(file), None)
     else:
-        shown = show_keyset(keystore.open(), None if file is None else read_statement(file))
+        shown = keysets.show_keyset(keystore.open(), None if file is None else read_statement(file))
     statement = shown.statement
     lines = [
         f"keyset {shown.label} of {safe(statement.issuer)}, valid until {minute(statement.exp)}",
         f"digest {statement.digest}",
-        *(f"  {change[2:]}" for change in list(differences(None, statement))[1:]),
+        *(f"  {change[2:]}" for change in list(keysets.differences(None, statement))[1:]),
         *(f"signed by {line}" for line in signing_lines(shown)),
     ]
     show(Answer(keyset_json(statement), lines))
@@ -539,7 +530,7 @@ def say_differences(changes: Iterable[str]) -> None:
         say(f"  {whole(change)}")
 
 
-def signing_lines(draft: KeysetDraft) -> list[str]:
+def signing_lines(draft: keysets.KeysetDraft) -> list[str]:
     """Who has signed a statement, and how many are missing."""
     lines = []
     for signing in draft.signings:

@@ -47,21 +47,7 @@ from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement
 from cardsign.statements.release import ReleaseStatement
 from cardsign.times import minute
-from cardsign.trust.enroll import (
-    Proposal,
-    add_issuers,
-    check_new_name,
-    check_told,
-    entry_text,
-    forget_issuer,
-    move_pin,
-    propose_keys,
-    propose_keyset,
-    propose_published,
-    read_agents,
-    read_digest,
-    remove_issuer,
-)
+from cardsign.trust import enroll
 from cardsign.trust.lock import Floor, read_lock
 from cardsign.trust.policy import (
     JwksAnchor,
@@ -158,7 +144,7 @@ _MEMBERS: Final = ("origins", "cards", "require", "accept", "freshness")
 @click.option(
     "--digest",
     metavar="HEX",
-    callback=lambda _context, _option, told: told if told is None else read_digest(told),
+    callback=lambda _context, _option, told: told if told is None else enroll.read_digest(told),
     help="The digest of the keyset, or of an earlier one, as the issuer told it. A keyset that "
     "does not follow from it is refused.",
 )
@@ -179,7 +165,7 @@ def add(who: str, **options: Any) -> None:
     """
     policy, now = extensible_policy(options["trust_file"]), moment()
     url, members = _read_members(who, options)
-    check_new_name(policy, members["name"])
+    enroll.check_new_name(policy, members["name"])
     proposal = _propose(url, options, _asker(options["insecure"], now), policy.limits, now)
     warnings = [*proposal.warnings]
     if "freshness" not in members and not isinstance(proposal.anchor, KeysetAnchor):
@@ -187,7 +173,7 @@ def add(who: str, **options: Any) -> None:
         warnings.append(
             "freshness is waived: revocation and rollback cannot be seen with this anchor"
         )
-    add_issuers(
+    enroll.add_issuers(
         policy,
         [(members, proposal)],
         compare=partial(_compare, proposal, options["digest"], yes=options["yes"]),
@@ -236,7 +222,7 @@ def _read_members(who: str, options: Mapping[str, Any]) -> tuple[Url | None, dic
 
 def _propose(
     url: Url | None, options: Mapping[str, Any], ask: Ask, limits: Limits, now: datetime
-) -> Proposal:
+) -> enroll.Proposal:
     """The anchor that is named, or what the origin of `url` publishes."""
     _check_named(url, options)
     keysets, jwks, jwks_url = options["keysets"], options["jwks"], options["jwks_url"]
@@ -244,7 +230,7 @@ def _propose(
     if keysets:
         supplied = load_statements((*keysets, *options["releases"]))
         with of_the_user("--keyset"):
-            proposal = propose_keyset(supplied, limits=limits, roots=roots, now=now)
+            proposal = enroll.propose_keyset(supplied, limits=limits, roots=roots, now=now)
             for doubt in proposal.doubts:  # of files that were chosen none is passed over
                 raise StatementRefused(doubt.code, doubt.message)
         return proposal
@@ -252,11 +238,11 @@ def _propose(
         if is_url(jwks):
             hint = f"Trust what is published there: --jwks-url {safe(jwks)}"
             raise UsageFault("usage.conflict", "--jwks takes a file, and this is a URL", hint=hint)
-        return propose_keys(read_jwks(jwks))
+        return enroll.propose_keys(read_jwks(jwks))
     if jwks_url is not None or url is None:
         with of_the_user("--jwks-url"):
-            return Proposal(JwksAnchor(check_jwks_url(jwks_url)))
-    return propose_published(url.origin, ask, limits=limits, roots=roots, now=now)
+            return enroll.Proposal(JwksAnchor(check_jwks_url(jwks_url)))
+    return enroll.propose_published(url.origin, ask, limits=limits, roots=roots, now=now)
 
 
 def _check_named(url: Url | None, options: Mapping[str, Any]) -> None:
@@ -279,13 +265,13 @@ def _asker(insecure: bool, now: datetime) -> Ask:
     return lambda url, max_bytes: fetcher.fetch(url, max_bytes=max_bytes)
 
 
-def _compare(proposal: Proposal, digest: str | None, *, yes: bool) -> None:
+def _compare(proposal: enroll.Proposal, digest: str | None, *, yes: bool) -> None:
     """Compare the keyset, or keys that were fetched, before anything is written (E14)."""
     keyset = proposal.keyset
     if keyset is None and digest is not None:
         raise UsageFault("usage.conflict", "--digest goes with a keyset statement")
     if digest is not None:
-        check_told(proposal, digest)
+        enroll.check_told(proposal, digest)
     elif (keyset or proposal.seen_at) and not yes and not is_dry_run():
         lines, noun, hint = _key_lines(proposal), "thumbprints", ""
         if keyset is not None:
@@ -297,7 +283,7 @@ def _compare(proposal: Proposal, digest: str | None, *, yes: bool) -> None:
         confirm(yes, question, hint=f"{hint}With --yes nothing is compared.")
 
 
-def _key_lines(proposal: Proposal) -> Iterator[str]:
+def _key_lines(proposal: enroll.Proposal) -> Iterator[str]:
     """The keys that were found at a URL, for a person to compare."""
     yield f"keys at     {safe(proposal.seen_at, limit=300)}"
     if isinstance(proposal.anchor, KeysAnchor):
@@ -330,16 +316,16 @@ def import_(listing: Path, yes: bool, insecure: bool, trust_file: Path | None) -
     """
     policy = extensible_policy(trust_file)
     names = {issuer.name for issuer in policy.issuers}
-    agents = [issuer for issuer in read_agents(listing) if issuer["name"] not in names]
+    agents = [issuer for issuer in enroll.read_agents(listing) if issuer["name"] not in names]
     now = moment()
     ask, limits = _asker(insecure, now), policy.limits
     added = []
     for agent in agents:
         origin = parse_url(agent["cards"][0]).origin
-        proposal = propose_published(origin, ask, limits=limits, roots=False, now=now)
+        proposal = enroll.propose_published(origin, ask, limits=limits, roots=False, now=now)
         waived = {} if isinstance(proposal.anchor, KeysetAnchor) else {"freshness": "waived"}
         added.append(({**agent, **waived}, proposal))
-    texts = [entry_text(members, proposal) for members, proposal in added]
+    texts = [enroll.entry_text(members, proposal) for members, proposal in added]
     lines = "\n".join(texts).splitlines()
     show(Answer({"policy": str(policy.path), "entries": texts}, lines))
     if not added:
@@ -349,7 +335,7 @@ def import_(listing: Path, yes: bool, insecure: bool, trust_file: Path | None) -
         _say_all(warning for _, proposal in added for warning in proposal.warnings)
         count = counted(len(added), "issuer")
         confirm(yes, f"{count} will be added to {policy.path}, by what is published now")
-    add_issuers(policy, added, cache=StatementCache.of_user(), dry_run=is_dry_run())
+    enroll.add_issuers(policy, added, cache=StatementCache.of_user(), dry_run=is_dry_run())
     for entry, _ in added:
         say(f"{done('added', 'add')} {entry['name']} to {policy.path}")
 
@@ -496,7 +482,7 @@ def remove(name: str, trust_file: Path | None) -> None:
     refused. `cardsign trust forget NAME` removes the entry too.
     """
     policy = needed_policy(trust_file)
-    is_locked = remove_issuer(policy, name, dry_run=is_dry_run())
+    is_locked = enroll.remove_issuer(policy, name, dry_run=is_dry_run())
     notes = [f"{done('removed', 'remove')} {name} from {policy.path}"]
     if is_locked:
         notes.append(f"{policy.lock} keeps its entry; to remove it: cardsign trust forget {name}")
@@ -517,9 +503,9 @@ def forget(name: str, yes: bool, trust_file: Path | None) -> None:
     An issuer whose anchor is a keyset needs its entry: remove the issuer first.
     """
     policy = needed_policy(trust_file)
-    forget_issuer(policy, name, dry_run=True)
+    enroll.forget_issuer(policy, name, dry_run=True)
     confirm(yes, f"older cards and statements of {name} may then be accepted again")
-    forget_issuer(policy, name, dry_run=is_dry_run())
+    enroll.forget_issuer(policy, name, dry_run=is_dry_run())
     note = f"{done('removed', 'remove')} the entry of {name} from {policy.lock}"
     show(Answer({"forgotten": name}, notes=[note]))
 
@@ -538,7 +524,9 @@ def pin(name: str, trust_file: Path | None) -> None:
     brings the lock up to date.
     """
     policy = needed_policy(trust_file)
-    keyset, changed = move_pin(policy, name, cache=StatementCache.of_user(), dry_run=is_dry_run())
+    keyset, changed = enroll.move_pin(
+        policy, name, cache=StatementCache.of_user(), dry_run=is_dry_run()
+    )
     lines = [f"keyset      {keyset.label}", f"digest      {keyset.digest}"]
     note = "the pin is the newest"
     if changed:
