@@ -56,27 +56,9 @@ from cardsign.errors import (
 from cardsign.findings import Finding, counted
 from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.keys import KID_FORM, JwkSet, PrivateKey, PublicKey, short_kid
-from cardsign.keys import agenda
+from cardsign.keys import agenda, ledger, places
 from cardsign.keys.history import find_listed
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, export_public, import_private_key
-from cardsign.keys.ledger import (
-    ENDED,
-    REVOCATION_REASONS,
-    ROLES,
-    Event,
-    KeyRecord,
-    RevocationReason,
-    Role,
-    StoreState,
-)
-from cardsign.keys.places import (
-    StorePlace,
-    create_store,
-    locate_store,
-    move_store,
-    open_store,
-    read_place,
-)
 from cardsign.keys.secrets import read_passphrase, user_policy
 from cardsign.keys.signers import SCHEMES, check_possession, list_public_keys, open_signer
 from cardsign.keys.store import KeyStore
@@ -99,7 +81,7 @@ _DOES: Final = {
 
 role_option = click.option(
     "--role",
-    type=click.Choice(ROLES),
+    type=click.Choice(ledger.ROLES),
     default="card",
     show_default=True,
     help="What it signs: cards, or the issuer's statements. Keep root and recovery keys "
@@ -125,7 +107,9 @@ def _check_kid(_context: click.Context, _option: click.Parameter, kid: str | Non
 )
 @role_option
 @unlock_options
-def generate(alg: SigningAlg, kid: str | None, role: Role, keystore: KeystoreOptions) -> None:
+def generate(
+    alg: SigningAlg, kid: str | None, role: ledger.Role, keystore: KeystoreOptions
+) -> None:
     """Make a key. A store's first key of a role and algorithm signs at once.
 
     A later key is prepublished: it is in the JWK Set and does not sign yet. Publish it. When
@@ -154,7 +138,7 @@ def generate(alg: SigningAlg, kid: str | None, role: Role, keystore: KeystoreOpt
 @role_option
 @unlock_options
 def import_(
-    source: str, kid: str | None, public: str | None, role: Role, keystore: KeystoreOptions
+    source: str, kid: str | None, public: str | None, role: ledger.Role, keystore: KeystoreOptions
 ) -> None:
     """Import a key from a PEM, PKCS #12 or JWK FILE ('-' for stdin), or from a signer.
 
@@ -170,7 +154,7 @@ def import_(
         else:
             key = read_public(public, kid=kid)
         check_possession(open_signer(source, key, access))
-        store = create_store(path, local_user())
+        store = places.create_store(path, local_user())
         store.apply(agenda.enter, key, custody=source, now=moment(), roles=(role,))
         _made(store.state.find(key.thumbprint), store, path)
         return
@@ -192,13 +176,15 @@ def import_(
     _add(path, private, keystore.new_passphrase(role), role)
 
 
-def _add(path: StorePlace, private: PrivateKey, passphrase: bytes, role: Role) -> None:
-    store = create_store(path, local_user())
+def _add(
+    path: places.StorePlace, private: PrivateKey, passphrase: bytes, role: ledger.Role
+) -> None:
+    store = places.create_store(path, local_user())
     record = store.add_key(private, passphrase, now=moment(), roles=(role,))
     _made(record, store, path)
 
 
-def _made(record: KeyRecord, store: KeyStore, path: StorePlace) -> None:
+def _made(record: ledger.KeyRecord, store: KeyStore, path: places.StorePlace) -> None:
     does, state = _DOES[record.state], store.state
     if record.state == "active" and (not record.rotates or state.keyset is not None):
         does = "it signs as soon as a keyset statement lists it: cardsign keyset draft"
@@ -228,7 +214,7 @@ def export(kid: str, form: Literal["jwk", "pem"], output: str, keystore: Keystor
     show(Answer({"kid": record.kid, "as": form, "output": output}))
 
 
-def key_json(record: KeyRecord) -> dict[str, Any]:
+def key_json(record: ledger.KeyRecord) -> dict[str, Any]:
     """A key: what the state holds of it, times as ISO 8601."""
     because = {} if record.revoked_because is None else {"revoked_because": record.revoked_because}
     times = members(record.times, " ".join(field.name for field in fields(record.times)))
@@ -288,7 +274,7 @@ _ALL: Final = "*"
 @unlock_options
 @dry_run_option
 def rotate(
-    root_keystore: StorePlace | None, now: str | None, adopt: bool, keystore: KeystoreOptions
+    root_keystore: places.StorePlace | None, now: str | None, adopt: bool, keystore: KeystoreOptions
 ) -> int:
     """Do everything that is due: keys, keyset, cards, release and publication.
 
@@ -323,7 +309,7 @@ def rotate(
 @click.argument("kids", metavar="KID...", nargs=-1, required=True)
 @click.option(
     "--reason",
-    type=click.Choice(REVOCATION_REASONS),
+    type=click.Choice(ledger.REVOCATION_REASONS),
     required=True,
     help="compromised: somebody else may have the key, and all that is kept with it. superseded, "
     "ceased: the key is no longer needed.",
@@ -334,8 +320,8 @@ def rotate(
 @dry_run_option
 def revoke(
     kids: tuple[str, ...],
-    reason: RevocationReason,
-    root_keystore: StorePlace | None,
+    reason: ledger.RevocationReason,
+    root_keystore: places.StorePlace | None,
     yes: bool,
     keystore: KeystoreOptions,
 ) -> int:
@@ -375,12 +361,14 @@ def revoke(
     return show_progress(progress._replace(notes=(*notes, *progress.notes)), work.now)
 
 
-def _ask_to_revoke(state: StoreState, keys: list[KeyRecord], reason: RevocationReason) -> str:
+def _ask_to_revoke(
+    state: ledger.StoreState, keys: list[ledger.KeyRecord], reason: ledger.RevocationReason
+) -> str:
     names = ", ".join(f"{key.roles[0]} key {key.kid}" for key in keys)
     if reason != "compromised":
         return f"{names} will be revoked permanently"
     groups = {key.group for key in keys}
-    beside = [key for key in state.keys if key.group in groups and key.state not in ENDED]
+    beside = [key for key in state.keys if key.group in groups and key.state not in ledger.ENDED]
     others = ", ".join(key.named for key in beside if key not in keys)
     also = f", together with {others}, which are kept in the same custody" if others else ""
     if any(not key.rotates for key in beside):
@@ -394,7 +382,7 @@ def _ask_to_revoke(state: StoreState, keys: list[KeyRecord], reason: RevocationR
 )
 @click.option(
     "--role",
-    type=click.Choice(ROLES),
+    type=click.Choice(ledger.ROLES),
     required=True,
     help="The role whose keys get the new passphrase.",
 )
@@ -405,7 +393,7 @@ def _ask_to_revoke(state: StoreState, keys: list[KeyRecord], reason: RevocationR
     help="The new passphrase [default: a prompt].",
 )
 @unlock_options
-def passwd(role: Role, new_passphrase_file: Path | None, keystore: KeystoreOptions) -> None:
+def passwd(role: ledger.Role, new_passphrase_file: Path | None, keystore: KeystoreOptions) -> None:
     """Change the passphrase of every private key of a role that is in this key store.
 
     If the command is interrupted, run it again. Copies of the key store keep the old passphrase.
@@ -414,7 +402,7 @@ def passwd(role: Role, new_passphrase_file: Path | None, keystore: KeystoreOptio
     records = [
         key
         for key in store.state.keys
-        if role in key.roles and key.private == "held" and key.state not in ENDED
+        if role in key.roles and key.private == "held" and key.state not in ledger.ENDED
     ]
     if not records:
         raise UsageFault(
@@ -452,9 +440,9 @@ def move(to: str, keystore: KeystoreOptions) -> None:
     Afterwards change `keystore` in cardsign.toml, or set CARDSIGN_KEYSTORE.
     """
     place = keystore.located()
-    store = open_store(place, local_user(), moved=True)
-    target = read_place(to)
-    moved = move_store(store, target, now=moment())
+    store = places.open_store(place, local_user(), moved=True)
+    target = places.read_place(to)
+    moved = places.move_store(store, target, now=moment())
     following = [f"  next: change `keystore` in cardsign.toml, or set {KEYSTORE_VARIABLE}"]
     if not isinstance(target, Path):
         following = [
@@ -517,7 +505,7 @@ def log(keystore: KeystoreOptions) -> int:
     )
 
 
-def _log_line(line: Mapping[str, Any], event: Event, kids: Mapping[str, str]) -> str:
+def _log_line(line: Mapping[str, Any], event: ledger.Event, kids: Mapping[str, str]) -> str:
     members_shown = {
         name: value for name, value in event.items() if name not in ("event", "key", "public")
     }
@@ -543,7 +531,7 @@ def doctor(keystore: KeystoreOptions) -> int:
     from cardsign.issuer.doctor import examine_issuer
     from cardsign.issuer.work import Work
 
-    store = locate_store(keystore.located(), local_user())
+    store = places.locate_store(keystore.located(), local_user())
     with explaining_absence():
         findings = examine_issuer(Work(store, moment(), project_config()))
     is_healthy = all(finding.severity == "note" for finding in findings)

@@ -30,19 +30,10 @@ from cardsign.errors import (
 )
 from cardsign.files import CONFIG_FILE, leads_outside, outside
 from cardsign.jose.keys import PrivateKey, PublicKey
+from cardsign.keys import secrets
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
 from cardsign.keys.ledger import ROLES
 from cardsign.keys.places import StorePlace, is_taken, open_store, read_place
-from cardsign.keys.secrets import (
-    PASSPHRASE_VARIABLE,
-    Access,
-    PassphraseSource,
-    new_passphrase,
-    read_passphrase,
-    terminal_prompt,
-    user_policy,
-    user_secrets,
-)
 from cardsign.keys.signers import list_public_keys
 from cardsign.keys.store import KeyStore, StoreUser
 from cardsign.times import second
@@ -136,7 +127,7 @@ class KeystoreOptions:
         """The key store if there is one; for commands that only profit from it."""
         return self.open() if is_taken(self.located()) else None
 
-    def source(self, role: str = "") -> PassphraseSource:
+    def source(self, role: str = "") -> secrets.PassphraseSource:
         """Where the passphrase of a role's keys comes from.
 
         An option decides, then the role's own variable, then the role's file in the user's
@@ -146,31 +137,34 @@ class KeystoreOptions:
         file = self.passphrase_file
         if role and file is None:
             if variable in os.environ:
-                return PassphraseSource(environment=os.environ, variable=variable)
-            file = user_policy(os.environ).passphrase_files.get(role)
-        return PassphraseSource(file, os.environ, terminal_prompt())
+                return secrets.PassphraseSource(environment=os.environ, variable=variable)
+            file = secrets.user_policy(os.environ).passphrase_files.get(role)
+        return secrets.PassphraseSource(file, os.environ, secrets.terminal_prompt())
 
     def new_passphrase(self, role: str, *, keys: str = "") -> bytes:
         """The passphrase of a new key of a role; `keys` names all that get it."""
         question = f"New passphrase of the {keys or f'{role} keys'}: "
         with naming_key(role):
-            return new_passphrase(self.source(role), question=question)
+            return secrets.new_passphrase(self.source(role), question=question)
 
-    def access(self, *uris: str) -> Access:
+    def access(self, *uris: str) -> secrets.Access:
         """What signers may use: what the user's own file allows, and what was just typed.
 
         Args:
             uris: Signers that were named on the command line.
         """
-        policy = user_policy(os.environ)
+        policy = secrets.user_policy(os.environ)
         policy = policy.model_copy(update={"allow": policy.allow | set(uris)})
         usual = self.source()
-        secrets, sources = user_secrets(usual), {str(role): self.source(role) for role in ROLES}
+        shared, sources = (
+            secrets.user_secrets(usual),
+            {str(role): self.source(role) for role in ROLES},
+        )
         own = {
-            role: secrets if source == usual else user_secrets(source)
+            role: shared if source == usual else secrets.user_secrets(source)
             for role, source in sources.items()
         }
-        return Access(secrets, policy, os.environ, own)
+        return secrets.Access(shared, policy, os.environ, own)
 
     def list_keys(self, uris: Sequence[str], kid: str | None) -> list[PublicKey]:
         """Return the public keys of the URIs of ``--key``, each once."""
@@ -185,7 +179,7 @@ class KeystoreOptions:
         config: ProjectConfig | None = None,
         *,
         store: KeyStore | None = None,
-        access: Access | None = None,
+        access: secrets.Access | None = None,
         root_keystore: StorePlace | None = None,
     ) -> Work:
         """What a command of the issuer works with; in a dry run a preview of the key store."""
@@ -281,30 +275,30 @@ def naming_key(role: str) -> Iterator[None]:
         if fault.code != "passphrase.none" or role not in ROLE_VARIABLES:
             raise
         message = f"no passphrase of the new {role} key was given"
-        hint = f"Set {ROLE_VARIABLES[role]}, or {PASSPHRASE_VARIABLE} for all new keys."
+        hint = f"Set {ROLE_VARIABLES[role]}, or {secrets.PASSPHRASE_VARIABLE} for all new keys."
         raise PassphraseFault(fault.code, message, hint=hint) from fault
 
 
-def recovery_source() -> PassphraseSource:
+def recovery_source() -> secrets.PassphraseSource:
     """Where the recovery key's passphrase comes from; never from where the others do."""
     named = os.environ.get(RECOVERY_VARIABLE)
-    environment = {} if named is None else {PASSPHRASE_VARIABLE: named}
-    return PassphraseSource(None, environment, terminal_prompt())
+    environment = {} if named is None else {secrets.PASSPHRASE_VARIABLE: named}
+    return secrets.PassphraseSource(None, environment, secrets.terminal_prompt())
 
 
 def unlock_recovery(file: Path) -> tuple[PrivateKey, bytes]:
     """Open a recovery key, and return it with its passphrase."""
     from cardsign.issuer.epochs import open_recovery_key
 
-    secret = read_passphrase(recovery_source(), question="Passphrase of the recovery key: ")
+    secret = secrets.read_passphrase(recovery_source(), question="Passphrase of the recovery key: ")
     return open_recovery_key(file, secret), secret
 
 
 def own_passphrase(option: str, file: Path | None, question: str) -> bytes:
     """A new passphrase that only an option of its own and a terminal can give."""
-    source = PassphraseSource(file, {}, terminal_prompt())
+    source = secrets.PassphraseSource(file, {}, secrets.terminal_prompt())
     try:
-        return new_passphrase(source, question=question)
+        return secrets.new_passphrase(source, question=question)
     except PassphraseFault as fault:
         if fault.code != "passphrase.none":
             raise
@@ -319,7 +313,7 @@ def project_config(publication: Path | None = None) -> ProjectConfig:
     """
     from cardsign.config import read_config  # pydantic, which a key store alone does not need
 
-    config = read_config(Path.cwd() / CONFIG_FILE, allowed=user_policy(os.environ).folders)
+    config = read_config(Path.cwd() / CONFIG_FILE, allowed=secrets.user_policy(os.environ).folders)
     return config.model_copy(update={"publish": publication or config.publish})
 
 
@@ -340,7 +334,7 @@ def allowed_store(folder: Path) -> Path:
     A key store that is reached by a symbolic link may be that of another project, whose keys would
     sign here.
     """
-    allowed = user_policy(os.environ).folders
+    allowed = secrets.user_policy(os.environ).folders
     if leads_outside(Path.cwd(), folder, allowed):
         raise outside(folder, "the key store is a link to a place", folder)
     for part in folder.rglob("*"):
