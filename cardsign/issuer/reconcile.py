@@ -59,6 +59,7 @@ from cardsign.keys.ledger import (
     Event,
     KeyRecord,
     RevocationReason,
+    Role,
     StoreState,
     fold_all,
     passphrase_variable,
@@ -329,8 +330,10 @@ def _explain(work: Work, gap: Gap, fault: CardsignError | None) -> Gap:
         return Gap(message, command="cardsign keys rotate --keystore DIR", until=gap.until)
     message = gap.text if fault is None else f"{gap.text}: {fault.message}"
     if isinstance(fault, PassphraseFault) and not fault.finding.fix:  # else it is of a PIN
-        asked = [passphrase_variable(role) for role in ROLES if gap.who == key_holder(role)]
-        message += "".join(f"; set {variable}" for variable in asked if variable not in message)
+        roots: tuple[Role, ...] = ("root",) if gap.awaits_roots else ()
+        for role in roots or [role for role in ROLES if gap.who == key_holder(role)]:
+            variable = passphrase_variable(role)
+            message += "" if variable in message else f"; set {variable}"
     # Others act first: the command that goes on would say the same again.
     is_others = gap.awaits_roots and gap.close is None
     command = gap.command if is_others else gap.command or work.again
