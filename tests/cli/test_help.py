@@ -143,6 +143,13 @@ def test_advanced_options_are_listed_last() -> None:
     assert "Advanced:" not in text["cardsign diff"]
 
 
+@pytest.mark.parametrize("words", ["verify", "sign", "keys"])
+def test_what_most_people_need_fits_one_screen(cardsign: Cardsign, words: str) -> None:
+    """What experts need stands below."""
+    shown = cardsign(words, "--help").text.partition("\nAdvanced:\n")[0]
+    assert len(shown.splitlines()) <= 40
+
+
 @pytest.mark.parametrize("path", LEAVES)
 def test_every_command_takes_json_and_quiet(path: str, cardsign: Cardsign) -> None:
     """An error is one JSON object with code, message and what to do, and exit status 2."""
