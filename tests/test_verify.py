@@ -164,6 +164,15 @@ def test_a_bad_signature_beside_a_good_one_is_reported(alice: PrivateKey) -> Non
     assert report.reasons[0].path == "/signatures/0"
 
 
+def test_a_compat_signature_is_not_tried_where_another_counts(alice: PrivateKey) -> None:
+    """It could change nothing; edited, the card is tried by it too, to explain (E9)."""
+    card = signed(LAX, alice, compat="all")
+    verdicts = [one.verdict for one in examine(card, alice).signatures]
+    edited = [one.verdict for one in examine({**card, "name": "x"}, alice).signatures]
+    assert (verdicts[0], verdicts[-1]) == ("valid", "not-tried")
+    assert "not-tried" not in edited
+
+
 # ------------------------------------------------------------------ a token is no card (E1)
 
 
