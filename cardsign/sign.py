@@ -539,8 +539,7 @@ def _check_each(signatures: Sequence[SignatureReport], keys: JwkSet) -> None:
 
 # ------------------------------------------------------------------ what is said of it
 
-# What is said of a signed card: whom each signature serves, what it leaves open, who refuses it. No
-# byte of the card hangs on it.
+# Whom each signature serves, what it leaves open, who refuses it. No byte of the card hangs on it.
 
 
 _SHOWN: Final = 5  # pointers listed in one note before "and N more"
