@@ -537,5 +537,5 @@ def signing_lines(draft: keysets.KeysetDraft) -> list[str]:
         signed = ", ".join(sorted(signing.signed)) or "nobody"
         wanting = f"; {signing.missing} missing" if signing.missing else ""
         threshold = signing.quorum.threshold
-        lines.append(f"{signing.whose}: {len(signing.signed)} of {threshold} ({signed}){wanting}")
+        lines.append(f"{signing.name}: {len(signing.signed)} of {threshold} ({signed}){wanting}")
     return lines

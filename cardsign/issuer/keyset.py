@@ -180,7 +180,7 @@ class KeysetPlan:
 class QuorumSignatures:
     """One quorum that has to sign a statement (``the root before``), and the holders who have."""
 
-    whose: str
+    name: str
     quorum: Quorum
     signed: frozenset[str]
 

@@ -160,7 +160,7 @@ def test_it_is_said_who_is_missing(
     draft = draft_next(plan(**changes), earlier, now=NOW)
     statement = signed(draft, *names.split()) if names else draft
     quorums = quorum_signatures(statement, earlier)
-    assert {signatures.whose: signatures.missing for signatures in quorums} == missing
+    assert {signatures.name: signatures.missing for signatures in quorums} == missing
     check_draft(statement, earlier)
     if any(missing.values()):
         assert refusal(check_step, statement, earlier)
@@ -174,7 +174,7 @@ def test_recovery_is_signed_by_recovery_and_its_own_root() -> None:
     draft = draft_next(plan(**DAN), earlier, now=NOW, recovery=True)
     assert (draft.epoch, draft.version, draft.prev) == (2, 1, None)
     quorums = quorum_signatures(draft, earlier)
-    assert [signatures.whose for signatures in quorums] == ["the recovery keys", OWN]
+    assert [signatures.name for signatures in quorums] == ["the recovery keys", OWN]
     check_step(signed(draft, "rita", "dan"), earlier)
     assert refusal(check_step, signed(draft, "ann", "bob", "dan"), earlier) == "statement.unsigned"
 
