@@ -418,15 +418,12 @@ def update(
     verifier = Verifier(policy, net=fetch_settings(insecure))
     supplied = load_statements(statements) if statements else None
 
-    results = [*in_threads(partial(_update, verifier, supplied), issuers, CONCURRENCY)]
-    status = EXIT_NO_VERDICT
-    if any(isinstance(result, LocalFault) for _, result in results):
-        status = EXIT_LOCAL_FAULT
-    wrong = {
-        issuer.name: (result.finding,) if isinstance(result, LocalFault) else result
-        for issuer, result in results
-    }
-    wrong = {name: findings for name, findings in sorted(wrong.items()) if findings}
+    wrong, status = dict[str, tuple[Finding, ...]](), EXIT_NO_VERDICT
+    for issuer, result in in_threads(partial(_update, verifier, supplied), issuers, CONCURRENCY):
+        if isinstance(result, LocalFault):
+            result, status = (result.finding,), EXIT_LOCAL_FAULT
+        wrong |= {issuer.name: result} if result else {}
+    wrong = dict(sorted(wrong.items()))
     raised = verifier.raise_lock(dry_run=is_dry_run())
     notes = [*_raised_notes(verifier, raised)]
     if not issuers:

@@ -24,7 +24,6 @@ from tests.support import PORTABLE, dump, signed
 T0 = int(time.time()) - 3600
 ORIGIN = "https://tides.example"
 AUDIENCE = "9f2c61d07be84a15"
-CACHE = Path("home/.cache/cardsign/statements")  # in the empty home of the tests
 Card = dict[str, Any]
 
 

@@ -7,11 +7,9 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
-from pathlib import Path
 
 from cardsign.findings import CodeText, describe_code, list_codes
 
-TESTS = Path(__file__).parents[1]
 GROUPS = {code.partition(".")[0] for code in list_codes() if "." in code}
 CODE = re.compile(rf"(?:{'|'.join(sorted(GROUPS))})\.[a-z0-9_-]+")
 #: "card.json" is a file and no code.
