@@ -15,7 +15,15 @@ from measuring import Broken, table
 
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
-from cardsign.keys.ledger import Event, Publication, Role, StoreState, read_line, write_line
+from cardsign.keys.ledger import (
+    Event,
+    Publication,
+    PublishedCard,
+    Role,
+    StoreState,
+    read_line,
+    write_line,
+)
 from cardsign.keys.places import FolderStore
 
 _START: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -58,7 +66,8 @@ def _events_of(day: int, state: StoreState, now: datetime) -> Iterator[list[Even
         ended = [event for key in state.active_keys() for event in _end(state, key.kid)]
         yield entered + ended
     kids = tuple(key.kid for key in state.published_keys())
-    yield agenda.record_publication(state, Publication(day, now, 86_400, kids, ()))
+    card = PublishedCard("agent-card.json", _DIGEST, kids, "https://tides.example/a2a")
+    yield agenda.record_publication(state, Publication(day, now, 86_400, kids, (card,)))
     yield [{"event": "release", "seq": day + 1, "digest": _DIGEST, "blob": _DIGEST}]
 
 
