@@ -6,8 +6,6 @@ import hashlib
 import json
 import os
 import stat
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
@@ -23,7 +20,6 @@ from cardsign.keys.ledger import private_blob, write_line
 from cardsign.keys.places import create_store, open_store
 from tests.cli.conftest import Cardsign, Ended
 from tests.keys import aws
-from tests.keys.softhsm import library
 from tests.support import PORTABLE, cheap_envelopes
 
 SIGN = "sign card.json -o signed.json"
@@ -214,55 +210,3 @@ def kms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[aws.Kms]:
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDKNOWN")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret-of-the-test")
         yield service
-
-
-@pytest.mark.needs_boto3
-def test_a_kms_that_answers_with_another_key_signs_nothing(
-    cardsign: Cardsign, kms: aws.Kms
-) -> None:
-    """Whatever it says of itself: the public key was stored when the key was enrolled."""
-    uri = kms.make(ec.generate_private_key(ec.SECP256R1()))
-    assert cardsign("keys", "import", uri).status == 0
-    Path("card.json").write_text(json.dumps(PORTABLE))
-    assert cardsign(*SIGN.split()).status == 0
-    Path("signed.json").unlink()
-    kms.keys[uri.rpartition("/")[2]] = ec.generate_private_key(ec.SECP256R1())
-    before = digest()
-
-    refused(cardsign(*SIGN.split()), "signer.wrong_key")
-
-    assert digest() == before
-
-
-@pytest.mark.needs_softhsm
-@pytest.mark.parametrize("words", [SIGN + " --key {uri}", "keys import {uri}"])
-def test_a_token_that_is_absent_signs_nothing(words: str, store: Path, cardsign: Cardsign) -> None:
-    """In a process of its own, since the library reads its configuration once."""
-    Path("tokens").mkdir()
-    Path("softhsm2.conf").write_text(f"directories.tokendir = {Path('tokens').resolve()}\n")
-    uri = "pkcs11:token=absent;object=cards"
-    keys = open_store(store)
-    ours, now = keys.state.keys, datetime.now(UTC)
-    keys.apply(agenda.enter, PrivateKey.generate("ES256").public, custody=uri, now=now)
-    for key in ours:  # so that it takes their place
-        keys.apply(agenda.revoke, key.kid, reason="superseded", now=now)
-    keys.take_due_step(now=now, settings=agenda.DEFAULT_SETTINGS)
-    environment = {
-        **os.environ,
-        "SOFTHSM2_CONF": str(Path("softhsm2.conf").resolve()),
-        "CARDSIGN_PKCS11_MODULE": str(library()),
-        "CARDSIGN_PIN": "1234",
-    }
-    assert cardsign("keys", "list").status == 0  # so that this user has seen the newest state
-    before = digest()
-
-    done = subprocess.run(
-        [sys.executable, "-m", "cardsign", *words.format(uri=uri).split()],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    refused(Ended(done.returncode, b"", done.stderr), "signer.unreachable")
-    assert digest() == before
