@@ -36,7 +36,7 @@ _WARNINGS: Final = frozenset({
     "build.changed", "build.filled", "build.left_out", "build.not_advertised", "build.prompt",
     "card.missing_required", "card.single_signature_block", "check.cache-long",
     "check.etag-unsigned", "diff.unclear", "envelope.output",
-    "envelope.unclear", "envelope.untraced", "gateway.names_upstream", "peer.statement_ends",
+    "envelope.unclear", "envelope.untraced", "peer.statement_ends",
     "refresh.no_answer", "sign.compat_no_endpoint", "sign.sdk_refuses", "sign.dual_document",
     "sign.foreign", "sign.profile_skipped", "sign.replaced",
 })

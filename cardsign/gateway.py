@@ -8,7 +8,7 @@ endpoints.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -16,10 +16,9 @@ from typing import Any, Final
 from cardsign.card.document import unsigned
 from cardsign.card.extensions import UPSTREAM, kept_of, with_kept
 from cardsign.card.interfaces import interfaces_of
-from cardsign.card.rules import Tokens
-from cardsign.card.values import Json, pointer
+from cardsign.card.values import Json
 from cardsign.errors import CardRefused, UsageFault
-from cardsign.findings import Finding, Place, counted
+from cardsign.findings import counted
 from cardsign.jose.jws import Signer
 from cardsign.sign import SignedCard, SigningOptions, sign_with_notes
 from cardsign.times import stamp
@@ -32,8 +31,6 @@ MAX_GATEWAYS: Final = 4
 PATH: Final = "{path}"
 
 _EXTENDED: Final = "extendedAgentCard", "supportsAuthenticatedExtendedCard"
-#: Of the upstream's maker, not of its endpoints; they stay without a word.
-_ABOUT: Final = frozenset({"provider", "documentationUrl", "iconUrl", UPSTREAM})
 
 
 def read_via(document: Mapping[str, Json]) -> tuple[str, ...]:
@@ -68,7 +65,7 @@ def resign_card(
     url: str,
     now: datetime,
     options: SigningOptions | None = None,
-) -> tuple[SignedCard, tuple[Finding, ...]]:
+) -> SignedCard:
     """Make the gateway's copy of a card, and sign it.
 
     Every endpoint becomes `url`. What is not an endpoint stays. The copy announces no extended
@@ -83,7 +80,7 @@ def resign_card(
         options: How it is signed.
 
     Returns:
-        The signed copy, and a note for each place that still names the upstream's host.
+        The signed copy.
 
     Raises:
         NotTrusted, NoVerdict: The upstream's card is not trusted, or there is no verdict.
@@ -100,16 +97,11 @@ def resign_card(
     if len(via) > MAX_GATEWAYS:
         gateways = counted(len(via) - 1, "gateway")
         raise CardRefused("gateway.loop", f"the card came through {gateways} already")
-    moved, hosts = _at_gateway(document, url)
+    moved = _at_gateway(document, url)
     kept = {**kept_of(moved), UPSTREAM: _origin(upstream, now, via)}
     copy = with_kept(_without_extended(moved), kept)
     data = json.dumps(copy, ensure_ascii=False, indent=2).encode() + b"\n"
-    signed = sign_with_notes(data, signers, options or SigningOptions())
-    notes = (
-        Finding("gateway.names_upstream", f"this still names {host}", Place(pointer(*tokens)))
-        for tokens, host in _named(copy, hosts, ())
-    )
-    return signed, tuple(notes)
+    return sign_with_notes(data, signers, options or SigningOptions())
 
 
 def _origin(upstream: Report, now: datetime, via: tuple[str, ...]) -> dict[str, Json]:
@@ -129,17 +121,16 @@ def _origin(upstream: Report, now: datetime, via: tuple[str, ...]) -> dict[str, 
     }
 
 
-def _at_gateway(document: dict[str, Json], url: str) -> tuple[dict[str, Json], frozenset[str]]:
-    """The card with the gateway's endpoints, and the hosts of the upstream's."""
+def _at_gateway(document: dict[str, Json], url: str) -> dict[str, Json]:
+    """The card with the gateway's endpoints."""
     moved: dict[str, Any] = json.loads(json.dumps(document))
     own = parse_url(url.replace(PATH, "/"))
     below = parse_place(url.partition(PATH)[0]) if PATH in url else None
-    upstream: dict[str, Url] = {}
     targets: dict[str, set[Url]] = {}
     for interface in interfaces_of(document, any_spelling=True):
         if not isinstance(interface.url, str):
             raise CardRefused("card.interface_url", "expected a URL", path=interface.pointer)
-        theirs = upstream[interface.url] = interface_url(interface.url, str(interface.binding))
+        theirs = interface_url(interface.url, str(interface.binding))
         if theirs == own or (below is not None and below.holds(theirs)):
             raise CardRefused(
                 "gateway.loop", f"the card is of {own} already", path=interface.pointer
@@ -161,9 +152,7 @@ def _at_gateway(document: dict[str, Json], url: str) -> tuple[dict[str, Json], f
                 if PATH not in url
                 else "They have the same path on several hosts. No gateway can tell them apart.",
             )
-    return moved, frozenset(interface.origin.host for interface in upstream.values()) - {
-        own.origin.host
-    }
+    return moved
 
 
 def _without_extended(document: dict[str, Json]) -> dict[str, Json]:
@@ -174,19 +163,3 @@ def _without_extended(document: dict[str, Json]) -> dict[str, Json]:
         remaining = {name: value for name, value in capabilities.items() if name not in _EXTENDED}
         card["capabilities"] = remaining
     return card
-
-
-def _named(value: Json, hosts: frozenset[str], above: Tokens) -> Iterator[tuple[Tokens, str]]:
-    """Where a card still names one of these hosts."""
-    if isinstance(value, str):
-        for host in sorted(hosts):
-            if host in value.lower():
-                yield above, host
-                return
-    elif isinstance(value, dict):
-        for name, child in value.items():
-            if name not in _ABOUT:
-                yield from _named(child, hosts, (*above, name))
-    elif isinstance(value, list):
-        for index, child in enumerate(value):
-            yield from _named(child, hosts, (*above, index))

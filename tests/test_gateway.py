@@ -31,7 +31,7 @@ def report(card: Mapping[str, Any]) -> Report:
 
 def copy(upstream: Report, url: str = AT, **more: Any) -> SignedCard:
     """What the gateway makes of it."""
-    return resign_card(upstream, [GATEWAY], url=url, now=more.pop("now", NOW), **more)[0]
+    return resign_card(upstream, [GATEWAY], url=url, now=more.pop("now", NOW), **more)
 
 
 def verdict(copied: bytes) -> Report:
@@ -146,15 +146,6 @@ def test_a_gateway_announces_no_extended_card() -> None:
     made = json.loads(copy(report(card)).document)
     assert made["capabilities"].keys() == {"streaming", "extensions"}
     assert "supportsAuthenticatedExtendedCard" not in made
-
-
-def test_other_mentions_of_the_upstream_are_told() -> None:
-    """A text may name an address that callers should not know; links of its maker may stay."""
-    hidden = TIDES.card_members(description=f"Ask {TIDES.origin} for help.")
-    (note,) = resign_card(report(hidden), [GATEWAY], url=AT, now=NOW)[1]
-    assert (note.code, note.path) == ("gateway.names_upstream", "/description")
-    open_ = TIDES.card_members(documentationUrl=f"{TIDES.origin}/docs")
-    assert resign_card(report(open_), [GATEWAY], url=AT, now=NOW)[1] == ()
 
 
 # ------------------------------------------------------------------ loops

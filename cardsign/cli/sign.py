@@ -360,16 +360,15 @@ def resign(
         return show_refusal(outcome.name, report)
     signers, own_kids = find_signers(keystore, uris, now=now)
     signing = SigningOptions(own_kids=own_kids, file=output)
-    signed, names = resign_card(report, signers, url=url, now=now, options=signing)
+    signed = resign_card(report, signers, url=url, now=now, options=signing)
     write_output(output, signed.document)
-    notes = (*signed.notes, *names)
     where = "" if output == STDIO else f" as {safe(output)}"
     view: dict[str, Any] = {"input": outcome.name, "output": output}
     view |= {"kids": [signer.public.kid for signer in signers]}
-    view |= {"notes": [note.to_json() for note in notes]}
+    view |= {"notes": [note.to_json() for note in signed.notes]}
     show(Answer(view, notes=[f"signed the copy of {safe(outcome.name)}{where}"]))
     if not is_json():
-        say_notes(notes)
+        say_notes(signed.notes)
     return EXIT_OK
 
 
