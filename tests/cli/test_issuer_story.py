@@ -95,9 +95,6 @@ def test_what_is_told_to_a_release_it_says(issuer: Cardsign) -> None:
     assert release(issuer)["floor"] == {other: 2, "extended": 2}
 
 
-# ------------------------------------------------------------------ several holders
-
-
 # ------------------------------------------------------------------ theft
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,6 @@ from cardsign.keys import agenda
 from cardsign.keys.ledger import private_blob, write_line
 from cardsign.keys.places import create_store, open_store
 from tests.cli.conftest import Cardsign, Ended
-from tests.keys import aws
 from tests.support import PORTABLE, cheap_envelopes
 
 SIGN = "sign card.json -o signed.json"
@@ -193,20 +192,3 @@ def test_an_honest_store_is_not_refused(words: str, cardsign: Cardsign, store: P
         log.write(b'{"actor":"ann')
 
     assert cardsign(*words.split()).status == 0
-
-
-# --- private keys elsewhere -------------------------------------------------------------
-
-
-@pytest.fixture
-def kms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[aws.Kms]:
-    """A key management service, and its user."""
-    with aws.running() as service:
-        for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
-            monkeypatch.setenv(name, str(tmp_path / "none"))
-        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        monkeypatch.setenv("AWS_ENDPOINT_URL_KMS", service.endpoint)
-        monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-north-1")
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDKNOWN")
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret-of-the-test")
-        yield service

@@ -99,9 +99,6 @@ def test_a_revoked_key_leaves_the_published_key_set_with_the_next_release(issuer
     assert "the published card is not trusted now" in told
 
 
-# ------------------------------------------------------------------ the record
-
-
 # ------------------------------------------------------------------ mishaps
 
 
@@ -253,9 +250,6 @@ def test_a_draft_goes_through_no_link_of_the_folder(
     if make is Path.symlink_to:
         run(issuer("keyset", "draft", "-o", "keyset-1.2.json"))
         assert "payload" in json.loads(theirs.read_bytes())
-
-
-# ------------------------------------------------------------------ no root for a release
 
 
 # ------------------------------------------------------------------ checking and exporting

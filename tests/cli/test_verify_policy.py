@@ -121,9 +121,6 @@ def test_another_time_is_never_trusted_nor_kept(
     assert verify(cardsign, "signed.json", "--issuer", "tides").status == 3
 
 
-# ------------------------------------------------------------------ what --jwks means
-
-
 # ------------------------------------------------------------------ faults of this machine
 
 
