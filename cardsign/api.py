@@ -60,7 +60,8 @@ def verify_card(
             :meth:`cardsign.Verifier.verify`.
 
     Returns:
-        The card, parsed from the bytes that the signature covers.
+        The card, parsed from the bytes that the signature covers. Its `report` ends at the
+        signature that decided; :func:`examine_card` examines those before it too.
 
     Raises:
         NotTrusted: Something speaks against the card; its `report` says what.

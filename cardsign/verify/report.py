@@ -164,7 +164,7 @@ class Report:
         subject: Whom the verdict is about, in the policy's words; None if nobody was named.
         answers: Those of the best single signature.
         reasons: About the card as a whole, the weightiest first.
-        signatures: One report for each entry.
+        signatures: One report for each entry; with `stop_early`, up to the one that decided.
         profile: The best signature's profile, or None.
         uncovered: What the best signature leaves open, as it says it.
         uncovered_count: How many places that are.

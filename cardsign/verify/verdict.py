@@ -2,7 +2,8 @@
 
 :func:`judge_card` explains, and never raises for what is in the card: the bytes are read strictly,
 as one card; each signature is examined by itself (:mod:`cardsign.verify.signature`); the best
-single one decides (rule V2).
+single one decides (rule V2). `stop_early` ends that at the first signature that makes the card
+trusted.
 """
 
 from __future__ import annotations
@@ -32,12 +33,15 @@ from cardsign.verify.report import (
 from cardsign.verify.signature import Inquiry, examine_signature
 
 
-def judge_card(untrusted_bytes: bytes, inquiry: Inquiry, *, historic: bool = False) -> Report:
+def judge_card(
+    untrusted_bytes: bytes, inquiry: Inquiry, *, stop_early: bool = False, historic: bool = False
+) -> Report:
     """Return the verdict on a card as it was received.
 
     Args:
         untrusted_bytes: The card, before any conversion.
         inquiry: What the verdict is about.
+        stop_early: Examine no signature after the first one that makes the card trusted.
         historic: The caller chose the time.
     """
     limits, trust = inquiry.policy.limits, inquiry.trust
@@ -50,9 +54,9 @@ def judge_card(untrusted_bytes: bytes, inquiry: Inquiry, *, historic: bool = Fal
         reasons = (*report.reasons, *(trust.notes if trust is not None else ()))
         return replace(report, reasons=reasons, historic=historic, **_statements(trust))
     payloads = Payloads(card)
-    signatures = _examine_all(card.signatures, payloads, inquiry)
-    best = max(signatures, key=lambda signature: signature.rank, default=None)
-    verdict = _verdict(signatures, best, inquiry)
+    signatures, decider = _examine_all(card.signatures, payloads, inquiry, stop_early)
+    best = decider or max(signatures, key=lambda signature: signature.rank, default=None)
+    verdict = "trusted" if decider else _verdict(signatures, best, inquiry)
     shown = best or _NO_SIGNATURE
     is_trusted = verdict == "trusted" and shown.profile is not None
     payload = payloads.of(shown.profile) if is_trusted and shown.profile else None
@@ -103,16 +107,21 @@ def _name_of(inquiry: Inquiry) -> str | None:
 
 
 def _examine_all(
-    entries: Sequence[Json], payloads: Payloads, inquiry: Inquiry
-) -> tuple[SignatureReport, ...]:
-    """Return the report on each signature.
+    entries: Sequence[Json], payloads: Payloads, inquiry: Inquiry, stop_early: bool
+) -> tuple[tuple[SignatureReport, ...], SignatureReport | None]:
+    """Return the report on each signature, and the first one that makes the card trusted.
 
     Those of compat typ are tried only where none counts, to explain why (decision E9).
     """
-    reports = [
-        examine_signature(index, entry, payloads, inquiry, try_compat=False)
-        for index, entry in enumerate(entries)
-    ]
+    reports: list[SignatureReport] = []
+    decider = None
+    for index, entry in enumerate(entries):
+        report = examine_signature(index, entry, payloads, inquiry, try_compat=False)
+        reports.append(report)
+        if decider is None and _decides(report, inquiry):
+            decider = report
+            if stop_early:
+                break
     if not any(report.counts for report in reports):
         reports = [
             examine_signature(report.index, entries[report.index], payloads, inquiry)
@@ -123,7 +132,15 @@ def _examine_all(
     if inquiry.trust is not None and inquiry.trust.issuer.require:
         required = inquiry.trust.issuer.require
         reports = [_with_required(report, reports, required) for report in reports]
-    return tuple(reports)
+    return tuple(reports), decider
+
+
+def _decides(report: SignatureReport, inquiry: Inquiry) -> bool:
+    """Return whether this signature makes the card trusted, so that no other can do better."""
+    trust = inquiry.trust
+    if trust is None or trust.issuer.require or report.profile != "served-as-is":
+        return False
+    return _verdict((report,), report, inquiry) == "trusted"
 
 
 def _with_required(

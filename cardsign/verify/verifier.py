@@ -121,7 +121,7 @@ class Verifier:
             TypeError: `data` is not bytes, or nothing says whose card it is.
         """
         asked, supplied = self.subject_of(subject, needed=True), read_supplied(statements)
-        return trusted_card(self.judge(data, asked, supplied))
+        return trusted_card(self.judge(data, asked, supplied, stop_early=True))
 
     def examine(
         self,
@@ -250,6 +250,7 @@ class Verifier:
         statements: SuppliedStatements = NO_STATEMENTS,
         *,
         at: datetime | None = None,
+        stop_early: bool = False,
     ) -> Report:
         """Return the verdict on a card about a subject, which may be nobody."""
         example = "Path('card.json').read_bytes()"
@@ -261,15 +262,15 @@ class Verifier:
         issuer = self.policy.find(subject)
         if issuer is None:
             inquiry = Inquiry(subject, self.policy, None, now)
-            return _logged(judge_card(data, inquiry, historic=historic))
+            return _logged(judge_card(data, inquiry, stop_early=stop_early, historic=historic))
         session = self.session(issuer)
         with session.guard:
             trust = session.resolve(statements, now, historic=historic)
-        matter = (data, trust)
+        matter = (data, stop_early, trust)
         if not historic and (report := _remembered(session, subject, matter, now)) is not None:
             return report
         inquiry = Inquiry(subject, self.policy, trust, now)
-        report = judge_card(data, inquiry, historic=historic)
+        report = judge_card(data, inquiry, stop_early=stop_early, historic=historic)
         if report.verdict == "trusted":
             if len(session.verdicts) >= MAX_VERDICTS:
                 session.verdicts.clear()
@@ -385,11 +386,11 @@ class Verifier:
 
 
 def _remembered(
-    session: Session, subject: Subject, matter: tuple[bytes, IssuerTrust], now: datetime
+    session: Session, subject: Subject, matter: tuple[bytes, bool, IssuerTrust], now: datetime
 ) -> Report | None:
     """Return the last verdict on a subject, if it is about the same bytes and keys."""
     kept = session.verdicts.get(subject)
-    if kept is None or kept[0][1] is not matter[1] or kept[0][0] != matter[0]:
+    if kept is None or kept[0][2] is not matter[2] or kept[0][:2] != matter[:2]:
         return None
     _, report, card = kept
     ends = report.valid_until
