@@ -273,7 +273,7 @@ def build_card(
     )
 
 
-# ------------------------------------------------------------------ who is asked about
+# Who is asked about.
 
 _BY_KEYS: Final = "verify_card(data, jwks=Path('jwks.json').read_bytes())"
 _BY_POLICY: Final = "verify_card(data, policy='trust.toml', issuer='NAME')"
@@ -304,7 +304,7 @@ def _clock(now: datetime | None) -> Callable[[], datetime]:
     return lambda: moment
 
 
-# ------------------------------------------------------------------ what was handed over
+# What was handed over.
 
 
 def _check_data(example: str, data: object) -> None:
@@ -326,7 +326,7 @@ def _signers(
     passphrase: bytes | None,
     now: datetime | None,
 ) -> tuple[Sequence[Signer], frozenset[str]]:
-    """The keys that sign, and the kids whose signatures they replace."""
+    """Return the keys that sign, and the kids whose signatures they replace."""
     from cardsign.keys.store import KeyStore
     from cardsign.sign import signers_of
 

@@ -88,7 +88,7 @@ class Outcome:
         return self.result.reasons
 
     def to_json(self) -> dict[str, Any]:
-        """The object that ``cardsign verify --json`` prints."""
+        """Return the object that ``cardsign verify --json`` prints."""
         if isinstance(self.result, LocalFault):
             return {"input": self.name, "error": self.reasons[0].to_json()}
         return {"input": self.name, **self.result.to_json()}
@@ -273,7 +273,7 @@ def _see(view: Callable[[Outcome], _Result], batch: Batch, read: Read, name: str
 
 
 def attempt(work: Callable[[_Task], _Result], task: _Task) -> _Result | LocalFault:
-    """The boundary: nothing that one task raises ends another."""
+    """Return what came of one task; nothing that it raises ends another."""
     try:
         return work(task)
     except LocalFault as fault:

@@ -315,7 +315,7 @@ def file_stamp(path: str | Path) -> FileStamp | None:
 
 
 def leads_outside(folder: Path, place: Path, allowed: Collection[Path] = ()) -> bool:
-    """Whether a path leads out of a folder, and not into one that the user has allowed.
+    """Return whether a path leads out of a folder, and not into one that the user has allowed.
 
     Symbolic links are followed. ``~`` is a name like any other. A name with a NUL leads nowhere,
     which counts as out of the folder.

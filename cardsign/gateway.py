@@ -54,7 +54,7 @@ def read_via(document: Mapping[str, Json]) -> tuple[str, ...]:
 
 
 def _gateway(url: str) -> str:
-    """A gateway's URL as it is compared with others: a slash at its end says nothing."""
+    """Return a gateway's URL as it is compared with others: a slash at its end says nothing."""
     return str(parse_url(url)).rstrip("/")
 
 
@@ -122,7 +122,7 @@ def _origin(upstream: Report, now: datetime, via: tuple[str, ...]) -> dict[str, 
 
 
 def _at_gateway(document: dict[str, Json], url: str) -> dict[str, Json]:
-    """The card with the gateway's endpoints."""
+    """Return the card with the gateway's endpoints."""
     moved: dict[str, Any] = json.loads(json.dumps(document))
     own = parse_url(url.replace(PATH, "/"))
     below = parse_place(url.partition(PATH)[0]) if PATH in url else None
@@ -156,7 +156,7 @@ def _at_gateway(document: dict[str, Json], url: str) -> dict[str, Json]:
 
 
 def _without_extended(document: dict[str, Json]) -> dict[str, Json]:
-    """The card without the announcement of an extended one."""
+    """Return the card without the announcement of an extended one."""
     card = {name: value for name, value in document.items() if name not in _EXTENDED}
     capabilities = card.get("capabilities")
     if isinstance(capabilities, dict):

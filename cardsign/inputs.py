@@ -151,7 +151,7 @@ def _check_within(name: str, folder: str) -> None:
 
 
 def is_object(name: str) -> bool:
-    """Whether a name means an object or a folder of a store, such as ``s3://bucket/a.json``."""
+    """Return whether a name means an object or folder of a store, such as ``s3://bucket/a.json``."""
     scheme, separator, _ = name.partition("://")
     return bool(separator) and scheme in STORES
 

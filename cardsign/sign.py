@@ -243,7 +243,7 @@ def _sign(
 def _marked(
     card: Card, new_marker: ExtendedMarker | None
 ) -> tuple[Card, Payloads, ExtendedMarker | None]:
-    """The card with the marker that it should have, its payloads, and the marker it has now."""
+    """Return the card with the marker that it should have, its payloads, and that marker."""
     payloads = Payloads(card)
     whole = payloads.of("served-as-is")
     marker = find_marker(card.document, whole.data if whole else None)
@@ -253,7 +253,7 @@ def _marked(
     return card, Payloads(card), new_marker
 
 
-# ------------------------------------------------------------------ the plan
+# The plan.
 
 #: What ``compat`` takes.
 COMPAT: Final[tuple[Compat, ...]] = get_args(Compat)
@@ -298,7 +298,7 @@ def payloads_to_sign(
 
 
 def _serves(payload: Payload, card: Card, compat: Compat, notes: list[Finding]) -> bool:
-    """Whether a compat signature serves its readers, and safely."""
+    """Return whether a compat signature serves its readers, and safely."""
     if payload.names_an_endpoint:
         return compat == "all" or is_safe(card, payload)
     if payload.profile in DEFAULT_PROFILES:
@@ -309,7 +309,7 @@ def _serves(payload: Payload, card: Card, compat: Compat, notes: list[Finding]) 
 
 
 def is_safe(card: Card, payload: Payload) -> bool:
-    """Whether readers of a lossy payload are safe with it as the card (decision E8).
+    """Return whether readers of a lossy payload are safe with it as the card (decision E8).
 
     It holds every endpoint that they would call, every security scheme, and every requirement
     that names a scope. A requirement without scopes is lost under nearly every lossy profile.
@@ -324,7 +324,7 @@ def is_safe(card: Card, payload: Payload) -> bool:
 
 
 def _matters(part: Uncovered) -> bool:
-    """Whether something of a security member is lost that says who may call, and how."""
+    """Return whether something of a security member is lost that says who may call, and how."""
     if part.excuse not in (None, Excuse.DROPPED_BY_VALUE):
         return False
     tokens = part.tokens
@@ -335,7 +335,7 @@ def _matters(part: Uncovered) -> bool:
     return part.excuse is None
 
 
-# ------------------------------------------------------------------ is it a card?
+# Is it a card?
 
 
 def _check_card(card: Card, payloads: Payloads, options: SigningOptions) -> Iterator[Finding]:
@@ -376,7 +376,7 @@ def _find_problems(card: Card, members: Sequence[Finding]) -> list[Finding]:
     return problems
 
 
-# ------------------------------------------------------------------ signatures already there
+# Signatures already there.
 
 
 def _keep_foreign(
@@ -460,7 +460,7 @@ def _find_present(card: Card, payload: Payload, key: PublicKey, header: Mapping[
     return None
 
 
-# ------------------------------------------------------------------ carrying it out
+# Carrying it out.
 
 
 def _typ(payload: Payload) -> str:
@@ -485,7 +485,7 @@ def _make_entry(payload: Payload, signer: Signer, header: Mapping[str, str]) -> 
     return {**signed, **({"header": {**header}} if header else {})}
 
 
-# ------------------------------------------------------------------ the self-check
+# The self-check.
 
 
 def self_check(
@@ -537,10 +537,7 @@ def _check_each(signatures: Sequence[SignatureReport], keys: JwkSet) -> None:
         raise SigningRefused("sign.self_check", none, path="/signatures")
 
 
-# ------------------------------------------------------------------ what is said of it
-
-# Whom each signature serves, what it leaves open, who refuses it. No byte of the card hangs on it.
-
+# Whom each signature serves, what it leaves open, who refuses it. No byte depends on it.
 
 _SHOWN: Final = 5  # pointers listed in one note before "and N more"
 

@@ -155,7 +155,7 @@ def _host(host: str, text: str) -> str:
 
 
 def is_url(text: str) -> bool:
-    """Whether a person means a URL by this, rather than a file."""
+    """Return whether a person means a URL by this, rather than a file."""
     return text.startswith(("https://", "http://"))
 
 
@@ -231,12 +231,12 @@ class Place:
         return self.prefix == "/"
 
     def holds(self, url: Url) -> bool:
-        """Whether a URL is here: below the prefix, or the prefix without its last slash."""
+        """Return whether a URL is here: below the prefix, or the prefix without its last slash."""
         return url.origin == self.origin and f"{url.path}/".startswith(self.prefix)
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether plain HTTP to a host cannot be overheard; only an explicit option asks it."""
+    """Return whether plain HTTP to a host cannot be overheard; only an explicit option asks it."""
     try:
         return host == "localhost" or ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -244,7 +244,7 @@ def is_this_machine(host: str) -> bool:
 
 
 def may_stand_at(url: Url, own: tuple[Place, ...], reserved: tuple[Place, ...]) -> bool:
-    """Whether a URL is in a place of one's own that is at least as narrow as any other's.
+    """Return whether a URL is in a place of one's own that is at least as narrow as any other's.
 
     The places of others are held against it without regard to case: a server that ignores it
     must not give away what is reserved.

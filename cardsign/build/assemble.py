@@ -126,7 +126,7 @@ def _recognise(source: str) -> tuple[Kind, Path]:
 
 
 def _is_of(kind: Kind, file: Path, folder: Path) -> bool:
-    """Whether a file shows the kind of its folder; a pyproject.toml does only with our table."""
+    """Return whether a file shows the kind of its folder; pyproject.toml only with our table."""
     if kind is not cards.PYPROJECT:
         return True
     is_own = os.path.isfile(file) and not leads_outside(folder, file)

@@ -195,7 +195,7 @@ class Draft:
             self.filled.append(Finding("build.filled", message, Place(str(place))))
 
     def has(self, member: str) -> bool:
-        """Whether something was taken for a member of the card, or below it."""
+        """Return whether something was taken for a member of the card, or below it."""
         return any(target[0] == member for target in self._facts)
 
     def value(self, *target: str) -> Json:

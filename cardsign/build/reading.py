@@ -264,7 +264,7 @@ def _decode(data: bytes, file: str) -> str:
         raise refusal("build.syntax", "it is not UTF-8", SourcePlace(file, line)) from exc
 
 
-# ------------------------------------------------------------------ YAML
+# YAML.
 
 #: An unpaired surrogate, which YAML and a command line can write and UTF-8 cannot encode.
 SURROGATE: Final = re.compile("[\ud800-\udfff]")

@@ -74,7 +74,7 @@ class Conversion:
 
 
 def form_of(document: Mapping[str, Json]) -> A2aVersion:
-    """The A2A version whose form a card has; a hybrid counts as 1.0.
+    """Return the A2A version whose form a card has; a hybrid counts as 1.0.
 
     An old card is 0.2 by its `protocolVersion`, or by an `authentication` without schemes.
     """
@@ -112,7 +112,7 @@ def convert_card(document: Mapping[str, Json], to: A2aVersion) -> Conversion:
     return Conversion(card, tuple(upgrade.changes))
 
 
-# ------------------------------------------------------------------ to 1.0
+# To 1.0.
 
 
 class _Upgrade:
@@ -238,7 +238,7 @@ class _Upgrade:
             card["securitySchemes"] = schemes
 
     def scheme(self, name: str, scheme: Json, taken: set[str]) -> dict[str, Json]:
-        """One scheme, or one for each of its OAuth flows."""
+        """Return one scheme, or one for each of its OAuth flows."""
         where = f"/securitySchemes/{name}"
         if not isinstance(scheme, dict):
             raise CardRefused("card.type", "expected a security scheme, an object", path=where)
@@ -268,7 +268,7 @@ class _Upgrade:
         }
 
     def choose_flows(self, stated: Mapping[str, Json], where: str) -> list[str]:
-        """The names of the OAuth flows that A2A has, in its order."""
+        """Return the names of the OAuth flows that A2A has, in its order."""
         for flow in ("implicit", "password"):
             if flow in stated:
                 self.change(f"the OAuth flow {flow} is deprecated; offer another", where)
@@ -281,7 +281,7 @@ class _Upgrade:
         return flows
 
     def alternatives(self, listed: list[Json], member: str) -> list[Json]:
-        """Those of a requirement; one that names a scheme of several flows becomes several."""
+        """Return the requirements; one with a scheme of several flows becomes several."""
         upgraded: list[Json] = []
         for index, requirement in enumerate(listed):
             where = f"/{member}/{index}"
@@ -340,7 +340,7 @@ class _Upgrade:
 
 
 def _requirements(value: Json, where: str) -> list[Json] | None:
-    """The alternatives; of another form they are refused, because without them a card is open."""
+    """Return the requirements; any other form is refused, for a card without them is open."""
     if value is None or isinstance(value, list):
         return value
     raise CardRefused("card.type", "expected a list of security requirements", path=where)
@@ -350,7 +350,7 @@ def _made(url: Json, binding: Json, version: Json) -> dict[str, Json]:
     return {"url": url, "protocolBinding": binding, "protocolVersion": version}
 
 
-# ------------------------------------------------------------------ to 0.3 and 0.2
+# To 0.3 and 0.2.
 
 
 def _downgraded(card: Mapping[str, Json], to: A2aVersion, change: _Change) -> dict[str, Json]:
@@ -425,7 +425,7 @@ def _old_security(card: Mapping[str, Json], to: A2aVersion, change: _Change) -> 
 
 
 def _old_skill(skill: Json, ours: dict[str, Json], to: A2aVersion) -> Json:
-    """A skill of an older form; what 0.2 has on the skill itself is taken out of `ours`."""
+    """Return a skill of an older form; what 0.2 has on the skill itself is taken out of `ours`."""
     old = dict(checked_object(skill, "skills"))
     security = flat_requirements(old)
     old.pop("securityRequirements", None)
@@ -441,7 +441,7 @@ def _old_skill(skill: Json, ours: dict[str, Json], to: A2aVersion) -> Json:
 
 
 def _flat(scheme: Json, path: str, change: _Change) -> Json:
-    """A scheme as 0.3 writes it. A device code flow has no place there; the rest has."""
+    """Return a scheme as 0.3 writes it. A device code flow has no place there; the rest has."""
     pair = unwrapped(members_of(scheme))
     if pair is None:
         return scheme
@@ -459,7 +459,7 @@ def _flat(scheme: Json, path: str, change: _Change) -> Json:
 
 
 def _word(scheme: Json) -> str:
-    """The word of 0.2 for a scheme: that of HTTP, else its type."""
+    """Return the word of 0.2 for a scheme: that of HTTP, else its type."""
     kind, members = unwrapped(members_of(scheme)) or (None, members_of(scheme))
     name = members.get("type") if kind is None else kind.name
     word = members.get("scheme")

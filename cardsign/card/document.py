@@ -111,7 +111,7 @@ def check_is_agent_card(payload: Mapping[str, Json]) -> None:
 
 
 def is_key_set(payload: Mapping[str, Json]) -> bool:
-    """Whether an object is a JWK Set, which people name in place of a card."""
+    """Return whether an object is a JWK Set, which people name in place of a card."""
     return isinstance(payload.get("keys"), list)
 
 
@@ -122,19 +122,19 @@ def check_is_no_key_set(payload: Mapping[str, Json]) -> None:
 
 
 def token_claims(payload: Mapping[str, Json]) -> tuple[str, ...]:
-    """The claims of a token that stand at the top of an object, null ones included."""
+    """Return the claims of a token that stand at the top of an object, null ones included."""
     return tuple(name for name in payload if name in TOKEN_CLAIMS)
 
 
 def unsigned(document: Mapping[str, Json]) -> dict[str, Json]:
-    """The members of a card but for its signatures; their values are the caller's."""
+    """Return the members of a card but for its signatures; their values are the caller's."""
     members = dict(document)
     members.pop("signatures", None)
     return members
 
 
 def render(document: Mapping[str, Json]) -> bytes:
-    """A card as we write it: UTF-8, two spaces, member order kept, a newline at the end."""
+    """Return a card as we write it: UTF-8, two spaces, member order kept, a newline at the end."""
     text = json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False)
     return text.encode() + b"\n"
 
@@ -142,7 +142,7 @@ def render(document: Mapping[str, Json]) -> bytes:
 def with_signatures(
     document: Mapping[str, Json], signatures: Sequence[Json], written: bytes | None
 ) -> bytes:
-    """A card with these signatures, otherwise as it was written where that can be kept.
+    """Return a card with these signatures, otherwise as it was written where that can be kept.
 
     Args:
         document: The card; its own `signatures` are replaced.
@@ -162,7 +162,7 @@ def with_signatures(
 
 
 def _spliced(written: bytes, document: Mapping[str, Json], signatures: Sequence[Json]) -> bytes:
-    """The written card with the signatures at its end, in place of those that stand there."""
+    """Return the written card with these signatures in place of those at its end."""
     end = written.rfind(b'"signatures"' if "signatures" in document else b"}")
     body = written[:end].rstrip().removesuffix(b",")
     text = ",\n".join(map(_entry_text, signatures))
@@ -171,7 +171,7 @@ def _spliced(written: bytes, document: Mapping[str, Json], signatures: Sequence[
 
 
 def _entry_text(entry: Json) -> str:
-    """An element of `signatures` in its place, as :func:`render` writes it."""
+    """Return an element of `signatures` in its place, as :func:`render` writes it."""
     return "    " + json.dumps(entry, ensure_ascii=False, indent=2).replace("\n", "\n    ")
 
 

@@ -77,12 +77,12 @@ class ExtendedMarker:
 
 
 def extensions_of(document: Mapping[str, Json]) -> list[Json]:
-    """The elements of `capabilities.extensions`; none where that is no list."""
+    """Return the elements of `capabilities.extensions`; none where that is no list."""
     return elements_of(members_of(document.get("capabilities")).get("extensions"))
 
 
 def declares_extended_card(document: Mapping[str, Json], *, any_spelling: bool = False) -> bool:
-    """Whether a public card announces an extended one, as A2A 1.0 or 0.3 says it.
+    """Return whether a public card announces an extended one, as A2A 1.0 or 0.3 says it.
 
     Args:
         document: Of the card.
@@ -140,7 +140,7 @@ def find_marker(
 
 
 def with_marker(document: Mapping[str, Json], marker: ExtendedMarker) -> dict[str, Json]:
-    """A copy of a card with this marker in the place of its own, or after its extensions.
+    """Return a copy of a card with this marker in the place of its own, or after its extensions.
 
     Nothing else changes, nor its order; `capabilities` and `extensions` are made where they are
     absent or null. `signatures` stay, and fit no longer.
@@ -177,7 +177,7 @@ def with_marker(document: Mapping[str, Json], marker: ExtendedMarker) -> dict[st
 
 
 def _mentions(value: Json, above: Tokens) -> Iterator[Tokens]:
-    """Every string and every member with a name in which our UUID is, in document order."""
+    """Yield every string and every member with a name in which our UUID is, in document order."""
     if isinstance(value, str) and _names_us(value):
         yield above
     for token, child in children_of(value):
@@ -188,7 +188,7 @@ def _mentions(value: Json, above: Tokens) -> Iterator[Tokens]:
 
 
 def _may_name_us(canonical: bytes) -> bool:
-    """Whether our UUID is in the letters, digits and hyphens of a text, run together."""
+    """Return whether our UUID is in the letters, digits and hyphens of a text, run together."""
     if b"\\" in canonical:
         canonical = _ESCAPE.sub(b"", canonical)
     letters = canonical.translate(None, _NOISE_BYTES)
@@ -232,7 +232,7 @@ def check_audience(name: str) -> None:
 
 
 def _whole(params: Mapping[str, Json], name: str, most: int, where: str) -> int:
-    """A whole number. ``7.0`` is one: it has the payload of ``7`` (RFC 8785 3.2.2.3)."""
+    """Return a whole number. ``7.0`` is one: it has the payload of ``7`` (RFC 8785 3.2.2.3)."""
     value = params[name]
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _refused("expected a number", where, name)
@@ -246,9 +246,9 @@ def _refused(message: str, where: str, member: str | None = None) -> CardRefused
     return CardRefused("extended.marker", f"the extended-card marker: {message}", path=path)
 
 
-# ------------------------------------------------------------------ what A2A has no member for
+# Members for which A2A 1.0 has no place.
 
-#: Our extension: what cards have and A2A 1.0 has no member for.
+#: Our extension, which keeps them.
 FIELDS_URI: Final = "urn:uuid:6d5ef2e3-32a0-4bd5-8c37-2f0a4a1c9f6b"
 #: What is kept there of a card.
 KEPT_OF_CARD: Final = (
@@ -289,7 +289,7 @@ class SkillSchema:
 
 
 def with_kept(document: Mapping[str, Json], kept: Mapping[str, Json]) -> dict[str, Json]:
-    """The card with our extension, whose `params` are `kept`; without it, where that is empty."""
+    """Return the card with our extension, whose `params` are `kept`; without it if none are."""
     card = dict(document)
     capabilities = checked_object(card.get("capabilities"), "capabilities")
     others = [
@@ -311,7 +311,7 @@ def with_kept(document: Mapping[str, Json], kept: Mapping[str, Json]) -> dict[st
 
 
 def kept_of(document: Mapping[str, Json]) -> dict[str, Json]:
-    """What our extension holds; only its closed list of members."""
+    """Return what our extension holds; only its closed list of members."""
     for extension in extensions_of(document):
         params = (
             members_of(extension).get("params")
@@ -323,9 +323,7 @@ def kept_of(document: Mapping[str, Json]) -> dict[str, Json]:
                 name: value for name, value in params.items() if name in (*KEPT_OF_CARD, UPSTREAM)
             }
             chosen: dict[str, Json] = {
-                skill: {
-                    name: extension for name, extension in members.items() if name in KEPT_OF_SKILL
-                }
+                skill: {name: value for name, value in members.items() if name in KEPT_OF_SKILL}
                 for skill, members in members_of(params.get("skills")).items()
                 if isinstance(members, dict)
             }
@@ -334,7 +332,7 @@ def kept_of(document: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def checked_object(value: Json, name: str) -> dict[str, Json]:
-    """A member that has to be an object; an empty one where it is absent or null.
+    """Return a member that has to be an object; an empty one where it is absent or null.
 
     Raises:
         CardRefused: ``card.type``.
@@ -347,7 +345,7 @@ def checked_object(value: Json, name: str) -> dict[str, Json]:
 
 
 def skill_schemas(document: Mapping[str, Json]) -> Iterator[SkillSchema]:
-    """The schemas of a card's skills: in the skills, then in the `params` of extensions."""
+    """Yield the schemas of a card's skills: in the skills, then in the `params` of extensions."""
     owners: list[tuple[str, Mapping[str, Json], _Tokens]] = []
     for index, skill in objects_in(document.get("skills")):
         name = skill.get("skill_id") or skill.get("id")
@@ -363,7 +361,7 @@ def skill_schemas(document: Mapping[str, Json]) -> Iterator[SkillSchema]:
 
 
 def contract_member(document: Mapping[str, Json], name: str) -> tuple[_Tokens, Json]:
-    """A member of a contract card, at the top or in the `params` of an extension; else None."""
+    """Return a member of a contract card, from its top or the `params` of an extension."""
     if name in document:
         return (name,), document[name]
     holders = ((tokens, params) for tokens, params in _params(document) if name in params)
@@ -371,7 +369,7 @@ def contract_member(document: Mapping[str, Json], name: str) -> tuple[_Tokens, J
 
 
 def is_contract(document: Mapping[str, Json]) -> bool:
-    """Whether a card is a contract card: it has a `skill_id` or a `spiffe_id`."""
+    """Return whether a card is a contract card: it has a `skill_id` or a `spiffe_id`."""
     if any("skill_id" in skill for _, skill in objects_in(document.get("skills"))):
         return True
     return contract_member(document, "spiffe_id")[1] is not None

@@ -65,7 +65,7 @@ class Interface:
 def interfaces_of(
     document: Mapping[str, Json], *, any_spelling: bool = False
 ) -> Iterator[Interface]:
-    """Every interface that a document names, in document order.
+    """Yield every interface that a document names, in document order.
 
     Args:
         document: A card as received, or a payload made of one. Nothing about it is checked.
@@ -95,7 +95,7 @@ def interfaces_of(
 
 
 def current_interfaces(document: Mapping[str, Json]) -> tuple[Interface, ...]:
-    """Those that a client calls: of A2A 1.0 if there are any, else of 0.3 with `url` first."""
+    """Return what a client calls: the 1.0 interfaces, or else those of 0.3, with `url` first."""
     interfaces = tuple(interfaces_of(document))
     current = tuple(interface for interface in interfaces if interface.written_in == "1.0")
     return current or tuple(sorted(interfaces, key=lambda interface: interface.member != "url"))
@@ -137,14 +137,14 @@ def _element(
 def _by_name(
     value: Mapping[str, Json], any_spelling: bool
 ) -> tuple[Mapping[str, Json], Mapping[str, str]]:
-    """The members by the schema's names, and how each is spelled there if not like this."""
+    """Return the members by the schema's names, and how each is spelled there if not like this."""
     if not any_spelling or value.keys() <= _NAMES:
         return value, {}
     spelled = {_FOLDED.get(fold(name), name): name for name in value}
     return {name: value[spelling] for name, spelling in spelled.items()}, spelled
 
 
-# ------------------------------------------------------------------ where they may stand
+# Where they may stand.
 
 
 def check_interfaces(

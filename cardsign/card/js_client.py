@@ -31,7 +31,7 @@ UNDEFINED: Final = Node(None)
 
 
 def js_members(node: Node) -> dict[str, Node]:
-    """An object's members; none of any other value."""
+    """Return an object's members; none of any other value."""
     return node.value if isinstance(node.value, dict) else {}
 
 
@@ -74,7 +74,7 @@ def js_spread(node: Node) -> Node:
 
 
 def js_without_proto(node: Node) -> Node:
-    """A copy made by assignments: to assign to ``__proto__`` makes no member of that name."""
+    """Return a copy made by assignments, of which one to ``__proto__`` makes no member."""
     if isinstance(node.value, dict):
         kept = {n: js_without_proto(child) for n, child in node.value.items() if n != "__proto__"}
         return Node(kept, node.origin)
@@ -83,11 +83,11 @@ def js_without_proto(node: Node) -> Node:
     return node
 
 
-# ------------------------------------------------------------------ proto3 JSON
+# Proto3 JSON.
 
 
 def read_message(node: Node, message: Message) -> Node:
-    """What the SDK's `fromJSON` makes of a message and its `toJSON` leaves of that.
+    """Return what the SDK's `fromJSON` makes of a message and its `toJSON` leaves of that.
 
     Raises:
         CanonicalizationError: null stands in the place of an object.
@@ -178,11 +178,11 @@ def as_js_client(card: Node) -> Node:
     return without_empties(js_without_proto(read))
 
 
-# ------------------------------------------------------------------ which cards it rewrites
+# Which cards it rewrites.
 
 
 def _is_0_3(card: Node) -> bool:
-    """The SDK's `isLegacyAgentCard`."""
+    """Return what the SDK's `isLegacyAgentCard` does."""
     interfaces = js_get(card, "supportedInterfaces").value
     if isinstance(interfaces, list) and interfaces:
         return False
@@ -196,7 +196,7 @@ def _is_0_3(card: Node) -> bool:
 
 
 def _is_proto(card: Node) -> bool:
-    """The SDK's `isProtoAgentCard`: the first scheme or requirement looks like A2A 1.0."""
+    """Return what `isProtoAgentCard` does: its first scheme or requirement looks like 1.0."""
     for _, first in js_entries(js_get(card, "securitySchemes")):
         if isinstance(first.value, dict | list) and "type" not in js_members(first):
             return True
@@ -210,11 +210,11 @@ def _names_schemes(owner: Node) -> bool:
     return isinstance(security, list) and bool(security) and "schemes" in js_members(security[0])
 
 
-# ------------------------------------------------------------------ a 0.3 card, rewritten
+# A 0.3 card, rewritten.
 
 
 def _from_0_3(card: Node) -> Node:
-    """The SDK's `toCoreAgentCard`; without the schemes, which are lost anyway."""
+    """Return what the SDK's `toCoreAgentCard` does, without the schemes, which are lost anyway."""
     capabilities = js_get(card, "capabilities")
     if not isinstance(capabilities.value, dict | list):
         refuse(card, "capabilities must be an object")

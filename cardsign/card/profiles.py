@@ -87,7 +87,7 @@ class Payloads:
         self._made: dict[str, Payload | CanonicalizationError] = {}
 
     def payload_or_refusal(self, profile: ProfileName) -> Payload | CanonicalizationError:
-        """The payload under one of :data:`PROFILES`, or why there is none."""
+        """Return the payload under one of :data:`PROFILES`, or the refusal to make one."""
         if profile not in self._made:
             try:
                 self._made[profile] = make_payload(profile, self)
@@ -96,7 +96,7 @@ class Payloads:
         return self._made[profile]
 
     def of(self, profile: ProfileName) -> Payload | None:
-        """The payload, or None where the profile has none for this card."""
+        """Return the payload, or None where the profile has none for this card."""
         payload = self.payload_or_refusal(profile)
         return payload if isinstance(payload, Payload) else None
 
@@ -167,7 +167,7 @@ class Payload:
         )
 
     def received_at(self, pointer: str) -> str:
-        """Where the value at a pointer of the payload stood in the card; the pointer itself
+        """Return where the value at a pointer of the payload stood in the card; the pointer itself
         where there is no such value, or the profile has put it in."""
         node: Node | None = self.rewritten
         for token in split(pointer):
@@ -245,11 +245,9 @@ def _prune_upgraded(card: Payloads) -> Node:
     return card.pruned if upgraded is card.tree else prune_empty(upgraded, CARD_1_0)
 
 
-# -------------------------------------------------------------------------- the table
+# The profiles. A new row has its name in ProfileName too. VERIFIERS says whom it serves, and
+# sign.py whether it may be safe.
 
-
-# A new row has its name in ProfileName too. Whom it serves stands in VERIFIERS; whether it may be
-# safe, and which signatures are dropped first, in sign.py.
 #: How each profile makes the payload of a card without `signatures`; None takes it as it is.
 PROFILES: Final[dict[ProfileName, Callable[[Payloads], Node] | None]] = {
     "served-as-is": None,
@@ -387,7 +385,7 @@ class LeftOpen:
 
 
 def left_open(payload: Payload, *, accept_lossy: bool = False) -> LeftOpen:
-    """What a payload leaves open: :func:`uncovered_parts`, summed up once for each payload."""
+    """Return what a payload leaves open: its :func:`uncovered_parts`, summed up once."""
     if payload.is_whole_card:
         return LeftOpen()
     remembered: dict[bool, LeftOpen] = payload.left_open_known
@@ -484,7 +482,7 @@ class _Walk:
         exact: Field | None,
         old_field: Field | None,
     ) -> Excuse | None:
-        """The closed table; `exact` is the field of 1.0 where the member has its own spelling."""
+        """Return the excuse; `exact` is the 1.0 field if the member has its very spelling."""
         fields = [entry for entry in (exact, old_field) if entry is not None]
         # Rule 1 reads a default as if the member were not there. Where absence means the card's
         # own default, an empty list or null may say "none".
@@ -503,7 +501,7 @@ class _Walk:
 
 
 def _is_empty(node: Node, field: Field, *, whole: bool = False) -> bool:
-    """Whether prune-empty leaves nothing of a value because of what it is, not of its names.
+    """Return whether prune-empty leaves nothing of a value because of what it is, not of its names.
 
     `whole` says that it is the field's list or map itself, not one element of it.
     """
@@ -535,7 +533,7 @@ _BY_WRAPPER: Final = {kind.wrapper: kind for kind in SCHEME_TYPES.values()}
 
 
 def says_the_same(node: Node, tokens: Tokens, payload: Payload, beside: Mapping[str, Node]) -> bool:
-    """Whether a 0.3 member equals what the payload's 1.0 data gives.
+    """Return whether a 0.3 member equals what the payload's 1.0 data gives.
 
     False for every member that A2A 0.3.0 does not define at that place. `beside` is what the
     payload holds of the skill or security scheme in which the member stands.
@@ -566,7 +564,7 @@ def says_the_same(node: Node, tokens: Tokens, payload: Payload, beside: Mapping[
 
 
 def _old_interfaces(payload: Payload) -> list[Interface]:
-    """The 1.0 interfaces of the payload that speak 0.x."""
+    """Return the 1.0 interfaces of the payload that speak 0.x."""
     return [
         interface
         for interface in interfaces_of(payload.value)
@@ -575,7 +573,7 @@ def _old_interfaces(payload: Payload) -> list[Interface]:
 
 
 def _same_connection(payload: Payload, interface: Interface) -> bool:
-    """One covered 0.x interface must give all three members, so they are judged as one."""
+    """Return whether one covered 0.x interface gives all three members of a connection."""
     card = payload.received.value if payload.received is not None else None
     assert isinstance(card, dict)  # noqa: S101 - a card is an object, and something is left out
     own = {name: write(card[name]) for name in _CONNECTION if name in card}
@@ -595,7 +593,7 @@ def _same_version(version: Json, other: Json) -> bool:
 
 
 def _flat_scheme(scheme: Mapping[str, Node]) -> dict[str, Node]:
-    """A 1.0 scheme as A2A 0.3 would write it; nothing if it is not in one known wrapper."""
+    """Return a 1.0 scheme as A2A 0.3 would write it; nothing if it is not in one known wrapper."""
     if len(scheme) != 1:
         return {}
     ((wrapper, inner),) = scheme.items()

@@ -56,14 +56,14 @@ class Node:
         return value is None or (not value and isinstance(value, str | list | dict))
 
     def children(self) -> Iterator[tuple[str | int, Node]]:
-        """The members or elements with their reference tokens; none for a scalar."""
+        """Yield the members or elements with their reference tokens; none for a scalar."""
         if isinstance(self.value, dict):
             yield from self.value.items()
         elif isinstance(self.value, list):
             yield from enumerate(self.value)
 
     def with_value(self, value: list[Node] | dict[str, Node]) -> Node:
-        """A node of the same origin for a rewritten list or object; itself if nothing changed.
+        """Return a node of this origin for a rewritten list or object; itself if nothing changed.
 
         So the trees of all payloads share what their profiles leave alone.
         """
@@ -84,7 +84,7 @@ class Received(Node):
 
 
 def read(value: Json) -> Received:
-    """The tree of nodes for a parsed JSON value; each place of it has a node of its own."""
+    """Return the tree of nodes for a parsed JSON value; each place of it has a node of its own."""
     if isinstance(value, dict):
         return Received({name: read(child) for name, child in value.items()})
     if isinstance(value, list):
@@ -93,7 +93,7 @@ def read(value: Json) -> Received:
 
 
 def write(node: Node) -> Json:
-    """The plain JSON value of a tree."""
+    """Return the plain JSON value of a tree."""
     value = node.value
     if isinstance(value, dict):
         return {name: write(child) for name, child in value.items()}
@@ -103,7 +103,7 @@ def write(node: Node) -> Json:
 
 
 def find(tree: Node, node: Node) -> Tokens | None:
-    """Where a node stands in a tree; None where it does not."""
+    """Return where a node stands in a tree; None where it does not."""
     if node is tree:
         return ()
     for token, child in tree.children():
@@ -113,7 +113,7 @@ def find(tree: Node, node: Node) -> Tokens | None:
 
 
 def nodes_held(received: Node, rewritten: Node) -> tuple[set[Node], set[Node]]:
-    """The received nodes that a tree holds whole, and those of which it holds something.
+    """Return the received nodes that a tree holds whole, and those of which it holds something.
 
     Of what it holds whole, the nodes below are in neither set.
     """
@@ -160,14 +160,14 @@ def refuse(node: Node, problem: str) -> NoReturn:
 
 
 def object_of(node: Node) -> dict[str, Node]:
-    """An object's members, or a refusal."""
+    """Return an object's members, or a refusal."""
     if not isinstance(node.value, dict):
         refuse(node, "expected an object")
     return node.value
 
 
 def list_of(node: Node) -> list[Node]:
-    """A list's elements, or a refusal."""
+    """Return a list's elements, or a refusal."""
     if not isinstance(node.value, list):
         refuse(node, "expected a list")
     return node.value

@@ -132,7 +132,7 @@ class Field:
         return snake(self.name)
 
     def is_default(self, value: object) -> bool:
-        """Whether `value` is what proto3 JSON leaves out for a member without presence."""
+        """Return whether `value` is what proto3 JSON leaves out for a member without presence."""
         if self.shape == "list":
             return value == [] and isinstance(value, list)
         if self.shape == "map":
@@ -167,7 +167,7 @@ class Message:
 
 @cache
 def snake(name: str) -> str:
-    """A camelCase name in snake_case."""
+    """Return a camelCase name in snake_case."""
     return re.sub(r"[A-Z]", lambda match: "_" + match[0].lower(), name)
 
 

@@ -91,7 +91,7 @@ class Scheme:
         return name if isinstance(name, str) else None
 
     def gives(self, other: Scheme) -> bool:
-        """Whether a caller with a credential of this scheme has done what the other one says."""
+        """Return whether a caller with a credential of this scheme satisfies the other one."""
         if self.type in ("apiKey", "mutualTLS"):
             where = self.members.get("in")
             names = [str(scheme.members.get("name")) for scheme in (self, other)]
@@ -360,7 +360,7 @@ def _shown(name: Json) -> str:
     return repr(cut(str(name), MAX_TOKEN))
 
 
-# ------------------------------------------------------------------ schemes of what has none
+# Schemes made of providers, and of the words of an `authentication`.
 
 Settings: TypeAlias = Mapping[str, Json]
 _Scheme: TypeAlias = dict[str, Json]
@@ -401,7 +401,7 @@ def _oidc(settings: Settings) -> _Scheme:
 
 
 def azure_issuer(settings: Settings) -> str:
-    """The issuer of a tenant's tokens, as they name it."""
+    """Return the issuer of a tenant's tokens, as they name it."""
     tenant = _setting(settings, "tenant_id", "tenant")
     return f"https://login.microsoftonline.com/{tenant}/v2.0"
 
@@ -504,7 +504,7 @@ def provider_schemes(
     required: bool = True,
     by_hand: Mapping[str, Json] | None = None,
 ) -> DerivedSecurity:
-    """The schemes of a chain of providers, of which a caller has to satisfy any one.
+    """Return the schemes of a chain of providers, of which a caller has to satisfy any one.
 
     A scheme is named after its provider, else after the type; a name that is taken gets a number.
 
@@ -544,7 +544,7 @@ def _gather(
 
 
 def authentication_schemes(authentication: Json) -> DerivedSecurity:
-    """The schemes of an `authentication` member, in every form that real cards have.
+    """Return the schemes of an `authentication` member, in every form that real cards have.
 
     Those are a list of words or objects, an object with `schemes`, and an object with `type`.
     ``none`` and ``{"required": false}`` without anything else say that the agent is open.

@@ -109,7 +109,7 @@ def _no_constant(literal: str) -> NoReturn:
 
 
 def integer(literal: str) -> int:
-    """The value of a JSON number without fraction and exponent.
+    """Return the value of a JSON number without fraction and exponent.
 
     Raises:
         ValueError: It lies beyond +-MAX_INTEGER.
@@ -121,7 +121,7 @@ def integer(literal: str) -> int:
 
 
 def double(literal: str) -> float:
-    """The value of any other JSON number, rounded to the nearest double.
+    """Return the value of any other JSON number, rounded to the nearest double.
 
     Raises:
         ValueError: It is too large for a double.
@@ -183,7 +183,7 @@ _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 def offsets(
     text: str, *, max_depth: int = MAX_DEPTH
 ) -> Iterator[tuple[tuple[str | int, ...], int, int]]:
-    """Where each value of a text begins.
+    """Yield where each value of a text begins.
 
     Yields:
         The value's tokens, where its name begins (of what has none, the value), where it begins.
@@ -313,7 +313,7 @@ class _Walk:
         return run
 
     def _found(self, at: int | None = None) -> str:
-        """What stands at `at`, fit for a message on any terminal."""
+        """Return what stands at `at`, fit for a message on any terminal."""
         at = self._pos if at is None else at
         match = _WORD.match(self._text, at, at + _SHOWN_CHARS + 1)
         word = match.group() if match else ""

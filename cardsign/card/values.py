@@ -53,7 +53,7 @@ def finding_at(code: str, tokens: tuple[str, ...], message: str) -> Finding:
 
 
 def split(text: str) -> tuple[str, ...]:
-    """The unescaped tokens of a pointer; array indices come back as text.
+    """Return the unescaped tokens of a pointer; array indices come back as text.
 
     Raises:
         ValueError: `text` is neither empty nor starts with ``/``, or holds a ``~`` that
@@ -71,35 +71,35 @@ def split(text: str) -> tuple[str, ...]:
 
 
 def members_of(value: Json) -> dict[str, Json]:
-    """An object's members; none of any other value."""
+    """Return an object's members; none of any other value."""
     return value if isinstance(value, dict) else {}
 
 
 def elements_of(value: Json) -> list[Json]:
-    """A list's elements; none of any other value."""
+    """Return a list's elements; none of any other value."""
     return value if isinstance(value, list) else []
 
 
 def objects_in(value: Json) -> Iterator[tuple[int, dict[str, Json]]]:
-    """Those elements of a list that are objects, each with its index."""
+    """Yield those elements of a list that are objects, each with its index."""
     return (
         (at, element) for at, element in enumerate(elements_of(value)) if isinstance(element, dict)
     )
 
 
 def children_of(value: Json) -> Iterable[tuple[str | int, Json]]:
-    """What stands in an object or list, each with its token; nothing in any other value."""
+    """Return what stands in an object or list, each with its token; nothing in any other value."""
     return value.items() if isinstance(value, dict) else enumerate(elements_of(value))
 
 
 def kind_of(value: Json) -> str:
-    """What kind of JSON a value is, in words."""
+    """Return what kind of JSON a value is, in words."""
     kinds = {dict: "an object", list: "a list", str: "a string", bool: "true or false"}
     return "null" if value is None else kinds.get(type(value), "a number")
 
 
 def value_at(document: Json | Mapping[str, Json], tokens: Iterable[str | int]) -> Json:
-    """The value at the place to which reference tokens lead.
+    """Return the value at the place to which reference tokens lead.
 
     Raises:
         KeyError: There is none.
@@ -117,7 +117,7 @@ def value_at(document: Json | Mapping[str, Json], tokens: Iterable[str | int]) -
 
 
 def levels(value: Json) -> Iterator[list[Json]]:
-    """A JSON value, then what stands in it, level by level; what holds itself has no last one."""
+    """Yield a value, then what it holds, level by level; endless if it holds itself."""
     level = [value]
     while level:
         yield level
@@ -131,13 +131,13 @@ def levels(value: Json) -> Iterator[list[Json]]:
 
 
 def is_deeper(value: Json, max_depth: int) -> bool:
-    """Whether a JSON value has more levels of arrays and objects."""
+    """Return whether a JSON value has more levels of arrays and objects."""
     below = next(islice(levels(value), max_depth, None), [])
     return any(isinstance(element, dict | list) for element in below)
 
 
 def count_values(value: Json) -> int:
-    """How many values a JSON value is made of, itself and containers included."""
+    """Return how many values a JSON value is made of, itself and containers included."""
     return sum(map(len, levels(value)))
 
 

@@ -346,7 +346,7 @@ def _make_findings(changes: Iterable[Change]) -> tuple[Finding, ...]:
     )
 
 
-# ------------------------------------------------------------------ the facts of a card
+# The facts of a card.
 
 
 def _list_facts(document: _Members) -> _Facts:
@@ -512,7 +512,7 @@ def _semver(version: Json) -> Version | None:
         return None
 
 
-# ------------------------------------------------------------------ what changed
+# What changed.
 
 
 def _list_changes(*cards: Card) -> Iterator[Change]:
@@ -637,7 +637,7 @@ def _spell_way(way: _Way) -> str:
     return " and ".join(schemes) or "no credentials"
 
 
-# ------------------------------------------------------------------ a saved answer to tools/list
+# A saved answer to tools/list.
 
 
 def diff_tools(

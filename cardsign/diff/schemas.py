@@ -65,7 +65,7 @@ def compare_schemas(old: Json, new: Json, direction: Direction, path: str = "") 
 
 
 def is_same(value: Json, other: Json) -> bool:
-    """Whether two values are the same JSON, in which true is not 1."""
+    """Return whether two values are the same JSON, in which true is not 1."""
     if value != other:
         return False
     texts = (json.dumps(part, sort_keys=True) for part in (value, other))  # far cheaper than jcs

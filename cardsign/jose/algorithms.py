@@ -64,7 +64,7 @@ SIGNING_ALGORITHMS: Final[tuple[SigningAlg, ...]] = get_args(SigningAlg)
 
 
 def choose(names: Collection[str]) -> tuple[Algorithm, ...]:
-    """The algorithms of these names, in the order of the table.
+    """Return the algorithms of these names, in the order of the table.
 
     Raises:
         UsageFault: ``usage.conflict``: no name at all, or one that nobody may accept.
@@ -80,7 +80,7 @@ def choose(names: Collection[str]) -> tuple[Algorithm, ...]:
 
 
 def named(alg: object, among: Collection[Algorithm]) -> Algorithm | None:
-    """The one that the `alg` of a header or JWK means, or None if it is none of these."""
+    """Return the one that the `alg` of a header or JWK means, or None if it is none of these."""
     return next(
         (algorithm for algorithm in among if alg and alg in (algorithm.name, algorithm.alias)), None
     )

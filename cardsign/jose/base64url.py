@@ -23,12 +23,12 @@ def encode(data: bytes) -> str:
 
 
 def encoded_length(size: int) -> int:
-    """How many characters `size` bytes take."""
+    """Return how many characters `size` bytes take."""
     return (size * 4 + 2) // 3
 
 
 def decode(text: str) -> bytes:
-    """The bytes of which :func:`encode` makes exactly `text`.
+    """Return the bytes of which :func:`encode` makes exactly `text`.
 
     Raises:
         Base64urlError: Padding, a character of another alphabet (``+``, ``/``, whitespace),

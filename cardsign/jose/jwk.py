@@ -87,7 +87,7 @@ def _weak(message: str, path: str = "/n") -> KeyRefused:
 
 @functools.cache
 def _small_primes() -> tuple[int, ...]:
-    """The primes below 10,000."""
+    """Return the primes below 10,000."""
     odd = range(3, 10_000, 2)
     return (2, *(n for n in odd if all(n % divisor for divisor in range(3, math.isqrt(n) + 1, 2))))
 

@@ -118,7 +118,7 @@ def _check_unprotected(untrusted_header: Json, protected: Mapping[str, Json]) ->
 
 
 def decode_part(text: str, name: str) -> bytes:
-    """The bytes of an entry's ``protected`` or ``signature``.
+    """Return the bytes of an entry's ``protected`` or ``signature``.
 
     Raises:
         SignatureRefused: ``sig.base64url``.
@@ -131,7 +131,7 @@ def decode_part(text: str, name: str) -> bytes:
 
 
 def header_members(untrusted_protected: str) -> dict[str, Json]:
-    """What a protected header holds, whatever that says.
+    """Return what a protected header holds, whatever that says.
 
     Raises:
         SignatureRefused: ``sig.base64url``, ``sig.header``.

@@ -31,7 +31,7 @@ class TokenRefused(ValueError):
 def read_token(
     untrusted_token: str, find: Callable[[str], PublicKey | None], *, types: Collection[str] = ()
 ) -> dict[str, Json]:
-    """The claims of a token that one of the keys signed; the claims are not checked.
+    """Return the claims of a token that one of the keys signed; the claims are not checked.
 
     Args:
         untrusted_token: In the compact form.

@@ -281,7 +281,7 @@ class PublicKey:
         return 64
 
     def jwk(self) -> dict[str, str]:
-        """The key as a JWK, built anew: numbers, ``kid``, ``use`` and ``alg``, nothing else."""
+        """Return the key as a new JWK: its numbers, ``kid``, ``use`` and ``alg``, nothing else."""
         return {**self.numbers, "kid": self.kid, "use": "sig", "alg": self.alg}
 
     def check(self, protected: str, payload: bytes, signature: bytes) -> None:
@@ -413,7 +413,7 @@ class PrivateKey:
         return cls(PublicKey.from_cryptography(native.public_key(), kid=kid), native)
 
     def to_pkcs8_der(self) -> bytes:
-        """The private key in the clear, as PKCS #8 DER (RFC 5208), for an envelope to encrypt."""
+        """Return the private key in the clear, as PKCS #8 DER (RFC 5208), to be encrypted."""
         return self._native.private_bytes(
             serialization.Encoding.DER,
             serialization.PrivateFormat.PKCS8,
@@ -650,11 +650,11 @@ class JwkSet:
         return cls(keys, skipped)
 
     def find(self, kid: str) -> PublicKey | None:
-        """The key that is published as `kid`; whose it is, the kid does not prove."""
+        """Return the key that is published as `kid`; whose it is, the kid does not prove."""
         return next((key for key in self.keys if key.kid == kid), None)
 
     def to_bytes(self) -> bytes:
-        """The set as a document: sorted by kid, so that every replica writes the same bytes.
+        """Return the set as a document: sorted by kid, so that every replica writes the same bytes.
 
         Skipped keys are left out.
         """

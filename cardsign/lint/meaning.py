@@ -79,7 +79,7 @@ def of_the_other_version(subject: LintedCard) -> Iterator[Found]:
             yield spot.tokens, f"A2A {other} has this member, and {subject.a2a_version} has not"
 
 
-# ------------------------------------------------------------------ what the members mean
+# What the members mean.
 
 _BINDINGS: Final = ("JSONRPC", "GRPC", "HTTP+JSON")
 _MAJOR_MINOR: Final = re.compile(r"[0-9]+\.[0-9]+")

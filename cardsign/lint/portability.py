@@ -27,7 +27,7 @@ from cardsign.lint.rules import LintedCard, Rule, Spot, Tokens, apply_rules
 _MAX_MISSPELT: Final = 64  # characters of a name for which a similar one is looked for
 
 
-# ------------------------------------------------------------------ members of no 1.0 schema
+# Members of no 1.0 schema.
 
 
 def unknown_member(spot: Spot) -> str | None:
@@ -73,7 +73,7 @@ def oneof(spot: Spot) -> str | None:
     return None if chosen is None else f"{chosen} and {field.name} in one object"
 
 
-# ------------------------------------------------------------------ what a member holds
+# What a member holds.
 
 
 def null(spot: Spot) -> str | None:
@@ -147,10 +147,8 @@ def _is_empty(value: Json) -> bool:
     return value is None or value in ("", [], {})
 
 
-# ------------------------------------------------------------------ all of them
-
-# Not among these: what it means that a 1.0 member is there, be it as null, hangs on the quirks of
-# a2a-sdk's rewriting (cardsign.card.rules).
+# No rule asks what it means that a 1.0 member is there, be it as null: that depends on the quirks
+# of a2a-sdk's rewriting (cardsign.card.rules), which reads these.
 _REWRITTEN: Final = frozenset(
     {"url", "preferredTransport", "protocolVersion", "additionalInterfaces", "security", "type"}
     | {"supportsAuthenticatedExtendedCard"}
@@ -174,7 +172,7 @@ def find_unportable(card: LintedCard) -> Iterator[Finding]:
 
 
 def _is_of_rewriting(finding: Finding) -> bool:
-    """Whether it is a 0.3 member that the rewriting reads: its null, too, is not its absence."""
+    """Return whether the rewriting reads it as a 0.3 member, whose null is not its absence."""
     return finding.code == "portable.legacy-member" and finding.place.tokens[-1] in _REWRITTEN
 
 
@@ -200,7 +198,7 @@ RULES: Final = {
 }
 
 
-# ------------------------------------------------------------------ fixing
+# Fixing.
 
 _RENAMED: Final = "portable.snake-case"
 

@@ -63,7 +63,7 @@ _INTERNAL_NAMES: Final = frozenset(
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether the name of a member suggests a secret."""
+    """Return whether the name of a member suggests a secret."""
     words = re.sub(r"(?<=[a-z0-9])[A-Z]", lambda m: "_" + m[0], name).replace("-", "_").lower()
     return bool(_SECRET_NAME.search(words))
 

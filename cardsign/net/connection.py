@@ -157,10 +157,10 @@ def system_resolver(host: str) -> list[IPAddress]:
 
 
 def _objection(address: IPAddress) -> str:
-    """What speaks against an address; empty for a public one."""
+    """Return what speaks against an address; empty for a public one."""
     if (within := _embedded(address)) is not None:
         objection = _objection(within)
-        return f"{within} in an IPv6 coat, {objection}" if objection else ""
+        return f"{within} written as IPv6, {objection}" if objection else ""
     for network, objection in _OBJECTIONS:
         if address in network:
             return objection
@@ -171,7 +171,7 @@ def _objection(address: IPAddress) -> str:
 
 
 def _embedded(address: IPAddress) -> IPv4Address | None:
-    """The IPv4 address that a connection to this IPv6 address ends at, if it is such a coat."""
+    """Return the IPv4 address at which a connection to this IPv6 address ends; None for another."""
     if isinstance(address, IPv4Address):
         return None
     return IPv4Address(address.packed[-4:]) if address in _NAT64 else address.ipv4_mapped

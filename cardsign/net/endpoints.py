@@ -131,7 +131,7 @@ def endpoints_of(
 
 
 def _readable(interface: Interface) -> Endpoint | None:
-    """An interface as an endpoint; None where it is none that we can speak to."""
+    """Return an interface as an endpoint; None where it is none that we can speak to."""
     silent = "1.0" if interface.written_in == "1.0" else "0.3.0"
     match (interface.url, interface.binding, interface.version or silent, interface.tenant or ""):
         case (str(url), str(binding), str(version), str(tenant)):

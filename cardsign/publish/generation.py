@@ -155,7 +155,7 @@ class Generation:
         return {match[group]: data for match, data in names if match and match[group]}
 
     def manifest(self) -> bytes:
-        """The bytes of ``current`` that make this generation the newest."""
+        """Return the bytes of ``current`` that make this generation the newest."""
         manifest = _Manifest(
             generation=self.number,
             published_at=self.published_at,
@@ -334,7 +334,7 @@ def public_files(
     deprecated: datetime | None = None,
     sunset: datetime | None = None,
 ) -> dict[str, PublicFile]:
-    """The public files by their paths, in the order in which they may be replaced one by one.
+    """Return the public files by their paths, in the order in which they may be replaced.
 
     Args:
         generation: Which.

@@ -228,7 +228,7 @@ class CheckedIssued:
         return [*self.keysets][-1]
 
     def files(self) -> dict[str, bytes]:
-        """The files of a generation that carry them."""
+        """Return the files of a generation that carry them."""
         files = {f"keyset/{keyset.label}.json": data for keyset, data in self.keysets.items()}
         return files if self.release_bytes is None else {**files, RELEASE_FILE: self.release_bytes}
 
@@ -342,7 +342,7 @@ class Documents:
     publisher: Publisher | None = None
 
     def cards(self) -> dict[str, bytes]:
-        """The cards by their files in a generation."""
+        """Return the cards by their files in a generation."""
         cards = {CARD_FILE: self.card}
         if self.legacy_card is not None:
             cards[LEGACY_FILE] = self.legacy_card
@@ -486,7 +486,7 @@ def statements_in(newest: Generation | None) -> CheckedIssued | None:
 
 
 def _following(issued: Issued, before: CheckedIssued | None, now: datetime) -> CheckedIssued:
-    """The newer statements that follow the published ones."""
+    """Return the newer statements that follow the published ones."""
     statements = issued.checked(now=now, before=before).withholding(before)
     if before is not None:
         statements.check_follows(before)
@@ -537,7 +537,7 @@ def _commit(
 
 
 def _last_number(directory: Path) -> int:
-    """The highest number ever given, whether or not `current` came to name it."""
+    """Return the highest number ever given, whether or not `current` came to name it."""
     numbers = [int(name) for name in list_names(directory) if FOLDER.fullmatch(name)]
     with contextlib.suppress(ServeFault):
         numbers.append(find_current(directory))

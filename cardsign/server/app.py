@@ -124,7 +124,7 @@ def add_rules(app: Flask, settings: ServerSettings) -> None:
     add("/<path:path>", answer_interface)
 
 
-# ------------------------------------------------------------------ views
+# Views.
 
 
 def show_document(name: str, agent_name: str | None = None) -> Response:
@@ -242,7 +242,7 @@ def show_readiness() -> Response:
     return answer_probe("ready" if is_ready else "no agent", 200 if is_ready else 503)
 
 
-# ------------------------------------------------------------------ parts of the views
+# Parts of the views.
 
 
 def find_publications() -> Publications:
@@ -294,7 +294,7 @@ def read_body() -> bytes:
     return body
 
 
-# ------------------------------------------------------------------ before and after a request
+# Before and after a request.
 
 
 def begin_request() -> None:
@@ -324,7 +324,7 @@ def finish_response(response: Response) -> Response:
     return response
 
 
-# ------------------------------------------------------------------ limits and metrics
+# Limits and metrics.
 
 
 def limit_rate(app: Flask, settings: ServerSettings) -> None:

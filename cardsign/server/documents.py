@@ -214,7 +214,7 @@ def _etag(body: bytes) -> str:
     return f'"{hashlib.sha256(body).hexdigest()}"'
 
 
-# ------------------------------------------------------------------ the page for people
+# The page for people.
 
 #: Only who asks for HTML gets the page, so caches keep it apart from what else is at its path.
 PAGE_HEADERS: Final = (

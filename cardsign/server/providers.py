@@ -651,7 +651,7 @@ def quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-# ------------------------------------------------------------------ tokens in a file
+# Tokens in a file.
 
 
 @dataclass(frozen=True, slots=True)

@@ -354,7 +354,7 @@ def _list_agents(location: Path) -> Iterator[str]:
         raise ServeFault("serve.no_generation", message, path=str(location)) from exc
 
 
-# ------------------------------------------------------------------ the event of a publication
+# The event of a publication.
 
 
 def log_publication(

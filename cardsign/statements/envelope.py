@@ -62,7 +62,7 @@ class StatementSignature:
     value: bytes
 
     def to_json(self) -> dict[str, Json]:
-        """The member as it stands in a statement."""
+        """Return the member as it stands in a statement."""
         return {"protected": self.protected, "signature": base64url.encode(self.value)}
 
 
@@ -86,7 +86,7 @@ class Envelope:
         object.__setattr__(self, "digest", hashlib.sha256(self.payload).hexdigest())
 
     def to_bytes(self, *, indent: int | None = None) -> bytes:
-        """The statement in its shortest form, or indented."""
+        """Return the statement in its shortest form, or indented."""
         document = {
             "payload": base64url.encode(self.payload),
             "signatures": [signature.to_json() for signature in self.signatures],
@@ -194,7 +194,7 @@ def _object(untrusted_bytes: bytes, max_bytes: int, code: str, path: str) -> dic
 def exact_object(
     value: Json, names: tuple[str, ...], path: str, *, code: str = "statement.members"
 ) -> Mapping[str, Json]:
-    """An object with exactly these members."""
+    """Return an object that has exactly these members."""
     if not isinstance(value, dict) or set(value) != set(names):
         raise StatementRefused(code, f"expected an object of exactly {', '.join(names)}", path=path)
     return value
@@ -248,32 +248,32 @@ THUMBPRINT: Final = re.compile(r"[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]")
 
 
 def refused(path: str, expected: str) -> StatementRefused:
-    """The refusal of a member."""
+    """Return the refusal of a member."""
     return StatementRefused("statement.members", f"expected {expected}", path=path)
 
 
 def items(value: Json, path: str) -> list[tuple[Json, str]]:
-    """The elements of a list, each with its path."""
+    """Return the elements of a list, each with its path."""
     if not isinstance(value, list):
         raise refused(path, "a list")
     return [(item, f"{path}/{index}") for index, item in enumerate(value)]
 
 
 def text(value: Json, form: re.Pattern[str], path: str, expected: str) -> str:
-    """A string of this form."""
+    """Return a string of this form."""
     if not isinstance(value, str) or not form.fullmatch(value):
         raise refused(path, expected)
     return value
 
 
 def origin(value: Json, path: str) -> str:
-    """An origin in its one spelling."""
+    """Return an origin in its one spelling."""
     expected = "an origin such as https://agents.example, in its one spelling"
     return one_spelling(value, lambda text: str(parse_origin(text)), path, expected)
 
 
 def url(value: Json, path: str, expected: str) -> str:
-    """A URL without query and fragment, in its one spelling."""
+    """Return a URL without query and fragment, in its one spelling."""
     return one_spelling(
         value,
         lambda text: str(replace(parse_url(text), query="")),
@@ -283,7 +283,7 @@ def url(value: Json, path: str, expected: str) -> str:
 
 
 def one_spelling(value: Json, spelt: Callable[[str], str], path: str, expected: str) -> str:
-    """A text that is as `spelt` makes it; that one raises CardRefused for what it cannot read."""
+    """Return a text that `spelt` leaves as it is; CardRefused says that it cannot read it."""
     if isinstance(value, str):
         with contextlib.suppress(CardRefused):
             if spelt(value) == value:
@@ -292,14 +292,14 @@ def one_spelling(value: Json, spelt: Callable[[str], str], path: str, expected: 
 
 
 def integer(value: Json, path: str, *, most: int = MAX_INTEGER) -> int:
-    """A whole number from 1 to `most`; true and 1.0 are none."""
+    """Return a whole number from 1 to `most`; true and 1.0 are none."""
     if type(value) is not int or not 1 <= value <= most:
         raise refused(path, f"a whole number from 1 to {most}")
     return value
 
 
 def digest(value: Json, path: str) -> str:
-    """A SHA-256 digest."""
+    """Return a SHA-256 digest."""
     return text(value, DIGEST, path, "a SHA-256 digest in lower-case hex")
 
 
@@ -309,7 +309,7 @@ def issuer(value: Json) -> str:
 
 
 def document(members: Json, form: str, names: tuple[str, ...]) -> Mapping[str, Json]:
-    """A whole document of ours: first its format, then that it has exactly these members.
+    """Return a document of ours, once its format and the names of its members are checked.
 
     Raises:
         StatementRefused: ``statement.format``, also for that of a newer cardsign;
@@ -332,7 +332,7 @@ def span(
 
 
 def revoked(value: Json) -> frozenset[str]:
-    """The thumbprints of revoked keys, in ascending order, so that one set has one spelling."""
+    """Return the thumbprints of revoked keys; they ascend, so that a set has one spelling."""
     thumbprints = [
         text(item, THUMBPRINT, at, "an RFC 7638 thumbprint")
         for item, at in items(value, "/revoked")
@@ -345,7 +345,7 @@ def revoked(value: Json) -> frozenset[str]:
 def public_key(
     value: Json, path: str, *, algorithms: Collection[str] = STATEMENT_ALGORITHMS
 ) -> PublicKey:
-    """A public JWK in its one spelling: minimal numbers, kid, use and alg, nothing else (K4).
+    """Return the key of a public JWK that has minimal numbers, kid, use and alg alone (K4).
 
     What signs statements is for ES256 or RS256.
     """

@@ -62,7 +62,7 @@ class Quorum:
     keys: tuple[RootKey, ...]
 
     def holders(self, signers: frozenset[str]) -> frozenset[str]:
-        """Those of the holders who signed, by the thumbprints of keys that did."""
+        """Return those of the holders who signed, by the thumbprints of keys that did."""
         return frozenset(key.holder for key in self.keys if key.public.thumbprint in signers)
 
     def to_json(self) -> dict[str, Json]:
@@ -199,7 +199,7 @@ class KeysetStatement:
         return self.epoch, self.version
 
     def lists(self, thumbprint: str, role: OnlineRole) -> bool:
-        """Whether a key stands in `keys` with a role."""
+        """Return whether a key stands in `keys` with a role."""
         return any(key.public.thumbprint == thumbprint and role in key.roles for key in self.keys)
 
 
@@ -216,7 +216,7 @@ def read_keyset(untrusted_bytes: bytes) -> KeysetStatement:
 
 
 def is_no_newer(untrusted_bytes: bytes, newest: KeysetStatement) -> bool:
-    """Whether bytes are a copy of a statement, or say that they are older than it.
+    """Return whether bytes are a copy of a statement, or say that they are older than it.
 
     Serves to leave out a long history unread; nothing else is checked.
     """
@@ -231,7 +231,7 @@ def is_no_newer(untrusted_bytes: bytes, newest: KeysetStatement) -> bool:
 
 
 def keyset_of(envelope: Envelope) -> KeysetStatement:
-    """The statement inside an envelope.
+    """Return the statement inside an envelope.
 
     Raises:
         StatementRefused: As for :func:`read_keyset`.

@@ -92,7 +92,7 @@ class ReleaseStatement:
         return utc((self.iat + self.exp) / 2)
 
     def is_withdrawn(self, url: str) -> bool:
-        """Whether a card was listed at a URL once, and none is current there any more."""
+        """Return whether a card was listed at a URL once, and none is current there any more."""
         return url in self.floor and all(card.url != url for card in self.cards)
 
 
@@ -109,7 +109,7 @@ def read_release(untrusted_bytes: bytes) -> ReleaseStatement:
 
 
 def release_of(envelope: Envelope) -> ReleaseStatement:
-    """The statement inside an envelope.
+    """Return the statement inside an envelope.
 
     Raises:
         StatementRefused: As for :func:`read_release`.
@@ -170,7 +170,7 @@ def check_release(
 
 
 def effective_revoked(keyset: KeysetStatement, release: ReleaseStatement | None) -> frozenset[str]:
-    """The keys whose signatures never count now: the keyset's, and the release's (K11).
+    """Return the keys whose signatures never count now: the keyset's, and the release's (K11).
 
     A higher keyset version has confirmed or dropped what a release named under a lower one. The
     release has passed :func:`check_release`, with this keyset or an older one.

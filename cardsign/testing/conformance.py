@@ -301,7 +301,7 @@ def _joined(files: Mapping[str, Description], pieces: Iterable[Description]) -> 
 
 
 def _payload(files: Mapping[str, Description], parts: Description) -> Mapping[str, Any]:
-    """What a statement says: by itself, or as another's with other members, which are sorted."""
+    """Return the payload of a statement, or that of another with some members replaced, sorted."""
     payload: Mapping[str, Any] = parts["payload"]
     if "of" not in parts:
         return payload
@@ -315,7 +315,7 @@ def _compact(value: Any) -> bytes:
 
 
 def _edited(text: str, edits: list[list[str]]) -> str:
-    """The text with other texts in the place of some that occur once in it, in this order."""
+    """Return the text with some parts, which occur once in it, replaced in this order."""
     parts, done = [], 0
     for old, new in edits:
         if text.count(old) != 1:

@@ -254,7 +254,7 @@ def check_new_name(policy: Policy, name: str) -> None:
 
 
 def entry_text(members: Mapping[str, Any], proposal: Proposal) -> str:
-    """The new entry as it would stand in `trust.toml`."""
+    """Return the new entry as it would stand in `trust.toml`."""
     return with_issuer("", members, proposal.anchor).lstrip()
 
 

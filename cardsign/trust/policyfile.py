@@ -100,7 +100,7 @@ class Table(BaseModel):
 
 
 def _by(read: Callable[[Any], object]) -> AfterValidator:
-    """The value is what `read` makes of the member; what it refuses is told in its own words."""
+    """Make the value what `read` makes of the member; a refusal is told in its words."""
 
     def convert(value: object) -> object:
         try:
@@ -372,7 +372,7 @@ def _explain(error: Any) -> Problem:
 
 
 def _check_named(file: TrustFile) -> Iterator[Problem]:
-    """What only a policy that is named may say."""
+    """Yield what only a policy that is named may say."""
     for index, table in enumerate(file.issuer):
         for member in sorted(table.model_fields_set.intersection(OPERATOR_MEMBERS)):
             message = f"`{member}` of {table.name!r} may stand only in a policy that you name, "
@@ -382,7 +382,7 @@ def _check_named(file: TrustFile) -> Iterator[Problem]:
 
 
 def _check_apart(policy: Policy) -> Iterator[Problem]:
-    """No two issuers have one name or one place."""
+    """Yield where two issuers have one name, or one place."""
     owners: dict[object, str] = {}
     for index, issuer in enumerate(policy.issuers):
         if issuer.name in owners:
@@ -398,7 +398,7 @@ def _check_apart(policy: Policy) -> Iterator[Problem]:
 
 
 def _check_issuers(policy: Policy) -> Iterator[Problem]:
-    """The members of each issuer go together."""
+    """Yield where the members of an issuer do not go together."""
     for index, issuer in enumerate(policy.issuers):
         for member in ("require", "cards"):
             for text, times in Counter(getattr(issuer, member)).items():
@@ -430,7 +430,7 @@ def _check_keys(index: int, issuer: TrustedIssuer, anchor: KeysAnchor) -> Iterat
 
 
 def _check_cards(policy: Policy) -> Iterator[Problem]:
-    """Each card is its issuer's own, so that looking at it says something about it."""
+    """Yield each card that is not its issuer's own, so that it says nothing about the issuer."""
     for index, issuer in enumerate(policy.issuers):
         for nth, url in enumerate(issuer.cards):
             try:
@@ -496,7 +496,7 @@ def edit_policy(
 
 
 def anchor_members(anchor: Anchor) -> Members:
-    """The member of `[issuer.anchor]` that says what an anchor says."""
+    """Return the member of `[issuer.anchor]` that says what an anchor says."""
     match anchor:
         case KeysetAnchor(pin, issuer):
             named = {} if issuer is None else {"issuer": issuer}
@@ -516,18 +516,18 @@ def anchor_members(anchor: Anchor) -> Members:
 
 
 def anchor_text(anchor: Anchor) -> str:
-    """The same in TOML."""
+    """Return the TOML of what an anchor says."""
     return "\n".join(_lines(anchor_members(anchor)))
 
 
 def with_issuer(text: str, members: Members, anchor: Anchor) -> str:
-    """The text with one more `[[issuer]]` at its end."""
+    """Return the text with one more `[[issuer]]` at its end."""
     lines = ["[[issuer]]", *_lines(members), "", "[issuer.anchor]", anchor_text(anchor)]
     return "\n".join([*text.rstrip().split("\n"), "", *lines, ""])
 
 
 def without_issuer(text: str, name: str) -> str:
-    """The text without an issuer's tables; comments around them stay."""
+    """Return the text without an issuer's tables; comments around them stay."""
     index, lines, places = _index(text, name), text.split("\n"), find_lines(text)
     start = line_of(places, ("issuer", index))
     end = len(lines) + 1
@@ -540,7 +540,7 @@ def without_issuer(text: str, name: str) -> str:
 
 
 def with_pin(text: str, name: str, pin: KeysetId) -> str:
-    """The text with the keyset statement that an issuer's anchor pins replaced."""
+    """Return the text with the keyset statement that an issuer's anchor pins replaced."""
     import tomlkit  # which no verdict needs
 
     document = tomlkit.parse(text)
@@ -558,7 +558,7 @@ def _lines(members: Members) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    """A value in TOML, tables inline, each table of a list on its own line."""
+    """Return a value in TOML, tables inline, each table of a list on its own line."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(_lines(value)) + " }"
     if isinstance(value, list):

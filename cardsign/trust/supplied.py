@@ -20,6 +20,9 @@ from cardsign.statements.envelope import (
     read_envelope,
 )
 
+#: Files of one folder: all the steps of a refresh, and as many releases.
+MAX_FILES: Final = 512
+
 
 @dataclass(frozen=True, slots=True)
 class SuppliedStatements:
@@ -39,7 +42,7 @@ class SuppliedStatements:
     jwks_url: str | None = None
 
     def joined(self, other: SuppliedStatements) -> SuppliedStatements:
-        """What both hold; neither vouches for the other. A key set is the other's first."""
+        """Return what both hold; neither vouches for the other. The other's key set comes first."""
         empty = SuppliedStatements()
         if empty in (self, other):
             return other if self == empty else self
@@ -83,16 +86,11 @@ def read_supplied(statements: Statements) -> SuppliedStatements:
     )
 
 
-#: Files of one folder: all the steps of a refresh, and as many releases.
-MAX_FILES: Final = 512
-
-# Statements from files, sorted by what they say they are; nothing is verified.
-
-
 def load_statements(paths: Iterable[Path]) -> SuppliedStatements:
     """Read keyset and release statements from files, and from the folders among them.
 
-    What else is in a folder, such as the card itself, is left out.
+    They are sorted by what they say they are, and not verified. What else is in a folder, such as
+    the card itself, is left out.
 
     Raises:
         UsageFault: A file that was named is no statement, under its own ``statement.*`` code;

@@ -450,7 +450,7 @@ _ANSWERED: Final = ("fetch.status", "fetch.content_type", "fetch.encoding", "fet
 
 
 def no_answer(result: FetchResult) -> Finding:
-    """Why there is nothing of what was asked for."""
+    """Return why there is nothing of what was asked for."""
     failure = result.failure or FetchFailed("fetch.failed", f"{result.url} gave no answer")
     return Finding("refresh.no_answer", failure.message, fix=failure.hint)
 
@@ -531,14 +531,14 @@ class Refresh:
         return answer
 
     def vanished(self, name: str) -> None:
-        """What was seen is there no longer."""
+        """Note that what was seen before is gone."""
         gone = f"{name} was published before and is now gone"
         self.reasons.append(Finding("statement.vanished", gone))
 
     def ask_keyset(
         self, epoch: int, version: int, *, is_pinned: bool = False
     ) -> KeysetStatement | None:
-        """One keyset statement, if what is found has that number."""
+        """Return one keyset statement, if what is found has that number."""
         spent = sum(map(len, self.keysets))
         if len(self.keysets) >= MAX_STEPS or spent + MAX_STATEMENT_BYTES > MAX_CHAIN_BYTES:
             most = (
@@ -569,7 +569,7 @@ class Refresh:
         return statement
 
     def first(self, pin: KeysetId | RootAnchor | None) -> KeysetStatement | None:
-        """The statement that the anchor means; of a root set, or of none, it may be any."""
+        """Return the statement that the anchor means; of a root set, or of none, it may be any."""
         if isinstance(pin, KeysetId):
             statement = self.ask_keyset(pin.epoch, pin.version, is_pinned=True)
             return None if statement is None else self.walk(statement).begin(pin, None)
@@ -584,7 +584,7 @@ class Refresh:
         return None
 
     def onwards(self, keyset: KeysetStatement) -> KeysetStatement:
-        """One lawful step after another, and recovery from the last of each epoch (K6, K7)."""
+        """Return where lawful steps lead, recovery of each epoch's last one included (K6, K7)."""
         while True:
             recovery = self.ask_keyset(keyset.epoch + 1, 1)
             while (successor := self.ask_keyset(keyset.epoch, keyset.version + 1)) is not None:

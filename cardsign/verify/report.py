@@ -61,7 +61,7 @@ class Answers(NamedTuple):
     complete: Answer = "unknown"
 
     def to_json(self) -> dict[str, Json]:
-        """The object of the verdict's `answers` member."""
+        """Return the object of the verdict's `answers` member."""
         return self._asdict()
 
 
@@ -122,14 +122,14 @@ class SignatureReport:
         return *fits, answers.count("yes"), -answers.count("no"), -self.uncovered_count, -profile
 
     def to_json(self) -> dict[str, Any]:
-        """The element of the verdict's `signatures` member."""
+        """Return the element of the verdict's `signatures` member."""
         shown = {name: getattr(self, name) for name in _SHOWN}
         reasons = [reason.to_json() for reason in self.reasons]
         return {**shown, "uncovered": list(self.uncovered), "reasons": reasons}
 
 
 def some_of(pointers: Sequence[str], count: int) -> str:
-    """The first of some places, as part of a sentence."""
+    """Return the first of some places, as part of a sentence."""
     shown = [*pointers[:_MAX_SHOWN]]
     if count > len(shown):
         shown.append(f"{count - len(shown)} more")
@@ -151,7 +151,7 @@ class StatementUsed:
     exp: int
 
     def to_json(self) -> dict[str, Json]:
-        """The object of the verdict's `statements` member."""
+        """Return the object of the verdict's `statements` member."""
         return asdict(self)
 
 
@@ -206,7 +206,7 @@ class Report:
 
     @classmethod
     def unread(cls, refusal: InputRefused, subject: str | None, now: datetime) -> Report:
-        """The verdict where there is no card to look at: what came cannot be read as one."""
+        """Return the verdict where there is no card to look at: what came cannot be read as one."""
         reasons = (refusal.finding,)
         return cls("invalid", subject, Answers(integrity="no"), reasons, checked_at=now)
 
@@ -224,7 +224,7 @@ class Report:
         return EXIT_OF[self.verdict]
 
     def to_json(self) -> dict[str, Any]:
-        """The verdict as ``cardsign verify --json`` prints it (schema cardsign.verdict/2)."""
+        """Return the JSON of ``cardsign verify --json`` (schema cardsign.verdict/2)."""
         return {
             "schema": SCHEMA,
             "verdict": self.verdict,
@@ -268,7 +268,7 @@ class VerificationError(CardsignError):
 
     @classmethod
     def of(cls, report: Report) -> VerificationError:
-        """The error that fits a verdict other than ``trusted``."""
+        """Return the error that fits a verdict other than ``trusted``."""
         return NoVerdict(report) if report.verdict == "indeterminate" else NotTrusted(report)
 
 
@@ -310,7 +310,7 @@ class VerifiedCard(Mapping[str, Any]):
         return self.report.card or {}
 
     def __getitem__(self, name: str) -> Any:
-        """A copy of a member of the verified document, such as ``card["skills"]``."""
+        """Return a copy of a member of the verified document, such as ``card["skills"]``."""
         return copy.deepcopy(self._members[name])
 
     def __iter__(self) -> Iterator[str]:
@@ -334,7 +334,7 @@ class VerifiedCard(Mapping[str, Any]):
 
 
 def trusted_card(report: Report) -> VerifiedCard:
-    """The card of a report that `reach_verdict` has made.
+    """Return the card of a report that `reach_verdict` has made.
 
     Raises:
         NotTrusted: The verdict is ``untrusted`` or ``invalid``.
@@ -345,10 +345,7 @@ def trusted_card(report: Report) -> VerifiedCard:
     return VerifiedCard(report, token=_TOKEN)
 
 
-# ------------------------------------------------------------------ asking again
-
-
-# What a copy that is older than another explains.
+#: What a copy that is older than another explains.
 _OF_TWO_AGES: Final = frozenset(
     {
         "card.digest_unlisted",
@@ -367,7 +364,7 @@ _OF_TWO_AGES: Final = frozenset(
 
 
 def ask_again(report: Report) -> bool:
-    """Whether copies of different ages may explain a verdict, so that all are fetched anew, once.
+    """Return whether copies of different ages may explain a verdict, so that all are fetched again.
 
     Card, release and keyset lie in caches of their own, and are replaced at different times.
     """
@@ -437,7 +434,7 @@ def verdict_lines(
 
 
 def first_line(name: str, report: Report, policy: str) -> str:
-    """What was judged, and the verdict on it."""
+    """Return what was judged, and the verdict on it."""
     expected = "a card of" if report.verdict == "trusted" else "expected a card of"
     subject = f", {expected} {cut(report.subject)}" if report.subject else ", no subject was named"
     if report.subject == name:
@@ -485,7 +482,7 @@ def _every_line(report: Report) -> Iterator[str]:
 
 
 def _describe(report: Report, question: str, answer: str) -> str:
-    """An answer in words; "no" to integrity sounds like tampering where it need not be."""
+    """Return an answer in words; "no" to integrity sounds like tampering where it need not be."""
     fitting = any(signature.profile for signature in report.signatures)
     bad = any(signature.verdict == "invalid" for signature in report.signatures)
     codes = {reason.code for reason in report.reasons}

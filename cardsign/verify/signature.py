@@ -194,7 +194,7 @@ def _accepted_kids(trust: IssuerTrust | None) -> tuple[str, str]:
 def matching_payload(
     entry: Entry, key: PublicKey, payloads: Payloads, accepted: Sequence[str] = ()
 ) -> Payload | None:
-    """The payload of the card that the signature verifies, or None.
+    """Return the payload of the card that the signature verifies, or None.
 
     They are tried in the order of the table: full profiles first, and the one that never counts
     last, so that what the JavaScript SDK has signed is not called changed. Several profiles may
@@ -224,7 +224,7 @@ def matching_payload(
     return None
 
 
-# ------------------------------------------------------------------ what it is worth
+# What it is worth.
 
 
 def _judge(
@@ -286,7 +286,7 @@ def _judge(
 def _why_it_may_not_count(
     entry: Entry, payload: Payload, issuer: TrustedIssuer, path: str
 ) -> tuple[SignatureVerdict, Finding | None]:
-    """The first rule that refuses a signature that fits (V3), or no reason where it may count.
+    """Return the first rule that refuses a signature that fits (V3); None where it may count.
 
     A compat typ never counts, and JWT only for a payload without a token's claims.
     """
@@ -307,7 +307,7 @@ def _why_it_may_not_count(
 
 
 def _why_not_accepted(payload: Payload, issuer: TrustedIssuer, path: str) -> Finding:
-    """What a good signature leaves unsigned, and what the verifier or the issuer can do."""
+    """Return what a good signature leaves unsigned, and what the verifier or the issuer can do."""
     if payload.profile in ACCEPTED[issuer.accept]:
         profile = payload.profile
         narrowed = f"the signature is good, but made by the rule {profile}, which is left out here"
@@ -340,8 +340,10 @@ def _why_key_may_not_sign_now(key: IssuerKey, trust: IssuerTrust, now: datetime)
 def _read_marker(
     payload: Payload, subject: Subject
 ) -> tuple[ExtendedMarker | None, Finding | None]:
-    """The extended card's marker, or None for a public card; and why the card is not of the kind
-    that was asked for, or None if it is (threat 12)."""
+    """Return the extended card's marker, and why the card is not of the kind asked for (threat 12).
+
+    There is no marker in a public card, and no reason where it is of that kind.
+    """
     try:
         marker = find_marker(payload.value, payload.data)
     except CardRefused as refusal:
@@ -360,8 +362,11 @@ def _read_marker(
 
 
 def _why_no_card_of(payload: Payload, payloads: Payloads, trust: IssuerTrust) -> list[Finding]:
-    """Why the payload's interfaces are not the subject's (rule V4), why it is no Agent Card
-    (decision E1: whatever the typ), and why it cannot be read who may call."""
+    """Return why the payload is no card of the subject.
+
+    Its interfaces are elsewhere (rule V4), it is no Agent Card (decision E1, whatever the typ), or
+    it cannot be read who may call.
+    """
     reasons = []
     try:
         check_interfaces(payload.value, trust.issuer.places, trust.origins, trust.reserved)
@@ -390,7 +395,7 @@ def _ends(
 
 
 def _coverage_reasons(opened: LeftOpen, profile: str) -> Iterator[Finding]:
-    """What is left open: first what fails the card, then what the policy puts up with."""
+    """Yield what is left open: first what fails the card, then what the policy puts up with."""
     for part in opened.first:
         where = part.pointer
         code, message = "coverage.uncovered", "is not signed"
@@ -405,7 +410,7 @@ def _coverage_reasons(opened: LeftOpen, profile: str) -> Iterator[Finding]:
         yield Finding("coverage.uncovered", more)
 
 
-# ------------------------------------------------------------------ is it current?
+# Is it current?
 
 
 def _freshness(

@@ -307,7 +307,7 @@ def _unsigned_reasons(card: Card) -> Iterator[Finding]:
 
 
 def beside_its_public_card(extended: Report, public: Report) -> Report:
-    """The verdict on an extended card, given that on the public card beside it.
+    """Return the verdict on an extended card, given that on the public card beside it.
 
     Credentials are sent, and an extended card is asked for, only on the word of a trusted public
     card; an extended card that comes with any other is none that was asked for. An issuer's other
@@ -337,7 +337,7 @@ def beside_its_public_card(extended: Report, public: Report) -> Report:
 
 
 def _endpoints(payload: Mapping[str, Json]) -> Iterator[tuple[object, str]]:
-    """Where a verified card can be called, and for which tenant, in the terms of 1.0."""
+    """Yield where a verified card can be called, and for which tenant, in the terms of 1.0."""
     for interface in current_interfaces(payload):
         if isinstance(interface.url, str):
             tenant = str(interface.tenant or "")

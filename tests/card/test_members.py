@@ -99,6 +99,3 @@ def test_a_null_is_absent_and_not_wrong() -> None:
 def test_what_0_3_requires_is_not_asked_of_a_document_for_both() -> None:
     """Mixed documents are 1.0 cards that old clients can read."""
     assert problems(without(DUAL, "/protocolVersion")) == {}
-
-
-# ------------------------------------------------------------------ a portable card

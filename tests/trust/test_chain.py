@@ -283,9 +283,6 @@ def test_junk_costs_a_bounded_number_of_verifications(monkeypatch: pytest.Monkey
     assert calls <= 64 * len(junk) + 4 * len(history.statements)
 
 
-# ------------------------------------------------------------------ releases
-
-
 # ------------------------------------------------------------------ random histories
 
 

@@ -168,9 +168,6 @@ def test_nothing_is_kept_of_a_time_of_one_s_choice(
     assert codes(standing.blocks) == ["time.historic"]
 
 
-# ------------------------------------------------------------------ floors of a lock
-
-
 # ------------------------------------------------------------------ the clock
 
 
