@@ -5,6 +5,7 @@ The key store records every publication, because all waits of a key rotation run
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -33,6 +34,7 @@ from cardsign.keys.store import KeyStore, digest_of
 from cardsign.net.fetch import FetchSettings, fetch_document
 from cardsign.publish.generation import (
     CARD_FILE,
+    CURRENT_FILE,
     Generation,
     Publisher,
     newest_generation,
@@ -273,6 +275,23 @@ def find_update_gap(work: Work) -> Iterator[Gap]:
             f"{verb} what is published",
             close=lambda: describe_generation(work, update_publication(work)),
         )
+
+
+def find_hiding_gap(work: Work) -> Iterator[Gap]:
+    """Yield that the folder of several agents is itself a publication, as of the only agent before.
+
+    Servers go on with that one and see none of the agents, whatever is withdrawn or revoked there.
+    """
+    folder = work.config.publish.parent if work.config.agent and work.config.publish else None
+    if folder is None or not (folder / CURRENT_FILE).is_file():
+        return
+    keyset, release = history.kept_keyset(work.store), history.kept_release(work.store)
+    url = keyset.origins[0] + CARD_PATH if keyset else ""
+    is_listed = release is not None and any(card.url == url for card in release.cards)
+    withdraw = work.command(f"release renew --withdraw {url}") + "; " if is_listed else ""
+    message = f"move away what was published in {folder} itself: servers go on serving it, "
+    command = f"{withdraw}mv {shlex.quote(str(folder / CURRENT_FILE))} ELSEWHERE"
+    yield Gap(f"{message}and none of the agents", command=command, until=work.now)
 
 
 def find_removal_gap(work: Work) -> Iterator[Gap]:

@@ -248,14 +248,14 @@ def find_release_gap(
         work: The key store, and the agent whose cards these are.
         cards: To be listed, each with its URL, or its path at the issuer's first origin.
         by_name: List them again where they were withdrawn.
-        withdraws: Withdraw the listed cards of the agent.
+        withdraws: Withdraw the cards of the agent wherever they are listed.
     """
     keyset, previous = kept_keyset(work.store), kept_release(work.store)
     if keyset is None or not any("release" in key.roles for key in work.store.load().keys):
         return
+    roots = [keyset.origins[0] + path for path in (CARD_PATH, LEGACY_CARD_PATH)]
     urls = [keyset.origins[0] + work.config.path_of(path) for path in (CARD_PATH, LEGACY_CARD_PATH)]
-    listed = {card.url for card in previous.cards} if previous and withdraws else set()
-    withdrawn = tuple(url for url in urls if url in listed)
+    withdrawn = _list_places(previous, urls, roots) if previous and withdraws else ()
     changes = ReleaseChanges(cards=tuple(cards), by_name=by_name, withdrawn=withdrawn)
     until, why = None, ""
     if is_unwitnessed(work.store, previous):
@@ -267,6 +267,19 @@ def find_release_gap(
             return
     close = partial(_close_release_gap, work, changes)
     yield Gap("renew the release", key_holder("release"), until=until, close=close, why=why)
+
+
+def _list_places(
+    release: ReleaseStatement, urls: Sequence[str], roots: Sequence[str]
+) -> tuple[str, ...]:
+    """Return at which of its own `urls` and of `roots` of the host an agent's cards are listed.
+
+    At a root those of another agent may be listed, which then is not the place of this one.
+    """
+    payloads = {card.payload_sha256 for card in release.cards if card.url in urls}
+    others = {card.url for card in release.cards if card.payload_sha256 not in payloads}
+    listed = {card.url for card in release.cards} - others
+    return tuple(url for url in dict.fromkeys((*urls, *roots)) if url in listed)
 
 
 def _close_release_gap(work: Work, changes: ReleaseChanges) -> list[str]:

@@ -382,7 +382,7 @@ def export_files(generation: Generation, directory: Path) -> None:
         UsageFault: ``usage.conflict``: it is a publication directory.
         FileFault: ``file.unwritable``; ``file.not_plain``: a link is below the directory.
     """
-    if (directory / CURRENT_FILE).exists():
+    if (directory / CURRENT_FILE).is_file():
         message = "a publication directory cannot be exported into: it holds extended cards"
         raise UsageFault("usage.conflict", message, path=str(directory))
     files = public_files(generation)

@@ -178,7 +178,9 @@ class Publications:
         self.problems: dict[str, list[str]] = {}
         self._exchanging = threading.Lock()
         self._started, self._stopped = threading.Lock(), threading.Event()
-        self.is_single = (location / CURRENT_FILE).exists() or not any(_list_agents(location))
+        # An agent may be called so.
+        has_current = (location / CURRENT_FILE).is_file()
+        self.is_single = has_current or not any(_list_agents(location))
         self._stamp_path = location / CURRENT_FILE if self.is_single else location
         if self.is_single:
             find_current(location)  # a misspelt directory is heard of, also if nothing is served

@@ -57,6 +57,13 @@ def test_each_agent_is_below_its_path(serve: Callable[..., Served]) -> None:
     assert served.status(f"/agents/{CARD}") == 404
 
 
+def test_an_agent_may_have_the_name_of_a_file(serve: Callable[..., Served]) -> None:
+    """Its folder is not the file that names a generation, and hides nobody."""
+    served = serve("tides", "current")
+    assert served.name(f"/agents/tides{CARD}") == "tides"
+    assert served.name(f"/agents/current{CARD}") == "current"
+
+
 def test_L2_the_template_of_the_paths_is_a_setting(serve: Callable[..., Served]) -> None:
     """Requirement L2."""
     settings = ServerSettings(agent_path="/v1/agent-systems/{name}")
