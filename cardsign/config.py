@@ -116,7 +116,8 @@ class ProjectCard(_Table):
     Attributes:
         source: The card as it is written, or the first file that it is built from.
         build: What the card is built from whenever it is signed; empty where `source` is the card.
-        agent: Which of several agents in `build` it is of, as NAMESPACE/NAME.
+        agent: Of which of several agents it is, as NAME or NAMESPACE/NAME; among the agents of
+            Orloj in `build` it chooses.
         signed: Where the signed card goes.
         legacy: The A2A version for older clients that the public card is converted to, ``0.3`` or
             ``0.2``; None for a card that is signed as it is.
@@ -136,8 +137,8 @@ class ProjectCard(_Table):
 
     @model_validator(mode="after")
     def _check_members(self) -> ProjectCard:
-        if (self.source == Path()) != bool(self.build) or (self.agent and not self.build):
-            raise ValueError("needs one of 'source' and 'build', and 'build' for an 'agent'")
+        if (self.source == Path()) != bool(self.build):
+            raise ValueError("needs one of 'source' and 'build'")
         is_extended = self.audience is not None
         if is_extended != (self.expires is not None) or (is_extended and self.legacy):
             raise ValueError("needs both or none of 'audience' and 'expires', without 'legacy'")

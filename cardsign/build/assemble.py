@@ -89,7 +89,7 @@ def build_card(sources: Sequence[str | Path], options: BuildOptions) -> BuiltCar
     for member, text in options.members.items():
         _set(draft, member, text)
     recognised = [_recognise(str(source)) for source in sources]
-    if options.agent is not None and all(kind is not orloj.KIND for kind, _ in recognised):
+    if options.agent is not None and not have_agents(sources):
         message = f"--agent {options.agent} chooses among agents of Orloj, and no source is one"
         raise UsageFault("usage.invalid", message, hint="Leave out --agent.")
     # Neighbours of one kind may refer to each other.
@@ -100,6 +100,11 @@ def build_card(sources: Sequence[str | Path], options: BuildOptions) -> BuiltCar
     first, place = recognised[0] if recognised else (mcp.KIND, "the MCP server")
     _fill(draft, first, SourcePlace(str(place)))
     return _write(draft, first)
+
+
+def have_agents(sources: Sequence[str | Path]) -> bool:
+    """Whether a source may define several agents, of which one is to be chosen."""
+    return any(_recognise(str(source))[0] is orloj.KIND for source in sources)
 
 
 def _recognise(source: str) -> tuple[Kind, Path]:
@@ -176,10 +181,10 @@ def _fill(draft: Draft, kind: Kind, place: SourcePlace) -> None:
     if not draft.has("description"):
         hint = "Pass --set description='...', or --prompt-excerpt where there is a prompt."
         raise refusal("build.missing", "no source describes the agent", place, hint=hint)
-    text = f"no source has a version: {DEFAULT_VERSION}"
+    text = f"no source has a version; filled in: {DEFAULT_VERSION}"
     draft.fill(("version",), DEFAULT_VERSION, text, place)
     modes = [m for m in ("defaultInputModes", "defaultOutputModes") if draft.value(m) is None]
-    text = f"no source has {' and '.join(modes)}: {', '.join(kind.modes)}"
+    text = f"no source has {' or '.join(modes)}; filled in: {', '.join(kind.modes)}"
     for mode in modes:
         draft.fill((mode,), list(kind.modes), text, place)
     if not draft.has("capabilities"):

@@ -41,7 +41,9 @@ def take_openfang(sources: Sequence[Path], draft: Draft) -> None:
         for file in found_in(source, _FILES) if os.path.isdir(source) else [source]:
             _take(file, draft)
     if draft.take(("version",), DEFAULT_VERSION, _SERVER):  # every card of the server has one
-        draft.warn("build.filled", f"no source has a version: {DEFAULT_VERSION}", _SERVER)
+        draft.warn(
+            "build.filled", f"no source has a version; filled in: {DEFAULT_VERSION}", _SERVER
+        )
     for member, value in SERVER.items():
         draft.take(tuple(member.split(".")), value, _SERVER)
     draft.keep("stateTransitionHistory", True, _SERVER)

@@ -190,7 +190,7 @@ def _made(record: ledger.KeyRecord, store: KeyStore, path: places.StorePlace) ->
         does = "it signs as soon as a keyset statement lists it: cardsign keyset draft"
     if not record.rotates and state.keyset is None and len(state.keys) == 1:
         command = shlex.join(["cardsign", "keys", "export", record.kid, "--keystore", str(path)])
-        does = f"send its public key to who drafts the keyset: {command}"
+        does = f"send its public key to whoever drafts the keyset: {command}"
     note = f"the {record.alg} key {short_kid(record.kid)} is in {path}; {does}"
     show(Answer(key_json(record), [record.kid], [note]))
 
@@ -370,10 +370,10 @@ def _ask_to_revoke(
     groups = {key.group for key in keys}
     beside = [key for key in state.keys if key.group in groups and key.state not in ledger.ENDED]
     others = ", ".join(key.named for key in beside if key not in keys)
-    also = f", together with {others}, which are kept in the same custody" if others else ""
+    also = f", together with what is in the same custody: {others}" if others else ""
     if any(not key.rotates for key in beside):
         also += "; root keys end with the next keyset, or the recovery key opens a new epoch"
-    return f"{names} will count as stolen permanently{also}"
+    return f"{names} will count as stolen for good{also}"
 
 
 @keys.command(

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final, cast
 
-from cardsign.build.assemble import build_card
+from cardsign.build.assemble import build_card, have_agents
 from cardsign.build.draft import BuildOptions
 from cardsign.card.convert import convert_card
 from cardsign.card.document import Card, render, unsigned
@@ -138,7 +138,8 @@ def read_source(card: ProjectCard, build: BuildSettings) -> bytes:
         UsageFault: ``config.malformed``: a selected skill is not in it.
     """
     if card.build:
-        options = BuildOptions(agent=card.agent).with_settings(build)
+        agent = card.agent if have_agents(card.build) else None
+        options = BuildOptions(agent=agent).with_settings(build)
         data = build_card(card.build, options).document
     else:
         data = read_bytes(card.source, max_bytes=MAX_CARD_BYTES)

@@ -396,7 +396,7 @@ def _publish_statements(work: Work, done: Sequence[str], *, with_release: bool =
     refusal = next(filter(None, refusals), None)
     if refusal is None or progress.left or work.is_dry_run:
         return progress
-    message = f"the published card is not trusted now: {refusal.message}"
+    message = f"as it is published now, {refusal.message}"
     return progress._replace(notes=(message, f"  next: {work.again}"))
 
 

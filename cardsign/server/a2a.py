@@ -262,7 +262,7 @@ class ExtendedCards:
         now: Callable[[], float],
     ) -> None:
         self._providers, self._now = providers, now
-        self._is_declared = declares_extended_card(card)
+        self.is_declared = declares_extended_card(card)
         self._cards: dict[str, tuple[Document, int]] = {}
         for audience, body in generation.extended.items():
             marker = find_marker(Card.from_bytes(body).document)
@@ -306,7 +306,7 @@ class ExtendedCards:
         version = request.headers.get("A2A-Version") or request.args.get("A2A-Version", "")
         if version.strip() not in _VERSIONS:
             raise A2AError(BAD_VERSION, "A2A-Version is not one of 1.0, 0.3")
-        if not self._is_declared:
+        if not self.is_declared:
             raise A2AError(UNSUPPORTED, "this agent has no extended card")
 
     def find_card(self, audience: str) -> Document:
@@ -398,9 +398,7 @@ class ExtendedCards:
 
     def find_problems(self) -> Iterator[str]:
         """Yield what of the cards and their providers does not fit together, a line each."""
-        if not self._is_declared:
-            if self._providers:
-                yield "the public card declares no extended card, so no credential opens anything"
+        if not self.is_declared:
             return
         for audience, (_, expires) in self._cards.items():
             if expires <= self._now():

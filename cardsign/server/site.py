@@ -264,6 +264,11 @@ class Publications:
             self._moment = _exchange_moment(self._stamp)
             self._newest = Site(agents, self._choose_root(agents))
         problems[""] += self._newest.find_conflicts()
+        cards = [agent.extended for agent in agents.values() if agent.generation.card]
+        if cards and self._providers and not any(card.is_declared for card in cards):
+            problems[""].append(
+                "no public card declares an extended card, so tokens and providers have no use"
+            )
         for name, lines in problems.items():
             for line in lines:
                 if line not in self.problems.get(name, ()):

@@ -11,7 +11,7 @@ from making import Build, Write, built
 from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
 from cardsign.config import OrlojSettings, read_config
-from cardsign.errors import BuildRefused, UsageFault
+from cardsign.errors import BuildRefused
 from cardsign.issuer.cards import read_source
 
 SYSTEM = """apiVersion: orloj.dev/v1
@@ -201,7 +201,7 @@ def test_which_of_several_systems_is_meant(folder: Path, build: Build, write: Wr
 
 
 def test_Q44_a_card_of_the_project_names_its_agent(folder: Path, write: Write) -> None:
-    """Of two systems in one folder; of a card that is no source's, no agent can be chosen."""
+    """Of two systems in one folder; a card of a file or of skills only has the name."""
     write("second.yaml", SYSTEM.replace("research-system", "second"))
     table = 'format = 1\n[build]\nurl = "https://a.example/a2a"\n[[card]]\nsigned = "s.json"\n'
     for name in ("research-system", "default/second"):
@@ -209,9 +209,14 @@ def test_Q44_a_card_of_the_project_names_its_agent(folder: Path, write: Write) -
         config = read_config(path)
         card = json.loads(read_source(config.cards[0], config.build))
         assert card["name"] == name.rpartition("/")[2]
-    path = write("cardsign.toml", f'{table}source = "card.json"\nagent = "second"\n')
-    with pytest.raises(UsageFault, match="'build' for an 'agent'"):
-        read_config(path)
+    config = read_config(write("cardsign.toml", f'{table}build = ["."]\nagent = "third"\n'))
+    with pytest.raises(BuildRefused, match="no agent has the name 'third'"):
+        read_source(config.cards[0], config.build)
+    write("plain.json", '{"name": "plain"}')
+    write("skill/SKILL.md", "---\nname: forecast\ndescription: Says what comes\n---\n")
+    for source, name in (('source = "plain.json"', "plain"), ('build = ["skill"]', "forecast")):
+        config = read_config(write("cardsign.toml", f'{table}{source}\nagent = "third"\n'))
+        assert json.loads(read_source(config.cards[0], config.build))["name"] == name
 
 
 def test_a_resource_stands_once(folder: Path, build: Build, write: Write) -> None:

@@ -88,7 +88,7 @@ def test_a_night_without_the_stick_begins_with_the_command_that_ends_it(cardsign
     night = cardsign(*revoking, **own)
     assert night.status == 1
     named, *told = night.err.splitlines()
-    assert f"card key {stolen} will count as stolen permanently, together with" in named
+    assert f"card key {stolen} will count as stolen for good, together with" in named
     assert told[0] == "cardsign: not finished. Do this: cardsign keys rotate --root-keystore DIR"
     left = [line for line in told if "left for" in line]
     assert [line.partition(",")[0] for line in left] == ["cardsign: left for owner"]
@@ -377,7 +377,7 @@ def test_cron_does_not_bring_back_a_withdrawn_card(issuer: Cardsign, *, named: b
     cron = {"CARDSIGN_PASSPHRASE": None, "CARDSIGN_RELEASE_PASSPHRASE": CRON}
     told = run(issuer("release", "renew", "--withdraw", ISSUER + CARD_PATH, **cron))
     assert f"{ISSUER}{CARD_PATH} is withdrawn" in told.err
-    assert "not trusted now" not in told.err
+    assert "would not be trusted" not in told.err
     for words in (ALL_DUE, ("release", "renew"), ("release", "renew", "--force"), ALL_DUE):
         run(issuer(*words, **cron))
         assert listed() == []

@@ -181,6 +181,25 @@ def test_O24_an_audience_is_a_selection_of_the_skills_of_one_source(issuer: Card
     assert "berths" not in Path("signed.json").read_text()
 
 
+def test_several_agents_have_cards_of_files(cardsign: Cardsign) -> None:
+    """Each is published in a folder of its name, the extended one with its agent's."""
+    run(cardsign("init", "--issuer", ISSUER, "--recovery-out", "recovery.key"))
+    table = '[[card]]\nagent = "{0}"\nsource = "{0}.json"\nsigned = "{0}.signed.json"\n'
+    for name in ("tides", "waves"):
+        Path(f"{name}.json").write_text(json.dumps({**PUBLIC, "name": name}))
+    extended = 'agent = "tides"\naudience = "partners"\nexpires = "90d"\n'
+    Path("more.json").write_text(json.dumps({**PUBLIC, "name": "tides"}))
+    with open("cardsign.toml", "a") as config:
+        config.write(table.format("tides") + table.format("waves") + PARTNERS + extended)
+
+    run(cardsign("publish"))
+
+    for name, audiences in (("tides", ["partners"]), ("waves", [])):
+        generation = load_current(Path("public") / name)
+        assert json.loads(generation.card or b"")["name"] == name
+        assert list(generation.extended) == audiences
+
+
 def test_an_extended_card_is_signed_anew_when_half_of_its_time_is_over(issuer: Cardsign) -> None:
     """Not before, so that its bytes stay."""
     store, now, config = open_store(Path("keys")), datetime.now(UTC), read_config(CONFIG)

@@ -96,7 +96,7 @@ def test_a_revoked_key_leaves_the_published_key_set_with_the_next_release(issuer
     told = run(issuer("release", "renew")).err
     assert key not in published().kids
     assert json.loads(published().jwks)["keys"] == []
-    assert "the published card is not trusted now" in told
+    assert "as it is published now, the public card would not be trusted: key.revoked" in told
 
 
 # ------------------------------------------------------------------ mishaps

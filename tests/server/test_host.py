@@ -162,6 +162,18 @@ def test_extended_cards_are_found_by_the_paths_of_their_cards(
     assert served.status("/extendedAgentCard") == 404
 
 
+def test_tokens_that_open_nothing_are_one_line(
+    tmp_path: Path, key: PrivateKey, serve: Callable[..., Served]
+) -> None:
+    """They serve one agent of several, or none, which the operator learns."""
+    settings = ServerSettings(token_file=write_tokens(tmp_path, create_token("staff")[1]))
+    line = "warning: no public card declares an extended card, so tokens and providers have no use"
+    plain = {**card("berths"), "capabilities": {}}
+    publish_cards(tmp_path / "all" / "berths", key, plain)
+    assert Served(tmp_path / "all", settings).log.count(line) == 1
+    assert serve("tides", settings=settings).log == []
+
+
 # ------------------------------------------------------------------ the catalogue
 
 
