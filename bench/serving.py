@@ -34,7 +34,7 @@ from cardsign import JwkSet, PrivateKey, sign_card
 from cardsign.card.extensions import ExtendedMarker, with_marker
 from cardsign.publish.generation import Generation, export_files
 from cardsign.publish.publication import Documents, publish_generation
-from cardsign.server.providers import create_token
+from cardsign.server.tokens import create_token
 from cardsign.urls import CARD_PATH
 
 NGINX: Final = "nginx, a file"

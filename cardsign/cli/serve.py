@@ -18,8 +18,8 @@ from cardsign.errors import UsageFault
 from cardsign.times import day, minute
 
 if TYPE_CHECKING:
-    from cardsign.server.providers import Token
     from cardsign.server.settings import ServerSettings
+    from cardsign.server.tokens import Token
 
 _SHOWN: Final = 12  # characters of a digest
 
@@ -107,7 +107,7 @@ def create(
     audience: str, token_file: Path | None, expires: datetime | None, output: Path | None
 ) -> None:
     """Make a token. It is written or printed once, and kept nowhere else."""
-    from cardsign.server.providers import create_token, edit_tokens
+    from cardsign.server.tokens import create_token, edit_tokens
 
     end = expires and expires.replace(tzinfo=UTC) + timedelta(days=1)
     if expires and end and end <= moment():
@@ -143,7 +143,7 @@ _token_file = click.option(
 @_token_file
 def list_tokens(token_file: Path) -> None:
     """List the digest, audience and expiry of each token."""
-    from cardsign.server.providers import read_tokens
+    from cardsign.server.tokens import read_tokens
 
     tokens = read_tokens(token_file).values()
     view = [members(token, "digest audience expires") for token in tokens]
@@ -164,7 +164,7 @@ def revoke(token: str, token_file: Path) -> None:
 
     A running server refuses it from the next request on.
     """
-    from cardsign.server.providers import edit_tokens, read_tokens, remove_token
+    from cardsign.server.tokens import edit_tokens, read_tokens, remove_token
 
     read_tokens(token_file)  # a misspelt file is no empty one
     with edit_tokens(token_file) as lines:

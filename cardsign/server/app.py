@@ -30,8 +30,12 @@ from werkzeug.exceptions import (
 from cardsign.publish.generation import ANY_ORIGIN, PublicFile
 from cardsign.server import a2a
 from cardsign.server.documents import NO_SNIFF, NO_STORE, Document, public_document
-from cardsign.server.providers import in_networks, parse_address
-from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
+from cardsign.server.settings import (
+    DEFAULT_SETTINGS,
+    ServerSettings,
+    in_networks,
+    parse_address,
+)
 from cardsign.server.site import Agent, Publications
 from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 

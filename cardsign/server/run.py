@@ -37,10 +37,10 @@ from cardsign.server.mount import (
     make_environ,
     needs_thread,
 )
-from cardsign.server.providers import in_networks, read_tokens
-from cardsign.server.settings import DEFAULT_SETTINGS, LOOPBACK, ServerSettings
+from cardsign.server.settings import DEFAULT_SETTINGS, LOOPBACK, ServerSettings, in_networks
 from cardsign.server.sidecar import WholeRequests, create_verdict_app
 from cardsign.server.site import Publications
+from cardsign.server.tokens import read_tokens
 from cardsign.urls import is_this_machine
 
 if TYPE_CHECKING:

@@ -274,3 +274,19 @@ def read_server_settings(path: Path) -> ServerSettings:
         exc.finding = replace(exc.finding.at(str(path)), fix=hint)
         raise
     return settings
+
+
+def in_networks(text: str, networks: tuple[IPvAnyNetwork, ...]) -> bool:
+    """Return whether a text is an address of one of the networks."""
+    address = parse_address(text)
+    return address is not None and any(address in network for network in networks)
+
+
+def parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the address in a text; of IPv4 also where a socket of IPv6 writes ``::ffff:``."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address

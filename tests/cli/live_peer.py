@@ -19,8 +19,8 @@ from cardsign.card.extensions import ExtendedMarker, with_marker
 from cardsign.jose.keys import JwkSet
 from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server.app import create_app
-from cardsign.server.providers import create_token
 from cardsign.server.settings import ServerSettings
+from cardsign.server.tokens import create_token
 from tests.cli.peer import AUDIENCE, T0
 from tests.jose.statement_making import DAY, key
 from tests.publications import PUBLIC, sign, with_skill

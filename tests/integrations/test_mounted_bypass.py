@@ -16,8 +16,8 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.publish.generation import Generation
 from cardsign.server.a2a import MAX_CALL_BYTES
 from cardsign.server.mount import mount_cards
-from cardsign.server.providers import create_token
 from cardsign.server.settings import ServerSettings
+from cardsign.server.tokens import create_token
 from cardsign.urls import CARD_PATH
 from tests.publications import PUBLIC, publish_cards
 
@@ -47,7 +47,7 @@ def card_at(port: int) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def bare() -> Iterator[httpx.Client]:
     """The agent with nothing before it."""
-    from sdk_agent import sdk_agent
+    from tests.integrations.sdk_agent import sdk_agent
 
     with (
         sdk_agent(card_at, extended_name=OWN) as agent,
@@ -74,7 +74,7 @@ class Published:
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Published]:
     """It runs under uvicorn, and speaks JSON-RPC and HTTP+JSON."""
-    from sdk_agent import sdk_agent
+    from tests.integrations.sdk_agent import sdk_agent
 
     directory = tmp_path_factory.mktemp("public")
     token, line = create_token("staff")

@@ -31,7 +31,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from cardsign.jose.keys import PrivateKey
-from cardsign.server.providers import create_token
+from cardsign.server.tokens import create_token
 from tests.publications import PUBLIC, publish_cards
 from tests.support import workers_of
 

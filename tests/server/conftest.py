@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from cryptography import x509
-from programs import Authority
-from publications import NOW, PUBLIC, publish_cards
-from served import Served, Site, hearing, serve, write_tokens
 
 from cardsign.jose.keys import PrivateKey
-from cardsign.server.providers import create_token
 from cardsign.server.settings import ServerSettings
+from cardsign.server.tokens import create_token
+from tests.publications import NOW, PUBLIC, publish_cards
+from tests.server.programs import Authority
+from tests.server.served import Served, Site, hearing, serve, write_tokens
 
 
 @pytest.fixture(scope="session")

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from publications import NOW
 from werkzeug.test import Client
 
 from cardsign.publish.generation import Generation
 from cardsign.server.app import create_app
 from cardsign.server.settings import ServerSettings
 from cardsign.server.site import Publications
+from tests.publications import NOW
 
 
 def publications_of(client: Client) -> Publications:

@@ -8,14 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from programs import running, wait_until
-from publications import NOW, PUBLIC, PUBLIC_0_3, publish_cards, sign
-from served import hearing
-
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server.settings import ServerSettings
 from cardsign.server.site import Publications
+from tests.publications import NOW, PUBLIC, PUBLIC_0_3, publish_cards, sign
+from tests.server.programs import running, wait_until
+from tests.server.served import hearing
 
 CARD = "/.well-known/agent-card.json"
 MEMBERS = [

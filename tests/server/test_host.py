@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from publications import NOW, PUBLIC, publish_cards
 from pydantic import ValidationError
-from served import Served, write_tokens
-from served import serve as serve_app
 
 from cardsign.errors import ServeFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.publish.publication import publish_statements
-from cardsign.server.providers import create_token
 from cardsign.server.settings import ServerSettings
+from cardsign.server.tokens import create_token
+from tests.publications import NOW, PUBLIC, publish_cards
+from tests.server.served import Served, write_tokens
+from tests.server.served import serve as serve_app
 
 CARD = "/.well-known/agent-card.json"
 LEGACY = "/.well-known/agent.json"

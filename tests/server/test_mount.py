@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 from flask import Flask, request
-from publications import PUBLIC, PUBLIC_0_3, publish_cards
-from served import Site
 from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.test import Client, create_environ
 
@@ -22,6 +20,8 @@ from cardsign.server.a2a import MAX_CALL_BYTES
 from cardsign.server.mount import card_blueprint, make_environ, mount_cards
 from cardsign.server.settings import ServerSettings
 from cardsign.server.site import Publications
+from tests.publications import PUBLIC, PUBLIC_0_3, publish_cards
+from tests.server.served import Site
 
 CARD = "/.well-known/agent-card.json"
 CALL = {"jsonrpc": "2.0", "id": "7", "method": "GetExtendedAgentCard"}

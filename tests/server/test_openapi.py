@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from programs import PATIENCE, ROOT, running
-from publications import PUBLIC, publish_cards
 
 from cardsign.jose.keys import PrivateKey
-from cardsign.server.providers import create_token
+from cardsign.server.tokens import create_token
+from tests.publications import PUBLIC, publish_cards
+from tests.server.programs import PATIENCE, ROOT, running
 from tests.tools import SCHEMATHESIS
 
 SPECIFICATION = ROOT / "docs/reference/openapi.yaml"

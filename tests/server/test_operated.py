@@ -10,7 +10,12 @@ import httpx
 import pytest
 import yaml
 from cryptography import x509
-from programs import (
+
+from cardsign.jose.keys import PrivateKey
+from cardsign.publish.generation import export_files, public_files
+from cardsign.server.settings import ServerSettings
+from tests.publications import PUBLIC, publish_cards
+from tests.server.programs import (
     Authority,
     asking,
     blocks,
@@ -20,12 +25,7 @@ from programs import (
     running,
     started,
 )
-from publications import PUBLIC, publish_cards
-from served import hearing, serve
-
-from cardsign.jose.keys import PrivateKey
-from cardsign.publish.generation import export_files, public_files
-from cardsign.server.settings import ServerSettings
+from tests.server.served import hearing, serve
 
 CARD = "/.well-known/agent-card.json"
 EXTENDED = "/a2a/extendedAgentCard"

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-from programs import PATIENCE, Authority, blocks, free_port, nginx, started
-from publications import PUBLIC, publish_cards
 
 from cardsign.jose.keys import PrivateKey
-from cardsign.server.providers import create_token
+from cardsign.server.tokens import create_token
 from tests.integrations.test_mounted_bypass import FORMS, FORMS_0_3
+from tests.publications import PUBLIC, publish_cards
+from tests.server.programs import PATIENCE, Authority, blocks, free_port, nginx, started
 
 pytestmark = pytest.mark.needs_servers
 

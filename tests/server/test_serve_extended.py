@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from publications import PUBLIC, PUBLIC_0_3
-from served import Site, fields
 from werkzeug.test import TestResponse
+
+from tests.publications import PUBLIC, PUBLIC_0_3
+from tests.server.served import Site, fields
 
 EXTENDED = "/extendedAgentCard"
 UNDECLARED = {**PUBLIC, "capabilities": {}}

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from publications import PUBLIC, PUBLIC_0_3
-from served import Site
 
 from cardsign.jose.keys import JwkSet
 from cardsign.trust.policy import Policy, Subject
+from tests.publications import PUBLIC, PUBLIC_0_3
+from tests.server.served import Site
 from tests.support import reach_verdict
 
 METHODS = ("GetExtendedAgentCard", "agent/getAuthenticatedExtendedCard")

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from publications import NOW, PUBLIC, publish_cards
-from served import Site, serve
 
 from cardsign.errors import ServeFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.publish.publication import publish_statements
+from tests.publications import NOW, PUBLIC, publish_cards
+from tests.server.served import Site, serve
 
 CARD = "/.well-known/agent-card.json"
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import httpx
 import pytest
-from identity import Issuer, counterpart
-from programs import PATIENCE, blocks, running
-from publications import PUBLIC, publish_cards
 
 from cardsign.jose.keys import PrivateKey
 from cardsign.server.app import BODY_WAS_READ
 from cardsign.server.mount import needs_thread
 from cardsign.server.settings import ProviderSettings, ServerSettings
+from tests.publications import PUBLIC, publish_cards
+from tests.server.identity import Issuer, counterpart
+from tests.server.programs import PATIENCE, blocks, running
 
 AUDIENCE = "9f2c61d07be84a15"
 CARD = "/.well-known/agent-card.json"

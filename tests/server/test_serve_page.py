@@ -9,14 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from publications import NOW, PUBLIC, publish_cards, put_in_place, sign
-from served import look, serve
 
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server import documents
 from cardsign.server.settings import ServerSettings
 from cardsign.urls import CARD_PATH
+from tests.publications import NOW, PUBLIC, publish_cards, put_in_place, sign
+from tests.server.served import look, serve
 
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 

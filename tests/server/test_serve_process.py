@@ -16,15 +16,15 @@ from pathlib import Path
 
 import httpx
 import pytest
-from programs import PATIENCE, Running, is_gone, running, wait_until
-from publications import PUBLIC, publish_cards
 
 from cardsign.errors import ServeFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.server import run
-from cardsign.server.providers import create_token
 from cardsign.server.run import SignalFlag, make_server, reserve_address
 from cardsign.server.settings import ServerSettings
+from cardsign.server.tokens import create_token
+from tests.publications import PUBLIC, publish_cards
+from tests.server.programs import PATIENCE, Running, is_gone, running, wait_until
 
 CARD = "/.well-known/agent-card.json"
 EXTENDED = "/a2a/extendedAgentCard"

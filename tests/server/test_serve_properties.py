@@ -7,8 +7,9 @@ import json
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from served import Site
 from werkzeug.http import parse_etags
+
+from tests.server.served import Site
 
 VALUES = st.one_of(
     st.none(),

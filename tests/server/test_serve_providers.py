@@ -18,9 +18,6 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
-from identity import Counterpart, Issuer, counterpart, unsigned
-from publications import PUBLIC, publish_cards
-from served import Served, write_tokens
 from werkzeug.test import Client
 
 from cardsign.card.security import PROVIDERS as SCHEMES
@@ -32,8 +29,12 @@ from cardsign.card.security import (
 )
 from cardsign.errors import FetchFailed, ServeFault, UsageFault
 from cardsign.jose.keys import PrivateKey
-from cardsign.server.providers import Places, Provider, create_token, make_providers
+from cardsign.server.providers import Places, Provider, make_providers
 from cardsign.server.settings import AudienceRule, ProviderSettings, ServerSettings
+from cardsign.server.tokens import create_token
+from tests.publications import PUBLIC, publish_cards
+from tests.server.identity import Counterpart, Issuer, counterpart, unsigned
+from tests.server.served import Served, write_tokens
 
 AUD = "https://tides.example"
 PATH = "/a2a/extendedAgentCard"

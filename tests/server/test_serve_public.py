@@ -10,12 +10,12 @@ from urllib.parse import unquote
 
 import pytest
 from flask import Response, request_finished
-from publications import PUBLIC
-from served import Site, fields
 from werkzeug.http import http_date
 from werkzeug.test import Client
 
 from cardsign.server.mount import mount_cards
+from tests.publications import PUBLIC
+from tests.server.served import Site, fields
 
 CARD = "/.well-known/agent-card.json"
 JWKS = "/.well-known/jwks.json"

@@ -9,12 +9,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from publications import NOW, PUBLIC, publish_cards
-from served import serve, write_tokens
 
 from cardsign.errors import ServeFault, UsageFault
 from cardsign.jose.keys import PrivateKey
-from cardsign.server.providers import (
+from cardsign.server.settings import ServerSettings
+from cardsign.server.tokens import (
     TokenFile,
     create_token,
     digest_token,
@@ -23,7 +22,8 @@ from cardsign.server.providers import (
     read_tokens,
     remove_token,
 )
-from cardsign.server.settings import ServerSettings
+from tests.publications import NOW, PUBLIC, publish_cards
+from tests.server.served import serve, write_tokens
 
 TOKEN = "correct"
 DIGEST = hashlib.sha256(TOKEN.encode()).hexdigest()

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from publications import NOW, PUBLIC, PUBLIC_0_3, extended_card, sign
-from served import serve, write_tokens
 from werkzeug.test import Client
 
 from cardsign.errors import PublishRefused
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.publish.generation import Generation
 from cardsign.publish.publication import Documents, publish_generation
-from cardsign.server.providers import create_token
 from cardsign.server.settings import ServerSettings
+from cardsign.server.tokens import create_token
+from tests.publications import NOW, PUBLIC, PUBLIC_0_3, extended_card, sign
+from tests.server.served import serve, write_tokens
 
 CARD = "/.well-known/agent-card.json"
 LEGACY = "/.well-known/agent.json"

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from publications import NOW
-from served import Site, serve
 from werkzeug.test import Client
 
 from cardsign.errors import UsageFault
 from cardsign.server.app import find_address
 from cardsign.server.run import AccessLine
 from cardsign.server.settings import read_server_settings
+from tests.publications import NOW
+from tests.server.served import Site, serve
 
 CARD = "/.well-known/agent-card.json"
 

@@ -17,13 +17,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from programs import (
-    PATIENCE,
-    free_port,
-    redis,
-    run_nginx,
-    running,
-)
 
 from cardsign.card.strictjson import parse_object
 from cardsign.net.fetch import FetchSettings
@@ -37,6 +30,13 @@ from cardsign.verify.verifier import Verifier
 from tests.cli.conftest import Cardsign, Ended
 from tests.cli.conftest import cardsign as cardsign  # a fixture
 from tests.keys.postgres import Server
+from tests.server.programs import (
+    PATIENCE,
+    free_port,
+    redis,
+    run_nginx,
+    running,
+)
 from tests.support import PORTABLE
 
 RECOVERY = {"CARDSIGN_RECOVERY_PASSPHRASE": "another horse entirely"}

@@ -13,10 +13,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-from programs import running, wait_until
-from publications import NOW, PUBLIC, publish_cards
-from served import Site, hearing, look
-from served import serve as serve_app
 
 from cardsign.errors import UsageFault
 from cardsign.files import file_stamp
@@ -24,6 +20,10 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.server.run import serve
 from cardsign.server.settings import ServerSettings
 from cardsign.server.site import Publications
+from tests.publications import NOW, PUBLIC, publish_cards
+from tests.server.programs import running, wait_until
+from tests.server.served import Site, hearing, look
+from tests.server.served import serve as serve_app
 
 TWO_WORKERS = "workers = 2\n"
 

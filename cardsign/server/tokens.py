@@ -1,0 +1,206 @@
+"""The token file: which bearer tokens open an extended card, by their digests.
+
+The server reads it, and `cardsign tokens` edits it. The tokens themselves are kept nowhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from cardsign.card.extensions import AUDIENCE, check_audience
+from cardsign.errors import CardsignError, FileFault, FileMissing, ServeFault, UsageFault
+from cardsign.files import file_stamp, locked, read_bytes, write_atomic
+from cardsign.times import read_stamp, stamp
+
+log = logging.getLogger(__name__)
+
+TOKEN_BYTES: Final = 32  # of randomness in a token
+MAX_TOKEN_FILE_BYTES: Final = 1024 * 1024  # about 8,000 tokens
+LOCK_SECONDS: Final = 10.0
+_SHOWN: Final = 4  # characters of what may be a token
+_LINE: Final = re.compile(
+    rf"([0-9a-fA-F]{{64}})[ \t]+({AUDIENCE.pattern})(?:[ \t]+until[ \t]+(\S+))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token that opens an extended card.
+
+    Attributes:
+        digest: SHA-256 of the token's ASCII bytes, in hex.
+        audience: Whose card it opens, whatever else is published later.
+        line: Where it stands in the token file, from 1.
+        expires: From when on it opens nothing; aware; None for never.
+    """
+
+    digest: str
+    audience: str
+    line: int
+    expires: datetime | None = None
+
+
+def digest_token(untrusted_token: str) -> str:
+    """Return the digest under which a token is kept."""
+    return hashlib.sha256(untrusted_token.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def parse_tokens(data: bytes, *, path: str = "") -> dict[str, Token]:
+    """Return the tokens of a token file by their digests.
+
+    Raises:
+        ServeFault: ``serve.token_file``: a line is none, or repeats a digest. The message never
+            shows the line, which may be a token put there by mistake.
+    """
+    tokens: dict[str, Token] = {}
+    for number, raw in enumerate(data.decode("utf-8", "replace").splitlines(), start=1):
+        text = raw.partition("#")[0].strip()
+        if not text:
+            continue
+        match, problem, expires = _LINE.fullmatch(text), "", None
+        if match is None:
+            problem = "this line is not a SHA-256 in hex and an audience"
+        elif first := tokens.get(match[1].lower()):
+            problem = f"this token stands in line {first.line} already"
+        elif match[3]:
+            try:
+                expires = read_stamp(match[3])
+            except ValueError:
+                problem = "what follows `until` is no time YYYY-MM-DDThh:mm:ssZ"
+        if match is None or problem:
+            raise ServeFault("serve.token_file", problem, path=path, line=number, column=1)
+        token = Token(match[1].lower(), match[2], number, expires)
+        tokens[token.digest] = token
+    return tokens
+
+
+def read_tokens(path: Path) -> dict[str, Token]:
+    """Return the tokens of a file by their digests.
+
+    Raises:
+        FileFault: It cannot be read.
+        ServeFault: ``serve.token_file``, as :func:`parse_tokens`.
+    """
+    return parse_tokens(read_bytes(path, max_bytes=MAX_TOKEN_FILE_BYTES), path=str(path))
+
+
+class TokenFile:
+    """The tokens of a file, read again when it changes.
+
+    A file that is gone revokes all tokens. A malformed one leaves the last good ones.
+
+    Args:
+        path: The file.
+        now: Unix seconds.
+    """
+
+    def __init__(self, path: Path, now: Callable[[], float]) -> None:
+        self.path, self._now = path, now
+        self._tokens: Mapping[str, Token] = {}
+        self._stamp: object = ()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read the file if it changed."""
+        current = file_stamp(self.path)
+        if current == self._stamp:
+            return
+        is_first, self._stamp = self._stamp == (), current
+        if current is None:
+            self._tokens = {}
+            log.error("%s is not there: no token opens anything", self.path)
+            return
+        try:
+            self._tokens = read_tokens(self.path)
+        except CardsignError as exc:
+            log.error("the tokens stay as they were: %s", exc)
+            return
+        if not is_first:
+            log.info("took up %d tokens of %s", len(self._tokens), self.path)
+
+    def find(self, untrusted_token: str) -> Token | None:
+        """Return a token that is known and has not expired."""
+        self.refresh()
+        token = self._tokens.get(digest_token(untrusted_token))
+        if token is None or (token.expires and token.expires.timestamp() <= self._now()):
+            return None
+        return token
+
+
+def create_token(audience: str, expires: datetime | None = None) -> tuple[str, str]:
+    """Make a token of 256 random bits, for the extended card of one audience.
+
+    Args:
+        audience: Whose card it opens.
+        expires: From when on it opens nothing; aware; None for never.
+
+    Returns:
+        The token, to be given to its user and kept nowhere, and the line of the token file.
+
+    Raises:
+        UsageFault: ``publish.audience_name``.
+    """
+    check_audience(audience)
+    token = secrets.token_urlsafe(TOKEN_BYTES)
+    until = f" until {stamp(expires)}" if expires else ""
+    return token, f"{digest_token(token)} {audience}{until}"
+
+
+@contextmanager
+def edit_tokens(path: Path) -> Iterator[list[str]]:
+    """Give the lines of a token file to be changed; no other process changes it meanwhile.
+
+    Raises:
+        FileFault: It cannot be read or written, or another process holds it.
+        ServeFault: ``serve.token_file``: it is malformed, or would be.
+    """
+    busy = FileFault("file.busy", "another process changes the tokens", path=str(path))
+    with locked(path.parent, patience=LOCK_SECONDS, busy=busy):
+        data = b""
+        with suppress(FileMissing):
+            data = read_bytes(path, max_bytes=MAX_TOKEN_FILE_BYTES)
+        parse_tokens(data, path=str(path))
+        text = data.decode("utf-8", "surrogateescape")
+        lines = (f"{text}\n" if text and not text.endswith("\n") else text).splitlines(True)
+        yield lines
+        changed = "".join(lines).encode("utf-8", "surrogateescape")
+        parse_tokens(changed, path=str(path))
+        write_atomic(path, changed)
+
+
+def remove_token(lines: list[str], name: str, path: str = "FILE") -> str:
+    """Remove the line of one token from those of a token file, and return the token's digest.
+
+    Args:
+        lines: Of the file.
+        name: The token itself, or the beginning of its digest, as long as it takes to name one.
+            No message repeats it: it may be a token of another file.
+        path: Of the file, for the hint.
+
+    Raises:
+        UsageFault: ``usage.conflict``: there is no such token, or there are several.
+    """
+    tokens = parse_tokens("".join(lines).encode("utf-8", "surrogateescape"), path=path)
+    digests = [digest for digest in tokens if name and digest.startswith(name.lower())]
+    digest = digest_token(name)
+    if digest not in tokens:
+        if len(digests) != 1:
+            problem = f"{len(digests)} digests begin with" if digests else "no token or digest fits"
+            dots = "..." if len(name) > _SHOWN else ""
+            raise UsageFault(
+                "usage.conflict",
+                f"{problem} {name[:_SHOWN]!r}{dots}",
+                hint=f"See their digests: cardsign tokens list --token-file {path}",
+            )
+        (digest,) = digests
+    del lines[tokens[digest].line - 1]
+    return digest
