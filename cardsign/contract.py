@@ -16,7 +16,7 @@ from typing import Any, Final, cast
 from cardsign import files
 from cardsign.card.extensions import skill_schemas
 from cardsign.card.strictjson import parse_object
-from cardsign.card.values import Json, members_of, objects_in, pointer
+from cardsign.card.values import Json, finding_at, members_of, objects_in
 from cardsign.errors import (
     EXIT_NO_VERDICT,
     EXIT_NOT_TRUSTED,
@@ -25,8 +25,7 @@ from cardsign.errors import (
     JsonRefused,
     UsageFault,
 )
-from cardsign.findings import Finding, Place, cap_findings, list_findings
-from cardsign.lint.rules import Tokens
+from cardsign.findings import Finding, cap_findings, list_findings
 from cardsign.lint.schemas import find_problems
 from cardsign.verify.report import VerifiedCard
 
@@ -87,7 +86,7 @@ def check_envelope(untrusted_envelope: bytes, card: VerifiedCard) -> EnvelopeRep
     try:
         envelope = parse_object(untrusted_envelope, max_bytes=MAX_ENVELOPE_BYTES)
     except JsonRefused as refusal:
-        return EnvelopeReport((_found("envelope.form", (), refusal.message),))
+        return EnvelopeReport((finding_at("envelope.form", (), refusal.message),))
     document = cast("Mapping[str, Json]", card.document)
     findings = [*_check_head(envelope, document)]
     if "skill_id" in envelope:
@@ -95,26 +94,22 @@ def check_envelope(untrusted_envelope: bytes, card: VerifiedCard) -> EnvelopeRep
     return EnvelopeReport(cap_findings(findings))
 
 
-def _found(rule: str, tokens: Tokens, message: str) -> Finding:
-    return Finding(rule, message, Place(pointer(*tokens)))
-
-
 def _check_head(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Iterator[Finding]:
     """Yield what is wrong with the members of every envelope, such as its target and trace."""
     for name in _RESPONSE if "status" in envelope else _TASK:
         if name not in envelope:
-            yield _found("envelope.form", (name,), "it is missing")
+            yield finding_at("envelope.form", (name,), "it is missing")
     target = envelope.get("target_agent", card.get("name"))
     if target != card.get("name"):
         message = f"it is for {target!r:.60}, the card is of {card.get('name')!r:.60}"
-        yield _found("envelope.target", ("target_agent",), message)
+        yield finding_at("envelope.target", ("target_agent",), message)
     owners = (members_of(envelope.get(name)) for name in ("metadata", "context"))
     if not any(owner.get("trace_id") or owner.get("pipeline_run_id") for owner in owners):
         message = "no trace_id or pipeline_run_id in /metadata or /context"
-        yield _found("envelope.untraced", ("metadata", "trace_id"), message)
+        yield finding_at("envelope.untraced", ("metadata", "trace_id"), message)
     status = envelope.get("status", "ok")
     if status not in STATUSES:
-        yield _found("envelope.status", ("status",), f"{status!r:.40}")
+        yield finding_at("envelope.status", ("status",), f"{status!r:.40}")
 
 
 def _check_skill(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Iterator[Finding]:
@@ -125,23 +120,23 @@ def _check_skill(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Iter
     if skill not in names:
         listed = ", ".join(filter(None, (name for name in names if isinstance(name, str))))
         message = f"unsupported_skill: {skill!r:.60}; supported_skills: {listed[:2000]}"
-        yield _found("envelope.unsupported-skill", ("skill_id",), message)
+        yield finding_at("envelope.unsupported-skill", ("skill_id",), message)
         return
     member = "output" if "status" in envelope else "input"
     key = skill, f"{member}_schema"
     schemas = [part.schema for part in skill_schemas(card) if (part.skill, part.kind) == key]
     if member in envelope and not schemas:
-        yield _found("envelope.unclear", (member,), f"the skill has no {member}_schema")
+        yield finding_at("envelope.unclear", (member,), f"the skill has no {member}_schema")
     for schema in schemas if member in envelope else ():
         if not isinstance(schema, dict):
-            yield _found("envelope.unclear", (member,), "its schema is no object")
+            yield finding_at("envelope.unclear", (member,), "its schema is no object")
             continue
         problems, unclear = find_problems(schema, envelope[member])
         for tokens, message in problems:
             code = "envelope.output" if member == "output" else "envelope.input"
-            yield _found(code, (member, *tokens), message)
+            yield finding_at(code, (member, *tokens), message)
         if unclear:
-            yield _found("envelope.unclear", (member,), unclear)
+            yield finding_at("envelope.unclear", (member,), unclear)
 
 
 # A new agent: its card, code that refers to the card, a test, and make targets.

@@ -19,7 +19,6 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Final, get_args
 
 from cardsign.card.document import MAX_SIGNATURES, Card, check_is_agent_card, with_signatures
@@ -65,14 +64,13 @@ from cardsign.jose.jws import (
     sign_payload,
 )
 from cardsign.jose.keys import JwkSet, PublicKey
+from cardsign.times import ANY_TIME
 from cardsign.trust.policy import Policy, Subject
 from cardsign.urls import interface_url
 from cardsign.verify.report import SignatureReport
 from cardsign.verify.signature import matching_payload
 from cardsign.verify.verifier import Verifier
 
-# Pinned keys with freshness waived have no deadlines: the time of the self-check decides nothing.
-_ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _UNREADABLE: Final = frozenset({"sig.shape", "sig.base64url", "sig.header"})
 #: What the self-check finds of ours: full signatures, and those of compat, of which it tries none.
 _AS_SIGNED: Final = frozenset({"valid", "not-tried"})
@@ -510,7 +508,7 @@ def self_check(
     """
     audience = None if marker is None else marker.audience
     policy = Policy.from_jwks(keys, name="the signer")
-    outsider = Verifier(policy, clock=lambda: _ANY_TIME)
+    outsider = Verifier(policy, clock=lambda: ANY_TIME)
     report = outsider.judge(signed, Subject(policy.issuers[0].name, audience=audience))
     complete = (report.answers.integrity, report.answers.complete) == ("yes", "yes")
     if not complete or (report.verdict != "trusted" and not force):

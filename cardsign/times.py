@@ -11,6 +11,10 @@ _FORM: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 SPAN: Final = re.compile(r"([1-9][0-9]{0,8})([smhd])")
 _UNITS: Final = {"day": 86400, "hour": 3600, "minute": 60}  # seconds
+#: Unix seconds: the end of the year 9999, beyond which calendars of common languages end.
+MAX_TIME: Final = 253_402_300_799
+#: For pinned keys with freshness waived: they have no deadlines, so no time decides anything.
+ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def utc(time: datetime | float) -> datetime:

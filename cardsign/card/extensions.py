@@ -34,6 +34,7 @@ from cardsign.card.values import (
     pointer,
 )
 from cardsign.errors import CardRefused, UsageFault
+from cardsign.times import MAX_TIME
 
 _Tokens: TypeAlias = tuple[str, ...]
 
@@ -45,8 +46,6 @@ EXTENDED_URI: Final = f"urn:uuid:{_UUID}"
 #: An audience is part of a file's name and of a line of the token file, too.
 AUDIENCE: Final = re.compile(r"[a-z0-9-]{1,64}")
 MAX_SEQ: Final = MAX_INTEGER
-#: Seconds; the end of the year 9999, beyond which calendars of common languages end.
-MAX_EXP: Final = 253_402_300_799
 
 _DESCRIPTION: Final = (
     "Marks an extended card: for one audience of authenticated callers, not public"
@@ -68,12 +67,22 @@ class ExtendedMarker:
     Attributes:
         audience: For whom it is: :data:`AUDIENCE`, best a random id.
         seq: The number of the release for which it was made, 1 to :data:`MAX_SEQ`.
-        exp: Seconds since 1970 UTC, 1 to :data:`MAX_EXP`; from then on it is not to be used.
+        exp: Seconds since 1970 UTC, 1 to :data:`MAX_TIME`; from then on it is not to be used.
     """
 
     audience: str
     seq: int
     exp: int
+
+
+def check_audience(name: str) -> None:
+    """Check the name of an audience.
+
+    Raises:
+        UsageFault: ``publish.audience_name``.
+    """
+    if not AUDIENCE.fullmatch(name):
+        raise UsageFault("publish.audience_name", f"audience {name!r} is not {AUDIENCE.pattern}")
 
 
 def extensions_of(document: Mapping[str, Json]) -> list[Json]:
@@ -217,18 +226,8 @@ def _read(extension: Mapping[str, Json], where: str) -> ExtendedMarker:
     if not isinstance(audience, str) or not AUDIENCE.fullmatch(audience):
         raise _refused(f"expected {AUDIENCE.pattern}", where, "audience")
     return ExtendedMarker(
-        audience, _whole(params, "seq", MAX_SEQ, where), _whole(params, "exp", MAX_EXP, where)
+        audience, _whole(params, "seq", MAX_SEQ, where), _whole(params, "exp", MAX_TIME, where)
     )
-
-
-def check_audience(name: str) -> None:
-    """Check the name of an audience.
-
-    Raises:
-        UsageFault: ``publish.audience_name``.
-    """
-    if not AUDIENCE.fullmatch(name):
-        raise UsageFault("publish.audience_name", f"audience {name!r} is not {AUDIENCE.pattern}")
 
 
 def _whole(params: Mapping[str, Json], name: str, most: int, where: str) -> int:

@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from typing import Any, Final, Literal, TypeAlias
@@ -32,6 +31,7 @@ from cardsign.errors import (
 from cardsign.findings import MAX_PATH, Finding, Place, ScanResult, cap_findings, cut, list_findings
 from cardsign.jose.jws import decode_part, header_members
 from cardsign.jose.keys import JwkSet
+from cardsign.times import ANY_TIME
 from cardsign.trust.policy import Policy, Subject
 from cardsign.trust.supplied import NO_STATEMENTS
 from cardsign.verify.report import SignatureReport, some_of
@@ -345,8 +345,6 @@ SPELLINGS: Final[tuple[tuple[str, str, Callable[[dict[str, Json]], str]], ...]] 
 )
 
 
-# Pinned keys have no deadlines, so that the time decides nothing.
-_ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
 #: What crewAI's signatures are refused for, whatever they fit: typ JWS, and a kid that the
 #: unprotected header repeats.
 _CREWAI: Final = frozenset({"sig.typ_forbidden", "sig.header_overlap"})
@@ -399,8 +397,8 @@ def _inspect_signatures(
 ) -> Iterator[InspectedSignature]:
     policy = Policy.from_jwks(jwks or JwkSet(()), name="the holder of the keys named")
     issuer = policy.issuers[0]
-    trust = Verifier(policy).session(issuer).resolve(NO_STATEMENTS, _ANY_TIME)
-    inquiry = Inquiry(Subject(issuer=issuer.name), policy, trust, _ANY_TIME)
+    trust = Verifier(policy).session(issuer).resolve(NO_STATEMENTS, ANY_TIME)
+    inquiry = Inquiry(Subject(issuer=issuer.name), policy, trust, ANY_TIME)
     spellings = write_spellings(payloads.members) if jwks and card.signatures else []
     for index, entry in enumerate(card.signatures):
         report = examine_signature(index, entry, payloads, inquiry)

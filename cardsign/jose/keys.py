@@ -65,6 +65,7 @@ from cardsign.jose.jwk import (
     refuse_weak,
     text_member,
 )
+from cardsign.times import MAX_TIME
 from cardsign.urls import is_url
 
 # What joserfc is called with to verify a signature, in the one way that is safe for us: one key at
@@ -135,15 +136,11 @@ def short_kid(kid: str) -> str:
     return kid if len(kid) <= 12 else f"{kid[:8]}..."
 
 
-#: Unix seconds of the year 9999, which is where dates end.
-_LAST: Final = 253_402_300_799
-
-
 class Validity(NamedTuple):
     """What a JWK says of its own use: from `nbf` until before `exp` (Unix seconds), or no more."""
 
     nbf: int = 0
-    exp: int = _LAST
+    exp: int = MAX_TIME
     is_revoked: bool = False
 
     @classmethod
@@ -153,18 +150,18 @@ class Validity(NamedTuple):
         Raises:
             KeyRefused: ``key.malformed``: a time is no number of seconds.
         """
-        times = {"nbf": 0, "exp": _LAST}
+        times = {"nbf": 0, "exp": MAX_TIME}
         for name in times.keys() & untrusted_jwk.keys():
             value = untrusted_jwk[name]
             if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
                 raise KeyRefused("key.malformed", f"{name} is no time in seconds", path=f"/{name}")
-            times[name] = int(min(value, _LAST))
+            times[name] = int(min(value, MAX_TIME))
         return cls(**times, is_revoked=untrusted_jwk.get("revoked", False) not in (False, None))
 
     def members(self) -> dict[str, Json]:
         """Return the members of the JWK that say it."""
         members: dict[str, Json] = {"nbf": self.nbf} if self.nbf else {}
-        if self.exp < _LAST:
+        if self.exp < MAX_TIME:
             members["exp"] = self.exp
         return {**members, "revoked": True} if self.is_revoked else members
 

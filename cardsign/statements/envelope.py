@@ -24,7 +24,7 @@ from cardsign.errors import CardRefused, InputRefused, KeyRefused, SignatureRefu
 from cardsign.jose import base64url
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import KID_FORM, PublicKey
-from cardsign.times import away, second
+from cardsign.times import MAX_TIME, away, second
 from cardsign.urls import parse_origin, parse_url
 
 Typ: TypeAlias = Literal["cardsign-keyset+jws", "cardsign-release+jws"]
@@ -235,8 +235,6 @@ def _signature(entry: Json, typ: Typ, path: str) -> StatementSignature:
 # one spelling in RFC 8785, no zone, and is compared without a parser. Digests are SHA-256 in
 # lower-case hex, which `sha256sum` prints; thumbprints are base64url, as RFC 7638 writes them.
 
-#: Seconds; the end of the year 9999, beyond which calendars of common languages end.
-MAX_TIME: Final = 253_402_300_799
 DAY: Final = 24 * 60 * 60  # seconds
 
 ISSUER: Final = re.compile(r"[\x21-\x7e]{1,256}")

@@ -23,6 +23,7 @@ from cardsign.statements.envelope import (
     parse_payload,
     read_envelope,
 )
+from cardsign.times import MAX_TIME
 
 #: What an online key may sign; roots and recovery keys have no such role.
 OnlineRole: TypeAlias = Literal["card", "release"]
@@ -84,7 +85,7 @@ class IssuerKey:
     roles: tuple[OnlineRole, ...] = ("card",)
     holder: str = ""
     nbf: int = 0
-    exp: int = read.MAX_TIME
+    exp: int = MAX_TIME
 
     @property
     def named(self) -> str:

@@ -22,6 +22,7 @@ from cardsign.statements import envelope as read
 from cardsign.statements.envelope import StatementRefused, exact_object
 from cardsign.statements.keyset import KeysetId, KeysetStatement, keyset_id
 from cardsign.statements.release import ReleaseStatement
+from cardsign.times import MAX_TIME
 from cardsign.trust.policy import ISSUER_NAME, KeysetAnchor, Policy, TrustedIssuer
 
 LOCK_FORMAT: Final = "cardsign-lock/1"
@@ -304,9 +305,7 @@ def _floor(name: str, entry: Any) -> Floor:
 
 
 def _time(value: Any, place: str) -> int:
-    return (
-        0 if value == 0 and type(value) is int else read.integer(value, place, most=read.MAX_TIME)
-    )
+    return 0 if value == 0 and type(value) is int else read.integer(value, place, most=MAX_TIME)
 
 
 def _release(entry: Any, place: str) -> LockedRelease:

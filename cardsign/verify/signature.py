@@ -46,10 +46,9 @@ from cardsign.findings import Finding, Place, rate_findings
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.jws import Entry, check_entry, read_entry
 from cardsign.jose.keys import PublicKey, short_kid
-from cardsign.statements.envelope import MAX_TIME
 from cardsign.statements.keyset import IssuerKey
 from cardsign.statements.release import FLOOR_EXTENDED, ListedCard, ReleaseStatement
-from cardsign.times import minute, utc
+from cardsign.times import MAX_TIME, minute, utc
 from cardsign.trust.policy import ACCEPTED, Policy, Subject, TrustedIssuer, parse_known_url
 from cardsign.trust.session import IssuerTrust
 from cardsign.urls import parse_origin

@@ -9,12 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spoilt_cards import EXAMPLES, SHARES, spoilt_card
-from support import PORTABLE, each_card, put, without
 
 from cardsign.card.extensions import (
     EXTENDED_URI,
-    MAX_EXP,
     MAX_SEQ,
     ExtendedMarker,
     _may_name_us,
@@ -24,6 +21,9 @@ from cardsign.card.extensions import (
 from cardsign.card.profiles import DEFAULT_PROFILES, canonicalize, uncovered_parts
 from cardsign.card.strictjson import parse_object
 from cardsign.errors import CanonicalizationError, CardRefused
+from cardsign.times import MAX_TIME
+from tests.spoilt_cards import EXAMPLES, SHARES, spoilt_card
+from tests.support import PORTABLE, each_card, put, without
 from tests.unportable import unportable
 
 MARKER = ExtendedMarker("7f0c1b52e6", 41, 1_798_761_600)
@@ -63,7 +63,7 @@ SOUND: dict[str, tuple[str, Any, ExtendedMarker]] = {
         MAX_SEQ,
         ExtendedMarker(MARKER.audience, MAX_SEQ, MARKER.exp),
     ),
-    "the last time": (f"{PARAMS}/exp", MAX_EXP, ExtendedMarker(MARKER.audience, 41, MAX_EXP)),
+    "the last time": (f"{PARAMS}/exp", MAX_TIME, ExtendedMarker(MARKER.audience, 41, MAX_TIME)),
     "a fraction of zero, which has the same payload": (f"{PARAMS}/seq", 41.0, MARKER),
     "another description": (f"{FIRST}/description", "Only for you", MARKER),
     "the longest audience": (
@@ -107,7 +107,7 @@ MALFORMED: dict[str, tuple[str, Any]] = {
     "a number with a fraction": (f"{PARAMS}/seq", 41.5),
     "a null number": (f"{PARAMS}/seq", None),
     "a number in a list": (f"{PARAMS}/seq", [41]),
-    "a time beyond the year 9999": (f"{PARAMS}/exp", MAX_EXP + 1),
+    "a time beyond the year 9999": (f"{PARAMS}/exp", MAX_TIME + 1),
     "a time of zero": (f"{PARAMS}/exp", 0),
     "a time as text": (f"{PARAMS}/exp", "2026-12-31"),
     "another kind": (f"{PARAMS}/kind", "public"),
@@ -263,7 +263,7 @@ def test_a_card_that_cannot_hold_it_is_refused(card: dict[str, Any], code: str, 
         pytest.param(ExtendedMarker("Staff", 1, 1), id="an audience in capitals"),
         pytest.param(ExtendedMarker("staff", 0, 1), id="a number of zero"),
         pytest.param(ExtendedMarker("staff", True, 1), id="true for a number"),
-        pytest.param(ExtendedMarker("staff", 1, MAX_EXP + 1), id="a time beyond the year 9999"),
+        pytest.param(ExtendedMarker("staff", 1, MAX_TIME + 1), id="a time beyond the year 9999"),
     ],
 )
 def test_a_marker_that_could_not_be_read_is_not_written(marker: ExtendedMarker) -> None:
@@ -300,7 +300,7 @@ markers = st.builds(
     ExtendedMarker,
     audience=st.text(st.sampled_from("abcz0-9"), min_size=1, max_size=64),
     seq=st.integers(1, MAX_SEQ),
-    exp=st.integers(1, MAX_EXP),
+    exp=st.integers(1, MAX_TIME),
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from cardsign.jose.keys import JwkSet
 from cardsign.statements.keyset import KeysetId, read_keyset
 from cardsign.statements.release import read_release
+from cardsign.times import MAX_TIME
 from cardsign.trust.lock import Floor
 from cardsign.trust.policy import (
     Anchor,
@@ -19,16 +19,11 @@ from cardsign.trust.policy import (
     Limits,
 )
 from cardsign.trust.session import IssuerTrust
-from tests.jose.statement_making import DAY, NOW, T0, entry, key, thumbprint
+from tests.jose.statement_making import DAY, T0, entry, key, later, thumbprint
 from tests.trust.establishing import ORIGIN, anchored, codes, number, session_of, stand
 from tests.trust.histories import after, keyset, release
 
 JWKS_URL = f"{ORIGIN}/jwks.json"
-
-
-def later(seconds: float) -> datetime:
-    """So many seconds after now."""
-    return NOW + timedelta(seconds=seconds)
 
 
 def jwks(*names: str) -> bytes:
@@ -173,7 +168,7 @@ def test_nothing_is_kept_of_a_time_of_one_s_choice(
 
 def test_a_lock_that_is_ahead_of_every_clock_is_accused(anchor: KeysetAnchor, one: bytes) -> None:
     """No clock comes to the year 9999: setting the clock may not be what helps."""
-    session = session_of(anchor, floor=Floor(newest_iat=253_402_300_799))
+    session = session_of(anchor, floor=Floor(newest_iat=MAX_TIME))
     (reason,) = stand(session, [one]).blocks
 
     assert reason.code == "time.clock_behind"
