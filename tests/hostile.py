@@ -14,7 +14,6 @@ from cardsign.card.extensions import EXTENDED_URI
 from cardsign.jose import base64url
 from cardsign.jose.keys import PrivateKey
 
-KIB: Final = 1024
 #: The key whose kid the copied signatures bear; every reader is told that it is the signer's.
 KEY: Final = PrivateKey.generate("ES256")
 

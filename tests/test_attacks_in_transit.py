@@ -6,11 +6,19 @@ He holds no key. He may edit, delete, rename, repeat and reorder anything, signa
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support import (
+
+from cardsign.card.document import Card, unsigned
+from cardsign.card.profiles import DEFAULT_PROFILES, FULL_PROFILES, canonicalize
+from cardsign.card.schema import CARD_1_0, Field, Message
+from cardsign.card.values import append, split
+from cardsign.errors import CanonicalizationError
+from cardsign.jose.keys import PrivateKey
+from cardsign.verify.report import Report
+from tests.support import (
     DUAL,
     LAX,
     OLD,
@@ -27,14 +35,6 @@ from support import (
     signed,
     without,
 )
-
-from cardsign.card.document import Card
-from cardsign.card.profiles import DEFAULT_PROFILES, FULL_PROFILES, canonicalize
-from cardsign.card.schema import CARD_1_0, Field, Message
-from cardsign.card.values import append, split
-from cardsign.errors import CanonicalizationError
-from cardsign.jose.keys import PrivateKey
-from cardsign.verify.report import Report
 
 LOSSY = tuple(profile for profile in DEFAULT_PROFILES if profile not in FULL_PROFILES)
 CARDS = {
@@ -247,11 +247,6 @@ def honest(request: pytest.FixtureRequest, alice: PrivateKey) -> dict[str, Any]:
     card = signed(request.param, alice)
     assert examine(card, alice).verdict == "trusted"
     return card
-
-
-def unsigned(card: Mapping[str, Any]) -> dict[str, Any]:
-    """The card without its signatures."""
-    return {name: value for name, value in card.items() if name != "signatures"}
 
 
 ADDITIONS = {

@@ -16,21 +16,8 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.serialization import load_der_public_key
-from support import (
-    NOW,
-    at,
-    by_another_sdk,
-    codes,
-    dump,
-    examine,
-    pointers,
-    put,
-    signed,
-    trusting,
-    without,
-)
 
-from cardsign.card.document import Card
+from cardsign.card.document import Card, unsigned
 from cardsign.card.profiles import DEFAULT_PROFILES, FULL_PROFILES, PROFILES, canonicalize
 from cardsign.card.values import append
 from cardsign.errors import CanonicalizationError, CardsignError
@@ -39,7 +26,21 @@ from cardsign.jose.keys import JwkSet, PrivateKey, PublicKey
 from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.trust.policy import Policy
 from cardsign.verify.report import Report
-from tests.support import holder_of, reach_verdict
+from tests.support import (
+    NOW,
+    at,
+    by_another_sdk,
+    codes,
+    dump,
+    examine,
+    holder_of,
+    pointers,
+    put,
+    reach_verdict,
+    signed,
+    trusting,
+    without,
+)
 
 pytestmark = pytest.mark.needs_shared
 
@@ -96,11 +97,6 @@ def honest(everything: Files, alice: PrivateKey) -> dict[str, dict[str, Any]]:
             found[name]["signatures"].append(sign_payload(payload, alice, typ=TYP_COMPAT))
     assert len(found) > 100
     return found
-
-
-def unsigned(card: dict[str, Any]) -> dict[str, Any]:
-    """The card without signatures."""
-    return {name: value for name, value in card.items() if name != "signatures"}
 
 
 def payloads(card: dict[str, Any], *profiles: str) -> dict[str, bytes]:

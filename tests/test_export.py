@@ -8,7 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from publications import NOW, PUBLIC, failing_after, publish_cards, sign, with_skill
 
 from cardsign import verify_card
 from cardsign.errors import FileFault, UsageFault
@@ -16,6 +15,7 @@ from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.publish.generation import Generation, export_files, public_files
 from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server.app import create_app
+from tests.publications import NOW, PUBLIC, failing_after, publish_cards, sign, with_skill
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,14 @@ import json
 from typing import Any
 
 import pytest
-from support import (
+
+from cardsign.card.profiles import DEFAULT_PROFILES
+from cardsign.errors import UsageFault
+from cardsign.jose.jws import TYP_COMPAT, read_entry
+from cardsign.jose.keys import JwkSet, PrivateKey
+from cardsign.sign import SignedCard, SigningOptions, sign_with_notes
+from cardsign.trust.policy import KeysAnchor, TrustedIssuer
+from tests.support import (
     LAX,
     by_another_sdk,
     codes,
@@ -16,13 +23,6 @@ from support import (
     put,
     trusting,
 )
-
-from cardsign.card.profiles import DEFAULT_PROFILES
-from cardsign.errors import UsageFault
-from cardsign.jose.jws import TYP_COMPAT, read_entry
-from cardsign.jose.keys import JwkSet, PrivateKey
-from cardsign.sign import SignedCard, SigningOptions, sign_with_notes
-from cardsign.trust.policy import KeysAnchor, TrustedIssuer
 
 JS = "js-instance"
 

@@ -9,21 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from support import (
-    DUAL,
-    LAX,
-    OLD,
-    PORTABLE,
-    WITH_DEFAULTS,
-    at,
-    codes,
-    dump,
-    examine,
-    pointers,
-    profiles_of,
-    put,
-    without,
-)
 
 from cardsign import sign_card
 from cardsign.card.document import Card
@@ -42,6 +27,21 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.verify.report import Report
 from tests.card.places import places_in
+from tests.support import (
+    DUAL,
+    LAX,
+    OLD,
+    PORTABLE,
+    WITH_DEFAULTS,
+    at,
+    codes,
+    dump,
+    examine,
+    pointers,
+    profiles_of,
+    put,
+    without,
+)
 
 
 def schema_names() -> set[str]:

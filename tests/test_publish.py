@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from publications import (
+
+from cardsign.card.extensions import ExtendedMarker, with_marker
+from cardsign.errors import FileFault, PublishRefused, ServeFault, UsageFault
+from cardsign.files import locked
+from cardsign.jose.keys import JwkSet, PrivateKey
+from cardsign.publish.generation import Generation, load_current
+from cardsign.publish.publication import Documents, publish_generation
+from tests.publications import (
     NOW,
     PUBLIC,
     PUBLIC_0_3,
@@ -24,14 +31,7 @@ from publications import (
     sign,
     with_skill,
 )
-from support import without
-
-from cardsign.card.extensions import ExtendedMarker, with_marker
-from cardsign.errors import FileFault, PublishRefused, ServeFault, UsageFault
-from cardsign.files import locked
-from cardsign.jose.keys import JwkSet, PrivateKey
-from cardsign.publish.generation import Generation, load_current
-from cardsign.publish.publication import Documents, publish_generation
+from tests.support import without
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,16 @@ from itertools import count, islice
 from typing import Any, Final
 
 import pytest
-from spoilt_cards import SHARES, spoilt_card
-from support import (
+
+from cardsign.card.document import Card, render, unsigned, with_signatures
+from cardsign.card.profiles import FULL_PROFILES, canonicalize
+from cardsign.card.strictjson import parse_object
+from cardsign.card.values import Json, append, split
+from cardsign.errors import CanonicalizationError, CardRefused, CardsignError
+from cardsign.jose.keys import PrivateKey
+from cardsign.sign import SigningOptions, sign_document, sign_with_notes
+from tests.spoilt_cards import SHARES, spoilt_card
+from tests.support import (
     DUAL,
     LAX,
     OLD,
@@ -24,15 +32,7 @@ from support import (
     put,
     signed,
 )
-from test_attacks_in_transit import EVERY_PATH_LAX, assert_noticed, renamed, respellings
-
-from cardsign.card.document import Card, render, unsigned, with_signatures
-from cardsign.card.profiles import FULL_PROFILES, canonicalize
-from cardsign.card.strictjson import parse_object
-from cardsign.card.values import Json, append, split
-from cardsign.errors import CanonicalizationError, CardRefused, CardsignError
-from cardsign.jose.keys import PrivateKey
-from cardsign.sign import SigningOptions, sign_document, sign_with_notes
+from tests.test_attacks_in_transit import EVERY_PATH_LAX, assert_noticed, renamed, respellings
 
 ENTRIES: Final[tuple[list[Json], ...]] = (
     [{"protected": "e30", "signature": "AA"}],

@@ -8,23 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from support import (
-    DUAL,
-    LAX,
-    OLD,
-    PORTABLE,
-    WITH_DEFAULTS,
-    codes,
-    dump,
-    each_card,
-    examine,
-    one_signature,
-    profiles_of,
-    put,
-    signed,
-    under_header,
-    without,
-)
 
 from cardsign import sign_card
 from cardsign.card.extensions import ExtendedMarker
@@ -42,6 +25,23 @@ from cardsign.jose import base64url
 from cardsign.jose.jws import TYP_COMPAT, read_entry
 from cardsign.jose.keys import JwkSet, PrivateKey, PublicKey
 from cardsign.sign import SignedCard, SigningOptions, self_check, sign_with_notes
+from tests.support import (
+    DUAL,
+    LAX,
+    OLD,
+    PORTABLE,
+    WITH_DEFAULTS,
+    codes,
+    dump,
+    each_card,
+    examine,
+    one_signature,
+    profiles_of,
+    put,
+    signed,
+    under_header,
+    without,
+)
 
 
 @dataclass

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support import LAX, PORTABLE, dump, each_card, profiles_of, put, signed, without
 
 from cardsign import sign_card
 from cardsign.card.document import Card
@@ -16,6 +15,7 @@ from cardsign.jose.jws import read_entry
 from cardsign.jose.keys import PrivateKey
 from cardsign.sign import SignedCard, SigningOptions, sign_with_notes
 from cardsign.verify.signature import matching_payload
+from tests.support import LAX, PORTABLE, dump, each_card, profiles_of, put, signed, without
 
 MARKER = ExtendedMarker("7f0c1b52e6", 41, 1_798_761_600)
 

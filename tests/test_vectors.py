@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import NOW, dump
 
 from cardsign.card.profiles import DEFAULT_PROFILES, canonicalize
 from cardsign.card.strictjson import parse_object
@@ -17,7 +16,7 @@ from cardsign.errors import CanonicalizationError, JsonRefused
 from cardsign.jose.keys import JwkSet
 from cardsign.trust.policy import Policy
 from cardsign.verify.report import Report
-from tests.support import holder_of, reach_verdict
+from tests.support import NOW, dump, holder_of, reach_verdict
 
 pytestmark = pytest.mark.needs_shared
 

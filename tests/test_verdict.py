@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from support import LAX, NOW, PORTABLE, codes, dump, examine, one_signature, signed
 
 from cardsign.card.profiles import canonicalize
 from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK
@@ -26,7 +25,18 @@ from cardsign.verify.report import (
     Verdict,
     VerificationError,
 )
-from tests.support import holder_of, reach_verdict
+from tests.support import (
+    LAX,
+    NOW,
+    PORTABLE,
+    codes,
+    dump,
+    examine,
+    holder_of,
+    one_signature,
+    reach_verdict,
+    signed,
+)
 
 ANSWERS = {"yes", "no", "unknown"}
 VERDICTS = {"trusted", "untrusted", "invalid", "indeterminate"}

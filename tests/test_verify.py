@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support import (
+
+from cardsign import verify_card
+from cardsign.card.profiles import DEFAULT_PROFILES, canonicalize
+from cardsign.jose.keys import JwkSet, PrivateKey
+from cardsign.trust.policy import KeysAnchor, Policy, Subject, TrustedIssuer
+from cardsign.urls import parse_place
+from cardsign.verify.report import VerifiedCard
+from tests.support import (
     DUAL,
     LAX,
     NOW,
@@ -16,19 +23,13 @@ from support import (
     codes,
     dump,
     examine,
+    holder_of,
     one_signature,
+    reach_verdict,
     signed,
     trusting,
     without,
 )
-
-from cardsign import verify_card
-from cardsign.card.profiles import DEFAULT_PROFILES, canonicalize
-from cardsign.jose.keys import JwkSet, PrivateKey
-from cardsign.trust.policy import KeysAnchor, Policy, Subject, TrustedIssuer
-from cardsign.urls import parse_place
-from cardsign.verify.report import VerifiedCard
-from tests.support import holder_of, reach_verdict
 
 CARDS = {
     "portable": PORTABLE,

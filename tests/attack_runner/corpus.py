@@ -124,12 +124,6 @@ def read_attack(path: Path) -> Attack:
     return Attack(path.stem, json.loads(path.read_bytes()))
 
 
-def load_cases() -> dict[str, Case]:
-    """All cases and transcripts of the corpus, by id."""
-    attacks = load_attacks()
-    return {case.id: case for one in attacks for case in (*one.cases, *one.transcripts)}
-
-
 # ------------------------------------------------------------------ what a case is given
 
 

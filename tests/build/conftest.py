@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from making import Build, Write, built
+
+from tests.build.making import Build, Write, built
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from making import URL, Build, Write, built, codes
 
 from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
@@ -17,6 +16,7 @@ from cardsign.card.convert import convert_card
 from cardsign.card.extensions import FIELDS_URI
 from cardsign.errors import BuildRefused, UsageFault
 from cardsign.lint.cards import lint_card
+from tests.build.making import URL, Build, Write, built, codes
 from tests.support import PORTABLE
 
 DOCS = "https://tides.example/docs"

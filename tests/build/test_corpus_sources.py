@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from corpus_sources import SAID, URL, WITH, sources
 
 from cardsign import JwkSet, PrivateKey, build_card, lint_card, sign_card, verify_card
 from cardsign.errors import BuildRefused
+from tests.build.corpus_sources import SAID, URL, WITH, sources
 
 #: What a refusal may say: a fact is missing that no rule fills, or the file is none of its format.
 CODES = {"build.missing", "build.reference", "build.syntax"}

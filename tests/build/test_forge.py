@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from making import URL, Build, Write, built
 
 from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
 from cardsign.diff.cards import diff_cards, effect_of
 from cardsign.errors import BuildRefused
+from tests.build.making import URL, Build, Write, built
 
 FORGE = "agent_id: weather-agent\nversion: 0.4.2\n"
 MAIN = "---\nname: weather\ndescription: Says how the weather will be\n---\n"

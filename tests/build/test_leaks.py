@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from making import Write, built, codes
 
 from cardsign.card.schema import CARD_0_3, CARD_1_0
 from cardsign.errors import BuildRefused, CardsignError, UsageFault
+from tests.build.making import Write, built, codes
 
 #: What no card may hold, planted wherever a source can hold something.
 SECRETS: dict[str, Any] = {

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from making import Build, Write, built
 
 from cardsign.errors import BuildRefused
+from tests.build.making import Build, Write, built
 
 TOOL: dict[str, Any] = {
     "name": "Search-Docs",

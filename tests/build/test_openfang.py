@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from making import Build, Write, built
 
 from cardsign.card.convert import convert_card
 from cardsign.errors import BuildRefused
+from tests.build.making import Build, Write, built
 
 AGENT = """name = "code-reviewer"
 version = "0.3.0"

@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from making import Build, Write, built
 
 from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
 from cardsign.config import OrlojSettings, read_config
 from cardsign.errors import BuildRefused
 from cardsign.issuer.cards import read_source
+from tests.build.making import Build, Write, built
 
 SYSTEM = """apiVersion: orloj.dev/v1
 kind: AgentSystem

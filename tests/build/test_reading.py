@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from making import Write
 
 from cardsign.build.reading import read_one, read_source
 from cardsign.errors import BuildRefused
+from tests.build.making import Write
 
 REFUSED = {
     "a member twice": ("a.yaml", "name: a\nname: b\n", 2, "'name' stands here twice"),

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from making import URL, built
 
 from cardsign import lint_card, sign_card, verify_card
 from cardsign.contract import check_envelope
@@ -22,6 +21,7 @@ from cardsign.errors import CardsignError, JsonRefused
 from cardsign.inspect.card import inspect_card
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.lint.rules import LintSettings
+from tests.build.making import URL, built
 
 pytestmark = pytest.mark.needs_shared
 

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from making import Build, Write, built
 
 from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
 from cardsign.errors import BuildRefused, FileFault
+from tests.build.making import Build, Write, built
 
 WHOLE = """---
 name: web-research

@@ -7,11 +7,11 @@ import json
 from typing import Any
 
 import pytest
-from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put
 
 from cardsign.card.profiles import DEFAULT_PROFILES, PROFILES, canonicalize
 from cardsign.errors import CanonicalizationError, InputRefused
 from tests.card.places import places_in
+from tests.support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put
 
 SERVED, RULE_1, PRUNE, UPGRADED = DEFAULT_PROFILES
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import OLD as OLD_TIDES
-from support import PORTABLE, without
 
 from cardsign.card.convert import convert_card, form_of
 from cardsign.card.schema import CARD_0_3, CARD_1_0, A2aVersion, check_members
 from cardsign.errors import CardRefused
+from tests.support import OLD as OLD_TIDES
+from tests.support import PORTABLE, without
 
 SKILL: dict[str, Any] = {"id": "s", "name": "S", "description": "d", "tags": ["t"]}
 TOKEN = {"tokenUrl": "https://tides.example/token", "scopes": {"read": "Read"}}

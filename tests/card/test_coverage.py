@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put, without
 
 from cardsign.card.profiles import (
     DEFAULT_PROFILES,
@@ -15,6 +14,7 @@ from cardsign.card.profiles import (
     canonicalize,
     uncovered_parts,
 )
+from tests.support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put, without
 
 DEFAULT = Excuse.SCHEMA_DEFAULT
 SAME = Excuse.SAME_AS_1_0

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, dump, put
 
 from cardsign.card.document import MAX_CARD_VALUES, MAX_SIGNATURES, Card
 from cardsign.errors import CardRefused, JsonRefused
+from tests.support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, dump, put
 
 
 def refusal(card: Mapping[str, Any]) -> CardRefused:

@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from support import DUAL, LAX, OLD, PORTABLE, at, put, without
 
 from cardsign.card.profiles import DEFAULT_PROFILES, PROFILES, canonicalize, uncovered_parts
 from cardsign.errors import CanonicalizationError
 from tests.card.places import places_in
+from tests.support import DUAL, LAX, OLD, PORTABLE, at, put, without
 
 JS = "js-instance"
 

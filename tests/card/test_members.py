@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put, without
 
 from cardsign.card.document import Card
 from cardsign.card.schema import DocumentVersion, check_members
 from cardsign.card.values import finding_at, split
 from cardsign.findings import Finding
+from tests.support import DUAL, LAX, OLD, PORTABLE, WITH_DEFAULTS, put, without
 
 
 def problems(card: dict[str, Any]) -> dict[str, Finding]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support import OLD, put
 
 from cardsign.card.profiles import canonicalize
 from cardsign.errors import CanonicalizationError
 from tests.card.places import places_in
+from tests.support import OLD, put
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "capabilities that are a list": (

@@ -10,9 +10,9 @@ import pytest
 
 from cardsign import sign_card
 from cardsign.jose.keys import JwkSet, PrivateKey
-from tests.check.test_contract import CARD, TASK
 from tests.cli.conftest import Cardsign
 from tests.support import put
+from tests.test_contract import CARD, TASK
 
 
 @pytest.fixture

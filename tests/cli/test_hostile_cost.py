@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from local_site import Site, local_site
 
+from tests.cli.local_site import Site, local_site
 from tests.hostile_commands import COMMANDS, MIB, ONCE_TOO_MUCH, Cost, run_shape
 
 #: The shapes that cost most commands most, and the commands that look at most of a card.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from cardsign.card.convert import convert_card
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.diff.cards import diff_cards, diff_live, effect_of
+from tests.support import dump
 
 TOKEN = "https://login.example/token"
 SCOPES = {"read": "Read", "write": "Write"}
@@ -178,11 +178,6 @@ def as_it_is(card: Mapping[str, Any]) -> Any:
 def as_in_its_proto(card: Mapping[str, Any]) -> Any:
     """A card in snake_case."""
     return snake(card, CARD_1_0, CARD_0_3)
-
-
-def dump(card: Any) -> bytes:
-    """The bytes of a card."""
-    return json.dumps(card).encode()
 
 
 PLACES = list(places(CARD))

@@ -14,7 +14,7 @@ from random import Random
 import atheris
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT)]
+sys.path.insert(0, str(ROOT))
 
 with atheris.instrument_imports(include=["cardsign"]):
     from tests.fuzz.targets import TARGETS

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT)]
+sys.path.insert(0, str(ROOT))
 
 from tests.fuzz.targets import TARGETS  # noqa: E402
 

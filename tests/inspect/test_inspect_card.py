@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from inspecting import inspected, only, over
 
 from cardsign.card.document import Card as AgentCard
 from cardsign.card.profiles import PROFILES, canonicalize
@@ -18,6 +17,7 @@ from cardsign.findings import list_codes
 from cardsign.inspect.card import describe_card, inspect_card
 from cardsign.jose import base64url
 from cardsign.jose.keys import JwkSet, PrivateKey
+from tests.inspect.inspecting import inspected, only, over
 from tests.support import (
     DUAL,
     LAX,

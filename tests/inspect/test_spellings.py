@@ -10,12 +10,12 @@ import json
 from typing import Any
 
 import pytest
-from inspecting import inspected, only, over
 
 from cardsign.card.profiles import canonicalize
 from cardsign.inspect.card import SPELLINGS, InspectedSignature
 from cardsign.jose.jws import sign_payload
 from cardsign.jose.keys import PrivateKey
+from tests.inspect.inspecting import inspected, only, over
 from tests.support import LAX, OLD, PORTABLE, put
 
 COMPACT = (",", ":")

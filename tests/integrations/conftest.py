@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "net"))  # whose helpers import one another
-
-from authorities import Authority
-from internet import Network
+from tests.net.authorities import Authority
+from tests.net.internet import Network
 
 
 @pytest.fixture(scope="session")

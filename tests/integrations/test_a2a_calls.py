@@ -15,8 +15,6 @@ from typing import Any
 
 import httpx
 import pytest
-from internet import Answer, Host, Network, Request, Takeover
-from peers import LOCAL, http
 
 from cardsign.errors import CallFailed, CardsignError, UsageFault
 from cardsign.jose.keys import JwkSet
@@ -25,6 +23,8 @@ from cardsign.trust.policy import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_origin, parse_place
 from cardsign.verify.verifier import Verifier
 from tests.jose.statement_making import key
+from tests.net.internet import Answer, Host, Network, Request, Takeover
+from tests.net.peers import LOCAL, http
 from tests.publications import PUBLIC, sign
 from tests.support import put
 

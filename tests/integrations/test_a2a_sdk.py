@@ -9,8 +9,6 @@ from typing import Any
 
 import httpx
 import pytest
-from internet import Network
-from peers import http
 
 from cardsign import verify_card
 from cardsign.errors import UsageFault
@@ -20,6 +18,8 @@ from cardsign.urls import CARD_PATH, parse_place
 from cardsign.verify.report import NotTrusted
 from cardsign.verify.verifier import Verifier
 from tests.jose.statement_making import key
+from tests.net.internet import Network
+from tests.net.peers import http
 from tests.publications import PUBLIC, PUBLIC_0_3, extended_card, sign
 from tests.support import PORTABLE, put
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import httpx
 import pytest
-from internet import Network, Request
-from peers import http
 
 from cardsign import CardsignError, JwkSet, NotTrusted, Policy, Verifier
 from cardsign.trust.policy import KeysAnchor, TrustedIssuer
 from cardsign.urls import parse_place
 from tests.jose.statement_making import key
+from tests.net.internet import Network, Request
+from tests.net.peers import http
 from tests.publications import PUBLIC, PUBLIC_0_3, sign
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -17,16 +17,16 @@ from typing import Any
 
 import httpx
 import pytest
-from authorities import Authority
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from internet import Host, Network, Request
-from peers import http, read_head, speaking
 
 from cardsign import JwkSet, NotTrusted, canonicalize, discover, verify_card
 from cardsign.jose.keys import PublicKey
 from cardsign.urls import CARD_PATH
 from tests.jose.statement_making import key
+from tests.net.authorities import Authority
+from tests.net.internet import Host, Network, Request
+from tests.net.peers import http, read_head, speaking
 from tests.publications import PUBLIC, sign
 
 pytestmark = pytest.mark.needs_a2a

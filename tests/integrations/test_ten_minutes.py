@@ -18,10 +18,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from authorities import Authority
-from internet import hand_on
-from peers import read_head, speaking
 
+from tests.net.authorities import Authority
+from tests.net.internet import hand_on
+from tests.net.peers import read_head, speaking
 from tests.publications import PUBLIC
 from tests.server.programs import ended, free_port, run_nginx, wait_for
 

@@ -23,11 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
-
-from interop_page import header, line, prose  # noqa: E402
-from judges import Judge, JudgeFailed  # noqa: E402
-from roster import PROGRAMS, VERIFIERS, Verifier  # noqa: E402
+sys.path.insert(0, str(ROOT))
 
 from cardsign.testing.conformance import (  # noqa: E402
     ATTACK_TRUSTED,
@@ -35,6 +31,9 @@ from cardsign.testing.conformance import (  # noqa: E402
     read_cases,
     run_cases,
 )
+from tests.interop.interop_page import header, line, prose  # noqa: E402
+from tests.interop.judges import Judge, JudgeFailed  # noqa: E402
+from tests.interop.roster import PROGRAMS, VERIFIERS, Verifier  # noqa: E402
 from tests.tools import name_judges  # noqa: E402
 
 TESTS: Final = ROOT / "tests"

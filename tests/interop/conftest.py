@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from judges import Judge
-from population import Sample, load_samples
-from roster import PROGRAMS
+
+from tests.interop.judges import Judge
+from tests.interop.population import Sample, load_samples
+from tests.interop.roster import PROGRAMS
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from trial import ACCEPTED, ALL, Row
+from tests.interop.trial import ACCEPTED, ALL, Row
 
 FILE: Final = Path(__file__).with_suffix(".json")
 

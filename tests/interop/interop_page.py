@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass
 from textwrap import wrap
 from typing import Any, Final
 
-from exceptions import Exceptions
-from judges import Version
-from population import CLASSES
-from roster import PROGRAMS, VERIFIERS
-from trial import (
+from tests.interop.exceptions import Exceptions
+from tests.interop.judges import Version
+from tests.interop.population import CLASSES
+from tests.interop.roster import PROGRAMS, VERIFIERS
+from tests.interop.trial import (
     ACCEPTED,
     ALL,
     CANNOT_PARSE,

@@ -14,12 +14,11 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from spoilt_cards import spoilt_card
-
 from cardsign import CardsignError
 from cardsign.card.document import Card
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.values import Json
+from tests.spoilt_cards import spoilt_card
 
 GROUPS: Final = ("real 0.3", "real 1.0", "real mixed", "real other", "provocative")
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from judges import ALGORITHMS, Judge, Path_
+from tests.interop.judges import ALGORITHMS, Judge, Path_
 
 _HERE: Final = Path(__file__).resolve().parent
 _REGISTRY_SECONDS: Final = 60.0

@@ -18,16 +18,15 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
-
-import exceptions  # noqa: E402
-from interop_page import Results, page, record  # noqa: E402
-from judges import Version  # noqa: E402
-from population import CLASSES, Sample, population  # noqa: E402
-from roster import PROGRAMS, VERIFIERS, Program  # noqa: E402
-from trial import ALL, Row, Trial  # noqa: E402
+sys.path.insert(0, str(ROOT))
 
 from cardsign import PrivateKey  # noqa: E402
+from tests.interop import exceptions  # noqa: E402
+from tests.interop.interop_page import Results, page, record  # noqa: E402
+from tests.interop.judges import Version  # noqa: E402
+from tests.interop.population import CLASSES, Sample, population  # noqa: E402
+from tests.interop.roster import PROGRAMS, VERIFIERS, Program  # noqa: E402
+from tests.interop.trial import ALL, Row, Trial  # noqa: E402
 from tests.tools import name_judges  # noqa: E402
 
 SHARED: Final = ROOT.parent / "shared"

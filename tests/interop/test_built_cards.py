@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from judges import Finding, Judge
 
 from cardsign import JwkSet, PrivateKey, build_card, sign_card
 from cardsign.errors import CardsignError
 from cardsign.sign import SigningOptions, sign_with_notes
 from tests.build.corpus_sources import SAID, URL, WITH, WITHOUT_SCHEMES, sources
+from tests.interop.judges import Finding, Judge
 
 
 @pytest.fixture(scope="module")

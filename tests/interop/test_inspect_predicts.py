@@ -13,15 +13,15 @@ from random import Random
 from typing import Any, Final
 
 import pytest
-import roster
-from population import Sample
-from spoilt_cards import spoilt_card
-from support import DUAL, LAX, OLD, PORTABLE, dump, one_signature, put, under_header
 
 from cardsign import JwkSet, PrivateKey
 from cardsign.card.profiles import PROFILES, VERIFIERS
 from cardsign.errors import CanonicalizationError
 from cardsign.inspect.card import inspect_card
+from tests.interop import roster
+from tests.interop.population import Sample
+from tests.spoilt_cards import spoilt_card
+from tests.support import DUAL, LAX, OLD, PORTABLE, dump, one_signature, put, under_header
 
 RANDOM_CARDS: Final = 60
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import exceptions
 import pytest
-from roster import VERIFIERS
-from table import RECORD
-from trial import ACCEPTED, ALL, CANNOT_PARSE, OWN_PAYLOAD, Row
+
+from tests.interop import exceptions
+from tests.interop.roster import VERIFIERS
+from tests.interop.table import RECORD
+from tests.interop.trial import ACCEPTED, ALL, CANNOT_PARSE, OWN_PAYLOAD, Row
 
 
 def record() -> dict[str, Any]:

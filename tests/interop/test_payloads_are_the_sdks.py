@@ -15,15 +15,15 @@ from typing import Any, Final
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from judges import Judge, Path_
-from population import Sample
-from spoilt_cards import SHARES, spoilt_cards
-from support import DUAL, OLD, PORTABLE, dump, put
 
 from cardsign.card.document import Card
 from cardsign.card.profiles import ProfileName, canonicalize
 from cardsign.card.values import Json
 from cardsign.errors import CanonicalizationError, CardsignError
+from tests.interop.judges import Judge, Path_
+from tests.interop.population import Sample
+from tests.spoilt_cards import SHARES, spoilt_cards
+from tests.support import DUAL, OLD, PORTABLE, dump, put
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from judges import Judge
 
 from cardsign.card.schema import CARD_1_0, Field, Message
+from tests.interop.judges import Judge
 
 ROOT = "AgentCard"
 

@@ -17,13 +17,13 @@ import pytest
 import rfc8785
 from joserfc import jws
 from joserfc.jwk import ECKey
-from judges import Judge, private_jwk
-from roster import PROGRAMS, VERIFIERS, Verifier
-from support import DUAL, LAX, OLD, PORTABLE, codes, dump, examine, put, signed
-from trial import serve
 
 from cardsign import JwkSet, PrivateKey, canonicalize
 from cardsign.card.profiles import FULL_PROFILES
+from tests.interop.judges import Judge, private_jwk
+from tests.interop.roster import PROGRAMS, VERIFIERS, Verifier
+from tests.interop.trial import serve
+from tests.support import DUAL, LAX, OLD, PORTABLE, codes, dump, examine, put, signed
 
 LOSSY: Final = ("prune-empty", "prune-empty-upgraded")
 CARDS: Final[dict[str, dict[str, Any]]] = {

@@ -9,10 +9,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from judges import Judge, JudgeFailed, private_jwk
-from population import Sample
-from roster import VERIFIERS, Program, Verifier
-
 from cardsign import CardsignError, JwkSet, Policy, PrivateKey, canonicalize, examine_card
 from cardsign.card.profiles import (
     DEFAULT_PROFILES,
@@ -26,6 +22,9 @@ from cardsign.card.values import Json
 from cardsign.errors import CanonicalizationError
 from cardsign.jose.jws import TYP_JOSE, sign_payload
 from cardsign.sign import SignedCard, SigningOptions, sign_with_notes
+from tests.interop.judges import Judge, JudgeFailed, private_jwk
+from tests.interop.population import Sample
+from tests.interop.roster import VERIFIERS, Program, Verifier
 from tests.support import profiles_of
 
 NOW: Final = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -25,6 +25,11 @@ TIDES = FakeIssuer(NOW)
 URL = TIDES.url
 key, thumbprint, quorum, entry = TIDES.key, TIDES.thumbprint, TIDES.quorum, TIDES.entry
 keyset_members, release_members = TIDES.keyset_members, TIDES.release_members
+
+
+def later(seconds: float) -> datetime:
+    """So many seconds after now."""
+    return NOW + timedelta(seconds=seconds)
 
 
 def signed_keyset(*signers: str, **changes: Any) -> KeysetStatement:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from explicit_making import check_input, input_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from cardsign.errors import KeyRefused
 from cardsign.jose import base64url
 from cardsign.jose.algorithms import ALGORITHMS
 from cardsign.jose.keys import PublicKey
+from tests.jose.explicit_making import check_input, input_of
 
 P = 2**255 - 19
 

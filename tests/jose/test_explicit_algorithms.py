@@ -12,16 +12,6 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA1, SHA256, SHA384, SHA512, HashAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from explicit_making import (
-    ALL_ALGS,
-    HEADER_ALGS,
-    PAYLOAD,
-    Made,
-    check_input,
-    input_of,
-    made,
-    rsa_key,
-)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,6 +21,16 @@ from cardsign.jose import base64url
 from cardsign.jose.algorithms import ALGORITHMS, SIGNING_ALGORITHMS, STATEMENT_ALGORITHMS
 from cardsign.jose.jws import check_entry, read_entry
 from cardsign.jose.keys import PrivateKey, PublicKey
+from tests.jose.explicit_making import (
+    ALL_ALGS,
+    HEADER_ALGS,
+    PAYLOAD,
+    Made,
+    check_input,
+    input_of,
+    made,
+    rsa_key,
+)
 
 # As RFC 7518 3.3 and 3.5 have them, for `cryptography`.
 HOW: dict[str, tuple[padding.AsymmetricPadding, HashAlgorithm]] = {

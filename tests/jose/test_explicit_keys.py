@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
-from explicit_making import ALL_ALGS, HEADER_ALGS, PAYLOAD, made, rsa_key
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 from cardsign.card.values import Json
@@ -17,6 +16,7 @@ from cardsign.jose import base64url
 from cardsign.jose.algorithms import ALGORITHMS, SIGNING_ALGORITHMS, STATEMENT_ALGORITHMS
 from cardsign.jose.jws import check_entry, read_entry, sign_payload
 from cardsign.jose.keys import PrivateKey, PublicKey
+from tests.jose.explicit_making import ALL_ALGS, HEADER_ALGS, PAYLOAD, made, rsa_key
 
 Change = Callable[[dict[str, Json]], object]
 

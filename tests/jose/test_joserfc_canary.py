@@ -5,13 +5,13 @@ from __future__ import annotations
 import warnings
 
 import pytest
-from explicit_making import HEADER_ALGS, made
 from joserfc import jws
 from joserfc.errors import JoseError
 
 from cardsign.errors import SignatureRefused
 from cardsign.jose import base64url
 from cardsign.jose.keys import MAX_SIGNATURE_BYTES, REGISTRY, PrivateKey, PublicKey
+from tests.jose.explicit_making import HEADER_ALGS, made
 
 
 def is_good(header: str, payload: bytes, signature: bytes, key: PublicKey) -> bool:

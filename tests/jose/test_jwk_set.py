@@ -8,12 +8,12 @@ import json
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from explicit_making import HEADER_ALGS, made
 
 from cardsign.card.values import Json
 from cardsign.errors import KeyRefused
 from cardsign.jose import base64url
 from cardsign.jose.keys import MAX_JWKS_BYTES, JwkSet, PrivateKey, SkippedKey
+from tests.jose.explicit_making import HEADER_ALGS, made
 
 
 def document(*keys: object, **members: object) -> bytes:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519
-from explicit_making import check_input, input_of
 
 from cardsign.card.values import Json
 from cardsign.errors import KeyRefused, SignatureRefused
 from cardsign.jose.algorithms import STATEMENT_ALGORITHMS
 from cardsign.jose.keys import PrivateKey, PublicKey
+from tests.jose.explicit_making import check_input, input_of
 
 Change = Callable[[dict[str, Json]], None]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from cryptography.hazmat.primitives.asymmetric.padding import MGF1, PSS
 from cryptography.hazmat.primitives.hashes import SHA256
-from explicit_making import input_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cardsign.errors import SignerFault
 from cardsign.jose.keys import PrivateKey, check_answer, raw_from_der
+from tests.jose.explicit_making import input_of
 from tests.support import der_from_raw
 
 

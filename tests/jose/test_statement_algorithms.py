@@ -7,16 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from explicit_making import HEADER_ALGS, Made, made
-from statement_making import (
-    Members,
-    entry,
-    forged_entry,
-    keyset_members,
-    keyset_payload,
-    refusal,
-    thumbprint,
-)
 
 from cardsign.card.values import jcs
 from cardsign.errors import KeyRefused
@@ -26,6 +16,16 @@ from cardsign.jose.keys import PublicKey
 from cardsign.statements.envelope import TYP_KEYSET, list_signers
 from cardsign.statements.keyset import read_keyset
 from cardsign.statements.signing import add_signatures, sign_statement
+from tests.jose.explicit_making import HEADER_ALGS, Made, made
+from tests.jose.statement_making import (
+    Members,
+    entry,
+    forged_entry,
+    keyset_members,
+    keyset_payload,
+    refusal,
+    thumbprint,
+)
 
 
 def quorum_of(jwk: dict[str, str]) -> Members:

@@ -11,7 +11,24 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from statement_making import (
+
+from cardsign.card.values import jcs
+from cardsign.errors import SigningRefused
+from cardsign.jose import base64url
+from cardsign.jose.keys import PrivateKey
+from cardsign.statements.envelope import (
+    MAX_SIGNATURES,
+    MAX_STATEMENT_BYTES,
+    TYP_KEYSET,
+    TYP_RELEASE,
+    StatementRefused,
+    check_times,
+    list_signers,
+)
+from cardsign.statements.keyset import read_keyset
+from cardsign.statements.release import read_release
+from cardsign.statements.signing import add_signatures, sign_statement
+from tests.jose.statement_making import (
     DAY,
     NOW,
     T0,
@@ -30,23 +47,6 @@ from statement_making import (
     signed_release,
     thumbprint,
 )
-
-from cardsign.card.values import jcs
-from cardsign.errors import SigningRefused
-from cardsign.jose import base64url
-from cardsign.jose.keys import PrivateKey
-from cardsign.statements.envelope import (
-    MAX_SIGNATURES,
-    MAX_STATEMENT_BYTES,
-    TYP_KEYSET,
-    TYP_RELEASE,
-    StatementRefused,
-    check_times,
-    list_signers,
-)
-from cardsign.statements.keyset import read_keyset
-from cardsign.statements.release import read_release
-from cardsign.statements.signing import add_signatures, sign_statement
 
 
 def honest() -> bytes:

@@ -7,19 +7,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from statement_making import (
-    DAY,
-    NOW,
-    T0,
-    Members,
-    entry,
-    key,
-    quorum,
-    refusal,
-    signed_keyset,
-    signed_release,
-    thumbprint,
-)
 
 from cardsign.statements.envelope import TYP_KEYSET
 from cardsign.statements.keyset import (
@@ -36,6 +23,19 @@ from cardsign.statements.release import (
     effective_revoked,
 )
 from cardsign.statements.signing import add_signatures, sign_statement
+from tests.jose.statement_making import (
+    DAY,
+    NOW,
+    T0,
+    Members,
+    entry,
+    key,
+    quorum,
+    refusal,
+    signed_keyset,
+    signed_release,
+    thumbprint,
+)
 
 SKEW = timedelta(seconds=300)
 

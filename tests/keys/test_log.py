@@ -18,7 +18,6 @@ from tests.keys.conftest import QuickStore
 from tests.keys.states import BLOB, NOON, QUICK, after, public, published
 
 STRANGE = "0" * 64
-MOVED = {"event": "moved", "key": "nobody", "to": "retired"}
 CARD = {"name": "agent-card.json", "payload_sha256": BLOB, "kids": [], "url": None}
 PUBLISHED = {
     **{"event": "published", "generation": 1, "max_age": 60, "kids": [], "cards": [CARD]},

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from support import OLD, PORTABLE, WITH_DEFAULTS, dump, put, signed, without
 
 from cardsign.card.profiles import canonicalize
 from cardsign.card.schema import CARD_1_0, Field, Message
@@ -14,6 +13,7 @@ from cardsign.errors import CardRefused, JsonRefused
 from cardsign.jose.keys import PrivateKey
 from cardsign.lint.cards import lint_card
 from cardsign.lint.portability import camel_case, fix
+from tests.support import OLD, PORTABLE, WITH_DEFAULTS, dump, put, signed, without
 from tests.unportable import unportable
 
 EXTENSION = "/capabilities/extensions"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support import LAX, PORTABLE, pointers, put, without
 
 from cardsign.findings import describe_code
 from cardsign.lint.cards import RULES as ALL_RULES
 from cardsign.lint.rules import describe_finding
+from tests.support import LAX, PORTABLE, pointers, put, without
 from tests.unportable import unportable
 
 RULES = {code for code in ALL_RULES if code.startswith("portable.")}

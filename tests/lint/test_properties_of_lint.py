@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spoilt_cards import SHARES, spoilt_card, spoilt_cards
-from support import dump
 
 from cardsign.card.document import Card
 from cardsign.card.profiles import DEFAULT_PROFILES, canonicalize
 from cardsign.errors import CanonicalizationError, CardRefused, CardsignError
 from cardsign.lint.cards import RULES
 from cardsign.lint.portability import FixResult, camel_case, fix
+from tests.spoilt_cards import SHARES, spoilt_card, spoilt_cards
+from tests.support import dump
 from tests.unportable import unportable
 
 in_shares = pytest.mark.parametrize("share", range(SHARES))

@@ -7,9 +7,10 @@ from ipaddress import ip_address
 from typing import Any
 
 import pytest
-from authorities import Authority
-from internet import Network
-from ways_to_ask import ASKERS, CALLERS, Ask, Call
+
+from tests.net.authorities import Authority
+from tests.net.internet import Network
+from tests.net.ways_to_ask import ASKERS, CALLERS, Ask, Call
 
 
 @pytest.fixture(autouse=True)

@@ -34,12 +34,11 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from typing import Any
 
-from authorities import Authority
-from peers import PATIENCE, http, read_head
-from peers import headers as header_fields
-
 from cardsign.net.connection import IPAddress
 from cardsign.net.fetch import FetchSettings
+from tests.net.authorities import Authority
+from tests.net.peers import PATIENCE, http, read_head
+from tests.net.peers import headers as header_fields
 
 PATIENT = FetchSettings(connect_timeout=PATIENCE, total_timeout=PATIENCE)
 

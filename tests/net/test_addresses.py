@@ -8,10 +8,10 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from peers import Names
 
 from cardsign.errors import FetchFailed
 from cardsign.net.connection import Loopback, check_address, resolve, system_resolver
+from tests.net.peers import Names
 
 FORBIDDEN = """
     0.0.0.0 0.255.255.255 :: 127.0.0.1 127.255.255.254 ::1

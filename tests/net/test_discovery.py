@@ -9,20 +9,15 @@ import asyncio
 import hashlib
 import threading
 import time
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from authorities import Authority
-from internet import Network, Request, Takeover
-from peers import PATIENCE, http
 
 import cardsign
 from cardsign.errors import CardRefused
-from cardsign.findings import Finding
 from cardsign.jose.keys import JwkSet, PublicKey
 from cardsign.net.discovery import REFRESH_SECONDS, home_of
 from cardsign.net.fetch import FetchSettings
@@ -37,7 +32,11 @@ from cardsign.verify.verdict import judge_card
 from cardsign.verify.verifier import Verifier
 from tests.cli import peer
 from tests.jose.statement_making import key
+from tests.net.authorities import Authority
+from tests.net.internet import Network, Request, Takeover
+from tests.net.peers import PATIENCE, http
 from tests.support import PORTABLE, dump, signed
+from tests.trust.establishing import codes
 
 HOST = "https://tides.example"
 CANONICAL = "/.well-known/agent-card.json"
@@ -140,11 +139,6 @@ class Looker:
     def session(self) -> Session:
         """What is known of the peer."""
         return self.verifier.session(self.verifier.policy.issuers[0])
-
-
-def codes(reasons: Iterable[Finding]) -> list[str]:
-    """Their codes."""
-    return [reason.code for reason in reasons]
 
 
 CARD = HOST + CANONICAL

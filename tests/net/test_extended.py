@@ -14,8 +14,6 @@ from typing import Any
 
 import httpx
 import pytest
-from internet import Answer, Host, Network, Request
-from peers import http
 
 from cardsign.card.extensions import ExtendedMarker, with_marker
 from cardsign.errors import CallFailed, CardsignError, FetchFailed, UsageFault
@@ -25,12 +23,14 @@ from cardsign.statements.keyset import read_keyset
 from cardsign.trust.lock import Memory
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject, TrustedIssuer
 from cardsign.urls import CARD_PATH, KEYSET_PATH, RELEASE_PATH, parse_origin, parse_place
-from cardsign.verify.report import Report, VerificationError
+from cardsign.verify.report import VerificationError
 from cardsign.verify.verifier import Verifier
 from tests.cli import peer
 from tests.jose.statement_making import DAY, URL, key
+from tests.net.internet import Answer, Host, Network, Request
+from tests.net.peers import http
 from tests.publications import PUBLIC, PUBLIC_0_3, sign, with_skill
-from tests.support import put, without
+from tests.support import codes, put, without
 
 HOST = "https://tides.example"
 AUDIENCE = "9f2c61d07be84a15"
@@ -153,10 +153,6 @@ def partner(one: Tides, places: tuple[str, ...] = (HOST,)) -> Partner:
 def site(network: Network) -> Tides:
     """The peer as he is."""
     return tides(network)
-
-
-def codes(report: Report) -> list[str]:
-    return [reason.code for reason in report.reasons]
 
 
 # ------------------------------------------------------------------ the honest way

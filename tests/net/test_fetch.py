@@ -15,13 +15,13 @@ from importlib import metadata
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from peers import LOCAL, Names, NoDial, Scripted, headers, http, serving
 
 import cardsign
 from cardsign.errors import EXIT_NO_VERDICT, FetchFailed
 from cardsign.findings import list_codes
 from cardsign.net.connection import Deadline, DeadlineStream, IPAddress
 from cardsign.net.fetch import Exchange, FetchSettings, fetch_document, user_agent
+from tests.net.peers import LOCAL, Names, NoDial, Scripted, headers, http, serving
 
 SECRET = "said-by-the-peer"
 

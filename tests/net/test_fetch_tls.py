@@ -8,13 +8,13 @@ from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
-from authorities import Authority
-from peers import CARD, LOCAL, Names, http, serving
 
 from cardsign.errors import FetchFailed
 from cardsign.net.connection import IPAddress, tcp_dial
 from cardsign.net.fetch import FetchSettings, fetch_document
 from cardsign.net.guarded import GuardedTransport
+from tests.net.authorities import Authority
+from tests.net.peers import CARD, LOCAL, Names, http, serving
 
 HERE = Names(["127.0.0.1"])
 

@@ -14,12 +14,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from internet import Host, Network, Request
-from peers import CARD, PATIENCE, http
 
 from cardsign.net.fetch import PAGE_COST, DocumentFetcher, freshness
 from cardsign.trust.walk import FetchResult
 from cardsign.urls import Headers
+from tests.net.internet import Host, Network, Request
+from tests.net.peers import CARD, PATIENCE, http
 
 HOST = "https://agent.example"
 URL = f"{HOST}/card.json"

@@ -15,9 +15,6 @@ import anyio
 import anyio.to_thread
 import httpx
 import pytest
-from internet import Host, Network, Request, Takeover
-from peers import CARD, LOCAL, PATIENCE, Names, NoDial, http, serving
-from ways_to_ask import SOON, Call, called
 
 from cardsign.net.connection import Deadline, IPAddress
 from cardsign.net.fetch import Exchange, FetchSettings
@@ -28,6 +25,9 @@ from cardsign.net.guarded import (
     GuardTimedOut,
 )
 from cardsign.urls import parse_origin
+from tests.net.internet import Host, Network, Request, Takeover
+from tests.net.peers import CARD, LOCAL, PATIENCE, Names, NoDial, http, serving
+from tests.net.ways_to_ask import SOON, Call, called
 
 URL = "https://agent.example/rpc"
 HOME = parse_origin("https://agent.example")

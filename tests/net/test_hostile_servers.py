@@ -10,11 +10,22 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
-from authorities import Authority
-from peers import CARD, LOCAL, PATIENCE, Answer, Names, chunks, http, read_head, serving, speaking
-from ways_to_ask import SOON, Ask, Refused, answer_or_refusal
 
 from cardsign.findings import list_codes
+from tests.net.authorities import Authority
+from tests.net.peers import (
+    CARD,
+    LOCAL,
+    PATIENCE,
+    Answer,
+    Names,
+    chunks,
+    http,
+    read_head,
+    serving,
+    speaking,
+)
+from tests.net.ways_to_ask import SOON, Ask, Refused, answer_or_refusal
 
 LIMIT = 2**18
 SAID = "said-by-the-peer"

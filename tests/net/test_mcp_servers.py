@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from internet import Answer, Host, Network, Request
-from peers import http
 
 import cardsign
 from cardsign.build.assemble import build_card
@@ -23,6 +21,8 @@ from cardsign.build.draft import BuildOptions
 from cardsign.build.live import ask_mcp, ask_servers, run_mcp
 from cardsign.build.reading import SourceDocument
 from cardsign.errors import BuildRefused, CardsignError, FetchFailed, UsageFault
+from tests.net.internet import Answer, Host, Network, Request
+from tests.net.peers import http
 
 pytestmark = pytest.mark.needs_a2a
 SERVER = Path(__file__).with_name("mcp_server.py")

@@ -8,11 +8,11 @@ from typing import Any
 
 import anyio
 import httpx
-from peers import PATIENCE
 
 from cardsign.errors import FetchFailed
 from cardsign.net.fetch import FetchSettings, fetch_document
 from cardsign.net.guarded import GuardedTransport, GuardRefused
+from tests.net.peers import PATIENCE
 
 #: Seconds for askers who meet somebody who never comes to an end.
 SOON = 0.3

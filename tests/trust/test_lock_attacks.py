@@ -25,6 +25,7 @@ from cardsign.trust.policyfile import read_policy
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.verify.report import NoVerdict, Report
 from cardsign.verify.verifier import Verifier
+from tests.support import codes
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 TIDES = FakeIssuer(NOW)
@@ -78,11 +79,6 @@ def update(policy: Path, keysets: list[bytes], releases: list[bytes]) -> tuple[s
     session = updater.session(updater.policy.issuer("tides"))
     session.resolve(given(keysets, releases), NOW)
     return updater.raise_lock()
-
-
-def codes(report: Report) -> list[str]:
-    """The codes of its reasons."""
-    return [reason.code for reason in report.reasons]
 
 
 # -------------------------------------------------------------- enrolment

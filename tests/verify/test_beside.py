@@ -9,12 +9,12 @@ import pytest
 from cardsign.trust.policy import Subject
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.verify.report import Report
-from tests.jose.statement_making import DAY, T0, URL, entry
+from tests.jose.statement_making import DAY, T0, URL, entry, later
 from tests.support import PORTABLE, codes
 from tests.trust.establishing import ORIGIN
 from tests.trust.histories import keyset
 from tests.verify.test_verdict_freshness import marked
-from tests.verify.tides import Tides, card_of, current, later
+from tests.verify.tides import Tides, card_of, current
 
 HOUR = 3600
 INTERFACES: list[dict[str, Any]] = PORTABLE["supportedInterfaces"]

@@ -12,7 +12,7 @@ from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.trust.policy import KeysAnchor, Limits, Policy, Subject, TrustedIssuer
 from cardsign.urls import parse_place
 from cardsign.verify.report import StatementUsed
-from tests.jose.statement_making import DAY, T0, URL, Members, entry, key
+from tests.jose.statement_making import DAY, T0, URL, Members, entry, key, later
 from tests.support import (
     NOW,
     PORTABLE,
@@ -25,7 +25,7 @@ from tests.support import (
 )
 from tests.trust.establishing import ORIGIN
 from tests.trust.histories import digest_of, keyset
-from tests.verify.tides import Tides, card_of, current, later
+from tests.verify.tides import Tides, card_of, current
 
 # ------------------------------------------------------------------ required holders
 

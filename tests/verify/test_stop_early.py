@@ -10,13 +10,13 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-from spoilt_cards import EXAMPLES, spoilt_card
 
 from cardsign.errors import CardsignError
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.sign import SigningOptions, sign_document
 from cardsign.trust.policy import Subject
 from cardsign.verify.report import Report
+from tests.spoilt_cards import EXAMPLES, spoilt_card
 from tests.support import NOW, WITH_DEFAULTS, Remembering, dump, reach_verdict, signed, trusting
 
 KEYS = PrivateKey.generate("ES256", kid="old"), PrivateKey.generate("ES256", kid="new")

@@ -10,11 +10,11 @@ import pytest
 from cardsign.card.extensions import ExtendedMarker, with_marker
 from cardsign.trust.lock import Floor
 from cardsign.trust.policy import Subject
-from tests.jose.statement_making import DAY, T0, URL, Members, entry
+from tests.jose.statement_making import DAY, T0, URL, Members, entry, later
 from tests.support import PORTABLE, Remembering, codes
 from tests.trust.establishing import ORIGIN, listed
 from tests.trust.histories import keyset
-from tests.verify.tides import Tides, current, later
+from tests.verify.tides import Tides, current
 
 ELSEWHERE = f"{ORIGIN}/b/agent-card.json"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from cardsign.trust.policy import Anchor, Limits, Policy, Subject
@@ -13,11 +13,6 @@ from tests.jose.statement_making import NOW, URL, key
 from tests.support import PORTABLE, Remembering, by_another_sdk, dump, reach_verdict
 from tests.trust.establishing import anchored, enrolled, listed
 from tests.trust.histories import keyset, release
-
-
-def later(seconds: float) -> datetime:
-    """So many seconds after now."""
-    return NOW + timedelta(seconds=seconds)
 
 
 def card_of(*signers: str, card: Mapping[str, Any] = PORTABLE) -> bytes:

@@ -12,7 +12,7 @@ import pytest
 from cardsign.testing import assert_card_valid
 from tests.support import PORTABLE, put
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 GUIDE = ROOT / "docs/guides/python.md"
 
 
