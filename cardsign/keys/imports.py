@@ -52,6 +52,7 @@ _OPENSSH: Final = "From OpenSSH, of a copy: ssh-keygen -p -m PKCS8 -f COPY."
 _MAKE: Final = (
     "Make one: openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out card-key.pem."
 )
+_ENCRYPT_ANEW: Final = "Encrypt it anew: openssl pkey -in FILE -aes256 -out FILE.new."
 _PUBLIC: Final = f"It is a public key: store the private one. {_MAKE}"
 _MAX_LABELS: Final = 60  # characters of what a PEM says it holds
 
@@ -142,13 +143,12 @@ def _refuse_costly(der: bytes) -> None:
             runs[-1].append(int.from_bytes(content))
         elif tag:  # else the end of a value whose length was not said
             is_after_salt = False
-    for costs in filter(None, runs):
-        is_scrypt = len(costs) > 2
-        cost = 128 * math.prod(costs[:3]) if is_scrypt else costs[0]
-        if cost > (_MAX_SCRYPT_BYTES if is_scrypt else _MAX_ROUNDS):
-            message = "to open this encrypted key costs more than any honest one does"
-            hint = "Encrypt it anew: openssl pkey -in FILE -aes256 -out FILE.new."
-            raise KeyRefused("key.unsupported", message, hint=hint)
+    # Together: a PKCS #12 may hold hundreds of parts, each with a key of its own.
+    rounds = sum(costs[0] for costs in runs if 0 < len(costs) < 3)
+    scrypt_bytes = sum(128 * math.prod(costs[:3]) for costs in runs if len(costs) > 2)
+    if rounds > _MAX_ROUNDS or scrypt_bytes > _MAX_SCRYPT_BYTES:
+        message = "to open this encrypted key costs more than any honest one does"
+        raise KeyRefused("key.unsupported", message, hint=_ENCRYPT_ANEW)
 
 
 def _decrypt(der: bytes, password: bytes) -> bytes:
@@ -164,8 +164,7 @@ def _decrypt(der: bytes, password: bytes) -> bytes:
     hash_name = names[2] if len(names) > 3 else b""
     if names[-1] not in _CIPHERS or hash_name not in _HASHES:
         message = "an RSA key that is encrypted in this way may be for RSASSA-PSS alone"
-        hint = "Encrypt it anew: openssl pkey -in FILE -aes256 -out FILE.new."
-        raise KeyRefused("key.unsupported", message, hint=hint)
+        raise KeyRefused("key.unsupported", message, hint=_ENCRYPT_ANEW)
     salt, initial, ciphertext = values[_OCTETS]
     algorithm, size = _CIPHERS[names[-1]]
     if names[1] == _SCRYPT:
@@ -177,13 +176,19 @@ def _decrypt(der: bytes, password: bytes) -> bytes:
 
 
 def _primitives(
-    der: bytes, depth: int = 32, *, nested: bool = False
+    der: bytes, depth: int = 64, *, nested: bool = False
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield the tag and the content of each primitive value in DER; what is deeper is passed over.
+    """Yield the tag and the content of each primitive value in DER.
 
     With `nested` also what is in an OCTET STRING, and then that itself. The DER need not be
     well-formed.
+
+    Raises:
+        KeyRefused: ``key.unsupported``: it is deeper than any certificate; OpenSSL follows it.
     """
+    if not depth:
+        message = "this encrypted key is nested deeper than any honest one"
+        raise KeyRefused("key.unsupported", message, hint=_ENCRYPT_ANEW)
     while len(der) > 1:
         tag, size, start = der[0], der[1], 2
         if size & 0x80:
@@ -191,7 +196,7 @@ def _primitives(
             size = int.from_bytes(der[2:start])
         content, der = der[start : start + size], der[start + size :]
         if tag & 0x20 or (nested and tag == _OCTETS and content.startswith(b"\x30")):
-            yield from _primitives(content, depth - 1, nested=nested) if depth else ()
+            yield from _primitives(content, depth - 1, nested=nested)
         if not tag & 0x20:
             yield tag, content
 

@@ -171,6 +171,22 @@ def test_a_key_that_takes_for_ever_to_open_is_refused(oid: str, parameters: byte
         import_private_key(sealed_with(oid, parameters), password=unasked)
 
 
+@pytest.mark.parametrize(("count", "depth", "rounds"), [(1, 25, 2**31 - 1), (9, 0, 2_000_000)])
+def test_a_pkcs12_hides_no_cost_in_depth_or_number(count: int, depth: int, rounds: int) -> None:
+    """OpenSSL follows bags within bags, and opens one part after the other."""
+    kdf = der(0x30, KDFS["PBKDF2"][0], der(0x30, SALT, rounds))
+    scheme = der(0x30, kdf, der(0x30, AES_256, SALT))
+    sealed = der(0x30, der(0x30, PBES2, scheme), der(4, bytes(64)))
+    bag = der(0x30, "060b2a864886f70d010c0a0102", der(0xA0, sealed))
+    for _ in range(depth):
+        bag = der(0x30, "060b2a864886f70d010c0a0106", der(0xA0, der(0x30, bag)))
+    data = "06092a864886f70d010701"  # what is held as it is
+    part = der(0x30, data, der(0xA0, der(4, der(0x30, bag))))
+    whole = der(0x30, data, der(0xA0, der(4, der(0x30, *[part] * count))))
+    with pytest.raises(KeyRefused, match=r"key\.unsupported"):
+        import_private_key(der(0x30, 3, whole), password=unasked)
+
+
 @pytest.mark.parametrize("scheme", [("-certpbe", "NONE"), ("-keypbe", "NONE"), ("-legacy",), ()])
 def test_a_pkcs12_that_takes_for_ever_to_open_is_refused(
     scheme: tuple[str, ...], openssl_keys: Path, tmp_path: Path
