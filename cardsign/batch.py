@@ -360,7 +360,7 @@ def in_threads(
 
 # On the workers of a Dask cluster, which are sent policy, lock, statements, time and cards as data.
 # They read from object stores and ask URLs. What one learns of an issuer is forgotten with its
-# chunk. Who can reach a scheduler runs programs on every worker and here, so the way is TLS or
+# chunk. Whoever can reach a scheduler runs programs on every worker and here, so the way is TLS or
 # loopback.
 
 

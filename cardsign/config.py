@@ -22,7 +22,6 @@ from pydantic import (
 
 from cardsign.card.extensions import AUDIENCE
 from cardsign.errors import FileMissing, InputRefused
-from cardsign.files import CONFIG_FILE as CONFIG_FILE
 from cardsign.files import leads_outside, outside, read_bytes
 from cardsign.findings import Severity
 from cardsign.keys.agenda import DEFAULT_SETTINGS, TimelineSettings

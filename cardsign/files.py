@@ -76,7 +76,7 @@ def read_secret(
     """Return the content of a file, pipe or link's target that is this user's alone, or root's.
 
     What is checked is the opened file, so that it cannot be swapped between check and use.
-    `is_encrypted` says of the content whether others may have access to it all the same.
+    `is_encrypted` says of the content whether others may have access to it anyway.
 
     Raises:
         FileFault: As :func:`read_bytes`; ``file.permissions``: group or others have any access, or

@@ -1,8 +1,7 @@
 """A gateway's copy of a card: verified, its endpoints the gateway's, signed with the gateway's key.
 
-The copy says in our extension where it came from. Who trusts the gateway trusts what the gateway
-says of the upstream; the upstream's own signature does not come along, for it covers other
-endpoints.
+The copy says in our extension where it came from. Whoever trusts the gateway trusts what it says of
+the upstream. The upstream's own signature does not come along: it covers other endpoints.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ def resign_card(
         NotTrusted, NoVerdict: The upstream's card is not trusted, or there is no verdict.
         CardRefused: ``gateway.loop``: it came through this gateway already, or through too many;
             ``gateway.upstream``; ``card.interface_url``: an endpoint is no URL, or has a query
-            that ``{path}`` would lose; or `url` is none.
+            that ``{path}`` would lose; or `url` is not one.
         UsageFault: ``usage.invalid``: two endpoints would become one.
         SigningRefused, SignerFault: As :func:`cardsign.sign.sign_document`.
     """

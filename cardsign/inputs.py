@@ -37,7 +37,7 @@ STORES: Final = ("abfs", "abfss", "az", "gcs", "gs", "s3")
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Cards, each under the name by which its verdict is told.
+    """Cards, each under the name by which its verdict is shown.
 
     Attributes:
         names: Files, URLs and objects; a folder stands here no more, but what it holds.
@@ -132,7 +132,7 @@ def _check_within(name: str, folder: str) -> None:
         FileFault: ``file.not_plain``, ``file.not_found``, ``file.unreadable``.
     """
     try:
-        # The walk that found it has followed no link, and this is none: it needs no resolving.
+        # The walk that found it followed no link, and this is not one: nothing needs resolving.
         if os.name == "posix" and stat.S_ISREG(os.lstat(name).st_mode):
             return
         target = os.path.realpath(name, strict=True)

@@ -493,7 +493,7 @@ def self_check(
     marker: ExtendedMarker | None = None,
     force: bool = False,
 ) -> None:
-    """Verify what was signed as a reader does who has the public keys alone.
+    """Verify what was signed as a reader does that has only the public keys.
 
     Every full signature by these keys must be valid, and each key must have one.
 

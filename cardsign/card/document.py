@@ -60,7 +60,7 @@ class Card:
                 ``card.signatures_too_many``.
         """
         document = parse_object(untrusted_bytes, max_bytes=max_bytes)
-        # Each value but the root takes a byte and the one that parts it: few need the count.
+        # Each value but the root takes a byte and a separator, so few cards need the count.
         is_small = len(untrusted_bytes) <= 2 * MAX_CARD_VALUES
         if not is_small and count_values(unsigned(document)) > MAX_CARD_VALUES:
             message = f"the card is made of more than {MAX_CARD_VALUES} values"
@@ -251,9 +251,9 @@ def _refuse_two_spellings(
     """Refuse two names in one object that a lenient reader takes for one schema name.
 
     Go's encoding/json folds case, protobuf JSON parsers accept snake_case: which of the two
-    such a reader takes hangs on their order.
+    such a reader takes depends on their order.
     """
-    is_exact = names.exact.issuperset(value)  # as most objects are, and cheaply told
+    is_exact = names.exact.issuperset(value)  # true of most objects, and cheap to see
     if is_exact and names.holding.isdisjoint(value):
         return
     seen: dict[str, str] = {}

@@ -39,7 +39,7 @@ from cardsign.times import MAX_TIME
 _Tokens: TypeAlias = tuple[str, ...]
 
 _UUID: Final = "46cbbb6f-5ab3-4ee0-a84f-e6e984e30fda"
-#: Drawn at random once (RFC 9562 5.4), for ever: it hangs on no host or name that could change
+#: Drawn at random once (RFC 9562 5.4), for ever: it depends on no host or name that could change
 #: hands. It has no version, so that a reader refuses what a later one would write, instead of
 #: taking that card for a public one.
 EXTENDED_URI: Final = f"urn:uuid:{_UUID}"

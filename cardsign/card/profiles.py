@@ -358,7 +358,7 @@ def uncovered_parts(payload: Payload, *, accept_lossy: bool = False) -> tuple[Un
     return tuple(walk.members(payload.received, _Place((), CARD_1_0, CARD_0_3, False)))
 
 
-#: Pointers that a report lists of one card; more of them help nobody, and their number is told.
+#: Pointers that a report lists of one card; more would help nobody, and their number is given.
 MAX_LISTED: Final = 100
 
 

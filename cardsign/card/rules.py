@@ -143,7 +143,7 @@ def nodes_held(received: Node, rewritten: Node) -> tuple[set[Node], set[Node]]:
 
 
 class RuleRefusal(Exception):
-    """A rewriting cannot go on at a node; who makes a payload says where, and by which profile."""
+    """A rewriting cannot go on at a node; the payload's maker says where, and by which profile."""
 
     def __init__(self, node: Node, problem: str) -> None:
         super().__init__(problem)

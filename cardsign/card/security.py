@@ -510,7 +510,7 @@ def provider_schemes(
 
     Args:
         providers: The chain. An empty one has neither schemes nor requirements.
-        required: False lets in who has no credential: the empty alternative comes last.
+        required: False lets in callers without a credential: the empty alternative comes last.
         by_hand: Schemes that stand already. They stay as they are, and a derived one that says
             the same under the same name is theirs.
 
@@ -568,7 +568,7 @@ def authentication_schemes(authentication: Json) -> DerivedSecurity:
             inner = {"description": text, **inner}
         schemes.append((word, {wrapper: inner}))
     required = members_of(authentication).get("required")
-    if not schemes and required not in (None, False):  # who asks for a credential is not open
+    if not schemes and required not in (None, False):  # what asks for a credential is not open
         text = "`authentication` is required, and names no way to authenticate"
         raise CardRefused("card.auth_type", text)
     return DerivedSecurity(*_gather(schemes, {}, required=required is not False))

@@ -121,7 +121,7 @@ def build(
 
 
 def _outputs(output: str, built: BuiltCard) -> Iterator[tuple[str, bytes]]:
-    """Where each document goes; of two, the older has its version in its name."""
+    """Yield where each document goes; of two, the older has its version in its name."""
     (_, first), *others = built.documents.items()
     yield output, first
     for version, data in others:

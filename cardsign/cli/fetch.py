@@ -186,7 +186,7 @@ def _say_next_step(reply: Reply, *, is_asked_for: bool) -> None:
 
 
 def _id(untrusted_id: str) -> str:
-    """An id of the agent's choice, where a command that is shown may hold it."""
+    """Return an id of the agent's choice, where a command that is shown may hold it."""
     return untrusted_id if _ID.fullmatch(untrusted_id) else "ID"
 
 
@@ -203,7 +203,7 @@ def _read_message(text: str) -> str:
 
 
 def _load_sdk() -> ModuleType:
-    """The module that needs the SDK."""
+    """Return the module that needs the SDK."""
     try:
         from cardsign.integrations import calling
     except ImportError as exc:

@@ -27,9 +27,9 @@ from cardsign.cli.keystore import (
 )
 from cardsign.cli.options import STDIO
 from cardsign.cli.printer import Answer, print_json, safe, show
-from cardsign.config import CONFIG_FILE, ProjectConfig
+from cardsign.config import ProjectConfig
 from cardsign.errors import FileMissing, PassphraseFault
-from cardsign.files import leads_outside
+from cardsign.files import CONFIG_FILE, leads_outside
 from cardsign.findings import counted
 from cardsign.issuer.epochs import IssuerPlan, RolePassphrases, init_issuer
 from cardsign.keys.ledger import Role, name_roles

@@ -215,7 +215,7 @@ def export(kid: str, form: Literal["jwk", "pem"], output: str, keystore: Keystor
 
 
 def key_json(record: ledger.KeyRecord) -> dict[str, Any]:
-    """A key: what the state holds of it, times as ISO 8601."""
+    """Return a key: what the state holds of it, times as ISO 8601."""
     because = {} if record.revoked_because is None else {"revoked_because": record.revoked_because}
     times = members(record.times, " ".join(field.name for field in fields(record.times)))
     return {
@@ -545,7 +545,7 @@ def doctor(keystore: KeystoreOptions) -> int:
 
 
 def _say_finding(finding: Finding) -> None:
-    """What doctor reports, and what to do; under ``--quiet`` errors alone."""
+    """Say what doctor reports, and what to do; under ``--quiet`` errors alone."""
     where = f" ({safe(finding.path)})" if finding.path else ""
     text = f"{finding.severity}: {finding.code}: {safe(finding.message, limit=400)}{where}"
     is_error = finding.severity == "error"

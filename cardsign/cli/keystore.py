@@ -108,7 +108,7 @@ class KeystoreOptions:
     passphrase_file: Path | None = None
 
     def located(self) -> StorePlace:
-        """Where it is: option, environment, ``cardsign.toml``, ``./keys``."""
+        """Return where it is: option, environment, ``cardsign.toml``, ``./keys``."""
         if self.place is not None:
             return self.place
         if named := os.environ.get(KEYSTORE_VARIABLE):
@@ -124,11 +124,11 @@ class KeystoreOptions:
             return open_store(place, local_user())
 
     def open_if_any(self) -> KeyStore | None:
-        """The key store if there is one; for commands that only profit from it."""
+        """Return the key store if there is one; for commands that only profit from it."""
         return self.open() if is_taken(self.located()) else None
 
     def source(self, role: str = "") -> secrets.PassphraseSource:
-        """Where the passphrase of a role's keys comes from.
+        """Return where the passphrase of a role's keys comes from.
 
         An option decides, then the role's own variable, then the role's file in the user's
         settings, then the variable of all roles, then a terminal.
@@ -142,13 +142,13 @@ class KeystoreOptions:
         return secrets.PassphraseSource(file, os.environ, secrets.terminal_prompt())
 
     def new_passphrase(self, role: str, *, keys: str = "") -> bytes:
-        """The passphrase of a new key of a role; `keys` names all that get it."""
+        """Return the passphrase of a new key of a role; `keys` names all that get it."""
         question = f"New passphrase of the {keys or f'{role} keys'}: "
         with naming_key(role):
             return secrets.new_passphrase(self.source(role), question=question)
 
     def access(self, *uris: str) -> secrets.Access:
-        """What signers may use: what the user's own file allows, and what was just typed.
+        """Return what signers may use: what the user's own file allows, and what was just typed.
 
         Args:
             uris: Signers that were named on the command line.
@@ -182,7 +182,7 @@ class KeystoreOptions:
         access: secrets.Access | None = None,
         root_keystore: StorePlace | None = None,
     ) -> Work:
-        """What a command of the issuer works with; in a dry run a preview of the key store."""
+        """Return what an issuer's command works with; in a dry run a preview of the key store."""
         from cardsign.issuer.work import PreviewStore, Work  # which a list does not need
 
         store = store or self.open()
@@ -280,7 +280,7 @@ def naming_key(role: str) -> Iterator[None]:
 
 
 def recovery_source() -> secrets.PassphraseSource:
-    """Where the recovery key's passphrase comes from; never from where the others do."""
+    """Return where the recovery key's passphrase comes from; never from where the others do."""
     named = os.environ.get(RECOVERY_VARIABLE)
     environment = {} if named is None else {secrets.PASSPHRASE_VARIABLE: named}
     return secrets.PassphraseSource(None, environment, secrets.terminal_prompt())
@@ -295,7 +295,7 @@ def unlock_recovery(file: Path) -> tuple[PrivateKey, bytes]:
 
 
 def own_passphrase(option: str, file: Path | None, question: str) -> bytes:
-    """A new passphrase that only an option of its own and a terminal can give."""
+    """Return a new passphrase that only an option of its own and a terminal can give."""
     source = secrets.PassphraseSource(file, {}, secrets.terminal_prompt())
     try:
         return secrets.new_passphrase(source, question=question)
@@ -306,7 +306,7 @@ def own_passphrase(option: str, file: Path | None, question: str) -> bytes:
 
 
 def project_config(publication: Path | None = None) -> ProjectConfig:
-    """The settings of ``cardsign.toml`` in the working directory; empty where there is none.
+    """Return the settings of ``cardsign.toml`` in the working directory; empty where there is none.
 
     Args:
         publication: What an option names instead of its publication directory.
@@ -329,7 +329,7 @@ def check_cards(config: ProjectConfig) -> None:
 
 
 def allowed_store(folder: Path) -> Path:
-    """What the project folder names, if the user has allowed it.
+    """Return what the project folder names, if the user has allowed it.
 
     A key store that is reached by a symbolic link may be that of another project, whose keys would
     sign here.
@@ -344,7 +344,7 @@ def allowed_store(folder: Path) -> Path:
 
 
 def local_user() -> StoreUser:
-    """The account on this machine, for the log, and where it remembers what it saw of logs."""
+    """Return the account on this machine, and where it remembers what it saw of logs."""
     try:
         account = getpass.getuser()
     except (KeyError, OSError):  # a container's user has often no name
@@ -366,7 +366,7 @@ def read_public(name: str, *, kid: str | None = None) -> PublicKey:
 
 
 def progress_json(progress: Progress) -> dict[str, Any]:
-    """What a task of several steps came to."""
+    """Return what a task of several steps came to."""
     return {
         "done": list(progress.done),
         "planned": list(progress.planned),
@@ -377,7 +377,7 @@ def progress_json(progress: Progress) -> dict[str, Any]:
 
 
 def ahead_json(progress: Progress) -> dict[str, Any]:
-    """What is to be done next with the keys and the keyset."""
+    """Return what is to be done next with the keys and the keyset."""
     return {
         "ahead": [
             {
@@ -403,7 +403,7 @@ def show_progress(progress: Progress, now: datetime, view: Mapping[str, Any] | N
 
 
 def say_progress(progress: Progress, now: datetime) -> None:
-    """What was done, what needs a person, and what is next; under ``--quiet`` the second alone."""
+    """Say what was done, needs a person, and comes next; under ``--quiet`` the second alone."""
     first = progress.left[0].command if progress.left else ""
     # The same with the root keys does more: a person types one command.
     same = (gap.command for gap in progress.left if gap.command.startswith(first))
@@ -429,7 +429,7 @@ def say_progress(progress: Progress, now: datetime) -> None:
 
 
 def _say_gap(gap: Gap, first: str, now: datetime) -> None:
-    """Who closes a gap and until when, and by which command if that is not the `first`."""
+    """Say who closes a gap and until when, and by which command if that is not the `first`."""
     until = "" if gap.until is None else f", until {second(gap.until, now)}"
     until = ", now" if gap.until is not None and gap.until <= now else until
     say(f"left for {safe(gap.who)}{until}:", asked=True)
@@ -439,7 +439,7 @@ def _say_gap(gap: Gap, first: str, now: datetime) -> None:
 
 
 def ahead_lines(progress: Progress, now: datetime) -> Iterator[str]:
-    """What is to be done next with the keys and the keyset, and from when on."""
+    """Yield what is to be done next with the keys and the keyset, and from when on."""
     for step in progress.ahead:
         when = "" if step.due is None else f"from {second(step.due, now)}, "
         due = "now" if step.is_due(now) else f"{when}{step.why}"

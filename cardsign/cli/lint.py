@@ -34,7 +34,7 @@ from cardsign.lint.rules import DEFAULT_SETTINGS, LintSettings
 
 
 def _settings(options: Mapping[str, Any]) -> LintSettings:
-    """Those of cardsign.toml, with the options; the settings never choose files."""
+    """Return those of cardsign.toml, with the options; the settings never choose files."""
     own = DEFAULT_SETTINGS
     if os.path.lexists(CONFIG_FILE):
         from cardsign.config import read_config  # and with it the model of a key store

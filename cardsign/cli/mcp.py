@@ -86,9 +86,7 @@ def mcp(port: int | None, trust_file: Path | None, insecure: bool) -> None:
 
     # An editor starts its servers in the folder that is open, which may be a stranger's.
     tools = _Tools(VerifierOptions(trust_file=trust_file, here=False, insecure=insecure))
-    load_policy(
-        trust_file, here=False
-    )  # a policy that cannot be read is told now, and not to a model
+    load_policy(trust_file, here=False)  # one that cannot be read is no news for a model
     server = MCPServer(
         "cardsign", version=__version__, instructions=_INSTRUCTIONS, log_level="WARNING"
     )

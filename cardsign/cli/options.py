@@ -129,7 +129,7 @@ output_option: Final = click.option(
 
 
 def begin_dry_run(context: click.Context, _: click.Parameter, is_given: bool) -> bool:
-    """What an option begins, if it is given, that makes the command a dry run."""
+    """Begin a dry run if the option was given, and return whether it was."""
     if is_given and DRY_RUN not in context.meta:
         context.meta[DRY_RUN] = True
         context.call_on_close(lambda: say("nothing was changed"))
@@ -147,13 +147,13 @@ dry_run_option: Final = click.option(
 
 
 def is_dry_run() -> bool:
-    """Whether ``--dry-run`` was given to the command that runs now."""
+    """Return whether ``--dry-run`` was given to the command that runs now."""
     context = click.get_current_context(silent=True)
     return context is not None and DRY_RUN in context.meta
 
 
 def done(past: str, verb: str) -> str:
-    """What a command did, by its verb: `past`; in a dry run what it would do."""
+    """Return what a command did, by its verb: `past`; in a dry run what it would do."""
     return f"would {verb}" if is_dry_run() else past
 
 

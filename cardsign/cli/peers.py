@@ -189,7 +189,7 @@ def _view(issuer: TrustedIssuer, outcome: Outcome) -> Shown:
 
 
 def _card_of(outcome: Outcome) -> tuple[str | None, int | None]:
-    """The name in the verified card, and how many skills it has; None without one."""
+    """Return the name in the verified card, and how many skills it has; None without one."""
     if isinstance(outcome.result, LocalFault) or outcome.result.card is None:
         return None, None
     name, skills = outcome.result.card.get("name"), outcome.result.card.get("skills")
@@ -224,7 +224,7 @@ def _checked_line(issuer: TrustedIssuer, outcome: Outcome, alarms: Sequence[Find
 
 
 def _checks(policy: Policy, names: tuple[str, ...]) -> list[_Check]:
-    """The cards to check; none at all would be a check that cannot fail."""
+    """Return the cards to check; none at all would be a check that cannot fail."""
     issuers = chosen_issuers(policy, names)
     checks = [(issuer, url) for issuer in issuers for url in issuer.cards]
     without = [issuer.name for issuer in issuers if not issuer.cards]

@@ -164,7 +164,7 @@ def say(line: str, *, asked: bool = False) -> None:
 
 
 def is_quiet() -> bool:
-    """Whether ``--quiet`` was given to the command that runs now."""
+    """Return whether ``--quiet`` was given to the command that runs now."""
     return bool(_meta(QUIET))
 
 
@@ -174,12 +174,12 @@ def asked_form() -> str:
 
 
 def is_json() -> bool:
-    """Whether JSON was asked for."""
+    """Return whether JSON was asked for."""
     return asked_form() == "json"
 
 
 def print_json(value: Any, *, indent: int | None = 2, file: IO[str] | None = None) -> None:
-    """One JSON value on stdout, or in a file; ASCII, so that no card can play tricks on a terminal.
+    """Print one JSON value, or write it to a file; in ASCII, which tricks no terminal.
 
     No password of a URL and no key is repeated, but in what was signed, which is data.
 
@@ -225,12 +225,12 @@ def table_lines(columns: Mapping[str, int], rows: Iterable[Sequence[str]]) -> It
 
 
 def whole(text: str) -> str:
-    """What a statement says, for a terminal: escaped as ever, and never shortened."""
+    """Return what a statement says, for a terminal: escaped as ever, and never shortened."""
     return safe(text, limit=len(text))
 
 
 def members(value: object, names: str) -> dict[str, Any]:
-    """The named members of a value for programs: times as ISO 8601, and sets in order."""
+    """Return the named members of a value for programs: times as ISO 8601, and sets in order."""
     values: dict[str, Any] = {}
     for name in names.split():
         member = values[name] = getattr(value, name)

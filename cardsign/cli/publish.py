@@ -272,7 +272,7 @@ def _generation_json(generation: Generation, earlier: Generation | None) -> dict
 
 
 def _say_lint(config: ProjectConfig) -> None:
-    """What lint calls an error is said; it stops nothing, since a peer may not mind."""
+    """Say what lint calls an error; it stops nothing, since a peer may not mind."""
     for card in config.cards:
         if (data := read_signed(card)) is None:
             continue

@@ -71,7 +71,7 @@ _IGNORES_TYP: Final = (
 def read_marker(
     audience: str | None, seq: int | None, expires: str | None, now: datetime
 ) -> ExtendedMarker | None:
-    """What makes the card the extended one of an audience; None where it is none."""
+    """Return what makes the card the extended one of an audience; None where it is none."""
     if audience is None and seq is None and expires is None:
         return None
     if audience is None or seq is None or expires is None:
@@ -86,7 +86,7 @@ def read_marker(
 
 
 def _read_public(name: str, uri: str, kid: str | None, access: Access) -> PublicKey:
-    """The public key of ``--key``; of several the one that ``--kid`` or the signer names."""
+    """Return the public key of ``--key``; of several the one that ``--kid`` or the signer names."""
     data = read_input(name, max_bytes=MAX_KEY_FILE_BYTES)
     with of_the_user(name):
         keys = JwkSet.from_bytes(data).keys

@@ -78,7 +78,7 @@ def keyset() -> None:
 
 
 def read_statement(name: str) -> KeysetStatement:
-    """A draft or a keyset statement in a file that others may have written."""
+    """Return a draft or a keyset statement in a file that others may have written."""
     try:
         return keysets.read_draft(read_input(name, max_bytes=MAX_STATEMENT_BYTES))
     except StatementRefused as refusal:
@@ -202,7 +202,7 @@ def sign(
     if signed.is_complete:
         elsewhere = ""
         if not any(key.rotates for key in work.store.state.keys):
-            # Who signs the next statement is shown what it changes in this one.
+            # Signers of the next statement are shown what it changes in this one.
             keysets.accept_keyset(work, signed.statement, name=draft)
             elsewhere = ", where the release key is: send the file back there"
         notes.append(f"  next: cardsign keyset publish {draft}{elsewhere}")
@@ -317,7 +317,7 @@ def _write_settings(statement: KeysetStatement, place: StorePlace, publication: 
 
 
 def _new_passphrases(keystore: KeystoreOptions) -> Callable[[str], bytes]:
-    """Each role's passphrase from where later commands look for it; each typed one is its own."""
+    """Return each role's passphrase from where later commands look for it, or as it is typed."""
     access = keystore.access()
 
     def of(role: str) -> bytes:
@@ -385,7 +385,7 @@ def show_statement(file: str | None, keystore: KeystoreOptions) -> None:
 
 
 def _card(text: str) -> tuple[str | None, bytes]:
-    """The url and the card of ``[URL=]FILE``."""
+    """Return the url and the card of ``[URL=]FILE``."""
     url, equals, file = text.partition("=")
     if not equals or "://" not in url:
         return None, read_input(text)
@@ -501,7 +501,7 @@ def _release_lines(newest: ReleaseStatement) -> Iterator[str]:
 
 
 def keyset_json(statement: KeysetStatement) -> dict[str, Any]:
-    """A keyset statement."""
+    """Return a keyset statement."""
     recovery = statement.recovery
     return {
         **members(statement, "issuer epoch version digest exp revoked"),
@@ -516,7 +516,7 @@ def keyset_json(statement: KeysetStatement) -> dict[str, Any]:
 
 
 def release_json(statement: ReleaseStatement) -> dict[str, Any]:
-    """A release statement."""
+    """Return a release statement."""
     return {
         **members(statement, "seq digest exp floor revoked"),
         "keyset": statement.keyset.label,
@@ -525,7 +525,7 @@ def release_json(statement: ReleaseStatement) -> dict[str, Any]:
 
 
 def say_differences(changes: Iterable[str]) -> None:
-    """Each change on a line of its own; whole, since it is what a holder signs."""
+    """Say each change on a line of its own; whole, since it is what a holder signs."""
     for change in changes:
         say(f"  {whole(change)}")
 

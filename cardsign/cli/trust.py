@@ -192,7 +192,7 @@ def add(who: str, **options: Any) -> None:
 
 
 def _read_members(who: str, options: Mapping[str, Any]) -> tuple[Url | None, dict[str, Any]]:
-    """The URL, if one is named, and the members of the entry that are named or follow from it."""
+    """Return the URL, if there is one, and the members that are named or follow from it."""
     url, name = None, options["name"]
     named = {member: options[member] for member in _MEMBERS if options[member]}
     members = {
@@ -223,7 +223,7 @@ def _read_members(who: str, options: Mapping[str, Any]) -> tuple[Url | None, dic
 def _propose(
     url: Url | None, options: Mapping[str, Any], ask: Ask, limits: Limits, now: datetime
 ) -> enroll.Proposal:
-    """The anchor that is named, or what the origin of `url` publishes."""
+    """Return the anchor that is named, or what the origin of `url` publishes."""
     _check_named(url, options)
     keysets, jwks, jwks_url = options["keysets"], options["jwks"], options["jwks_url"]
     roots = options["roots"]
@@ -284,7 +284,7 @@ def _compare(proposal: enroll.Proposal, digest: str | None, *, yes: bool) -> Non
 
 
 def _key_lines(proposal: enroll.Proposal) -> Iterator[str]:
-    """The keys that were found at a URL, for a person to compare."""
+    """Yield the keys that were found at a URL, for a person to compare."""
     yield f"keys at     {safe(proposal.seen_at, limit=300)}"
     if isinstance(proposal.anchor, KeysAnchor):
         for key in proposal.anchor.keys.keys:
@@ -292,7 +292,7 @@ def _key_lines(proposal: enroll.Proposal) -> Iterator[str]:
 
 
 def _say_all(warnings: Iterable[str]) -> None:
-    """Each on a line of its own."""
+    """Say each on a line of its own."""
     for warning in warnings:
         say(safe(warning, limit=400))
 
@@ -545,7 +545,7 @@ def say_if_old(keyset: KeysetStatement | None, now: datetime) -> None:
 
 
 def issuer_json(issuer: TrustedIssuer) -> dict[str, Any]:
-    """What the policy says of an issuer, defaults included."""
+    """Return what the policy says of an issuer, defaults included."""
     return {
         "name": issuer.name,
         "origins": [str(place) for place in issuer.places or ()],
@@ -557,7 +557,7 @@ def issuer_json(issuer: TrustedIssuer) -> dict[str, Any]:
 
 
 def issuer_lines(issuer: TrustedIssuer) -> Iterator[str]:
-    """The same for a person; what is empty is left out."""
+    """Yield what the policy says of an issuer for a person; what is empty is left out."""
     for member, value in issuer_json(issuer).items():
         shown = ", ".join(value) if isinstance(value, list) else value
         if member == "anchor":
@@ -567,7 +567,7 @@ def issuer_lines(issuer: TrustedIssuer) -> Iterator[str]:
 
 
 def pin_json(keyset: KeysetStatement) -> dict[str, Any]:
-    """What two people compare over another channel."""
+    """Return what two people compare over another channel."""
     keys = [{"thumbprint": key.public.thumbprint, "holder": key.holder} for key in keyset.root.keys]
     return {
         **members(keyset, "issuer epoch version digest exp"),
@@ -576,7 +576,7 @@ def pin_json(keyset: KeysetStatement) -> dict[str, Any]:
 
 
 def keyset_lines(keyset: KeysetStatement) -> Iterator[str]:
-    """The same for a person."""
+    """Yield what two people compare, for a person."""
     yield f"issuer      {safe(keyset.issuer)}"
     yield f"keyset      {keyset.label}, until {minute(keyset.exp)}"
     yield f"digest      {keyset.digest}"
@@ -589,7 +589,7 @@ def keyset_lines(keyset: KeysetStatement) -> Iterator[str]:
 def statement_lines(
     keyset: KeysetStatement | None, release: ReleaseStatement | None
 ) -> Iterator[str]:
-    """Yield the same for a person."""
+    """Yield which statements are known, for a person."""
     if keyset is not None:
         yield from keyset_lines(keyset)
     if release is not None:

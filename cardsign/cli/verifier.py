@@ -252,7 +252,7 @@ class VerifierOptions:
         return Policy.from_jwks(keys, name=holder, origin=self.origin, accept=accept, only=only)
 
     def _keys(self, name: str) -> bytes:
-        """The JWK Set that ``--jwks`` names, a file or a URL."""
+        """Return the JWK Set that ``--jwks`` names, a file or a URL."""
         if is_url(name):
             from cardsign.net.fetch import fetch_document
 
@@ -282,7 +282,7 @@ class VerifierOptions:
 
 
 def _only(profiles: tuple[ProfileName, ...], accept: Accept, why: str) -> tuple[ProfileName, ...]:
-    """The profiles of ``--profile``, which narrows what is accepted and never widens it."""
+    """Return the profiles of ``--profile``, which narrows what is accepted and never widens it."""
     wider = [profile for profile in profiles if profile not in ACCEPTED[accept]]
     if wider:
         raise UsageFault(
@@ -310,7 +310,7 @@ def check_audience(audience: str | None, *, is_extended: bool) -> None:
 
 
 def summary(statuses: Sequence[int], of: str = "") -> str:
-    """How many cards came to what, in one line."""
+    """Return how many cards came to what, in one line."""
     counts = ((statuses.count(status), words) for status, words in _OUTCOMES.items())
     summary_text = ", ".join(f"{count:,} {words}" for count, words in counts if count)
     return f"{counted(len(statuses), 'card')}{of}: {summary_text}"
@@ -436,5 +436,5 @@ class _Counter:
 
 
 def is_watched() -> bool:
-    """Whether stderr is a terminal that can take a line back."""
+    """Return whether stderr is a terminal that can take a line back."""
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"

@@ -49,7 +49,7 @@ MAX_JOBS: Final = 64  # processes
 
 
 def read_time(text: str) -> datetime:
-    """The moment that ``--at`` names, in UTC."""
+    """Return the moment that ``--at`` names, in UTC."""
     try:
         try:
             return datetime.combine(date.fromisoformat(text), time(), UTC)
@@ -281,7 +281,7 @@ def _check_together(cards: Sequence[str], form: str, options: Mapping[str, Any])
 
 
 def _is_file(name: str, output: str) -> bool:
-    """Whether both name one file, however they are spelt."""
+    """Return whether both name one file, however they are spelt."""
     return os.path.exists(name) and os.path.exists(output) and os.path.samefile(name, output)
 
 
@@ -299,7 +299,7 @@ _HOST: Final = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,63}(?::[0-9]{1,5})?(?:/.*)?
 
 
 def _or_a_host(fault: LocalFault, name: str) -> LocalFault:
-    """The same fault; where the missing file looks like a host, with the URL to give instead."""
+    """Return the same fault; with the URL to give instead if the missing file looks like a host."""
     is_file_name = name.endswith(".json") and "/" not in name
     if isinstance(fault, FileMissing) and _HOST.fullmatch(name[:300]) and not is_file_name:
         fix = f"For a card on the web give its URL: cardsign verify https://{name}"

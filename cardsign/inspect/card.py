@@ -89,7 +89,7 @@ class InspectedSignature:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a verifier of other make would say of the card. Predicted; nobody was asked.
+    """What another verifier would say of the card: a prediction, for which nobody was asked.
 
     Attributes:
         verifier: Name and versions.
@@ -199,7 +199,7 @@ class Inspection:
         fitting = sum(bool(signature.profiles) for signature in self.signatures)
         fit = f"{fitting} of {len(self.signatures)} signatures fit this card by {keys}"
         if not self.predictions:
-            return f"{kind}, signatures not checked for want of keys (--jwks FILE)"
+            return f"{kind}, signatures not checked: no keys were given (--jwks FILE)"
         return f"{kind}, {fit}; predicted of clients:"
 
 
@@ -291,7 +291,7 @@ def words(value: Any) -> str:
 
 # Common ways to write a card that are not canonical: what a signature that fits nothing may fit.
 # One that fits such bytes proves that the card was not changed: its signer wrote it in another way.
-# It counts for nothing all the same.
+# It still counts for nothing.
 
 
 #: What writes so, what the signer should change, and the bytes.
@@ -457,7 +457,7 @@ def _explain_misfit(
     return None
 
 
-# What verifiers of other make would say: predicted from measured behaviour, nobody is asked. Where
+# What other verifiers would say: predicted from measured behaviour, nobody is asked. Where
 # an SDK treats something of a card in an odd way, the outcome is ``unknown``, never a guess.
 
 

@@ -57,13 +57,13 @@ METHOD_NOT_FOUND: Final = -32601  # JSON-RPC 2.0 5.1
 
 _PREFIX: Final = "TASK_STATE_"
 _ONGOING: Final = ("", "UNSPECIFIED", "SUBMITTED", "WORKING")
-# What the SDK lets through of answers that are none: it converts them with few checks.
+# What the SDK raises on malformed answers, which it converts with few checks.
 _OF_THE_SDK: Final = (
     *(errors.A2AError, ParseError, ProtobufError, httpx.HTTPError, httpx.InvalidURL),
     *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
     *(RecursionError, SystemError),
 )
-# Errors of A2A that an agent answers with a status of HTTP; a 404 without a body is none.
+# Errors of A2A that an agent answers with a status of HTTP; a 404 without a body is not one.
 _OF_THE_AGENT: Final = (
     errors.TaskNotFoundError,
     errors.TaskNotCancelableError,

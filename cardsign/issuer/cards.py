@@ -130,7 +130,7 @@ def _check_origins(work: Work, card: ProjectCard, source: bytes) -> None:
 
 
 def read_source(card: ProjectCard, build: BuildSettings) -> bytes:
-    """A card of the project before it is signed: read, or built; its skills selected; converted.
+    """Return a card of the project before it is signed: read or built, and converted.
 
     Raises:
         FileFault, BuildRefused: It cannot be read, or not be built.
@@ -226,7 +226,7 @@ def read_signed(card: ProjectCard) -> bytes | None:
 
 
 def to_list(config: ProjectConfig) -> tuple[tuple[str | None, bytes], ...]:
-    """What a release lists of an agent's cards: the public ones, once they are signed."""
+    """Return what a release lists of an agent's cards: the public ones, once they are signed."""
     cards = [card for card in config.cards if card.audience is None]
     signed = [(LEGACY_CARD_PATH if card.legacy else CARD_PATH, read_signed(card)) for card in cards]
     return tuple((config.path_of(path), data) for path, data in signed if data is not None)
@@ -302,7 +302,7 @@ def _find_own_marker(work: Work, untrusted_card: bytes) -> ExtendedMarker | None
 
 
 def _says_the_same(source: bytes, signed: bytes, marker: ExtendedMarker | None) -> bool:
-    """Whether a signed card is what would be signed now, with every signature of the source."""
+    """Return whether a signed card is what would be signed now, with the source's signatures."""
     try:
         old = Card.from_bytes(signed).document
         new = Card.from_bytes(source).document

@@ -6,7 +6,8 @@ A recovery key is in no key store.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Final, TypeAlias
 from cardsign.card.document import Card
 from cardsign.card.interfaces import list_origins
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.config import CONFIG_FILE, render_config
+from cardsign.config import render_config
 from cardsign.errors import (
     CardsignError,
     FileFault,
@@ -25,7 +26,7 @@ from cardsign.errors import (
     UsageFault,
     of_the_user,
 )
-from cardsign.files import create_private, read_bytes, remove, write_atomic
+from cardsign.files import CONFIG_FILE, create_private, read_bytes, remove, write_atomic
 from cardsign.findings import counted
 from cardsign.issuer.keyset import (
     KEYSET_LIFETIME,
@@ -302,15 +303,22 @@ def recover(
         plan = plan.following(store.state, now=now, until=now + KEYSET_LIFETIME)
         statement = draft_next(plan, previous, now=now, recovery=True)
     draft = KeysetDraft(with_signatures(statement, [old, root]), previous)
-    if new_recovery_out is not None:
-        create_private(new_recovery_out, envelope)
-    try:
+    with _created(new_recovery_out, envelope):  # the passphrase may be a stolen one
         record = store.add_key(root, secrets["root"], now=now, roles=("root",), holder=holder)
-    except CardsignError:  # as under a stolen passphrase
-        if new_recovery_out is not None:
-            remove(new_recovery_out)
-        raise
     return draft, record
+
+
+@contextmanager
+def _created(path: Path | None, data: bytes) -> Iterator[None]:
+    """Create a private file, if one is named, and remove it again if what follows fails."""
+    if path is not None:
+        create_private(path, data)
+    try:
+        yield
+    except CardsignError:
+        if path is not None:
+            remove(path)
+        raise
 
 
 def _replace_keys(

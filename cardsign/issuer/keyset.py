@@ -55,7 +55,7 @@ KEYSET_LIFETIME: Final = timedelta(days=90)
 KEY_LIFETIME: Final = timedelta(days=400)
 #: Who holds an online key whose record names nobody.
 DEFAULT_HOLDER: Final = "publisher"
-#: What a fork is told with: ``{}`` stands for the statement that this key store keeps.
+#: What to do about a fork; ``{}`` stands for the statement that this key store keeps.
 _NOT_TO_SIGN: Final = (
     "Do not sign this one. Send back {}, to be put in the place of the draft. "
     "Who drafted it then types: cardsign keys rotate"
@@ -92,7 +92,7 @@ def differences(old: KeysetStatement | None, new: KeysetStatement) -> Iterator[s
 
 
 def _sentences(statement: KeysetStatement) -> list[list[str]]:
-    """What a statement says of its root, its recovery, its origins, keys and revocations."""
+    """Return what a statement says of its root, recovery, origins, keys and revocations."""
     quorums = [_quorum("root", statement.root), _quorum("recovery", statement.recovery)]
     origins = [f"origin {origin}" for origin in statement.origins]
     keys = [f"key {_key(key)}" for key in statement.keys]
@@ -113,7 +113,7 @@ def _quorum(name: str, quorum: Quorum | None) -> list[str]:
 
 
 def _key(key: IssuerKey) -> str:
-    """All of it; the kid, which its owner chooses freely, last and in quotes."""
+    """Return all of a key; the kid, which its owner chooses freely, last and in quotes."""
     public = key.public
     name = "" if public.kid == public.thumbprint else f", kid {json.dumps(public.kid)}"
     return (
@@ -143,11 +143,11 @@ class KeysetPlan:
 
     @classmethod
     def of(cls, statement: KeysetStatement) -> KeysetPlan:
-        """The plan to say the same again."""
+        """Return the plan to say the same again."""
         return cls(*(getattr(statement, member.name) for member in fields(cls)))
 
     def following(self, state: StoreState, *, now: datetime, until: datetime) -> KeysetPlan:
-        """The plan that says what has become of the keys of a store.
+        """Return the plan that says what has become of the keys of a store.
 
         Its keys are listed, also those that wait for that; retired ones no longer, revoked ones as
         revoked, whether they are online keys or roots. Keys that the store does not hold stay as
@@ -170,7 +170,7 @@ class KeysetPlan:
         return replace(self, root=root, keys=(*kept, *own_keys), revoked=revoked)
 
     def revoking(self, thumbprints: Iterable[str]) -> KeysetPlan:
-        """The plan that revokes these, and lists none that is revoked."""
+        """Return the plan that revokes these, and lists none that is revoked."""
         revoked = self.revoked.union(thumbprints)
         keys = tuple(key for key in self.keys if key.public.thumbprint not in revoked)
         return replace(self, root=_without(self.root, revoked), keys=keys, revoked=revoked)
@@ -259,7 +259,7 @@ def quorum_signatures(
 def _listed(
     record: KeyRecord, entry: IssuerKey | None, now: datetime, until: datetime
 ) -> IssuerKey:
-    """The entry of a key; its times stay while they outlast the statement."""
+    """Return the entry of a key; its times stay while they outlast the statement."""
     start, end = int(now.timestamp()), int((now + KEY_LIFETIME).timestamp())
     if entry is not None:
         start = entry.nbf
@@ -278,7 +278,7 @@ def _without(quorum: Quorum, thumbprints: frozenset[str]) -> Quorum:
 
 
 def write_draft(statement: KeysetStatement) -> bytes:
-    """A draft as a file: General JSON as a statement is, with the signatures that there are."""
+    """Return a draft as a file: General JSON, like a statement, with its signatures so far."""
     return statement.envelope.to_bytes(indent=2) + b"\n"
 
 
@@ -320,7 +320,7 @@ def find_changed(
 
 
 def _kids(keys: Sequence[KeyRecord]) -> str:
-    """The first kids of some keys, for a sentence."""
+    """Return the first kids of some keys, for a sentence."""
     more = f" and {len(keys) - _KIDS_SHOWN} more" if len(keys) > _KIDS_SHOWN else ""
     return ", ".join(key.kid for key in keys[:_KIDS_SHOWN]) + more
 
@@ -527,7 +527,7 @@ def check_begun(keyset: KeysetStatement | None, now: datetime) -> None:
 
 
 def _changed(plan: KeysetPlan, changes: KeysetChanges) -> KeysetPlan:
-    """The plan with the changes."""
+    """Return the plan with the changes."""
     roots = [key for key in plan.root.keys if key.holder not in changes.remove_roots]
     roots += changes.add_roots
     if not changes.origins and not any(plan.origins):

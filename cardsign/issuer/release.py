@@ -100,7 +100,7 @@ def settled_cards(
 
 
 def card_digest(card: bytes) -> str:
-    """SHA-256 of a card's ``served-as-is`` payload in lower-case hex, as releases list it.
+    """Return SHA-256 of a card's ``served-as-is`` payload in lower-case hex, as releases list it.
 
     Raises:
         JsonRefused, CardRefused: It cannot be read in one way only.
@@ -168,7 +168,7 @@ def draft_following(
 def says_something_new(
     draft: ReleaseStatement, previous: ReleaseStatement | None, *, now: datetime
 ) -> bool:
-    """Whether a release says anything new, or the one before is half over, or not begun.
+    """Return whether a release says anything new, or the one before is half over, or not begun.
 
     A longer audit log alone is nothing new: each release makes it longer itself.
     """
@@ -188,7 +188,7 @@ def says_something_new(
 
 
 def is_early(release: ReleaseStatement, *, now: datetime) -> bool:
-    """Whether nobody believes a release yet: the signer's clock was ahead."""
+    """Return whether nobody believes a release yet: the signer's clock was ahead."""
     return now.timestamp() < release.iat - SKEW.total_seconds()
 
 
@@ -291,7 +291,7 @@ def _close_release_gap(work: Work, changes: ReleaseChanges) -> list[str]:
 def is_unwitnessed(store: KeyStore, release: ReleaseStatement | None) -> bool:
     """Say whether a key was revoked after the line of the log that a release names.
 
-    Who can write the log could take that line away again, and nobody else would know of it.
+    Whoever can write the log could take that line away again, and nobody else would know.
     """
     for line in reversed(store.read_lines() if release else ()):
         if release and digest_of(line) == release.audit_head:

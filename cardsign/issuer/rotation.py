@@ -183,7 +183,7 @@ def _find_missing_signatures(
     asked: set[str] = set()
     for holder in (work, work.roots):
         if holder is not None and (here := _roots_here(holder, draft)):
-            who = here[0].holder or "who holds the root key"
+            who = here[0].holder or "the holder of the root key"
             asked.add(who)
             close = partial(_sign_draft, work, holder, draft, here[0])
             yield Gap(message, who, until=until, close=close, awaits_roots=True)

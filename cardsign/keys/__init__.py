@@ -1,1 +1,1 @@
-"""The issuer's side: key stores, the lifecycle of keys, and what is drafted from them."""
+"""The issuer's keys: key stores, their logs, the lifecycle of keys, and signers."""

@@ -1,7 +1,7 @@
 """What may be done with the keys of a store, and what is due next, and when.
 
 Pure: each function takes a state, and returns what is ahead or the events that change it. Any
-number of hosts may ask at any time: who comes second finds the step done. Whether a key may come
+number of hosts may ask at any time: the second finds the step done. Whether a key may come
 into another state is checked once, where the events are folded (:mod:`cardsign.keys.ledger`).
 """
 
@@ -324,7 +324,7 @@ class Step:
         return f"{self.action} {self.role} key {self.key.kid}"
 
     def is_due(self, now: datetime) -> bool:
-        """Whether it can and should be done at `now`."""
+        """Return whether it can and should be done at `now`."""
         return self.due is not None and self.due <= now
 
 
@@ -442,7 +442,7 @@ def _step(state: StoreState, action: Action, key: KeyRecord, settings: TimelineS
 
 
 def _was_the_last(state: StoreState, key: KeyRecord) -> bool:
-    """Whether a key was revoked while it was the active one, and has no successor yet."""
+    """Return whether a key was revoked while it was the active one, and has no successor yet."""
     activated = key.times.activated
     if key.state != "revoked" or activated is None or not key.rotates:
         return False

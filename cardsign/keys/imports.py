@@ -246,7 +246,7 @@ def _import_jwk(data: bytes, kid: str | None) -> PrivateKey:
 
 
 def _choose(jwks: list[Any], kid: str | None) -> Mapping[str, Json]:
-    """The only JWK, or the one that `kid` names."""
+    """Return the only JWK, or the one that `kid` names."""
     jwks = [jwk for jwk in jwks if isinstance(jwk, dict)]
     named = jwks if len(jwks) == 1 else [jwk for jwk in jwks if jwk.get("kid") == kid]
     if len(named) == 1:

@@ -25,6 +25,7 @@ from cardsign.card.strictjson import parse_object
 from cardsign.errors import JsonRefused, KeyRefused, StoreFault
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS
 from cardsign.jose.keys import JwkSet, PublicKey, short_kid
+from cardsign.statements.envelope import DIGEST
 from cardsign.statements.keyset import KeysetId, OnlineRole
 from cardsign.times import read_stamp, stamp
 
@@ -32,7 +33,6 @@ MIN_PREFIX: Final = 4  # characters of a kid or thumbprint that name a key
 MAX_LINE_BYTES: Final = 1024 * 1024  # a publication of 1000 extended cards has some 300 KiB
 MAX_PLACE_CHARS: Final = 1024  # of a path or URL that a message shows
 
-_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _URI: Final = re.compile(r"[a-z][a-z0-9+.-]*:.*")  # RFC 3986 3.1, in lower case
 
 _LINE: Final = frozenset({"actor", "events", "prev", "seq", "time"})
@@ -78,11 +78,11 @@ TRANSITIONS: Final[Mapping[KeyState, tuple[KeyState, ...]]] = {
     "revoked": (),
 }
 
+#: The states whose public keys stand in the JWK Set.
 PUBLISHED: Final[frozenset[KeyState]] = frozenset({"prepublished", "active", "retiring"})
-"""The states whose public keys stand in the JWK Set."""
 
+#: The states in which the private key is not needed any more.
 ENDED: Final[frozenset[KeyState]] = frozenset({"retired", "revoked"})
-"""The states in which the private key is not needed any more."""
 
 
 Role = Literal["root", "recovery", "card", "release"]
@@ -91,8 +91,8 @@ RevocationReason = Literal["compromised", "superseded", "ceased"]
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 REVOCATION_REASONS: Final[tuple[RevocationReason, ...]] = get_args(RevocationReason)
+#: The roles of online keys, of which one a role and algorithm is active; roots may be several.
 ROTATING: Final[tuple[OnlineRole, ...]] = get_args(OnlineRole)
-"""The roles of online keys, of which one a role and algorithm is active; roots may be several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,12 +205,12 @@ class KeyRecord:
         return next((role for role in self.roles if role in ROTATING), self.roles[0])
 
     def succeeds(self, other: KeyRecord) -> bool:
-        """Whether only one of the two may be active: same algorithm, a rotating role in common."""
+        """Return whether only one of two may be active: they share algorithm and rotating role."""
         shared = {*ROTATING}.intersection(self.roles, other.roles)
         return self.thumbprint != other.thumbprint and self.alg == other.alg and bool(shared)
 
     def signs_at(self, now: datetime) -> bool:
-        """Whether it signs: it is active, or retiring and not yet done."""
+        """Return whether it signs: it is active, or retiring and not yet done."""
         stops = self.times.stops_signing
         still = self.state == "retiring" and stops is not None and now < stops
         return self.state == "active" or still
@@ -510,7 +510,7 @@ def _check_values(members: Mapping[str, Any]) -> None:
     for name, value in members.items():
         if name in _COUNTS and (type(value) is not int or value < 0):  # a bool is an int as well
             raise ValueError(f"`{name}`: {value!r:.40} is not a count")
-        if name in _DIGESTS and not (isinstance(value, str) and _DIGEST.fullmatch(value)):
+        if name in _DIGESTS and not (isinstance(value, str) and DIGEST.fullmatch(value)):
             raise ValueError(f"`{name}`: {value!r:.40} is not a SHA-256 in lower-case hex")
         texts = value if name in _LISTS else [value] if name in _TEXTS else []
         if not isinstance(texts, list | tuple) or not all(

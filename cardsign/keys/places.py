@@ -121,7 +121,7 @@ class FolderStore(KeyStore):
         write_atomic(file, data, mode=PRIVATE_MODE if is_private else PUBLIC_MODE, plain=True)
 
     def _file(self, name: str) -> Path:
-        """The file of a blob, but never in a folder to which another user has laid a link."""
+        """Return the file of a blob; a folder that is a link, maybe another user's, is refused."""
         file = self.path / name
         if file.parent.is_symlink():
             raise FileFault("file.not_plain", "this is a symbolic link", path=str(file.parent))

@@ -147,7 +147,7 @@ def _read_members(untrusted_bytes: bytes) -> dict[str, Any]:
 
 
 def _canonical(members: Mapping[str, Json]) -> bytes:
-    """The associated data."""
+    """Return the associated data: every member but the ciphertext."""
     # Members and values are ASCII and integers (a kid is printable ASCII, the rest is ours). For
     # such, this is the text that JCS (RFC 8785) gives.
     return json.dumps(members, sort_keys=True, separators=(",", ":")).encode("ascii")

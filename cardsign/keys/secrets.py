@@ -34,8 +34,8 @@ TOKEN_VARIABLES: Final = ("BAO_TOKEN", "VAULT_TOKEN")
 MIN_BYTES: Final = 8  # for new keys: scrypt makes each guess dear, but cannot save a short one
 MAX_FILE_BYTES: Final = 4 * 1024  # a longer file is not the one that was meant
 
+#: Asks a question on the terminal; returns what was typed, without echo or newline.
 Prompt = Callable[[str], str]
-"""Asks a question on the terminal; returns what was typed, without echo or newline."""
 
 
 def terminal_prompt() -> Prompt | None:
@@ -103,7 +103,7 @@ def check_strength(passphrase: bytes) -> None:
 
 
 def _unasked(source: PassphraseSource) -> bytes | None:
-    """The passphrase from wherever nobody need be asked; None if no such place is named."""
+    """Return the passphrase from wherever nobody need be asked; None if no such place is named."""
     if source.file is not None:
         content = read_secret(source.file, max_bytes=MAX_FILE_BYTES)
         return content.partition(b"\n")[0].removesuffix(b"\r")
@@ -127,9 +127,9 @@ def _asked(prompt: Prompt | None, question: str) -> bytes:
 
 SecretKind = Literal["passphrase", "new passphrase", "pin", "token"]
 
+#: Gives the passphrase, PIN or access token of what is named, such as ``card keys``; raises
+#: :class:`PassphraseFault` where it has none.
 Secrets: TypeAlias = Callable[[SecretKind, str], bytes]
-"""Gives the passphrase, PIN or access token of what is named, such as ``card keys``; raises
-:class:`PassphraseFault` where it has none."""
 
 
 def _check_absolute(path: Path) -> Path:
@@ -207,7 +207,7 @@ class Access:
         self.opened[self.secrets, custody] = passphrase
 
     def variable(self, *names: str) -> str | None:
-        """The first of these environment variables that is set and not empty."""
+        """Return the first of these environment variables that is set and not empty."""
         return next((value for name in names if (value := self.environment.get(name))), None)
 
 
@@ -255,7 +255,7 @@ MAX_BYTES: Final = 64 * 1024  # some lines are usual
 
 
 def user_file(environment: Mapping[str, str]) -> Path | None:
-    """The path of the user's own signers.toml; None if there is no place for one."""
+    """Return the path of the user's own signers.toml; None if there is no place for one."""
     configured = Path(environment.get("XDG_CONFIG_HOME", ""))
     home = Path(environment.get("HOME", ""))
     if not configured.is_absolute():

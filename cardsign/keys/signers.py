@@ -78,7 +78,7 @@ class RemoteKey(ABC):
         EXPECTED: The same in words, for a message.
         GIVES_DER: Whether signatures for ES256 come in DER.
         parts: The groups of `FORM`, as they stand in the URI.
-        public: The key that it is known by; who opens it to sign sets it beforehand.
+        public: The key that it is known by; set before it is opened to sign.
     """
 
     FORM: ClassVar[re.Pattern[str]]
@@ -220,7 +220,7 @@ class TokenKey(RemoteKey):
             return bytes(key.sign(_DIGEST_INFO + digest, mechanism=library.Mechanism.RSA_PKCS))
 
     def _module(self) -> str:
-        """The library to load, by the user's word."""
+        """Return the library to load, by the user's word."""
         module = self.access.variable(MODULE_VARIABLE) or ""
         if not os.path.isabs(module):  # a relative one would be the repository's
             message = "no PKCS#11 library is named by the user, by its absolute path"

@@ -30,11 +30,11 @@ from cardsign.errors import FetchFailed
 IPAddress: TypeAlias = IPv4Address | IPv6Address
 IPNetwork: TypeAlias = IPv4Network | IPv6Network
 
+#: The addresses of a host name, best first; raises ``OSError`` where there are none.
 Resolver: TypeAlias = Callable[[str], Sequence[IPAddress]]
-"""The addresses of a host name, best first; raises ``OSError`` where there are none."""
 
+#: What to do with this machine's own addresses; "required" refuses all others instead.
 Loopback: TypeAlias = Literal["refused", "allowed", "required"]
-"""What to do with this machine's own addresses; "required" refuses all others instead."""
 
 # IANA's special-purpose registries and what they leave out, written down because `is_global`
 # depends on the version of Python and says yes to multicast, 6to4, and more.
@@ -177,11 +177,11 @@ def _embedded(address: IPAddress) -> IPv4Address | None:
     return IPv4Address(address.packed[-4:]) if address in _NAT64 else address.ipv4_mapped
 
 
+#: Monotonic time in seconds.
 Clock: TypeAlias = Callable[[], float]
-"""Monotonic time in seconds."""
 
+#: Connect to an address and port within so many seconds; raises ``OSError``.
 Dial: TypeAlias = Callable[[IPAddress, int, float], socket.socket]
-"""Connect to an address and port within so many seconds; raises ``OSError``."""
 
 
 def tcp_dial(address: IPAddress, port: int, timeout: float) -> socket.socket:

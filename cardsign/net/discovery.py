@@ -42,7 +42,7 @@ _LOG.addHandler(logging.NullHandler())
 #: Seconds for all requests of one refresh; the rest is left to the next one. A host without any
 #: key can show hundreds of unsigned statements, each as slowly as one request may be.
 REFRESH_SECONDS: Final = 30.0
-#: URLs of one issuer at which a trusted card was seen, and where its absence is told.
+#: URLs of one issuer at which a trusted card was seen, and its absence is reported.
 MAX_CARDS: Final = 256
 
 

@@ -141,7 +141,7 @@ def _readable(interface: Interface) -> Endpoint | None:
                 return None
             try:
                 where = parse_url(url)
-            except CardRefused:  # only where no policy bounds the places was it not held before
+            except CardRefused:  # checked before, unless no policy bounds the places
                 return None
             return Endpoint(where, binding, _BY_VERSION[spoken[1]], tenant, version)
     return None

@@ -64,7 +64,7 @@ def check_json_type(headers: Headers, url: Url) -> None:
 
 @cache
 def user_agent() -> str:
-    """Return what our requests say of who asks; the installed version is looked up once."""
+    """Return the User-Agent of our requests; the installed version is looked up once."""
     try:
         return f"cardsign/{metadata.version('cardsign')}"
     except metadata.PackageNotFoundError:  # run from a checkout that was never installed

@@ -75,7 +75,7 @@ _UNLISTED: Final = frozenset(
 
 
 def check_cards(cards: Mapping[str, bytes], jwks: JwkSet, now: datetime) -> None:
-    """Check cards, by their files in a generation, as one who has nothing but the key set.
+    """Check cards, by their files in a generation, as a verifier does that has only the key set.
 
     Raises:
         PublishRefused: ``publish.not_verifying`` (also for a card that cannot be read, and for an
@@ -279,7 +279,7 @@ class CheckedIssued:
         return JwkSet.of([key for key in listed if key.thumbprint not in release.revoked])
 
     def check_trusted(self, cards: Mapping[str, bytes], *, now: datetime) -> None:
-        """Check that who has come to the newest statement trusts some cards, by their files.
+        """Check that a verifier with the newest statement trusts some cards, by their files.
 
         That everybody comes there, :meth:`Issued.checked` has seen; a long history takes a
         verifier several refreshes, so it is not walked here.

@@ -332,7 +332,7 @@ def finish_response(response: Response) -> Response:
 
 
 def limit_rate(app: Flask, settings: ServerSettings) -> None:
-    """Refuse who asks too often, before anything else is done; probes do not count."""
+    """Refuse clients that ask too often, before anything else is done; probes do not count."""
     from flask_limiter import Limiter
     from limits.storage import MemoryStorage
 
@@ -356,7 +356,7 @@ def limit_rate(app: Flask, settings: ServerSettings) -> None:
     )
 
     def bound_counters() -> None:
-        # Who has so many addresses gains nothing by it; refusing new clients would harm others.
+        # A client with so many addresses gains nothing; refusing new clients would harm others.
         storage = limiter.storage
         if isinstance(storage, MemoryStorage) and len(storage.storage) >= MAX_COUNTERS:
             storage.reset()

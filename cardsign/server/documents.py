@@ -216,7 +216,7 @@ def _etag(body: bytes) -> str:
 
 # The page for people.
 
-#: Only who asks for HTML gets the page, so caches keep it apart from what else is at its path.
+#: The page is for clients that ask for HTML, so caches keep it apart from others at its path.
 PAGE_HEADERS: Final = (
     ("Content-Security-Policy", f"{page.POLICY}; frame-ancestors 'none'"),
     ("Referrer-Policy", "no-referrer"),

@@ -102,8 +102,8 @@ class Busy(ServiceUnavailable):
 class Places:
     """How many requests may wait at a time for slow bodies, or for other hosts: ``with places:``.
 
-    That is a quarter of the threads. Who finds no place gets :class:`Busy`, and is told to come
-    back.
+    That is a quarter of the threads. A request without a place gets :class:`Busy`,
+    and is told to come back.
 
     Args:
         threads: Requests that are answered at a time.

@@ -209,7 +209,7 @@ class ServerSettings(_Table):
         agent_path: Below which path each of several agents is; ``{name}`` stands for its name.
         catalogue: Where all cards are listed; empty for nowhere.
         placeholder: Whether a host without agents has an unsigned card at its root, not 404.
-        page: Whether ``/`` answers a page for people to who asks for HTML.
+        page: Whether ``/`` answers a page for people, if HTML is asked for.
         rate: How often one client may ask, such as ``100/minute``; empty for no limit.
         rate_storage: Where that is counted: ``memory://``, or ``redis://HOST`` for several hosts.
         proxies: The networks of proxies in front, which say whose request it is.

@@ -1,6 +1,6 @@
 """``cardsign verify --serve``: verdicts for programs in other languages, on this machine alone.
 
-A request is read whole before a thread judges it, so that who sends slowly keeps nobody waiting.
+A request is read whole before a thread judges it, so that a slow sender keeps nobody waiting.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FRESH_SECONDS: Final = 10.0
 #: How long the body of a request may take, after its head. An honest caller has it at hand.
 BODY_SECONDS: Final = 5.0
 _JUDGED_AT_A_TIME: Final = 4
-#: Faults of who asks; any other is one of this machine.
+#: Faults of the caller; any other is one of this machine.
 _ASKED_WRONGLY: Final = ("usage.invalid", "policy.unknown_issuer")
 
 
@@ -114,8 +114,8 @@ def _bad_question(message: str) -> UsageFault:
 class WholeRequests:
     """The ASGI application that reads a request whole, and then has `app` answer it.
 
-    Who sends nothing holds a connection, and no thread. A card waits for one of a few threads, and
-    a question about health for none.
+    A client that sends nothing holds a connection, and no thread. A card waits for one of a few
+    threads, and a question about health for none.
     """
 
     def __init__(self, app: Flask) -> None:

@@ -181,7 +181,7 @@ def check_past(iat: int, now: datetime, skew: timedelta, *, what: str = "it") ->
 
 
 def _object(untrusted_bytes: bytes, max_bytes: int, code: str, path: str) -> dict[str, Json]:
-    # Without the place of a fault: who sends two megabytes of them is not to cost a scan of each.
+    # Without the place of a fault: two megabytes of them must not cost a scan of each.
     if len(untrusted_bytes) > max_bytes:
         raise StatementRefused(code, f"expected at most {max_bytes} bytes", path=path)
     members = object_or_none(untrusted_bytes, max_depth=MAX_STATEMENT_DEPTH)

@@ -29,7 +29,7 @@ from cardsign.times import MAX_TIME
 OnlineRole: TypeAlias = Literal["card", "release"]
 
 KEYSET_FORMAT: Final = "cardsign-keyset/1"
-#: Seconds. A year and a month: who renews once a year may be late.
+#: Seconds. A year and a month: an issuer that renews once a year may be late.
 MAX_KEYSET_LIFETIME: Final = 400 * read.DAY
 #: Holders of root or recovery. More people than can meet.
 MAX_HOLDERS: Final = 16

@@ -74,7 +74,7 @@ def check_jwks_url(url: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JwksAnchor:
-    """Whatever JWK Set is published at one URL: who controls the URL is the issuer."""
+    """Whatever JWK Set is published at one URL: whoever controls the URL is the issuer."""
 
     url: str
 

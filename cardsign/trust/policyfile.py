@@ -282,8 +282,8 @@ class TrustFile(Table):
     issuer: list[IssuerTable] = Field(default=[], max_length=MAX_ISSUERS)
 
 
+#: Where something is wrong, what it is, and what to do.
 Problem: TypeAlias = tuple[Location, str, str]
-"""Where something is wrong, what it is, and what to do."""
 
 
 def read_policy(path: Path, *, is_own: bool = True) -> Policy:

@@ -441,8 +441,8 @@ class FetchResult:
     headers: Headers = field(default=(), repr=False)
 
 
+#: Asks for a URL, whose answer may have so many bytes. Raises nothing.
 Ask: TypeAlias = Callable[[str, int], FetchResult]
-"""Asks for a URL, whose answer may have so many bytes. Raises nothing."""
 
 
 #: Failures of a host that answered, and not with 404 or 410.
