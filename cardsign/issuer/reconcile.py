@@ -334,7 +334,10 @@ def _explain(work: Work, gap: Gap, fault: CardsignError | None) -> Gap:
         roots: tuple[Role, ...] = ("root",) if gap.awaits_roots else ()
         for role in roots or [role for role in ROLES if gap.who == key_holder(role)]:
             variable = passphrase_variable(role)
-            message += "" if variable in message else f"; set {variable}"
+            if variable not in message:
+                is_wrong = fault.code == "passphrase.wrong"
+                message += f"; set {variable}"
+                message += " to the passphrase that this key has now" if is_wrong else ""
     # Others act first: the command that goes on would say the same again.
     is_others = gap.awaits_roots and gap.close is None
     command = gap.command if is_others else gap.command or work.again

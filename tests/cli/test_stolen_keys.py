@@ -207,6 +207,28 @@ def test_a_root_that_lay_beside_a_stolen_key_is_not_forgotten(cardsign: Cardsign
     assert alarms(issuer) == ""
 
 
+def test_a_new_passphrase_of_the_release_key_that_comes_too_early_is_no_dead_end(
+    cardsign: Cardsign,
+) -> None:
+    """The stolen key has to sign the release that revokes the others, under its own one."""
+    issuer = begin(cardsign)
+    roles = ("ROOT", "CARD", "RELEASE")
+    new = {f"CARDSIGN_{role}_PASSPHRASE": f"{NEW}, {role}" for role in roles}
+    words = ("keys", "revoke", kid_of(issuer, "card"), "--reason", "compromised", "--yes")
+    early = issuer(*words, **new)
+    wrong = "set CARDSIGN_RELEASE_PASSPHRASE to the passphrase that this key has now"
+    assert (early.status, wrong in early.err) == (1, True)
+    options = ("--recovery-file", "recovery.key", "-o", "next.json", "--yes")
+    assert issuer("keyset", "recover", *options, **RECOVERY, **new).status == 0
+    assert issuer("keyset", "publish", "next.json", **new).status == 1
+    assert wrong in issuer("keys", "rotate", **new).err
+
+    old = {**new, "CARDSIGN_RELEASE_PASSPHRASE": None}
+    assert issuer("keys", "rotate", **old).status == 1  # makes no key under what was stolen
+    assert issuer("keys", "rotate", **new).status == 0
+    assert alarms(issuer) == ""
+
+
 def do_this(ended: Ended) -> list[str]:
     """The words of the command that is to be typed first."""
     (command,) = re.findall(r"Do this: cardsign (.*)", ended.err)
