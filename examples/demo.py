@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 from rotation import keys_that_change
-from telling import cardsign, expect, say, serving, tell
+from steps import cardsign, expect, say, serving, tell
 
 from cardsign import Policy, verify_card
 

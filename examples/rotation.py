@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
-from telling import VERDICT, cardsign, expect, say, serving, tell
+from steps import VERDICT, cardsign, expect, say, serving, tell
 
 AT_ONCE = """
 [timeline]  # seconds; nobody but a demo has caches like these

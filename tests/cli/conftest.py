@@ -101,6 +101,12 @@ class Ended:
         return self.out
 
 
+def run(ended: Ended) -> Ended:
+    """What must have gone well."""
+    assert ended.status == 0, ended.err
+    return ended
+
+
 Cardsign = Callable[..., Ended]
 
 

@@ -22,8 +22,8 @@ from cardsign.server.app import create_app
 from cardsign.server.settings import ServerSettings
 from cardsign.server.tokens import create_token
 from tests.cli.peer import AUDIENCE, T0
-from tests.jose.statement_making import DAY, key
-from tests.publications import PUBLIC, sign, with_skill
+from tests.publish.publications import PUBLIC, sign, with_skill
+from tests.statements.making import DAY, key
 
 
 @dataclass

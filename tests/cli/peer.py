@@ -18,7 +18,7 @@ from cardsign.testing import FakeIssuer
 from cardsign.testing.fake_issuer import card_digest, digest_of
 from cardsign.trust.lock import Floor, raise_lock
 from tests.cli.conftest import Cardsign, Ended
-from tests.jose.statement_making import key
+from tests.statements.making import key
 from tests.support import PORTABLE, dump, signed
 
 T0 = int(time.time()) - 3600

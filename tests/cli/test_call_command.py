@@ -13,8 +13,8 @@ import pytest
 
 from tests.cli.conftest import Cardsign, Ended
 from tests.cli.live_peer import LivePeer
-from tests.jose.statement_making import key
-from tests.publications import sign
+from tests.publish.publications import sign
+from tests.statements.making import key
 
 if TYPE_CHECKING:
     from tests.integrations.sdk_agent import SdkAgent

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli import peer
 from tests.cli.conftest import Cardsign
-from tests.jose.statement_making import key
+from tests.statements.making import key
 from tests.support import PORTABLE, dump, signed
 
 JWKS = ("--jwks", "jwks.json")

@@ -15,8 +15,8 @@ from cardsign.urls import CARD_PATH
 from tests.cli.conftest import Cardsign, Ended
 from tests.cli.live_peer import LivePeer, live_peer
 from tests.cli.peer import AUDIENCE
-from tests.jose.statement_making import key
-from tests.publications import sign
+from tests.publish.publications import sign
+from tests.statements.making import key
 
 Fetch = Callable[..., Ended]
 EXTENDED = ("--extended", "--audience", AUDIENCE, "--credential", "env:TIDES_TOKEN")

@@ -22,7 +22,7 @@ from cardsign.urls import CARD_PATH
 from tests.cli.conftest import PASSPHRASE, Cardsign, Ended, revoke_in_log
 from tests.cli.test_dry_run import files
 from tests.cli.test_issuer_story import run
-from tests.publications import fast_forward, put_in_place
+from tests.publish.publications import fast_forward, put_in_place
 from tests.support import PORTABLE
 
 ISSUER = "https://tides.example"

@@ -14,7 +14,7 @@ from cardsign.issuer.epochs import make_recovery_key
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.places import create_store, open_store
-from tests.cli.conftest import PASSPHRASE, Cardsign, Ended, revoke_in_log
+from tests.cli.conftest import PASSPHRASE, Cardsign, revoke_in_log, run
 from tests.support import PORTABLE
 
 ISSUER = "https://tides.example"
@@ -32,12 +32,6 @@ def issuer(cardsign: Cardsign) -> Cardsign:
     done = cardsign("init", "--issuer", ISSUER, "--recovery-out", "recovery.key", **RECOVERY)
     assert done.status == 0, done.err
     return cardsign
-
-
-def run(ended: Ended) -> Ended:
-    """What must have gone well."""
-    assert ended.status == 0, ended.err
-    return ended
 
 
 def publish(cardsign: Cardsign, *options: str) -> None:

@@ -11,8 +11,8 @@ import pytest
 from cardsign.jose.keys import JwkSet
 from tests.cli.conftest import Cardsign
 from tests.cli.local_site import Site, local_site
-from tests.jose.statement_making import key
-from tests.publications import PUBLIC, sign
+from tests.publish.publications import PUBLIC, sign
+from tests.statements.making import key
 
 LOOPBACK = "--insecure-loopback-http"
 

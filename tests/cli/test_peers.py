@@ -21,7 +21,7 @@ from cardsign.verify.report import NotTrusted
 from cardsign.verify.verifier import Verifier
 from tests.cli import peer
 from tests.cli.conftest import Cardsign, Ended, Network
-from tests.jose.statement_making import DAY, URL, key
+from tests.statements.making import DAY, URL, key
 from tests.support import PORTABLE, dump, signed
 
 HOME = "https://tides.example"

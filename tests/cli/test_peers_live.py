@@ -12,20 +12,14 @@ from pathlib import Path
 import pytest
 
 from cardsign.jose.keys import JwkSet
-from tests.cli.conftest import Cardsign, Ended
-from tests.jose.statement_making import key
+from tests.cli.conftest import Cardsign, run
+from tests.statements.making import key
 
 ROOT = Path(__file__).resolve().parents[2]
 LOOPBACK = "--insecure-loopback-http"
 
 
 pytestmark = pytest.mark.usefixtures("cheap")
-
-
-def run(ended: Ended) -> Ended:
-    """What must have gone well."""
-    assert ended.status == 0, ended.err
-    return ended
 
 
 #: The command line with requests that may take an hour, so that no slow machine ends one of them.

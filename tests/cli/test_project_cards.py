@@ -19,7 +19,7 @@ from cardsign.issuer.doctor import examine_issuer
 from cardsign.issuer.work import Work
 from cardsign.keys.places import open_store
 from cardsign.publish.generation import load_current
-from tests.cli.conftest import PASSPHRASE, Cardsign, Ended
+from tests.cli.conftest import PASSPHRASE, Cardsign, run
 from tests.support import PORTABLE
 
 ISSUER = "https://tides.example"
@@ -28,12 +28,6 @@ PUBLIC = {**PORTABLE, "capabilities": {**PORTABLE["capabilities"], "extendedAgen
 PARTNERS = '\n[[card]]\nsource = "more.json"\nsigned = "more.signed.json"\n'
 
 pytestmark = pytest.mark.usefixtures("cheap")
-
-
-def run(ended: Ended) -> Ended:
-    """What must have gone well."""
-    assert ended.status == 0, ended.err
-    return ended
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.urls import CARD_PATH
 from tests.cli.conftest import Cardsign
 from tests.cli.live_peer import LivePeer, live_peer
-from tests.jose.statement_making import key
-from tests.publications import sign
+from tests.publish.publications import sign
+from tests.statements.making import key
 
 COPY = Path("copy.json")
 

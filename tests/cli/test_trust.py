@@ -12,7 +12,7 @@ import pytest
 from cardsign.trust.policyfile import read_policy
 from tests.cli import peer
 from tests.cli.conftest import Cardsign, Ended
-from tests.jose.statement_making import DAY
+from tests.statements.making import DAY
 from tests.support import PORTABLE
 
 ORIGIN = ("--origin", "https://tides.example")

@@ -16,7 +16,7 @@ from cardsign.statements.keyset import read_keyset
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 from tests.cli import peer
 from tests.cli.conftest import Cardsign, Network
-from tests.jose.statement_making import URL, key
+from tests.statements.making import URL, key
 from tests.support import PORTABLE, dump, signed
 
 HOME = "https://tides.example"

@@ -17,7 +17,7 @@ from cardsign.trust.policy import KeysetAnchor
 from cardsign.trust.policyfile import read_policy
 from tests.cli import peer
 from tests.cli.conftest import Cardsign, Network
-from tests.jose.statement_making import key, thumbprint
+from tests.statements.making import key, thumbprint
 from tests.support import PORTABLE, dump, signed
 from tests.trust import histories
 

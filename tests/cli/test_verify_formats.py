@@ -16,7 +16,7 @@ from cardsign.findings import Finding
 from cardsign.verify.report import Answers, Report
 from tests.cli import peer
 from tests.cli.conftest import Cardsign
-from tests.jose.statement_making import key
+from tests.statements.making import key
 from tests.support import LAX, by_another_sdk, dump, put
 
 # ------------------------------------------------------------------ SARIF

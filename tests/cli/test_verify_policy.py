@@ -17,7 +17,7 @@ from cardsign.card.extensions import ExtendedMarker, with_marker
 from cardsign.cli.verify import read_time
 from tests.cli import peer
 from tests.cli.conftest import Cardsign, Ended
-from tests.jose.statement_making import DAY, key
+from tests.statements.making import DAY, key
 from tests.support import PORTABLE, WITH_DEFAULTS, by_another_sdk, dump, signed
 
 

@@ -22,10 +22,10 @@ from cardsign.net.endpoints import BEARER, Credential, Endpoint, Header, Peer, e
 from cardsign.trust.policy import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_origin, parse_place
 from cardsign.verify.verifier import Verifier
-from tests.jose.statement_making import key
 from tests.net.internet import Answer, Host, Network, Request, Takeover
 from tests.net.peers import LOCAL, http
-from tests.publications import PUBLIC, sign
+from tests.publish.publications import PUBLIC, sign
+from tests.statements.making import key
 from tests.support import put
 
 pytestmark = pytest.mark.needs_a2a

@@ -17,10 +17,10 @@ from cardsign.trust.policy import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import CARD_PATH, parse_place
 from cardsign.verify.report import NotTrusted
 from cardsign.verify.verifier import Verifier
-from tests.jose.statement_making import key
 from tests.net.internet import Network
 from tests.net.peers import http
-from tests.publications import PUBLIC, PUBLIC_0_3, extended_card, sign
+from tests.publish.publications import PUBLIC, PUBLIC_0_3, extended_card, sign
+from tests.statements.making import key
 from tests.support import PORTABLE, put
 
 pytestmark = pytest.mark.needs_a2a

@@ -16,10 +16,10 @@ import pytest
 from cardsign import CardsignError, JwkSet, NotTrusted, Policy, Verifier
 from cardsign.trust.policy import KeysAnchor, TrustedIssuer
 from cardsign.urls import parse_place
-from tests.jose.statement_making import key
 from tests.net.internet import Network, Request
 from tests.net.peers import http
-from tests.publications import PUBLIC, PUBLIC_0_3, sign
+from tests.publish.publications import PUBLIC, PUBLIC_0_3, sign
+from tests.statements.making import key
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HOST = "https://tides.example"

@@ -23,11 +23,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cardsign import JwkSet, NotTrusted, canonicalize, discover, verify_card
 from cardsign.jose.keys import PublicKey
 from cardsign.urls import CARD_PATH
-from tests.jose.statement_making import key
 from tests.net.authorities import Authority
 from tests.net.internet import Host, Network, Request
 from tests.net.peers import http, read_head, speaking
-from tests.publications import PUBLIC, sign
+from tests.publish.publications import PUBLIC, sign
+from tests.statements.making import key
 
 pytestmark = pytest.mark.needs_a2a
 

@@ -19,7 +19,7 @@ from cardsign.server.mount import mount_cards
 from cardsign.server.settings import ServerSettings
 from cardsign.server.tokens import create_token
 from cardsign.urls import CARD_PATH
-from tests.publications import PUBLIC, publish_cards
+from tests.publish.publications import PUBLIC, publish_cards
 
 pytestmark = pytest.mark.needs_a2a
 

@@ -22,7 +22,7 @@ import pytest
 from tests.net.authorities import Authority
 from tests.net.internet import hand_on
 from tests.net.peers import read_head, speaking
-from tests.publications import PUBLIC
+from tests.publish.publications import PUBLIC
 from tests.server.programs import ended, free_port, run_nginx, wait_for
 
 pytestmark = [pytest.mark.needs_a2a, pytest.mark.needs_nginx, pytest.mark.needs_curl]

@@ -34,7 +34,7 @@ from cardsign.keys.places import FolderStore, create_store, open_store
 from cardsign.publish.generation import load_current
 from cardsign.publish.publication import Documents
 from cardsign.statements.keyset import RootKey
-from tests.publications import put_in_place
+from tests.publish.publications import put_in_place
 from tests.support import PORTABLE
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

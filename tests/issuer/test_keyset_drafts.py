@@ -104,7 +104,7 @@ def test_a_revoked_key_is_not_listed_again_by_the_store() -> None:
 # ------------------------------------------------------------------ what is never written
 
 
-#: A few of those that `tests/jose/test_statements.py` and `test_statements_succession.py` decide.
+#: A few of those that `test_statements.py` and `test_statements_succession.py` decide.
 REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
     "a lifetime beyond 400 days": ({}, 401, "time_span"),
     "an origin with a path": ({"origins": ("https://a.example/x",)}, 90, "members"),

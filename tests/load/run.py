@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from cardsign.jose.keys import PrivateKey
 from cardsign.server.tokens import create_token
-from tests.publications import PUBLIC, publish_cards
+from tests.publish.publications import PUBLIC, publish_cards
 from tests.support import workers_of
 
 CARD = "/.well-known/agent-card.json"

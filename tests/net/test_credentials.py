@@ -24,7 +24,7 @@ from cardsign.net.endpoints import (
 )
 from cardsign.trust.policy import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_origin, parse_place, parse_url
-from tests.jose.statement_making import key
+from tests.statements.making import key
 
 SECRET = "tok-6f1c2b9e~A/+="
 TIDES, CDN = "https://tides.example", "https://cdn.example"

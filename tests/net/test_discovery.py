@@ -31,10 +31,10 @@ from cardsign.verify.report import NotTrusted, NoVerdict, Report
 from cardsign.verify.verdict import judge_card
 from cardsign.verify.verifier import Verifier
 from tests.cli import peer
-from tests.jose.statement_making import key
 from tests.net.authorities import Authority
 from tests.net.internet import Network, Request, Takeover
 from tests.net.peers import PATIENCE, http
+from tests.statements.making import key
 from tests.support import PORTABLE, dump, signed
 from tests.trust.establishing import codes
 

@@ -26,10 +26,10 @@ from cardsign.urls import CARD_PATH, KEYSET_PATH, RELEASE_PATH, parse_origin, pa
 from cardsign.verify.report import VerificationError
 from cardsign.verify.verifier import Verifier
 from tests.cli import peer
-from tests.jose.statement_making import DAY, URL, key
 from tests.net.internet import Answer, Host, Network, Request
 from tests.net.peers import http
-from tests.publications import PUBLIC, PUBLIC_0_3, sign, with_skill
+from tests.publish.publications import PUBLIC, PUBLIC_0_3, sign, with_skill
+from tests.statements.making import DAY, URL, key
 from tests.support import codes, put, without
 
 HOST = "https://tides.example"

@@ -15,8 +15,8 @@ from cardsign.net.endpoints import Credential, Peer, find_token_url, open_creden
 from cardsign.net.fetch import FetchSettings
 from cardsign.trust.policy import KeysAnchor, Policy, TrustedIssuer
 from cardsign.urls import parse_place, parse_url
-from tests.jose.statement_making import key
 from tests.server.identity import Counterpart, counterpart
+from tests.statements.making import key
 
 LOGIN = "https://login.example"
 AGENT = "https://tides.example"

@@ -32,12 +32,12 @@ from cardsign.trust.policy import (
 )
 from cardsign.urls import CARD_PATH, JWKS_PATH, parse_origin, parse_place
 from cardsign.verify.verifier import Verifier
-from tests.jose.statement_making import NOW, key
 from tests.net.authorities import Authority
 from tests.net.internet import Network
 from tests.net.peers import LOCAL, http, read_head, speaking
 from tests.net.ways_to_ask import Call, called
-from tests.publications import PUBLIC, sign
+from tests.publish.publications import PUBLIC, sign
+from tests.statements.making import NOW, key
 from tests.support import codes
 from tests.trust.histories import keyset
 

@@ -13,7 +13,7 @@ from cryptography import x509
 from cardsign.jose.keys import PrivateKey
 from cardsign.server.settings import ServerSettings
 from cardsign.server.tokens import create_token
-from tests.publications import NOW, PUBLIC, publish_cards
+from tests.publish.publications import NOW, PUBLIC, publish_cards
 from tests.server.programs import Authority
 from tests.server.served import Served, Site, hearing, serve, write_tokens
 

@@ -17,7 +17,7 @@ from cardsign.publish.generation import Generation
 from cardsign.server.app import create_app
 from cardsign.server.settings import ServerSettings
 from cardsign.server.site import Publications
-from tests.publications import NOW
+from tests.publish.publications import NOW
 
 
 def publications_of(client: Client) -> Publications:

@@ -12,7 +12,7 @@ from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server.settings import ServerSettings
 from cardsign.server.site import Publications
-from tests.publications import NOW, PUBLIC, PUBLIC_0_3, publish_cards, sign
+from tests.publish.publications import NOW, PUBLIC, PUBLIC_0_3, publish_cards, sign
 from tests.server.programs import running, wait_until
 from tests.server.served import hearing
 

@@ -15,7 +15,7 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.publish.publication import publish_statements
 from cardsign.server.settings import ServerSettings
 from cardsign.server.tokens import create_token
-from tests.publications import NOW, PUBLIC, publish_cards
+from tests.publish.publications import NOW, PUBLIC, publish_cards
 from tests.server.served import Served, write_tokens
 from tests.server.served import serve as serve_app
 

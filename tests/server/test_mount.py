@@ -20,7 +20,7 @@ from cardsign.server.a2a import MAX_CALL_BYTES
 from cardsign.server.mount import card_blueprint, make_environ, mount_cards
 from cardsign.server.settings import ServerSettings
 from cardsign.server.site import Publications
-from tests.publications import PUBLIC, PUBLIC_0_3, publish_cards
+from tests.publish.publications import PUBLIC, PUBLIC_0_3, publish_cards
 from tests.server.served import Site
 
 CARD = "/.well-known/agent-card.json"

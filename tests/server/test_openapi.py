@@ -11,7 +11,7 @@ import yaml
 
 from cardsign.jose.keys import PrivateKey
 from cardsign.server.tokens import create_token
-from tests.publications import PUBLIC, publish_cards
+from tests.publish.publications import PUBLIC, publish_cards
 from tests.server.programs import PATIENCE, ROOT, running
 from tests.tools import SCHEMATHESIS
 

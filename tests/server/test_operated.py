@@ -14,7 +14,7 @@ from cryptography import x509
 from cardsign.jose.keys import PrivateKey
 from cardsign.publish.generation import export_files, public_files
 from cardsign.server.settings import ServerSettings
-from tests.publications import PUBLIC, publish_cards
+from tests.publish.publications import PUBLIC, publish_cards
 from tests.server.programs import (
     Authority,
     asking,

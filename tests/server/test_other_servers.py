@@ -15,7 +15,7 @@ import pytest
 from cardsign.jose.keys import PrivateKey
 from cardsign.server.tokens import create_token
 from tests.integrations.test_mounted_bypass import FORMS, FORMS_0_3
-from tests.publications import PUBLIC, publish_cards
+from tests.publish.publications import PUBLIC, publish_cards
 from tests.server.programs import PATIENCE, Authority, blocks, free_port, nginx, started
 
 pytestmark = pytest.mark.needs_servers

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from werkzeug.test import TestResponse
 
-from tests.publications import PUBLIC, PUBLIC_0_3
+from tests.publish.publications import PUBLIC, PUBLIC_0_3
 from tests.server.served import Site, fields
 
 EXTENDED = "/extendedAgentCard"

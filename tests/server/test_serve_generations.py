@@ -14,7 +14,7 @@ from cardsign.card.extensions import find_marker
 from cardsign.errors import ServeFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.server.settings import ServerSettings
-from tests.publications import NOW, PUBLIC, publish_cards, put_in_place
+from tests.publish.publications import NOW, PUBLIC, publish_cards, put_in_place
 from tests.server.served import Site, serve
 
 CARD = "/.well-known/agent-card.json"

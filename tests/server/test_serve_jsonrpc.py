@@ -10,7 +10,7 @@ import pytest
 
 from cardsign.jose.keys import JwkSet
 from cardsign.trust.policy import Policy, Subject
-from tests.publications import PUBLIC, PUBLIC_0_3
+from tests.publish.publications import PUBLIC, PUBLIC_0_3
 from tests.server.served import Site
 from tests.support import reach_verdict
 

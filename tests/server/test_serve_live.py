@@ -13,7 +13,7 @@ import pytest
 from cardsign.errors import ServeFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.publish.publication import publish_statements
-from tests.publications import NOW, PUBLIC, publish_cards
+from tests.publish.publications import NOW, PUBLIC, publish_cards
 from tests.server.served import Site, serve
 
 CARD = "/.well-known/agent-card.json"

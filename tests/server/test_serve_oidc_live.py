@@ -16,7 +16,7 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.server.app import BODY_WAS_READ
 from cardsign.server.mount import needs_thread
 from cardsign.server.settings import ProviderSettings, ServerSettings
-from tests.publications import PUBLIC, publish_cards
+from tests.publish.publications import PUBLIC, publish_cards
 from tests.server.identity import Issuer, counterpart
 from tests.server.programs import PATIENCE, blocks, running
 

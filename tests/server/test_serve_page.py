@@ -15,7 +15,7 @@ from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server import documents
 from cardsign.server.settings import ServerSettings
 from cardsign.urls import CARD_PATH
-from tests.publications import NOW, PUBLIC, publish_cards, put_in_place, sign
+from tests.publish.publications import NOW, PUBLIC, publish_cards, put_in_place, sign
 from tests.server.served import look, serve
 
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}

@@ -23,7 +23,7 @@ from cardsign.server import run
 from cardsign.server.run import SignalFlag, make_server, reserve_address
 from cardsign.server.settings import ServerSettings
 from cardsign.server.tokens import create_token
-from tests.publications import PUBLIC, publish_cards
+from tests.publish.publications import PUBLIC, publish_cards
 from tests.server.programs import PATIENCE, Running, is_gone, running, wait_until
 
 CARD = "/.well-known/agent-card.json"

@@ -32,7 +32,7 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.server.providers import Places, Provider, make_providers
 from cardsign.server.settings import AudienceRule, ProviderSettings, ServerSettings
 from cardsign.server.tokens import create_token
-from tests.publications import PUBLIC, publish_cards
+from tests.publish.publications import PUBLIC, publish_cards
 from tests.server.identity import Counterpart, Issuer, counterpart, unsigned
 from tests.server.served import Served, write_tokens
 

@@ -14,7 +14,7 @@ from werkzeug.http import http_date
 from werkzeug.test import Client
 
 from cardsign.server.mount import mount_cards
-from tests.publications import PUBLIC
+from tests.publish.publications import PUBLIC
 from tests.server.served import Site, fields
 
 CARD = "/.well-known/agent-card.json"

@@ -22,7 +22,7 @@ from cardsign.server.tokens import (
     read_tokens,
     remove_token,
 )
-from tests.publications import NOW, PUBLIC, publish_cards
+from tests.publish.publications import NOW, PUBLIC, publish_cards
 from tests.server.served import serve, write_tokens
 
 TOKEN = "correct"

@@ -15,7 +15,7 @@ from cardsign.publish.generation import Generation
 from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server.settings import ServerSettings
 from cardsign.server.tokens import create_token
-from tests.publications import NOW, PUBLIC, PUBLIC_0_3, extended_card, sign
+from tests.publish.publications import NOW, PUBLIC, PUBLIC_0_3, extended_card, sign
 from tests.server.served import serve, write_tokens
 
 CARD = "/.well-known/agent-card.json"

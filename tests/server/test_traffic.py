@@ -15,7 +15,7 @@ from cardsign.errors import UsageFault
 from cardsign.server.app import find_address
 from cardsign.server.run import AccessLine
 from cardsign.server.settings import read_server_settings
-from tests.publications import NOW
+from tests.publish.publications import NOW
 from tests.server.served import Site, serve
 
 CARD = "/.well-known/agent-card.json"

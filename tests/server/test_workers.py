@@ -20,7 +20,7 @@ from cardsign.jose.keys import PrivateKey
 from cardsign.server.run import serve
 from cardsign.server.settings import ServerSettings
 from cardsign.server.site import Publications
-from tests.publications import NOW, PUBLIC, publish_cards
+from tests.publish.publications import NOW, PUBLIC, publish_cards
 from tests.server.programs import running, wait_until
 from tests.server.served import Site, hearing, look
 from tests.server.served import serve as serve_app

@@ -15,7 +15,7 @@ from cardsign.trust.policy import Anchor, KeysetAnchor, Limits, TrustedIssuer
 from cardsign.trust.session import IssuerTrust, Session
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.urls import parse_place
-from tests.jose.statement_making import NOW, URL, Members
+from tests.statements.making import NOW, URL, Members
 from tests.support import PORTABLE
 from tests.trust.histories import digest_of, members_of
 

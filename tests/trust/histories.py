@@ -8,7 +8,7 @@ from typing import Any
 from cardsign.testing.fake_issuer import digest_of as digest_of
 from cardsign.testing.fake_issuer import members_of as members_of
 from cardsign.testing.fake_issuer import payload_of as payload_of
-from tests.jose.statement_making import DAY, T0, TIDES, Members, entry, quorum, thumbprint
+from tests.statements.making import DAY, T0, TIDES, Members, entry, quorum, thumbprint
 
 after, opened, release = TIDES.keyset_after, TIDES.keyset_recovered, TIDES.release
 

@@ -11,7 +11,7 @@ from cardsign.jose.keys import JwkSet
 from cardsign.statements.keyset import KeysetId, RootAnchor
 from cardsign.trust.policy import Anchor, JwksAnchor, KeysAnchor, KeysetAnchor
 from cardsign.trust.session import cache_name
-from tests.jose.statement_making import key
+from tests.statements.making import key
 
 DIGEST = "0" * 64
 

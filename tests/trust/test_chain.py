@@ -24,7 +24,7 @@ from cardsign.statements.keyset import (
 from cardsign.statements.release import read_release
 from cardsign.trust.lock import Floor, recovery_digest
 from cardsign.trust.walk import MAX_CHAIN_BYTES, MAX_STEPS, Walk, read_statements
-from tests.jose.statement_making import (
+from tests.statements.making import (
     NOW,
     entry,
     forged_entry,

@@ -19,7 +19,7 @@ from cardsign.trust.policy import (
     Limits,
 )
 from cardsign.trust.session import IssuerTrust
-from tests.jose.statement_making import DAY, T0, entry, key, later, thumbprint
+from tests.statements.making import DAY, T0, entry, key, later, thumbprint
 from tests.trust.establishing import ORIGIN, anchored, codes, number, session_of, stand
 from tests.trust.histories import after, keyset, release
 

@@ -26,7 +26,7 @@ from cardsign.trust.session import Session
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.trust.walk import FetchResult, Refresh
 from cardsign.urls import RELEASE_PATH, parse_place
-from tests.jose.statement_making import (
+from tests.statements.making import (
     NOW,
     T0,
     key,

@@ -11,7 +11,7 @@ import pytest
 from cardsign.statements.keyset import read_keyset
 from cardsign.statements.release import read_release
 from cardsign.trust.walk import ReleaseChoice, choose_release
-from tests.jose.statement_making import DAY, NOW, T0, thumbprint
+from tests.statements.making import DAY, NOW, T0, thumbprint
 from tests.trust.establishing import codes
 from tests.trust.histories import keyset, release
 

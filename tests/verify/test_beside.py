@@ -9,7 +9,7 @@ import pytest
 from cardsign.trust.policy import Subject
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.verify.report import Report
-from tests.jose.statement_making import DAY, T0, URL, entry, later
+from tests.statements.making import DAY, T0, URL, entry, later
 from tests.support import PORTABLE, codes
 from tests.trust.establishing import ORIGIN
 from tests.trust.histories import keyset

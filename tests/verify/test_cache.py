@@ -18,7 +18,7 @@ from cardsign.trust.session import StatementCache
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.verify.report import Report
 from cardsign.verify.verdict import judge_card
-from tests.jose.statement_making import DAY, T0, URL, entry, key, later, thumbprint
+from tests.statements.making import DAY, T0, URL, entry, key, later, thumbprint
 from tests.support import NOW, PORTABLE, Remembering, codes, dump, reach_verdict, signed
 from tests.trust.establishing import ORIGIN
 from tests.trust.histories import after, keyset

@@ -12,7 +12,7 @@ from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.trust.policy import KeysAnchor, Limits, Policy, Subject, TrustedIssuer
 from cardsign.urls import parse_place
 from cardsign.verify.report import StatementUsed
-from tests.jose.statement_making import DAY, T0, URL, Members, entry, key, later
+from tests.statements.making import DAY, T0, URL, Members, entry, key, later
 from tests.support import (
     NOW,
     PORTABLE,

@@ -18,8 +18,8 @@ from cardsign.trust.policyfile import with_issuer
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.urls import parse_place
 from cardsign.verify.report import Report
-from tests.jose.statement_making import NOW, key
-from tests.publications import PUBLIC, sign
+from tests.publish.publications import PUBLIC, sign
+from tests.statements.making import NOW, key
 from tests.support import codes
 
 CARD = sign(PUBLIC, key("card"))

@@ -17,7 +17,7 @@ from cardsign.testing.fake_issuer import digest_of
 from cardsign.trust.policy import KeysAnchor, KeysetAnchor, Policy, Subject, TrustedIssuer
 from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import parse_place
-from tests.jose.statement_making import DAY, NOW, T0
+from tests.statements.making import DAY, NOW, T0
 from tests.support import Remembering, reach_verdict
 
 ORIGIN = "https://tides.example"

@@ -10,7 +10,7 @@ import pytest
 from cardsign.card.extensions import ExtendedMarker, with_marker
 from cardsign.trust.lock import Floor
 from cardsign.trust.policy import Subject
-from tests.jose.statement_making import DAY, T0, URL, Members, entry, later
+from tests.statements.making import DAY, T0, URL, Members, entry, later
 from tests.support import PORTABLE, Remembering, codes
 from tests.trust.establishing import ORIGIN, listed
 from tests.trust.histories import keyset

@@ -9,7 +9,7 @@ from typing import Any
 from cardsign.trust.policy import Anchor, Limits, Policy, Subject
 from cardsign.trust.supplied import SuppliedStatements
 from cardsign.verify.report import Report
-from tests.jose.statement_making import NOW, URL, key
+from tests.statements.making import NOW, URL, key
 from tests.support import PORTABLE, Remembering, by_another_sdk, dump, reach_verdict
 from tests.trust.establishing import anchored, enrolled, listed
 from tests.trust.histories import keyset, release

@@ -15,7 +15,7 @@ from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.publish.generation import Generation, export_files, public_files
 from cardsign.publish.publication import Documents, publish_generation
 from cardsign.server.app import create_app
-from tests.publications import NOW, PUBLIC, failing_after, publish_cards, sign, with_skill
+from tests.publish.publications import NOW, PUBLIC, failing_after, publish_cards, sign, with_skill
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from cardsign.statements.envelope import TYP_KEYSET, list_signers
 from cardsign.statements.keyset import read_keyset
 from cardsign.statements.signing import add_signatures, sign_statement
 from tests.jose.explicit_making import HEADER_ALGS, Made, made
-from tests.jose.statement_making import (
+from tests.statements.making import (
     Members,
     entry,
     forged_entry,

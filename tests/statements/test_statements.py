@@ -28,7 +28,7 @@ from cardsign.statements.envelope import (
 from cardsign.statements.keyset import read_keyset
 from cardsign.statements.release import read_release
 from cardsign.statements.signing import add_signatures, sign_statement
-from tests.jose.statement_making import (
+from tests.statements.making import (
     DAY,
     NOW,
     T0,

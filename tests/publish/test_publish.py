@@ -21,7 +21,7 @@ from cardsign.files import locked
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.publish.generation import Generation, load_current
 from cardsign.publish.publication import Documents, publish_generation
-from tests.publications import (
+from tests.publish.publications import (
     NOW,
     PUBLIC,
     PUBLIC_0_3,

@@ -1,4 +1,4 @@
-"""What the demo is told with: commands as a user types them, what they print, a server."""
+"""What demo.py and rotation.py share: commands as a user types them, what they print, a server."""
 
 from __future__ import annotations
 

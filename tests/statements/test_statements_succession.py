@@ -23,7 +23,7 @@ from cardsign.statements.release import (
     effective_revoked,
 )
 from cardsign.statements.signing import add_signatures, sign_statement
-from tests.jose.statement_making import (
+from tests.statements.making import (
     DAY,
     NOW,
     T0,
