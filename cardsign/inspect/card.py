@@ -71,8 +71,8 @@ class InspectedSignature:
         header = None if self.header is None else dict(self.header)
         return {**self.report.to_json(), "header": header, "profiles": [*self.profiles]}
 
-    def lines(self) -> Iterator[str]:
-        """Yield what it is, what it fits, and why it does not count."""
+    def lines(self, *, have_keys: bool) -> Iterator[str]:
+        """Yield what it is, what it fits, and why it does not count; no key, where none is had."""
         shown = "no header that can be read"
         if self.header is not None:
             members = islice(self.header.items(), _MAX_MEMBERS)
@@ -84,7 +84,8 @@ class InspectedSignature:
             without = f"; not signed: {places}" if places else ""
             yield f"    fits {', '.join(self.profiles)}{without}"
         for reason in self.report.reasons:
-            yield from _finding_lines(reason, "    ")
+            if have_keys or reason.code != "key.unknown":
+                yield from _finding_lines(reason, "    ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,7 @@ class Inspection:
             yield "  the card's own words, of which nothing is verified:"
             yield from description_lines(self.agent)
         for signature in self.signatures:
-            yield from signature.lines()
+            yield from signature.lines(have_keys=bool(self.predictions))
         if self.payloads:
             yield "  payloads"
         for name, payload in self.payloads.items():

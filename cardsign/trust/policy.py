@@ -63,6 +63,10 @@ def check_jwks_url(url: str) -> str:
     Raises:
         CardRefused: ``card.interface_url``.
     """
+    if "://" not in url:
+        hint = "Keys in a file are pinned by: cardsign trust add NAME --jwks FILE"
+        message = "expected a URL, which begins with https://"
+        raise CardRefused("card.interface_url", message, hint=hint)
     origin = parse_url(url).origin
     if origin.scheme != "https" and not is_this_machine(origin.host):
         raise CardRefused(

@@ -332,7 +332,8 @@ def parse_policy(text: str, *, source: str = POLICY_FILE, is_own: bool = True) -
         file = TrustFile.model_validate(members)
     except ValidationError as refused:
         lines, errors = find_lines(text), refused.errors(include_url=False)
-        first = min(errors, key=lambda error: line_of(lines, error["loc"]))
+        # What is missing may be what another line misspells.
+        first = min(errors, key=lambda err: (err["type"] == "missing", line_of(lines, err["loc"])))
         raise _fault(_explain(first), text, source) from refused
     if not is_own and (problem := next(_check_named(file), None)):
         raise _fault(problem, text, source, "config.not_allowed")

@@ -84,11 +84,14 @@ def test_a_signature_by_another_profile_is_no_complaint(
 
 def test_without_keys_nothing_is_claimed(alice: PrivateKey) -> None:
     """Headers and payloads are shown; what fits, and what others would say, is not known."""
-    report = inspect_card(dump(signed(LAX, alice)), jwks=None)
+    card = dump(signed(LAX, alice))
+    report = inspect_card(card, jwks=None)
     assert {one.report.verdict for one in report.signatures} == {"unknown-key"}
     assert {one.profiles for one in report.signatures} == {()}
     assert report.predictions == ()
     assert report.exit_status == 0
+    assert "key.unknown" not in "\n".join(report.lines())  # no key set lacks it
+    assert "key.unknown" in "\n".join(inspect_card(card, jwks=JwkSet.of([])).lines())
 
 
 def test_a_good_signature_is_no_worse_for_a_bad_one_beside_it(

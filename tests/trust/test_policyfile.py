@@ -142,13 +142,14 @@ MEMBERS = {
 }
 #: An anchor, which stands on line 7.
 ANCHORS = {
-    f'keyset = {{ epch = 1, version = 1, digest = "{DIGEST}" }}': ".keyset.epoch' is missing",
+    f'keyset = {{ epch = 1, version = 1, digest = "{DIGEST}" }}': "did you mean 'epoch'?",
     'keyset = { epoch = 1, version = 1, digest = "00" }': "expected 64 hex digits",
     'keys = []\njwks = "https://a.example/k"': "at least 1 item",
     f"roots = {{ threshold = 1, keys = [{FIRST}] }}": ".anchor.roots.issuer' is missing",
     f'roots = {{ issuer = "tides", threshold = 2, keys = [{FIRST}] }}': "2 of 1 holders",
     f'roots = {{ issuer = "tides", threshold = 1, keys = [{FIRST}, {FIRST}] }}': "is listed twice",
     'jwks = "http://a.example/k"': "https://",
+    'jwks = "keys.json"': "cardsign trust add NAME --jwks FILE",
     f'keyset = {{ epoch = 1, version = 1, digest = "{DIGEST}0" }}': "expected 64 hex digits",
 }
 LIMITED = "format = 1\n[limits]\n"
@@ -188,6 +189,7 @@ REFUSED: dict[str, tuple[str, int, str]] = {
         6,
         "found jwks and keyset",
     ),
+    "origins misspelt": (policy_text().replace("origins", "origin"), 4, "did you mean 'origins'?"),
     "no origin": (policy_text(origins="[]"), 4, "at least 1 item"),
     "an origin in capitals": (policy_text(origins='["https://A.example"]'), 4, "is not written as"),
     "the second of several lines": (
