@@ -725,7 +725,7 @@ def show_keyset(store: KeyStore, statement: KeysetStatement | None = None) -> Ke
     """Put a statement, by default the newest, beside the one before it.
 
     Raises:
-        StoreFault: ``keystore.no_keyset``, or as :func:`.kept_keysets`.
+        StoreFault: ``keystore.no_keyset``, or as :func:`cardsign.keys.history.kept_keysets`.
     """
     statement = statement or needed_keyset(store)
     earlier = [keyset for keyset in kept_keysets(store) if keyset.id < statement.id]

@@ -423,8 +423,8 @@ def _describe(work: Work, verb: str, past: str, lines: Iterable[str]) -> list[st
 def revoke_keys(work: Work, kids: Sequence[str], *, reason: RevocationReason) -> Progress:
     """Revoke keys for ever, and close the gaps that this opens.
 
-    Of a compromised key the whole custody is revoked, see :func:`.lifecycle.revoke`. A key
-    that is revoked already is passed over, so that the call can be repeated.
+    Of a compromised key the whole custody is revoked, see :func:`cardsign.keys.agenda.revoke`.
+    A key that is revoked already is passed over, so that the call can be repeated.
 
     Raises:
         StoreFault: ``keystore.unknown_key``; ``keystore.still_needed``: a root key without which no

@@ -315,7 +315,7 @@ def needed_keyset(store: KeyStore) -> KeysetStatement:
     """Return the newest keyset statement of a store.
 
     Raises:
-        StoreFault: ``keystore.no_keyset``, or as :func:`.kept_keysets`.
+        StoreFault: ``keystore.no_keyset``, or as :func:`cardsign.keys.history.kept_keysets`.
     """
     newest = kept_keyset(store)
     if newest is None:

@@ -144,7 +144,7 @@ class Rule(NamedTuple):
             should be fixed. ``note``: worth knowing. A project may set another one.
         check: Yields what is wrong with a card; None where it is found elsewhere.
         on_value: Says what is wrong with one value of it.
-        is_fixable: Whether :func:`cardsign.lint.cards.fix` fixes that, since it loses no meaning.
+        is_fixable: Whether :func:`cardsign.lint.portability.fix` repairs it without a loss.
     """
 
     severity: Severity

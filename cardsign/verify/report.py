@@ -334,7 +334,7 @@ class VerifiedCard(Mapping[str, Any]):
 
 
 def trusted_card(report: Report) -> VerifiedCard:
-    """Return the card of a report that `reach_verdict` has made.
+    """Return the card of a report, if it is trusted.
 
     Raises:
         NotTrusted: The verdict is ``untrusted`` or ``invalid``.
