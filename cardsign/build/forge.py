@@ -1,7 +1,7 @@
 """Forge: forge.yaml, the agent.json of its builder, and the agent's skills.
 
-The configuration wins over the specification (F8), and both over the skill files, which only
-fill gaps. `egress`, `security`, `mcp`, `secrets` and the like stay inside.
+The configuration wins over the specification (requirement F8), and both over the skill files,
+which only fill gaps. `egress`, `security`, `mcp`, `secrets` and the like stay inside.
 """
 
 from __future__ import annotations

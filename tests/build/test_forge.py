@@ -58,7 +58,7 @@ def test_F9_F47_a_card_without_a_description_is_refused(
 
 
 def test_F10_the_url_follows_from_the_base_url(folder: Path) -> None:
-    """Forge serves at the root, so it stays as it was typed (Q46)."""
+    """Forge serves at the root, so it stays as it was typed."""
     for base in ("http://localhost:8080", "https://w.example/"):
         card = json.loads(build_card([folder], BuildOptions(base_url=base)).document)
         assert card["url"] == base
