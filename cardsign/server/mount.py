@@ -48,6 +48,8 @@ Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 _EXTENDED_ENDS: Final = (EXTENDED_PATH, "/v1/card", "/agent/authenticatedExtendedCard")
+#: Pieces of a body that are read ahead are put together up to this size.
+_SMALL_BYTES: Final = 4096
 _CHARSET: Final = re.compile(r"""charset\s*\*?=\s*([^\s;,]*)""")
 
 
@@ -327,25 +329,36 @@ async def read_ahead(receive: Receive, max_bytes: int) -> tuple[bytes, Receive, 
     """Read a body, or its beginning where it is longer than allowed, or no HTTP.
 
     Returns:
-        Also what gives the same messages once more, and then all that follow; and whether the
-        body is whole.
+        Also what gives the same once more, small pieces together, and then all messages that
+        follow; and whether the body is whole.
     """
-    body, messages, is_whole = bytearray(), list[Message](), False
-    while not is_whole and len(body) <= max_bytes:
+    size, is_whole, pieces, other = 0, False, list[bytes](), list[Message]()
+    while not is_whole and size <= max_bytes:
         message = await receive()
-        messages.append(message)
         if message["type"] != "http.request":  # it is no HTTP, or the client has gone
+            other.append(message)
             break
-        body += message.get("body", b"")
+        piece = message.get("body", b"")
+        # A message for each byte would take two hundred times the body.
+        if pieces and len(pieces[-1]) + len(piece) <= _SMALL_BYTES:
+            pieces[-1] += piece
+        else:
+            pieces.append(piece)
+        size += len(piece)
         is_whole = not message.get("more_body", False)
-    waiting = iter(messages)
+    body, last = b"".join(pieces), len(pieces) - 1
+    messages: list[Message] = [
+        {"type": "http.request", "body": piece, "more_body": number < last or not is_whole}
+        for number, piece in enumerate(pieces)
+    ]
+    waiting = iter([*messages, *other])
 
     async def receive_again() -> Message:
         for message in waiting:
             return message
         return await receive()
 
-    return bytes(body), receive_again, is_whole and len(body) <= max_bytes
+    return body, receive_again, is_whole and size <= max_bytes
 
 
 async def _pass_scanned(app: Any, scope: Scope, receive: Receive, send: Send) -> bool:

@@ -289,6 +289,27 @@ def test_no_more_of_a_body_of_asgi_is_read_ahead_than_tells(
     assert asked(mounted, scope, part) == (413, b"")
 
 
+@pytest.mark.parametrize("more", [b"", b"and a last one"])
+def test_a_body_in_single_bytes_is_kept_in_few_messages(
+    site: Site, settings: ServerSettings, more: bytes
+) -> None:
+    """Each message takes two hundred times what a byte does, until the client sends the rest."""
+    kept = list[dict[str, Any]]()
+
+    async def agent(scope: Any, receive: Any, send: Any) -> None:
+        while not kept or kept[-1]["more_body"]:
+            kept.append(await receive())
+        await send({"type": "http.response.start", "status": 202})
+
+    mounted = mount_cards(agent, site.directory, settings)
+    scope = {"type": "http", "method": "POST", "path": "/a2a", "headers": []}
+    byte = {"type": "http.request", "body": b"x", "more_body": True}
+    end = {"type": "http.request", "body": more, "more_body": False}
+    assert asked(mounted, scope, *[byte] * 20_000, end) == (202, b"")
+    assert b"".join(message["body"] for message in kept) == b"x" * 20_000 + more
+    assert len(kept) < 20
+
+
 @pytest.mark.parametrize("kind", ["websocket", "lifespan"])
 def test_what_is_no_http_reaches_the_agent(site: Site, settings: ServerSettings, kind: str) -> None:
     """Whatever its path."""
