@@ -120,6 +120,8 @@ class WholeRequests:
 
     def __init__(self, app: Flask) -> None:
         self._app, self._threads = app, ThreadPoolExecutor(_JUDGED_AT_A_TIME, "cardsign")
+        # Also a question about health may have to read the policy, from a disk that is slow.
+        self._others = ThreadPoolExecutor(1, "cardsign-health")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; a body that is too long or too slow is not read to its end."""
@@ -133,7 +135,7 @@ class WholeRequests:
         except TimeoutError:
             environ[REFUSAL] = RequestTimeout()
         environ |= {"wsgi.input": BytesIO(body), "CONTENT_LENGTH": str(len(body))}
-        threads = self._threads if scope["method"] == "POST" else None
+        threads = self._threads if scope["method"] == "POST" else self._others
         await answer_by_wsgi(self._app, environ, send, threads)
 
 

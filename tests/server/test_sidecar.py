@@ -249,6 +249,32 @@ def test_cards_wait_for_their_turn_and_health_does_not() -> None:
     asyncio.run(ask_many())
 
 
+def test_a_policy_that_is_slow_to_read_stops_no_other_request() -> None:
+    """A question about health reads it too, while others are received and answered."""
+    batch, is_reading, goes_on = open_keys(), threading.Event(), threading.Event()
+    goes_on.set()
+
+    def open_slowly() -> Batch:
+        is_reading.set()
+        assert goes_on.wait(5)
+        return batch
+
+    app = WholeRequests(create_verdict_app(open_slowly))
+    is_reading.clear()
+    goes_on.clear()
+
+    async def ask_for_health() -> None:
+        question = sent_after(app, {"type": "http.request"}, method="GET", path="/healthz")
+        answer = asyncio.create_task(question)
+        while not is_reading.is_set():
+            await asyncio.sleep(0.01)
+        assert not answer.done()
+        goes_on.set()
+        assert (await answer)[0]["status"] == 200
+
+    asyncio.run(ask_for_health())
+
+
 BEGUN = {"type": "http.request", "body": CARD, "more_body": True}
 
 
