@@ -273,7 +273,7 @@ def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
         FileFault: It is there but cannot be read.
     """
     try:
-        data = read_bytes(path, max_bytes=MAX_CONFIG_BYTES, found=True)
+        data = read_bytes(path, max_bytes=MAX_CONFIG_BYTES, is_found=True)
     except FileMissing:
         return NO_CONFIG
     config = read_settings(data, path, ProjectConfig, (path, allowed))

@@ -196,7 +196,7 @@ def init_agent(folder: Path, name: str) -> tuple[Path, ...]:
     if files.leads_outside(folder, makefile):
         raise files.outside(makefile, "a link leads", folder)
     rules = (
-        files.read_bytes(makefile, max_bytes=files.MAX_INPUT_BYTES, found=True) if names else b""
+        files.read_bytes(makefile, max_bytes=files.MAX_INPUT_BYTES, is_found=True) if names else b""
     )
     if b"agent-cards.mk" not in rules:
         texts[makefile] = rules + (b"\n" if rules else b"") + b"include agent-cards.mk\n"

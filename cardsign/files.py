@@ -47,13 +47,13 @@ def read_bytes(
     *,
     max_bytes: int,
     plain: bool = False,
-    found: bool = False,
+    is_found: bool = False,
     is_cut: bool = False,
 ) -> bytes:
     """Return the whole content of the file at `path`, which may be a pipe or a link.
 
     With `plain` links, devices and pipes are refused: another user may have put them there. With
-    `found` devices and pipes are: nobody has named the file, and a pipe in a stranger's folder
+    `is_found` devices and pipes are: nobody has named the file, and a pipe in a stranger's folder
     would be waited for without end. With `is_cut` a longer file gives one byte more than
     `max_bytes`, so that the reader of its content says what is too large.
 
@@ -62,9 +62,9 @@ def read_bytes(
             longer than `max_bytes`.
     """
     with file_faults(path, "file.unreadable"):
-        flags = _only_plain(path) if plain else _NO_WAIT if found else os.O_RDONLY
+        flags = _only_plain(path) if plain else _NO_WAIT if is_found else os.O_RDONLY
         with _opened(path, flags) as descriptor:
-            kind = stat.S_IFMT(os.fstat(descriptor).st_mode) if found else stat.S_IFREG
+            kind = stat.S_IFMT(os.fstat(descriptor).st_mode) if is_found else stat.S_IFREG
             if kind not in (stat.S_IFREG, stat.S_IFDIR):
                 raise FileFault("file.not_plain", "this is a device or pipe", path=str(path))
             return _read(descriptor, path, max_bytes, is_cut=is_cut)
@@ -335,12 +335,12 @@ def refuse_links(folder: Path, place: Path) -> None:
             raise FileFault("file.not_plain", "this is a link", path=str(parent))
 
 
-def outside(place: Path, what: str, path: Path) -> UsageFault:
+def outside(place: Path, problem: str, path: Path) -> UsageFault:
     """Return the error for a place outside of the project that names it."""
     real = json.dumps(os.path.realpath(place))
     return UsageFault(
         "config.not_allowed",
-        f"{what} outside this folder",
+        f"{problem} outside this folder",
         path=str(path),
         hint=f"If it is yours, allow it in your own signers.toml: folders = [{real}]; "
         "or name it on the command line.",

@@ -90,15 +90,15 @@ def fetch(url: str, output: str, extended: bool, audience: str | None, **options
 def _check_call(text: str | None, options: Mapping[str, Any]) -> None:
     """Refuse what contradicts itself."""
     task, context = options["task"], options["context"]
-    about = "--get" if options["get"] else "--cancel" if options["cancel"] else ""
+    flag = "--get" if options["get"] else "--cancel" if options["cancel"] else ""
     why = ""
     if options["get"] and options["cancel"]:
         why = "--get and --cancel are two calls"
-    elif about and not task:
-        why = f"{about} needs --task ID"
-    elif about and (text is not None or context):
-        why = f"{about} sends no message: leave out TEXT and --context"
-    elif not about and text is None:
+    elif flag and not task:
+        why = f"{flag} needs --task ID"
+    elif flag and (text is not None or context):
+        why = f"{flag} sends no message: leave out TEXT and --context"
+    elif not flag and text is None:
         why = "name the TEXT to send; or --task ID with --get or --cancel"
     if why:
         raise UsageFault("usage.conflict", why)

@@ -295,5 +295,5 @@ def _end_unwritten(fault: OSError) -> int:
     return EXIT_LOCAL_FAULT
 
 
-def _say_unwritten(what: str) -> None:
-    write_line(f"cardsign: file.unwritable: standard output {what}", err=True)
+def _say_unwritten(problem: str) -> None:
+    write_line(f"cardsign: file.unwritable: standard output {problem}", err=True)

@@ -94,20 +94,20 @@ def _known(verifier: Verifier, issuer: TrustedIssuer) -> dict[str, Any]:
     }
 
 
-def _known_lines(known: Mapping[str, Any]) -> Iterator[str]:
-    optional = "" if known["peer"] == "required" else ", optional"
-    yield f"{known['name']}: by {known['anchor']}{optional}"
-    if known["anchor"] == "jwks":
+def _known_lines(state: Mapping[str, Any]) -> Iterator[str]:
+    optional = "" if state["peer"] == "required" else ", optional"
+    yield f"{state['name']}: by {state['anchor']}{optional}"
+    if state["anchor"] == "jwks":
         yield "  keys        asked for at their URL with each card"
-    if known["keyset"]:
-        yield f"  keyset      {known['keyset']['number']}, until {minute(known['keyset']['exp'])}"
-    if known["release"]:
-        yield f"  release     {known['release']['seq']}, until {minute(known['release']['exp'])}"
-    if known["last_signed"]:
-        yield f"  last signed {minute(known['last_signed'])}"
-    for url in known["cards"]:
+    if state["keyset"]:
+        yield f"  keyset      {state['keyset']['number']}, until {minute(state['keyset']['exp'])}"
+    if state["release"]:
+        yield f"  release     {state['release']['seq']}, until {minute(state['release']['exp'])}"
+    if state["last_signed"]:
+        yield f"  last signed {minute(state['last_signed'])}"
+    for url in state["cards"]:
         yield f"  card        {safe(url)}"
-    for alarm in known["alarms"]:
+    for alarm in state["alarms"]:
         yield f"  {alarm['code']}: {safe(alarm['message'], limit=300)}"
         yield f"      {safe(alarm['hint'], limit=300)}"
 

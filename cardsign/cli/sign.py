@@ -248,16 +248,16 @@ def _sign_card(
     refuse_two_documents(output)
     now = datetime.now(UTC)
     header = read_pairs("--header", "NAME=VALUE", options["headers"])
-    known_keys = options["known_keys"]
     marker = read_marker(options["audience"], options["seq"], options["expires"], now)
-    known = None if known_keys is None else read_jwks(known_keys)
+    foreign = options["known_keys"]
+    known_keys = None if foreign is None else read_jwks(foreign)
     document = read_input(card)
     uris, public, kid = options["uris"], options["public"], options["kid"]
     signers, own_kids = find_signers(keystore, uris, public, kid, now=now)
     how = SigningOptions(
         compat=options["compat"],
         force=options["force"],
-        known_keys=known,
+        known_keys=known_keys,
         own_kids=own_kids,
         drop_foreign=options["drop_foreign"],
         header=header,

@@ -144,7 +144,7 @@ _MEMBERS: Final = ("origins", "cards", "require", "accept", "freshness")
 @click.option(
     "--digest",
     metavar="HEX",
-    callback=lambda _context, _option, told: told if told is None else enroll.read_digest(told),
+    callback=lambda _context, _option, text: text if text is None else enroll.read_digest(text),
     help="The digest of the keyset, or of an earlier one, as the issuer told it. A keyset that "
     "does not follow from it is refused.",
 )
@@ -378,10 +378,10 @@ def show_issuer(name: str, trust_file: Path | None) -> None:
     session.resolve(NO_STATEMENTS, now)
     if isinstance(issuer.anchor, KeysetAnchor):
         say_if_old(session.keyset, now)
-        known = [f"  {line}" for line in statement_lines(session.keyset, session.release)]
+        stated = [f"  {line}" for line in statement_lines(session.keyset, session.release)]
         lines += [
             "statements",
-            *(known or [f"  none here yet: cardsign trust update {name}{policy.option}"]),
+            *(stated or [f"  none here yet: cardsign trust update {name}{policy.option}"]),
         ]
     statements = {
         "keyset": session.keyset and pin_json(session.keyset),

@@ -474,7 +474,7 @@ def _check_following(
     candidate = Issued(keysets, newest)
     # A release that names a new keyset is newer than all before: so it ends a thief's fast-forward.
     ends = replace(published, release=None) if keyset else published
-    candidate.checked(now=work.now, before=published).check_follows(ends)
+    candidate.checked(now=work.now, published=published).check_follows(ends)
 
 
 def find_adoptable(work: Work) -> dict[KeysetStatement | ReleaseStatement, bytes]:

@@ -407,7 +407,7 @@ def check_in_force(statement: KeysetStatement, name: str, now: datetime, todo: s
         UsageFault: ``statement.expired``, ``statement.not_yet``; `todo` says what helps.
     """
     try:
-        check_times(statement.iat, statement.exp, now=now, skew=SKEW, what=name)
+        check_times(statement.iat, statement.exp, now=now, skew=SKEW, name=name)
     except StatementRefused as refusal:
         hint = f"Check this machine's clock. If it is right, {todo}: cardsign keys rotate"
         raise UsageFault(refusal.code, refusal.message, hint=hint) from refusal

@@ -82,7 +82,7 @@ class FolderStore(KeyStore):
 
     def _read_log(self) -> bytes:
         try:
-            return read_bytes(self.log, max_bytes=MAX_LOG_BYTES, found=True)
+            return read_bytes(self.log, max_bytes=MAX_LOG_BYTES, is_found=True)
         except FileMissing:
             return b""
 

@@ -183,7 +183,7 @@ def load_current(directory: Path) -> Generation:
         if not _FILE.fullmatch(name):  # a name is also a path, and must not leave the folder
             raise _corrupt(directory / CURRENT_FILE, f"it names {name!r}, which no generation has")
         try:
-            files[name] = read_bytes(folder / name, max_bytes=MAX_CARD_BYTES, found=True)
+            files[name] = read_bytes(folder / name, max_bytes=MAX_CARD_BYTES, is_found=True)
         except FileMissing as exc:
             raise _corrupt(folder / name, "it is missing") from exc
         if digest != hashlib.sha256(files[name]).hexdigest():
@@ -249,7 +249,7 @@ def read_statements_left(directory: Path) -> Iterator[tuple[tuple[bytes, ...], b
             keysets = [f"keyset/{name}" for name in list_names(directory / folder / "keyset")]
             files = [*filter(_FILE.fullmatch, keysets[:_MAX_KEYSETS]), RELEASE_FILE]
             *kept, release = (
-                read_bytes(directory / folder / name, max_bytes=MAX_CARD_BYTES, found=True)
+                read_bytes(directory / folder / name, max_bytes=MAX_CARD_BYTES, is_found=True)
                 for name in files
             )
             yield tuple(kept), release
@@ -265,7 +265,7 @@ def _read_manifest(directory: Path) -> _Manifest:
     path = directory / CURRENT_FILE
     try:
         return _Manifest.model_validate_json(
-            read_bytes(path, max_bytes=_MAX_STATE_BYTES, found=True)
+            read_bytes(path, max_bytes=_MAX_STATE_BYTES, is_found=True)
         )
     except FileMissing as exc:
         message = "the directory holds no publication"

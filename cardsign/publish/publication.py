@@ -158,8 +158,8 @@ def _require_trusted(report: Report, file: str, *, by_statements: bool = False) 
     raise PublishRefused("publish.not_verifying", problem, path=reason.path, hint=hint)
 
 
-def _unfit(what: str) -> PublishRefused:
-    return PublishRefused("publish.statements", what)
+def _unfit(problem: str) -> PublishRefused:
+    return PublishRefused("publish.statements", problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,20 +175,20 @@ class Issued:
     release: bytes | None = None
 
     def checked(
-        self, *, now: datetime | None, before: CheckedIssued | None = None
+        self, *, now: datetime | None, published: CheckedIssued | None = None
     ) -> CheckedIssued:
         """Return the statements as read, each by the right of the one before.
 
         Args:
             now: Aware; the newest may not be of later. None: as they were when they were issued.
-            before: What is published: a release that it holds is taken as one of its own time,
+            published: What is published: a release that it holds is taken as one of its own time,
                 so that one of a clock that was ahead does not keep out its replacement.
 
         Raises:
             PublishRefused: ``publish.statements``: they are no history, or the release does not
                 speak of its end.
         """
-        digest_before = before.release.digest if before and before.release else None
+        digest = published.release.digest if published and published.release else None
         try:
             read = {read_keyset(data): data for data in self.keysets}
             history = tuple(sorted(read, key=attrgetter("number")))
@@ -198,7 +198,7 @@ class Issued:
             release = None
             if self.release is not None:
                 release = read_release(self.release)
-                at = utc(release.iat) if now is None or release.digest == digest_before else now
+                at = utc(release.iat) if now is None or release.digest == digest else now
                 # By the statement that it names, which may be the one before the newest.
                 named = [keyset for keyset in history if keyset.digest == release.keyset.digest]
                 check_release(release, (named or history)[-1], None, now=at, skew=SKEW)
@@ -232,13 +232,13 @@ class CheckedIssued:
         files = {f"keyset/{keyset.label}.json": data for keyset, data in self.keysets.items()}
         return files if self.release_bytes is None else {**files, RELEASE_FILE: self.release_bytes}
 
-    def withholding(self, before: CheckedIssued | None) -> CheckedIssued:
+    def withholding(self, published: CheckedIssued | None) -> CheckedIssued:
         """These without the newest keysets that no release names yet.
 
         A verifier with a keyset and no release that names it reaches no verdict, so the two are
-        published together. What was published `before` stays.
+        published together. What is `published` stays.
         """
-        needed = {keyset.digest for keyset in before.keysets} if before else set()
+        needed = {keyset.digest for keyset in published.keysets} if published else set()
         needed |= {self.release.keyset.digest} if self.release else set()
         history = [*self.keysets]
         while history and history[-1].digest not in needed:
@@ -246,7 +246,7 @@ class CheckedIssued:
         kept = history or self.keysets
         return replace(self, keysets={keyset: self.keysets[keyset] for keyset in kept})
 
-    def check_follows(self, before: CheckedIssued) -> None:
+    def check_follows(self, published: CheckedIssued) -> None:
         """Check that these go on where published ones ended.
 
         Raises:
@@ -254,10 +254,10 @@ class CheckedIssued:
                 an older one.
         """
         ours = {keyset.number: keyset.digest for keyset in self.keysets}
-        for keyset in before.keysets:
+        for keyset in published.keysets:
             if ours.get(keyset.number) != keyset.digest:
                 raise _unfit(f"keyset {keyset.label} was published as {keyset.digest}")
-        last = before.release
+        last = published.release
         if last is not None and (self.release is None or self.release.order < last.order):
             message = "if nobody here has signed it, revoke the release key"
             raise _unfit(f"release {last.seq} was published already; {message}")
@@ -485,11 +485,11 @@ def statements_in(newest: Generation | None) -> CheckedIssued | None:
     return Issued(tuple(newest.keysets.values()), newest.release).checked(now=None)
 
 
-def _following(issued: Issued, before: CheckedIssued | None, now: datetime) -> CheckedIssued:
+def _following(issued: Issued, published: CheckedIssued | None, now: datetime) -> CheckedIssued:
     """Return the newer statements that follow the published ones."""
-    statements = issued.checked(now=now, before=before).withholding(before)
-    if before is not None:
-        statements.check_follows(before)
+    statements = issued.checked(now=now, published=published).withholding(published)
+    if published is not None:
+        statements.check_follows(published)
     return statements
 
 

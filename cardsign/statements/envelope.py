@@ -149,7 +149,7 @@ def list_signers(envelope: Envelope, keys: Iterable[PublicKey]) -> frozenset[str
     return frozenset(signers)
 
 
-def check_times(iat: int, exp: int, *, now: datetime, skew: timedelta, what: str = "it") -> None:
+def check_times(iat: int, exp: int, *, now: datetime, skew: timedelta, name: str = "it") -> None:
     """Check ``iat - skew <= now < exp`` (K9); of a chain only the last statement is asked.
 
     `iat` and `exp` are Unix seconds, `skew` is how far the issuer's clock may be ahead of ours.
@@ -157,16 +157,16 @@ def check_times(iat: int, exp: int, *, now: datetime, skew: timedelta, what: str
     Raises:
         StatementRefused: ``statement.not_yet`` or ``statement.expired``.
     """
-    check_past(iat, now, skew, what=what)
+    check_past(iat, now, skew, name=name)
     if now.timestamp() >= exp:
         raise StatementRefused(
             "statement.expired",
-            f"{what} expired {away(exp, now)} ({second(exp)})",
+            f"{name} expired {away(exp, now)} ({second(exp)})",
             path="/exp",
         )
 
 
-def check_past(iat: int, now: datetime, skew: timedelta, *, what: str = "it") -> None:
+def check_past(iat: int, now: datetime, skew: timedelta, *, name: str = "it") -> None:
     """Check ``iat - skew <= now`` alone: that a statement has been issued already.
 
     Raises:
@@ -175,7 +175,7 @@ def check_past(iat: int, now: datetime, skew: timedelta, *, what: str = "it") ->
     if iat - now.timestamp() > skew.total_seconds():
         raise StatementRefused(
             "statement.not_yet",
-            f"{what} is issued for {second(iat, now)}",
+            f"{name} is issued for {second(iat, now)}",
             path="/iat",
         )
 

@@ -385,7 +385,7 @@ class Session:
         now: datetime,
     ) -> bool:
         try:
-            check_times(statement.iat, end_of(statement, age), now=now, skew=self.skew, what=name)
+            check_times(statement.iat, end_of(statement, age), now=now, skew=self.skew, name=name)
         except StatementRefused as refusal:
             self._weigh(weight, explain_refusal(refusal))
             return False

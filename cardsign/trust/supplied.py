@@ -123,7 +123,7 @@ def _of_folder(folder: Path) -> SuppliedStatements:
 
 
 def _of_file(path: Path, *, is_named: bool = True) -> SuppliedStatements:
-    return _sort_statement(read_bytes(path, max_bytes=MAX_INPUT_BYTES, found=not is_named))
+    return _sort_statement(read_bytes(path, max_bytes=MAX_INPUT_BYTES, is_found=not is_named))
 
 
 def _sort_statement(untrusted_bytes: bytes) -> SuppliedStatements:
