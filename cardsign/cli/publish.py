@@ -136,6 +136,10 @@ def publish(
     directory = needed_publication(config)
     if all(value in (None, ()) for value in options.values()):
         return _publish_project(keystore, config, export_to, drop_others=drop_others)
+    if output is None and len(config.by_agent()) > 1:
+        hint = "Publish them all: cardsign publish. Or name another directory for CARD: -o DIR"
+        message = "the cards of several agents are published together"
+        raise UsageFault("usage.conflict", message, hint=hint)
     earlier = newest_generation(directory)
     generation = _publish_card(keystore, config, options, drop_others=drop_others)
     place = f"generation {generation.number} in {directory}"

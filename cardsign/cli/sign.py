@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -231,7 +232,7 @@ def sign(
                     raise
                 say(f"not signed: {refusal.message}; to withdraw its card: cardsign publish")
                 continue
-            signed += [(str(project_card.source), signing) for project_card, signing in cards]
+            signed += [(os.path.relpath(item.source), signing) for item, signing in cards]
     for name, signing in signed if not is_json() else ():
         say(_summarize(signing, name, signers), asked=explain)
         for line in _explain(signing, signers) if explain else ():
