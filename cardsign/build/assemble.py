@@ -103,7 +103,7 @@ def build_card(sources: Sequence[str | Path], options: BuildOptions) -> BuiltCar
 
 
 def have_agents(sources: Sequence[str | Path]) -> bool:
-    """Whether a source may define several agents, of which one is to be chosen."""
+    """Return whether a source may define several agents, of which one is to be chosen."""
     return any(_recognise(str(source))[0] is orloj.KIND for source in sources)
 
 
