@@ -47,7 +47,14 @@ def _locate(text: object, info: ValidationInfo[tuple[Path, Collection[Path]]]) -
         raise ValueError("is empty or has control characters")
     if leads_outside(file.parent, file.parent / text, allowed):
         raise outside(file.parent / text, f"{info.field_name!r} names {text!r},", file)
-    return file.parent / text
+    return _plain(file.parent / text)
+
+
+def _plain(place: Path) -> Path:
+    """Return a place at which no command would wait for ever: a stranger may have put it there."""
+    if place.exists() and not (place.is_file() or place.is_dir()):
+        raise ValueError(f"names {place.name!r}, which is a device or pipe")
+    return place
 
 
 def _read_origin(text: str) -> str:
@@ -190,7 +197,7 @@ def _list_versions(
         older = card.signed.with_suffix(f".{card.legacy}{card.signed.suffix}")
         if leads_outside(file.parent, older, allowed):
             raise outside(older, f"'signed' names '{older}',", file)
-        yield card.model_copy(update={"signed": older})
+        yield card.model_copy(update={"signed": _plain(older)})
 
 
 class ProjectConfig(_Table):

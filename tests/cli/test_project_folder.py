@@ -162,6 +162,19 @@ def test_a_clone_cannot_publish_into_another_project(
     assert (prod / "public/current").read_bytes() == before
 
 
+@pytest.mark.parametrize("name", ["card.json", "signed.json", "signed.0.3.json", "skills"])
+def test_no_pipe_in_a_clone_is_waited_for(cardsign: Cardsign, name: str) -> None:
+    """Nobody would write into it; git has none, and an archive may."""
+    source = 'build = ["skills"]' if name == "skills" else 'source = "card.json"'
+    table = f'[[card]]\n{source}\nsigned = "signed.json"\nlegacy = "0.3"\n'
+    Path("cardsign.toml").write_text(f"format = 1\n{table}")
+    assert "a device or pipe" not in cardsign("config", "check").err
+    os.mkfifo(name)
+    ended = cardsign("config", "check")
+    assert (ended.status, "config.malformed" in ended.err) == (2, True)
+    assert "a device or pipe" in ended.err
+
+
 def test_a_publication_directory_takes_no_other_key_store(prod: Path, cardsign: Cardsign) -> None:
     """Even where the user names it: it remembers whose cards it holds."""
     before = (prod / "public/current").read_bytes()
