@@ -124,7 +124,8 @@ def parse_origin(untrusted_text: str) -> Origin:
     """
     url = parse_url(untrusted_text)
     if url.path != "/" or url.query:
-        raise _refused(untrusted_text)
+        message = "this is an origin and a path, where an origin alone is expected"
+        raise CardRefused("card.interface_url", message, hint=f"Write {url.origin}")
     return url.origin
 
 

@@ -203,7 +203,9 @@ def check() -> None:
     Exit status 2: it is malformed, names a place outside this folder, or a card is missing.
     """
     if not Path(CONFIG_FILE).exists():
-        raise FileMissing("file.not_found", "there are no settings here", path=CONFIG_FILE)
+        hint = "Make them: cardsign init --issuer https://HOST"
+        message = "there are no settings here"
+        raise FileMissing("file.not_found", message, path=CONFIG_FILE, hint=hint)
     settings = project_config()
     store = KeystoreOptions().open_if_any()
     for path in (path for card in settings.cards for path in card.build or [card.source]):
