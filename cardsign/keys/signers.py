@@ -90,7 +90,7 @@ class RemoteKey(ABC):
     def __init__(self, uri: str, access: Access) -> None:
         match = self.FORM.fullmatch(uri)
         if match is None or len(uri) > MAX_URI_CHARS:
-            refuse_uri(uri, f"expected {self.EXPECTED}, percent-encoded")
+            refuse_uri(uri, f"expected a percent-encoded URI: {self.EXPECTED}")
         self.uri, self.access, self.parts = uri, access, match.groupdict()
 
     def sign(self, signing_input: bytes) -> bytes:
@@ -383,7 +383,7 @@ class AwsKey(RemoteKey):
 
     FORM = re.compile(rf"awskms:///(?P<id>(?:{_AWS_ARN})?{_AWS_ID})")
     GIVES_DER = True
-    EXPECTED = "awskms:/// and the id or ARN of a key, no alias, which may move to another key"
+    EXPECTED = "awskms:///KEY, the id or ARN of a key; an alias may move to another key"
 
     def request_public(self) -> bytes:
         with self._client() as client:
@@ -691,7 +691,7 @@ def open_signer(
             raise SignerFault("signer.wrong_key", message, path=uri, hint=hint)
         return private
     if public is None:
-        message = "what a signer shows as its public key is not believed when it signs"
+        message = "the public key of this signer must be known before it signs"
         hint = f"Write it down once: cardsign keys jwks --key '{uri}' -o jwks.json; then give "
         hint += "--public jwks.json."
         raise SignerFault("signer.no_public", message, path=uri, hint=hint)
