@@ -222,6 +222,7 @@ def test_a_new_passphrase_of_the_release_key_that_comes_too_early_is_no_dead_end
     assert issuer("keyset", "recover", *options, **RECOVERY, **new).status == 0
     assert issuer("keyset", "publish", "next.json", **new).status == 1
     assert wrong in issuer("keys", "rotate", **new).err
+    assert "For you: cardsign keys rotate\n" in issuer("keys", "doctor", **new).err
 
     old = {**new, "CARDSIGN_RELEASE_PASSPHRASE": None}
     assert issuer("keys", "rotate", **old).status == 1  # makes no key under what was stolen
