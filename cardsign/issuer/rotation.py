@@ -47,6 +47,8 @@ def find_key_gaps(work: Work) -> Iterator[Gap]:
         if step.action != "generate":
             yield Gap(step.what, close=partial(_take_step, work))
             continue
+        if _has_turned(state, step, now):
+            continue  # with waits of zero, one call would rotate again and again
         is_lost = step.key.state != "active"
         if is_lost and name_keys_elsewhere(work.store):
             continue  # another copy of this key store has made it
@@ -60,6 +62,16 @@ def find_key_gaps(work: Work) -> Iterator[Gap]:
             message += f", under a new passphrase: type it when asked, or set {variable}"
         until, close = now if is_lost else None, partial(_make_key, work, step)
         yield Gap(message, key_holder(step.role), until=until, close=close)
+
+
+def _has_turned(state: StoreState, step: Step, now: datetime) -> bool:
+    """Say whether this call has made a key, let it sign, and taken the one before it away."""
+    begun = now.replace(microsecond=0)
+    line = [key for key in state.keys if step.role in key.roles and key.alg == step.key.alg]
+    gone = [key.times.retired for key in line if key.state == "retired"]
+    return any(at is not None and at >= begun for at in gone) and any(
+        key.state == "active" and key.created >= begun for key in line
+    )
 
 
 def _take_step(work: Work) -> list[str]:

@@ -89,6 +89,13 @@ def test_a_tick_never_needs_a_root(issuer: Cardsign) -> None:
     assert text.startswith("cardsign: not finished. Do this: cardsign keys rotate\n")
 
 
+def test_one_call_rotates_each_role_once(issuer: Cardsign) -> None:
+    """Where nothing is waited for, each new key would be due for the next at once."""
+    done = run(issuer("keys", "rotate", "--json")).json["done"]
+    keys_made = [line.split()[1] for line in done if line.startswith("made ")]
+    assert sorted(keys_made) == ["card", "release"]
+
+
 STRANGE: dict[str, tuple[Callable[[], object], str]] = {
     "a link to the key store": (lambda: DRAFT.symlink_to("keys/log.jsonl"), "file.not_plain"),
     "a link to nothing": (lambda: DRAFT.symlink_to("nothing"), "file.not_plain"),
@@ -207,7 +214,7 @@ def root_of(store: str = "keys") -> str:
 def test_a_root_key_signs_once_a_keyset_lists_it(issuer: Cardsign) -> None:
     """From a store of its own its public key goes to another holder; a card key signs at once."""
     root = run(issuer("keys", "generate", "--role", "root", "--keystore", "bob"))
-    command = root.err.partition("who drafts the keyset: ")[2].split()
+    command = root.err.partition("whoever drafts the keyset: ")[2].split()
     assert command[:3] == ["cardsign", "keys", "export"]
     assert run(issuer(*command[1:])).json["kty"] == "EC"
     beside = run(issuer("keys", "generate", "--role", "root"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -186,11 +187,16 @@ def test_no_form_of_the_method_reaches_the_agent(
 )
 def test_a_body_that_is_encoded_is_refused(mounted: httpx.Client, headers: dict[str, str]) -> None:
     """Nobody before the agent can tell what the agent would read."""
-    message = json.dumps({**CALL, "method": "SendMessage"})
+    message = json.dumps({**CALL, "method": "SendMessage"}).encode()
     for path in ("/a2a", "/unlisted"):
-        answer = mounted.post(path, content=message, headers=headers)
-        assert answer.status_code == 415
-        assert "error" in answer.json()
+        fields = {"Host": "agent", "Content-Length": str(len(message)), **headers}
+        head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+        address = (mounted.base_url.host, mounted.base_url.port)
+        # In one piece: what arrives after the answer would reset the connection.
+        with socket.create_connection(address, timeout=60) as client:
+            client.sendall(f"POST {path} HTTP/1.1\r\n{head}\r\n".encode() + message)
+            answer = client.recv(65536)
+        assert answer.startswith(b"HTTP/1.1 415 ")
 
 
 @pytest.mark.parametrize(
