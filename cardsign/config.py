@@ -170,13 +170,7 @@ def _arrange_cards(
     if info.context is None:
         return tables
     cards = [card for table in tables for card in _list_versions(table, *info.context)]
-    agents = [card.agent for card in cards if card.is_public]
-    if cards and len(agents) != 1:
-        names = [_short_name(agent or "") for agent in agents]
-        if not all(map(AGENT_NAME.fullmatch, names)) or len(set(names)) < len(names) or not names:
-            raise ValueError("needs one table without 'audience', or more with an 'agent' each")
-        if any(card.agent not in agents for card in cards):
-            raise ValueError("has an extended card without the 'agent' of a public one")
+    _check_agents(cards)
     audiences = [card.audience for card in cards if card.audience is not None]
     if len(set(audiences)) < len(audiences):
         raise ValueError("has the same 'audience' twice")
@@ -184,6 +178,18 @@ def _arrange_cards(
     if len(signed) < len(cards) or signed & {os.path.realpath(card.source) for card in cards}:
         raise ValueError("names a 'signed' that is also a 'source', or another 'signed'")
     return tuple(sorted(cards, key=lambda card: (card.audience is not None, card.legacy or "")))
+
+
+def _check_agents(cards: Collection[ProjectCard]) -> None:
+    """Check that there is one public card, or one of each of several agents."""
+    agents = [card.agent for card in cards if card.is_public]
+    if not cards or len(agents) == 1:
+        return
+    names = [_short_name(agent or "") for agent in agents]
+    if not names or len(set(names)) < len(names) or not all(map(AGENT_NAME.fullmatch, names)):
+        raise ValueError("needs one table without 'audience', or more with an 'agent' each")
+    if any(card.agent not in agents for card in cards):
+        raise ValueError("has an extended card without the 'agent' of a public one")
 
 
 def _list_versions(

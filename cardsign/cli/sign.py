@@ -219,20 +219,7 @@ def sign(
     elif output != STDIO or options["compat"] != "safe" or not is_usual:
         raise UsageFault("usage.conflict", "name CARD: these options are about one card")
     else:
-        config = project_config()
-        check_cards(config)
-        work = keystore.work(config)
-        signers = card_signers(work.store, work.access, now=work.now)
-        signed = []
-        for part in work.by_agent():
-            try:
-                cards = sign_sources(part, signers) if work.is_dry_run else sign_cards(part)
-            except BuildRefused as refusal:
-                if refusal.code != "build.switched_off":
-                    raise
-                say(f"not signed: {refusal.message}; to withdraw its card: cardsign publish")
-                continue
-            signed += [(os.path.relpath(item.source), signing) for item, signing in cards]
+        signers, signed = _sign_project(keystore)
     for name, signing in signed if not is_json() else ():
         say(_summarize(signing, name, signers), asked=explain)
         for line in _explain(signing, signers) if explain else ():
@@ -240,6 +227,27 @@ def sign(
         say_notes(note for note in signing.notes if explain or note.code not in _EXPLAINED)
     shown = [_to_json(signing, signers) for _, signing in signed]
     return show(Answer(shown if card is None else shown[0]))
+
+
+def _sign_project(
+    keystore: KeystoreOptions,
+) -> tuple[Sequence[Signer], list[tuple[str, SignedCard]]]:
+    """Sign the cards of cardsign.toml, each into its file; say which agent is switched off."""
+    config = project_config()
+    check_cards(config)
+    work = keystore.work(config)
+    signers = card_signers(work.store, work.access, now=work.now)
+    signed = []
+    for part in work.by_agent():
+        try:
+            cards = sign_sources(part, signers) if work.is_dry_run else sign_cards(part)
+        except BuildRefused as refusal:
+            if refusal.code != "build.switched_off":
+                raise
+            say(f"not signed: {refusal.message}; to withdraw its card: cardsign publish")
+            continue
+        signed += [(os.path.relpath(card.source), signing) for card, signing in cards]
+    return signers, signed
 
 
 def _sign_card(

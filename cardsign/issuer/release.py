@@ -491,16 +491,24 @@ def find_untold_revocations(work: Work, *, is_recovering: bool) -> Iterator[Gap]
     # No release can stop a thief whom no release key opposes; the recovery key does.
     yield from (*gaps, *roots) if can_tell or keyset is None else (*roots, *gaps)
     yield from publishing.find_removal_gap(work)
-    thumbprints = [key.thumbprint for key in revoked if key not in trusted]
+    if not is_recovering:
+        thumbprints = [key.thumbprint for key in revoked if key not in trusted]
+        yield from _find_told_revocations(work, thumbprints)
+
+
+def _find_told_revocations(work: Work, thumbprints: Sequence[str]) -> Iterator[Gap]:
+    """Yield the end of each release key of whose revocation the verifiers have been told."""
+    state = work.store.state
     ended = agenda.end_told_releases(state, thumbprints)
-    if ended and not is_recovering:
-        names = ", ".join(state.find(str(event["key"])).named for event in ended)
+    if not ended:
+        return
+    names = ", ".join(state.find(str(event["key"])).named for event in ended)
 
-        def close() -> list[str]:
-            work.store.apply(agenda.end_told_releases, thumbprints, now=work.now)
-            return [f"revoked {names}"]
+    def close() -> list[str]:
+        work.store.apply(agenda.end_told_releases, thumbprints, now=work.now)
+        return [f"revoked {names}"]
 
-        yield Gap(f"revoke {names}", close=close)
+    yield Gap(f"revoke {names}", close=close)
 
 
 def find_still_trusted(work: Work, revoked: Sequence[KeyRecord]) -> list[KeyRecord]:
