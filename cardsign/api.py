@@ -64,7 +64,7 @@ def verify_card(
         signature that decided; :func:`examine_card` examines those before it too.
 
     Raises:
-        NotTrusted: Something speaks against the card; its `report` says what.
+        NotTrusted: The card was checked and refused; its `report` says what.
         NoVerdict: What would decide it is missing; its `report` says what.
         KeyRefused: `jwks` is no sound JWK Set.
         CardRefused: `url` is no URL that is accepted.
@@ -116,7 +116,7 @@ def discover(
         settings: How peers are reached: limits of time and size, and which addresses.
 
     Raises:
-        NotTrusted: Something speaks against the card; its `report` says what.
+        NotTrusted: The card was checked and refused; its `report` says what.
         NoVerdict: The agent gave no answer, or what would decide it is missing.
         CardRefused: `url` is no URL that is accepted.
         LocalFault: The policy or its lock cannot be read, or has no such issuer.

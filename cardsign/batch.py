@@ -63,7 +63,7 @@ def heaviest(statuses: Iterable[int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One card and what came of it.
+    """One card and its result.
 
     Attributes:
         name: How the caller named the card, or the URL that answered.
@@ -239,7 +239,7 @@ def verify_many(
     jobs: int = 1,
     cluster: str | None = None,
 ) -> Iterator[_Result]:
-    """Verify cards, and yield a view of what came of each, in the order given.
+    """Verify cards, and yield a view of each result, in the order given.
 
     Args:
         names: Files, which are read here; objects and URLs, which a worker reads.
@@ -273,7 +273,7 @@ def _see(view: Callable[[Outcome], _Result], batch: Batch, read: Read, name: str
 
 
 def attempt(work: Callable[[_Task], _Result], task: _Task) -> _Result | LocalFault:
-    """Return what came of one task; nothing that it raises ends another."""
+    """Return the result of one task; an exception of one ends no other."""
     try:
         return work(task)
     except LocalFault as fault:

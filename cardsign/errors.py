@@ -160,7 +160,7 @@ class FileMissing(FileFault):
 
 
 class PassphraseFault(LocalFault):
-    """No passphrase could be had, or it does not open the key."""
+    """There is no passphrase, or it does not open the key."""
 
 
 class StoreFault(LocalFault):

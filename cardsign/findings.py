@@ -154,8 +154,8 @@ class Finding:
             characters.
         place: Where.
         fix: What to do next; empty where the text of ``codes.toml`` will do. Cut likewise.
-        severity: ``error`` speaks against the card, ``warning`` should be fixed, ``note`` needs
-            no action. Where it is not named it is that of the code.
+        severity: ``error`` makes the card untrusted or unusable, ``warning`` should be fixed,
+            ``note`` needs no action. Where it is not named it is that of the code.
         count: How many findings it stands for: over 1 in place of those that are not listed.
         fixable: `cardsign lint --fix` repairs it.
     """

@@ -138,7 +138,7 @@ class SignedPayload:
 
 @dataclass(frozen=True, slots=True)
 class SignedCard:
-    """What came of signing.
+    """The result of signing.
 
     Attributes:
         document: The card's bytes: as given where nothing had to change, else with the signatures

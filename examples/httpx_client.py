@@ -27,7 +27,7 @@ def ask(url: str, jwks: bytes, text: str, settings: FetchSettings | None = None)
     """Send a text to the agent at a URL; the result of JSON-RPC ``SendMessage``.
 
     Raises:
-        cardsign.VerificationError: The card is not trusted, or cannot be had; nothing was sent.
+        cardsign.VerificationError: The card is not trusted, or not available; nothing was sent.
         cardsign.CardsignError: The card names no endpoint that can be spoken to; nothing was sent.
         httpx.HTTPError: The agent gave no answer, or none that may be taken.
         ValueError: It answered an error, or what is no answer to a JSON-RPC call.

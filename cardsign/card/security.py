@@ -415,7 +415,7 @@ def _api_key(settings: Settings) -> _Scheme:
 
 def _oauth2(settings: Settings) -> _Scheme:
     flows = settings.get("flows")
-    # Without flows nobody can say where a token is to be had. How it travels is known (RFC 6750).
+    # Without flows nobody can say where to get a token. How it travels is known (RFC 6750).
     if not isinstance(flows, dict) or not flows:
         return {"httpAuthSecurityScheme": {"scheme": "bearer"}}
     return {"oauth2SecurityScheme": {"flows": flows}}

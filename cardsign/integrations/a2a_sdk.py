@@ -39,7 +39,7 @@ except ImportError as exc:
 
 
 class CardNotTrusted(AgentCardResolutionError, InvalidSignaturesError):  # type: ignore[misc]
-    """No trusted card could be had; also both of the SDK's errors, whichever a caller expects.
+    """There is no trusted card; also both of the SDK's errors, whichever a caller expects.
 
     Its ``__cause__`` is the :class:`cardsign.VerificationError`.
 

@@ -131,7 +131,7 @@ async def trusted_client(
         CardRefused: `url` is no URL that is accepted.
         AgentCardResolutionError: The card is trusted, and the SDK cannot read it.
         CallFailed: ``call.no_interface``: the card names no endpoint that can be called.
-        UsageFault: The credential belongs elsewhere, or cannot be had; nothing was sent.
+        UsageFault: The credential belongs elsewhere, or cannot be read; nothing was sent.
         FetchFailed: A client's token could not be asked for, or must not be.
     """
     check_verifier(verifier)

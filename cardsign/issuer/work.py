@@ -1,4 +1,4 @@
-"""What an issuer works with in one call, what is missing, and what came of it."""
+"""What an issuer works with in one call, what is missing, and the result."""
 
 from __future__ import annotations
 

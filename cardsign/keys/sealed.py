@@ -159,7 +159,7 @@ def _derive(passphrase: bytes, salt: bytes, n: int) -> bytes:
         return Scrypt(salt=salt, length=_KEY_BYTES, n=n, r=r, p=p).derive(passphrase)
     except MemoryError as exc:
         needed = 128 * n * r // 2**20
-        raise _malformed(f"opening it takes {needed} MiB of memory, which cannot be had") from exc
+        raise _malformed(f"opening it takes {needed} MiB of memory, more than there is") from exc
 
 
 def _malformed(message: str) -> StoreFault:

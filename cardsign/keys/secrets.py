@@ -103,7 +103,7 @@ def check_strength(passphrase: bytes) -> None:
 
 
 def _unasked(source: PassphraseSource) -> bytes | None:
-    """Return the passphrase from wherever nobody need be asked; None if no such place is named."""
+    """Return the passphrase from a variable or file, without a prompt; None if neither is named."""
     if source.file is not None:
         content = read_secret(source.file, max_bytes=MAX_FILE_BYTES)
         return content.partition(b"\n")[0].removesuffix(b"\r")
@@ -235,7 +235,7 @@ def user_secrets(source: PassphraseSource) -> Secrets:
             return _asked(source.prompt, f"{name} of {of}: ")
         except PassphraseFault as exc:
             hint = f"Set {' or '.join(variables)}."
-            raise PassphraseFault(exc.code, f"no {name} could be had for {of}", hint=hint) from exc
+            raise PassphraseFault(exc.code, f"there is no {name} for {of}", hint=hint) from exc
 
     def get(kind: SecretKind, of: str) -> bytes:
         if is_typed or not kind.endswith("passphrase"):

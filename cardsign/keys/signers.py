@@ -100,7 +100,7 @@ class RemoteKey(ABC):
 
         Raises:
             SignerFault: ``signer.wrong_key``; as :meth:`request_signature`.
-            PassphraseFault: A secret cannot be had.
+            PassphraseFault: A secret is not available.
         """
         answer = self.request_signature(signing_input, self.public.alg)
         if self.GIVES_DER and self.public.alg == "ES256":
@@ -138,7 +138,7 @@ class RemoteKey(ABC):
         """Ask for the public key: a SubjectPublicKeyInfo in PEM or DER, or a JWK.
 
         Raises:
-            SignerFault: ``signer.no_public`` where it cannot be had this way; as
+            SignerFault: ``signer.no_public`` where it is not available this way; as
                 :meth:`request_signature`.
         """
 
@@ -150,7 +150,7 @@ class RemoteKey(ABC):
             SignerFault: ``usage.not_installed``, ``signer.uri``, ``config.not_allowed``,
                 ``signer.unreachable``, ``signer.credentials``, ``signer.no_key``,
                 ``signer.failed``.
-            PassphraseFault: A secret cannot be had.
+            PassphraseFault: A secret is not available.
         """
 
 

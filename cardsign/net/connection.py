@@ -157,7 +157,7 @@ def system_resolver(host: str) -> list[IPAddress]:
 
 
 def _objection(address: IPAddress) -> str:
-    """Return what speaks against an address; empty for a public one."""
+    """Return why an address is refused; empty for a public one."""
     if (within := _embedded(address)) is not None:
         objection = _objection(within)
         return f"{within} written as IPv6, {objection}" if objection else ""

@@ -48,7 +48,7 @@ MAX_CARDS: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """What came of asking a peer for a card, the public or the extended one.
+    """The answer of a peer that was asked for a card, the public or the extended one.
 
     Attributes:
         url: The URL that answered, or the one that did not.
@@ -300,7 +300,7 @@ def look_up_extended(
 
     Args:
         verifier: By whom the public card was judged.
-        public: What came of looking up the public card.
+        public: The result of looking up the public card.
         credential: The user's; it goes to one endpoint inside the issuer's origins.
         audience: The id that the issuer gave to this verifier.
         subject: Whose card the public one should be, as it was judged.

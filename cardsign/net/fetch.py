@@ -436,7 +436,7 @@ def fetch_document(
 REFRESH_INTERVAL: Final = 300
 #: Seconds after which one that gave no answer is asked again; a failure takes up to ten.
 RETRY_INTERVAL: Final = 30
-COOLDOWN: Final = 60.0  # seconds between two requests out of turn for one URL
+COOLDOWN: Final = 60.0  # seconds between two early requests for one URL
 MAX_BYTES: Final = 64 * 1024 * 1024  # of answers: a thousand peers with 64 KiB each
 PAGE_COST: Final = 1024  # bytes that are counted for a URL, in addition to its answer
 
@@ -504,7 +504,7 @@ class _Page:
         asked_at: When that was.
         lasts: Seconds for which that is the answer.
         ended: When that ended, by the clock that nobody sets.
-        hurried_at: When it was last asked out of turn.
+        hurried_at: When it was last asked early.
         cost: Bytes that it counts for.
     """
 
@@ -534,7 +534,7 @@ class DocumentFetcher:
     """Fetches documents for any number of threads. Its methods raise nothing of their own.
 
     It keeps an answer for exactly the URL that was asked, and then asks whether it has changed.
-    It asks out of turn only once in a while, so that nobody who shows us unknown keys can make us
+    It asks early only once in a while, so that nobody who shows us unknown keys can make us
     flood an issuer. A failure never replaces a good answer.
 
     Args:
@@ -552,7 +552,7 @@ class DocumentFetcher:
         self._lock = threading.Lock()
 
     def is_cooling(self, url: str, issuer: TrustedIssuer | None) -> bool:
-        """Return whether a card was asked out of turn a short while ago.
+        """Return whether a card was asked for early a short while ago.
 
         Args:
             url: Of the card, in its normal form.
@@ -575,8 +575,8 @@ class DocumentFetcher:
         Args:
             url: As for :func:`fetch_document`.
             max_bytes: Of the body.
-            fresh: Ask out of turn, every cache on the way too, unless that was done within the
-                cooldown.
+            fresh: Ask before the answer is stale, every cache on the way too, unless that was done
+                within the cooldown.
             issuer: Who is asked, where the policy has said how.
         """
         came = self.settings.clock()

@@ -54,8 +54,8 @@ def create_verdict_app(open_batch: Callable[[], Batch]) -> Flask:
 
     The body is the card as received. `issuer`, `url`, `origin` and `audience` in the query say
     whose card it must be, as for :meth:`cardsign.Verifier.examine`. The status is 200 whatever the
-    verdict is. There is none, and 503, while the policy or its lock cannot be had. ``GET /healthz``
-    is 503 also while cards are judged by what was read before.
+    verdict is, and 503 while the policy or its lock cannot be read. ``GET /healthz`` answers 503
+    also while cards are judged by what was read before.
     """
     app = Flask("cardsign-verdicts", static_folder=None)
     app.json.sort_keys = False  # type: ignore[attr-defined]

@@ -76,7 +76,7 @@ class IssuerTrust:
         issuer: What the policy says.
         limits: The policy's ceilings.
         keys: All keys of the anchor's source; the verdict asks for their times.
-        has_source: Whether the source could be had.
+        has_source: Whether the source answered.
         unsupported: The keys of the source that are for another purpose.
         offered: A published key set that the source does not endorse.
         revoked: Thumbprints of keys whose signatures never count.

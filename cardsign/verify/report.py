@@ -273,11 +273,11 @@ class VerificationError(CardsignError):
 
 
 class NotTrusted(VerificationError):
-    """The verdict is ``untrusted`` or ``invalid``: something speaks against the card."""
+    """The verdict is ``untrusted`` or ``invalid``: the card was checked and refused."""
 
 
 class NoVerdict(VerificationError):
-    """The verdict is ``indeterminate``: what would decide it is missing or cannot be had now."""
+    """The verdict is ``indeterminate``: what would decide it is missing, or not available now."""
 
 
 _TOKEN: Final = object()  # what only this module can give to VerifiedCard

@@ -16,7 +16,7 @@ The four answers come from that payload alone (rule V2):
       the card is listed, and not rolled back (V5)                 :func:`_freshness`
 (4.7) complete: what it leaves open is accepted (V6)               ``card.profiles.left_open``
 
-What speaks against a card is "no"; where nobody who may speak has spoken, it is "unknown".
+A check that fails is "no"; without evidence from those who may give it, the answer is "unknown".
 Rules V and threats are those of ``docs/concepts/threat-model.md``, decisions E those of
 ``docs/contributing/decisions.md``.
 """
@@ -256,7 +256,7 @@ def _judge(
     opened = left_open(payload, accept_lossy=may_count)
     reasons = [*filter(None, (first, *against, not_current))]
     open_parts = tuple(_coverage_reasons(opened, payload.profile)) if opened.first else ()
-    # What the policy accepts unsigned speaks against nothing.
+    # What the policy accepts unsigned does no harm to an answer.
     is_accepted = counts and not opened.fails
     reasons.extend(rate_findings(open_parts, trusted=True) if is_accepted else open_parts)
     return SignatureReport(

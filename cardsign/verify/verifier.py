@@ -114,7 +114,7 @@ class Verifier:
                 extended card also `audience`, the id of the audience that it must be for.
 
         Raises:
-            NotTrusted: Something speaks against the card; its `report` says what.
+            NotTrusted: The card was checked and refused; its `report` says what.
             NoVerdict: What would decide it is missing; its `report` says what.
             CardRefused: `url` or `origin` is no URL that is accepted.
             UsageFault: ``policy.unknown_issuer``.
@@ -155,7 +155,7 @@ class Verifier:
             issuer: The policy's own name of the issuer; if None, the one it has for `url`.
 
         Raises:
-            NotTrusted: Something speaks against the card; its `report` says what.
+            NotTrusted: The card was checked and refused; its `report` says what.
             NoVerdict: The peer gave no answer, or what would decide it is missing.
             CardRefused: `url` is no URL that is accepted.
             UsageFault: ``policy.unknown_issuer``.

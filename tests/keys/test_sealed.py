@@ -173,7 +173,7 @@ def test_memory_that_cannot_be_had_is_no_traceback(monkeypatch: pytest.MonkeyPat
     """A small machine says so."""
     envelope = sealed()
     monkeypatch.setattr("cardsign.keys.sealed.Scrypt", Derivation)
-    assert refusal(open_envelope, envelope, b"x", match="cannot be had") == "keystore.corrupt"
+    assert refusal(open_envelope, envelope, b"x", match="more than there is") == "keystore.corrupt"
 
 
 @given(st.binary())
