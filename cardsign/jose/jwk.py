@@ -355,12 +355,15 @@ def jwk_of_pem(untrusted_pem: bytes) -> dict[str, str]:
         KeyRefused: ``key.private_material``, ``key.malformed``, ``key.unsupported``,
             ``key.weak_rsa``.
     """
-    if any(label in PRIVATE_LABELS for label in pem_labels(untrusted_pem)):
+    labels = pem_labels(untrusted_pem)
+    if any(label in PRIVATE_LABELS for label in labels):
         raise KeyRefused(
             "key.private_material",
             "this is a private key, expected the public key",
             hint="Write its public key: openssl pkey -in FILE -pubout -out public.pem.",
         )
+    if len(labels) > 1:  # the first alone would be read
+        raise KeyRefused("key.malformed", f"this PEM has {len(labels)} parts, expected one key")
     refuse_pss(untrusted_pem)
     try:
         native = load_pem_public_key(untrusted_pem)

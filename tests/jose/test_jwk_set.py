@@ -43,15 +43,20 @@ def pem_of(native: ec.EllipticCurvePublicKey | rsa.RSAPublicKey) -> str:
     return native.public_bytes(serialization.Encoding.PEM, form).decode()
 
 
+#: Of which one alone would be read.
+TWO_KEYS = "".join(pem_of(ec.generate_private_key(ec.SECP256R1()).public_key()) for _ in "12")
+
+
 @pytest.mark.parametrize(
     ("pem", "code"),
     [
         (pem_of(rsa.generate_private_key(65537, 1024).public_key()), "key.weak_rsa"),
         ("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----", "key.malformed"),
         ("no PEM", "key.malformed"),
+        (TWO_KEYS, "key.malformed"),
         (7, "key.malformed"),
     ],
-    ids=["weak", "malformed", "text", "number"],
+    ids=["weak", "malformed", "text", "two keys", "number"],
 )
 @pytest.mark.filterwarnings("error")
 def test_pem_by_kid(es256: PrivateKey, pem: object, code: str) -> None:
