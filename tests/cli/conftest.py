@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 import pytest
@@ -217,3 +219,63 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
 
     monkeypatch.setattr("cardsign.net.fetch.fetch_document", fetch)
     return answers
+
+
+CHANGE = re.compile(r"(\S+) (?:serves (\S+)|fails with (\S+))")
+VARIABLE = re.compile(r"([A-Z_]+)=(.*)|unset ([A-Z_]+)")
+LATER = re.compile(r"\+(\d+)([dhm])")
+UNITS = {"d": "days", "h": "hours", "m": "minutes"}
+
+
+@dataclass
+class World:
+    """What a story changes beside its folder.
+
+    Attributes:
+        clock: Sets the time of all commands.
+        variables: Sets the environment of all commands.
+        sites: What answers at an origin or a URL: a folder, a file, or the code of a failure.
+        now: The time that was set last.
+    """
+
+    clock: Callable[[datetime], None]
+    variables: pytest.MonkeyPatch
+    sites: dict[str, Path | str] = field(default_factory=dict)
+    now: datetime = field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
+
+    def change(self, text: str) -> None:
+        """Do what a line that begins with ``@`` says."""
+        if site := CHANGE.fullmatch(text):
+            url, place, code = site.groups()
+            self.sites[url] = Path(place).resolve() if place else code
+            return
+        if variable := VARIABLE.fullmatch(text):
+            name, value, unset = variable.groups()
+            self.variables.delenv(unset) if unset else self.variables.setenv(name, value)
+            return
+        later = LATER.fullmatch(text)
+        if later:
+            self.now += timedelta(**{UNITS[later[2]]: int(later[1])})
+        else:
+            self.now = datetime.fromisoformat(text)
+        self.clock(self.now)
+
+    def fetch(self, url: str, settings: FetchSettings, **conditions: object) -> FetchResult:
+        """What a URL answers."""
+        parts = urlsplit(url)
+        place = self.sites.get(url, self.sites.get(f"{parts.scheme}://{parts.netloc}"))
+        if isinstance(place, Path):
+            file = place if url in self.sites else place / parts.path.lstrip("/")
+            if file.is_file():
+                return FetchResult(url, "found", file.read_bytes())
+        if isinstance(place, str):
+            raise FetchFailed(place, f"{url} did not answer")
+        raise OtherStatus(url, 404)
+
+
+@pytest.fixture
+def world(clock: Callable[[datetime], None], monkeypatch: pytest.MonkeyPatch) -> World:
+    """A world in which no URL answers yet."""
+    world = World(clock, monkeypatch)
+    monkeypatch.setattr("cardsign.net.fetch.fetch_document", world.fetch)
+    return world

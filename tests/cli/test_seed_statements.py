@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Cardsign
+from tests.cli.conftest import Cardsign, World
 from tests.cli.test_transcripts import play
 
 TESTS = Path(__file__).parents[1]
@@ -76,15 +76,15 @@ def test_a_statement_is_checked_or_out_of_scope(name: str, statement: dict[str, 
 
 
 @pytest.mark.needs_shared
-@pytest.mark.usefixtures("cheap", "network")
+@pytest.mark.usefixtures("cheap")
 @pytest.mark.parametrize("name", SEEDS)
-def test_a_document_holds(name: str, shared: Path, cardsign: Cardsign) -> None:
+def test_a_document_holds(name: str, shared: Path, cardsign: Cardsign, world: World) -> None:
     """Its commands in their order, in a copy of the example."""
     seed = SEEDS[name]
     shutil.copytree(EXAMPLES / seed["example"], Path.cwd(), dirs_exist_ok=True)
     lines = (shared / "seeds" / seed["seed"]).read_text(encoding="utf-8").split("\n")
     for statement in seed["statement"]:
-        difference = play(statement.get("run", ""), cardsign)
+        difference = play(statement.get("run", ""), cardsign, world)
         assert not difference, difference
         if at := statement.get("shows"):
             text = "\n".join(lines[line - 1] for line in numbers(at))

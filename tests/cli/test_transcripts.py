@@ -6,7 +6,9 @@ A file begins with what its story shows. Then come, in any order:
 * ``$ cardsign WORDS``, with ``< FILE`` for standard input, ``> FILE`` for standard output, or
   ``NAME=VALUE`` in front for the environment; the lines below are what it prints, stdout before
   stderr. ``...`` stands for any text in a line, and alone in a line for any lines. ``[exit N]``
-  ends the output of a command that does not exit with 0;
+  ends the output of a command that does not exit with 0. After 2, and after
+  ``[exit 1, nothing changed]``, every file of the folder has to be as it was, but not after
+  ``[exit 2, something changed]``;
 * ``$ COMMAND``, any other command, for the shell;
 * ``@ TIME``, which sets the clock of all that follow: ``2026-12-01T00:00:00Z``, or ``+40d``,
   ``+6h``, ``+30m`` later than before;
@@ -33,26 +35,23 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import click
 import pytest
 
-from cardsign.errors import EXIT_LOCAL_FAULT, CardsignError, FetchFailed
+from cardsign.errors import EXIT_LOCAL_FAULT, CardsignError
 from cardsign.findings import describe_code, list_codes
-from cardsign.net.fetch import FetchSettings, OtherStatus
-from cardsign.trust.walk import FetchResult
-from tests.cli.conftest import Cardsign, Ended, parse
+from tests.cli.conftest import Cardsign, Ended, World, parse
 from tests.support import LAX, PORTABLE
 
 FOLDER = Path(__file__).with_name("transcripts")
 STORIES = sorted(path.stem for path in FOLDER.glob("*.txt"))
 FILE = re.compile(r"-- (\S+) --")
-EXIT = re.compile(r"\[exit (\d)\]")
+NOTHING = {"2": "nothing"}
+EXIT = re.compile(r"\[exit (\d)(?:, (nothing|something) changed)?\]")
 
 
 @dataclass
@@ -71,10 +70,12 @@ class Step:
         return f"{joined}\n" if joined else ""
 
     @property
-    def status(self) -> int:
-        """The exit status; 0 where none is said."""
-        found = [int(match[1]) for line in self.lines if (match := EXIT.fullmatch(line))]
-        return found[0] if found else 0
+    def end(self) -> tuple[int, bool]:
+        """The exit status, and whether the folder has to be as it was; 0 where none is said."""
+        for line in self.lines:
+            if match := EXIT.fullmatch(line):
+                return int(match[1]), (match[2] or NOTHING.get(match[1])) == "nothing"
+        return 0, False
 
     def fits(self, printed: str, status: int, names: dict[str, str]) -> bool:
         """Whether the command printed this and ended so; names that are new are added."""
@@ -91,7 +92,7 @@ class Step:
 
         match = re.fullmatch(re.sub(r"\\\{([A-Z][A-Z0-9_]*)\\\}", take, pattern), printed)
         names.update(match.groupdict() if match else {})
-        return status == self.status and match is not None
+        return status == self.end[0] and match is not None
 
 
 def fill_in(text: str, names: dict[str, str]) -> str:
@@ -116,59 +117,6 @@ def steps(story: str) -> Iterator[Step]:
             step = Step(command=line[2:]) if line[0] == "$" else Step(change=line[2:])
     if step is not None:
         yield step
-
-
-CHANGE = re.compile(r"(\S+) (?:serves (\S+)|fails with (\S+))")
-LATER = re.compile(r"\+(\d+)([dhm])")
-UNITS = {"d": "days", "h": "hours", "m": "minutes"}
-
-
-@dataclass
-class World:
-    """What a story changes beside its folder.
-
-    Attributes:
-        clock: Sets the time of all commands.
-        sites: What answers at an origin or a URL: a folder, a file, or the code of a failure.
-        now: The time that was set last.
-    """
-
-    clock: Callable[[datetime], None]
-    sites: dict[str, Path | str] = field(default_factory=dict)
-    now: datetime = field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
-
-    def change(self, text: str) -> None:
-        """Do what a line that begins with ``@`` says."""
-        if site := CHANGE.fullmatch(text):
-            url, place, code = site.groups()
-            self.sites[url] = Path(place).resolve() if place else code
-            return
-        later = LATER.fullmatch(text)
-        if later:
-            self.now += timedelta(**{UNITS[later[2]]: int(later[1])})
-        else:
-            self.now = datetime.fromisoformat(text)
-        self.clock(self.now)
-
-    def fetch(self, url: str, settings: FetchSettings, **conditions: object) -> FetchResult:
-        """What a URL answers."""
-        parts = urlsplit(url)
-        place = self.sites.get(url, self.sites.get(f"{parts.scheme}://{parts.netloc}"))
-        if isinstance(place, Path):
-            file = place if url in self.sites else place / parts.path.lstrip("/")
-            if file.is_file():
-                return FetchResult(url, "found", file.read_bytes())
-        if isinstance(place, str):
-            raise FetchFailed(place, f"{url} did not answer")
-        raise OtherStatus(url, 404)
-
-
-@pytest.fixture
-def world(clock: Callable[[datetime], None], monkeypatch: pytest.MonkeyPatch) -> World:
-    """A world in which no URL answers yet."""
-    world = World(clock)
-    monkeypatch.setattr("cardsign.net.fetch.fetch_document", world.fetch)
-    return world
 
 
 COMMAND = re.compile(r"((?:[A-Z_]+=\S* )*)cardsign (.*?)(?: < (\S+))?(?: > (\S+))?")
@@ -250,6 +198,17 @@ def bad_hint(ended: Ended, cardsign: Cardsign) -> str:
     return ""
 
 
+def list_files() -> dict[str, tuple[int, bytes]]:
+    """The mode and content of all files of the folder, but for locks and the user's home."""
+    files = {}
+    for path in Path().rglob("*"):
+        if path.parts[0] == "home" or path.name in {"lock", ".lock"}:
+            continue
+        content = path.read_bytes() if path.is_file() else b""
+        files[str(path)] = (path.lstat().st_mode, content)
+    return files
+
+
 def play(story: str, cardsign: Cardsign, world: World) -> str:
     """Carry a story out; the first difference, or an empty text."""
     names = dict[str, str]()
@@ -262,11 +221,15 @@ def play(story: str, cardsign: Cardsign, world: World) -> str:
             world.change(step.change)
             continue
         command = fill_in(step.command, names)
+        status, is_unchanged = step.end
+        files = list_files() if is_unchanged else {}
         ended = carry_out(command, cardsign)
         printed = ended.text + ended.err
         if not step.fits(printed, ended.status, names):
-            expected = f"expected, exit {step.status}:\n{fill_in(step.text, names)}"
+            expected = f"expected, exit {status}:\n{fill_in(step.text, names)}"
             return f"$ {command}\n{expected}\nprinted, exit {ended.status}:\n{printed}"
+        if is_unchanged and files != list_files():
+            return f"$ {command}\nwrote into the folder"
         if COMMAND.fullmatch(command) and (fault := bad_hint(ended, cardsign)):
             return f"$ {command}\nadvises what does not run: {fault}"
     return ""
@@ -293,6 +256,8 @@ WRONG = {
     "a status that is not said": "$ cardsign keys list\n...",
     "a status that is another": "$ cardsign keys list\n...\n[exit 1]",
     "a status that is none": "$ cat a\none\n[exit 1]",
+    "a change where there is none": "$ cat a\none\n$ echo > c; exit 1\n[exit 1, nothing changed]",
+    "a change by a fault": "$ echo > a; exit 2\n[exit 2]",
     "another word than the name stands for": "$ cat a\n{WORD}\n$ echo two\n{WORD}",
     "a name for two words": "$ cat a a\n{WORD}\n{WORD}\n$ echo one two\n{WORD} {WORD}",
 }
