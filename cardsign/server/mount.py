@@ -48,6 +48,8 @@ Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 _EXTENDED_ENDS: Final = (EXTENDED_PATH, "/v1/card", "/agent/authenticatedExtendedCard")
+#: gRPC-Web and Connect name their method in the path; in A2A 0.3 the second is the extended card's.
+_GRPC_ENDS: Final = ("/GetExtendedAgentCard", "/GetAgentCard")
 #: Pieces of a body that are read ahead are put together up to this size.
 _SMALL_BYTES: Final = 4096
 _CHARSET: Final = re.compile(r"""charset\s*\*?=\s*([^\s;,]*)""")
@@ -127,7 +129,9 @@ class _Mount:
             environ.get(name, "").encode("latin-1").decode(errors="replace")
             for name in ("SCRIPT_NAME", "PATH_INFO")
         )
-        are_extended = agent.extended.are_published
+        are_extended, place = agent.extended.are_published, f"{script}/{path}".rstrip("/")
+        if are_extended and place.endswith(_GRPC_ENDS):
+            return True
         if method == "POST" and are_extended:
             return _refuse_encoding(environ)
         if path in agent.documents or path.startswith(STATEMENTS_PATH):
@@ -136,7 +140,7 @@ class _Mount:
             return False
         # An agent's own may be at any address, of any tenant, and of A2A 0.3; no card says so.
         is_listed = bool({script + path, path} & agent.extended_paths.keys())
-        return is_listed or f"/{path}".rstrip("/").endswith(_EXTENDED_ENDS)
+        return is_listed or place.endswith(_EXTENDED_ENDS)
 
 
 def _refuse_encoding(environ: WSGIEnvironment) -> bool | None:

@@ -195,6 +195,21 @@ def test_what_an_agent_could_take_for_a_request_for_the_card_is_refused(
             assert "error" in json.loads(said)
 
 
+#: Where gRPC-Web and Connect ask for the extended card; in A2A 0.3 `GetAgentCard` returns it.
+GRPC_CARDS = ("lf.a2a.v1.A2AService/GetExtendedAgentCard", "a2a.v1.A2AService/GetAgentCard")
+
+
+@pytest.mark.parametrize("method", GRPC_CARDS)
+@pytest.mark.parametrize("prefix", ["/", "/rpc/"])
+def test_no_form_of_the_grpc_method_reaches_the_agent(ask: Ask, prefix: str, method: str) -> None:
+    """gRPC names its method in the path, and the body is a few bytes; Connect asks by GET too."""
+    frame, kind = b"\0\0\0\0\0", "application/grpc-web+proto"
+    for verb, body in (("POST", frame), ("POST", b"{}"), ("post", frame), ("GET", b"")):
+        assert ask(verb, prefix + method, body, **{"Content-Type": kind})[0] == 404
+    other = prefix + method.rpartition("/")[0] + "/SendMessage"
+    assert ask("POST", other, frame, **{"Content-Type": kind})[0] == 202
+
+
 @pytest.mark.parametrize(
     ("method", "path"),
     [
