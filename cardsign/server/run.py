@@ -46,6 +46,8 @@ from cardsign.urls import is_this_machine
 if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
 
+    from flask import Flask
+
     from cardsign.batch import Batch
 
 log = logging.getLogger(__name__)
@@ -303,32 +305,36 @@ class Worker:
             logging.getLogger(name).disabled = True
         self._location, self._read_settings = location, read_settings
         self._reloads, self._loaded = reloads, reloads.value
-        self._load()
-        self._threads = ThreadPoolExecutor(self._publications.settings.threads, "cardsign")
+        self._app = self._load()
+        settings: ServerSettings = self._app.extensions["cardsign"].settings
+        self._threads = ThreadPoolExecutor(settings.threads, "cardsign")
         follow_parent(self._reload)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, in a thread if it needs one."""
         environ = make_environ(scope, receive)
-        threads = self._threads if needs_thread(environ, self._publications.settings) else None
-        await answer_by_wsgi(self._app, environ, send, threads)
+        # Another thread exchanges the application. It is read once, so that the settings by which
+        # it answers also decide whether it may wait: if not, that would stop the event loop.
+        app = self._app
+        settings = app.extensions["cardsign"].settings
+        threads = self._threads if needs_thread(environ, settings) else None
+        await answer_by_wsgi(app, environ, send, threads)
 
-    def _load(self) -> None:
-        settings = self._read_settings()
-        publications = Publications(self._location, settings)
+    def _load(self) -> Flask:
+        publications = Publications(self._location, self._read_settings())
         app = create_app(publications)
         publications.wait_for_others()
         publications.start_watching()
-        self._publications, self._app = publications, app
+        return app
 
     def _reload(self) -> None:
         """Read settings and tokens again if the parent says so."""
         if self._reloads.value == self._loaded:
             return
-        self._loaded, replaced = self._reloads.value, self._publications
+        self._loaded, replaced = self._reloads.value, self._app
         try:
-            self._load()
-            replaced.stop_watching()
+            self._app = self._load()
+            replaced.extensions["cardsign"].stop_watching()
         except Exception:  # the boundary: a worker goes on whatever its settings say
             log.exception("still serving by the settings that were read before")
 

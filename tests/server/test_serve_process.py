@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -20,6 +22,7 @@ import pytest
 from cardsign.errors import ServeFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.server import run
+from cardsign.server.app import create_app
 from cardsign.server.run import SignalFlag, make_server, reserve_address
 from cardsign.server.settings import ServerSettings
 from cardsign.server.tokens import create_token
@@ -286,6 +289,28 @@ def test_who_serves_others_is_told_of_slow_clients(
     """Unless a proxy reads their requests; `test_it_says_where` is for this machine alone."""
     with running(published.folder, TOKENS + settings, bind="0.0.0.0:0") as server:
         assert any("slow clients" in line for line in server.log) == is_warned
+
+
+def test_one_application_chooses_the_thread_and_answers(
+    published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Settings may change in between: by newer ones it could wait, and stop the event loop."""
+    sent = list[dict[str, Any]]()
+    worker = run.Worker.__new__(run.Worker)
+    worker._app, newer = (
+        create_app(published.folder / "pub", ServerSettings(catalogue=path)) for path in ("/a", "")
+    )
+
+    def exchange(environ: object, settings: ServerSettings) -> bool:
+        worker._app = newer
+        return settings.catalogue == ""
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    monkeypatch.setattr(run, "needs_thread", exchange)
+    asyncio.run(worker({"method": "GET", "path": "/a", "headers": []}, send, send))
+    assert sent[0]["status"] == 200
 
 
 def test_an_ipv6_address_is_served(published: Published) -> None:
