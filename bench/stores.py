@@ -24,7 +24,7 @@ from cardsign.keys.ledger import (
     read_line,
     write_line,
 )
-from cardsign.keys.places import FolderStore
+from cardsign.keys.store import FolderStore
 
 _START: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _DIGEST: Final = "0" * 64

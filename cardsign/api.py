@@ -331,7 +331,7 @@ def _signers(
     from cardsign.sign import signers_of
 
     if isinstance(key, Path):
-        from cardsign.keys.places import open_store
+        from cardsign.keys.store import open_store
 
         key = open_store(key)
     if isinstance(key, KeyStore):

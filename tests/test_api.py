@@ -438,7 +438,7 @@ def test_every_error_survives_another_process() -> None:
 def test_a_store_needs_its_passphrase(tmp_path: Path) -> None:
     """And signs with its active keys when it has it."""
     from cardsign.keys import agenda
-    from cardsign.keys.places import create_store
+    from cardsign.keys.store import create_store
 
     store, now = create_store(tmp_path / "keys"), datetime.now(UTC)
     key = PrivateKey.generate("ES256").public

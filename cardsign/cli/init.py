@@ -33,8 +33,8 @@ from cardsign.files import CONFIG_FILE, leads_outside
 from cardsign.findings import counted
 from cardsign.issuer.epochs import IssuerPlan, RolePassphrases, init_issuer
 from cardsign.keys.ledger import Role, name_roles
-from cardsign.keys.places import StorePlace, create_store, read_place
 from cardsign.keys.secrets import new_passphrase, user_file, user_policy
+from cardsign.keys.store import StorePlace, create_store, read_place
 
 
 @click.command(cls=Command, example="cardsign init --issuer https://agents.example.com")

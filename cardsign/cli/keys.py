@@ -56,12 +56,12 @@ from cardsign.errors import (
 from cardsign.findings import Finding, counted
 from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.keys import KID_FORM, JwkSet, PrivateKey, PublicKey, short_kid
-from cardsign.keys import agenda, ledger, places
+from cardsign.keys import agenda, ledger
+from cardsign.keys import store as stores
 from cardsign.keys.history import find_listed
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, export_public, import_private_key
 from cardsign.keys.secrets import read_passphrase, user_policy
 from cardsign.keys.signers import SCHEMES, check_possession, list_public_keys, open_signer
-from cardsign.keys.store import KeyStore
 from cardsign.times import day
 
 
@@ -154,7 +154,7 @@ def import_(
         else:
             key = read_public(public, kid=kid)
         check_possession(open_signer(source, key, access))
-        store = places.create_store(path, local_user())
+        store = stores.create_store(path, local_user())
         store.apply(agenda.enter, key, custody=source, now=moment(), roles=(role,))
         _made(store.state.find(key.thumbprint), store, path)
         return
@@ -177,18 +177,18 @@ def import_(
 
 
 def _add(
-    path: places.StorePlace, private: PrivateKey, passphrase: bytes, role: ledger.Role
+    path: stores.StorePlace, private: PrivateKey, passphrase: bytes, role: ledger.Role
 ) -> None:
-    store = places.create_store(path, local_user())
+    store = stores.create_store(path, local_user())
     record = store.add_key(private, passphrase, now=moment(), roles=(role,))
     _made(record, store, path)
 
 
-def _made(record: ledger.KeyRecord, store: KeyStore, path: places.StorePlace) -> None:
+def _made(record: ledger.KeyRecord, store: stores.KeyStore, path: stores.StorePlace) -> None:
     does, state = _DOES[record.state], store.state
-    if record.state == "active" and (not record.rotates or state.keyset is not None):
+    if record.state == "active" and (not record.rotates or state.keysets):
         does = "it signs as soon as a keyset statement lists it: cardsign keyset draft"
-    if not record.rotates and state.keyset is None and len(state.keys) == 1:
+    if not record.rotates and not state.keysets and len(state.keys) == 1:
         command = shlex.join(["cardsign", "keys", "export", record.kid, "--keystore", str(path)])
         does = f"send its public key to whoever drafts the keyset: {command}"
     note = f"the {record.alg} key {short_kid(record.kid)} is in {path}; {does}"
@@ -274,7 +274,7 @@ _ALL: Final = "*"
 @unlock_options
 @dry_run_option
 def rotate(
-    root_keystore: places.StorePlace | None, now: str | None, adopt: bool, keystore: KeystoreOptions
+    root_keystore: stores.StorePlace | None, now: str | None, adopt: bool, keystore: KeystoreOptions
 ) -> int:
     """Do everything that is due: keys, keyset, cards, release and publication.
 
@@ -321,7 +321,7 @@ def rotate(
 def revoke(
     kids: tuple[str, ...],
     reason: ledger.RevocationReason,
-    root_keystore: places.StorePlace | None,
+    root_keystore: stores.StorePlace | None,
     yes: bool,
     keystore: KeystoreOptions,
 ) -> int:
@@ -440,9 +440,9 @@ def move(to: str, keystore: KeystoreOptions) -> None:
     Afterwards change `keystore` in cardsign.toml, or set CARDSIGN_KEYSTORE.
     """
     place = keystore.located()
-    store = places.open_store(place, local_user(), moved=True)
-    target = places.read_place(to)
-    moved = places.move_store(store, target, now=moment())
+    store = stores.open_store(place, local_user(), moved=True)
+    target = stores.read_place(to)
+    moved = stores.move_store(store, target, now=moment())
     following = [f"  next: change `keystore` in cardsign.toml, or set {KEYSTORE_VARIABLE}"]
     if not isinstance(target, Path):
         following = [
@@ -531,7 +531,7 @@ def doctor(keystore: KeystoreOptions) -> int:
     from cardsign.issuer.doctor import examine_issuer
     from cardsign.issuer.work import Work
 
-    store = places.locate_store(keystore.located(), local_user())
+    store = stores.locate_store(keystore.located(), local_user())
     with explaining_absence():
         findings = examine_issuer(Work(store, moment(), project_config()))
     is_healthy = all(finding.severity == "note" for finding in findings)

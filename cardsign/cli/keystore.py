@@ -33,9 +33,8 @@ from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys import secrets
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key
 from cardsign.keys.ledger import ROLES
-from cardsign.keys.places import StorePlace, is_taken, open_store, read_place
 from cardsign.keys.signers import list_public_keys
-from cardsign.keys.store import KeyStore, StoreUser
+from cardsign.keys.store import KeyStore, StorePlace, StoreUser, is_taken, open_store, read_place
 from cardsign.times import second
 
 if TYPE_CHECKING:

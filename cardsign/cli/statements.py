@@ -56,9 +56,8 @@ from cardsign.issuer.reconcile import publish_keyset, renew_release
 from cardsign.issuer.release import RELEASE_LIFETIME, ReleaseChanges, is_release_due, needed_keyset
 from cardsign.issuer.work import Work
 from cardsign.keys.history import kept_release
-from cardsign.keys.places import StorePlace, create_store, is_taken
 from cardsign.keys.secrets import terminal_prompt
-from cardsign.keys.store import KeyStore
+from cardsign.keys.store import KeyStore, StorePlace, create_store, is_taken
 from cardsign.statements.envelope import HOLDER, MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement, RootKey
 from cardsign.statements.release import ReleaseStatement

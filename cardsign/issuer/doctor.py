@@ -19,8 +19,7 @@ from cardsign.issuer.reconcile import find_gaps
 from cardsign.issuer.work import NOTICE, RECOVER, Work, key_holder, unique_gaps
 from cardsign.keys.history import check_witnessed, kept_release
 from cardsign.keys.ledger import ENDED, StoreState, private_blob
-from cardsign.keys.places import PRIVATE_FOLDER, FolderStore, missing_store
-from cardsign.keys.store import KeyStore
+from cardsign.keys.store import PRIVATE_FOLDER, FolderStore, KeyStore, missing_store
 from cardsign.publish.generation import load_current
 from cardsign.times import read_stamp, second
 

@@ -46,9 +46,8 @@ from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.history import keep_keyset, kept_keyset
 from cardsign.keys.ledger import ROTATING, KeyRecord, Role
-from cardsign.keys.places import StorePlace, create_store, is_taken, open_store
 from cardsign.keys.sealed import MAX_ENVELOPE_BYTES, open_envelope, seal
-from cardsign.keys.store import KeyStore
+from cardsign.keys.store import KeyStore, StorePlace, create_store, is_taken, open_store
 from cardsign.publish.publication import CheckedIssued
 from cardsign.statements.keyset import KeysetStatement, OnlineRole, Quorum, RootKey
 from cardsign.urls import parse_origin

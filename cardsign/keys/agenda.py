@@ -143,7 +143,7 @@ def enter(
         for key in state.keys
         if key.alg == public.alg and {*ROTATING}.intersection(roles, key.roles)
     ]
-    begins = "prepublished" if state.keyset is None else "generated"
+    begins = "generated" if state.keysets else "prepublished"
     if not predecessors:
         begins = "active"
     holder = holder or (predecessors[-1].holder if predecessors else None)
@@ -313,8 +313,8 @@ class Step:
 
     @property
     def role(self) -> Role:
-        """The role of the key."""
-        return self.key.rotating_role
+        """The role in which the key rotates."""
+        return next((role for role in self.key.roles if role in ROTATING), self.key.roles[0])
 
     @property
     def what(self) -> str:

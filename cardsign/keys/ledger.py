@@ -26,7 +26,7 @@ from cardsign.errors import JsonRefused, KeyRefused, StoreFault
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS
 from cardsign.jose.keys import JwkSet, PublicKey, short_kid
 from cardsign.statements.envelope import DIGEST
-from cardsign.statements.keyset import KeysetId, OnlineRole
+from cardsign.statements.keyset import OnlineRole
 from cardsign.times import read_stamp, stamp
 
 MIN_PREFIX: Final = 4  # characters of a kid or thumbprint that name a key
@@ -199,11 +199,6 @@ class KeyRecord:
         """Whether it is an online key, which a successor replaces by the timeline."""
         return any(role in ROTATING for role in self.roles)
 
-    @property
-    def rotating_role(self) -> Role:
-        """The role in which it rotates; of a root or recovery key its first one."""
-        return next((role for role in self.roles if role in ROTATING), self.roles[0])
-
     def succeeds(self, other: KeyRecord) -> bool:
         """Return whether only one of two may be active: they share algorithm and rotating role."""
         shared = {*ROTATING}.intersection(self.roles, other.roles)
@@ -328,14 +323,6 @@ class StoreState:
     release: HeldStatement | None = None
     stolen: frozenset[str] = frozenset()
     moved_to: str | None = None
-
-    @property
-    def keyset(self) -> KeysetId | None:
-        """The newest keyset statement."""
-        if not self.keysets:
-            return None
-        epoch, version = self.keysets[-1].number
-        return KeysetId(epoch, version, self.keysets[-1].digest)
 
     @property
     def release_seq(self) -> int:

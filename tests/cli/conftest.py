@@ -23,7 +23,7 @@ from cardsign.errors import FetchFailed
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.ledger import RevocationReason
-from cardsign.keys.places import FolderStore, create_store, open_store
+from cardsign.keys.store import FolderStore, create_store, open_store
 from cardsign.net.fetch import FetchSettings, OtherStatus
 from cardsign.trust.walk import FetchResult
 from tests.support import LAX, PORTABLE

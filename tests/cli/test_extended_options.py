@@ -13,7 +13,7 @@ from cardsign.card.extensions import find_marker
 from cardsign.cli.sign import read_marker
 from cardsign.errors import UsageFault
 from cardsign.issuer.cards import MAX_LIFETIME
-from cardsign.keys.places import FolderStore
+from cardsign.keys.store import FolderStore
 from tests.cli.conftest import Cardsign
 from tests.support import PORTABLE
 

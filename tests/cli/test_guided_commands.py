@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cardsign.keys.history import kept_keyset
-from cardsign.keys.places import open_store
+from cardsign.keys.store import open_store
 from cardsign.publish.generation import load_current
 from cardsign.statements.keyset import read_keyset
 from cardsign.statements.release import read_release

@@ -58,7 +58,7 @@ def test_a_command_of_a_verifier_loads_nothing_of_an_issuer() -> None:
 def test_a_list_of_keys_loads_nothing_of_an_issuer() -> None:
     """Nor a server or a verifier; what is due is another matter."""
     loaded = modules_after("import cardsign.cli.keys")
-    assert "cardsign.keys.places" in loaded
+    assert "cardsign.keys.store" in loaded
     others = ("cardsign.issuer", "cardsign.server", "cardsign.trust", "flask")
     assert [name for name in loaded if name.startswith(others)] == []
     assert "cardsign.issuer.reconcile" in modules_after("import cardsign.cli.statements")

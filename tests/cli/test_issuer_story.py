@@ -13,7 +13,7 @@ import pytest
 from cardsign.issuer.epochs import make_recovery_key
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
-from cardsign.keys.places import create_store, open_store
+from cardsign.keys.store import create_store, open_store
 from tests.cli.conftest import PASSPHRASE, Cardsign, revoke_in_log, run
 from tests.support import PORTABLE
 

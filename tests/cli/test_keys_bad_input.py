@@ -17,7 +17,7 @@ import pytest
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.ledger import private_blob, write_line
-from cardsign.keys.places import create_store, open_store
+from cardsign.keys.store import create_store, open_store
 from tests.cli.conftest import Cardsign, Ended
 from tests.support import PORTABLE, cheap_envelopes
 

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import serialization
 from cardsign.cli.frame import run
 from cardsign.errors import PassphraseFault
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.places import FolderStore, open_store
+from cardsign.keys.store import FolderStore, open_store
 from cardsign.net.fetch import FetchSettings, OtherStatus
 from cardsign.trust.walk import FetchResult
 from tests.cli.conftest import Cardsign

@@ -13,7 +13,7 @@ import pytest
 
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.ledger import StoreState, read_line, write_line
-from cardsign.keys.places import open_store
+from cardsign.keys.store import open_store
 from cardsign.times import read_stamp
 from tests.cli.conftest import Cardsign
 from tests.cli.test_issuer_story import run, tree

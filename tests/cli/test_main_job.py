@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from cardsign.keys.places import FolderStore
+from cardsign.keys.store import FolderStore
 from tests.cli.conftest import PASSPHRASE, Cardsign
 
 

@@ -17,7 +17,7 @@ from cardsign.config import read_config
 from cardsign.issuer.cards import sign_cards
 from cardsign.issuer.doctor import examine_issuer
 from cardsign.issuer.work import Work
-from cardsign.keys.places import open_store
+from cardsign.keys.store import open_store
 from cardsign.publish.generation import load_current
 from tests.cli.conftest import PASSPHRASE, Cardsign, run
 from tests.support import PORTABLE

@@ -16,7 +16,7 @@ from cardsign.errors import ServeFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.history import keep_release
 from cardsign.keys.ledger import StoreState
-from cardsign.keys.places import open_store
+from cardsign.keys.store import open_store
 from cardsign.publish.generation import Generation, load_current
 from cardsign.server.settings import read_server_settings
 from cardsign.statements.envelope import TYP_RELEASE

@@ -34,7 +34,7 @@ from typing import Any
 import pytest
 
 import cardsign.cli
-from cardsign.keys.places import FolderStore, open_store
+from cardsign.keys.store import FolderStore, open_store
 from cardsign.publish.generation import load_current
 from cardsign.sign import SigningOptions, sign_with_notes
 from cardsign.statements.keyset import read_keyset

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cardsign.keys.places import open_store
+from cardsign.keys.store import open_store
 from tests.cli.conftest import Cardsign
 from tests.cli.test_guided_commands import CRON, RECOVERY, run
 from tests.support import PORTABLE

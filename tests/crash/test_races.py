@@ -14,8 +14,7 @@ import pytest
 
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.agenda import TimelineSettings, record_publication
-from cardsign.keys.places import StorePlace, create_store, open_store, read_place
-from cardsign.keys.store import KeyStore
+from cardsign.keys.store import KeyStore, StorePlace, create_store, open_store, read_place
 from tests.keys import postgres as pg
 from tests.keys.states import after, published
 

@@ -24,7 +24,7 @@ from cardsign.issuer.rotation import find_key_gaps
 from cardsign.issuer.work import Work
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.history import kept_release
-from cardsign.keys.places import create_store
+from cardsign.keys.store import create_store
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, RootKey
 from cardsign.statements.release import read_release

@@ -30,7 +30,7 @@ from cardsign.issuer.signers import card_signers
 from cardsign.issuer.work import Work
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
-from cardsign.keys.places import FolderStore, create_store, open_store
+from cardsign.keys.store import FolderStore, create_store, open_store
 from cardsign.publish.generation import load_current
 from cardsign.publish.publication import Documents
 from cardsign.statements.keyset import RootKey

@@ -12,8 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.ledger import KeyRecord
-from cardsign.keys.places import DatabaseUrl, FolderStore, open_store, read_place
-from cardsign.keys.store import KeyStore
+from cardsign.keys.store import DatabaseUrl, FolderStore, KeyStore, open_store, read_place
 from tests.keys import openbao as bao
 from tests.keys import postgres as pg
 from tests.keys import softhsm as hsm

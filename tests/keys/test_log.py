@@ -13,7 +13,7 @@ from cardsign.errors import FileFault, StoreFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.ledger import StoreState, read_line, write_line
-from cardsign.keys.places import FolderStore, open_store
+from cardsign.keys.store import FolderStore, open_store
 from tests.keys.conftest import QuickStore
 from tests.keys.states import BLOB, NOON, QUICK, after, public, published
 

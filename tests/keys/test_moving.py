@@ -14,7 +14,7 @@ from cardsign.issuer.doctor import examine_store
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.ledger import private_blob
-from cardsign.keys.places import move_store, open_store, read_place
+from cardsign.keys.store import move_store, open_store, read_place
 from tests.keys.conftest import QuickStore, in_each_store
 from tests.keys.states import NOON, after
 

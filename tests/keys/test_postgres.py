@@ -13,7 +13,7 @@ import pytest
 from cardsign.errors import StoreFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
-from cardsign.keys.places import DatabaseUrl, create_store, open_store, read_place
+from cardsign.keys.store import DatabaseUrl, create_store, open_store, read_place
 from tests.keys.conftest import quick_postgres_store
 from tests.keys.elsewhere import refusal
 from tests.keys.postgres import Server

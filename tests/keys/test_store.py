@@ -17,9 +17,8 @@ from cardsign.errors import FileFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.ledger import private_blob
-from cardsign.keys.places import FolderStore, create_store, open_store
 from cardsign.keys.signers import check_possession
-from cardsign.keys.store import StoreUser
+from cardsign.keys.store import FolderStore, StoreUser, create_store, open_store
 from tests.keys.conftest import QuickStore, in_each_store
 from tests.keys.elsewhere import refusal
 from tests.keys.states import NOON, after, public
@@ -160,7 +159,7 @@ def test_a_store_that_is_held_is_busy(
 ) -> None:
     """After some seconds, and readers do not wait."""
     store.add(es256)
-    monkeypatch.setattr("cardsign.keys.places._PATIENCE", 0.05)
+    monkeypatch.setattr("cardsign.keys.store._PATIENCE", 0.05)
     with FolderStore(store.path).alone():
         assert refusal(store.add, PrivateKey.generate("ES256")) == "file.busy"
         assert store.again().state == store.state

@@ -14,7 +14,7 @@ from cardsign.issuer.doctor import examine_store
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.ledger import private_blob
-from cardsign.keys.places import FolderStore, locate_store
+from cardsign.keys.store import FolderStore, locate_store
 from tests.keys.elsewhere import refusal
 from tests.keys.states import after
 
@@ -122,7 +122,7 @@ def test_a_store_that_is_being_changed_is_not_judged(
 ) -> None:
     """What a living process writes is no leftover."""
     store.add(es256)
-    monkeypatch.setattr("cardsign.keys.places._PATIENCE", 0.05)
+    monkeypatch.setattr("cardsign.keys.store._PATIENCE", 0.05)
     with store.alone():
         assert refusal(examine, store) == "file.busy"
 
