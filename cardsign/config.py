@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Collection, Iterator
 from datetime import date
@@ -183,12 +182,11 @@ def _arrange_cards(
 def _check_agents(cards: Collection[ProjectCard]) -> None:
     """Check that there is one public card, or one of each of several agents."""
     agents = [card.agent for card in cards if card.is_public]
-    if not cards or len(agents) == 1:
-        return
     names = [_short_name(agent or "") for agent in agents]
-    if not names or len(set(names)) < len(names) or not all(map(AGENT_NAME.fullmatch, names)):
+    is_named = len(set(names)) == len(names) and all(map(AGENT_NAME.fullmatch, names))
+    if cards and len(agents) != 1 and not (names and is_named):
         raise ValueError("needs one table without 'audience', or more with an 'agent' each")
-    if any(card.agent not in agents for card in cards):
+    if any(card.agent not in agents for card in cards if card.agent or len(agents) > 1):
         raise ValueError("has an extended card without the 'agent' of a public one")
 
 
@@ -260,9 +258,10 @@ class ProjectConfig(_Table):
             configs.append(config)
         return tuple(configs)
 
-    def path_of(self, path: str) -> str:
-        """Return where the server has a well-known path of this agent."""
-        below = self.agent_path.rstrip("/").replace("{name}", self.agent) if self.agent else ""
+    def path_of(self, path: str, agent: str = "") -> str:
+        """Return where the server has a well-known path of this agent, or of another."""
+        name = agent or self.agent
+        below = self.agent_path.rstrip("/").replace("{name}", name) if name else ""
         return below + path
 
 
@@ -294,16 +293,3 @@ def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
         if agent.publish and leads_outside(path.parent, agent.publish, allowed):
             raise outside(agent.publish, "a link leads", path)
     return config
-
-
-def render_config(
-    *, issuer: str | None, keystore: str | None, publish: str, card: str | None = None
-) -> bytes:
-    """Return the file that ``cardsign init`` writes; it names no database."""
-    values = {"issuer": issuer, "keystore": keystore, "publish": publish}
-    lines = ["# Settings for every cardsign command run in this folder; options override them."]
-    lines.append("format = 1")
-    lines += [f"{name} = {json.dumps(value)}" for name, value in values.items() if value]
-    if card is not None:
-        lines += ["", "[[card]]", f"source = {json.dumps(card)}", 'signed = "signed.json"']
-    return "\n".join(lines).encode() + b"\n"

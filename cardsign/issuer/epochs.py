@@ -5,6 +5,7 @@ A recovery key is in no key store.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,6 @@ from typing import Final, TypeAlias
 from cardsign.card.document import Card
 from cardsign.card.interfaces import list_origins
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.config import render_config
 from cardsign.errors import (
     CardsignError,
     FileFault,
@@ -217,9 +217,14 @@ def write_settings(
     folder: Path, origin: str, keystore: StorePlace, publish: str, card: str | None = None
 ) -> None:
     """Write the settings of an issuer's folder, which name no database."""
-    named = str(keystore) if isinstance(keystore, Path) else None
-    config = render_config(issuer=origin, keystore=named, publish=publish, card=card)
-    write_atomic(folder / CONFIG_FILE, config, plain=True)
+    lines = ["# Settings for every cardsign command run in this folder; options override them."]
+    lines += ["format = 1", f"issuer = {json.dumps(origin)}"]
+    if isinstance(keystore, Path):
+        lines.append(f"keystore = {json.dumps(str(keystore))}")
+    lines.append(f"publish = {json.dumps(publish)}")
+    if card is not None:
+        lines += ["", "[[card]]", f"source = {json.dumps(card)}", 'signed = "signed.json"']
+    write_atomic(folder / CONFIG_FILE, "\n".join(lines).encode() + b"\n", plain=True)
 
 
 # The next epoch.

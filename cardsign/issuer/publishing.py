@@ -277,32 +277,58 @@ def find_update_gap(work: Work) -> Iterator[Gap]:
         )
 
 
-def find_hiding_gap(work: Work) -> Iterator[Gap]:
-    """Yield that the folder of several agents is itself a publication, as of the only agent before.
+def find_stale_publications(work: Work) -> Iterator[Gap]:
+    """Yield what servers would go on serving, although the settings no longer publish there.
 
-    Servers go on with that one and see none of the agents, whatever is withdrawn or revoked there.
+    That is the publication of an only agent whose folder has become that of several, which hides
+    them all; and the folder of an agent that the settings no longer name.
     """
-    folder = work.config.publish.parent if work.config.agent and work.config.publish else None
-    if folder is None or not (folder / CURRENT_FILE).is_file():
+    config = work.config
+    folder = config.publish.parent if config.agent and config.publish else config.publish
+    if folder is None:
         return
+    if config.agent and (folder / CURRENT_FILE).is_file():
+        message = f"move away what was published in {folder} itself: servers go on serving it, "
+        message += "and none of the agents"
+        yield _move_away(work, message, CARD_PATH, folder / CURRENT_FILE)
+    for current in sorted(folder.glob(f"*/{CURRENT_FILE}")):
+        name = current.parent.name
+        if name not in work.agents and _has_published(work, current.parent):
+            message = f"move away {current.parent}, which may still be served: cardsign.toml names "
+            message += f"no agent {name}"
+            yield _move_away(work, message, config.path_of(CARD_PATH, name), current.parent)
+
+
+def _move_away(work: Work, message: str, path: str, place: Path) -> Gap:
+    """Return the gap of something published that is to go, with its card at `path` if it is listed.
+
+    Nobody else may know whether the agent is gone, so a person withdraws and moves it.
+    """
     keyset, release = history.kept_keyset(work.store), history.kept_release(work.store)
-    url = keyset.origins[0] + CARD_PATH if keyset else ""
+    url = keyset.origins[0] + path if keyset else ""
     is_listed = release is not None and any(card.url == url for card in release.cards)
     withdraw = work.command(f"release renew --withdraw {url}") + "; " if is_listed else ""
-    message = f"move away what was published in {folder} itself: servers go on serving it, "
-    command = f"{withdraw}mv {shlex.quote(str(folder / CURRENT_FILE))} ELSEWHERE"
-    yield Gap(f"{message}and none of the agents", command=command, until=work.now)
+    command = f"{withdraw}mv {shlex.quote(str(place))} ELSEWHERE"
+    return Gap(message, command=command, until=work.now)
+
+
+def _has_published(work: Work, directory: Path) -> bool:
+    """Say whether this key store has published something in a directory."""
+    try:
+        newest = newest_generation(directory)
+    except (ServeFault, FileFault):  # which the steps that publish report
+        return False
+    owner = newest.publisher if newest else None
+    return owner is not None and owner.keystore == _publisher_of(work.store).keystore
 
 
 def find_removal_gap(work: Work) -> Iterator[Gap]:
     """Yield that an ended key is published; whatever else is wrong there, it can be taken out."""
-    try:
-        newest = newest_generation(work.config.publish)
-    except (ServeFault, FileFault):  # which the steps that publish report
+    directory = work.config.publish
+    if directory is None or not _has_published(work, directory):
         return
-    owner = newest.publisher if newest else None
-    is_ours = owner is not None and owner.keystore == _publisher_of(work.store).keystore
-    if newest is not None and is_ours and _list_ended(work, newest):
+    newest = newest_generation(directory)
+    if newest is not None and _list_ended(work, newest):
 
         def close() -> list[str]:
             return describe_generation(work, update_publication(work, with_statements=False))

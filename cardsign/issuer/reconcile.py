@@ -79,7 +79,7 @@ def find_gaps(work: Work, *, only_cards: bool = False) -> Iterator[Gap]:
         only_cards: Look at the cards alone, and leave the keys as they are.
     """
     store = work.store
-    yield from publishing.find_hiding_gap(work)
+    yield from publishing.find_stale_publications(work)
     stranger, has_forked = _find_stranger(work)
     adoption = [] if stranger else [*_find_adoption(work)]
     if stranger or adoption:

@@ -44,6 +44,7 @@ class Work:
             name.
         adopts: Add to the log what another copy of the key store has published.
         is_dry_run: Close no gap, and say which would be closed; the store is a preview.
+        agents: The names of all agents of the project, where this work is that of one of several.
     """
 
     store: KeyStore
@@ -57,10 +58,13 @@ class Work:
     drops_others: bool = False
     adopts: bool = False
     is_dry_run: bool = False
+    agents: frozenset[str] = frozenset()
 
     def by_agent(self) -> tuple[Work, ...]:
         """Return the same work for each agent of the project."""
-        return tuple(replace(self, config=config) for config in self.config.by_agent())
+        configs = self.config.by_agent()
+        agents = frozenset(config.agent for config in configs)
+        return tuple(replace(self, config=config, agents=agents) for config in configs)
 
     def access_for(self, role: Role) -> Access:
         """Return what keys of a role may use."""
