@@ -343,7 +343,7 @@ def test_a_directory_with_anything_else_in_it_is_left_alone(
     put(directory)
     before = sorted(os.listdir(directory))
 
-    with pytest.raises(FileFault, match="did not write") as refused:
+    with pytest.raises(FileFault, match="is no file of one") as refused:
         publish_cards(directory, key)
 
     assert refused.value.code == "publish.other_publisher"
