@@ -20,7 +20,7 @@ from cardsign.testing import FakeIssuer
 from cardsign.testing.fake_issuer import digest_of
 from cardsign.trust.lock import Memory
 from cardsign.trust.policy import KeysAnchor, KeysetAnchor, Policy, Subject, TrustedIssuer
-from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
+from cardsign.trust.walk import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import Place, parse_place
 from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier

@@ -16,7 +16,7 @@ from cardsign.card.profiles import Compat
 from cardsign.errors import check_type
 from cardsign.jose.keys import JwkSet
 from cardsign.trust.policy import Policy, SubjectNames
-from cardsign.trust.supplied import NO_STATEMENTS, Statements
+from cardsign.trust.walk import NO_STATEMENTS, Statements
 from cardsign.verify.report import Report, VerifiedCard
 from cardsign.verify.verifier import Verifier
 

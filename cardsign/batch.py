@@ -35,7 +35,7 @@ from cardsign.findings import Finding, ScanResult
 from cardsign.inputs import Inputs, read_object
 from cardsign.trust.lock import Floor, Memory
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject
-from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
+from cardsign.trust.walk import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import is_url
 from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier
@@ -136,8 +136,9 @@ class Batch:
                 session.resolve(NO_STATEMENTS, verifier.clock())
                 statements = session.seen.joined(statements)
         policy, floors = replace(verifier.policy), dict(verifier.floors)
+        is_loopback = verifier.net is not None and verifier.net.insecure_loopback_http
         how = (self.subject, self.by_origin, statements, self.at)
-        return _unpack, (policy, floors, verifier.insecure_loopback_http, *how)
+        return _unpack, (policy, floors, is_loopback, *how)
 
     def examine(self, name: str, untrusted_bytes: bytes | None = None) -> Outcome:
         """Return the verdict on a card in hand, or at a URL.
@@ -152,8 +153,8 @@ class Batch:
         """
         if untrusted_bytes is None:
             if is_url(name):
-                outcome = self.look_up(name)
-                return Outcome(outcome.url, outcome.report, outcome.untrusted_card)
+                peer = self.look_up(name)
+                return Outcome(peer.url, peer.report, peer.untrusted_card)
             untrusted_bytes = read_object(name, max_bytes=MAX_INPUT_BYTES)
         name = "(stdin)" if name == "-" else name
         subject = self.subject
@@ -190,12 +191,12 @@ class Batch:
         """
         asked, statements = replace(self.subject, audience=None), self.statements
         if is_url(public):
-            lookup = self.verifier.look_up(public, asked, statements, at=self.at)
-            public, untrusted_public = lookup.url, lookup.untrusted_card
+            peer = self.verifier.look_up(public, asked, statements, at=self.at)
+            public, untrusted_public = peer.url, peer.untrusted_card
             if not untrusted_public:
-                yield Outcome(public, lookup.report)
+                yield Outcome(public, peer.report)
                 return
-            statements = statements.joined(lookup.supplied)
+            statements = statements.joined(peer.supplied)
             asked = Subject(url=public) if asked.is_nobody else asked
         if asked.is_nobody:
             raise UsageFault(
@@ -370,11 +371,7 @@ _TLS: Final = "DASK_DISTRIBUTED__COMM__TLS__CA_FILE, __CLIENT__CERT and __CLIENT
 
 
 def _on_cluster(
-    names: Sequence[str],
-    cluster: str,
-    batch: Batch,
-    view: Callable[[Outcome], _Result],
-    read: Read,
+    names: Sequence[str], cluster: str, batch: Batch, view: Callable[[Outcome], _Result], read: Read
 ) -> Iterator[_Result | LocalFault]:
     import pickle
 

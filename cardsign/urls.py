@@ -244,7 +244,7 @@ def is_this_machine(host: str) -> bool:
         return False
 
 
-def may_stand_at(url: Url, own: tuple[Place, ...], reserved: tuple[Place, ...]) -> bool:
+def may_stand_at(url: Url, own: tuple[Place, ...] | None, reserved: tuple[Place, ...]) -> bool:
     """Return whether a URL is in a place of one's own that is at least as narrow as any other's.
 
     The places of others are held against it without regard to case: a server that ignores it
@@ -252,20 +252,16 @@ def may_stand_at(url: Url, own: tuple[Place, ...], reserved: tuple[Place, ...]) 
 
     Args:
         url: Which.
-        own: An issuer's places.
+        own: An issuer's places; None for one who may stand anywhere.
         reserved: The places of all other issuers.
     """
+    if own is None:
+        return True
     narrowest = max((len(place.prefix) for place in own if place.holds(url)), default=0)
     folded = Url(url.origin, url.path.lower(), "")
-    others = max(
-        (
-            len(place.prefix)
-            for place in reserved
-            if Place(place.origin, place.prefix.lower()).holds(folded)
-        ),
-        default=0,
-    )
-    return narrowest > 0 and narrowest >= others
+    others = (Place(place.origin, place.prefix.lower()) for place in reserved)
+    narrowest_other = max((len(place.prefix) for place in others if place.holds(folded)), default=0)
+    return narrowest > 0 and narrowest >= narrowest_other
 
 
 def parse_place(untrusted_text: str) -> Place:

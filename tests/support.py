@@ -30,7 +30,7 @@ from cardsign.sign import SignedCard, SigningOptions, sign_document
 from cardsign.trust.lock import Floor, Memory
 from cardsign.trust.policy import Accept, Policy, Subject, TrustedIssuer
 from cardsign.trust.session import Session, StatementCache
-from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
+from cardsign.trust.walk import NO_STATEMENTS, SuppliedStatements
 from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier
 

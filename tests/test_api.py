@@ -33,7 +33,7 @@ from cardsign.errors import CardsignError, SigningRefused, UsageFault
 from cardsign.testing import FakeIssuer
 from cardsign.trust import Memory
 from cardsign.trust.policy import JwksAnchor, KeysetAnchor
-from cardsign.trust.supplied import SuppliedStatements
+from cardsign.trust.walk import SuppliedStatements
 
 CARD = {
     "name": "Tides",

@@ -331,9 +331,7 @@ def outcome(**members: Any) -> Outcome:
     ],
     ids=str,
 )
-def test_the_runner_sees_what_is_wrong_with_a_trusted_card(
-    members: dict[str, Any],
-) -> None:
+def test_the_runner_sees_what_is_wrong_with_a_trusted_card(members: dict[str, Any]) -> None:
     """Each member of `expect` is compared."""
     case = _case(
         {
@@ -342,7 +340,7 @@ def test_the_runner_sees_what_is_wrong_with_a_trusted_card(
             "answers": {"integrity": "yes"},
             "subject": "harbour",
             "card": "verified.json",
-        },
+        }
     )
     assert deviations(case, lambda _: [outcome()]) == []
     assert deviations(case, lambda _: [outcome(**members)]) != []

@@ -140,10 +140,7 @@ def test_two_publications_merged(alice: PrivateKey) -> None:
     wrapped = {
         "oauth2SecurityScheme": {
             "flows": {
-                "clientCredentials": {
-                    "tokenUrl": "https://new.example/token",
-                    "scopes": {"r": "R"},
-                }
+                "clientCredentials": {"tokenUrl": "https://new.example/token", "scopes": {"r": "R"}}
             }
         }
     }

@@ -178,8 +178,8 @@ def check_interfaces(
             url = interface_url(interface.url, str(interface.binding))
         except CardRefused as refusal:
             raise CardRefused(refusal.code, refusal.message, path=interface.pointer) from refusal
-        if places is not None and not may_stand_at(url, places, reserved):
-            raise _outside(url, places, "the policy's", interface.pointer)
+        if not may_stand_at(url, places, reserved):
+            raise _outside(url, places or (), "the policy's", interface.pointer)
         if origins is not None and url.origin not in origins:
             raise _outside(url, origins, "the keyset statement's", interface.pointer)
     if not has_interface:

@@ -60,8 +60,7 @@ from cardsign.trust.policy import (
 )
 from cardsign.trust.policyfile import anchor_members, anchor_text
 from cardsign.trust.session import StatementCache
-from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements, load_statements
-from cardsign.trust.walk import Ask
+from cardsign.trust.walk import NO_STATEMENTS, Ask, SuppliedStatements, load_statements
 from cardsign.urls import Url, is_url, parse_place, parse_url
 from cardsign.verify.verifier import Verifier
 

@@ -53,7 +53,7 @@ from cardsign.trust.policy import (
     load_policy,
     user_folder,
 )
-from cardsign.trust.supplied import load_statements
+from cardsign.trust.walk import load_statements
 from cardsign.urls import is_url, parse_origin, without_userinfo
 from cardsign.verify.report import Report, verdict_lines
 from cardsign.verify.verifier import Verifier
@@ -276,7 +276,7 @@ class VerifierOptions:
             raise UsageFault("usage.conflict", message)
         credential = None
         if self.credential is not None:
-            credential = Credential.parse(self.credential, client_id=self.client_id or "")
+            credential = Credential(self.credential, client_id=self.client_id or "")
         batch = self.batch()
         return batch, batch.look_up(url), credential
 

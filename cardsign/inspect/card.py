@@ -33,7 +33,7 @@ from cardsign.jose.jws import decode_part, header_members
 from cardsign.jose.keys import JwkSet
 from cardsign.times import ANY_TIME
 from cardsign.trust.policy import Policy, Subject
-from cardsign.trust.supplied import NO_STATEMENTS
+from cardsign.trust.walk import NO_STATEMENTS
 from cardsign.verify.report import SignatureReport, some_of
 from cardsign.verify.signature import Inquiry, examine_signature
 from cardsign.verify.verifier import Verifier

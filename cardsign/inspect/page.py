@@ -32,7 +32,7 @@ from cardsign.statements.release import read_release
 from cardsign.times import day, minute
 from cardsign.trust.lock import Memory
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject, TrustedIssuer
-from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
+from cardsign.trust.walk import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import parse_origin, parse_place
 from cardsign.verify.verifier import Verifier
 

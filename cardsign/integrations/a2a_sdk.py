@@ -21,7 +21,7 @@ from cardsign.errors import check_type, install_hint
 from cardsign.jose.jws import Signer
 from cardsign.sign import SigningOptions, sign_document, signers_of
 from cardsign.trust.policy import SubjectNames
-from cardsign.trust.supplied import NO_STATEMENTS, Statements, read_supplied
+from cardsign.trust.walk import NO_STATEMENTS, Statements, read_supplied
 from cardsign.verify.report import Report, VerificationError
 from cardsign.verify.verifier import Verifier
 

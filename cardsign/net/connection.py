@@ -18,7 +18,7 @@ import ssl
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final, Literal, TypeAlias, TypeVar
 
 import anyio
@@ -26,9 +26,9 @@ import anyio.to_thread
 import httpcore
 
 from cardsign.errors import FetchFailed
+from cardsign.trust.policy import Network
 
 IPAddress: TypeAlias = IPv4Address | IPv6Address
-IPNetwork: TypeAlias = IPv4Network | IPv6Network
 
 #: The addresses of a host name, best first; raises ``OSError`` where there are none.
 Resolver: TypeAlias = Callable[[str], Sequence[IPAddress]]
@@ -72,7 +72,7 @@ _LOOPBACK: Final = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 
 
 def check_address(
-    address: IPAddress, *, loopback: Loopback = "refused", networks: Sequence[IPNetwork] = ()
+    address: IPAddress, *, loopback: Loopback = "refused", networks: Sequence[Network] = ()
 ) -> None:
     """Refuse an address that a stranger must not make us connect to.
 

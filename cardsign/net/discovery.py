@@ -27,8 +27,14 @@ from cardsign.net.fetch import DocumentFetcher, FetchSettings
 from cardsign.times import second
 from cardsign.trust.policy import JwksAnchor, KeysetAnchor, Subject, TrustedIssuer
 from cardsign.trust.session import Session
-from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
-from cardsign.trust.walk import Ask, FetchResult, Refresh, no_answer
+from cardsign.trust.walk import (
+    NO_STATEMENTS,
+    Ask,
+    FetchResult,
+    Refresh,
+    SuppliedStatements,
+    no_answer,
+)
 from cardsign.urls import Place, Url, card_url, parse_origin, parse_url, without_userinfo
 from cardsign.verify.report import Answers, Report, VerificationError, ask_again
 from cardsign.verify.verdict import beside_its_public_card
@@ -133,7 +139,7 @@ class _Look:
         seen = verifier.session(owner).cards if owner is not None else set()
         legacy = card_url(url) not in seen
         answer = verifier.fetcher.fetch_card(url, fresh=fresh, legacy=legacy, issuer=owner)
-        if answer.outcome != "found" and not answer.is_stale:
+        if answer.outcome != "found" and not answer.untrusted_body:
             return self.no_verdict(answer.url, owner, _why_no_card(answer, seen))
         here = Subject(url=answer.url)
         asked = _at(self.subject, answer.url)

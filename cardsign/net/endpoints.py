@@ -238,33 +238,23 @@ class Credential:
     mistake.
 
     Attributes:
+        uri: ``env:NAME``, or ``file:/absolute/path`` of a private file.
         client_id: The OAuth 2.0 client whose secret it is, which gets a token; empty where it is
             shown to the peer itself.
         environment: Where its variable is looked up.
+
+    Raises:
+        UsageFault: ``credential.none``: the URI is none of these.
     """
 
-    _uri: str = field(repr=False)
-    client_id: str
-    environment: Mapping[str, str] = field(repr=False)
+    uri: str = field(repr=False)
+    client_id: str = ""
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
 
-    @classmethod
-    def parse(
-        cls, uri: str, *, client_id: str = "", environment: Mapping[str, str] = os.environ
-    ) -> Credential:
-        """Read where a credential comes from.
-
-        Args:
-            uri: ``env:NAME``, or ``file:/absolute/path`` of a private file.
-            client_id: As the attribute.
-            environment: As the attribute.
-
-        Raises:
-            UsageFault: ``credential.none``.
-        """
-        if not _PLACE.fullmatch(uri):
-            scheme = uri.partition(":")[0]
+    def __post_init__(self) -> None:
+        if not _PLACE.fullmatch(self.uri):
+            scheme = self.uri.partition(":")[0]
             raise _unusable(_EXPECTED, f"{scheme}:..." if scheme in ("env", "file") else "")
-        return cls(uri, client_id, environment)
 
     def secret(self) -> str:
         """Read the credential: one line of printable ASCII.
@@ -273,7 +263,7 @@ class Credential:
             UsageFault: ``credential.none``: there is none, or none that a header holds. The
                 message does not show it.
         """
-        scheme, _, path = self._uri.partition(":")
+        scheme, _, path = self.uri.partition(":")
         try:
             if scheme == "file":
                 data = read_secret(Path(path), max_bytes=MAX_SECRET_CHARS + 2)  # and a line end
@@ -339,8 +329,7 @@ class Peer:
         Rule V4 has held the endpoints themselves against them; a place of another's may lie
         below one.
         """
-        places, reserved = self.issuer.places, self.policy.reserved_from(self.issuer)
-        return places is not None and not may_stand_at(url, places, reserved)
+        return not may_stand_at(url, self.issuer.places, self.policy.reserved_from(self.issuer))
 
     def may_show(self, url: Url) -> bool:
         """Return whether a credential may go to a URL of the payload."""
@@ -483,7 +472,7 @@ def open_credential(credential: Credential | str, peer: Peer, url: Url) -> Heade
     """Load a credential, or get a token with it, in the form that a verified card wants.
 
     Args:
-        credential: The user's; a text as for :meth:`Credential.parse`, of this environment.
+        credential: The user's; a text as for :class:`Credential`, of this environment.
         peer: For whom; the card says in which form, and where a client's tokens come from.
         url: To which it is sent, an endpoint that :meth:`Peer.choose` has allowed.
 
@@ -493,7 +482,7 @@ def open_credential(credential: Credential | str, peer: Peer, url: Url) -> Heade
         FetchFailed: The server of tokens could not be asked, or must not be.
     """
     if isinstance(credential, str):
-        credential = Credential.parse(credential)
+        credential = Credential(credential)
     if not credential.client_id:
         return Header.of(url.origin, header_form_of(peer.payload), credential.secret())
     token_url, scopes = find_token_url(peer)

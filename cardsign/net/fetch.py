@@ -26,7 +26,7 @@ from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import CardRefused, FetchFailed
 from cardsign.findings import Finding, cut
 from cardsign.net import connection
-from cardsign.trust.policy import JwksAnchor, TrustedIssuer
+from cardsign.trust.policy import JwksAnchor, Network, TrustedIssuer
 from cardsign.trust.walk import FetchResult
 from cardsign.urls import Headers, Origin, Url, parse_url
 
@@ -98,7 +98,7 @@ class PrivateAccess:
     """
 
     origins: frozenset[Origin]
-    networks: tuple[connection.IPNetwork, ...] = ()
+    networks: tuple[Network, ...] = ()
     proxy: Origin | None = None
 
 
@@ -563,12 +563,7 @@ class DocumentFetcher:
         return page is not None and _is_within(page.hurried_at, COOLDOWN, self._now())
 
     def fetch(
-        self,
-        url: str,
-        *,
-        max_bytes: int,
-        fresh: bool = False,
-        issuer: TrustedIssuer | None = None,
+        self, url: str, *, max_bytes: int, fresh: bool = False, issuer: TrustedIssuer | None = None
     ) -> FetchResult:
         """Ask for exactly this URL, or use what is known of it.
 
@@ -647,7 +642,7 @@ class DocumentFetcher:
                 return FetchResult(url, "absent", failure=failure)
             page.lasts = RETRY_INTERVAL
             stale = page.body if page.may_be_stale else b""
-            return FetchResult(url, "failed", stale, failure=failure, is_stale=bool(stale))
+            return FetchResult(url, "failed", stale, failure=failure)
 
     def _make_room(self, key: PageKey, page: _Page) -> None:
         """Count the bytes of a page that is the newest now, and forget the oldest ones."""

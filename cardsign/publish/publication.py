@@ -56,7 +56,7 @@ from cardsign.statements.release import ReleaseStatement, check_release, read_re
 from cardsign.times import utc
 from cardsign.trust.lock import Memory
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject, TrustedIssuer
-from cardsign.trust.supplied import SuppliedStatements
+from cardsign.trust.walk import SuppliedStatements
 from cardsign.urls import parse_place
 from cardsign.verify.report import Report
 from cardsign.verify.signature import matching_payload

@@ -21,13 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from cardsign.errors import (
-    EXIT_NO_VERDICT,
-    EXIT_NOT_TRUSTED,
-    EXIT_OK,
-    CardRefused,
-    UsageFault,
-)
+from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardRefused, UsageFault
 from cardsign.files import MAX_INPUT_BYTES, read_bytes
 from cardsign.jose import base64url
 from cardsign.programs import Program, ProgramError, run

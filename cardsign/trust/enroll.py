@@ -32,15 +32,17 @@ from cardsign.trust.policy import (
     Policy,
     TrustedIssuer,
 )
-from cardsign.trust.policyfile import (
-    edit_policy,
-    with_issuer,
-    with_pin,
-    without_issuer,
-)
+from cardsign.trust.policyfile import edit_policy, with_issuer, with_pin, without_issuer
 from cardsign.trust.session import Session, StatementCache
-from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
-from cardsign.trust.walk import Ask, Refresh, Walk, no_answer, read_statements
+from cardsign.trust.walk import (
+    NO_STATEMENTS,
+    Ask,
+    Refresh,
+    SuppliedStatements,
+    Walk,
+    no_answer,
+    read_statements,
+)
 from cardsign.urls import JWKS_PATH, Origin, parse_url
 
 
@@ -290,12 +292,7 @@ def add_issuers(
             text = with_issuer(text, members, proposal.anchor)
         return text
 
-    edit = partial(
-        edit_policy,
-        policy.file,
-        with_all,
-        lambda old, new: new[: -len(entries)] == old,
-    )
+    edit = partial(edit_policy, policy.file, with_all, lambda old, new: new[: -len(entries)] == old)
     new = edit(dry_run=True).issuers[-len(entries) :]
     locked = read_lock(policy.lock)
     floors: dict[str, Floor] = {}

@@ -34,12 +34,7 @@ from cardsign.files import locked, read_bytes, write_atomic
 from cardsign.jose.algorithms import ALGORITHMS, VerifyAlg
 from cardsign.jose.keys import JwkSet, PublicKey
 from cardsign.statements.envelope import DIGEST, HOLDER, ISSUER, THUMBPRINT
-from cardsign.statements.keyset import (
-    MAX_HOLDERS,
-    MAX_KEYSET_LIFETIME,
-    KeysetId,
-    RootAnchor,
-)
+from cardsign.statements.keyset import MAX_HOLDERS, MAX_KEYSET_LIFETIME, KeysetId, RootAnchor
 from cardsign.statements.release import MAX_RELEASE_LIFETIME
 from cardsign.times import read_span
 from cardsign.tomltext import Location, explain_error, find_lines, line_of, read_toml
@@ -79,10 +74,7 @@ MAX_SKEW: Final = 3600
 #: not among them. The metadata services of clouds that are within them are refused all the same
 #: (:func:`cardsign.net.connection.check_address`).
 PRIVATE_NETWORKS: Final = tuple(
-    map(
-        ip_network,
-        ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"),
-    )
+    map(ip_network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7"))
 )
 #: Networks of one issuer; each address that is asked is held against all of them.
 MAX_NETWORKS: Final = 16

@@ -23,19 +23,8 @@ from cardsign.files import locked, make_directory, read_bytes, write_atomic
 from cardsign.findings import Finding
 from cardsign.jose.keys import JwkSet, SkippedKey
 from cardsign.statements.envelope import StatementRefused, check_times
-from cardsign.statements.keyset import (
-    IssuerKey,
-    KeysetId,
-    KeysetStatement,
-    RootAnchor,
-    read_keyset,
-)
-from cardsign.statements.release import (
-    ListedCard,
-    ReleaseStatement,
-    effective_revoked,
-    read_release,
-)
+from cardsign.statements.keyset import IssuerKey, KeysetId, KeysetStatement, RootAnchor, read_keyset
+from cardsign.statements.release import ReleaseStatement, effective_revoked, read_release
 from cardsign.times import minute, utc
 from cardsign.trust.lock import Floor
 from cardsign.trust.policy import (
@@ -46,10 +35,11 @@ from cardsign.trust.policy import (
     TrustedIssuer,
     user_folder,
 )
-from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
 from cardsign.trust.walk import (
     MAX_STEPS,
+    NO_STATEMENTS,
     ReleaseChoice,
+    SuppliedStatements,
     Walk,
     check_locked,
     check_signers,
@@ -57,7 +47,7 @@ from cardsign.trust.walk import (
     explain_refusal,
     read_statements,
 )
-from cardsign.urls import Origin, Place, Url, may_stand_at, parse_origin
+from cardsign.urls import Origin, Place, parse_origin
 
 #: What a reason is for: see the attributes of :class:`IssuerTrust`.
 Weight = Literal["blocks", "hindrances", "notes"]
@@ -125,19 +115,6 @@ class IssuerTrust:
         if self.release is not None:
             ends.append(end_of(self.release, self.limits.release_age))
         return tuple(ends)
-
-    @cached_property
-    def listed_cards(self) -> Mapping[str, Sequence[ListedCard]]:
-        """The cards that the release lists, by the digest of their payload."""
-        cards: dict[str, list[ListedCard]] = {}
-        for card in self.release.cards if self.release is not None else ():
-            cards.setdefault(card.payload_sha256, []).append(card)
-        return cards
-
-    def may_stand_at(self, url: Url) -> bool:
-        """Return whether the policy lets a card of this issuer stand at a URL."""
-        places = self.issuer.places
-        return places is None or may_stand_at(url, places, self.reserved)
 
     def next_change(self, now: float) -> float:
         """Return the next time at which a statement or a key begins or ends, Unix seconds."""

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NamedTuple, NoReturn
 
 from cardsign.card.profiles import PROFILES, ProfileName
 from cardsign.card.values import Json
-from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardsignError, InputRefused
+from cardsign.errors import EXIT_NO_VERDICT, EXIT_NOT_TRUSTED, EXIT_OK, CardsignError
 from cardsign.findings import Finding, cut, rate_findings
 from cardsign.times import second
 from cardsign.urls import is_url
@@ -150,10 +150,6 @@ class StatementUsed:
     digest: str
     exp: int
 
-    def to_json(self) -> dict[str, Json]:
-        """Return the object of the verdict's `statements` member."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -204,12 +200,6 @@ class Report:
             "verify_card() raise"
         )
 
-    @classmethod
-    def unread(cls, refusal: InputRefused, subject: str | None, now: datetime) -> Report:
-        """Return the verdict where there is no card to look at: what came cannot be read as one."""
-        reasons = (refusal.finding,)
-        return cls("invalid", subject, Answers(integrity="no"), reasons, checked_at=now)
-
     @property
     def all_but(self) -> str | None:
         """What a complete card leaves unsigned because the policy accepts it; None for nothing."""
@@ -240,8 +230,8 @@ class Report:
             },
             "issuer": self.issuer,
             "statements": {
-                "keyset": self.keyset.to_json() if self.keyset else None,
-                "release": self.release.to_json() if self.release else None,
+                "keyset": self.keyset and asdict(self.keyset),
+                "release": self.release and asdict(self.release),
             },
             "checked_at": self.checked_at.isoformat() if self.checked_at else None,
             "valid_until": self.valid_until.isoformat() if self.valid_until else None,
@@ -346,21 +336,11 @@ def trusted_card(report: Report) -> VerifiedCard:
 
 
 #: What a copy that is older than another explains.
-_OF_TWO_AGES: Final = frozenset(
-    {
-        "card.digest_unlisted",
-        "card.rollback",
-        "extended.ahead",
-        "extended.rollback",
-        "key.expired",
-        "key.revoked",
-        "key.unknown",
-        "statement.expired",
-        "statement.gap",
-        "statement.keyset",
-        "statement.rollback",
-    }
-)
+_OF_TWO_AGES: Final = {
+    *("card.digest_unlisted", "card.rollback", "extended.ahead", "extended.rollback"),
+    *("key.expired", "key.revoked", "key.unknown", "statement.expired", "statement.gap"),
+    *("statement.keyset", "statement.rollback"),
+}
 
 
 def ask_again(report: Report) -> bool:
@@ -368,8 +348,8 @@ def ask_again(report: Report) -> bool:
 
     Card, release and keyset lie in caches of their own, and are replaced at different times.
     """
-    codes = {reason.code for reason in report.reasons}
-    return report.verdict != "trusted" and not codes.isdisjoint(_OF_TWO_AGES)
+    codes = [reason.code for reason in report.reasons]
+    return report.verdict != "trusted" and not _OF_TWO_AGES.isdisjoint(codes)
 
 
 # For a person, line by line.

@@ -51,7 +51,7 @@ from cardsign.statements.release import FLOOR_EXTENDED, ListedCard, ReleaseState
 from cardsign.times import MAX_TIME, minute, utc
 from cardsign.trust.policy import ACCEPTED, Policy, Subject, TrustedIssuer, parse_known_url
 from cardsign.trust.session import IssuerTrust
-from cardsign.urls import parse_origin
+from cardsign.urls import may_stand_at, parse_origin
 from cardsign.verify.report import Answer, Answers, SignatureReport, SignatureVerdict, some_of
 
 #: Kids that a message names; a policy may hold hundreds.
@@ -131,21 +131,10 @@ def examine_signature(
 
 
 def _worthless(
-    index: int,
-    entry: Entry | None,
-    verdict: SignatureVerdict,
-    reason: Finding,
-    answers: Answers,
+    index: int, entry: Entry | None, verdict: SignatureVerdict, reason: Finding, answers: Answers
 ) -> SignatureReport:
-    return SignatureReport(
-        index=index,
-        kid=entry.kid if entry else None,
-        alg=entry.alg if entry else None,
-        typ=entry.typ if entry else None,
-        verdict=verdict,
-        reasons=(reason,),
-        answers=answers,
-    )
+    kid, alg, typ = (entry.kid, entry.alg, entry.typ) if entry else (None, None, None)
+    return SignatureReport(index, kid, alg, typ, verdict, (reason,), answers=answers)
 
 
 def _without_key(index: int, entry: Entry, inquiry: Inquiry) -> SignatureReport:
@@ -413,10 +402,7 @@ def _coverage_reasons(opened: LeftOpen, profile: str) -> Iterator[Finding]:
 
 
 def _freshness(
-    payloads: Payloads,
-    marker: ExtendedMarker | None,
-    trust: IssuerTrust,
-    inquiry: Inquiry,
+    payloads: Payloads, marker: ExtendedMarker | None, trust: IssuerTrust, inquiry: Inquiry
 ) -> tuple[Answer, Finding | None]:
     """Return whether a card is known to be current, and if not, why; `marker` is its own."""
     if marker is not None and inquiry.now.timestamp() >= marker.exp:
@@ -435,14 +421,11 @@ def _freshness(
 
 
 def _against_public(
-    whole: Payload | None,
-    release: ReleaseStatement,
-    trust: IssuerTrust,
-    inquiry: Inquiry,
+    whole: Payload | None, release: ReleaseStatement, trust: IssuerTrust, inquiry: Inquiry
 ) -> Finding | None:
     subject, policy = inquiry.subject, inquiry.policy
     digest = whole.sha256 if whole is not None else ""
-    listed = trust.listed_cards.get(digest, ())
+    listed = [card for card in release.cards if card.payload_sha256 == digest]
     if not listed:
         missing = f"release {release.seq} (the newest known here) does not list this card"
         fix = "It was withdrawn or never released, or it is newer than that release. Fetch the "
@@ -475,7 +458,7 @@ def _is_at(card: ListedCard, trust: IssuerTrust, subject: Subject) -> bool:
         return url == parse_known_url(subject.url)
     if subject.origin is not None and url.origin != parse_origin(subject.origin):
         return False
-    return trust.may_stand_at(url)
+    return may_stand_at(url, trust.issuer.places, trust.reserved)
 
 
 def _against_extended(marker: ExtendedMarker, release: ReleaseStatement) -> Finding | None:

@@ -19,17 +19,9 @@ from cardsign.card.profiles import FULL_PROFILES, Payloads
 from cardsign.card.values import Json
 from cardsign.errors import CardRefused, InputRefused
 from cardsign.findings import Finding, Place
-from cardsign.statements.keyset import KeysetStatement
-from cardsign.statements.release import ReleaseStatement
 from cardsign.trust.session import IssuerTrust, end_of
 from cardsign.urls import interface_url
-from cardsign.verify.report import (
-    Answers,
-    Report,
-    SignatureReport,
-    StatementUsed,
-    Verdict,
-)
+from cardsign.verify.report import Answers, Report, SignatureReport, StatementUsed, Verdict
 from cardsign.verify.signature import Inquiry, examine_signature
 
 
@@ -50,9 +42,15 @@ def judge_card(
             untrusted_bytes, max_bytes=limits.card_bytes, max_signatures=limits.signatures
         )
     except InputRefused as refusal:
-        report = Report.unread(refusal, _name_of(inquiry), inquiry.now)
-        reasons = (*report.reasons, *(trust.notes if trust is not None else ()))
-        return replace(report, reasons=reasons, historic=historic, **_statements(trust))
+        return Report(
+            "invalid",
+            _name_of(inquiry),
+            Answers(integrity="no"),
+            (refusal.finding, *(trust.notes if trust is not None else ())),
+            historic=historic,
+            checked_at=inquiry.now,
+            **_statements(trust),
+        )
     payloads = Payloads(card)
     signatures, decider = _examine_all(card.signatures, payloads, inquiry, stop_early)
     best = decider or max(signatures, key=lambda signature: signature.rank, default=None)
@@ -86,16 +84,12 @@ _NO_SIGNATURE: Final = SignatureReport(
 
 def _statements(trust: IssuerTrust | None) -> dict[str, Any]:
     """Return the statements on which a verdict rests."""
-    if trust is None:
-        return {"keyset": None, "release": None}
-    return {"keyset": _used(trust.keyset), "release": _used(trust.release)}
-
-
-def _used(statement: KeysetStatement | ReleaseStatement | None) -> StatementUsed | None:
-    if statement is None:
-        return None
-    number = statement.label if isinstance(statement, KeysetStatement) else str(statement.seq)
-    return StatementUsed(number, statement.digest, statement.exp)
+    used: dict[str, StatementUsed] = {}
+    if trust is not None and (keyset := trust.keyset) is not None:
+        used["keyset"] = StatementUsed(keyset.label, keyset.digest, keyset.exp)
+    if trust is not None and (release := trust.release) is not None:
+        used["release"] = StatementUsed(str(release.seq), release.digest, release.exp)
+    return used
 
 
 def _name_of(inquiry: Inquiry) -> str | None:

@@ -17,7 +17,7 @@ from cardsign.findings import Finding
 from cardsign.trust.lock import Floor, Memory, check_entry, raise_lock, read_floors
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject, SubjectNames, TrustedIssuer
 from cardsign.trust.session import IssuerTrust, Session, StatementCache
-from cardsign.trust.supplied import NO_STATEMENTS, Statements, SuppliedStatements, read_supplied
+from cardsign.trust.walk import NO_STATEMENTS, Statements, SuppliedStatements, read_supplied
 from cardsign.urls import card_url, parse_url
 from cardsign.verify.report import Report, VerifiedCard, trusted_card
 from cardsign.verify.signature import Inquiry
@@ -88,8 +88,7 @@ class Verifier:
 
             example = "Verifier('trust.toml', net=FetchSettings())"
             check_type(net, FetchSettings, "net takes FetchSettings", example)
-        self.clock = clock
-        self._net = net
+        self.clock, self.net = clock, net
         self._sessions: dict[int, Session] = {}
         self._guard = threading.Lock()
 
@@ -173,12 +172,7 @@ class Verifier:
         return await in_thread(partial(self.discover, url, issuer=issuer))
 
     def discover_extended(
-        self,
-        url: str,
-        *,
-        audience: str,
-        credential: Credential | str,
-        issuer: str | None = None,
+        self, url: str, *, audience: str, credential: Credential | str, issuer: str | None = None
     ) -> VerifiedCard:
         """Fetch the extended card of an agent, and return it if it is trusted.
 
@@ -204,12 +198,7 @@ class Verifier:
         return trusted_card(answer.report)
 
     async def adiscover_extended(
-        self,
-        url: str,
-        *,
-        audience: str,
-        credential: Credential | str,
-        issuer: str | None = None,
+        self, url: str, *, audience: str, credential: Credential | str, issuer: str | None = None
     ) -> VerifiedCard:
         """Do what :meth:`discover_extended` does, in a thread of its own."""
         from cardsign.net.connection import in_thread
@@ -302,36 +291,24 @@ class Verifier:
         return session
 
     def _begin(self, issuer: TrustedIssuer) -> Session:
-        floor = behind = None
+        policy, floor, behind = self.policy, None, None
         if isinstance(issuer.anchor, KeysetAnchor):
             floor = self.floors.get(issuer.name)
-        if isinstance(issuer.anchor, KeysetAnchor) and self.lock_paths:
-            lock = self.lock_paths[-1]
-            check_entry(self.policy, issuer, self.floors, lock)
-            message = f"{lock.name} is older than what was verified"
-            command = f"cardsign trust update {issuer.name}{self.policy.option}"
-            fix = f"Bring the lock up to date: {command}"
-            behind = Finding("lock.behind", message, fix=fix)
-        return Session(
-            issuer,
-            self.policy.limits,
-            self.policy.reserved_from(issuer),
-            floor,
-            behind=behind,
-            cache=self.cache,
-        )
+            if self.lock_paths:
+                lock = self.lock_paths[-1]
+                check_entry(policy, issuer, self.floors, lock)
+                fix = f"Bring the lock up to date: cardsign trust update {issuer.name}"
+                message = f"{lock.name} is older than what was verified"
+                behind = Finding("lock.behind", message, fix=fix + policy.option)
+        places = policy.reserved_from(issuer)
+        return Session(issuer, policy.limits, places, floor, behind=behind, cache=self.cache)
 
     @cached_property
     def fetcher(self) -> DocumentFetcher:
         """What asks peers for documents, and keeps them."""
         from cardsign.net.fetch import DEFAULT_SETTINGS, DocumentFetcher
 
-        return DocumentFetcher(self._net or DEFAULT_SETTINGS, now=self.clock)
-
-    @property
-    def insecure_loopback_http(self) -> bool:
-        """Whether this machine may be asked without TLS."""
-        return self._net is not None and self._net.insecure_loopback_http
+        return DocumentFetcher(self.net or DEFAULT_SETTINGS, now=self.clock)
 
     def raise_lock(self, *, dry_run: bool = False) -> tuple[str, ...]:
         """Raise the lock to what was verified; return the issuers whose entry changed.
@@ -408,10 +385,10 @@ def _logged(report: Report) -> Report:
 
 
 def _lock_paths(policy: Policy, lock: LockPaths | Memory | None) -> tuple[Path, ...]:
-    if isinstance(lock, Memory):
-        return ()
+    if isinstance(lock, str | Path):
+        return (Path(lock),)
     if lock is not None:
-        return (Path(lock),) if isinstance(lock, str | Path) else tuple(map(Path, lock))
+        return () if isinstance(lock, Memory) else tuple(map(Path, lock))
     if policy.path is not None:
         return (policy.lock,)
     if any(isinstance(issuer.anchor, KeysetAnchor) for issuer in policy.issuers):

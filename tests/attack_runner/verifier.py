@@ -25,7 +25,7 @@ from cardsign.statements.release import read_release
 from cardsign.trust.lock import Floor, Memory, raise_lock
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject
 from cardsign.trust.policyfile import read_policy
-from cardsign.trust.supplied import SuppliedStatements
+from cardsign.trust.walk import SuppliedStatements
 from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier
 from tests.attack_runner.corpus import Case

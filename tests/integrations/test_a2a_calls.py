@@ -217,7 +217,7 @@ def test_who_has_a_credential_is_not_called_without_it(network: Network) -> None
     issuer = TrustedIssuer("tides", anchor, (parse_place(HOST),))
     card = put(CARD, "/supportedInterfaces/0/url", "https://cdn.example/a2a")
     peer = Peer(f"{HOST}/card", card, Policy((issuer,)), issuer, network.settings())
-    credential = Credential.parse("env:T", environment={"T": TOKEN})
+    credential = Credential("env:T", environment={"T": TOKEN})
     for secret, code in ((credential, "credential.elsewhere"), (None, "call.no_interface")):
         with pytest.raises(CardsignError) as caught:
             open_call(peer, secret, seconds=PATIENCE)
@@ -357,7 +357,7 @@ SECURED = {
 }
 
 
-CREDENTIAL = Credential.parse("env:TIDES", environment={"TIDES": TOKEN})
+CREDENTIAL = Credential("env:TIDES", environment={"TIDES": TOKEN})
 
 
 def policy(place: str = HOST) -> Policy:

@@ -19,7 +19,7 @@ from cardsign.keys.store import FolderStore, open_store
 from cardsign.publish.generation import Generation, load_current
 from cardsign.statements.keyset import read_keyset
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject, TrustedIssuer
-from cardsign.trust.supplied import SuppliedStatements
+from cardsign.trust.walk import SuppliedStatements
 from cardsign.urls import parse_place
 from tests.support import PORTABLE, Remembering, reach_verdict
 

@@ -57,10 +57,7 @@ class Authority:
 
 
 def _certificate(
-    name: str,
-    issuer: Issuer | None,
-    names: tuple[str, ...] | None,
-    days: tuple[int, int] = (-1, 1),
+    name: str, issuer: Issuer | None, names: tuple[str, ...] | None, days: tuple[int, int] = (-1, 1)
 ) -> Issuer:
     """A certificate for a server's names, or, without any, one of an authority."""
     key = ec.generate_private_key(ec.SECP256R1())

@@ -139,10 +139,7 @@ class Network:
     def settings(self, limits: FetchSettings = PATIENT) -> FetchSettings:
         """The only way to this internet."""
         return replace(
-            limits,
-            resolver=self._resolve,
-            ssl_context=self._authority.client(),
-            dial=self._dial,
+            limits, resolver=self._resolve, ssl_context=self._authority.client(), dial=self._dial
         )
 
     def host(

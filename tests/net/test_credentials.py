@@ -32,7 +32,7 @@ ORIGIN = parse_origin(TIDES)
 
 
 def from_variable(value: str) -> Credential:
-    return Credential.parse("env:TOKEN", environment={"TOKEN": value})
+    return Credential("env:TOKEN", environment={"TOKEN": value})
 
 
 # ------------------------------------------------------------------ sources
@@ -52,7 +52,7 @@ NO_SOURCES += ["env:MY-TOKEN", "file:token", "file:/token?arg=1"]
 def test_what_is_no_source_is_refused(uri: str) -> None:
     """And what may be the credential itself, put there by mistake, is not shown."""
     with pytest.raises(UsageFault, match=r"credential\.none") as caught:
-        Credential.parse(uri, environment={})
+        Credential(uri, environment={})
     assert SECRET not in str(caught.value)
 
 
@@ -63,7 +63,7 @@ MISTAKEN = [f"env:{SECRET}", "env:hunter2secret", "file:/hunter2secret", "file:/
 def test_a_credential_in_place_of_its_source_is_never_repeated(uri: str) -> None:
     """Neither by a message nor by a traceback."""
     with pytest.raises(UsageFault) as caught:
-        Credential.parse(uri, environment={}).secret()
+        Credential(uri, environment={}).secret()
     assert caught.value.path == uri.partition(":")[0] + ":..."
     shown = "".join(traceback.format_exception(caught.value))
     assert SECRET not in shown
@@ -73,7 +73,7 @@ def test_a_credential_in_place_of_its_source_is_never_repeated(uri: str) -> None
 def test_a_file_of_ones_own(tmp_path: Path) -> None:
     """It holds the credential; one that others can read, or an empty one, gives none."""
     path = tmp_path / "token"
-    credential = Credential.parse(f"file:{path}", environment={})
+    credential = Credential(f"file:{path}", environment={})
     path.write_text(SECRET + "\n")
     path.chmod(0o644)
     with pytest.raises(UsageFault, match=r"file\.permissions"):
@@ -101,7 +101,7 @@ def test_what_no_header_holds_is_not_sent(value: str) -> None:
 
 def test_a_credential_shows_nowhere(caplog: pytest.LogCaptureFixture) -> None:
     """Neither what is to be had nor what was had is in a repr or a log."""
-    assert "hunter2secret" not in repr(Credential.parse("env:hunter2secret", environment={}))
+    assert "hunter2secret" not in repr(Credential("env:hunter2secret", environment={}))
     credential = from_variable(SECRET)
     with caplog.at_level(logging.DEBUG):
         header = Header.of(ORIGIN, BEARER, credential.secret())

@@ -25,7 +25,7 @@ from cardsign.statements.keyset import read_keyset
 from cardsign.trust.lock import Memory
 from cardsign.trust.policy import KeysetAnchor, Policy, Subject, TrustedIssuer
 from cardsign.trust.session import Session
-from cardsign.trust.supplied import SuppliedStatements
+from cardsign.trust.walk import SuppliedStatements
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH, parse_place
 from cardsign.verify.report import NotTrusted, NoVerdict, Report
 from cardsign.verify.verdict import judge_card

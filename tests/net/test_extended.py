@@ -145,7 +145,7 @@ def partner(one: Tides, places: tuple[str, ...] = (HOST,)) -> Partner:
     issuer = TrustedIssuer("tides", anchor, places=tuple(parse_place(each) for each in places))
     net = one.network.settings()
     verifier = Verifier(Policy((issuer,)), lock=Memory(), net=net, clock=now)
-    credential = Credential.parse("env:TOKEN", environment={"TOKEN": one.token})
+    credential = Credential("env:TOKEN", environment={"TOKEN": one.token})
     return Partner(one, verifier, credential)
 
 

@@ -69,10 +69,7 @@ OFFERS: dict[str, tuple[dict[str, Any], list[Endpoint]]] = {
     ),
     "a version to come is passed over": (new(interface(version="2.0"), interface()), [endpoint()]),
     "what is no interface is passed over": (new(interface(version=7), interface()), [endpoint()]),
-    "1.0 goes before 0.3 in one document": (
-        {**new(interface("/new")), **OLD},
-        [endpoint("/new")],
-    ),
+    "1.0 goes before 0.3 in one document": ({**new(interface("/new")), **OLD}, [endpoint("/new")]),
     "0.3": (
         {**OLD, "additionalInterfaces": [REST]},
         [endpoint("/old", version="0.3.0"), endpoint("/rest", "HTTP+JSON", "0.3.0")],

@@ -18,12 +18,7 @@ import pytest
 
 from cardsign.net.connection import Deadline, IPAddress
 from cardsign.net.fetch import Exchange, FetchSettings
-from cardsign.net.guarded import (
-    ANSWER_SECONDS,
-    GuardedTransport,
-    GuardRefused,
-    GuardTimedOut,
-)
+from cardsign.net.guarded import ANSWER_SECONDS, GuardedTransport, GuardRefused, GuardTimedOut
 from cardsign.urls import parse_origin
 from tests.net.internet import Host, Network, Request, Takeover
 from tests.net.peers import CARD, LOCAL, PATIENCE, Names, NoDial, http, serving

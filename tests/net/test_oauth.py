@@ -121,7 +121,7 @@ class Caller:
     """A user with a client at the server, which is one of the issuer's origins."""
 
     def __init__(self, server: Counterpart) -> None:
-        self.credential = Credential.parse(
+        self.credential = Credential(
             "env:SECRET", environment={"SECRET": SECRET}, client_id="me:too"
         )
         self.server = server.url

@@ -13,7 +13,7 @@ import pytest
 
 from cardsign import NotTrusted, NoVerdict, verify_card
 from cardsign.trust.policy import Policy
-from cardsign.trust.supplied import SuppliedStatements
+from cardsign.trust.walk import SuppliedStatements
 
 THEN = datetime(2026, 11, 24, tzinfo=UTC)  # between the release and its end
 

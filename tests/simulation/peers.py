@@ -25,8 +25,7 @@ from cardsign.statements.keyset import KeysetId, RootAnchor
 from cardsign.trust.lock import Floor
 from cardsign.trust.policy import KeysetAnchor, Limits, Policy, Subject, TrustedIssuer
 from cardsign.trust.session import Session
-from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
-from cardsign.trust.walk import FetchResult, Refresh
+from cardsign.trust.walk import NO_STATEMENTS, FetchResult, Refresh, SuppliedStatements
 from cardsign.urls import CARD_PATH, RELEASE_PATH, parse_place
 from cardsign.verify.report import Report
 from tests.support import Remembering, reach_verdict

@@ -66,10 +66,7 @@ def signed_by(key: Made, *, alg: str) -> bytes:
     """A keyset statement with a signature by a key of joserfc, under any alg."""
     payload = keyset_payload(keyset_members())
     header = {"alg": alg, "kid": key.public.thumbprint, "typ": TYP_KEYSET}
-    document = {
-        "payload": base64url.encode(payload),
-        "signatures": [key.sign(payload, **header)],
-    }
+    document = {"payload": base64url.encode(payload), "signatures": [key.sign(payload, **header)]}
     return json.dumps(document).encode()
 
 

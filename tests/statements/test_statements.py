@@ -134,9 +134,7 @@ ENVELOPES: dict[str, dict[str, Callable[[], bytes]]] = {
             "a" * 256, '"' + "\\u0061" * 256 + '"' + " " * 512
         ),
     },
-    "statement.typ": {
-        "the typ in capitals": lambda: header(typ=TYP_KEYSET.upper()),
-    },
+    "statement.typ": {"the typ in capitals": lambda: header(typ=TYP_KEYSET.upper())},
 }
 
 
@@ -196,9 +194,7 @@ def root_with(*entries: Members) -> Members:
 
 MEMBERS = "statement.members"
 KEYSETS: dict[str, dict[str, Callable[[], Members]]] = {
-    "statement.format": {
-        "an unknown format": lambda: {"format": "cardsign-keyset/2"},
-    },
+    "statement.format": {"an unknown format": lambda: {"format": "cardsign-keyset/2"}},
     MEMBERS: {
         "an unknown member": lambda: {"jwks_uri": "https://x.example"},
         "an issuer with a space": lambda: {"issuer": "tides example"},
@@ -319,9 +315,7 @@ def card(**changes: Any) -> Members:
 
 
 RELEASES: dict[str, dict[str, Members]] = {
-    "statement.format": {
-        "an unknown format": {"format": "cardsign-keyset/1"},
-    },
+    "statement.format": {"an unknown format": {"format": "cardsign-keyset/1"}},
     MEMBERS: {
         "an unknown member": {"jwks": []},
         "a keyset by its version alone": {"keyset": {"epoch": 1, "version": 1}},
@@ -333,12 +327,8 @@ RELEASES: dict[str, dict[str, Members]] = {
         "a floor of text": {"floor": {URL: "1"}},
         "an audit head in words": {"audit_head": "none"},
     },
-    "statement.time_span": {
-        "exp before iat": {"exp": T0 - 1},
-    },
-    "statement.floor": {
-        "a floor above the release": {"floor": {URL: 6}},
-    },
+    "statement.time_span": {"exp before iat": {"exp": T0 - 1}},
+    "statement.floor": {"a floor above the release": {"floor": {URL: 6}}},
 }
 
 

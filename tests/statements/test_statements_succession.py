@@ -17,11 +17,7 @@ from cardsign.statements.keyset import (
     check_successor,
     read_keyset,
 )
-from cardsign.statements.release import (
-    ReleaseStatement,
-    check_release,
-    effective_revoked,
-)
+from cardsign.statements.release import ReleaseStatement, check_release, effective_revoked
 from cardsign.statements.signing import add_signatures, sign_statement
 from tests.statements.making import (
     DAY,
@@ -95,11 +91,7 @@ def test_successor_passes(
 
 
 REFUSED_SUCCESSORS: dict[str, tuple[tuple[str, ...], Callable[[], Members], str]] = {
-    "a higher epoch with the next version": (
-        ("ann", "bob"),
-        lambda: {"epoch": 2},
-        "statement.gap",
-    ),
+    "a higher epoch with the next version": (("ann", "bob"), lambda: {"epoch": 2}, "statement.gap"),
     "one revoked for another": (
         ("ann", "bob"),
         lambda: {"revoked": [thumbprint("x")]},

@@ -13,7 +13,7 @@ from cardsign.statements.keyset import KeysetId
 from cardsign.trust.lock import Floor
 from cardsign.trust.policy import Anchor, KeysetAnchor, Limits, TrustedIssuer
 from cardsign.trust.session import IssuerTrust, Session
-from cardsign.trust.supplied import SuppliedStatements
+from cardsign.trust.walk import SuppliedStatements
 from cardsign.urls import parse_place
 from tests.statements.making import NOW, URL, Members
 from tests.support import PORTABLE

@@ -24,13 +24,7 @@ from cardsign.statements.keyset import (
 from cardsign.statements.release import read_release
 from cardsign.trust.lock import Floor, recovery_digest
 from cardsign.trust.walk import MAX_CHAIN_BYTES, MAX_STEPS, Walk, read_statements
-from tests.statements.making import (
-    NOW,
-    entry,
-    forged_entry,
-    quorum,
-    thumbprint,
-)
+from tests.statements.making import NOW, entry, forged_entry, quorum, thumbprint
 from tests.trust.establishing import codes, pin_of
 from tests.trust.histories import (
     History,

@@ -11,13 +11,7 @@ from cardsign.statements.keyset import KeysetId, read_keyset
 from cardsign.statements.release import read_release
 from cardsign.times import MAX_TIME
 from cardsign.trust.lock import Floor
-from cardsign.trust.policy import (
-    Anchor,
-    JwksAnchor,
-    KeysAnchor,
-    KeysetAnchor,
-    Limits,
-)
+from cardsign.trust.policy import Anchor, JwksAnchor, KeysAnchor, KeysetAnchor, Limits
 from cardsign.trust.session import IssuerTrust
 from tests.statements.making import DAY, T0, entry, key, later, thumbprint
 from tests.trust.establishing import ORIGIN, anchored, codes, number, session_of, stand

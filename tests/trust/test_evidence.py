@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
+from cardsign.trust.walk import NO_STATEMENTS, SuppliedStatements
 
 HOME = "https://tides.example"
 FETCHED = SuppliedStatements((b"k1",), (b"r1",), b"jwks", f"{HOME}/jwks")

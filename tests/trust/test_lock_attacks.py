@@ -22,7 +22,7 @@ from cardsign.trust.enroll import add_issuers, move_pin, propose_keyset
 from cardsign.trust.lock import Floor, Memory, raise_lock, read_lock
 from cardsign.trust.policy import KeysetAnchor, Limits, Policy, TrustedIssuer
 from cardsign.trust.policyfile import read_policy
-from cardsign.trust.supplied import SuppliedStatements
+from cardsign.trust.walk import SuppliedStatements
 from cardsign.verify.report import NoVerdict, Report
 from cardsign.verify.verifier import Verifier
 from tests.support import codes
@@ -383,7 +383,7 @@ def test_a_disk_mounted_read_only(policy: Path, tmp_path: Path) -> None:
         "import sys\nfrom pathlib import Path\nfrom datetime import datetime, UTC\n"
         "from cardsign.errors import FileFault\n"
         "from cardsign.verify.verifier import Verifier\n"
-        "from cardsign.trust.supplied import SuppliedStatements\n"
+        "from cardsign.trust.walk import SuppliedStatements\n"
         "folder = Path(sys.argv[1])\nread = lambda name: (folder / name).read_bytes()\n"
         "v = Verifier(folder / 'trust.toml', cache=folder / 'cache',\n"
         "    clock=lambda: datetime(2026, 11, 21, 12, tzinfo=UTC))\n"

@@ -10,14 +10,7 @@ import pytest
 from cardsign.card.profiles import FULL_PROFILES
 from cardsign.errors import CardRefused, UsageFault
 from cardsign.jose.keys import JwkSet, PrivateKey
-from cardsign.trust.policy import (
-    ACCEPTED,
-    JwksAnchor,
-    KeysAnchor,
-    Policy,
-    Subject,
-    TrustedIssuer,
-)
+from cardsign.trust.policy import ACCEPTED, JwksAnchor, KeysAnchor, Policy, Subject, TrustedIssuer
 from cardsign.urls import Place, parse_place
 
 NO_KEYS = KeysAnchor(JwkSet.of([]))

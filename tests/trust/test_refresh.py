@@ -23,17 +23,9 @@ from cardsign.statements.release import read_release
 from cardsign.statements.signing import sign_statement
 from cardsign.trust.policy import KeysetAnchor, Limits, TrustedIssuer
 from cardsign.trust.session import Session
-from cardsign.trust.supplied import SuppliedStatements
-from cardsign.trust.walk import FetchResult, Refresh
+from cardsign.trust.walk import FetchResult, Refresh, SuppliedStatements
 from cardsign.urls import RELEASE_PATH, parse_place
-from tests.statements.making import (
-    NOW,
-    T0,
-    key,
-    keyset_members,
-    quorum,
-    release_members,
-)
+from tests.statements.making import NOW, T0, key, keyset_members, quorum, release_members
 
 HOME = "https://tides.example"
 LIMITS = Limits()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cardsign.trust.policy import Subject
-from cardsign.trust.supplied import SuppliedStatements
+from cardsign.trust.walk import SuppliedStatements
 from cardsign.verify.report import Report
 from tests.statements.making import DAY, T0, URL, entry, later
 from tests.support import PORTABLE, codes

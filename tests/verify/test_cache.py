@@ -15,7 +15,7 @@ import pytest
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.trust.policy import KeysAnchor, Policy, Subject
 from cardsign.trust.session import StatementCache
-from cardsign.trust.supplied import SuppliedStatements
+from cardsign.trust.walk import SuppliedStatements
 from cardsign.verify.report import Report
 from cardsign.verify.verdict import judge_card
 from tests.statements.making import DAY, T0, URL, entry, key, later, thumbprint

@@ -96,11 +96,7 @@ ENDS: dict[str, tuple[dict[str, Any], Limits, int]] = {
         Limits(),
         T0 + 3605,
     ),
-    "the keyset's highest age": (
-        {"keyset": {"iat": T0 - 10}},
-        Limits(keyset_age=3613),
-        T0 + 3603,
-    ),
+    "the keyset's highest age": ({"keyset": {"iat": T0 - 10}}, Limits(keyset_age=3613), T0 + 3603),
     "the release's highest age": ({}, Limits(release_age=3604), T0 + 3604),
     "a release's end before all others": (
         {"keyset": {"exp": T0 + 3700, "keys": "short"}, "release": {"exp": T0 + 60}},

@@ -15,7 +15,7 @@ from cardsign.jose.keys import JwkSet
 from cardsign.trust.lock import Memory
 from cardsign.trust.policy import JwksAnchor, KeysAnchor, TrustedIssuer
 from cardsign.trust.policyfile import with_issuer
-from cardsign.trust.supplied import SuppliedStatements
+from cardsign.trust.walk import SuppliedStatements
 from cardsign.urls import parse_place
 from cardsign.verify.report import Report
 from tests.publish.publications import PUBLIC, sign

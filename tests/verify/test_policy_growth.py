@@ -15,7 +15,7 @@ from cardsign.statements.keyset import KeysetId
 from cardsign.testing import FakeIssuer
 from cardsign.testing.fake_issuer import digest_of
 from cardsign.trust.policy import KeysAnchor, KeysetAnchor, Policy, Subject, TrustedIssuer
-from cardsign.trust.supplied import NO_STATEMENTS, SuppliedStatements
+from cardsign.trust.walk import NO_STATEMENTS, SuppliedStatements
 from cardsign.urls import parse_place
 from tests.statements.making import DAY, NOW, T0
 from tests.support import Remembering, reach_verdict

@@ -387,9 +387,7 @@ def test_the_strict_choice_takes_nothing_but_the_document(alice: PrivateKey) -> 
 # ------------------------------------------------------------------ what a hostile card costs
 
 
-def test_a_card_with_countless_open_places_has_a_verdict_of_bounded_size(
-    alice: PrivateKey,
-) -> None:
+def test_a_card_with_countless_open_places_has_a_verdict_of_bounded_size(alice: PrivateKey) -> None:
     """The first hundred places are listed, with their reasons; how many there are is told."""
     card = {**PORTABLE, **{f"x{n}": 1 for n in range(5000)}}
     entry = one_signature(card, alice, "prune-empty")

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from cardsign.trust.policy import Anchor, Limits, Policy, Subject
-from cardsign.trust.supplied import SuppliedStatements
+from cardsign.trust.walk import SuppliedStatements
 from cardsign.verify.report import Report
 from tests.statements.making import NOW, URL, key
 from tests.support import PORTABLE, Remembering, by_another_sdk, dump, reach_verdict
