@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Iterator
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -14,7 +14,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    PrivateAttr,
     ValidationInfo,
     model_validator,
 )
@@ -35,22 +34,30 @@ MAX_CONFIG_BYTES: Final = 64 * 1024  # bytes; a few lines are usual
 _Text = Annotated[str, Field(min_length=1)]
 
 
-def _locate(text: object, info: ValidationInfo[tuple[Path, Collection[Path]]]) -> object:
-    """Return where a path of the file leads, which is its folder or where the user allows."""
+#: The file, and the folders outside that the user has allowed.
+_Context: TypeAlias = tuple[Path, Collection[Path]]
+
+
+def _locate(text: object, info: ValidationInfo[_Context]) -> object:
+    """Return where a path of the file leads."""
     if not isinstance(text, str):
         return text
-    file, allowed = info.context
     if "://" in text:  # a server would be told the user's password
         raise ValueError("is a path; a database is named by CARDSIGN_KEYSTORE or --keystore")
     if not text or not text.isprintable():
         raise ValueError("is empty or has control characters")
-    if leads_outside(file.parent, file.parent / text, allowed):
-        raise outside(file.parent / text, f"{info.field_name!r} names {text!r},", file)
-    return _plain(file.parent / text)
+    place = info.context[0].parent / text
+    return _check_place(place, f"{info.field_name!r} names {text!r},", info.context)
 
 
-def _plain(place: Path) -> Path:
-    """Return a place at which no command would wait for ever: a stranger may have put it there."""
+def _check_place(place: Path, source: str, context: _Context) -> Path:
+    """Return a place if it is in the file's folder or where the user allows, and can be read.
+
+    At a pipe a command would wait for ever, and a stranger may have put it there.
+    """
+    file, allowed = context
+    if leads_outside(file.parent, place, allowed):
+        raise outside(place, source, file)
     if place.exists() and not (place.is_file() or place.is_dir()):
         raise ValueError(f"names {place.name!r}, which is a device or pipe")
     return place
@@ -154,21 +161,17 @@ class ProjectCard(_Table):
         """Whether it is what everybody reads, in the newest form."""
         return self.audience is None and self.legacy is None
 
-
-def _short_name(agent: str) -> str:
-    return agent.rpartition("/")[2]
+    @property
+    def agent_name(self) -> str:
+        """The name of the agent without its namespace; empty where the project names none."""
+        return (self.agent or "").rpartition("/")[2]
 
 
 def _arrange_cards(
-    tables: tuple[ProjectCard, ...], info: ValidationInfo[tuple[Path, Collection[Path]] | None]
+    tables: tuple[ProjectCard, ...], info: ValidationInfo[_Context]
 ) -> tuple[ProjectCard, ...]:
-    """Return of each agent the public card, the one for older clients, and the extended ones.
-
-    Cards that are made in code, without a file, are taken as they are.
-    """
-    if info.context is None:
-        return tables
-    cards = [card for table in tables for card in _list_versions(table, *info.context)]
+    """Return of each agent the public card, the one for older clients, and the extended ones."""
+    cards = [card for table in tables for card in _list_versions(table, info.context)]
     _check_agents(cards)
     audiences = [card.audience for card in cards if card.audience is not None]
     if len(set(audiences)) < len(audiences):
@@ -182,7 +185,7 @@ def _arrange_cards(
 def _check_agents(cards: Collection[ProjectCard]) -> None:
     """Check that there is one public card, or one of each of several agents."""
     agents = [card.agent for card in cards if card.is_public]
-    names = [_short_name(agent or "") for agent in agents]
+    names = [card.agent_name for card in cards if card.is_public]
     is_named = len(set(names)) == len(names) and all(map(AGENT_NAME.fullmatch, names))
     if cards and len(agents) != 1 and not (names and is_named):
         raise ValueError("needs one table without 'audience', or more with an 'agent' each")
@@ -190,18 +193,15 @@ def _check_agents(cards: Collection[ProjectCard]) -> None:
         raise ValueError("has an extended card without the 'agent' of a public one")
 
 
-def _list_versions(
-    card: ProjectCard, file: Path, allowed: Collection[Path]
-) -> Iterator[ProjectCard]:
+def _list_versions(card: ProjectCard, context: _Context) -> Iterator[ProjectCard]:
     """Yield the card of a table, and the one for older clients next to it."""
     if card.build:
         card = card.model_copy(update={"source": card.build[0]})
     yield card.model_copy(update={"legacy": None})
     if card.legacy is not None:
         older = card.signed.with_suffix(f".{card.legacy}{card.signed.suffix}")
-        if leads_outside(file.parent, older, allowed):
-            raise outside(older, f"'signed' names '{older}',", file)
-        yield card.model_copy(update={"signed": _plain(older)})
+        older = _check_place(older, f"'signed' names '{older}',", context)
+        yield card.model_copy(update={"signed": older})
 
 
 class ProjectConfig(_Table):
@@ -233,36 +233,12 @@ class ProjectConfig(_Table):
         default=(), alias="card", strict=False
     )
     agent_path: str = Field(default=AGENT_PATH, pattern=AGENT_PATH_PATTERN)
-    _agent: str = PrivateAttr("")
 
     @property
-    def agent(self) -> str:
-        """The agent of these cards, where the file has several; see :meth:`by_agent`."""
-        return self._agent
-
-    def by_agent(self) -> tuple[ProjectConfig, ...]:
-        """Return the settings of each agent: its cards, published in a folder of its name.
-
-        Those of one agent are the settings themselves.
-        """
-        agents = [card.agent or "" for card in self.cards if card.is_public]
-        if self.agent or len(agents) < 2:
-            return (self,)
-        configs = []
-        for agent in agents:
-            name = _short_name(agent)
-            cards = tuple(card for card in self.cards if card.agent == agent)
-            place = self.publish and self.publish / name
-            config = self.model_copy(update={"publish": place, "cards": cards})
-            config._agent = name
-            configs.append(config)
-        return tuple(configs)
-
-    def path_of(self, path: str, agent: str = "") -> str:
-        """Return where the server has a well-known path of this agent, or of another."""
-        name = agent or self.agent
-        below = self.agent_path.rstrip("/").replace("{name}", name) if name else ""
-        return below + path
+    def agents(self) -> tuple[str, ...]:
+        """The names of the agents, where the file has several."""
+        names = tuple(card.agent_name for card in self.cards if card.is_public)
+        return names if len(names) > 1 else ()
 
 
 #: That of a project without a file.
@@ -289,7 +265,7 @@ def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
     except FileMissing:
         return NO_CONFIG
     config = read_settings(data, path, ProjectConfig, (path, allowed))
-    for agent in config.by_agent():
-        if agent.publish and leads_outside(path.parent, agent.publish, allowed):
-            raise outside(agent.publish, "a link leads", path)
+    for folder in (config.publish / name for name in config.agents if config.publish):
+        if leads_outside(path.parent, folder, allowed):
+            raise outside(folder, "a link leads", path)
     return config

@@ -136,7 +136,7 @@ def publish(
     directory = needed_publication(config)
     if all(value in (None, ()) for value in options.values()):
         return _publish_project(keystore, config, export_to, drop_others=drop_others)
-    if output is None and len(config.by_agent()) > 1:
+    if output is None and config.agents:
         hint = "Publish them all: cardsign publish. Or name another directory for CARD: -o DIR"
         message = "the cards of several agents are published together"
         raise UsageFault("usage.conflict", message, hint=hint)
@@ -195,17 +195,17 @@ def _publish_project(
 ) -> int:
     """Build, sign, list and publish the cards of the project."""
     check_cards(config)
-    agents = config.by_agent()
-    replaced = [newest_generation(agent.publish) for agent in agents]
     work = keystore.work(config)
     work.drops_others = drop_others
+    agents = work.by_agent()
+    replaced = [newest_generation(part.config.publish) for part in agents]
     progress = reconcile(work, only_cards=True)
     if not is_dry_run():
         _say_lint(config)
     published = [
-        (agent.agent, generation, earlier)
-        for agent, earlier in zip(agents, replaced, strict=True)
-        if (generation := newest_generation(agent.publish))
+        (part.agent, generation, earlier)
+        for part, earlier in zip(agents, replaced, strict=True)
+        if (generation := newest_generation(part.config.publish))
     ]
     views = {name: _generation_json(newest, earlier) for name, newest, earlier in published}
     view = views.get("", {"agents": views})

@@ -457,11 +457,11 @@ def renew(
     """
     changes = take(ReleaseChanges, options)
     config = project_config(publication)
+    work = keystore.work(config)
     named = tuple(map(_card, listed)) or tuple(
-        entry for part in config.by_agent() for entry in to_list(part)
+        entry for part in work.by_agent() for entry in to_list(part)
     )
     changes = replace(changes, cards=named, by_name=bool(listed), lifetime=timedelta(days=days))
-    work = keystore.work(config)
     progress = renew_release(work, changes, force=force)
     newest = kept_release(work.store)
     return show_progress(progress, work.now, release_json(newest) if newest else {})

@@ -225,11 +225,11 @@ def read_signed(card: ProjectCard) -> bytes | None:
         return None
 
 
-def to_list(config: ProjectConfig) -> tuple[tuple[str | None, bytes], ...]:
+def to_list(work: Work) -> tuple[tuple[str | None, bytes], ...]:
     """Return what a release lists of an agent's cards: the public ones, once they are signed."""
-    cards = [card for card in config.cards if card.audience is None]
+    cards = [card for card in work.config.cards if card.audience is None]
     signed = [(LEGACY_CARD_PATH if card.legacy else CARD_PATH, read_signed(card)) for card in cards]
-    return tuple((config.path_of(path), data) for path, data in signed if data is not None)
+    return tuple((work.path_of(path), data) for path, data in signed if data is not None)
 
 
 def to_publish(cards: Sequence[tuple[ProjectCard, bytes]]) -> Documents:
@@ -398,7 +398,7 @@ def _sign_again(work: Work) -> list[str]:
     """Sign the cards of the project, or those that are published, which go out signed at once."""
     if work.config.cards:
         return [
-            f"updated the signatures of {work.config.agent or card.source.name}"
+            f"updated the signatures of {work.agent or card.source.name}"
             for card, signing in sign_cards(work)
             if signing.changed
         ]
@@ -442,7 +442,7 @@ def find_card_gaps(work: Work, *, is_astray: bool) -> Iterator[Gap]:
         is_here = signed is not None and config.publish is not None
         if not (is_here or is_astray or is_card_withdrawn(work)):
             yield from _find_cards_elsewhere(work)
-    yield from find_release_gap(work, to_list(config) if signed else (), by_name=is_back)
+    yield from find_release_gap(work, to_list(work) if signed else (), by_name=is_back)
     if signed is not None and config.publish is not None:
         yield from _find_publication_gap(work, signed)
     else:
@@ -455,7 +455,7 @@ def _find_withdrawal(work: Work, fault: CardsignError) -> Iterator[Gap]:
     No key is needed to take them out of what is published.
     """
     newest = newest_generation(work.config.publish)
-    name = work.config.agent or "the agent"
+    name = work.agent or "the agent"
     if newest is not None and newest.card:
 
         def close() -> list[str]:

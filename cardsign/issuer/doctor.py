@@ -73,10 +73,10 @@ def _list_gaps(work: Work) -> Iterator[Finding]:
 def _find_published_damage(work: Work) -> Iterator[Finding]:
     """Yield that the log is not the one that was published, or the publication is damaged."""
     check_witnessed(work.store, kept_release(work.store))
-    for config in work.config.by_agent():
+    for part in work.by_agent():
         try:
-            if config.publish is not None:
-                load_current(config.publish)
+            if part.config.publish is not None:
+                load_current(part.config.publish)
         except (ServeFault, FileFault) as fault:
             if fault.code != "serve.no_generation":
                 yield _as_error(fault)

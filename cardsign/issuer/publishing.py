@@ -258,7 +258,7 @@ def describe_generation(work: Work, generation: Generation | None) -> list[str]:
     """Return what was done, if a generation is new."""
     if generation is None or not generation.created:
         return []
-    agent = work.config.agent
+    agent = work.agent
     return [f"published generation {generation.number}" + (f" of {agent}" if agent else "")]
 
 
@@ -284,10 +284,10 @@ def find_stale_publications(work: Work) -> Iterator[Gap]:
     them all; and the folder of an agent that the settings no longer name.
     """
     config = work.config
-    folder = config.publish.parent if config.agent and config.publish else config.publish
+    folder = config.publish.parent if work.agent and config.publish else config.publish
     if folder is None:
         return
-    if config.agent and (folder / CURRENT_FILE).is_file():
+    if work.agent and (folder / CURRENT_FILE).is_file():
         message = f"move away what was published in {folder} itself: servers go on serving it, "
         message += "and none of the agents"
         yield _move_away(work, message, CARD_PATH, folder / CURRENT_FILE)
@@ -296,7 +296,7 @@ def find_stale_publications(work: Work) -> Iterator[Gap]:
         if name not in work.agents and _has_published(work, current.parent):
             message = f"move away {current.parent}, which may still be served: cardsign.toml names "
             message += f"no agent {name}"
-            yield _move_away(work, message, config.path_of(CARD_PATH, name), current.parent)
+            yield _move_away(work, message, work.path_of(CARD_PATH, name), current.parent)
 
 
 def _move_away(work: Work, message: str, path: str, place: Path) -> Gap:
@@ -343,7 +343,7 @@ def explain_refused_card(work: Work) -> PublishRefused | None:
         checked = statements_in(generation)
         if generation is None or checked is None:
             return None
-        release, path = checked.release, work.config.path_of(CARD_PATH)
+        release, path = checked.release, work.path_of(CARD_PATH)
         url = checked.newest.origins[0] + path
         if generation.card and (release is None or not release.is_withdrawn(url)):
             checked.check_trusted({CARD_FILE: generation.card}, now=work.now)
@@ -421,7 +421,7 @@ def _find_not_live(work: Work, live: str, generation: Generation) -> str:
     settings = FetchSettings(insecure_loopback_http=is_loopback)
     for path, data in ((JWKS_PATH, generation.jwks), (CARD_PATH, generation.card)):
         try:
-            url = live + work.config.path_of(path)
+            url = live + work.path_of(path)
             served, why = fetch_document(url, settings).untrusted_body, ""
         except FetchFailed as fault:
             served, why = b"", fault.message

@@ -254,7 +254,7 @@ def find_release_gap(
     if keyset is None or not any("release" in key.roles for key in work.store.load().keys):
         return
     roots = [keyset.origins[0] + path for path in (CARD_PATH, LEGACY_CARD_PATH)]
-    urls = [keyset.origins[0] + work.config.path_of(path) for path in (CARD_PATH, LEGACY_CARD_PATH)]
+    urls = [keyset.origins[0] + work.path_of(path) for path in (CARD_PATH, LEGACY_CARD_PATH)]
     withdrawn = _list_places(previous, urls, roots) if previous and withdraws else ()
     changes = ReleaseChanges(cards=tuple(cards), by_name=by_name, withdrawn=withdrawn)
     until, why = None, ""
@@ -328,7 +328,7 @@ def is_card_withdrawn(work: Work) -> bool:
     keyset, release = kept_keyset(work.store), kept_release(work.store)
     if keyset is None or release is None:
         return False
-    return release.is_withdrawn(keyset.origins[0] + work.config.path_of(CARD_PATH))
+    return release.is_withdrawn(keyset.origins[0] + work.path_of(CARD_PATH))
 
 
 # How a release comes about: drafted, signed, checked as a verifier will, numbered and kept.

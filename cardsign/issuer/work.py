@@ -44,7 +44,8 @@ class Work:
             name.
         adopts: Add to the log what another copy of the key store has published.
         is_dry_run: Close no gap, and say which would be closed; the store is a preview.
-        agents: The names of all agents of the project, where this work is that of one of several.
+        agent: Whose work it is, where the project has several agents; see :meth:`by_agent`.
+        agents: The names of all of them.
     """
 
     store: KeyStore
@@ -58,13 +59,26 @@ class Work:
     drops_others: bool = False
     adopts: bool = False
     is_dry_run: bool = False
-    agents: frozenset[str] = frozenset()
+    agent: str = ""
+    agents: tuple[str, ...] = ()
 
     def by_agent(self) -> tuple[Work, ...]:
-        """Return the same work for each agent of the project."""
-        configs = self.config.by_agent()
-        agents = frozenset(config.agent for config in configs)
-        return tuple(replace(self, config=config, agents=agents) for config in configs)
+        """Return the work of each agent: its cards, published in a folder of its name.
+
+        That of an only agent is the work itself.
+        """
+        config, works = self.config, []
+        for name in config.agents:
+            cards = tuple(card for card in config.cards if card.agent_name == name)
+            place = config.publish and config.publish / name
+            own = config.model_copy(update={"publish": place, "cards": cards})
+            works.append(replace(self, config=own, agent=name, agents=config.agents))
+        return tuple(works) or (self,)
+
+    def path_of(self, path: str, agent: str = "") -> str:
+        """Return where the server has a well-known path of this agent, or of another."""
+        name = agent or self.agent
+        return (self.config.agent_path.rstrip("/").replace("{name}", name) if name else "") + path
 
     def access_for(self, role: Role) -> Access:
         """Return what keys of a role may use."""

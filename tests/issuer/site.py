@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from cardsign.config import ProjectCard, ProjectConfig
+from cardsign.config import ProjectConfig
 from cardsign.errors import PassphraseFault
 from cardsign.issuer.epochs import IssuerPlan, init_issuer
 from cardsign.issuer.reconcile import reconcile, revoke_keys
@@ -80,16 +80,10 @@ class Site:
 
     @property
     def config(self) -> ProjectConfig:
-        card = ProjectCard.model_construct(
-            source=self.folder / "card.json", signed=self.folder / "signed.json"
-        )
-        return ProjectConfig(
-            format=1,
-            issuer=ORIGIN,
-            keystore=self.folder / "keys",
-            publish=self.folder / "public",
-            card=(card,),
-        )
+        members = {"format": 1, "issuer": ORIGIN, "keystore": "keys", "publish": "public"}
+        card = {"source": "card.json", "signed": "signed.json"}
+        file = self.folder / "cardsign.toml"
+        return ProjectConfig.model_validate({**members, "card": [card]}, context=(file, ()))
 
     @property
     def live(self) -> Generation:
