@@ -335,7 +335,7 @@ def _signers(
 
         key = open_store(key)
     if isinstance(key, KeyStore):
-        from cardsign.issuer.signers import card_signers
+        from cardsign.issuer.work import card_signers
 
         if not isinstance(passphrase, bytes):
             raise TypeError(

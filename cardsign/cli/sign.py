@@ -51,7 +51,7 @@ from cardsign.errors import (
 from cardsign.gateway import resign_card
 from cardsign.inputs import Inputs
 from cardsign.issuer.cards import expiry, sign_cards, sign_sources
-from cardsign.issuer.signers import card_signers, named_signers
+from cardsign.issuer.work import card_signers, named_signers
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import JwkSet, PublicKey
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, import_public_key

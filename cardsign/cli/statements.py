@@ -55,7 +55,7 @@ from cardsign.issuer.publishing import published_statements
 from cardsign.issuer.reconcile import publish_keyset, renew_release
 from cardsign.issuer.release import RELEASE_LIFETIME, ReleaseChanges, is_release_due, needed_keyset
 from cardsign.issuer.work import Work
-from cardsign.keys.history import kept_release
+from cardsign.keys.history import kept_keyset, kept_keysets, kept_release
 from cardsign.keys.secrets import terminal_prompt
 from cardsign.keys.store import KeyStore, StorePlace, create_store, is_taken
 from cardsign.statements.envelope import HOLDER, MAX_STATEMENT_BYTES, StatementRefused
@@ -146,25 +146,21 @@ def draft(
 
     Only the draft is written. A draft without changes renews the statement before it.
     """
-    changes = take(keysets.KeysetChanges, options)
     refuse_two_documents(output)
     store = keystore.open()
-    changes = replace(
-        changes,
+    drafted = keysets.draft_keyset(
+        Work(store, moment(), project_config()),
         add_roots=_named_keys(store, add_root, "--add-root"),
         recovery=_named_keys(store, recovery_keys, "--recovery"),
-    )
-    lifetime = timedelta(days=days or keysets.KEYSET_LIFETIME.days)
-    drafted = keysets.draft_keyset(
-        Work(store, moment(), project_config()), changes, lifetime=lifetime
+        lifetime=timedelta(days=days or keysets.KEYSET_LIFETIME.days),
+        **options,
     )
     file = output or f"keyset-{drafted.label}.json"
-    write_output(file, drafted.data, plain=output is None)
-    say_differences(drafted.changes)
-    digest = drafted.statement.digest
-    notes = [f"the digest of the draft {file}, for everyone who signs it: {digest}"]
-    view = {"draft": file, **keyset_json(drafted.statement), "changes": list(drafted.changes)}
-    show(Answer(view, () if file == STDIO else [digest], notes))
+    write_output(file, keysets.write_draft(drafted), plain=output is None)
+    changes = say_differences(kept_keyset(store), drafted)
+    notes = [f"the digest of the draft {file}, for everyone who signs it: {drafted.digest}"]
+    view = {"draft": file, **keyset_json(drafted), "changes": changes}
+    show(Answer(view, () if file == STDIO else [drafted.digest], notes))
 
 
 # ``cardsign keyset sign`` and ``recover``: what takes a root's or a recovery key's signature.
@@ -191,21 +187,22 @@ def sign(
     """
     refuse_two_documents(draft)
     work = Work(keystore.open(), moment(), access=keystore.access())
-    drafted = keysets.review_keyset(work, read_statement(draft), name=draft)
-    say_differences(drafted.changes)
+    drafted, previous = read_statement(draft), kept_keyset(work.store)
+    keysets.review_keyset(work, drafted, name=draft)
+    say_differences(previous, drafted)
     recovery = None if recovery_file is None else partial(unlock_recovery, recovery_file)
     signed = keysets.sign_keyset(work, drafted, digest=_ask_digest(digest), recovery=recovery)
-    write_output(draft, signed.data)
-    lines = signing_lines(signed)
+    write_output(draft, keysets.write_draft(signed))
+    lines = signing_lines(signed, previous)
     notes = [f"signed by {line}" for line in lines]
-    if signed.is_complete:
+    if not any(signing.missing for signing in keysets.quorum_signatures(signed, previous)):
         elsewhere = ""
         if not any(key.rotates for key in work.store.state.keys):
             # Signers of the next statement are shown what it changes in this one.
-            keysets.accept_keyset(work, signed.statement, name=draft)
+            keysets.accept_keyset(work, signed, name=draft)
             elsewhere = ", where the release key is: send the file back there"
         notes.append(f"  next: cardsign keyset publish {draft}{elsewhere}")
-    show(Answer({"digest": signed.statement.digest, "signed_by": lines}, notes=notes))
+    show(Answer({"digest": signed.digest, "signed_by": lines}, notes=notes))
 
 
 def _ask_digest(digest: str | None) -> str:
@@ -286,18 +283,18 @@ def recover(
         digest=digest,
         new_recovery_out=new_recovery_out,
     )
-    now = moment()
-    if signed.previous is not None and now.timestamp() >= signed.previous.exp:
+    now, previous = moment(), needed_keyset(store)
+    if now.timestamp() >= previous.exp:
         clock = "the newest keyset has ended by this machine's clock, which may be ahead"
         say(f"{clock}: publish only if it is {day(now)}")
     file = output or f"keyset-{signed.label}.json"
-    write_output(file, signed.data, plain=output is None)
-    say_differences(signed.changes)
-    notes = [*(f"signed by {line}" for line in signing_lines(signed))]
-    if publication is not None and _write_settings(signed.statement, place, publication):
+    write_output(file, keysets.write_draft(signed), plain=output is None)
+    say_differences(previous, signed)
+    notes = [*(f"signed by {line}" for line in signing_lines(signed, previous))]
+    if publication is not None and _write_settings(signed, place, publication):
         notes.append(f"wrote {CONFIG_FILE}, so that the next commands find what is published")
     notes.append(f"  next: cardsign keyset publish {file}")
-    view = {"draft": file, "digest": signed.statement.digest, "root": root.thumbprint}
+    view = {"draft": file, "digest": signed.digest, "root": root.thumbprint}
     show(Answer(view, notes=notes))
 
 
@@ -366,16 +363,16 @@ def show_statement(file: str | None, keystore: KeystoreOptions) -> None:
 
     A draft can be shown where there is no key store too.
     """
-    if file is not None and keystore.open_if_any() is None:
-        shown = keysets.KeysetDraft(read_statement(file), None)
-    else:
-        shown = keysets.show_keyset(keystore.open(), None if file is None else read_statement(file))
-    statement = shown.statement
+    statement = needed_keyset(keystore.open()) if file is None else read_statement(file)
+    store = keystore.open_if_any()
+    kept = kept_keysets(store) if store else ()
+    previous = next((keyset for keyset in reversed(kept) if keyset.id < statement.id), None)
     lines = [
-        f"keyset {shown.label} of {safe(statement.issuer)}, valid until {minute(statement.exp)}",
+        f"keyset {statement.label} of {safe(statement.issuer)}, "
+        f"valid until {minute(statement.exp)}",
         f"digest {statement.digest}",
         *(f"  {change[2:]}" for change in list(keysets.differences(None, statement))[1:]),
-        *(f"signed by {line}" for line in signing_lines(shown)),
+        *(f"signed by {line}" for line in signing_lines(statement, previous)),
     ]
     show(Answer(keyset_json(statement), lines))
 
@@ -523,16 +520,18 @@ def release_json(statement: ReleaseStatement) -> dict[str, Any]:
     }
 
 
-def say_differences(changes: Iterable[str]) -> None:
-    """Say each change on a line of its own; whole, since it is what a holder signs."""
+def say_differences(old: KeysetStatement | None, new: KeysetStatement) -> list[str]:
+    """Say each change on a line of its own, and return them; whole, as a holder signs them."""
+    changes = list(keysets.differences(old, new))
     for change in changes:
         say(f"  {whole(change)}")
+    return changes
 
 
-def signing_lines(draft: keysets.KeysetDraft) -> list[str]:
+def signing_lines(statement: KeysetStatement, previous: KeysetStatement | None) -> list[str]:
     """Who has signed a statement, and how many are missing."""
     lines = []
-    for signing in draft.signings:
+    for signing in keysets.quorum_signatures(statement, previous):
         signed = ", ".join(sorted(signing.signed)) or "nobody"
         wanting = f"; {signing.missing} missing" if signing.missing else ""
         threshold = signing.quorum.threshold

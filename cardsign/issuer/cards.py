@@ -48,8 +48,15 @@ from cardsign.issuer.publishing import (
     update_publication,
 )
 from cardsign.issuer.release import card_digest, find_release_gap, is_card_withdrawn
-from cardsign.issuer.signers import card_signers
-from cardsign.issuer.work import NEEDS_A_PERSON, NOTICE, UNLISTED, Gap, Work, key_holder
+from cardsign.issuer.work import (
+    NEEDS_A_PERSON,
+    NOTICE,
+    UNLISTED,
+    Gap,
+    Work,
+    card_signers,
+    key_holder,
+)
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import JwkSet
 from cardsign.keys.agenda import cards_to_sign
@@ -92,7 +99,7 @@ def sign_sources(work: Work, signers: Sequence[Signer]) -> list[tuple[ProjectCar
         FileFault: A card cannot be read.
         BuildRefused: As :func:`cardsign.build.assemble.build_card`.
         SigningRefused, SignerFault, PassphraseFault, StoreFault: As
-            :func:`cardsign.issuer.signers.card_signers`.
+            :func:`cardsign.issuer.work.card_signers`.
         InputRefused: As :func:`cardsign.sign.sign_document`;
             ``card.origin_mismatch``: the keyset statement does not allow an interface.
         UsageFault: ``usage.invalid``: ``expires`` is no date, past, or too far ahead;

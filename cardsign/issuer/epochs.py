@@ -30,8 +30,6 @@ from cardsign.files import CONFIG_FILE, create_private, read_bytes, remove, writ
 from cardsign.findings import counted
 from cardsign.issuer.keyset import (
     KEYSET_LIFETIME,
-    KeysetChanges,
-    KeysetDraft,
     KeysetPlan,
     check_begun,
     draft_keyset,
@@ -187,13 +185,13 @@ def init_issuer(
         raise
     work = Work(stores[0], now, access=passphrases["release"])
     root = RootKey(private["root"].public, _OWNER)
-    changes = KeysetChanges(
+    draft = draft_keyset(
+        work,
         origins=(plan.origin,),
         add_roots=(root,) if plan.has_root_apart else (),  # else it is found in the store
         recovery=(RootKey(recovery.public, _OWNER),),
     )
-    draft = draft_keyset(work, changes)
-    keyset = with_signatures(draft.statement, [private["root"]])
+    keyset = with_signatures(draft, [private["root"]])
     for store in stores:
         keep_keyset(store, keyset, write_draft(keyset), now=now)
     sign_next_release(work, ReleaseChanges())
@@ -260,7 +258,7 @@ def recover(
     passphrase: Callable[[str], bytes],
     digest: str | None = None,
     new_recovery_out: Path | None = None,
-) -> tuple[KeysetDraft, KeyRecord]:
+) -> tuple[KeysetStatement, KeyRecord]:
     """Open the next epoch with a recovery key, after root keys were stolen or lost.
 
     A new root key is made for the holder of the first old one, and every old one ends. The old
@@ -305,11 +303,11 @@ def recover(
     plan = _plan_recovery(previous, RootKey(root.public, holder), quorum, lost)
     with of_the_user("the draft"):
         plan = plan.following(store.state, now=now, until=now + KEYSET_LIFETIME)
-        statement = draft_next(plan, previous, now=now, recovery=True)
-    draft = KeysetDraft(with_signatures(statement, [old, root]), previous)
+        draft = draft_next(plan, previous, now=now, recovery=True)
+    signed = with_signatures(draft, [old, root])
     with _created(new_recovery_out, envelope):  # the passphrase may be a stolen one
         record = store.add_key(root, secrets["root"], now=now, roles=("root",), holder=holder)
-    return draft, record
+    return signed, record
 
 
 @contextmanager

@@ -10,29 +10,28 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
 from typing import Final
 
 from cardsign.card.values import Json, jcs
-from cardsign.errors import SigningRefused, UsageFault, of_the_user
+from cardsign.errors import FileMissing, SigningRefused, UsageFault, of_the_user
+from cardsign.files import read_bytes, write_atomic
 from cardsign.issuer.publishing import check_publishable
-from cardsign.issuer.release import check_in_force, needed_keyset, open_signers
-from cardsign.issuer.work import DRAFT_FILE, KeysetDue, Work
+from cardsign.issuer.release import check_in_force, find_still_trusted, open_signers
+from cardsign.issuer.work import DRAFT_FILE, NOTICE, RECOVER, Gap, KeysetDue, Work
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.history import keep_keyset, kept_keyset, kept_keysets
+from cardsign.keys.agenda import Step, steps
+from cardsign.keys.history import keep_keyset, kept_keyset, kept_keysets, kept_release
 from cardsign.keys.ledger import ENDED, ROTATING, KeyRecord, StoreState, statement_blob
 from cardsign.keys.store import KeyStore
 from cardsign.publish.publication import SKEW
-from cardsign.statements.envelope import (
-    TYP_KEYSET,
-    Envelope,
-    StatementRefused,
-    list_signers,
-    read_envelope,
-)
+from cardsign.statements import envelope
+from cardsign.statements.envelope import TYP_KEYSET, Envelope, StatementRefused
 from cardsign.statements.keyset import (
     KEYSET_FORMAT,
     IssuerKey,
@@ -250,7 +249,7 @@ def quorum_signatures(
     """Say which quorums have to sign a draft, and who has; a check raises, this tells."""
     quorums = required_quorums(statement, previous)
     keys = (key.public for quorum in quorums.values() for key in quorum.keys)
-    signers = list_signers(statement.envelope, keys)
+    signers = envelope.list_signers(statement.envelope, keys)
     return tuple(
         QuorumSignatures(name, quorum, quorum.holders(signers)) for name, quorum in quorums.items()
     )
@@ -288,7 +287,7 @@ def read_draft(untrusted_bytes: bytes) -> KeysetStatement:
     Raises:
         StatementRefused: As :func:`cardsign.statements.keyset.read_keyset`.
     """
-    return keyset_of(read_envelope(untrusted_bytes, TYP_KEYSET, is_draft=True))
+    return keyset_of(envelope.read_envelope(untrusted_bytes, TYP_KEYSET, is_draft=True))
 
 
 def keyset_due(state: StoreState, previous: KeysetStatement, *, now: datetime) -> KeysetDue:
@@ -335,7 +334,7 @@ def _last_change(key: KeyRecord) -> datetime:
 def draft_if_due(
     state: StoreState,
     previous: KeysetStatement,
-    untrusted_draft: bytes | None,
+    draft: KeysetStatement | None,
     *,
     now: datetime,
 ) -> tuple[KeysetStatement, bool] | None:
@@ -353,9 +352,7 @@ def draft_if_due(
     following = keyset_due(state, previous, now=now)
     if not following.is_due(now):
         return None
-    with suppress(StatementRefused):
-        draft = read_draft(untrusted_draft or b"")
-        check_draft(draft, previous)
+    if draft is not None and _follows(draft, previous):
         is_right = is_begun(draft, previous) or not find_changed(state, draft, utc(draft.iat))
         if is_right and not keyset_due(state, draft, now=now).is_due(now):
             return draft, False
@@ -365,10 +362,18 @@ def draft_if_due(
     return _draft_at(state, previous, issued), True
 
 
+def _follows(draft: KeysetStatement, previous: KeysetStatement) -> bool:
+    try:
+        check_draft(draft, previous)
+    except StatementRefused:
+        return False
+    return True
+
+
 def is_begun(draft: KeysetStatement, previous: KeysetStatement | None) -> bool:
     """Say whether a root of the statement before has signed a draft."""
     roots = previous.root.keys if previous else ()
-    return bool(list_signers(draft.envelope, (key.public for key in roots)))
+    return bool(envelope.list_signers(draft.envelope, (key.public for key in roots)))
 
 
 def _draft_at(state: StoreState, previous: KeysetStatement, issued: datetime) -> KeysetStatement:
@@ -406,86 +411,31 @@ def says_more(
     return tuple(additions)
 
 
-# What people change, sign and keep.
-
-
-@dataclass(frozen=True, slots=True)
-class KeysetChanges:
-    """What a keyset says beyond what the key store knows.
-
-    Attributes:
-        origins: Where interfaces may be; empty: as before.
-        add_roots: Root keys more.
-        remove_roots: Holders whose root keys go.
-        threshold: How many root holders must sign; None: as before.
-        recovery: The recovery keys instead of those before, any of which will do; empty: as before.
-    """
-
-    origins: tuple[str, ...] = ()
-    add_roots: tuple[RootKey, ...] = ()
-    remove_roots: tuple[str, ...] = ()
-    threshold: int | None = None
-    recovery: tuple[RootKey, ...] = ()
-
-
-_NO_CHANGES: Final = KeysetChanges()
-
-
-@dataclass(frozen=True, slots=True)
-class KeysetDraft:
-    """A draft, with or without signatures, beside the newest statement that is kept here.
-
-    Attributes:
-        statement: The draft.
-        previous: The newest statement; None if none is kept.
-    """
-
-    statement: KeysetStatement
-    previous: KeysetStatement | None
-
-    @property
-    def data(self) -> bytes:
-        """The bytes of its file."""
-        return write_draft(self.statement)
-
-    @property
-    def changes(self) -> tuple[str, ...]:
-        """What it changes of the newest statement, the gravest first; see `differences`."""
-        return tuple(differences(self.previous, self.statement))
-
-    @property
-    def signings(self) -> tuple[QuorumSignatures, ...]:
-        """Whose signatures it needs, and has."""
-        return quorum_signatures(self.statement, self.previous)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether enough have signed it."""
-        return not any(signing.missing for signing in self.signings)
-
-    @property
-    def label(self) -> str:
-        """Its number, as people write it."""
-        return self.statement.label
-
-
-# Drafting.
+# What people draft, sign and keep.
 
 
 def draft_keyset(
     work: Work,
-    changes: KeysetChanges = _NO_CHANGES,
     *,
+    origins: Sequence[str] = (),
+    add_roots: Sequence[RootKey] = (),
+    remove_roots: Sequence[str] = (),
+    threshold: int | None = None,
+    recovery: Sequence[RootKey] = (),
     lifetime: timedelta = KEYSET_LIFETIME,
-) -> KeysetDraft:
-    """Draft the next statement: the key store's keys as they are now, and the changes.
+) -> KeysetStatement:
+    """Draft the next statement: the key store's keys as they are now, and what people change.
 
-    Nothing is written. Without any change it renews the one before.
+    Nothing is written. Without any change it renews the one before. What is not named stays.
 
     Args:
         work: The key store. Before its first statement every root key of it becomes a root, and
-            the settings name the origin unless the changes do.
-        changes: What else it says.
+            the settings name the origin unless `origins` do.
+        origins: Where interfaces may be.
+        add_roots: Root keys more.
+        remove_roots: Holders whose root keys go.
+        threshold: How many root holders must sign.
+        recovery: The recovery keys instead of those before, any of which will do.
         lifetime: How long it is valid.
 
     Raises:
@@ -495,20 +445,38 @@ def draft_keyset(
     store, now = work.store, work.now
     previous = kept_keyset(store)
     check_begun(previous, now)
-    if previous is not None:
-        plan = KeysetPlan.of(previous)
-    else:  # every root key of the store, one of them being enough
-        state = store.state
-        root, recovery = (
-            tuple(RootKey(key.public, key.holder or "owner") for key in state.active_keys(role))
-            for role in ("root", "recovery")
-        )
-        quorum = Quorum(1, recovery) if recovery else None
-        plan = KeysetPlan("", (work.config.issuer or "",), Quorum(1, root), quorum)
+    plan = KeysetPlan.of(previous) if previous else _plan_first(work)
     plan = plan.following(store.state, now=now, until=now + lifetime)
-    plan = _changed(plan, changes)
+    roots = [key for key in plan.root.keys if key.holder not in remove_roots] + [*add_roots]
+    if not origins and not any(plan.origins):
+        hint = "Name it: cardsign keyset draft --origin https://HOST"
+        raise UsageFault("usage.conflict", "no origin of the issuer is known", hint=hint)
+    if not roots:
+        hint = "Make one: cardsign keys generate --role root"
+        raise UsageFault("usage.conflict", "there is no root key to sign a keyset", hint=hint)
+    with of_the_user("the origin"):
+        allowed = tuple(str(parse_origin(origin)) for origin in origins or plan.origins)
+    plan = replace(
+        plan,
+        issuer=plan.issuer or allowed[0].partition("://")[2],
+        origins=allowed,
+        root=Quorum(threshold or plan.root.threshold, tuple(roots)),
+        recovery=Quorum(1, tuple(recovery)) if recovery else plan.recovery,
+    )
     with of_the_user("the draft"):
-        return KeysetDraft(draft_next(plan, previous, now=now, lifetime=lifetime), previous)
+        return draft_next(plan, previous, now=now, lifetime=lifetime)
+
+
+def _plan_first(work: Work) -> KeysetPlan:
+    """Plan the first statement: every root key of the store, one of them being enough."""
+    root, recovery = (
+        tuple(
+            RootKey(key.public, key.holder or "owner") for key in work.store.state.active_keys(role)
+        )
+        for role in ("root", "recovery")
+    )
+    quorum = Quorum(1, recovery) if recovery else None
+    return KeysetPlan("", (work.config.issuer or "",), Quorum(1, root), quorum)
 
 
 def check_begun(keyset: KeysetStatement | None, now: datetime) -> None:
@@ -526,31 +494,7 @@ def check_begun(keyset: KeysetStatement | None, now: datetime) -> None:
         )
 
 
-def _changed(plan: KeysetPlan, changes: KeysetChanges) -> KeysetPlan:
-    """Return the plan with the changes."""
-    roots = [key for key in plan.root.keys if key.holder not in changes.remove_roots]
-    roots += changes.add_roots
-    if not changes.origins and not any(plan.origins):
-        hint = "Name it: cardsign keyset draft --origin https://HOST"
-        raise UsageFault("usage.conflict", "no origin of the issuer is known", hint=hint)
-    if not roots:
-        hint = "Make one: cardsign keys generate --role root"
-        raise UsageFault("usage.conflict", "there is no root key to sign a keyset", hint=hint)
-    with of_the_user("the origin"):
-        origins = tuple(str(parse_origin(origin)) for origin in changes.origins or plan.origins)
-    return replace(
-        plan,
-        issuer=plan.issuer or origins[0].partition("://")[2],
-        origins=origins,
-        root=Quorum(changes.threshold or plan.root.threshold, tuple(roots)),
-        recovery=Quorum(1, changes.recovery) if changes.recovery else plan.recovery,
-    )
-
-
-# Signing.
-
-
-def review_keyset(work: Work, draft: KeysetStatement, *, name: str = "the draft") -> KeysetDraft:
+def review_keyset(work: Work, draft: KeysetStatement, *, name: str = "the draft") -> None:
     """Check a draft by the newest statement that is kept here, before its holder signs it.
 
     Args:
@@ -568,7 +512,6 @@ def review_keyset(work: Work, draft: KeysetStatement, *, name: str = "the draft"
         check_draft(draft, previous)
     again = "Draft it again: cardsign keys rotate, or cardsign keyset draft."
     _check_still_right(work, draft, previous, name, again)
-    return KeysetDraft(draft, previous)
 
 
 @contextmanager
@@ -616,16 +559,16 @@ def _check_still_right(
 
 def sign_keyset(
     work: Work,
-    draft: KeysetDraft,
+    draft: KeysetStatement,
     *,
     digest: str,
     recovery: Callable[[], tuple[PrivateKey, bytes]] | None = None,
-) -> KeysetDraft:
+) -> KeysetStatement:
     """Add the signatures of this key store's holder to a draft.
 
     Args:
         work: The key store with root or recovery keys, and what opens them.
-        draft: As :func:`review_keyset` gives it.
+        draft: What :func:`review_keyset` has checked.
         digest: What the holder was told, over another channel.
         recovery: Opens a recovery key that is elsewhere, which signs instead of those of the
             store; called once the digest is the same.
@@ -634,9 +577,9 @@ def sign_keyset(
         UsageFault: ``statement.digest``.
         SigningRefused: ``sign.no_key``.
     """
-    if "".join(digest.split()).lower() != draft.statement.digest:
+    if "".join(digest.split()).lower() != draft.digest:
         raise UsageFault("statement.digest", "this draft has another digest")
-    able = {key.public.thumbprint for signing in draft.signings for key in signing.quorum.keys}
+    able = list_able(draft, kept_keyset(work.store))
     signers: Sequence[Signer]
     if recovery is None:
         signers = open_signers(work, ("root", "recovery"), able)
@@ -649,7 +592,13 @@ def sign_keyset(
             path=work.store.place,
             hint="See who has to: cardsign keyset show DRAFT.",
         )
-    return replace(draft, statement=with_signatures(draft.statement, signers))
+    return with_signatures(draft, signers)
+
+
+def list_able(draft: KeysetStatement, previous: KeysetStatement | None) -> set[str]:
+    """Return the thumbprints of the keys that may sign a draft."""
+    quorums = required_quorums(draft, previous).values()
+    return {key.public.thumbprint for quorum in quorums for key in quorum.keys}
 
 
 def with_signatures(statement: KeysetStatement, signers: Sequence[Signer]) -> KeysetStatement:
@@ -721,12 +670,162 @@ def is_root_holder(store: KeyStore) -> bool:
     return not any("release" in key.roles for key in store.state.keys)
 
 
-def show_keyset(store: KeyStore, statement: KeysetStatement | None = None) -> KeysetDraft:
-    """Put a statement, by default the newest, beside the one before it.
+# The gap of the statement that is due.
+
+
+def find_keyset_gaps(work: Work) -> Iterator[Gap]:
+    """Yield what the statement that is due lacks: its draft, signatures of roots here, others'."""
+    state, newest, now = work.store.load(), kept_keyset(work.store), work.now
+    if newest is None or not keyset_due(state, newest, now=now).is_due(now):
+        return
+    if _is_replacing(state, steps(state, work.config.timeline, now)):
+        return  # the roots sign once, when the keys that take the places of revoked ones are made
+    until, file = _keyset_needed_by(work, newest), work.draft
+    try:
+        with of_the_user("the draft"):
+            drafted = draft_if_due(state, newest, read_draft_file(file), now=now)
+    except UsageFault as fault:
+        if not fault.code.startswith("statement."):
+            raise
+        message = f"open a new epoch, since no keyset can follow this one: {fault.message}"
+        yield Gap(message, "the holder of the recovery key", RECOVER, until, awaits_roots=True)
+        return
+    if drafted is None:
+        return
+    draft, is_new = drafted
+    if is_new:
+        message = f"draft keyset {draft.label}, and sign it with the root keys"
+        close = partial(_write_draft, file, draft)
+        yield Gap(message, until=until, close=close, awaits_roots=True)
+    elif additions := says_more(state, newest, draft, now=now):
+        message = (
+            f"keyset {draft.label} in {file} has changes that nobody here has drafted: "
+            f"{'; '.join(additions)}. Ask who drafted it, and sign it by the digest that they "
+            "tell you; if nobody did, remove the file"
+        )
+        show = f"cardsign keyset show {file}"
+        yield Gap(message, "each root holder", show, until, awaits_roots=True)
+    else:
+        yield from _find_missing_signatures(work, draft, newest, until)
+
+
+def _is_replacing(state: StoreState, ahead: Sequence[Step]) -> bool:
+    """Say whether a key is still to be made in the place of one that was revoked."""
+    return any(step.action == "generate" and step.key.state != "active" for step in ahead)
+
+
+def _keyset_needed_by(work: Work, newest: KeysetStatement) -> datetime:
+    """Return when the next keyset is needed: as the newest ends, or what no key of it renews.
+
+    Now, if no key of it signs cards, or verifiers still trust a key that was stolen.
+    """
+    keys = work.store.load().keys
+    needed = [
+        role
+        for role in ROTATING
+        if any(role in key.roles for key in keys)
+        and not any(newest.lists(key.thumbprint, role) for key in keys if key.state == "active")
+    ]
+    stolen = [key for key in keys if key.revoked_because == "compromised"]
+    if "card" in needed or find_still_trusted(work, stolen):
+        return work.now
+    release = kept_release(work.store) if "release" in needed else None
+    return utc(min(newest.exp, release.exp if release else newest.exp))
+
+
+def _find_missing_signatures(
+    work: Work, draft: KeysetStatement, newest: KeysetStatement, until: datetime
+) -> Iterator[Gap]:
+    digest = draft.digest
+    message = f"sign keyset {draft.label}, digest {digest}"
+    if work.now.timestamp() >= newest.exp:
+        # Nobody renewed it, or this clock is ahead. A keyset of a wrong, later time would
+        # be refused by all, and neither a keyset nor a recovery could follow it until then.
+        message += (
+            f", if it is {day(work.now)}: keyset {newest.label} has "
+            "ended by this machine's clock, which may be ahead"
+        )
+        # What a root holder types, whose key store is DIR.
+        sign = f"cardsign keyset sign {work.draft} --digest {digest} --keystore DIR && {work.again}"
+        yield Gap(message, "each root holder", sign, awaits_roots=True)
+        return
+    asked: set[str] = set()
+    for holder in (work, work.roots):
+        if holder is not None and (here := _roots_here(holder, draft, newest)):
+            who = here[0].holder or "the holder of the root key"
+            asked.add(who)
+            close = partial(_sign_draft, work, holder, draft, here[0])
+            yield Gap(message, who, until=until, close=close, awaits_roots=True)
+    yield from _ask_roots(work, draft, newest, message, asked, until)
+
+
+def _write_draft(file: Path, draft: KeysetStatement) -> list[str]:
+    write_atomic(file, write_draft(draft), plain=True)
+    return []
+
+
+def _roots_here(holder: Work, draft: KeysetStatement, newest: KeysetStatement) -> list[KeyRecord]:
+    """Return the root keys of a holder that have yet to sign a draft."""
+    able = list_able(draft, newest) - {signature.kid for signature in draft.envelope.signatures}
+    keys = holder.store.load().keys
+    return [key for key in keys if key.thumbprint in able and key.state == "active"]
+
+
+def _sign_draft(work: Work, holder: Work, draft: KeysetStatement, root: KeyRecord) -> list[str]:
+    review_keyset(holder, draft)
+    signed = sign_keyset(holder, draft, digest=draft.digest)
+    write_atomic(work.draft, write_draft(signed), plain=True)
+    return [f"signed keyset {draft.label} with {root.named}"]
+
+
+def _ask_roots(
+    work: Work,
+    draft: KeysetStatement,
+    newest: KeysetStatement,
+    message: str,
+    asked: set[str],
+    until: datetime,
+) -> Iterator[Gap]:
+    """Yield which root holders have to sign; who works here brings the root key.
+
+    Holders elsewhere are asked once the draft is final: a key that is due to be made changes it.
+    """
+    ahead = steps(work.store.state, work.config.timeline, work.now)
+    is_final = not any(step.action == "generate" and step.is_due(work.now) for step in ahead)
+    is_final |= until <= work.now + NOTICE
+    absent = set() if work.roots else {key.holder for key in work.store.state.keys}
+    sign = f"cardsign keyset sign {work.draft.name} --digest {draft.digest}"
+    sent = (
+        f"{message}. Send {work.draft} to them, and the digest over another channel. Each types, "
+        f"with their key store for DIR: {sign} --keystore DIR. Put the signed file in the place of "
+        f"{work.draft}"
+    )
+    for signing in quorum_signatures(draft, newest):
+        holders = {key.holder for key in signing.quorum.keys} - signing.signed - asked
+        others = sorted(holders - absent) if is_final and signing.missing else []
+        is_choice = bool(others) and signing.missing < len(holders)
+        ours = sorted(holders & absent) if signing.missing and not is_choice else []
+        if ours:
+            command = f"{work.again} --root-keystore DIR"
+            here = f"{message}, with the root key, which is not here"
+            yield Gap(here, ", ".join(ours), command, until, awaits_roots=True)
+        if others:
+            who = ", ".join(others)
+            if is_choice:
+                who = f"{signing.missing} of these root holders: {', '.join(sorted(holders))}"
+            yield Gap(sent, who, "", until, awaits_roots=True)
+
+
+def read_draft_file(file: Path) -> KeysetStatement | None:
+    """Return the draft that is there; any other file is not followed or overwritten.
 
     Raises:
-        StoreFault: ``keystore.no_keyset``, or as :func:`cardsign.keys.history.kept_keysets`.
+        UsageFault: ``rotate.draft``.
+        FileFault: It cannot be read, or is a link.
     """
-    statement = statement or needed_keyset(store)
-    earlier = [keyset for keyset in kept_keysets(store) if keyset.id < statement.id]
-    return KeysetDraft(statement, earlier[-1] if earlier else None)
+    try:
+        return read_draft(read_bytes(file, max_bytes=envelope.MAX_STATEMENT_BYTES, plain=True))
+    except FileMissing:
+        return None
+    except StatementRefused as refusal:
+        raise UsageFault("rotate.draft", refusal.message, path=str(file)) from refusal

@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 from cardsign.errors import (
     CardsignError,
     FileFault,
+    FileMissing,
     LocalFault,
     PassphraseFault,
     PublishRefused,
@@ -29,18 +30,15 @@ from cardsign.errors import (
 )
 from cardsign.findings import counted
 from cardsign.issuer import publishing
+from cardsign.issuer import release as releases
 from cardsign.issuer.cards import find_card_gaps, find_ending_cards
-from cardsign.issuer.keyset import accept_keyset, is_root_holder, keyset_due, read_draft
-from cardsign.issuer.release import (
-    ADD_ROOT,
-    ReleaseChanges,
-    draft_release,
-    find_endangered,
-    find_release_gap,
-    find_untold_revocations,
-    sign_next_release,
+from cardsign.issuer.keyset import (
+    accept_keyset,
+    find_keyset_gaps,
+    is_root_holder,
+    keyset_due,
+    read_draft_file,
 )
-from cardsign.issuer.rotation import find_key_gaps, find_keyset_gaps, read_draft_file
 from cardsign.issuer.work import (
     NEEDS_A_PERSON,
     RECOVER,
@@ -51,19 +49,9 @@ from cardsign.issuer.work import (
     key_holder,
     unique_gaps,
 )
-from cardsign.keys import agenda, history
-from cardsign.keys.agenda import steps
-from cardsign.keys.ledger import (
-    ENDED,
-    ROLES,
-    Event,
-    KeyRecord,
-    RevocationReason,
-    Role,
-    StoreState,
-    fold_all,
-    passphrase_variable,
-)
+from cardsign.jose.algorithms import SIGNING_ALGORITHMS
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys import agenda, history, ledger
 from cardsign.publish.generation import newest_generation
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, check_step
@@ -102,7 +90,7 @@ def find_gaps(work: Work, *, only_cards: bool = False) -> Iterator[Gap]:
             yield Gap("bring the keys up to date with the newest keyset", close=follow)
     if keyset is not None and (is_recovering or not only_cards):
         yield from _find_unlisted_roots(state, keyset)
-    yield from find_untold_revocations(work, is_recovering=is_recovering)
+    yield from releases.find_untold_revocations(work, is_recovering=is_recovering)
     if not is_recovering:
         if not only_cards:
             yield from find_key_gaps(work)
@@ -110,7 +98,7 @@ def find_gaps(work: Work, *, only_cards: bool = False) -> Iterator[Gap]:
         yield from find_card_gaps(work, is_astray=bool(stranger))
         yield from find_ending_cards(work)
     yield from publishing.find_live_gap(work)
-    yield from find_endangered(work)
+    yield from releases.find_endangered(work)
 
 
 def foresee(work: Work) -> Progress:
@@ -120,7 +108,7 @@ def foresee(work: Work) -> Progress:
     is_over = history.has_ended(state, keyset)
     if keyset and not is_over and not history.awaits_recovery(state, keyset):
         renewal = keyset_due(state, keyset, now=work.now)
-    return Progress(ahead=steps(state, settings, work.now), renewal=renewal)
+    return Progress(ahead=agenda.steps(state, settings, work.now), renewal=renewal)
 
 
 # What is published, and not by this key store; keysets that were signed, and not kept here.
@@ -163,7 +151,7 @@ def _adopt(work: Work, adoptable: Mapping[KeysetStatement | ReleaseStatement, by
         done.append(f"{names}, which another copy of this key store has made")
     # The adopted release names a line of the other copy's log; the next one names ours.
     with suppress(*NEEDS_A_PERSON, UsageFault):
-        if release := sign_next_release(work, ReleaseChanges(), force=True):
+        if release := releases.sign_next_release(work, releases.ReleaseChanges(), force=True):
             done.append(f"signed release {release.seq}")
     return done
 
@@ -181,8 +169,7 @@ def _find_unkept_keysets(work: Work) -> Iterator[Gap]:
     statements = [keyset for holder, _ in holders for keyset in history.kept_keysets(holder.store)]
     # What is wrong with the file is said once a draft is due, which would go there.
     with suppress(FileFault, UsageFault):
-        untrusted_draft = read_draft_file(work.draft)
-        statements += [] if untrusted_draft is None else [read_draft(untrusted_draft)]
+        statements += filter(None, [read_draft_file(work.draft)])
     for holder, where in holders:
         for statement in statements:
             with suppress(StatementRefused):
@@ -202,13 +189,96 @@ def _follow_keyset(work: Work) -> list[str]:
     return []
 
 
-def _find_unlisted_roots(state: StoreState, keyset: KeysetStatement) -> Iterator[Gap]:
+def _find_unlisted_roots(state: ledger.StoreState, keyset: KeysetStatement) -> Iterator[Gap]:
     """Yield that a recovery was begun and is not published: until then the old roots count."""
     for root in history.unlisted_roots(state, keyset):
         message = f"publish the keyset that lists {root.named}, or draft one with --add-root; "
         message += "revoke the key if nobody wants it"
         yield Gap(message, command="cardsign keyset publish FILE")
 
+
+# Keys: due steps, and those that are to be made.
+
+_PAST: Final = {"activate": "activated", "retire": "retired"}
+
+
+def find_key_gaps(work: Work) -> Iterator[Gap]:
+    """Yield every due step of a key, and every key that is to be made."""
+    state, now = work.store.load(), work.now
+    for step in agenda.steps(state, work.config.timeline, now):
+        if not step.is_due(now):
+            continue
+        if step.action != "generate":
+            yield Gap(step.what, close=partial(_take_step, work))
+            continue
+        if _has_turned(work, step):
+            continue  # with waits of zero, one call would rotate again and again
+        is_lost = step.key.state != "active"
+        if is_lost and publishing.name_keys_elsewhere(work.store):
+            continue  # another copy of this key store has made it
+        if not step.key.custody.startswith("file:"):
+            command = "cardsign keys import URI"
+            yield Gap(f"{step.what} where the active one is", command=command)
+            continue
+        message = step.what
+        if step.key.is_stolen:
+            variable = ledger.passphrase_variable(step.role)
+            message += f", under a new passphrase: type it when asked, or set {variable}"
+        until, close = now if is_lost else None, partial(_make_key, work, step)
+        yield Gap(message, key_holder(step.role), until=until, close=close)
+
+
+def _has_turned(work: Work, step: agenda.Step) -> bool:
+    """Say whether this call has made a key, let it sign, and taken the one before it away."""
+    begun = work.now.replace(microsecond=0)
+    line = [
+        key for key in work.store.state.keys if step.role in key.roles and key.alg == step.key.alg
+    ]
+    gone = [key.times.retired for key in line if key.state == "retired"]
+    return any(at is not None and at >= begun for at in gone) and any(
+        key.state == "active" and key.created >= begun for key in line
+    )
+
+
+def _take_step(work: Work) -> list[str]:
+    taken = work.store.take_due_step(now=work.now, settings=work.config.timeline)
+    if taken is None:
+        return []
+    done, state = [f"{_PAST[taken.action]} {taken.key.named}"], work.store.state
+    if taken.action == "activate" and not (state.keysets or state.publications):
+        done.append("sign your cards again, and hand out the key set: cardsign keys jwks")
+    return done
+
+
+def _make_key(work: Work, step: agenda.Step) -> list[str]:
+    """Make the key that a step asks for, unless another process was faster.
+
+    Raises:
+        PassphraseFault: ``passphrase.wrong``: the passphrase is not that of the key before it.
+        StoreFault: ``keystore.same_custody``: with this passphrase a thief would have it.
+    """
+    store, key = work.store, step.key
+    access, seq = work.access_for(step.role), store.state.seq
+    if key.private == "held" and not key.is_stolen:
+        secret = access.passphrase(key.custody, store.name_custody(key))
+        with suppress(FileMissing):  # a key whose file is not here cannot tell
+            store.signer(key, secret)
+    else:
+        stolen = " (not the stolen one)" if key.is_stolen else ""
+        secret = access.secrets("new passphrase", f"{step.role} keys{stolen}")
+    alg = next(alg for alg in SIGNING_ALGORITHMS if alg == key.alg)
+    private = PrivateKey.generate(alg)
+    try:
+        new = store.add_key(private, secret, now=work.now, roles=(step.role,), expect_seq=seq)
+    except StoreFault as fault:
+        if fault.code != "keystore.changed":
+            raise
+        return []  # another process was faster; what is still missing then is found again
+    access.remember(new.custody, secret)
+    return [f"made {new.named}, the next {new.alg} {step.role} key"]
+
+
+# The loop.
 
 #: The most that one gap is closed in one call: after that another process opens it again.
 _TIMES: Final = 5
@@ -331,9 +401,9 @@ def _explain(work: Work, gap: Gap, fault: CardsignError | None) -> Gap:
         return Gap(message, command="cardsign keys rotate --keystore DIR", until=gap.until)
     message = gap.text if fault is None else f"{gap.text}: {fault.message}"
     if isinstance(fault, PassphraseFault) and not fault.finding.fix:  # else it is of a PIN
-        roots: tuple[Role, ...] = ("root",) if gap.awaits_roots else ()
-        for role in roots or [role for role in ROLES if gap.who == key_holder(role)]:
-            variable = passphrase_variable(role)
+        roots: tuple[ledger.Role, ...] = ("root",) if gap.awaits_roots else ()
+        for role in roots or [role for role in ledger.ROLES if gap.who == key_holder(role)]:
+            variable = ledger.passphrase_variable(role)
             if variable not in message:
                 is_wrong = fault.code == "passphrase.wrong"
                 message += f"; set {variable}"
@@ -364,7 +434,7 @@ def publish_keyset(work: Work, statement: KeysetStatement, *, name: str) -> Prog
     return Progress(tuple(done)) if is_kept_alone else _publish_statements(work, done)
 
 
-def renew_release(work: Work, changes: ReleaseChanges, *, force: bool = False) -> Progress:
+def renew_release(work: Work, changes: releases.ReleaseChanges, *, force: bool = False) -> Progress:
     """Sign the next release if there is anything new to say, and publish it.
 
     Raises:
@@ -375,7 +445,7 @@ def renew_release(work: Work, changes: ReleaseChanges, *, force: bool = False) -
     for part in work.by_agent():
         publishing.check_owner(part)
         publishing.check_complete(part)
-    sign = draft_release if work.is_dry_run else sign_next_release
+    sign = releases.draft_release if work.is_dry_run else releases.sign_next_release
     release = sign(work, changes, force=force)
     done = []
     if release is not None:
@@ -391,7 +461,7 @@ def _publish_statements(work: Work, done: Sequence[str], *, with_release: bool =
     """Publish the newest statements, with a release that names them, and say what follows."""
 
     def find(work: Work) -> Iterator[Gap]:
-        gaps = [*find_release_gap(work)] if with_release else []
+        gaps = [*releases.find_release_gap(work)] if with_release else []
         yield from gaps or publishing.find_update_gap(work)
 
     progress = _close(work, find, done)
@@ -420,7 +490,7 @@ def _describe(work: Work, verb: str, past: str, lines: Iterable[str]) -> list[st
     return [f"{verb if work.is_dry_run else past} {line}" for line in lines]
 
 
-def revoke_keys(work: Work, kids: Sequence[str], *, reason: RevocationReason) -> Progress:
+def revoke_keys(work: Work, kids: Sequence[str], *, reason: ledger.RevocationReason) -> Progress:
     """Revoke keys for ever, and close the gaps that this opens.
 
     Of a compromised key the whole custody is revoked, see :func:`cardsign.keys.agenda.revoke`.
@@ -442,11 +512,11 @@ def revoke_keys(work: Work, kids: Sequence[str], *, reason: RevocationReason) ->
         if reason != "compromised":
             _check_not_needed(work, record)
 
-    def decide(state: StoreState) -> list[Event]:
-        events: list[Event] = []
+    def decide(state: ledger.StoreState) -> list[ledger.Event]:
+        events: list[ledger.Event] = []
         for record in records:
             more = agenda.revoke(state, record.thumbprint, reason=reason)
-            state = fold_all(state, more, now)
+            state = ledger.fold_all(state, more, now)
             events += more
         return events
 
@@ -458,7 +528,7 @@ def revoke_keys(work: Work, kids: Sequence[str], *, reason: RevocationReason) ->
     return progress._replace(notes=_warn_of_copies(work, ended))
 
 
-def _warn_of_copies(work: Work, ended: Sequence[KeyRecord]) -> tuple[str, ...]:
+def _warn_of_copies(work: Work, ended: Sequence[ledger.KeyRecord]) -> tuple[str, ...]:
     """Return what to do about copies of a key set that holds stolen keys, if it was published.
 
     Of key sets that were only handed out a gap says so, until another one is written.
@@ -474,13 +544,13 @@ def _warn_of_copies(work: Work, ended: Sequence[KeyRecord]) -> tuple[str, ...]:
     )
 
 
-def _check_not_needed(work: Work, record: KeyRecord) -> None:
+def _check_not_needed(work: Work, record: ledger.KeyRecord) -> None:
     keyset = history.kept_keyset(work.store)
-    if keyset is None or record.rotates or record.state in ENDED:
+    if keyset is None or record.rotates or record.state in ledger.ENDED:
         return
     if history.is_needed(record, keyset, work.store.load()):
         # It would be of no use: the statement that says so is one that it cannot sign.
-        instead = RECOVER if keyset.recovery else f"{ADD_ROOT}, then revoke this one"
+        instead = RECOVER if keyset.recovery else f"{releases.ADD_ROOT}, then revoke this one"
         raise StoreFault(
             "keystore.still_needed",
             f"no keyset can be signed without {record.named}, so none can say that it is revoked",

@@ -11,16 +11,15 @@ import pytest
 
 from cardsign.issuer.epochs import open_recovery_key, recover
 from cardsign.issuer.keyset import (
-    KeysetChanges,
     accept_keyset,
     draft_keyset,
     read_draft,
     review_keyset,
     sign_keyset,
+    write_draft,
 )
-from cardsign.issuer.reconcile import reconcile, revoke_keys, rotate_now
+from cardsign.issuer.reconcile import find_key_gaps, reconcile, revoke_keys, rotate_now
 from cardsign.issuer.release import needed_keyset
-from cardsign.issuer.rotation import find_key_gaps
 from cardsign.issuer.work import Work
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.history import kept_release
@@ -230,7 +229,7 @@ def test_with_all_keys_in_one_place_a_theft_ends_by_recovery(together: Site) -> 
     work = together.work("card", "release", "root")
     key = open_recovery_key(together.folder / "recovery.key", RECOVERY)
     recovered, _ = recover(work, lambda: (key, RECOVERY), passphrase=lambda _: NEW)
-    accept_keyset(work, recovered.statement)
+    accept_keyset(work, recovered)
     told = together.rotate("card", "release", "root")
     assert told.left == ()
     assert together.state(root) == "revoked"
@@ -290,22 +289,21 @@ def test_a_stolen_root_is_left_for_the_recovery_key_until_it_is_replaced(site: S
 
 def sign_elsewhere(site: Site, draft: KeysetStatement, key: PrivateKey) -> None:
     """Add the signature of another holder to the draft that lies there."""
-    reviewed = review_keyset(site.work(), draft)
-    signed = sign_keyset(site.work(), reviewed, digest=draft.digest, recovery=lambda: (key, b""))
-    site.draft.write_bytes(signed.data)
+    review_keyset(site.work(), draft)
+    signed = sign_keyset(site.work(), draft, digest=draft.digest, recovery=lambda: (key, b""))
+    site.draft.write_bytes(write_draft(signed))
 
 
 def add_bob(site: Site, *, threshold: int) -> PrivateKey:
     """List another root holder, in a keyset that both holders of a key store here keep."""
     bob = PrivateKey.generate("ES256")
-    changes = KeysetChanges(add_roots=(RootKey(bob.public, "bob"),), threshold=threshold)
     site.now += timedelta(days=1)
-    drafted = draft_keyset(site.work(), changes)
-    digest = drafted.statement.digest
-    signed = sign_keyset(site.holder, drafted, digest=digest)
-    signed = sign_keyset(site.work(), signed, digest=digest, recovery=lambda: (bob, b""))
+    roots = (RootKey(bob.public, "bob"),)
+    drafted = draft_keyset(site.work(), add_roots=roots, threshold=threshold)
+    signed = sign_keyset(site.holder, drafted, digest=drafted.digest)
+    signed = sign_keyset(site.work(), signed, digest=drafted.digest, recovery=lambda: (bob, b""))
     for store in (site.store, site.roots):
-        accept_keyset(Work(store, site.now, access=SECRETS["release"]), signed.statement)
+        accept_keyset(Work(store, site.now, access=SECRETS["release"]), signed)
     return bob
 
 
@@ -346,7 +344,7 @@ def test_a_stick_that_missed_a_visit_is_brought_up_to_date(site: Site) -> None:
     assert site.rotate("card", "release").left == ()
     assert needed_keyset(site.roots).digest != draft.digest
     with pytest.raises(StatementRefused, match="gap") as refused:
-        review_keyset(site.holder, draft_keyset(site.work()).statement)
+        review_keyset(site.holder, draft_keyset(site.work()))
     assert "/keyset/1.4.json" in refused.value.finding.fix
     assert f"cardsign keyset publish 1.4.json --keystore {site.folder}" in refused.value.finding.fix
 
@@ -358,17 +356,16 @@ def test_a_stick_that_missed_a_visit_is_brought_up_to_date(site: Site) -> None:
 def test_a_draft_of_a_theft_that_one_root_alone_has_signed_is_drafted_again(site: Site) -> None:
     """The twin: too few have signed it, so nobody holds it, and its number is free."""
     bob = PrivateKey.generate("ES256")
-    changes = KeysetChanges(add_roots=(RootKey(bob.public, "bob"),), threshold=2)
     site.now += timedelta(days=1)
-    draft = draft_keyset(site.work(), changes)
-    half = sign_keyset(site.holder, draft, digest=draft.statement.digest)
-    site.draft.write_bytes(half.data)
+    draft = draft_keyset(site.work(), add_roots=(RootKey(bob.public, "bob"),), threshold=2)
+    half = sign_keyset(site.holder, draft, digest=draft.digest)
+    site.draft.write_bytes(write_draft(half))
     stolen = site.active("card")
     site.secrets["card"] = NEW
     told = site.revoke(stolen, "compromised", "card", "release", root=True)
     newest = needed_keyset(site.store)
     assert stolen in newest.revoked, told
-    assert (newest.number, newest.digest) != (half.statement.number, half.statement.digest)
+    assert (newest.number, newest.digest) != (half.number, half.digest)
 
 
 def test_without_its_settings_a_recovery_leaves_the_published_card_to_a_person(
@@ -385,7 +382,7 @@ def test_without_its_settings_a_recovery_leaves_the_published_card_to_a_person(
         shutil.rmtree(site.folder / folder)
     key = open_recovery_key(site.folder / "recovery.key", RECOVERY)
     recovered, _ = recover(work, lambda: (key, RECOVERY), passphrase=lambda _: ROOT, digest=digest)
-    accept_keyset(work, recovered.statement)
+    accept_keyset(work, recovered)
     before = site.live.card
     for _ in range(2):
         (left,) = reconcile(work).left

@@ -17,17 +17,13 @@ from cardsign.errors import CardsignError
 from cardsign.issuer.cards import publish_signed
 from cardsign.issuer.epochs import IssuerPlan, init_issuer, open_recovery_key, recover
 from cardsign.issuer.keyset import (
-    KeysetChanges,
     draft_keyset,
     review_keyset,
-    show_keyset,
     sign_keyset,
 )
-from cardsign.issuer.reconcile import publish_keyset, renew_release
+from cardsign.issuer.reconcile import find_key_gaps, publish_keyset, renew_release
 from cardsign.issuer.release import ReleaseChanges
-from cardsign.issuer.rotation import find_key_gaps
-from cardsign.issuer.signers import card_signers
-from cardsign.issuer.work import Work
+from cardsign.issuer.work import Work, card_signers
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.store import FolderStore, create_store, open_store
@@ -138,29 +134,26 @@ def test_a_keyset_is_drafted_signed_and_published(made: Made) -> None:
     """With a release that speaks of it; once more is no change."""
     publish(made, NOW)
     now = NOW + timedelta(days=1)
-    draft = draft_keyset(made.work(now), KeysetChanges(origins=(ORIGIN,)))
-    assert (draft.label, draft.is_complete) == ("1.2", False)
+    draft = draft_keyset(made.work(now), origins=(ORIGIN,))
     assert code(lambda: sign_keyset(made.work(), draft, digest="0" * 64)) == "statement.digest"
-    reviewed = review_keyset(made.work(now), draft.statement)
-    signed = sign_keyset(made.work(), reviewed, digest=draft.statement.digest)
-    assert signed.is_complete
+    review_keyset(made.work(now), draft)
+    signed = sign_keyset(made.work(), draft, digest=draft.digest)
     work = made.work(now, publishes=True)
-    progress = publish_keyset(work, signed.statement, name="the draft")
+    progress = publish_keyset(work, signed, name="the draft")
     assert progress.done == (
         "kept keyset 1.2 as the newest",
         "signed release 3",
         "published generation 2",
     )
     assert "1.2" in load_current(made.public).keysets
-    assert publish_keyset(work, signed.statement, name="the draft").done == ()
-    assert show_keyset(made.store).label == "1.2"
+    assert publish_keyset(work, signed, name="the draft").done == ()
 
 
 def test_a_key_that_need_not_sign_signs_no_keyset(made: Made) -> None:
     """A recovery key signs a recovery, and nothing else."""
     draft = draft_keyset(made.work())
     stranger = PrivateKey.generate("ES256")
-    how: dict[str, Any] = {"digest": draft.statement.digest, "recovery": lambda: (stranger, b"")}
+    how: dict[str, Any] = {"digest": draft.digest, "recovery": lambda: (stranger, b"")}
     assert code(lambda: sign_keyset(made.work(), draft, **how)) == "sign.no_key"
 
 
@@ -174,9 +167,8 @@ def test_recovery_opens_the_next_epoch(made: Made) -> None:
     assert (refused, made.tree()) == ("sign.no_key", before)
     key = open_recovery_key(made.recovery, OTHER)
     recovered, made_root = recover(work, lambda: (key, OTHER), passphrase=lambda _: SECRET, **how)
-    assert (recovered.label, recovered.is_complete) == ("2.1", True)
-    root = recovered.statement.root.keys
-    assert root == (RootKey(made_root.public, "owner"),)
+    assert (recovered.label, len(recovered.envelope.signatures)) == ("2.1", 2)
+    assert recovered.root.keys == (RootKey(made_root.public, "owner"),)
     assert open_recovery_key(new, OTHER) != key
 
 

@@ -18,19 +18,17 @@ from cardsign.issuer.keyset import (
 )
 from cardsign.keys.history import has_ended
 from cardsign.keys.ledger import KeyRecord, KeyTimes, StoreState
-from cardsign.statements.envelope import TYP_KEYSET
-from cardsign.statements.keyset import KeysetStatement, read_keyset
-from cardsign.statements.signing import sign_statement
+from cardsign.statements.keyset import KeysetStatement
 from tests.keys.elsewhere import refusal
 from tests.keys.issuing import (
     DAY,
     HOUR,
     NOW,
     first,
-    key,
     online,
     quorum,
     record,
+    signed,
     store,
     thumbprint,
 )
@@ -87,7 +85,10 @@ def test_it_says_why_and_since_when() -> None:
 
 
 def draft_of(
-    state: StoreState, keyset: KeysetStatement, at: datetime = LATER, draft: bytes | None = None
+    state: StoreState,
+    keyset: KeysetStatement,
+    at: datetime = LATER,
+    draft: KeysetStatement | None = None,
 ) -> KeysetStatement:
     """The draft that is due, which is a new one."""
     result = draft_if_due(state, keyset, draft, now=at)
@@ -106,11 +107,8 @@ def test_hosts_come_to_the_same_draft() -> None:
 def test_a_draft_that_is_there_is_left_as_it_is() -> None:
     """With the signatures that it has got; it is no new one."""
     state, keyset = store(CARD2), first()
-    signed = sign_statement(draft_of(state, keyset).envelope.payload, [key("ann")], TYP_KEYSET)
-
-    again = draft_if_due(state, keyset, signed, now=LATER + 20 * DAY)
-
-    assert again == (read_keyset(signed), False)
+    half = signed(draft_of(state, keyset), "ann")
+    assert draft_if_due(state, keyset, half, now=LATER + 20 * DAY) == (half, False)
 
 
 def test_what_people_drafted_besides_is_left_too() -> None:
@@ -119,20 +117,18 @@ def test_what_people_drafted_besides_is_left_too() -> None:
     plan = KeysetPlan.of(keyset).following(state, now=LATER, until=LATER)
     theirs = draft_next(replace(plan, root=quorum(2, "ann", "bob", "dan")), keyset, now=LATER)
 
-    assert draft_if_due(state, keyset, write_draft(theirs), now=LATER) == (theirs, False)
+    assert draft_if_due(state, keyset, theirs, now=LATER) == (theirs, False)
 
 
-STALE: dict[str, bytes] = {
-    "it is no draft": b"{}",
-    "it is no JSON": b"\xff",
-    "it follows another statement": write_draft(draft_of(store(CARD2), first(lifetime=80 * DAY))),
-    "it lacks a key": write_draft(draft_of(store(CARD2), first())),
-    "it is the newest statement itself": write_draft(first()),
+STALE: dict[str, KeysetStatement] = {
+    "it follows another statement": draft_of(store(CARD2), first(lifetime=80 * DAY)),
+    "it lacks a key": draft_of(store(CARD2), first()),
+    "it is the newest statement itself": first(),
 }
 
 
 @pytest.mark.parametrize("stale", STALE.values(), ids=STALE)
-def test_a_draft_that_will_not_do_is_drafted_anew(stale: bytes) -> None:
+def test_a_draft_that_will_not_do_is_drafted_anew(stale: KeysetStatement) -> None:
     """What it said is said again, with the rest."""
     statement = draft_of(store(CARD2, REVOKED), first(), draft=stale)
     assert statement.revoked == {thumbprint("card")}
@@ -154,7 +150,7 @@ def test_a_key_that_retires_after_the_draft_makes_no_stranger_of_its_author() ->
     begun = store(RETIRING, record("rel", "active", "release"))
     drafted = draft_of(begun, keyset, NOW + 61 * DAY)
     after, now = store(record("card", "retired"), begun.keys[1]), NOW + 62 * DAY
-    anew = draft_of(after, keyset, now, write_draft(drafted))
+    anew = draft_of(after, keyset, now, drafted)
     assert [key.roles for key in anew.keys] == [("release",)]
     assert says_more(after, keyset, drafted, now=now) == ()
     theirs = replace(KeysetPlan.of(drafted), keys=(*drafted.keys, online("evil", "card")))
@@ -211,7 +207,7 @@ def test_a_draft_that_mends_what_the_store_cannot_is_told_whole() -> None:
 
 def test_a_draft_that_nobody_has_signed_for_months_is_made_anew() -> None:
     """Else it would end as soon as it is published."""
-    old, now = write_draft(draft_of(store(CARD2), first())), NOW + 61 * DAY
+    old, now = draft_of(store(CARD2), first()), NOW + 61 * DAY
     assert draft_of(store(CARD2), first(), now, old).iat == int(now.timestamp())
 
 

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cardsign import sign_card
 from cardsign.config import ProjectConfig
 from cardsign.errors import CardsignError
-from cardsign.issuer.keyset import KeysetChanges, accept_keyset, draft_keyset, keyset_due
+from cardsign.issuer.keyset import accept_keyset, draft_keyset, keyset_due
 from cardsign.issuer.release import ReleaseChanges, card_digest, sign_next_release
 from cardsign.issuer.work import Work
 from cardsign.jose.keys import JwkSet, PrivateKey
@@ -167,26 +167,22 @@ class Issuer:
 
     def _keyset(self, now: datetime) -> None:
         lifetime = timedelta(seconds=self.setting.keyset_life)
-        changes = KeysetChanges() if self.keysets else self._first()
+        changes = {} if self.keysets else self._first()
         work = self._work(now)
-        draft = draft_keyset(work, changes, lifetime=lifetime)
+        draft = draft_keyset(work, lifetime=lifetime, **changes)
         signers = [self.roots["ann"], self.roots["bob"]]
-        data = sign_statement(draft.statement.envelope.payload, signers, TYP_KEYSET)
+        data = sign_statement(draft.envelope.payload, signers, TYP_KEYSET)
         accept_keyset(work, read_keyset(data))
         self.keysets.append(read_keyset(data))
         self.statements[self._path()] = data
-        listed = ", ".join(key.public.kid for key in draft.statement.keys)
+        listed = ", ".join(key.public.kid for key in draft.keys)
         self.world.note(f"the roots sign keyset {draft.label}: {listed}")
 
-    def _first(self) -> KeysetChanges:
+    def _first(self) -> dict[str, Any]:
         """Two of three roots, and a recovery key, each on a machine of its own."""
         people = [RootKey(self.roots[name].public, name) for name in ("ann", "bob", "cat")]
-        return KeysetChanges(
-            origins=(HOME,),
-            add_roots=tuple(people),
-            threshold=2,
-            recovery=(RootKey(self.roots["rita"].public, "rita"),),
-        )
+        rita = RootKey(self.roots["rita"].public, "rita")
+        return {"origins": (HOME,), "add_roots": people, "threshold": 2, "recovery": (rita,)}
 
     def _path(self) -> str:
         return KEYSET_PATH.format(epoch=self.keysets[-1].epoch, version=self.keysets[-1].version)

@@ -186,7 +186,7 @@ class World:
             draft, _ = recover(
                 work, lambda: (key, RECOVERY), passphrase=lambda each: self.site.secrets[each]
             )
-            accept_keyset(work, draft.statement)
+            accept_keyset(work, draft)
             progress = self.site.rotate(*ROLES)
         return progress
 
