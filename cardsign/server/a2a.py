@@ -1,18 +1,20 @@
-"""A2A over HTTP: its errors in both shapes that clients read, JSON-RPC calls, and extended cards.
+"""A2A over HTTP: documents, extended cards, JSON-RPC calls, and errors in both shapes clients read.
 
 Calls are read as strictly as cards are. There are no batches: A2A has none.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final, TypeAlias
+from typing import Final
 
 from flask import Request, Response, request
 from werkzeug.exceptions import HTTPException
@@ -24,11 +26,15 @@ from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json
 from cardsign.errors import JsonRefused, ServeFault
 from cardsign.publish.generation import Generation
-from cardsign.server.documents import NO_SNIFF, NO_STORE, PRIVATE, Document, extended_document
-from cardsign.server.providers import RETRY_SECONDS, Busy, Denied, Provider, Unreachable
+from cardsign.server.providers import RETRY_SECONDS, Denied, Provider, Unavailable
+from cardsign.urls import Headers
 
 log = logging.getLogger(__name__)
 
+#: Of every answer about an extended card, an error too: shared caches keep out.
+PRIVATE: Final = {"Cache-Control": "private, no-cache", "Vary": "Authorization"}
+NO_STORE: Final = {"Cache-Control": "no-store"}
+NO_SNIFF: Final = {"X-Content-Type-Options": "nosniff"}
 #: Bytes. A request for a card has about 100; what other methods send is refused anyway.
 MAX_CALL_BYTES: Final = 64 * 1024
 TOO_LONG: Final = "a request for a card has at most 64 KiB"
@@ -50,7 +56,46 @@ _OTHER_METHODS: Final = frozenset(
 FALLBACK_REALM: Final = "extended-agent-card"
 #: A client that sends no version means 0.3 (A2A 1.0 3.6.2); both get the same signed bytes.
 _VERSIONS: Final = ("", "0.3", "1.0")
-CallId: TypeAlias = str | int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Final bytes with their headers.
+
+    Attributes:
+        body: What GET returns.
+        headers: All of its own.
+        older: What clients of A2A 0.3 get instead; None for the same.
+    """
+
+    body: bytes
+    headers: Headers
+    older: Document | None = None
+
+    def respond(self) -> Response:
+        """Return the answer to GET or HEAD: 200, or 304 to a client that has the document."""
+        response = Response(self.body, headers=list(self.headers))
+        with suppress(OverflowError):  # of werkzeug, where If-Modified-Since has a year without end
+            response.make_conditional(request)
+        return response
+
+
+def etag_of(body: bytes) -> str:
+    """Return the strong validator of a body: its digest, signatures included."""
+    return f'"{hashlib.sha256(body).hexdigest()}"'
+
+
+def extended_document(body: bytes) -> Document:
+    """Return the extended card of one audience.
+
+    It has no Last-Modified: all audiences have the same, and who asked by it alone would be told
+    that the card of another is still the one.
+    """
+    headers = {"Content-Type": "application/a2a+json", "ETag": etag_of(body), **PRIVATE, **NO_SNIFF}
+    return Document(body, tuple(headers.items()))
+
+
+# Errors.
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +132,12 @@ BAD_CREDENTIALS: Final = ErrorKind(-32000, 400, rpc_status=400)
 
 
 class A2AError(Exception):
-    """A request is refused.
+    """A request is refused. The message is for a person at the other end.
 
     Attributes:
         kind: The kind of error.
-        message: For a person at the other end; never what the request held.
         challenges: Values of ``WWW-Authenticate``, a header line each.
         call_id: Of the JSON-RPC call, as far as it was read.
-        retry_after: Seconds after which it may be tried again.
     """
 
     def __init__(
@@ -103,25 +146,10 @@ class A2AError(Exception):
         message: str,
         challenges: tuple[str, ...] = (),
         *,
-        call_id: CallId = None,
-        retry_after: int | None = None,
+        call_id: Json = None,
     ) -> None:
         super().__init__(message)
-        self.kind, self.message, self.challenges = kind, message, challenges
-        self.call_id, self.retry_after = call_id, retry_after
-
-    def body(self, *, as_rpc: bool) -> dict[str, Json]:
-        """Return the error as JSON-RPC or as a google.rpc.Status."""
-        kind = self.kind
-        details: list[Json] = []
-        if kind.reason:
-            info = "type.googleapis.com/google.rpc.ErrorInfo"
-            details = [{"@type": info, "reason": kind.reason, "domain": "a2a-protocol.org"}]
-        if not as_rpc:
-            return status_body(kind.status, self.message, details)
-        error: dict[str, Json] = {"code": kind.rpc_code, "message": self.message}
-        error |= {"data": details} if details else {}
-        return {"jsonrpc": "2.0", "id": self.call_id, "error": error}
+        self.kind, self.challenges, self.call_id = kind, challenges, call_id
 
 
 def status_body(status: int, message: str, details: list[Json]) -> dict[str, Json]:
@@ -148,13 +176,22 @@ _GRPC_STATUSES: Final = {
 
 def answer_a2a_error(error: A2AError) -> Response:
     """Return the answer to a refused request, in the shape of the protocol that it used."""
-    as_rpc = request.method == "POST"
-    status = error.kind.rpc_status if as_rpc else error.kind.status
-    response = json_response(error.body(as_rpc=as_rpc), status, PRIVATE)
+    kind, details = error.kind, list[Json]()
+    if kind.reason:
+        info = "type.googleapis.com/google.rpc.ErrorInfo"
+        details = [{"@type": info, "reason": kind.reason, "domain": "a2a-protocol.org"}]
+    if request.method == "POST":
+        shown: dict[str, Json] = {"code": kind.rpc_code, "message": str(error)}
+        shown |= {"data": details} if details else {}
+        call: Json = {"jsonrpc": "2.0", "id": error.call_id, "error": shown}
+        response = json_response(call, kind.rpc_status, PRIVATE)
+    else:
+        body = status_body(kind.status, str(error), details)
+        response = json_response(body, kind.status, PRIVATE)
     for challenge in error.challenges:
         response.headers.add("WWW-Authenticate", challenge)
-    if error.retry_after is not None:
-        response.headers["Retry-After"] = str(error.retry_after)
+    if kind is UNAVAILABLE:
+        response.headers["Retry-After"] = str(RETRY_SECONDS)
     return response
 
 
@@ -177,65 +214,54 @@ def json_response(value: Json, status: int, headers: dict[str, str]) -> Response
     return Response(body, status, headers | NO_SNIFF, mimetype="application/json")
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """What a JSON-RPC request asks.
-
-    Attributes:
-        id: To be echoed.
-        method: The method's name.
-        params: As sent; None if absent.
-        is_notification: The request has no id and must not be answered.
-    """
-
-    id: CallId
-    method: str
-    params: Json
-    is_notification: bool
+# Calls.
 
 
-def parse_call(untrusted_body: bytes) -> Call:
-    """Return the call in a body (JSON-RPC 2.0 section 4).
+def parse_call(untrusted_body: bytes) -> dict[str, Json]:
+    """Return the call in a body (JSON-RPC 2.0 section 4); without an id it is a notification.
 
     Raises:
         A2AError: It is none.
     """
     try:
-        envelope = parse_object(untrusted_body, max_bytes=MAX_CALL_BYTES)
+        call = parse_object(untrusted_body, max_bytes=MAX_CALL_BYTES)
     except JsonRefused as exc:
         if exc.code == "json.too_large":
             raise A2AError(TOO_LARGE, TOO_LONG) from exc
         if exc.code == "json.not_object":
             raise A2AError(INVALID_REQUEST, "the request is not one JSON object") from exc
         raise A2AError(PARSE_ERROR, f"the request is not strict JSON ({exc.code})") from exc
-    call_id, method = envelope.get("id"), envelope.get("method")
+    call_id = call.get("id")
     if isinstance(call_id, bool | list | dict):
         raise A2AError(INVALID_REQUEST, "id is not a string, number or null")
-    if envelope.get("jsonrpc") != "2.0" or not isinstance(method, str):
+    if call.get("jsonrpc") != "2.0" or not isinstance(call.get("method"), str):
         problem = "the request lacks jsonrpc 2.0 or the name of a method"
         raise A2AError(INVALID_REQUEST, problem, call_id=call_id)
-    return Call(call_id, method, envelope.get("params"), "id" not in envelope)
+    return call
 
 
-def check_call(call: Call) -> None:
+def check_call(call: Mapping[str, Json]) -> None:
     """Check that a call asks for the extended card; a tenant is all that its params may name.
 
     Raises:
         A2AError: It does not.
     """
-    if call.method not in CARD_METHODS:
-        if call.method in _OTHER_METHODS:
+    if call["method"] not in CARD_METHODS:
+        if call["method"] in _OTHER_METHODS:
             raise A2AError(UNSUPPORTED, "this endpoint serves the agent card only")
         raise A2AError(METHOD_NOT_FOUND, "there is no such method")
-    params = {} if call.params is None else call.params
+    params = {} if call.get("params") is None else call["params"]
     if not isinstance(params, dict) or not isinstance(params.get("tenant", ""), str):
         raise A2AError(INVALID_PARAMS, "params is not an object with at most a tenant")
 
 
-def answer_call(call: Call, card: bytes) -> Response:
+def answer_call(call: Mapping[str, Json], card: bytes) -> Response:
     """Return the answer to a call; the card's own bytes stand in it as they were signed."""
-    body = b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (json.dumps(call.id).encode(), card)
+    body = b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (json.dumps(call["id"]).encode(), card)
     return Response(body, headers=PRIVATE | NO_SNIFF, mimetype="application/json")
+
+
+# Extended cards.
 
 
 class ExtendedCards:
@@ -345,8 +371,8 @@ class ExtendedCards:
                 log.info("refused a credential (%s): %s", provider.name, exc)
                 denied.append(exc)
                 continue
-            except (Unreachable, Busy) as exc:
-                log.warning("could not check a credential (%s): %s", provider.name, exc)
+            except Unavailable as exc:
+                log.warning("could not check a credential (%s): %s", provider.name, exc.description)
                 is_unreachable = True
                 continue
             if audience and self._are_enough(names, satisfied.setdefault(audience, set())):
@@ -354,7 +380,7 @@ class ExtendedCards:
                 return audience
         if is_unreachable:
             message = f"your token cannot be checked now; try again in {RETRY_SECONDS} s"
-            raise A2AError(UNAVAILABLE, message, retry_after=RETRY_SECONDS)
+            raise A2AError(UNAVAILABLE, message)
         if not denied:
             message = "send all credentials that the card demands together" if satisfied else ""
             challenges = self._challenges("")

@@ -1,9 +1,8 @@
 """The Flask application: a rule for each path, a view for each kind of answer.
 
-Where a header comes from: of a public document and an extended card `documents.py`, of an error
-`a2a.py`, which also asks the providers of `providers.py` who gets an extended card. What is
-served: the `Site` of `site.py`, which is exchanged when a publication changes; rules and views
-stay.
+Where a header comes from: of a public document `site.py`, of an extended card and an error
+`a2a.py`, which also asks the providers of `providers.py` who gets an extended card. What is served:
+the `Site` of `site.py`, which is exchanged when a publication changes; rules and views stay.
 """
 
 from __future__ import annotations
@@ -29,14 +28,9 @@ from werkzeug.exceptions import (
 
 from cardsign.publish.generation import ANY_ORIGIN, PublicFile
 from cardsign.server import a2a
-from cardsign.server.documents import NO_SNIFF, NO_STORE, Document, public_document
-from cardsign.server.settings import (
-    DEFAULT_SETTINGS,
-    ServerSettings,
-    in_networks,
-    parse_address,
-)
-from cardsign.server.site import Agent, Publications
+from cardsign.server.a2a import NO_SNIFF, NO_STORE, Document
+from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings, in_networks, parse_address
+from cardsign.server.site import Agent, Publications, midnight, public_document
 from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 
 log = logging.getLogger(__name__)
@@ -142,6 +136,9 @@ def show_document(name: str, agent_name: str | None = None) -> Response:
         document = _PLACEHOLDER_DOCUMENT
     if document is None:
         return answer_interface(path.removeprefix("/"), agent_name)
+    sunset = publications.settings.sunset
+    if path == LEGACY_CARD_PATH and sunset and publications.now() >= midnight(sunset).timestamp():
+        raise Gone
     return answer_public(document)
 
 
@@ -203,14 +200,14 @@ def answer_rpc(agent: Agent) -> Response:
         agent.extended.check_offer(request)  # which may be said to anybody, and says more
         raise
     call = a2a.parse_call(read_body())
-    if call.is_notification:
+    if "id" not in call:  # which must not be answered
         return Response(status=204)
     try:
         agent.extended.check_offer(request)
         a2a.check_call(call)
         return a2a.answer_call(call, agent.extended.find_card(audience).body)
     except a2a.A2AError as exc:
-        exc.call_id = call.id
+        exc.call_id = call["id"]
         raise
 
 
@@ -266,9 +263,6 @@ def answer_public(document: Document) -> Response:
         return Response(status=204, headers=PREFLIGHT | NO_SNIFF)
     if request.method not in READ_METHODS:
         raise MethodNotAllowed(valid_methods=READ_METHODS)
-    now = find_publications().now()
-    if document.gone_at is not None and now >= document.gone_at:
-        raise Gone
     if document.older and request.headers.get("A2A-Version", "").strip().startswith("0."):
         document = document.older
     return document.respond()
@@ -287,7 +281,7 @@ def read_body() -> bytes:
 
     Raises:
         a2a.A2AError: It says that it is too long.
-        Busy: There is no place.
+        Unavailable: There is no place.
     """
     if (request.content_length or 0) > a2a.MAX_CALL_BYTES:
         raise a2a.A2AError(a2a.TOO_LARGE, a2a.TOO_LONG)
@@ -434,9 +428,8 @@ def count_requests(app: Flask, publications: Publications) -> None:
         registry = CollectorRegistry()
         MultiProcessCollector(registry)
         registry.register(_Gauges(publications))
-        return Response(
-            generate_latest(registry), content_type=CONTENT_TYPE_LATEST, headers=NO_STORE
-        )
+        text = generate_latest(registry)
+        return Response(text, content_type=CONTENT_TYPE_LATEST, headers=NO_STORE)
 
     app.before_request_funcs.setdefault(None, []).insert(0, begin)
     app.after_request(count)
@@ -453,16 +446,17 @@ class _Gauges:
         """Yield the gauges."""
         from prometheus_client.core import GaugeMetricFamily
 
-        def gauge(name: str, meaning: str, values: Mapping[str, float]) -> Any:
+        served = {n: agent.generation for n, agent in self._publications.site.agents.items()}
+        numbers = {name: generation.number for name, generation in served.items()}
+        times = {name: generation.published_at.timestamp() for name, generation in served.items()}
+        counts = {name: len(lines) for name, lines in self._publications.problems.items()}
+        gauges: dict[str, tuple[str, Mapping[str, float]]] = {
+            "generation": ("The generation that is served.", numbers),
+            "published_timestamp_seconds": ("When it was published.", times),
+            "problems": ("What the log says is wrong with it.", counts),
+        }
+        for name, (meaning, values) in gauges.items():
             family = GaugeMetricFamily(f"cardsign_{name}", meaning, labels=["agent"])
             for agent, value in values.items():
                 family.add_metric([agent], value)
-            return family
-
-        generations = {n: a.generation for n, a in self._publications.site.agents.items()}
-        numbers = {name: generation.number for name, generation in generations.items()}
-        times = {name: newest.published_at.timestamp() for name, newest in generations.items()}
-        counts = {name: len(lines) for name, lines in self._publications.problems.items()}
-        yield gauge("generation", "The generation that is served.", numbers)
-        yield gauge("published_timestamp_seconds", "When it was published.", times)
-        yield gauge("problems", "What the log says is wrong with it.", counts)
+            yield family

@@ -38,13 +38,7 @@ from werkzeug.exceptions import ServiceUnavailable
 from cardsign.card.security import PROVIDERS, ProviderType, Scheme, azure_issuer, schemes_of
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json
-from cardsign.errors import (
-    CardRefused,
-    FetchFailed,
-    JsonRefused,
-    KeyRefused,
-    UsageFault,
-)
+from cardsign.errors import CardRefused, FetchFailed, JsonRefused, KeyRefused, UsageFault
 from cardsign.jose.jwt import MAX_TOKEN_CHARS, TokenRefused, check_claims, read_token
 from cardsign.jose.keys import PublicKey
 from cardsign.net.fetch import FetchSettings, OtherStatus, PrivateAccess, fetch_document
@@ -88,22 +82,18 @@ class Denied(Exception):
         self.scopes = scopes
 
 
-class Unreachable(Exception):
-    """Nobody could be asked whether the credential is valid. The message is for the log."""
+class Unavailable(ServiceUnavailable):
+    """Nobody could be asked whether the credential is valid, or too many wait."""
 
-
-class Busy(ServiceUnavailable):
-    """All places are taken."""
-
-    def __init__(self) -> None:
-        super().__init__("too many requests wait; try again later", retry_after=RETRY_SECONDS)
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem, retry_after=RETRY_SECONDS)
 
 
 class Places:
     """How many requests may wait at a time for slow bodies, or for other hosts: ``with places:``.
 
-    That is a quarter of the threads. A request without a place gets :class:`Busy`,
-    and is told to come back.
+    That is a quarter of the threads. A request without a place gets
+    :class:`Unavailable`, and is told to come back.
 
     Args:
         threads: Requests that are answered at a time.
@@ -114,14 +104,14 @@ class Places:
 
     def __enter__(self) -> None:
         if not self._free.acquire(blocking=False):
-            raise Busy
+            raise Unavailable("too many requests wait; try again later")
 
     def __exit__(self, *_: object) -> None:
         self._free.release()
 
 
 class Provider:
-    """One way to know a caller: a bearer token, unless a subclass says otherwise.
+    """One way to know a caller, who sends a credential as the scheme of the provider says.
 
     Args:
         settings: What the operator says of it.
@@ -141,8 +131,7 @@ class Provider:
 
     def __init__(self, settings: ProviderSettings, hosts: Places, now: Now) -> None:
         self.settings, self._hosts, self._now = settings, hosts, now
-        is_asked = settings.type == "http_verifier"
-        self._secret = read_secret(settings.client if is_asked else settings.secret)
+        self._secret = read_secret(settings.client or settings.secret)
         self._failed: dict[Origin, float] = {}  # when each host could not be reached last
         members: dict[str, Json] = {"issuer": settings.issuer, "tenant": settings.tenant}
         members |= {"in": settings.location, "name": settings.key}
@@ -163,21 +152,32 @@ class Provider:
 
         Raises:
             Denied: The credential is not valid, or opens no card.
-            Unreachable: Nobody could say.
-            Busy: Too many others wait for the one who could.
+            Unavailable: Nobody could say, or too many others wait for the one who could.
         """
         credential = self.read_credential(request)
         return None if credential is None else self.check(credential)
 
     def read_credential(self, request: Request) -> str | None:
         """Return what the request holds; None for nothing of this kind."""
-        return bearer_token(request)
+        if self.scheme.type == "apiKey":
+            places: dict[Json, Mapping[str, str]]
+            places = {"header": request.headers, "query": request.args, "cookie": request.cookies}
+            return places[self.scheme.members["in"]].get(str(self.scheme.members["name"]))
+        scheme, _, text = request.headers.get("Authorization", "").strip().partition(" ")
+        if scheme.lower() != self.scheme.carrier:
+            return None
+        if scheme.lower() != "basic":
+            return text.strip()  # RFC 6750 2.1
+        try:  # RFC 7617; the user's name is free
+            return base64.b64decode(text.strip(), validate=True).decode().partition(":")[2]
+        except (binascii.Error, UnicodeDecodeError):
+            return ""
 
     def check(self, credential: str) -> str:
         """Return whose card a credential opens.
 
         Raises:
-            Denied, Unreachable, Busy: As :meth:`find_audience`.
+            Denied, Unavailable: As :meth:`find_audience`.
         """
         raise NotImplementedError
 
@@ -200,6 +200,13 @@ class Provider:
 
     def challenge(self, realm: str, error: str, scopes: tuple[str, ...]) -> str:
         """Return the value of ``WWW-Authenticate`` that asks for the credential."""
+        if self.scheme.type == "mutualTLS":  # no header can answer it, and it names the way
+            return f"Mutual-TLS realm={quote(realm)}"
+        if self.scheme.type == "apiKey":  # no registered scheme is for this
+            place, name = (quote(str(self.scheme.members[member])) for member in ("in", "name"))
+            return f"ApiKey realm={quote(realm)}, in={place}, name={name}"
+        if self.scheme.carrier == "basic":
+            return f'Basic realm={quote(realm)}, charset="UTF-8"'
         more = f", error={quote(error)}" if error else ""
         more += f", scope={quote(' '.join(scopes))}" if scopes else ""
         return f"Bearer realm={quote(realm)}{more}"
@@ -223,12 +230,12 @@ class Provider:
 
         Raises:
             Denied: It says no to the token, or what cannot be read.
-            Unreachable: It gives no answer, or none to us.
+            Unavailable: It gives no answer, or none to us.
         """
         asked = parse_url(url)
         # Callers must not queue up behind a host that does not answer.
         if 0 <= self._now() - self._failed.get(asked.origin, -math.inf) < RETRY_SECONDS:
-            raise Unreachable(f"{asked.origin} gave no answer a moment ago")
+            raise Unavailable(f"{asked.origin} gave no answer a moment ago")
         networks = self.settings.networks
         named = filter(None, (self.settings.url, self.settings.issuer))
         origins = frozenset(parse_url(text).origin for text in named)
@@ -248,7 +255,7 @@ class Provider:
             if not is_about_token:
                 raise self.fail(url, problem) from exc
             is_denied = 400 <= exc.status < 500 and exc.status not in self.refusals_of_us
-            raise (Denied if is_denied else Unreachable)(problem) from exc
+            raise (Denied if is_denied else Unavailable)(problem) from exc
         except (FetchFailed, JsonRefused) as exc:
             is_answer = isinstance(exc, JsonRefused) or exc.code in _UNREADABLE_ANSWERS
             if is_about_token and is_answer:
@@ -256,15 +263,15 @@ class Provider:
             shown = str(replace(asked, query=""))  # a query may hold a secret
             raise self.fail(url, str(exc).replace(str(asked), shown)) from exc
 
-    def fail(self, url: str, problem: str) -> Unreachable:
+    def fail(self, url: str, problem: str) -> Unavailable:
         """Return what is raised where a host gave no answer; it is not asked for a while."""
         asked = parse_url(url)
         self._failed[asked.origin] = self._now()
-        return Unreachable(f"asking {replace(asked, query='')}: {problem}")
+        return Unavailable(f"asking {replace(asked, query='')}: {problem}")
 
 
 class StaticTokens(Provider):
-    """Bearer tokens (RFC 6750) whose digests stand in a file, with the audience of each."""
+    """Tokens whose digests stand in a file with the audience of each, wherever they are sent."""
 
     def __init__(self, settings: ProviderSettings, hosts: Places, now: Now) -> None:
         super().__init__(settings, hosts, now)
@@ -278,41 +285,6 @@ class StaticTokens(Provider):
         return token.audience
 
 
-class BasicTokens(StaticTokens):
-    """Tokens as the password of HTTP Basic (RFC 7617); the user name is free."""
-
-    def read_credential(self, request: Request) -> str | None:
-        """As :meth:`Provider.read_credential`."""
-        scheme, _, value = request.headers.get("Authorization", "").strip().partition(" ")
-        if scheme.lower() != "basic":
-            return None
-        try:
-            return base64.b64decode(value.strip(), validate=True).decode().partition(":")[2]
-        except (binascii.Error, UnicodeDecodeError):
-            return ""
-
-    def challenge(self, realm: str, error: str, scopes: tuple[str, ...]) -> str:
-        """As :meth:`Provider.challenge`."""
-        return f'Basic realm={quote(realm)}, charset="UTF-8"'
-
-
-class ApiKeys(StaticTokens):
-    """Tokens by themselves, in a header, the query or a cookie."""
-
-    def read_credential(self, request: Request) -> str | None:
-        """As :meth:`Provider.read_credential`."""
-        key = self.settings.key
-        if self.settings.location == "header":
-            return request.headers.get(key)
-        values = request.args if self.settings.location == "query" else request.cookies
-        return values.get(key)
-
-    def challenge(self, realm: str, error: str, scopes: tuple[str, ...]) -> str:
-        """As :meth:`Provider.challenge`; no registered scheme is for this."""
-        where = f"in={quote(self.settings.location)}, name={quote(self.settings.key)}"
-        return f"ApiKey realm={quote(realm)}, {where}"
-
-
 #: What a certificate that cannot be read raises, as it is loaded or as its parts are looked at.
 _UNREADABLE: Final = (
     ValueError,
@@ -321,7 +293,6 @@ _UNREADABLE: Final = (
     x509.UnsupportedGeneralNameType,
 )
 _MAX_CERTIFICATE: Final = 16 * 1024  # characters
-_BYTE_SEQUENCE: Final = re.compile(r":([A-Za-z0-9+/=]+):")  # RFC 9440 2.1
 
 
 class MutualTls(Provider):
@@ -333,7 +304,7 @@ class MutualTls(Provider):
 
     def find_audience(self, request: Request) -> str | None:
         """As :meth:`Provider.find_audience`."""
-        untrusted_text = request.headers.get(self.settings.certificate, "")
+        untrusted_text = request.headers.get("X-SSL-Client-Cert", "")
         if not untrusted_text:
             return None
         # Its WSGI server lets `X_SSL_Client_Verify` pass for `X-SSL-Client-Verify`.
@@ -360,21 +331,12 @@ class MutualTls(Provider):
             return hmac.compare_digest(secret.encode(), self._secret.encode())
         return in_networks(request.environ.get("REMOTE_ADDR", ""), self.settings.proxies)
 
-    def challenge(self, realm: str, error: str, scopes: tuple[str, ...]) -> str:
-        """As :meth:`Provider.challenge`; no header can answer it, and it names the way."""
-        return f"Mutual-TLS realm={quote(realm)}"
-
 
 def _read_certificate(untrusted_text: str) -> x509.Certificate:
-    """Return the one certificate of the header: escaped PEM as of nginx, or as RFC 9440 has it."""
+    """Return the one certificate of the header: escaped PEM, as of nginx."""
     # Two headers are joined by a comma: one of them may be the client's own.
     if len(untrusted_text) > _MAX_CERTIFICATE or "," in untrusted_text:
         raise Denied("there is more than one certificate, or a long one")
-    if untrusted_text.startswith(":"):
-        match = _BYTE_SEQUENCE.fullmatch(untrusted_text)
-        if match is None:
-            raise Denied("the certificate is not one byte sequence")
-        return x509.load_der_x509_certificate(base64.b64decode(match[1], validate=True))
     (certificate,) = x509.load_pem_x509_certificates(unquote(untrusted_text).encode())
     return certificate
 
@@ -415,11 +377,6 @@ class Jwt(Provider):
         self._keys: dict[str, PublicKey] = {}
         self._asked_at = -math.inf
 
-    def read_credential(self, request: Request) -> str | None:
-        """As :meth:`Provider.read_credential`."""
-        header = self.scheme.header
-        return request.headers.get(header) if header else bearer_token(request)
-
     def check(self, credential: str) -> str:
         """As :meth:`Provider.check`."""
         try:
@@ -440,7 +397,7 @@ class Jwt(Provider):
                     self._refresh_keys()
         elif age >= KEYS_SECONDS - REFRESH_SECONDS and not self._lock.locked():
             # One caller asks before the keys end, so that none must wait; they are good till then.
-            with suppress(Busy, Unreachable), self._hosts, self._lock:
+            with suppress(Unavailable), self._hosts, self._lock:
                 self._refresh_keys()
         return self._keys.get(kid)
 
@@ -530,7 +487,7 @@ class AwsSts(Provider):
 
     def read_credential(self, request: Request) -> str | None:
         """As :meth:`Provider.read_credential`."""
-        token = bearer_token(request)
+        token = super().read_credential(request)
         return token if token and token.startswith(STS_PREFIX) else None
 
     def check(self, credential: str) -> str:
@@ -574,8 +531,8 @@ CLASSES: Final[dict[ProviderType, type[Provider]]] = {
     "azure_ad": Jwt,
     "gcp_iap": Jwt,
     "aws_sigv4": AwsSts,
-    "api_key": ApiKeys,
-    "basic": BasicTokens,
+    "api_key": StaticTokens,
+    "basic": StaticTokens,
     "mtls": MutualTls,
 }
 
@@ -590,12 +547,6 @@ def make_providers(settings: ServerSettings, hosts: Places, now: Now) -> tuple[P
     if settings.token_file is not None:
         chosen.insert(0, ProviderSettings(type="static_token", token_file=settings.token_file))
     return tuple(CLASSES[provider.type](provider, hosts, now) for provider in chosen)
-
-
-def bearer_token(request: Request) -> str | None:
-    """Return the bearer token of a request (RFC 6750 2.1); None for none."""
-    scheme, _, token = request.headers.get("Authorization", "").strip().partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else None
 
 
 def read_secret(source: str) -> str:

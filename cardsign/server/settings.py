@@ -141,7 +141,6 @@ class ProviderSettings(_Table):
         client: Of ``http_verifier``: where to read ``ID:SECRET``: ``env:NAME``.
         location: Of ``api_key``: ``header``, ``query`` or ``cookie``.
         key: Of ``api_key``: its name there.
-        certificate: Of ``mtls``: the header in which the proxy puts the certificate.
         proxies: Of ``mtls``: the networks of proxies whose headers count, without `secret`.
         secret: Of ``mtls``: where to read what the proxy says in ``X-Proxy-Secret``: ``env:NAME``.
         networks: Private networks in which the provider may be reached.
@@ -160,7 +159,6 @@ class ProviderSettings(_Table):
     client: _Variable = ""
     location: Literal["header", "query", "cookie"] = "header"
     key: Annotated[str, StringConstraints(pattern=r"^[!-~]{0,64}$")] = ""
-    certificate: str = "X-SSL-Client-Cert"
     # By a factory: pydantic 2.9 cannot write these into the JSON schema, which a misspelling reads.
     proxies: _Networks = Field(default_factory=lambda: LOOPBACK, strict=False)
     secret: _Variable = ""

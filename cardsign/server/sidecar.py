@@ -26,9 +26,8 @@ from werkzeug.exceptions import (
 
 from cardsign.errors import CardsignError, LocalFault, UsageFault, closest
 from cardsign.files import MAX_INPUT_BYTES
-from cardsign.server.a2a import json_response
+from cardsign.server.a2a import NO_STORE, json_response
 from cardsign.server.app import REFUSAL
-from cardsign.server.documents import NO_STORE
 from cardsign.server.mount import Receive, Scope, Send, answer_by_wsgi, make_environ, read_ahead
 from cardsign.trust.policy import SubjectNames
 from cardsign.urls import is_this_machine

@@ -1,5 +1,8 @@
 """What is served now: an immutable site, exchanged whole when a publication changes.
 
+A public document is for everybody: a file of the publication with its headers, or what is made
+here, the OAuth metadata of RFC 9728 and the page for people.
+
 Each publication is named by an event, for an operator's audit: which card is served since when, by
 its digest and its keys. The card itself is not in it, so that a log holds nothing that is published
 elsewhere, and nothing of an extended card at all.
@@ -10,37 +13,46 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from werkzeug.http import http_date
 
 from cardsign.card.extensions import declares_extended_card
-from cardsign.card.interfaces import current_interfaces
+from cardsign.card.interfaces import Interface, current_interfaces, interfaces_of
 from cardsign.card.security import schemes_of
 from cardsign.card.strictjson import parse_object
-from cardsign.card.values import Json
-from cardsign.errors import CardsignError, ServeFault, SignatureRefused
+from cardsign.card.values import Json, members_of
+from cardsign.errors import CardRefused, CardsignError, ServeFault, SignatureRefused
 from cardsign.files import FileStamp, file_stamp
+from cardsign.inspect import page
 from cardsign.jose.jws import read_entry
-from cardsign.publish.generation import CURRENT_FILE, Generation, find_current, load_current
-from cardsign.server.a2a import ExtendedCards
-from cardsign.server.documents import (
-    Document,
-    Page,
-    Paths,
-    bare_host,
-    find_paths,
-    public_documents,
+from cardsign.jose.keys import JwkSet
+from cardsign.publish.generation import (
+    CURRENT_FILE,
+    MAX_STATEMENT_AGE,
+    Generation,
+    PublicFile,
+    find_current,
+    load_current,
+    public_files,
 )
+from cardsign.server.a2a import Document, ExtendedCards, etag_of
 from cardsign.server.providers import Places, make_providers
 from cardsign.server.settings import ServerSettings
+from cardsign.statements.envelope import StatementRefused
 from cardsign.times import utc
-from cardsign.urls import AGENT_NAME
+from cardsign.urls import AGENT_NAME, CARD_PATH, EXTENDED_PATH, parse_url
 
 log = logging.getLogger(__name__)
 #: Its messages are lines of JSON; `cardsign serve` writes them to stderr as they are.
@@ -53,6 +65,21 @@ LOOK_SECONDS: Final = 0.2  # between two looks at the one stamp
 LOOK_AT_ALL_SECONDS: Final = 60.0  # between two looks at every agent
 #: Seconds after which a publication is served; by then every process has looked.
 EXCHANGE_SECONDS: Final = 1.0
+
+
+#: Paths, and the hosts that a card names with each; none where any will do.
+Paths: TypeAlias = dict[str, set[str]]
+METADATA_PATH: Final = "/.well-known/oauth-protected-resource"
+_OIDC: Final = "/.well-known/openid-configuration"
+_OAUTH: Final = "/.well-known/oauth-authorization-server"
+#: The issuers in the servers' settings whose tokens a scheme of these types stands for.
+_ISSUED: Final = ("oauth2", "openIdConnect")
+#: The page is for clients that ask for HTML, so caches keep it apart from others at its path.
+PAGE_HEADERS: Final = (
+    ("Content-Security-Policy", f"{page.POLICY}; frame-ancestors 'none'"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Vary", "Accept"),
+)
 
 
 @dataclass(frozen=True)
@@ -297,43 +324,36 @@ class Publications:
 
     def _update(self, name: str, served: Agent | None, problems: list[str]) -> Agent | None:
         """Return the newest good state of an agent; None if it never had one."""
-        stamp = file_stamp(self.location / name / CURRENT_FILE)
+        stamp, problem, agent = file_stamp(self.location / name / CURRENT_FILE), "", served
         if served is not None and stamp == self._stamps.get(name):
             return served
         try:
-            agent = self._load(name, served)
-        except (CardsignError, _Unservable) as exc:
+            newest = load_current(self.location / name)
+            if served is None or newest.number > served.generation.number:
+                agent = self._make_agent(name, newest)
+            elif newest.number < served.generation.number:
+                problem = f"generation {newest.number} is lower and is refused"
+            elif newest.files != served.generation.files:
+                problem = f"there is another generation {newest.number} now"
+        except CardsignError as exc:
             if served is None and self.is_single:
                 raise
-            state = (
-                f"still serving generation {served.generation.number}" if served else "not served"
-            )
-            problems.append(f"{state}: {exc}")
-            return served
-        self._stamps[name] = stamp
+            problem = str(exc)
+        if not problem:
+            self._stamps[name] = stamp
+        elif served is None:
+            problems.append(f"not served: {problem}")
+        else:
+            problems.append(f"still serving generation {served.generation.number}: {problem}")
         return agent
 
-    def _load(self, name: str, served: Agent | None) -> Agent:
-        """Return an agent's newest generation; what is served, where it is still the newest."""
-        generation = load_current(self.location / name)
-        if served is not None:
-            number = served.generation.number
-            if generation.number < number:
-                raise _Unservable(f"generation {generation.number} is lower and is refused")
-            if generation.number == number:
-                if generation.files != served.generation.files:
-                    raise _Unservable(f"there is another generation {number} now")
-                return served
+    def _make_agent(self, name: str, generation: Generation) -> Agent:
         card = parse_object(generation.card) if generation.card else {}
         older = [parse_object(generation.legacy_card)] if generation.legacy_card else []
         extended = ExtendedCards(generation, card, self._providers, self.now)
         documents = public_documents(generation, self.settings)
         paths = find_paths(card, *older)
         return Agent(name, generation, documents, extended, *paths, Page(generation))
-
-
-class _Unservable(Exception):
-    """A generation that is sound, and may not follow the one that is served."""
 
 
 def _exchange_moment(stamp: FileStamp | None) -> float:
@@ -359,6 +379,156 @@ def _list_agents(location: Path) -> Iterator[str]:
     except OSError as exc:
         message = f"the directory cannot be read: {exc.strerror}"
         raise ServeFault("serve.no_generation", message, path=str(location)) from exc
+
+
+# The documents of an agent.
+
+
+def public_document(file: PublicFile, published: datetime | None) -> Document:
+    """Return a document for everybody, which pages of any origin may read."""
+    changed = (("Last-Modified", http_date(published)),) if published else ()
+    return Document(file.body, (*file.headers, *changed, ("ETag", etag_of(file.body))))
+
+
+def public_documents(generation: Generation, settings: ServerSettings) -> dict[str, Document]:
+    """Return what a generation shows to everybody, by path.
+
+    Raises:
+        JsonRefused: The public card is not strict JSON.
+    """
+    days = (settings.deprecated, settings.sunset)
+    deprecated, sunset = (midnight(day) if day else None for day in days)
+    files = public_files(generation, legacy=settings.legacy, deprecated=deprecated, sunset=sunset)
+    issuers = [provider.issuer for provider in settings.providers if provider.issuer]
+    card = parse_object(generation.card) if generation.card else {}
+    for path, body in resource_metadata(card, issuers).items():
+        files[path] = PublicFile(body, "application/json", generation.max_age)
+    published = generation.published_at
+    documents = {path: public_document(file, published) for path, file in files.items()}
+    if generation.legacy_card is not None:
+        file = replace(files[CARD_PATH], own_headers=(("Vary", "A2A-Version"),))
+        older = public_document(replace(file, body=generation.legacy_card), published)
+        documents[CARD_PATH] = replace(public_document(file, published), older=older)
+    return documents
+
+
+def resource_metadata(card: Mapping[str, Json], issuers: Iterable[str]) -> dict[str, bytes]:
+    """Return the metadata of each interface by its path (RFC 9728); none without OAuth or OIDC.
+
+    Args:
+        card: The public card.
+        issuers: Whose tokens the server takes, where the card declares that it takes some.
+    """
+    servers, scopes = find_servers(card, issuers)
+    members: dict[str, Json] = {
+        "authorization_servers": [*sorted(servers)],
+        "bearer_methods_supported": ["header"],
+    }
+    if scopes:
+        members["scopes_supported"] = [*sorted(scopes)]
+    if isinstance(name := card.get("name"), str):
+        members["resource_name"] = name
+    metadata = {}
+    for interface in interfaces_of(card) if servers else ():
+        with suppress(CardRefused):
+            resource = parse_url(str(interface.url))
+            body = json.dumps(
+                {"resource": str(resource), **members}, ensure_ascii=False, separators=(",", ":")
+            )
+            # The path of a resource comes after the well-known one (3.1).
+            path = METADATA_PATH + (unquote(resource.path) if resource.path != "/" else "")
+            metadata[path] = body.encode()
+    return metadata
+
+
+def find_servers(card: Mapping[str, Json], issuers: Iterable[str]) -> tuple[set[str], set[str]]:
+    """Return the issuers whose tokens a card declares, and the scopes of their tokens."""
+    servers, scopes = set[str](), set[str]()
+    for scheme in schemes_of(card).values():
+        servers.update(issuers if scheme.type in _ISSUED else ())
+        # An issuer, which its metadata's URL ends or, with a path, is put into (RFC 8414 3.1).
+        for member, part in (("openIdConnectUrl", _OIDC), ("oauth2MetadataUrl", _OAUTH)):
+            url = scheme.members.get(member)
+            if scheme.type is not None and isinstance(url, str) and part in url:
+                servers.add(url.replace(part, "", 1))
+        for flow in members_of(scheme.members.get("flows")).values():
+            scopes.update(members_of(members_of(flow).get("scopes")))
+    return servers, scopes
+
+
+def find_paths(*cards: Mapping[str, Json]) -> tuple[Paths, Paths]:
+    """Return where GET asks for the extended card of these, and where POST takes JSON-RPC."""
+    extended: Paths = {EXTENDED_PATH: set()}
+    rpc: Paths = {}
+    for interface in (entry for card in cards for entry in interfaces_of(card)):
+        try:
+            parts = urlsplit(interface.url) if isinstance(interface.url, str) else None
+        except ValueError:
+            continue
+        if parts is None or parts.scheme not in ("http", "https"):
+            continue
+        host, path = bare_host(parts.netloc), unquote(parts.path).rstrip("/")
+        for place in _extended_paths(path, interface):
+            extended.setdefault(place, set()).add(host)
+        if str(interface.binding).upper() == "JSONRPC":
+            # Clients disagree about a final slash; the root has no path without one.
+            for place in (path, f"{path}/") if path else ("/",):
+                rpc.setdefault(place, set()).add(host)
+    return extended, rpc
+
+
+def bare_host(authority: str) -> str:
+    """Return a host as URLs and ``Host`` name it, without the port that goes without saying."""
+    return authority.lower().removesuffix(":443").removesuffix(":80")
+
+
+def _extended_paths(path: str, interface: Interface) -> Iterator[str]:
+    """Yield where clients of each A2A version ask for the extended card of an interface."""
+    yield path + EXTENDED_PATH
+    if isinstance(interface.tenant, str) and interface.tenant:
+        yield f"{path}/{interface.tenant}{EXTENDED_PATH}"
+    silent = "1.0" if interface.written_in == "1.0" else "0.3"
+    if str(interface.version or silent).startswith("0."):
+        yield f"{path}/v1/card"  # A2A 0.3
+        yield f"{path.rpartition('/')[0]}/agent/authenticatedExtendedCard"  # up to A2A 0.2
+
+
+def midnight(day: date) -> datetime:
+    """Return when a day begins."""
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)
+
+
+# The page for people.
+
+
+class Page:
+    """The page of one generation, made when it is asked for, and again when its verdict ends."""
+
+    def __init__(self, generation: Generation) -> None:
+        self._generation = generation
+        self._made: tuple[Document, float] | None = None
+
+    def find_document(self, now: float) -> Document:
+        """Return the page at a Unix time."""
+        if self._made is None or now >= self._made[1]:
+            self._made = _make_page(self._generation, now)
+        return self._made[0]
+
+
+def _make_page(generation: Generation, now: float) -> tuple[Document, float]:
+    """Return the page, and when its verdict ends."""
+    keysets, jwks = generation.keysets, JwkSet.from_bytes(generation.jwks)
+    newest = max(keysets, key=lambda label: [*map(int, label.split("."))], default="")
+    make = partial(page.card_page, generation.card, jwks=jwks, now=utc(now))
+    try:
+        text, until = make(keyset=keysets.get(newest), release=generation.release)
+    except StatementRefused as refusal:
+        log.error("the page leaves the statements out: %s", refusal)
+        text, until = make()
+    ends = until.timestamp() if until and until > utc(now) else math.inf
+    age = min(generation.max_age, MAX_STATEMENT_AGE, max(0, int(min(ends - now, 1e6))))
+    file = PublicFile(text.encode(), "text/html; charset=utf-8", age, PAGE_HEADERS)
+    return public_document(file, None), ends
 
 
 # The event of a publication.

@@ -35,8 +35,8 @@ from cardsign.publish.publication import (
     publish_generation,
     publish_statements,
 )
-from cardsign.server.documents import Document, public_documents
 from cardsign.server.settings import ServerSettings
+from cardsign.server.site import Document, public_documents
 from cardsign.trust.policy import KeysetAnchor, Limits, Policy, Subject, TrustedIssuer
 from cardsign.trust.walk import FetchResult, Refresh
 from cardsign.urls import CARD_PATH, parse_place

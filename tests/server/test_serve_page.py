@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from cardsign.inspect import page
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.publish.publication import Documents, publish_generation
-from cardsign.server import documents
 from cardsign.server.settings import ServerSettings
 from cardsign.urls import CARD_PATH
 from tests.publish.publications import NOW, PUBLIC, publish_cards, put_in_place, sign
@@ -90,8 +90,8 @@ def test_it_follows_generations_and_is_made_once_for_each(
 ) -> None:
     """However often it is asked for."""
     made = []
-    real = documents.card_page
-    monkeypatch.setattr(documents, "card_page", lambda *a, **k: made.append(1) or real(*a, **k))
+    real = page.card_page
+    monkeypatch.setattr(page, "card_page", lambda *a, **k: made.append(1) or real(*a, **k))
     publish_cards(tmp_path, key, PUBLIC)
     site = serve(tmp_path, now=NOW.timestamp)
     old = site.get("/", headers=HTML)
