@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -187,3 +188,10 @@ def test_threads_yield_each_task_with_its_result_or_fault() -> None:
     assert done == {"a": "A", "b": "B"}
     assert isinstance(crash, LocalFault)
     assert crash.code == "internal.bug"
+
+
+def test_threads_work_together() -> None:
+    """No task waits for the one before."""
+    barrier = threading.Barrier(3, timeout=120)
+    done = in_threads(lambda _: barrier.wait(), ["a", "b", "c"], 3)
+    assert {result for _, result in done} == {0, 1, 2}

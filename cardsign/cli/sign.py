@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -255,7 +255,7 @@ def _sign_card(
 ) -> tuple[Sequence[Signer], SignedCard]:
     """Sign one card and write it."""
     refuse_two_documents(output)
-    now = datetime.now(UTC)
+    now = moment()
     header = read_pairs("--header", "NAME=VALUE", options["headers"])
     marker = read_marker(options["audience"], options["seq"], options["expires"], now)
     foreign = options["known_keys"]

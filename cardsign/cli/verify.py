@@ -17,7 +17,7 @@ import click
 from cardsign.batch import Batch, Outcome, heaviest, verify_many
 from cardsign.card.profiles import DEFAULT_PROFILES
 from cardsign.card.values import jcs
-from cardsign.cli.frame import Command
+from cardsign.cli.frame import Command, moment
 from cardsign.cli.options import (
     STDIO,
     format_option,
@@ -54,9 +54,9 @@ def read_time(text: str) -> datetime:
         try:
             return datetime.combine(date.fromisoformat(text), time(), UTC)
         except ValueError:
-            moment = datetime.fromisoformat(text)
-        if moment.tzinfo is not None:
-            return moment.astimezone(UTC)
+            stated = datetime.fromisoformat(text)
+        if stated.tzinfo is not None:
+            return stated.astimezone(UTC)
     except (ValueError, OverflowError) as exc:
         raise UsageFault("usage.invalid", f"--at takes an ISO date or time, not {text!r}") from exc
     raise UsageFault(
@@ -243,8 +243,8 @@ def _view(
     if isinstance(report, LocalFault):
         return shown
     if form == "file":
-        sha256, now = hashlib.sha256(outcome.untrusted_bytes).hexdigest(), datetime.now(UTC)
-        judged = {"sha256": sha256, "judged_at": now.isoformat()}
+        sha256 = hashlib.sha256(outcome.untrusted_bytes).hexdigest()
+        judged = {"sha256": sha256, "judged_at": moment().isoformat()}
         return shown._replace(value={**outcome.to_json(), **judged})
     if is_many and outcome.verdict == "trusted" and (is_quiet or not verbose):
         return shown._replace(lines=() if is_quiet else (first_line(name, report, policy),))

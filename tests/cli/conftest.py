@@ -26,6 +26,7 @@ from cardsign.keys.ledger import RevocationReason
 from cardsign.keys.store import FolderStore, create_store, open_store
 from cardsign.net.fetch import FetchSettings, OtherStatus
 from cardsign.trust.walk import FetchResult
+from cardsign.verify.verifier import Verifier
 from tests.support import LAX, PORTABLE
 
 
@@ -64,11 +65,12 @@ def s3() -> Iterator[Store]:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[datetime], None]:
-    """Set the clock of every command, where the command line reads it."""
+    """Set the clock of every command, where the command line and its verifier read it."""
 
     def show(now: datetime) -> None:
         stopped = SimpleNamespace(now=lambda zone: now.astimezone(zone))
         monkeypatch.setattr("cardsign.cli.frame.datetime", stopped)
+        monkeypatch.setitem(Verifier.__init__.__kwdefaults__, "clock", lambda: now)
 
     return show
 

@@ -3,13 +3,13 @@
 A file begins with what its story shows. Then come, in any order:
 
 * ``-- NAME --`` and the content of an input file;
-* ``$ cardsign WORDS``, with ``< FILE`` for standard input, ``> FILE`` for standard output, or
-  ``NAME=VALUE`` in front for the environment; the lines below are what it prints, stdout before
-  stderr. ``...`` stands for any text in a line, and alone in a line for any lines. ``[exit N]``
-  ends the output of a command that does not exit with 0. After 2, and after
-  ``[exit 1, nothing changed]``, every file of the folder has to be as it was, but not after
-  ``[exit 2, something changed]``;
-* ``$ COMMAND``, any other command, for the shell;
+* ``$ cardsign WORDS``, with ``< FILE`` for standard input, ``<< ANSWER`` for what a person types
+  at a terminal, ``> FILE`` for standard output, or ``NAME=VALUE`` in front for the environment;
+  the lines below are what it prints, stdout before stderr. ``...`` stands for any text in a line,
+  and alone in a line for any lines. ``[exit N]`` ends the output of a command that does not exit
+  with 0. After 2, and after ``[exit 1, nothing changed]``, every file of the folder has to be as
+  it was, but not after ``[exit 2, something changed]``;
+* ``$ COMMAND``, any other command, for the shell; ``$ cd FOLDER`` holds for all that follow;
 * ``@ TIME``, which sets the clock of all that follow: ``2026-12-01T00:00:00Z``, or ``+40d``,
   ``+6h``, ``+30m`` later than before;
 * ``@ ORIGIN serves FOLDER``, which lets the URLs of an origin answer with the files of a folder, as
@@ -23,7 +23,8 @@ The folder of a story holds ``tides.json``, a card on whose bytes all profiles a
 ``lax.json``, one with defaults and members of its own.
 
 Each command that cardsign's answer advises is run as printed, in the folder as it is then, and has
-to be understood. One with a placeholder in capitals has to be understood by the parser.
+to be understood; what it changes is put back. One with a placeholder in capitals has to be
+understood by the parser.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def steps(story: str) -> Iterator[Step]:
         yield step
 
 
-COMMAND = re.compile(r"((?:[A-Z_]+=\S* )*)cardsign (.*?)(?: < (\S+))?(?: > (\S+))?")
+COMMAND = re.compile(r"((?:[A-Z_]+=\S* )*)cardsign (.*?)(?: < (\S+))?(?: << (\S+))?(?: > (\S+))?")
 
 
 def carry_out(command: str, cardsign: Cardsign) -> Ended:
@@ -128,10 +129,12 @@ def carry_out(command: str, cardsign: Cardsign) -> Ended:
     if ours is None:
         done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, check=False)
         return Ended(done.returncode, done.stdout, done.stderr.decode())
-    settings, words, source, target = ours.groups()
+    settings, words, source, answer, target = ours.groups()
     environment = dict(setting.split("=", 1) for setting in settings.split())
-    stdin = Path(source).read_bytes() if source else b""
-    ended = cardsign(*shlex.split(words), stdin=stdin, **environment)
+    stdin = Path(source).read_bytes() if source else f"{answer or ''}\n".encode()
+    ended = cardsign(
+        *shlex.split(words), stdin=stdin, at_terminal=answer is not None, **environment
+    )
     if target:
         Path(target).write_bytes(ended.out)
         return Ended(ended.status, b"", ended.err)
@@ -172,15 +175,15 @@ def is_runnable(words: Sequence[str]) -> bool:
 def bad_hint(ended: Ended, cardsign: Cardsign) -> str:
     """The first advised command that does not run, and why; empty where all do.
 
-    They run one after the other, as a person would, and the folder is put back.
+    They run one after the other, as a person would, and all folders are put back.
     """
-    here = Path.cwd()
+    here, story = Path.cwd(), Path(os.environ["HOME"]).parent
     is_json = ended.out.startswith((b"{", b"["))
     advised = list(hints(ended.err if is_json else ended.text + ended.err))
     if not advised:
         return ""
     with tempfile.TemporaryDirectory() as kept:
-        subprocess.run(["cp", "-a", here, f"{kept}/copy"], check=True)
+        subprocess.run(["cp", "-a", story, f"{kept}/copy"], check=True)
         try:
             for words in advised:
                 if is_runnable(words):
@@ -192,17 +195,19 @@ def bad_hint(ended: Ended, cardsign: Cardsign) -> str:
                 if fault:
                     return f"cardsign {shlex.join(words)}\n{fault}"
         finally:
-            for path in here.iterdir():
+            os.chdir(story)
+            for path in story.iterdir():
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-            subprocess.run(["cp", "-a", f"{kept}/copy/.", here], check=True)
+            subprocess.run(["cp", "-a", f"{kept}/copy/.", story], check=True)
+            os.chdir(here)
     return ""
 
 
 def list_files() -> dict[str, tuple[int, bytes]]:
-    """The mode and content of all files of the folder, but for locks and the user's home."""
-    files = {}
-    for path in Path().rglob("*"):
-        if path.parts[0] == "home" or path.name in {"lock", ".lock"}:
+    """The mode and content of all files of the story, but for locks and the user's home."""
+    files, home = {}, Path(os.environ["HOME"])
+    for path in home.parent.rglob("*"):
+        if path.is_relative_to(home) or path.name in {"lock", ".lock"}:
             continue
         content = path.read_bytes() if path.is_file() else b""
         files[str(path)] = (path.lstat().st_mode, content)
@@ -221,6 +226,9 @@ def play(story: str, cardsign: Cardsign, world: World) -> str:
             world.change(step.change)
             continue
         command = fill_in(step.command, names)
+        if command.startswith("cd "):
+            os.chdir(command[3:])
+            continue
         status, is_unchanged = step.end
         files = list_files() if is_unchanged else {}
         ended = carry_out(command, cardsign)
@@ -268,6 +276,7 @@ def test_a_story_that_is_not_true_is_seen(story: str, cardsign: Cardsign, world:
     """The runner can fail."""
     assert play(f"-- a --\none\n{story}", cardsign, world)
     true = "-- a --\none\n$ cat a\none\n$ cat a\n...\n$ cat a\no...\n$ cat a\n{WORD}\n"
+    true += "$ mkdir new\n$ cd new\n$ cat ../a\none\n$ cd ..\n"
     assert not play(f"{true}-- b --\n{{WORD}}\n$ echo {{WORD}}; cat b\none\none", cardsign, world)
 
 
