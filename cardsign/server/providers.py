@@ -160,9 +160,10 @@ class Provider:
     def read_credential(self, request: Request) -> str | None:
         """Return what the request holds; None for nothing of this kind."""
         if self.scheme.type == "apiKey":
-            places: dict[Json, Mapping[str, str]]
-            places = {"header": request.headers, "query": request.args, "cookie": request.cookies}
-            return places[self.scheme.members["in"]].get(str(self.scheme.members["name"]))
+            place, name = (str(self.scheme.members[member]) for member in ("in", "name"))
+            if place == "header":
+                return request.headers.get(name)
+            return (request.args if place == "query" else request.cookies).get(name)
         scheme, _, text = request.headers.get("Authorization", "").strip().partition(" ")
         if scheme.lower() != self.scheme.carrier:
             return None
