@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import pickle
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +11,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias, Unpack
 
+from cardsign.card.profiles import Payloads
+from cardsign.card.strictjson import parse_object
 from cardsign.errors import UsageFault, check_type, closest
 from cardsign.findings import Finding
 from cardsign.trust.lock import Floor, Memory, check_entry, raise_lock, read_floors
@@ -263,8 +264,8 @@ class Verifier:
         if report.verdict == "trusted":
             if len(session.verdicts) >= MAX_VERDICTS:
                 session.verdicts.clear()
-            # The card apart, so that no caller who changes his card can change the kept one.
-            session.verdicts[subject] = (matter, report, pickle.dumps(report.card))
+            # Without the card, which is the caller's to change.
+            session.verdicts[subject] = (matter, replace(report, card=None))
         return _logged(report)
 
     def judge_extended(
@@ -369,11 +370,14 @@ def _remembered(
     kept = session.verdicts.get(subject)
     if kept is None or kept[0][2] is not matter[2] or kept[0][:2] != matter[:2]:
         return None
-    _, report, card = kept
+    (untrusted_bytes, *_), report = kept
     ends = report.valid_until
     if now < report.checked_at or (ends is not None and now >= ends):
         return None
-    remembered: Report = replace(report, checked_at=now, card=pickle.loads(card))  # noqa: S301
+    received = Payloads(parse_object(untrusted_bytes, max_bytes=len(untrusted_bytes)))
+    payload = None if report.profile in (None, "served-as-is") else received.of(report.profile)
+    card = payload.value if payload else received.members
+    remembered: Report = replace(report, checked_at=now, card=card)
     return remembered
 
 
