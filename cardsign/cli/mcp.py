@@ -17,8 +17,9 @@ import click
 from pydantic import Field
 
 from cardsign import __version__
-from cardsign.cli import frame
-from cardsign.cli.frame import Command, say
+from cardsign.cli.frame import Command
+from cardsign.cli.options import PATH, fetch_settings, network_option
+from cardsign.cli.printer import say
 from cardsign.cli.verifier import VerifierOptions
 from cardsign.diff.cards import diff_cards
 from cardsign.errors import CardsignError, ServeFault, UsageFault, install_hint
@@ -44,11 +45,11 @@ _INSTRUCTIONS = (
 @click.option(
     "--trust",
     "trust_file",
-    type=frame.PATH,
+    type=PATH,
     metavar="FILE",
     help="The policy [default: CARDSIGN_TRUST, then $XDG_CONFIG_HOME/cardsign/trust.toml].",
 )
-@frame.network_option
+@network_option
 @click.option(
     "--port",
     metavar="N",
@@ -144,6 +145,6 @@ class _Tools:
         and what is wrong with the service is said.
         """
         if is_url(card):
-            return inspect_url(card, fetch=frame.fetch_settings(self.named.insecure)).to_json()
+            return inspect_url(card, fetch=fetch_settings(self.named.insecure)).to_json()
         keys = JwkSet.from_bytes(jwks.encode(errors="surrogatepass")) if jwks else None
         return inspect_card(self._bytes(card), jwks=keys, name="(text)").to_json()

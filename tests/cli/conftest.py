@@ -279,5 +279,6 @@ class World:
 def world(clock: Callable[[datetime], None], monkeypatch: pytest.MonkeyPatch) -> World:
     """A world in which no URL answers yet."""
     world = World(clock, monkeypatch)
+    monkeypatch.setattr("os.fsync", lambda descriptor: None)  # no power fails here
     monkeypatch.setattr("cardsign.net.fetch.fetch_document", world.fetch)
     return world

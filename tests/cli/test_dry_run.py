@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Cardsign
+from tests.cli.conftest import Cardsign, run
 from tests.cli.test_help import LEAVES
-from tests.cli.test_issuer_story import run
 from tests.support import PORTABLE
 
 ISSUER = "https://tides.example"

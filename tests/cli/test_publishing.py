@@ -22,8 +22,8 @@ from cardsign.server.settings import read_server_settings
 from cardsign.statements.envelope import TYP_RELEASE
 from cardsign.statements.release import ReleaseStatement, read_release
 from cardsign.statements.signing import sign_statement
-from tests.cli.conftest import Cardsign, revoke_in_log
-from tests.cli.test_issuer_story import run, tree
+from tests.cli.conftest import Cardsign, revoke_in_log, run
+from tests.cli.test_transcripts import list_files
 from tests.support import PORTABLE
 
 ISSUER = "https://tides.example"
@@ -110,10 +110,10 @@ def test_cron_signs_nothing_of_what_nobody_has_signed(seq: int, issuer: Cardsign
     payload = json.dumps(said, sort_keys=True, separators=(",", ":")).encode()
     forged = sign_statement(payload, [PrivateKey.generate("ES256")], TYP_RELEASE)
     keep_release(open_store(Path("keys")), read_release(forged), forged, now=datetime.now(UTC))
-    before = tree()
+    before = list_files()
     ended = issuer("release", "renew", "--force")
     assert (ended.status, "keystore.audit_broken" in ended.err) == (2, True)
-    assert tree() == before
+    assert list_files() == before
 
 
 def test_a_keyset_of_a_clock_that_was_ahead_is_not_signed_or_kept(
@@ -129,12 +129,12 @@ def test_a_keyset_of_a_clock_that_was_ahead_is_not_signed_or_kept(
     Path("draft.json").rename("signed-ahead.json")
     Path("draft.json").write_bytes(unsigned)
     clock(now)
-    before = tree()
+    before = list_files()
     for words in (sign, ("keyset", "publish", "signed-ahead.json")):
         ended = issuer(*words)
         assert (ended.status, "statement.not_yet" in ended.err) == (2, True)
         assert f"issued for {now + timedelta(days=300):%Y-%m-%d}" in ended.err
-        assert tree() == before
+        assert list_files() == before
     clock(now + timedelta(days=300))
     issuer("keyset", "publish", "signed-ahead.json", CARDSIGN_PASSPHRASE=None)
     clock(now)

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from cardsign.keys.store import open_store
-from tests.cli.conftest import Cardsign
-from tests.cli.test_guided_commands import CRON, RECOVERY, run
+from tests.cli.conftest import Cardsign, run
+
 from tests.support import PORTABLE
 
 ISSUER = "https://tides.example"
+CRON = "that of cron's releases"
+RECOVERY = {"CARDSIGN_RECOVERY_PASSPHRASE": "another horse entirely"}
 
 pytestmark = pytest.mark.usefixtures("cheap")
 

@@ -9,6 +9,8 @@ A file begins with what its story shows. Then come, in any order:
   and alone in a line for any lines. ``[exit N]`` ends the output of a command that does not exit
   with 0. After 2, and after ``[exit 1, nothing changed]``, every file of the folder has to be as
   it was, but not after ``[exit 2, something changed]``;
+* ``? QUESTION: ANSWER``, first in what a command prints, for each secret that it asks a person for
+  at a terminal, and what is typed;
 * ``$ COMMAND``, any other command, for the shell; ``$ cd FOLDER`` holds for all that follow;
 * ``@ TIME``, which sets the clock of all that follow: ``2026-12-01T00:00:00Z``, or ``+40d``,
   ``+6h``, ``+30m`` later than before;
@@ -34,6 +36,7 @@ import os
 import re
 import shlex
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -69,6 +72,11 @@ class Step:
         """The lines, without the exit status and the blank ones at their end."""
         joined = "\n".join(line for line in self.lines if not EXIT.fullmatch(line)).rstrip("\n")
         return f"{joined}\n" if joined else ""
+
+    @property
+    def secrets(self) -> list[str]:
+        """What a person types, in this order."""
+        return [line.rpartition(": ")[2] for line in self.lines if line.startswith("? ")]
 
     @property
     def end(self) -> tuple[int, bool]:
@@ -123,8 +131,8 @@ def steps(story: str) -> Iterator[Step]:
 COMMAND = re.compile(r"((?:[A-Z_]+=\S* )*)cardsign (.*?)(?: < (\S+))?(?: << (\S+))?(?: > (\S+))?")
 
 
-def carry_out(command: str, cardsign: Cardsign) -> Ended:
-    """How a command ends."""
+def carry_out(command: str, secrets: list[str], cardsign: Cardsign) -> Ended:
+    """How a command ends; what a person was asked and has typed stands before its output."""
     ours = COMMAND.fullmatch(command)
     if ours is None:
         done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, check=False)
@@ -132,9 +140,19 @@ def carry_out(command: str, cardsign: Cardsign) -> Ended:
     settings, words, source, answer, target = ours.groups()
     environment = dict(setting.split("=", 1) for setting in settings.split())
     stdin = Path(source).read_bytes() if source else f"{answer or ''}\n".encode()
-    ended = cardsign(
-        *shlex.split(words), stdin=stdin, at_terminal=answer is not None, **environment
-    )
+    asked = list[str]()
+
+    def type_secret(question: str) -> str:
+        text = secrets[len(asked)] if len(asked) < len(secrets) else ""
+        asked.append(f"? {question}{text}\n")
+        return text
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("getpass.getpass", type_secret)
+        is_asked = answer is not None or bool(secrets)
+        ended = cardsign(*shlex.split(words), stdin=stdin, at_terminal=is_asked, **environment)
+    if asked:
+        return Ended(ended.status, "".join(asked).encode() + ended.out, ended.err)
     if target:
         Path(target).write_bytes(ended.out)
         return Ended(ended.status, b"", ended.err)
@@ -142,18 +160,20 @@ def carry_out(command: str, cardsign: Cardsign) -> Ended:
 
 
 #: A command that a text advises, to the end of its sentence or of the list's item.
-HINT = re.compile(r"(?<![\w/.'])(`?)cardsign (?=[a-z-])((?:[^;,.)`]|[,.](?=\S))+)")
+HINT = re.compile(r"(?<![\w/.'])(`?)cardsign (?=[a-z-])((?:[^;&,.)`]|[,.](?=\S))+)")
 PLACEHOLDER = re.compile(r"\b[A-Z]{2,}\b|\.\.\.")
-UNANSWERED = "usage.unanswered"  # a person at a terminal is asked
+#: A person at a terminal is asked.
+UNANSWERED = ("usage.unanswered", "passphrase.none", "keystore.same_custody")
 ENDLESS = ("serve", "mcp", "--watch")
 
 
-def hints(text: str) -> Iterator[list[str]]:
-    """The commands that a text advises; of one that is only mentioned by name, its help."""
-    for line in text.splitlines() if not text.startswith("Usage: ") else ():
+def hints(text: str) -> Iterator[tuple[int, list[str]]]:
+    """The commands that a text advises, by line; of one that is only mentioned, its help."""
+    for number, line in enumerate(text.splitlines() if not text.startswith("Usage: ") else ()):
         for quote, words in HINT.findall(line.removeprefix("cardsign: ")):
             is_mentioned = quote and re.fullmatch(r"[a-z -]+", words)
-            yield [*shlex.split(words.partition(" > ")[0]), *["--help"] * bool(is_mentioned)]
+            typed = shlex.split(words.partition(" > ")[0])
+            yield number, [*typed, *["--help"] * bool(is_mentioned)]
 
 
 def parsing_fault(words: Sequence[str]) -> str:
@@ -185,10 +205,13 @@ def bad_hint(ended: Ended, cardsign: Cardsign) -> str:
     with tempfile.TemporaryDirectory() as kept:
         subprocess.run(["cp", "-a", story, f"{kept}/copy"], check=True)
         try:
-            for words in advised:
-                if is_runnable(words):
+            is_waiting = dict[int, bool]()  # for what a command before it would have made
+            for line, words in advised:
+                is_waiting[line] = is_waiting.get(line, False) or not is_runnable(words)
+                if not is_waiting[line]:
                     tried = cardsign(*words)
-                    is_bad = tried.status == EXIT_LOCAL_FAULT and UNANSWERED not in tried.err
+                    is_asked = any(code in tried.err for code in UNANSWERED)
+                    is_bad = tried.status == EXIT_LOCAL_FAULT and not is_asked
                     fault = tried.err if is_bad else ""
                 else:
                     fault = parsing_fault(words)
@@ -205,12 +228,16 @@ def bad_hint(ended: Ended, cardsign: Cardsign) -> str:
 
 def list_files() -> dict[str, tuple[int, bytes]]:
     """The mode and content of all files of the story, but for locks and the user's home."""
-    files, home = {}, Path(os.environ["HOME"])
+    files, home = dict[str, tuple[int, bytes]](), Path(os.environ["HOME"])
     for path in home.parent.rglob("*"):
         if path.is_relative_to(home) or path.name in {"lock", ".lock"}:
             continue
-        content = path.read_bytes() if path.is_file() else b""
-        files[str(path)] = (path.lstat().st_mode, content)
+        mode, content = path.lstat().st_mode, b""
+        if stat.S_ISLNK(mode):
+            content = os.readlink(path).encode()
+        elif stat.S_ISREG(mode):
+            content = path.read_bytes()
+        files[str(path)] = (mode, content)
     return files
 
 
@@ -231,7 +258,8 @@ def play(story: str, cardsign: Cardsign, world: World) -> str:
             continue
         status, is_unchanged = step.end
         files = list_files() if is_unchanged else {}
-        ended = carry_out(command, cardsign)
+        secrets = [fill_in(secret, names) for secret in step.secrets]
+        ended = carry_out(command, secrets, cardsign)
         printed = ended.text + ended.err
         if not step.fits(printed, ended.status, names):
             expected = f"expected, exit {status}:\n{fill_in(step.text, names)}"
@@ -266,6 +294,7 @@ WRONG = {
     "a status that is none": "$ cat a\none\n[exit 1]",
     "a change where there is none": "$ cat a\none\n$ echo > c; exit 1\n[exit 1, nothing changed]",
     "a change by a fault": "$ echo > a; exit 2\n[exit 2]",
+    "a question that nobody asks": "$ cardsign help\n? Passphrase: x\n...",
     "another word than the name stands for": "$ cat a\n{WORD}\n$ echo two\n{WORD}",
     "a name for two words": "$ cat a a\n{WORD}\n{WORD}\n$ echo one two\n{WORD} {WORD}",
 }
@@ -284,6 +313,7 @@ ADVICE = {
     "a command that runs": ("Make one: cardsign keys generate. Or name it.", True),
     "two, the second after the first": ("next: cardsign keys generate; cardsign keys list", True),
     "a placeholder": ("Run: cardsign verify CARD --jwks FILE", True),
+    "one after a placeholder": ("cardsign verify CARD --jwks FILE; cardsign keys list", True),
     "a command without an end": ("then: cardsign serve public", True),
     "a command that is not there": ("Run: cardsign keys show.", False),
     "a command without what it needs": ("Run: cardsign keys list", False),
@@ -308,5 +338,5 @@ def test_an_advised_command_that_does_not_run_is_seen(
 def test_what_a_code_advises_is_understood(code: str, cardsign: Cardsign) -> None:
     """By the parser, as what it needs is not here."""
     text = describe_code(code)
-    faults = [parsing_fault(words) for words in hints(f"{text.why}\n{text.fix}")]
+    faults = [parsing_fault(words) for _, words in hints(f"{text.why}\n{text.fix}")]
     assert not any(faults), faults

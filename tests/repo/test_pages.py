@@ -221,7 +221,7 @@ def test_a_block_is_run_or_says_why_not(page: Path) -> None:
         elif one["language"] == "sh":
             lines = [line.partition("#")[0].strip() for line in body.splitlines() if line]
             assert [line for line in lines if not INSTALLED.fullmatch(line)] == []
-        tests = re.findall(r"tests/[\w/]+\.py", one["why"] or "")
+        tests = re.findall(r"tests/[\w/-]+\.(?:py|txt)", one["why"] or "")
         assert [name for name in tests if not (ROOT / name).is_file()] == []
 
 

@@ -1,0 +1,182 @@
+"""What somebody forges with code or a stolen key: a log, a release, a publication of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from cardsign.jose.keys import PrivateKey
+from cardsign.keys import agenda
+from cardsign.keys.history import keep_release, kept_keyset
+from cardsign.keys.ledger import StoreState, read_line, write_line
+from cardsign.keys.store import open_store
+from cardsign.publish.generation import load_current
+from cardsign.statements.envelope import TYP_RELEASE
+from cardsign.statements.release import read_release
+from cardsign.statements.signing import sign_statement
+from cardsign.testing import FakeIssuer
+from cardsign.times import read_stamp
+from tests.cli.conftest import PASSPHRASE, Cardsign, run
+from tests.cli.test_transcripts import list_files
+from tests.publish.publications import fast_forward, put_in_place
+from tests.support import PORTABLE
+
+ISSUER = "https://tides.example"
+NEW = "a passphrase that no thief has"
+CRON = {"CARDSIGN_RELEASE_PASSPHRASE": "that of cron's releases"}
+PUBLIC = Path("public")
+
+pytestmark = pytest.mark.usefixtures("cheap")
+
+
+@pytest.fixture
+def issuer(cardsign: Cardsign) -> Cardsign:
+    """Set up, with a passphrase of its own for cron, and published by one command."""
+    Path("card.json").write_text(json.dumps(PORTABLE))
+    words = ("--card", "card.json", "--recovery-out", "recovery.key")
+    recovery = {"CARDSIGN_RECOVERY_PASSPHRASE": "another horse entirely"}
+    run(cardsign("init", "--issuer", ISSUER, *words, **CRON, **recovery))
+    run(cardsign("keys", "rotate", **CRON))
+    return cardsign
+
+
+def active(role: str) -> str:
+    """The kid of the key that signs for a role."""
+    keys = open_store(Path("keys")).state.active_keys(role)  # type: ignore[arg-type]
+    return keys[0].kid
+
+
+def publish_last_release() -> int:
+    """By a thief of the release key: no release can follow this one; the number before it."""
+    store = open_store(Path("keys"))
+    release = store.state.find(active("release"))
+    return fast_forward(PUBLIC, store.signer(release, CRON["CARDSIGN_RELEASE_PASSPHRASE"].encode()))
+
+
+def test_a_thief_who_publishes_the_last_release_is_ended_by_one_command(issuer: Cardsign) -> None:
+    """No release can follow it; the next keyset ends it, and its release begins where ours was."""
+    kid, newest = active("release"), publish_last_release()
+    for command in (("keys", "rotate"), ("release", "renew", "--force")):
+        refused = issuer(*command, **CRON)
+        assert (refused.status, "revoke the release key" in refused.err) == (1, True)
+
+    revoking = ("keys", "revoke", kid, "--reason", "compromised", "--json", "--yes")
+    issuer(*revoking, CARDSIGN_RELEASE_PASSPHRASE=NEW)
+
+    release = read_release(load_current(PUBLIC).release or b"")
+    assert (release.keyset.label, release.seq) == ("1.3", newest + 1)
+
+
+def newer_format(public: Path) -> None:
+    """A generation of a later cardsign, or one that says so."""
+    (public / "current").write_text('{"format": 2}')
+
+
+def pipe(public: Path) -> None:
+    """What is opened here, waits for ever, so it is refused."""
+    (public / "current").unlink()
+    os.mkfifo(public / "current")
+
+
+def endless_card(public: Path) -> None:
+    """More than any card may have."""
+    os.truncate(public / "000001/agent-card.json", 50 * 2**20)
+
+
+def strangers_chain(public: Path) -> None:
+    """Statements whose numbers nobody here has ever used."""
+    eve = FakeIssuer(datetime.now(UTC), origin=ISSUER)
+    keyset = eve.keyset("ann", "bob", epoch=9)
+    generation = load_current(public)
+    files = {name: data for name, data in generation.files.items() if "/" not in name}
+    files.pop("release.json")
+    put_in_place(public, replace(generation, files={**files, "keyset/9.1.json": keyset}))
+
+
+@pytest.mark.parametrize("hinder", [newer_format, pipe, endless_card, strangers_chain])
+def test_nothing_published_stops_a_revocation(
+    issuer: Cardsign, hinder: Callable[[Path], None]
+) -> None:
+    """Whatever lies there: the key is revoked in the store, and what is left is said."""
+    stolen = active("card")
+    hinder(PUBLIC)
+
+    revoking = ("keys", "revoke", stolen, "--reason", "compromised", "--yes")
+    own = {**CRON, "CARDSIGN_ROOT_PASSPHRASE": PASSPHRASE}
+    ended = issuer(*revoking, CARDSIGN_PASSPHRASE=NEW, **own)
+
+    store = open_store(Path("keys"))
+    assert store.state.find(stolen).state == "revoked"
+    assert (ended.status, "ELSEWHERE" in ended.err) == (1, True), ended.err
+    assert kept_keyset(store).label == "1.3"  # type: ignore[union-attr]
+
+
+def test_no_refusal_of_statements_keeps_a_stolen_key_published(issuer: Cardsign) -> None:
+    """No release can follow the thief's, and no root is here: the key set goes out all the same."""
+    stolen = active("card")
+    publish_last_release()
+    words = ("keys", "revoke", stolen, "--reason", "compromised", "--yes")
+    assert issuer(*words, **CRON, CARDSIGN_ROOT_PASSPHRASE="a slip of the pen").status == 1
+    assert stolen not in load_current(PUBLIC).kids
+
+
+@pytest.mark.parametrize("seq", [3, 2**53 - 2])
+def test_cron_signs_nothing_of_what_nobody_has_signed(seq: int, issuer: Cardsign) -> None:
+    """A release that somebody wrote into the log is no release before the next one."""
+    newest = read_release(load_current(PUBLIC).release or b"")
+    claims = json.loads(newest.envelope.payload) | {"seq": seq, "cards": [], "floor": {}}
+    payload = json.dumps(claims, sort_keys=True, separators=(",", ":")).encode()
+    forged = sign_statement(payload, [PrivateKey.generate("ES256")], TYP_RELEASE)
+    keep_release(open_store(Path("keys")), read_release(forged), forged, now=datetime.now(UTC))
+    before = list_files()
+    ended = issuer("release", "renew", "--force", **CRON)
+    assert (newest.seq, ended.status, "keystore.audit_broken" in ended.err) == (2, 2, True)
+    assert list_files() == before
+
+
+def test_a_key_that_was_written_into_the_log_signs_no_card(issuer: Cardsign) -> None:
+    """By new lines, as a cardsign would write them: our key ends, and theirs is active."""
+    store, now = open_store(Path("keys")), datetime.now(UTC)
+    theirs = PrivateKey.generate("ES256").public
+    store.apply(agenda.revoke, active("card"), reason="superseded", now=now)
+    store.apply(agenda.enter, theirs, custody="exec:/bin/evil", now=now)
+    moves = [
+        {"event": "moved", "key": theirs.thumbprint, "to": state}
+        for state in ("prepublished", "active")
+    ]
+    store.commit(lambda state: moves, now=now)
+    before = list_files()
+    ended = issuer("sign", "card.json", "-o", "again.json")
+    assert (ended.status, "keystore.not_listed" in ended.err) == (2, True)
+    assert list_files() == before
+
+
+def test_a_log_that_was_written_anew_is_betrayed_by_the_release(
+    issuer: Cardsign, tmp_path: Path
+) -> None:
+    """Chain and state agree; what was published does not."""
+    run(issuer("keys", "log"))
+    log = Path("keys/log.jsonl")
+    lines, state = log.read_bytes().splitlines(), StoreState()
+    log.write_bytes(b"")
+    for line in lines:  # each as it is, but for its actor and what follows from that
+        events = json.loads(line)["events"]
+        written = write_line(state, events, read_stamp(json.loads(line)["time"]), "mallory")
+        state, _ = read_line(state, written, "log")
+        log.write_bytes(log.read_bytes() + written + b"\n")
+    (seen,) = (path for path in Path("home").rglob("keystores/*") if path.is_file())
+    for command in ("log", "doctor"):
+        text = issuer("keys", command).err
+        assert "keystore.other_history" in text
+        assert f"Run: rm {seen.resolve()}\n" in text
+
+    # Asked by somebody who has not seen the store before.
+    ended = issuer("keys", "doctor", HOME=str(tmp_path / "other"))
+    assert (ended.status, "keystore.audit_broken" in ended.err) == (1, True)
+    assert "release 2 names" in ended.err
