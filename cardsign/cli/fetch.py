@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from cardsign.card.values import jcs
-from cardsign.cli.frame import Command
-from cardsign.cli.options import STDIO, refuse_two_documents, take, write_output
-from cardsign.cli.printer import Answer, is_json, members, print_error, safe, say, show
+from cardsign.cli import frame
+from cardsign.cli.frame import Answer, Command, is_json, members, safe, say, show
 from cardsign.cli.verifier import VerifierOptions, check_audience, show_refusal, visit_options
 from cardsign.errors import CallFailed, UsageFault, install_hint
 from cardsign.findings import counted
@@ -35,13 +34,10 @@ DEFAULT_TIMEOUT: Final = 60  # seconds; agents think
 
 @click.command(cls=Command, example="cardsign fetch https://agents.example.com -o card.json")
 @click.argument("url", metavar="URL")
-@click.option(
-    "-o",
-    "--output",
-    metavar="OUT",
-    default=STDIO,
-    help="Write the verified payload here [default: stdout]; if the card is not trusted, OUT is "
-    "not changed.",
+@frame.output_option(
+    "OUT",
+    "Write the verified payload here [default: stdout]; if the card is not trusted, OUT is not "
+    "changed.",
 )
 @click.option(
     "--extended",
@@ -64,8 +60,7 @@ def fetch(url: str, output: str, extended: bool, audience: str | None, **options
 
     Exit status: 0 trusted, 1 not trusted, 2 a fault of this machine, 3 no verdict.
     """
-    named = take(VerifierOptions, options)
-    refuse_two_documents(output)
+    named = frame.take(VerifierOptions, options)
     check_audience(audience, is_extended=extended)
     batch, public, credential = named.visit(url)
     name, report = public.url, public.report
@@ -81,7 +76,7 @@ def fetch(url: str, output: str, extended: bool, audience: str | None, **options
         name, report = answer.url, answer.report
     if report.card is None:
         return show_refusal(name, report)
-    write_output(output, jcs(report.card), is_exact=True)
+    frame.write_output(output, jcs(report.card), is_exact=True)
     until = f", until {minute(report.valid_until)}" if report.valid_until else ""
     note = f"trusted: {safe(name)}, {safe(report.subject or '')}{until}"
     return show(Answer({"input": name, **report.to_json()}, notes=[note]))
@@ -140,7 +135,7 @@ def call(url: str, text: str | None, **options: Any) -> int:
     Exit status: 0 answered, 1 not trusted, 2 a fault of this machine, 3 no verdict or no answer.
     It is also 3 if the agent failed, rejected or canceled the task.
     """
-    named = take(VerifierOptions, options)
+    named = frame.take(VerifierOptions, options)
     _check_call(text, options)
     calling = _load_sdk()
     message = "" if text is None else _read_message(text)
@@ -167,7 +162,7 @@ def call(url: str, text: str | None, **options: Any) -> int:
         failure = CallFailed("call.task_failed", f"the agent's task ended as {reply.state}")
         if not is_json():
             raise failure
-        print_error(failure)  # the object above says the state
+        frame.print_error(failure)  # the object above says the state
         return failure.exit_status
     _say_next_step(reply, is_asked_for=options["get"])
     return report.exit_status
@@ -193,7 +188,7 @@ def _id(untrusted_id: str) -> str:
 def _read_message(text: str) -> str:
     """Return what is sent."""
     try:
-        message = sys.stdin.read(MAX_TEXT + 1) if text == STDIO else text
+        message = sys.stdin.read(MAX_TEXT + 1) if text == frame.STDIO else text
         message.encode()
     except UnicodeError as exc:
         raise UsageFault("usage.invalid", "TEXT is not UTF-8") from exc

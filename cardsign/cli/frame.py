@@ -1,24 +1,31 @@
-"""What every command has alike: help, ``--json`` and ``--quiet``, errors and exit statuses.
+"""What every command has alike: help, options, files, printing, errors and exit statuses.
 
 A command is a function under ``@click.command(cls=Command)``. It reads its options, calls one
-function of the library, and returns what :func:`cardsign.cli.printer.show` returns: the exit
-status. ``docs/contributing/commands.md`` adds one, step by step.
+function of the library, and returns what :func:`show` returns: the exit status.
+``docs/contributing/commands.md`` adds one, step by step.
+
+Results go to stdout, notes and errors to stderr. A result says what it holds in ``lines()`` and in
+``to_json()``. Every finished line and every JSON text is escaped here, so that no word of a
+stranger is read as a command by a terminal or by the runner of a pipeline. Under ``--dry-run``
+nothing is written.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from datetime import UTC, date, datetime
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 import click
 
-from cardsign.cli.printer import FORM, QUIET, print_error, print_json, safe, write_line
 from cardsign.errors import (
     EXIT_LOCAL_FAULT,
     EXIT_OK,
@@ -26,11 +33,280 @@ from cardsign.errors import (
     LocalFault,
     UsageFault,
     closest,
+    of_the_user,
 )
-from cardsign.findings import ScanResult
+from cardsign.findings import MAX_TEXT, Finding, ScanResult, cap_findings, cut
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what a command loads that needs it
     from click.shell_completion import CompletionItem
+
+    from cardsign.jose.keys import JwkSet
+    from cardsign.net.fetch import FetchSettings
+
+# How everything leaves the program.
+
+# Categories that move the cursor, reorder text or hide in it: controls, formats (bidi,
+# zero-width, tags), surrogates, private use, unassigned, line and paragraph separators.
+_UNSAFE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+# Letters and marks that show nothing, so that two names differ and look alike: the rest of
+# Unicode's Default_Ignorable_Code_Point, and the blank braille pattern.
+_INVISIBLE: Final = (
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U000e0100-\U000e01ef]"
+)
+_RUNNER_COMMAND: Final = r"##(?=[A-Za-z\[])"
+_SURROGATE: Final = "[\ud800-\udfff]"
+# Where a file or an option belongs, somebody may have given the text of a private key.
+_PRIVATE_KEY: Final = (
+    r"""(?s)`?-----BEGIN (?!ENCRYPTED)[A-Z ]*PRIVATE.*|\{[^{}]{0,4000}\\?["']kty\\?["'].*"""
+)
+
+
+def escape(text: str) -> str:
+    """Return foreign text with everything escaped that could deceive a reader or a program.
+
+    Passwords of URLs and private keys are left out.
+    """
+    # GitHub Actions, Azure Pipelines and TeamCity take `##[`, `##vso[` and `##teamcity[` for a
+    # command, wherever in a line it stands.
+    shown = re.sub(_RUNNER_COMMAND, r"#\\u{23}", hide_secrets(text))
+    shown = re.sub(r"^(\s*):(?=:)", r"\1\\u{3a}", shown)  # GitHub's `::name::`, after blanks too
+    if shown.isascii() and shown.isprintable():
+        return shown
+    from unicodedata import category  # seldom needed, and a library to load
+
+    return "".join(
+        f"\\u{{{ord(char):x}}}" if category(char) in _UNSAFE or re.match(_INVISIBLE, char) else char
+        for char in shown
+    )
+
+
+def safe(text: str, *, limit: int = MAX_TEXT) -> str:
+    """Return foreign text for a line: escaped where it could deceive, shortened where long."""
+    return escape(cut(hide_secrets(text), limit))
+
+
+#: Members of the JSON that hold what a signature covers, exactly.
+_SIGNED: Final = frozenset({"card", "payload"})
+#: Where a command's context says that `--quiet` was given, and which form results have.
+QUIET: Final = "cardsign.quiet"
+FORM: Final = "cardsign.form"
+#: Where a command's context says that ``--dry-run`` was given.
+DRY_RUN: Final = "cardsign.dry-run"
+
+
+class Result(Protocol):
+    """What a command shows: reports of the library are results, and so is an :class:`Answer`."""
+
+    @property
+    def exit_status(self) -> int:
+        """What the command exits with."""
+
+    def lines(self) -> Iterable[str]:
+        """Return the result as text, line by line; the printer escapes each line."""
+
+    def to_json(self) -> Any:
+        """Return the result as a JSON value."""
+
+
+class Answer(NamedTuple):
+    """The result of a command whose library function returns plain data.
+
+    Attributes:
+        value: The JSON value.
+        text: The same as text, for stdout.
+        notes: What a person is told on stderr, where JSON is not asked for.
+        exit_status: What the command exits with.
+    """
+
+    value: Any
+    text: Iterable[str] = ()
+    notes: Iterable[str] = ()
+    exit_status: int = EXIT_OK
+
+    def lines(self) -> Iterable[str]:
+        """Return the text."""
+        return self.text
+
+    def to_json(self) -> Any:
+        """Return the value."""
+        return self.value
+
+
+def show(result: Result, *, err: bool = False) -> int:
+    """Print a result in the form that was asked for, and return its exit status.
+
+    Args:
+        result: Reports that have `scan_results()` can be printed as SARIF and as annotations, too.
+        err: Text goes to stderr, as the command writes a document to stdout.
+    """
+    if asked_form() != "text":
+        if text := render(result):
+            click.echo(text, file=sys.stdout)
+        return result.exit_status
+    for line in result.lines():
+        write_line(line, err=err)
+    for note in result.notes if isinstance(result, Answer) else ():
+        say(note)
+    return result.exit_status
+
+
+def render(result: Any) -> str:
+    """Return a result in the form that was asked for, without a newline at the end."""
+    form = asked_form()
+    if form == "text":
+        return "\n".join(map(escape, result.lines()))
+    if form == "json":
+        return json_text(result.to_json())
+    if not hasattr(result, "scan_results"):
+        raise UsageFault("usage.conflict", f"this command has no result as {form}")
+    from cardsign.cli.sarif import annotation_lines, sarif_log
+
+    if form == "sarif":
+        return json_text(sarif_log(result.scan_results(), result.exit_status))
+    return "\n".join(annotation_lines(result.scan_results()))
+
+
+def write_line(line: str, *, err: bool = False) -> None:
+    """Write one finished line; a stderr that cannot be written changes no verdict."""
+    # Without a file click writes UTF-8 to a stream that can show ASCII alone.
+    with contextlib.suppress(*((OSError,) if err else ())):
+        click.echo(escape(line), file=sys.stderr if err else sys.stdout)
+
+
+def _meta(name: str) -> Any:
+    context = click.get_current_context(silent=True)
+    return None if context is None else context.meta.get(name)
+
+
+def say(line: str, *, asked: bool = False) -> None:
+    """Write one note on stderr; under ``--quiet`` only what an option has asked for.
+
+    A dry run says of each note that it is one: what it tells of was not done.
+    """
+    if asked or not is_quiet():
+        prefix = "cardsign: dry run: " if _meta(DRY_RUN) else "cardsign: "
+        write_line(line if line.startswith(" ") else f"{prefix}{line}", err=True)
+
+
+def is_quiet() -> bool:
+    """Return whether ``--quiet`` was given to the command that runs now."""
+    return bool(_meta(QUIET))
+
+
+def asked_form() -> str:
+    """Return how results are printed: ``text``, or what ``--json`` or ``--format`` names."""
+    return _meta(FORM) or "text"
+
+
+def is_json() -> bool:
+    """Return whether JSON was asked for."""
+    return asked_form() == "json"
+
+
+def print_json(value: Any, *, indent: int | None = 2, file: IO[str] | None = None) -> None:
+    """Print one JSON value, or write it to a file; in ASCII, which tricks no terminal.
+
+    No password of a URL and no key is repeated, but in what was signed, which is data.
+
+    A surrogate, which stands for an octet of a file name that is not UTF-8, is no character and
+    would make the text unreadable to strict parsers (RFC 8259 8.2): it is escaped as by `safe`.
+    """
+    click.echo(json_text(value, indent=indent), file=file)
+
+
+def json_text(value: Any, *, indent: int | None = 2) -> str:
+    """Return a JSON value as text in ASCII, in which no runner of a pipeline finds a command."""
+    import json
+
+    value = _without_secrets(value)
+    text = json.dumps(value, ensure_ascii=False)
+    shown = re.sub(_SURROGATE, lambda match: f"\\\\u{{{ord(match[0]):x}}}", text)
+    if shown != text:
+        value = json.loads(shown)
+    return escape_json(json.dumps(value, indent=indent))
+
+
+def escape_json(text: str) -> str:
+    """Return the text of a JSON value with no command of a pipeline's runner in it.
+
+    ``#`` stands in strings alone, where the escape is the same character.
+    """
+    return re.sub(_RUNNER_COMMAND, r"#\\u0023", text)
+
+
+def table_lines(columns: Mapping[str, int], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield one line for each row, its columns aligned; a terminal gets headings, too.
+
+    Args:
+        columns: The headings, each with the least width of its column.
+        rows: A text for each column.
+    """
+    table = [tuple(row) for row in rows]
+    if table and sys.stdout.isatty():
+        table.insert(0, tuple(columns))
+    for row in table:
+        cells = (f"{cell:<{width}}" for cell, width in zip(row, columns.values(), strict=True))
+        yield "  ".join(cells).rstrip()
+
+
+def members(value: object, names: str) -> dict[str, Any]:
+    """Return the named members of a value for programs: times as ISO 8601, and sets in order."""
+    values: dict[str, Any] = {}
+    for name in names.split():
+        member = values[name] = getattr(value, name)
+        if isinstance(member, date):
+            values[name] = member.isoformat()
+        elif isinstance(member, Mapping):
+            values[name] = dict(member)
+        elif isinstance(member, frozenset | tuple):
+            values[name] = sorted(member) if isinstance(member, frozenset) else list(member)
+    return values
+
+
+def hide_secrets(text: str) -> str:
+    """Return the text without passwords of URLs, and without private keys in the clear."""
+    if "-----BEGIN" in text or "kty" in text:
+        text = re.sub(_PRIVATE_KEY, "(not shown: it may be a key)", text)
+    if "@" in text and ":/" in text:  # most texts hold none, and need no reader of URLs
+        from cardsign.urls import without_passwords
+
+        text = without_passwords(text)
+    return text
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, str):
+        return hide_secrets(value)
+    if isinstance(value, dict):
+        exact = _SIGNED.intersection(value)
+        return {
+            hide_secrets(name): member if name in exact else _without_secrets(member)
+            for name, member in value.items()
+        }
+    return [*map(_without_secrets, value)] if isinstance(value, list | tuple) else value
+
+
+def say_notes(notes: Iterable[Finding]) -> None:
+    """Say notes of a report on stderr; under ``--quiet`` only what was refused."""
+    for note in cap_findings(notes):
+        _say_finding(note, is_asked=note.severity == "error")
+
+
+def print_error(error: CardsignError) -> None:
+    """Print an error: code, what and where, then what to do."""
+    _say_finding(error.finding, is_asked=True)
+    if error.hint:
+        say(f"  {safe(error.hint, limit=600)}", asked=True)
+
+
+def _say_finding(finding: Finding, *, is_asked: bool) -> None:
+    where = str(finding.place)
+    place = f" ({safe(where, limit=120)})" if where else ""
+    say(f"{finding.code}: {safe(finding.message, limit=400)}{place}", asked=is_asked)
+
+
+# Commands.
 
 
 def moment() -> datetime:
@@ -215,6 +491,206 @@ class Group(click.Group):
             if name.startswith(incomplete)
         ]
         return [*fitting, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+# Options, and the files that they name.
+
+_Values = TypeVar("_Values")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+#: The type of an option or argument that is a file or a folder, which need not exist.
+PATH: Final = click.Path(path_type=Path)
+STDIO: Final = "-"
+
+
+def take(kind: type[_Values], options: dict[str, Any]) -> _Values:
+    """Return the options that a dataclass has fields for, and take them out of `options`."""
+    names = [field.name for field in fields(kind) if field.name in options]  # type: ignore[arg-type]
+    return kind(**{name: options.pop(name) for name in names})
+
+
+def read_pairs(option: str, form: str, texts: Iterable[str], *, hint: str = "") -> dict[str, str]:
+    """Return what a repeated option such as ``--header NAME=VALUE`` says, by name.
+
+    Raises:
+        UsageFault: ``usage.invalid``: a text has another form; ``usage.conflict``: a name twice.
+    """
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageFault("usage.invalid", f"{option} takes {form}, not {text!r}", hint=hint)
+        if name in pairs:
+            message = f"{option} names {name!r} twice"
+            raise UsageFault("usage.conflict", message, hint="Name it once.")
+        pairs[name] = value
+    return pairs
+
+
+# Files, and what is asked.
+
+
+def read_input(name: str, *, max_bytes: int | None = None) -> bytes:
+    """Return a file's bytes, or standard input's for ``-``; one byte over the limit at most.
+
+    The limit is that of a card where none is named.
+    """
+    from cardsign.card.strictjson import MAX_CARD_BYTES  # no help page reads a file
+    from cardsign.files import read_bytes
+    from cardsign.urls import is_url
+
+    max_bytes = max_bytes or MAX_CARD_BYTES
+    if is_url(name):
+        hint = "Fetch it first: cardsign fetch URL -o card.json, or curl -O URL for another file."
+        raise UsageFault("usage.invalid", "expected a file, and found a URL", path=name, hint=hint)
+    if name == STDIO:
+        return sys.stdin.buffer.read(max_bytes + 1)
+    return read_bytes(Path(name), max_bytes=max_bytes, is_cut=True)
+
+
+def read_jwks(name: str) -> JwkSet:
+    """Read a set of public keys that the user hands over."""
+    from cardsign.jose.keys import MAX_JWKS_BYTES, JwkSet  # which not every command needs
+
+    with of_the_user(name):
+        return JwkSet.from_bytes(read_input(name, max_bytes=MAX_JWKS_BYTES))
+
+
+def write_output(name: str, data: bytes, *, plain: bool = False, is_exact: bool = False) -> None:
+    """Write a file whole or not at all, in a dry run not at all; ``-`` is standard output.
+
+    Args:
+        name: The file's.
+        data: Its bytes. In JSON on standard output a command of a pipeline's runner is escaped,
+            which changes no value.
+        plain: Follow no link: of names that the user did not type, a cloned folder may have made
+            links.
+        is_exact: Standard output gets these very bytes, since somebody takes their digest.
+    """
+    if name == STDIO:
+        is_json = data.startswith(b"{") and not is_exact
+        sys.stdout.buffer.write(escape_json(data.decode()).encode() if is_json else data)
+        sys.stdout.buffer.flush()
+    elif not is_dry_run():
+        from cardsign.files import write_atomic
+
+        write_atomic(Path(name), data, plain=plain)
+
+
+def refuse_two_documents(output: str | None) -> None:
+    """Refuse to write a document of the command and its result both to standard output."""
+    if output == STDIO and asked_form() != "text":
+        why = "the file and the report would both be written to standard output"
+        raise UsageFault("usage.conflict", why, hint="Write the file elsewhere: -o FILE.")
+
+
+def _take_output(_context: click.Context, _option: click.Parameter, output: str) -> str:
+    refuse_two_documents(output)
+    return output
+
+
+def output_option(
+    metavar: str = "FILE",
+    text: str = "'-' for stdout, the default.",
+    *,
+    default: str | None = STDIO,
+    required: bool = False,
+) -> Callable[[_Function], _Function]:
+    """Return ``-o``: where the one document of a command goes."""
+    return click.option(
+        "-o",
+        "--output",
+        metavar=metavar,
+        default=default,
+        required=required,
+        callback=_take_output,
+        help=text,
+    )
+
+
+# ``--dry-run``: the command looks, and says what it would do; and what is final asks first.
+
+
+def begin_dry_run(context: click.Context, _: click.Parameter, is_given: bool) -> bool:
+    """Begin a dry run if the option was given, and return whether it was."""
+    if is_given and DRY_RUN not in context.meta:
+        context.meta[DRY_RUN] = True
+        context.call_on_close(lambda: say("nothing was changed"))
+    return is_given
+
+
+#: ``--dry-run``: change nothing.
+dry_run_option: Final = click.option(
+    "--dry-run",
+    is_flag=True,
+    expose_value=False,
+    callback=begin_dry_run,
+    help="Change nothing: say what would be done.",
+)
+
+
+def is_dry_run() -> bool:
+    """Return whether ``--dry-run`` was given to the command that runs now."""
+    context = click.get_current_context(silent=True)
+    return context is not None and DRY_RUN in context.meta
+
+
+def done(past: str, verb: str) -> str:
+    """Return what a command did, by its verb: `past`; in a dry run what it would do."""
+    return f"would {verb}" if is_dry_run() else past
+
+
+def confirm(yes: bool, warning: str, *, hint: str = "Add --yes if you are sure.") -> None:
+    """Ask before something final or unverified is done, unless ``--yes`` has answered.
+
+    A dry run changes nothing, so it does not ask.
+    """
+    if yes or is_dry_run():
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        message = f"this needs a yes, and there is no terminal: {warning}"
+        raise UsageFault("usage.unanswered", message, hint=hint)
+    if not click.confirm(f"cardsign: {safe(warning, limit=600)}. Go on?", err=True):
+        message = f"the answer was no: {warning}"
+        raise UsageFault("usage.unanswered", message, hint="Nothing was added or changed.")
+
+
+yes_option: Final = click.option("--yes", is_flag=True, help="Do not ask: this cannot be undone.")
+
+
+def format_option(*forms: str, text: str = "") -> Callable[[_Function], _Function]:
+    """Return ``--format``; :func:`cardsign.cli.printer.show` prints what it names.
+
+    Args:
+        forms: What the command can print besides text.
+        text: What is said of them in the help.
+    """
+    return click.option(
+        "--format",
+        type=click.Choice(("text", *forms)),
+        is_eager=True,
+        expose_value=False,
+        callback=choose_form,
+        help=f"How results are printed [default: text]{text}.",
+    )
+
+
+# Whom a command asks over the network.
+
+
+def fetch_settings(insecure: bool) -> FetchSettings:
+    """Return what ``--insecure-loopback-http`` allows, and the usual limits."""
+    from cardsign.net.fetch import FetchSettings
+
+    return FetchSettings(insecure_loopback_http=insecure)
+
+
+network_option: Final = click.option(
+    "--insecure-loopback-http",
+    "insecure",
+    is_flag=True,
+    help="Allow URLs of this machine, also over plain HTTP; for trying things out.",
+)
 
 
 # How a command ends: every error is one clear line on stderr and the right exit status.

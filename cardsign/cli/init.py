@@ -12,21 +12,9 @@ from typing import Any
 
 import click
 
-from cardsign.cli.frame import Command, Group, moment
-from cardsign.cli.keystore import (
-    DEFAULT_KEYSTORE,
-    KEYSTORE_VARIABLE,
-    RECOVERY_VARIABLE,
-    KeystoreOptions,
-    alg_option,
-    allowed_store,
-    local_user,
-    project_config,
-    recovery_source,
-    unlock_options,
-)
-from cardsign.cli.options import STDIO
-from cardsign.cli.printer import Answer, print_json, safe, show
+from cardsign.cli import frame, issuer
+from cardsign.cli.frame import Answer, Command, Group, moment, safe, show
+from cardsign.cli.issuer import KeystoreOptions, project_config
 from cardsign.config import ProjectConfig
 from cardsign.errors import FileMissing, PassphraseFault
 from cardsign.files import CONFIG_FILE, leads_outside
@@ -65,11 +53,11 @@ from cardsign.keys.store import StorePlace, create_store, read_place
 @click.option(
     "--recovery-out",
     metavar="FILE",
-    default=STDIO,
+    default=frame.STDIO,
     help="Write the encrypted recovery key here [default: print it once, on stdout].",
 )
-@alg_option
-@unlock_options
+@issuer.alg_option
+@issuer.unlock_options
 def init(
     origin: str | None,
     agent: str | None,
@@ -91,12 +79,12 @@ def init(
         return
     place = keystore.place
     if place is None:
-        named = os.environ.get(KEYSTORE_VARIABLE)
-        place = read_place(named) if named else allowed_store(Path(DEFAULT_KEYSTORE))
-    out = None if recovery_out == STDIO else Path(recovery_out)
+        named = os.environ.get(issuer.KEYSTORE_VARIABLE)
+        place = read_place(named) if named else issuer.allowed_store(Path(issuer.DEFAULT_KEYSTORE))
+    out = None if recovery_out == frame.STDIO else Path(recovery_out)
     plan = IssuerPlan(Path(), place, origin or "", recovery_out=out, **options)
     plan.check()
-    create = partial(create_store, user=local_user())
+    create = partial(create_store, user=issuer.local_user())
     passphrases = _ask_passphrases(keystore)
     keyset, recovery = init_issuer(plan, passphrases, now=moment(), create=create)
     text = recovery.decode() if out is None else ""
@@ -129,11 +117,13 @@ def _ask_passphrases(keystore: KeystoreOptions) -> RolePassphrases:
         passphrases[role] = passphrase if is_usual else keystore.new_passphrase(role)
     try:
         question = "New passphrase of the recovery key: "
-        passphrases["recovery"] = new_passphrase(recovery_source(), question=question)
+        passphrases["recovery"] = new_passphrase(issuer.recovery_source(), question=question)
     except PassphraseFault as fault:
         if fault.code != "passphrase.none":
             message = f"of the recovery key: {fault.message}"
-            raise PassphraseFault(fault.code, message, hint=f"Set {RECOVERY_VARIABLE}.") from fault
+            raise PassphraseFault(
+                fault.code, message, hint=f"Set {issuer.RECOVERY_VARIABLE}."
+            ) from fault
     return passphrases
 
 
@@ -160,14 +150,14 @@ def _custody_lines(plan: IssuerPlan, shared: Sequence[Role]) -> Iterator[str]:
     yield "  print it, or keep it apart from the other keys: you need it if they are stolen"
     if "recovery" in shared:
         yield "  it has the passphrase of the card key, as no other was given; keep it well apart"
-        yield f"  {RECOVERY_VARIABLE} gives it one that a thief of the keys lacks"
+        yield f"  {issuer.RECOVERY_VARIABLE} gives it one that a thief of the keys lacks"
 
 
 def _permission_lines(place: StorePlace) -> Iterator[str]:
     """Yield what a committed file leaves to the user's own settings."""
     if not isinstance(place, Path):
         yield f"{CONFIG_FILE}, which is committed, names no database:"
-        yield f"  export {KEYSTORE_VARIABLE}={shlex.quote(str(place))}"
+        yield f"  export {issuer.KEYSTORE_VARIABLE}={shlex.quote(str(place))}"
         yield "  and set it for cron too; a password is found in ~/.pgpass"
     elif leads_outside(Path(), place, user_policy(os.environ).folders):
         yield f"{place} is outside this folder; {CONFIG_FILE} may name it once you allow that:"
@@ -224,4 +214,4 @@ def schema() -> None:
 
     The output is JSON with or without --json.
     """
-    print_json(ProjectConfig.model_json_schema())
+    frame.print_json(ProjectConfig.model_json_schema())

@@ -12,47 +12,11 @@ from typing import Any, Final, Literal
 
 import click
 
-from cardsign.cli.frame import Group, moment
-from cardsign.cli.keystore import (
-    KEYSTORE_VARIABLE,
-    ROLE_VARIABLES,
-    KeystoreOptions,
-    ahead_json,
-    ahead_lines,
-    alg_option,
-    explaining_absence,
-    key_option,
-    keystore_option,
-    kid_option,
-    local_user,
-    own_passphrase,
-    project_config,
-    public_option,
-    read_public,
-    root_keystore_option,
-    show_progress,
-    unlock_options,
-)
-from cardsign.cli.options import (
-    PATH,
-    STDIO,
-    confirm,
-    dry_run_option,
-    output_option,
-    read_input,
-    write_output,
-    yes_option,
-)
-from cardsign.cli.printer import Answer, is_json, members, safe, say, show, table_lines
-from cardsign.errors import (
-    EXIT_NOT_TRUSTED,
-    EXIT_OK,
-    FileFault,
-    PassphraseFault,
-    StoreFault,
-    UsageFault,
-    of_the_user,
-)
+from cardsign import errors
+from cardsign.cli import frame, issuer
+from cardsign.cli.frame import Answer, Group, is_json, members, moment, safe, say, show
+from cardsign.cli.issuer import KeystoreOptions, project_config
+from cardsign.errors import UsageFault, of_the_user
 from cardsign.findings import Finding, counted
 from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.keys import KID_FORM, JwkSet, PrivateKey, PublicKey, short_kid
@@ -98,7 +62,7 @@ def _check_kid(_context: click.Context, _option: click.Parameter, kid: str | Non
 
 
 @keys.command(example="cardsign keys generate --alg ES256")
-@alg_option
+@issuer.alg_option
 @click.option(
     "--kid",
     metavar="TEXT",
@@ -106,7 +70,7 @@ def _check_kid(_context: click.Context, _option: click.Parameter, kid: str | Non
     help="The kid to publish, such as card-2026 [default: thumbprint].",
 )
 @role_option
-@unlock_options
+@issuer.unlock_options
 def generate(
     alg: SigningAlg, kid: str | None, role: ledger.Role, keystore: KeystoreOptions
 ) -> None:
@@ -134,9 +98,9 @@ def generate(
     callback=_check_kid,
     help="The kid to publish [default: a JWK's own, else the thumbprint].",
 )
-@public_option
+@issuer.public_option
 @role_option
-@unlock_options
+@issuer.unlock_options
 def import_(
     source: str, kid: str | None, public: str | None, role: ledger.Role, keystore: KeystoreOptions
 ) -> None:
@@ -152,16 +116,16 @@ def import_(
         if public is None:
             key = list_public_keys(source, access, kid=kid)[0]
         else:
-            key = read_public(public, kid=kid)
+            key = issuer.read_public(public, kid=kid)
         check_possession(open_signer(source, key, access))
-        store = stores.create_store(path, local_user())
+        store = stores.create_store(path, issuer.local_user())
         store.apply(agenda.enter, key, custody=source, now=moment(), roles=(role,))
         _made(store.state.find(key.thumbprint), store, path)
         return
     if public is not None:
         raise UsageFault("usage.conflict", "--public goes with the URI of a signer")
     with of_the_user(source):
-        data = read_input(source, max_bytes=MAX_KEY_FILE_BYTES)
+        data = frame.read_input(source, max_bytes=MAX_KEY_FILE_BYTES)
         try:
             question = "Passphrase of the imported file: "
             private = import_private_key(
@@ -169,17 +133,19 @@ def import_(
                 kid=kid,
                 password=lambda: read_passphrase(keystore.source(role), question=question),
             )
-        except PassphraseFault as fault:
+        except errors.PassphraseFault as fault:
             hint = "If the file has a passphrase of its own, import it with that one, and change "
             hint += f"it afterwards: cardsign keys passwd --role {role}"
-            raise PassphraseFault(fault.code, fault.message, path=source, hint=hint) from fault
+            raise errors.PassphraseFault(
+                fault.code, fault.message, path=source, hint=hint
+            ) from fault
     _add(path, private, keystore.new_passphrase(role), role)
 
 
 def _add(
     path: stores.StorePlace, private: PrivateKey, passphrase: bytes, role: ledger.Role
 ) -> None:
-    store = stores.create_store(path, local_user())
+    store = stores.create_store(path, issuer.local_user())
     record = store.add_key(private, passphrase, now=moment(), roles=(role,))
     _made(record, store, path)
 
@@ -205,12 +171,12 @@ def _made(record: ledger.KeyRecord, store: stores.KeyStore, path: stores.StorePl
     show_default=True,
     help="The form of the key.",
 )
-@output_option
-@keystore_option
+@frame.output_option()
+@issuer.keystore_option
 def export(kid: str, form: Literal["jwk", "pem"], output: str, keystore: KeystoreOptions) -> None:
     """Write one public key for another program."""
     record = keystore.open().state.find(kid)
-    write_output(output, export_public(record.public, form))
+    frame.write_output(output, export_public(record.public, form))
     show(Answer({"kid": record.kid, "as": form, "output": output}))
 
 
@@ -229,7 +195,7 @@ def key_json(record: ledger.KeyRecord) -> dict[str, Any]:
 
 @keys.command("list", example="cardsign keys list --ahead")
 @click.option("--ahead", is_flag=True, help="List what `keys rotate` will do next, and when.")
-@keystore_option
+@issuer.keystore_option
 def list_(ahead: bool, keystore: KeystoreOptions) -> int:
     """List the keys, oldest first."""
     store, now = keystore.open(), moment()
@@ -240,7 +206,7 @@ def list_(ahead: bool, keystore: KeystoreOptions) -> int:
         from cardsign.issuer.work import Work
 
         progress = foresee(Work(store, now, project_config()))
-        return show(Answer(ahead_json(progress), ahead_lines(progress, now)))
+        return show(Answer(issuer.ahead_json(progress), issuer.ahead_lines(progress, now)))
     records, rows = store.state.keys, []
     for record in records:
         gone = "  (private key destroyed)" if record.private == "destroyed" else ""
@@ -248,7 +214,7 @@ def list_(ahead: bool, keystore: KeystoreOptions) -> int:
         created = day(record.created)
         rows.append((record.kid, record.alg, record.state, created, roles))
     columns = {"kid": 0, "algorithm": 0, "state": 12, "made": 0, "roles": 0}
-    return show(Answer([key_json(record) for record in records], table_lines(columns, rows)))
+    return show(Answer([key_json(record) for record in records], frame.table_lines(columns, rows)))
 
 
 #: What ``--now`` stands for without a key.
@@ -256,7 +222,7 @@ _ALL: Final = "*"
 
 
 @keys.command(short_help="Do everything that is due.", example="cardsign keys rotate --dry-run")
-@root_keystore_option
+@issuer.root_keystore_option
 @click.option(
     "--now",
     metavar="[KID]",
@@ -271,8 +237,8 @@ _ALL: Final = "*"
     help="First add to the log what another copy of this key store has published, as cardsign "
     "keys doctor lists it.",
 )
-@unlock_options
-@dry_run_option
+@issuer.unlock_options
+@frame.dry_run_option
 def rotate(
     root_keystore: stores.StorePlace | None, now: str | None, adopt: bool, keystore: KeystoreOptions
 ) -> int:
@@ -300,7 +266,7 @@ def rotate(
         progress = reconcile.reconcile(work)
     else:
         progress = reconcile.rotate_now(work, [] if now == _ALL else [now])
-    return show_progress(progress, work.now)
+    return issuer.show_progress(progress, work.now)
 
 
 @keys.command(
@@ -314,10 +280,10 @@ def rotate(
     help="compromised: somebody else may have the key, and all that is kept with it. superseded, "
     "ceased: the key is no longer needed.",
 )
-@root_keystore_option
-@unlock_options
-@yes_option
-@dry_run_option
+@issuer.root_keystore_option
+@issuer.unlock_options
+@frame.yes_option
+@frame.dry_run_option
 def revoke(
     kids: tuple[str, ...],
     reason: ledger.RevocationReason,
@@ -345,20 +311,20 @@ def revoke(
     keys = [store.state.find(kid) for kid in kids]
     if alive := [key for key in keys if key.state != "revoked"]:
         warning = _ask_to_revoke(store.state, alive, reason)
-        confirm(yes, warning)
+        frame.confirm(yes, warning)
         if yes and reason == "compromised":
             say(safe(warning, limit=600))
     work, notes = keystore.work(store=store), []
     try:
         if root_keystore:
             keystore.add_roots(work, root_keystore)
-    except (StoreFault, FileFault) as fault:
+    except (errors.StoreFault, errors.FileFault) as fault:
         if reason != "compromised":
             raise
         # A stick that is not there keeps no stolen key in what is published.
         notes = [f"without the root keys: {fault.message}", f"  {fault.hint}"]
     progress = revoke_keys(work, [key.thumbprint for key in keys], reason=reason)
-    return show_progress(progress._replace(notes=(*notes, *progress.notes)), work.now)
+    return issuer.show_progress(progress._replace(notes=(*notes, *progress.notes)), work.now)
 
 
 def _ask_to_revoke(
@@ -389,10 +355,10 @@ def _ask_to_revoke(
 @click.option(
     "--new-passphrase-file",
     metavar="FILE",
-    type=PATH,
+    type=frame.PATH,
     help="The new passphrase [default: a prompt].",
 )
-@unlock_options
+@issuer.unlock_options
 def passwd(role: ledger.Role, new_passphrase_file: Path | None, keystore: KeystoreOptions) -> None:
     """Change the passphrase of every private key of a role that is in this key store.
 
@@ -413,11 +379,11 @@ def passwd(role: ledger.Role, new_passphrase_file: Path | None, keystore: Keysto
         )
     old = keystore.access().for_roles((role,)).secrets("passphrase", f"{role} keys")
     question = f"New passphrase of the {role} keys: "
-    new = own_passphrase("--new-passphrase-file", new_passphrase_file, question)
+    new = issuer.own_passphrase("--new-passphrase-file", new_passphrase_file, question)
     changed = store.change_passphrase(records, old, new, now=moment())
     file = user_policy(os.environ).passphrase_files.get(role)
     where = f"{file} (the user's settings)" if file else f"`{role}` of [passphrase_files]"
-    where += f", or {ROLE_VARIABLES[role]}" if role in ROLE_VARIABLES else ""
+    where += f", or {issuer.ROLE_VARIABLES[role]}" if role in issuer.ROLE_VARIABLES else ""
     report = {"role": role, "changed": [key.kid for key in changed], "also_in": where}
     notes = [
         f"changed the passphrase of {len(changed)} of {counted(len(records), f'{role} key')}",
@@ -431,7 +397,7 @@ def passwd(role: ledger.Role, new_passphrase_file: Path | None, keystore: Keysto
     example="cardsign keys move postgresql://db.example/keys",
 )
 @click.argument("to", metavar="TO")
-@keystore_option
+@issuer.keystore_option
 def move(to: str, keystore: KeystoreOptions) -> None:
     """Move the key store to TO, a folder or the URL of a database; the old one signs no more.
 
@@ -440,13 +406,13 @@ def move(to: str, keystore: KeystoreOptions) -> None:
     Afterwards change `keystore` in cardsign.toml, or set CARDSIGN_KEYSTORE.
     """
     place = keystore.located()
-    store = stores.open_store(place, local_user(), moved=True)
+    store = stores.open_store(place, issuer.local_user(), moved=True)
     target = stores.read_place(to)
     moved = stores.move_store(store, target, now=moment())
-    following = [f"  next: change `keystore` in cardsign.toml, or set {KEYSTORE_VARIABLE}"]
+    following = [f"  next: change `keystore` in cardsign.toml, or set {issuer.KEYSTORE_VARIABLE}"]
     if not isinstance(target, Path):
         following = [
-            f"  next: export {KEYSTORE_VARIABLE}={shlex.quote(str(target))}",
+            f"  next: export {issuer.KEYSTORE_VARIABLE}={shlex.quote(str(target))}",
             "  and set it for cron too; a password is found in ~/.pgpass",
         ]
     notes = [
@@ -458,10 +424,10 @@ def move(to: str, keystore: KeystoreOptions) -> None:
 
 
 @keys.command(example="cardsign keys jwks -o jwks.json")
-@output_option
-@key_option
-@kid_option
-@unlock_options
+@frame.output_option()
+@issuer.key_option
+@issuer.kid_option
+@issuer.unlock_options
 def jwks(output: str, uris: tuple[str, ...], kid: str | None, keystore: KeystoreOptions) -> None:
     """Write the JWK Set of the public keys, for peers.
 
@@ -473,14 +439,14 @@ def jwks(output: str, uris: tuple[str, ...], kid: str | None, keystore: Keystore
     """
     if uris or kid is not None:
         keys = keystore.list_keys(uris, kid)
-        write_output(output, JwkSet.of(keys).to_bytes())
-        if output != STDIO:
+        frame.write_output(output, JwkSet.of(keys).to_bytes())
+        if output != frame.STDIO:
             say(f"wrote {counted(len(keys), 'public key')} to {output}")
         return
     store = keystore.open()
     published = store.state.published_keys()
     listed = find_listed(store, published, "card")
-    write_output(output, JwkSet.of([key.public for key in listed]).to_bytes())
+    frame.write_output(output, JwkSet.of([key.public for key in listed]).to_bytes())
     store.apply(agenda.record_key_set, now=moment())
     if not listed:
         say("no key is in it: whoever takes it trusts none of your cards", asked=True)
@@ -488,12 +454,12 @@ def jwks(output: str, uris: tuple[str, ...], kid: str | None, keystore: Keystore
     for key in published:
         if key not in listed:
             say(f"{key.kid} is left out: the newest keyset statement does not list it")
-    if output != STDIO:
+    if output != frame.STDIO:
         say(f"wrote {counted(len(listed), 'public key')} to {output}")
 
 
 @keys.command(example="cardsign keys log")
-@keystore_option
+@issuer.keystore_option
 def log(keystore: KeystoreOptions) -> int:
     """List the log of the key store, oldest line first. The log is checked as it is read."""
     store = keystore.open()
@@ -518,7 +484,7 @@ def _log_line(line: Mapping[str, Any], event: ledger.Event, kids: Mapping[str, s
 
 
 @keys.command(example="cardsign keys doctor")
-@keystore_option
+@issuer.keystore_option
 def doctor(keystore: KeystoreOptions) -> int:
     """Check the key store and what it publishes. An error needs a person; a note is advice.
 
@@ -531,8 +497,8 @@ def doctor(keystore: KeystoreOptions) -> int:
     from cardsign.issuer.doctor import examine_issuer
     from cardsign.issuer.work import Work
 
-    store = stores.locate_store(keystore.located(), local_user())
-    with explaining_absence():
+    store = stores.locate_store(keystore.located(), issuer.local_user())
+    with issuer.explaining_absence():
         findings = examine_issuer(Work(store, moment(), project_config()))
     is_healthy = all(finding.severity == "note" for finding in findings)
     if not is_json():
@@ -540,7 +506,7 @@ def doctor(keystore: KeystoreOptions) -> int:
             say("the key store is healthy")
         for finding in findings:
             _say_finding(finding)
-    status = EXIT_OK if is_healthy else EXIT_NOT_TRUSTED
+    status = errors.EXIT_OK if is_healthy else errors.EXIT_NOT_TRUSTED
     return show(Answer([finding.to_json() for finding in findings], exit_status=status))
 
 

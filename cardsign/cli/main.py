@@ -14,8 +14,8 @@ from typing import Any, Final
 import click
 
 from cardsign import __version__
-from cardsign.cli.frame import Command, Group, run
-from cardsign.cli.printer import Answer, show
+from cardsign.cli import frame
+from cardsign.cli.frame import Answer, Command, Group, show
 from cardsign.errors import UsageFault, closest
 
 _SECTIONS: Final = {
@@ -27,16 +27,16 @@ _SECTIONS: Final = {
     },
     "Verify others": {
         "trust": ("trust:trust_commands", "Say which issuers to trust, and by which keys."),
-        "peers": ("peers:peers", "Verify the cards of all issuers, and show their state."),
-        "inspect": ("inspect:inspect", "Show a card, what its signatures cover, and its service."),
+        "peers": ("verify:peers", "Verify the cards of all issuers, and show their state."),
+        "inspect": ("cards:inspect", "Show a card, what its signatures cover, and its service."),
         "fetch": ("fetch:fetch", "Fetch a card, verify it, and write what was verified."),
         "call": ("fetch:call", "Send a text to an agent whose card is trusted."),
     },
     "Write cards": {
-        "build": ("build:build", "Build a card from an agent's files, or convert one."),
-        "lint": ("lint:lint", "Find faults in cards, and fix what can be fixed."),
-        "diff": ("diff:diff", "Compare two cards, and say whom a change breaks."),
-        "contract": ("lint:contract", "Check tasks and responses against a verified card."),
+        "build": ("cards:build", "Build a card from an agent's files, or convert one."),
+        "lint": ("cards:lint", "Find faults in cards, and fix what can be fixed."),
+        "diff": ("cards:diff", "Compare two cards, and say whom a change breaks."),
+        "contract": ("cards:contract", "Check tasks and responses against a verified card."),
     },
     "Publish": {
         "publish": ("publish:publish", "Publish a signed card with its key set."),
@@ -48,7 +48,7 @@ _SECTIONS: Final = {
     },
     "More": {
         "canonicalize": ("sign:canonicalize", "Print exactly the bytes that a signature covers."),
-        "conformance": ("conformance:conformance", "Check any verifier with attacks and vectors."),
+        "conformance": ("cards:conformance", "Check any verifier with attacks and vectors."),
         "mcp": ("mcp:mcp", "Serve card checks as MCP tools."),
         "config": ("init:config", "Check cardsign.toml, and print its JSON Schema."),
         "help": ("main:help_", "Show the help of a command, or what a code means."),
@@ -150,7 +150,7 @@ def run_words(words: Sequence[str]) -> int:
     # Read here too, since the words may be wrong before click has come to the option.
     options = words[: words.index("--")] if "--" in words else words
     asked = re.search(r"(?m)^(?:--json|--format[\n=](json|sarif))$", "\n".join(options))
-    return run(
+    return frame.run(
         lambda: command_line.main(list(words), prog_name="cardsign", standalone_mode=False),
         form=(asked[1] or "json") if asked else "text",
     )

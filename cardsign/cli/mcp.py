@@ -17,9 +17,8 @@ import click
 from pydantic import Field
 
 from cardsign import __version__
-from cardsign.cli.frame import Command
-from cardsign.cli.options import PATH, fetch_settings, network_option
-from cardsign.cli.printer import say
+from cardsign.cli import frame
+from cardsign.cli.frame import Command, say
 from cardsign.cli.verifier import VerifierOptions
 from cardsign.diff.cards import diff_cards
 from cardsign.errors import CardsignError, ServeFault, UsageFault, install_hint
@@ -45,11 +44,11 @@ _INSTRUCTIONS = (
 @click.option(
     "--trust",
     "trust_file",
-    type=PATH,
+    type=frame.PATH,
     metavar="FILE",
     help="The policy [default: CARDSIGN_TRUST, then $XDG_CONFIG_HOME/cardsign/trust.toml].",
 )
-@network_option
+@frame.network_option
 @click.option(
     "--port",
     metavar="N",
@@ -145,6 +144,6 @@ class _Tools:
         and what is wrong with the service is said.
         """
         if is_url(card):
-            return inspect_url(card, fetch=fetch_settings(self.named.insecure)).to_json()
+            return inspect_url(card, fetch=frame.fetch_settings(self.named.insecure)).to_json()
         keys = JwkSet.from_bytes(jwks.encode(errors="surrogatepass")) if jwks else None
         return inspect_card(self._bytes(card), jwks=keys, name="(text)").to_json()

@@ -11,27 +11,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from cardsign.cli.frame import Command, moment
-from cardsign.cli.keystore import (
-    KeystoreOptions,
-    check_cards,
-    key_option,
-    kid_option,
-    project_config,
-    say_progress,
-    show_progress,
-    unlock_options,
-)
-from cardsign.cli.options import (
-    PATH,
-    done,
-    dry_run_option,
-    is_dry_run,
-    read_input,
-    read_jwks,
-    read_pairs,
-)
-from cardsign.cli.printer import Answer, is_json, members, safe, say, say_notes, show
+from cardsign.cli import frame, issuer
+from cardsign.cli.frame import Answer, Command, is_json, members, moment, safe, say, show
+from cardsign.cli.issuer import KeystoreOptions, project_config
 from cardsign.config import ProjectConfig
 from cardsign.errors import EXIT_OK, CardsignError, UsageFault
 from cardsign.findings import counted
@@ -69,7 +51,7 @@ from cardsign.publish.publication import DEFAULT_MAX_AGE, Documents, note_public
     "-o",
     "--output",
     metavar="DIR",
-    type=PATH,
+    type=frame.PATH,
     help="The publication directory [default: `publish` of cardsign.toml].",
 )
 @click.option(
@@ -86,13 +68,13 @@ from cardsign.publish.publication import DEFAULT_MAX_AGE, Documents, note_public
     help="Publish the keys of FILE instead of a key store's: a JWK Set as cardsign keys jwks "
     "writes it.",
 )
-@key_option
-@kid_option
+@issuer.key_option
+@issuer.kid_option
 @click.option(
     "--export",
     "export_to",
     metavar="DIR",
-    type=PATH,
+    type=frame.PATH,
     help="Also write the public files for a static host or nginx.",
 )
 @click.option(
@@ -108,8 +90,8 @@ from cardsign.publish.publication import DEFAULT_MAX_AGE, Documents, note_public
     metavar="SECONDS",
     help="How often --watch looks.",
 )
-@unlock_options
-@dry_run_option
+@issuer.unlock_options
+@frame.dry_run_option
 def publish(
     output: Path | None, export_to: Path | None, keystore: KeystoreOptions, **options: Any
 ) -> int:
@@ -145,7 +127,7 @@ def publish(
     place = f"generation {generation.number} in {directory}"
     note = f"{place} is the same; nothing changed"
     if generation.created:
-        note = f"{done('published', 'publish')} {place}"
+        note = f"{frame.done('published', 'publish')} {place}"
     show(Answer(_generation_json(generation, earlier), notes=[note]))
     _describe(generation, earlier, export_to)
     return EXIT_OK
@@ -166,15 +148,15 @@ def _publish_card(
     if jwks is not None and (uris or kid):
         raise UsageFault("usage.conflict", "name the keys by --jwks or by --key, not by both")
     older = options["legacy_card"]
-    extended = read_pairs("--extended", "NAME=FILE", options["extended"])
+    extended = frame.read_pairs("--extended", "NAME=FILE", options["extended"])
     cards = Documents(
-        read_input(card),
-        extended={name: read_input(file) for name, file in extended.items()},
-        legacy_card=None if older is None else read_input(older),
+        frame.read_input(card),
+        extended={name: frame.read_input(file) for name, file in extended.items()},
+        legacy_card=None if older is None else frame.read_input(older),
     )
     store = None
     if jwks is not None:
-        cards = replace(cards, jwks=read_jwks(jwks))
+        cards = replace(cards, jwks=frame.read_jwks(jwks))
     elif uris or kid is not None:
         cards = replace(cards, jwks=JwkSet.of(keystore.list_keys(uris, kid)))
     else:  # nothing is signed, so nothing of a signer is looked at
@@ -186,7 +168,7 @@ def _publish_card(
         store=store,
         drops_others=drop_others,
         max_age=options["max_age"],
-        writes=not is_dry_run(),
+        writes=not frame.is_dry_run(),
     )
 
 
@@ -194,13 +176,13 @@ def _publish_project(
     keystore: KeystoreOptions, config: ProjectConfig, export_to: Path | None, *, drop_others: bool
 ) -> int:
     """Build, sign, list and publish the cards of the project."""
-    check_cards(config)
+    issuer.check_cards(config)
     work = keystore.work(config)
     work.drops_others = drop_others
     agents = work.by_agent()
     replaced = [newest_generation(part.config.publish) for part in agents]
     progress = reconcile(work, only_cards=True)
-    if not is_dry_run():
+    if not frame.is_dry_run():
         _say_lint(config)
     published = [
         (part.agent, generation, earlier)
@@ -209,7 +191,7 @@ def _publish_project(
     ]
     views = {name: _generation_json(newest, earlier) for name, newest, earlier in published}
     view = views.get("", {"agents": views})
-    status = show_progress(progress, work.now, view if views else {})
+    status = issuer.show_progress(progress, work.now, view if views else {})
     for agent_name, generation, earlier in published:
         _describe(generation, earlier, export_to and export_to / agent_name, agent_name)
     return status
@@ -221,11 +203,11 @@ def _describe(
     """Say what changed and what readers will miss, and export the public files."""
     for name, change in list_changes(generation, earlier).items() if not is_json() else ():
         say(f"  {change}: {f'{agent}/' if agent else ''}{name}")
-    say_notes(note_publication(generation))
+    frame.say_notes(note_publication(generation))
     if export_to is not None:
-        if not is_dry_run():
+        if not frame.is_dry_run():
             export_files(generation, export_to)
-        say(f"{done('exported', 'export')} its public files to {export_to}")
+        say(f"{frame.done('exported', 'export')} its public files to {export_to}")
 
 
 def _watch(every: int, output: Path | None, keystore: KeystoreOptions) -> int:
@@ -258,11 +240,11 @@ def _look(
     """Publish what has changed, and return what is left for a person."""
     config = project_config(output)
     needed_publication(config)
-    check_cards(config)
+    issuer.check_cards(config)
     work = keystore.work(config, access=access)
     progress = reconcile(work, only_cards=True)
     if progress.done or progress.left != gaps_left:
-        say_progress(progress, work.now)
+        issuer.say_progress(progress, work.now)
     return progress.left
 
 

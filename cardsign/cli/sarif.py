@@ -9,7 +9,8 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from cardsign import __version__
-from cardsign.cli.printer import hide_secrets, safe
+from cardsign.cli import frame
+from cardsign.cli.frame import safe
 from cardsign.findings import Finding, ScanResult, Severity, describe_code
 from cardsign.urls import is_url
 
@@ -65,7 +66,7 @@ def _rule(code: str) -> dict[str, Any]:
 
 
 def _result(finding: Finding, name: str) -> dict[str, Any]:
-    name = hide_secrets(name)
+    name = frame.hide_secrets(name)
     artifact: dict[str, Any] = {"description": {"text": "standard input"}}
     if is_url(name):
         artifact = {"uri": quote(name, safe=_URL_MARKS)}

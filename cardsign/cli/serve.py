@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from cardsign.cli.frame import Command, Group, moment
-from cardsign.cli.keystore import project_config
-from cardsign.cli.options import PATH, write_secret
-from cardsign.cli.printer import Answer, is_json, members, show
+from cardsign.cli import frame
+from cardsign.cli.frame import Answer, Command, Group, is_json, members, moment, show
+from cardsign.cli.issuer import project_config
 from cardsign.errors import UsageFault
+from cardsign.files import create_private
 from cardsign.times import day, minute
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _SHOWN: Final = 12  # characters of a digest
 
 
 @click.command(cls=Command, example="cardsign serve public --bind 127.0.0.1:8080")
-@click.argument("directory", required=False, type=PATH, metavar="[DIR]")
+@click.argument("directory", required=False, type=frame.PATH, metavar="[DIR]")
 @click.option(
     "--bind",
     metavar="HOST:PORT",
@@ -34,12 +34,16 @@ _SHOWN: Final = 12  # characters of a digest
     help="Where to listen; port 0 is any free one.",
 )
 @click.option(
-    "--settings", "settings_file", metavar="FILE", type=PATH, help="The server's settings, as TOML."
+    "--settings",
+    "settings_file",
+    metavar="FILE",
+    type=frame.PATH,
+    help="The server's settings, as TOML.",
 )
 @click.option(
     "--token-file",
     metavar="FILE",
-    type=PATH,
+    type=frame.PATH,
     help="The digests of the bearer tokens that open the extended card; written by cardsign tokens "
     "create.",
 )
@@ -87,7 +91,7 @@ def tokens() -> None:
 @click.option(
     "--token-file",
     metavar="FILE",
-    type=PATH,
+    type=frame.PATH,
     help="Add the digest to this file [default: print the line on stderr].",
 )
 @click.option(
@@ -100,7 +104,7 @@ def tokens() -> None:
     "-o",
     "--output",
     metavar="FILE",
-    type=PATH,
+    type=frame.PATH,
     help="Write the token to FILE, for you alone [default: print it].",
 )
 def create(
@@ -118,7 +122,7 @@ def create(
     with file as lines:
         lines.append(f"{line}\n")
         if output is not None:
-            write_secret(output, f"{token}\n".encode())
+            create_private(output, f"{token}\n".encode())
     notes = [] if output is None else [f"wrote the token to {output}"]
     if is_new:
         notes.append(f"made {token_file}, a new file; name it in the server's settings")
@@ -134,7 +138,7 @@ _token_file = click.option(
     "--token-file",
     metavar="FILE",
     required=True,
-    type=PATH,
+    type=frame.PATH,
     help="The file with the tokens' digests.",
 )
 

@@ -12,42 +12,16 @@ from typing import Any, Final
 
 import click
 
+from cardsign import errors
 from cardsign.card import profiles
 from cardsign.card.document import Card
 from cardsign.card.extensions import MAX_SEQ, ExtendedMarker, check_audience
 from cardsign.card.profiles import PROFILES, RUST_ALG, VERIFIERS, ProfileName, left_open
-from cardsign.cli.frame import Command, moment
-from cardsign.cli.keystore import (
-    KeystoreOptions,
-    check_cards,
-    kid_option,
-    project_config,
-    public_option,
-    unlock_options,
-)
-from cardsign.cli.options import (
-    STDIO,
-    dry_run_option,
-    is_dry_run,
-    output_option,
-    read_input,
-    read_jwks,
-    read_pairs,
-    refuse_two_documents,
-    take,
-    write_output,
-)
-from cardsign.cli.printer import Answer, is_json, members, safe, say, say_notes, show
+from cardsign.cli import frame, issuer
+from cardsign.cli.frame import Answer, Command, is_json, members, moment, safe, say, show
+from cardsign.cli.issuer import KeystoreOptions, project_config
 from cardsign.cli.verifier import VerifierOptions, show_refusal, statements_option, subject_options
-from cardsign.errors import (
-    EXIT_OK,
-    BuildRefused,
-    LocalFault,
-    SignerFault,
-    SigningRefused,
-    UsageFault,
-    of_the_user,
-)
+from cardsign.errors import LocalFault, UsageFault, of_the_user
 from cardsign.gateway import resign_card
 from cardsign.inputs import Inputs
 from cardsign.issuer.cards import expiry, sign_cards, sign_sources
@@ -88,19 +62,21 @@ def read_marker(
 
 def _read_public(name: str, uri: str, kid: str | None, access: Access) -> PublicKey:
     """Return the public key of ``--key``; of several the one that ``--kid`` or the signer names."""
-    data = read_input(name, max_bytes=MAX_KEY_FILE_BYTES)
+    data = frame.read_input(name, max_bytes=MAX_KEY_FILE_BYTES)
     with of_the_user(name):
         keys = JwkSet.from_bytes(data).keys
         if kid is None and len(keys) > 1:
             # Of another one nothing is signed: each answer is verified.
             try:
                 shown = list_public_keys(uri, access)[0].thumbprint
-            except SignerFault as fault:
+            except errors.SignerFault as fault:
                 if fault.code not in ("signer.no_public", "signer.credentials"):
                     raise
                 hint = f"It does not show which of the {len(keys)} keys is its own. If it may only "
                 hint += "sign, name the key: --kid KID."
-                raise SignerFault(fault.code, fault.message, path=fault.path, hint=hint) from fault
+                raise errors.SignerFault(
+                    fault.code, fault.message, path=fault.path, hint=hint
+                ) from fault
             return next((key for key in keys if key.thumbprint == shown), keys[0])
         return import_public_key(data, kid=kid)
 
@@ -139,7 +115,9 @@ def find_signers(
     example="cardsign sign card.json -o signed.json",
 )
 @click.argument("card", required=False)
-@click.option("-o", "--output", metavar="OUT", default=STDIO, help="'-' for stdout, the default.")
+@click.option(
+    "-o", "--output", metavar="OUT", default=frame.STDIO, help="'-' for stdout, the default."
+)
 @click.option(
     "--compat",
     type=click.Choice(COMPAT),
@@ -194,10 +172,10 @@ def find_signers(
     help="Sign only with this key: env:NAME (a PEM or JWK in a variable), file:PATH, or the URI of "
     "a signer, such as awskms:///ID, whose program or library then runs. May be repeated.",
 )
-@public_option
-@kid_option
-@unlock_options
-@dry_run_option
+@issuer.public_option
+@issuer.kid_option
+@issuer.unlock_options
+@frame.dry_run_option
 @click.option(
     "--explain",
     is_flag=True,
@@ -216,7 +194,7 @@ def sign(
     if card is not None:
         signers, signing = _sign_card(card, output, options, keystore)
         signed = [(card, signing)]
-    elif output != STDIO or options["compat"] != "safe" or not is_usual:
+    elif output != frame.STDIO or options["compat"] != "safe" or not is_usual:
         raise UsageFault("usage.conflict", "name CARD: these options are about one card")
     else:
         signers, signed = _sign_project(keystore)
@@ -224,7 +202,7 @@ def sign(
         say(_summarize(signing, name, signers), asked=explain)
         for line in _explain(signing, signers) if explain else ():
             say(line, asked=True)
-        say_notes(note for note in signing.notes if explain or note.code not in _EXPLAINED)
+        frame.say_notes(note for note in signing.notes if explain or note.code not in _EXPLAINED)
     shown = [_to_json(signing, signers) for _, signing in signed]
     return show(Answer(shown if card is None else shown[0]))
 
@@ -234,14 +212,14 @@ def _sign_project(
 ) -> tuple[Sequence[Signer], list[tuple[str, SignedCard]]]:
     """Sign the cards of cardsign.toml, each into its file; say which agent is switched off."""
     config = project_config()
-    check_cards(config)
+    issuer.check_cards(config)
     work = keystore.work(config)
     signers = card_signers(work.store, work.access, now=work.now)
     signed = []
     for part in work.by_agent():
         try:
             cards = sign_sources(part, signers) if work.is_dry_run else sign_cards(part)
-        except BuildRefused as refusal:
+        except errors.BuildRefused as refusal:
             if refusal.code != "build.switched_off":
                 raise
             say(f"not signed: {refusal.message}; to withdraw its card: cardsign publish")
@@ -254,13 +232,13 @@ def _sign_card(
     card: str, output: str, options: Mapping[str, Any], keystore: KeystoreOptions
 ) -> tuple[Sequence[Signer], SignedCard]:
     """Sign one card and write it."""
-    refuse_two_documents(output)
+    frame.refuse_two_documents(output)
     now = moment()
-    header = read_pairs("--header", "NAME=VALUE", options["headers"])
+    header = frame.read_pairs("--header", "NAME=VALUE", options["headers"])
     marker = read_marker(options["audience"], options["seq"], options["expires"], now)
     foreign = options["known_keys"]
-    known_keys = None if foreign is None else read_jwks(foreign)
-    document = read_input(card)
+    known_keys = None if foreign is None else frame.read_jwks(foreign)
+    document = frame.read_input(card)
     uris, public, kid = options["uris"], options["public"], options["kid"]
     signers, own_kids = find_signers(keystore, uris, public, kid, now=now)
     how = SigningOptions(
@@ -271,14 +249,14 @@ def _sign_card(
         drop_foreign=options["drop_foreign"],
         header=header,
         extended=marker,
-        file="CARD" if card == STDIO else card,
+        file="CARD" if card == frame.STDIO else card,
     )
     signing = sign_with_notes(document, signers, how)
-    write_output(output, signing.document)
+    frame.write_output(output, signing.document)
     # A device, such as /dev/null, cannot be read again.
-    is_file = output != STDIO and not is_dry_run() and Path(output).is_file()
-    if is_file and read_input(output) != signing.document:
-        raise SigningRefused("sign.self_check", f"{output} does not hold what was signed")
+    is_file = output != frame.STDIO and not frame.is_dry_run() and Path(output).is_file()
+    if is_file and frame.read_input(output) != signing.document:
+        raise errors.SigningRefused("sign.self_check", f"{output} does not hold what was signed")
     return signers, signing
 
 
@@ -338,11 +316,11 @@ def _explain(signing: SignedCard, signers: Sequence[Signer]) -> Iterator[str]:
     required=True,
     help="The gateway's endpoint. {path} stands for the path of each endpoint of the card.",
 )
-@output_option
+@frame.output_option()
 @click.option("--key", "uris", metavar="URI", multiple=True, help="As for `cardsign sign`.")
 @subject_options
 @statements_option
-@unlock_options
+@issuer.unlock_options
 def resign(
     card: str,
     url: str,
@@ -359,7 +337,7 @@ def resign(
 
     Exit status: 0 signed, 1 not trusted, 2 a fault of this machine, 3 no verdict.
     """
-    named = take(VerifierOptions, options)
+    named = frame.take(VerifierOptions, options)
     now = moment()
     outcome = named.batch().examine(card, Inputs().read(card))
     if isinstance(outcome.result, LocalFault):
@@ -370,15 +348,15 @@ def resign(
     signers, own_kids = find_signers(keystore, uris, now=now)
     signing = SigningOptions(own_kids=own_kids, file=output)
     signed = resign_card(report, signers, url=url, now=now, options=signing)
-    write_output(output, signed.document)
-    where = "" if output == STDIO else f" as {safe(output)}"
+    frame.write_output(output, signed.document)
+    where = "" if output == frame.STDIO else f" as {safe(output)}"
     view: dict[str, Any] = {"input": outcome.name, "output": output}
     view |= {"kids": [signer.public.kid for signer in signers]}
     view |= {"notes": [note.to_json() for note in signed.notes]}
     show(Answer(view, notes=[f"signed the copy of {safe(outcome.name)}{where}"]))
     if not is_json():
-        say_notes(signed.notes)
-    return EXIT_OK
+        frame.say_notes(signed.notes)
+    return errors.EXIT_OK
 
 
 @click.command(
@@ -393,11 +371,11 @@ def resign(
 )
 def canonicalize(card: str, profile: ProfileName) -> int:
     """Print exactly the bytes that a signature on CARD ('-' for stdin) covers under a profile."""
-    document = Card.from_bytes(read_input(card)).document
+    document = Card.from_bytes(frame.read_input(card)).document
     payload = profiles.canonicalize(document, profile)
     if not is_json():
-        write_output(STDIO, payload.data, is_exact=True)
-        return EXIT_OK
+        frame.write_output(frame.STDIO, payload.data, is_exact=True)
+        return errors.EXIT_OK
     uncovered = left_open(payload)
     view = {
         "profile": profile,

@@ -12,40 +12,11 @@ from typing import Any, Final
 
 import click
 
-from cardsign.cli.frame import Group, moment
-from cardsign.cli.keystore import (
-    KeystoreOptions,
-    keystore_option,
-    local_user,
-    naming_key,
-    project_config,
-    publication_option,
-    read_public,
-    recovery_option,
-    show_progress,
-    unlock_options,
-    unlock_recovery,
-)
-from cardsign.cli.options import (
-    PATH,
-    STDIO,
-    confirm,
-    dry_run_option,
-    read_input,
-    refuse_two_documents,
-    take,
-    write_output,
-    yes_option,
-)
-from cardsign.cli.printer import Answer, members, safe, say, show, whole
-from cardsign.errors import (
-    EXIT_NOT_TRUSTED,
-    EXIT_OK,
-    StoreFault,
-    UsageFault,
-    of_the_user,
-    place_below,
-)
+from cardsign import errors
+from cardsign.cli import frame, issuer
+from cardsign.cli.frame import Answer, Group, members, moment, safe, say, show
+from cardsign.cli.issuer import KeystoreOptions, project_config
+from cardsign.errors import UsageFault, of_the_user
 from cardsign.files import CONFIG_FILE
 from cardsign.issuer import keyset as keysets
 from cardsign.issuer.cards import to_list
@@ -64,7 +35,9 @@ from cardsign.statements.release import ReleaseStatement
 from cardsign.times import day, minute
 from cardsign.urls import CARD_PATH, parse_url
 
-DRAFT_HELP: Final = "Where the draft goes [default: keyset-EPOCH.VERSION.json]."
+draft_option: Final = frame.output_option(
+    "DRAFT", "Where the draft goes [default: keyset-EPOCH.VERSION.json].", default=None
+)
 
 
 @click.group(cls=Group)
@@ -79,9 +52,9 @@ def keyset() -> None:
 def read_statement(name: str) -> KeysetStatement:
     """Return a draft or a keyset statement in a file that others may have written."""
     try:
-        return keysets.read_draft(read_input(name, max_bytes=MAX_STATEMENT_BYTES))
+        return keysets.read_draft(frame.read_input(name, max_bytes=MAX_STATEMENT_BYTES))
     except StatementRefused as refusal:
-        raise place_below(refusal, name, StatementRefused) from refusal
+        raise errors.place_below(refusal, name, StatementRefused) from refusal
 
 
 # ``cardsign keyset draft``.
@@ -95,7 +68,7 @@ def _named_keys(store: KeyStore, texts: Iterable[str], option: str) -> tuple[Roo
         if not equals or not HOLDER.fullmatch(holder):
             raise UsageFault("usage.conflict", f"{option} takes HOLDER=KEY, not {text!r}")
         ours = any(name in record.names for record in store.state.keys)
-        key = store.state.find(name).public if ours else read_public(name)
+        key = store.state.find(name).public if ours else issuer.read_public(name)
         named.append(RootKey(key, holder))
     return tuple(named)
 
@@ -103,7 +76,7 @@ def _named_keys(store: KeyStore, texts: Iterable[str], option: str) -> tuple[Roo
 @keyset.command(
     short_help="Draft the next statement.", example="cardsign keyset draft --days 90 -o next.json"
 )
-@click.option("-o", "--output", metavar="DRAFT", help=DRAFT_HELP)
+@draft_option
 @click.option(
     "--origin",
     "origins",
@@ -133,7 +106,7 @@ def _named_keys(store: KeyStore, texts: Iterable[str], option: str) -> tuple[Roo
     multiple=True,
     help="A recovery key; replaces all earlier ones, and those must sign this too.",
 )
-@keystore_option
+@issuer.keystore_option
 def draft(
     output: str | None,
     days: int | None,
@@ -146,7 +119,6 @@ def draft(
 
     Only the draft is written. A draft without changes renews the statement before it.
     """
-    refuse_two_documents(output)
     store = keystore.open()
     drafted = keysets.draft_keyset(
         Work(store, moment(), project_config()),
@@ -156,11 +128,11 @@ def draft(
         **options,
     )
     file = output or f"keyset-{drafted.label}.json"
-    write_output(file, keysets.write_draft(drafted), plain=output is None)
+    frame.write_output(file, keysets.write_draft(drafted), plain=output is None)
     changes = say_differences(kept_keyset(store), drafted)
     notes = [f"the digest of the draft {file}, for everyone who signs it: {drafted.digest}"]
     view = {"draft": file, **keyset_json(drafted), "changes": changes}
-    show(Answer(view, () if file == STDIO else [drafted.digest], notes))
+    show(Answer(view, () if file == frame.STDIO else [drafted.digest], notes))
 
 
 # ``cardsign keyset sign`` and ``recover``: what takes a root's or a recovery key's signature.
@@ -174,8 +146,8 @@ def draft(
     help="The draft's digest, as its author told you over another channel [default: a prompt on a "
     "terminal].",
 )
-@recovery_option
-@unlock_options
+@issuer.recovery_option
+@issuer.unlock_options
 def sign(
     draft: str, digest: str | None, recovery_file: Path | None, keystore: KeystoreOptions
 ) -> None:
@@ -185,14 +157,14 @@ def sign(
     and asks for the digest. Get the digest from the author of the draft, over another channel than
     the draft. A key store with root keys alone keeps the statement once enough have signed it.
     """
-    refuse_two_documents(draft)
+    frame.refuse_two_documents(draft)
     work = Work(keystore.open(), moment(), access=keystore.access())
     drafted, previous = read_statement(draft), kept_keyset(work.store)
     keysets.review_keyset(work, drafted, name=draft)
     say_differences(previous, drafted)
-    recovery = None if recovery_file is None else partial(unlock_recovery, recovery_file)
+    recovery = None if recovery_file is None else partial(issuer.unlock_recovery, recovery_file)
     signed = keysets.sign_keyset(work, drafted, digest=_ask_digest(digest), recovery=recovery)
-    write_output(draft, keysets.write_draft(signed))
+    frame.write_output(draft, keysets.write_draft(signed))
     lines = signing_lines(signed, previous)
     notes = [f"signed by {line}" for line in lines]
     if not any(signing.missing for signing in keysets.quorum_signatures(signed, previous)):
@@ -221,7 +193,7 @@ def _ask_digest(digest: str | None) -> str:
     short_help="Open the next epoch with the recovery key.",
     example="cardsign keyset recover --recovery-file recovery.key",
 )
-@click.option("-o", "--output", metavar="DRAFT", help=DRAFT_HELP)
+@draft_option
 @click.option(
     "--digest",
     metavar="SHA-256",
@@ -230,13 +202,13 @@ def _ask_digest(digest: str | None) -> str:
 @click.option(
     "--new-recovery-out",
     metavar="FILE",
-    type=PATH,
+    type=frame.PATH,
     help="Make a new recovery key too, encrypted, because the old one has been used.",
 )
-@publication_option
-@recovery_option
-@unlock_options
-@yes_option
+@issuer.publication_option
+@issuer.recovery_option
+@issuer.unlock_options
+@frame.yes_option
 def recover(
     output: str | None,
     recovery_file: Path | None,
@@ -258,15 +230,14 @@ def recover(
     longer lists the lost keys.
     Afterwards: cardsign keyset publish DRAFT; cardsign keys rotate.
     """
-    refuse_two_documents(output)
     if recovery_file is None:
         raise UsageFault("usage.conflict", "name the recovery key: --recovery-file FILE")
     config = project_config(publication)
     place = keystore.located()
-    unlock = cache(partial(unlock_recovery, recovery_file))
+    unlock = cache(partial(issuer.unlock_recovery, recovery_file))
     if not is_taken(place):  # before a new store is made in a folder that is not the issuer's
         if published_statements(config.publish) is None:
-            raise StoreFault(
+            raise errors.StoreFault(
                 "keystore.no_keyset",
                 "there is neither a key store nor a publication of this issuer here",
                 path=str(config.publish or Path.cwd()),
@@ -274,8 +245,8 @@ def recover(
                 "--publication DIR.",
             )
         unlock()
-    store = create_store(place, local_user())
-    confirm(yes, "every root key of this issuer ends, and a new epoch begins")
+    store = create_store(place, issuer.local_user())
+    frame.confirm(yes, "every root key of this issuer ends, and a new epoch begins")
     signed, root = recover_issuer(
         Work(store, moment(), config),
         unlock,
@@ -288,7 +259,7 @@ def recover(
         clock = "the newest keyset has ended by this machine's clock, which may be ahead"
         say(f"{clock}: publish only if it is {day(now)}")
     file = output or f"keyset-{signed.label}.json"
-    write_output(file, keysets.write_draft(signed), plain=output is None)
+    frame.write_output(file, keysets.write_draft(signed), plain=output is None)
     say_differences(previous, signed)
     notes = [*(f"signed by {line}" for line in signing_lines(signed, previous))]
     if publication is not None and _write_settings(signed, place, publication):
@@ -317,7 +288,7 @@ def _new_passphrases(keystore: KeystoreOptions) -> Callable[[str], bytes]:
     access = keystore.access()
 
     def of(role: str) -> bytes:
-        with naming_key(role):
+        with issuer.naming_key(role):
             return access.for_roles((role,)).secrets("new passphrase", f"{role} keys")
 
     return of
@@ -331,9 +302,9 @@ def _new_passphrases(keystore: KeystoreOptions) -> Callable[[str], bytes]:
     example="cardsign keyset publish next.json",
 )
 @click.argument("file", metavar="STATEMENT")
-@publication_option
-@unlock_options
-@dry_run_option
+@issuer.publication_option
+@issuer.unlock_options
+@frame.dry_run_option
 def publish(file: str, publication: Path | None, keystore: KeystoreOptions) -> int:
     """Keep STATEMENT as the newest keyset, if enough holders have signed it, and publish it.
 
@@ -347,7 +318,7 @@ def publish(file: str, publication: Path | None, keystore: KeystoreOptions) -> i
     work = keystore.work(project_config(publication))
     statement = read_statement(file)
     progress = publish_keyset(work, statement, name=file)
-    return show_progress(progress, work.now, keyset_json(statement))
+    return issuer.show_progress(progress, work.now, keyset_json(statement))
 
 
 # ``cardsign keyset show``.
@@ -357,7 +328,7 @@ def publish(file: str, publication: Path | None, keystore: KeystoreOptions) -> i
     "show", short_help="Show the newest statement, or a draft.", example="cardsign keyset show"
 )
 @click.argument("file", metavar="[STATEMENT]", required=False)
-@keystore_option
+@issuer.keystore_option
 def show_statement(file: str | None, keystore: KeystoreOptions) -> None:
     """Show the newest statement, or a draft: what it says and who has signed it.
 
@@ -384,9 +355,9 @@ def _card(text: str) -> tuple[str | None, bytes]:
     """Return the url and the card of ``[URL=]FILE``."""
     url, equals, file = text.partition("=")
     if not equals or "://" not in url:
-        return None, read_input(text)
+        return None, frame.read_input(text)
     with of_the_user("--card"):
-        return str(parse_url(url)), read_input(file)
+        return str(parse_url(url)), frame.read_input(file)
 
 
 @click.group(cls=Group)
@@ -432,9 +403,9 @@ def release() -> None:
     help="How long it is valid.",
 )
 @click.option("--force", is_flag=True, help="Sign a release even if nothing is new.")
-@publication_option
-@unlock_options
-@dry_run_option
+@issuer.publication_option
+@issuer.unlock_options
+@frame.dry_run_option
 def renew(
     listed: tuple[str, ...],
     days: int,
@@ -452,7 +423,7 @@ def renew(
 
     Exit status 1: something is left for a person.
     """
-    changes = take(ReleaseChanges, options)
+    changes = frame.take(ReleaseChanges, options)
     config = project_config(publication)
     work = keystore.work(config)
     named = tuple(map(_card, listed)) or tuple(
@@ -461,11 +432,11 @@ def renew(
     changes = replace(changes, cards=named, by_name=bool(listed), lifetime=timedelta(days=days))
     progress = renew_release(work, changes, force=force)
     newest = kept_release(work.store)
-    return show_progress(progress, work.now, release_json(newest) if newest else {})
+    return issuer.show_progress(progress, work.now, release_json(newest) if newest else {})
 
 
 @release.command("show", example="cardsign release show --json")
-@keystore_option
+@issuer.keystore_option
 def show_release(keystore: KeystoreOptions) -> int:
     """Show the newest release. Exit status 1 if another one is due.
 
@@ -476,12 +447,12 @@ def show_release(keystore: KeystoreOptions) -> int:
     keyset, newest = needed_keyset(store), kept_release(store)
     if newest is None:
         say("there is no release statement yet: cardsign release renew")
-        return show(Answer({"due": True}, exit_status=EXIT_NOT_TRUSTED))
+        return show(Answer({"due": True}, exit_status=errors.EXIT_NOT_TRUSTED))
     is_due = is_release_due(newest, keyset, now=moment())
     show(Answer({"due": is_due, **release_json(newest)}, _release_lines(newest)))
     if is_due:
         say("it is time for another one: cardsign release renew")
-    return EXIT_NOT_TRUSTED if is_due else EXIT_OK
+    return errors.EXIT_NOT_TRUSTED if is_due else errors.EXIT_OK
 
 
 def _release_lines(newest: ReleaseStatement) -> Iterator[str]:
@@ -524,7 +495,7 @@ def say_differences(old: KeysetStatement | None, new: KeysetStatement) -> list[s
     """Say each change on a line of its own, and return them; whole, as a holder signs them."""
     changes = list(keysets.differences(old, new))
     for change in changes:
-        say(f"  {whole(change)}")
+        say(f"  {change}")
     return changes
 
 

@@ -10,38 +10,11 @@ from typing import Any, Final
 
 import click
 
+from cardsign import errors
 from cardsign.batch import in_threads
-from cardsign.cli.frame import Group, moment
-from cardsign.cli.options import (
-    PATH,
-    confirm,
-    done,
-    dry_run_option,
-    fetch_settings,
-    is_dry_run,
-    network_option,
-    read_jwks,
-    yes_option,
-)
-from cardsign.cli.printer import Answer, members, safe, say, show, table_lines, write_line
-from cardsign.cli.verifier import (
-    CONCURRENCY,
-    accept_option,
-    chosen_issuers,
-    extensible_policy,
-    kind_of,
-    needed_policy,
-    policy_option,
-    statements_option,
-)
-from cardsign.errors import (
-    EXIT_LOCAL_FAULT,
-    EXIT_NO_VERDICT,
-    EXIT_OK,
-    LocalFault,
-    UsageFault,
-    of_the_user,
-)
+from cardsign.cli import frame, verifier
+from cardsign.cli.frame import Answer, Group, members, moment, safe, say, show
+from cardsign.errors import LocalFault, UsageFault, of_the_user
 from cardsign.findings import Finding, counted
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement
@@ -106,7 +79,7 @@ _MEMBERS: Final = ("origins", "cards", "require", "accept", "freshness")
     multiple=True,
     help="Holders who must all have signed a card. May be repeated.",
 )
-@accept_option
+@verifier.accept_option
 @click.option(
     "--freshness",
     type=click.Choice(["required", "waived"]),
@@ -118,7 +91,7 @@ _MEMBERS: Final = ("origins", "cards", "require", "accept", "freshness")
     "keysets",
     metavar="FILE",
     multiple=True,
-    type=PATH,
+    type=frame.PATH,
     help="Pin this keyset statement. May be repeated; each must follow the one before, and the "
     "newest is pinned.",
 )
@@ -127,7 +100,7 @@ _MEMBERS: Final = ("origins", "cards", "require", "accept", "freshness")
     "releases",
     metavar="FILE",
     multiple=True,
-    type=PATH,
+    type=frame.PATH,
     help="A release statement under that keyset. May be repeated.",
 )
 @click.option(
@@ -139,7 +112,7 @@ _MEMBERS: Final = ("origins", "cards", "require", "accept", "freshness")
     help="Pin these keys: a JWK Set, {KID: PEM}, or a public PEM.",
 )
 @click.option("--jwks-url", metavar="URL", help="Trust any key set that is published there.")
-@network_option
+@frame.network_option
 @click.option(
     "--digest",
     metavar="HEX",
@@ -150,8 +123,8 @@ _MEMBERS: Final = ("origins", "cards", "require", "accept", "freshness")
 @click.option(
     "--yes", is_flag=True, help="Do not ask: accept the keyset or the keys without comparing them."
 )
-@policy_option
-@dry_run_option
+@verifier.policy_option
+@frame.dry_run_option
 def add(who: str, **options: Any) -> None:
     """Add an issuer by one anchor: --keyset, --jwks, --jwks-url, or what URL's origin publishes.
 
@@ -162,7 +135,7 @@ def add(who: str, **options: Any) -> None:
 
     If there is no policy yet, one is begun in this folder.
     """
-    policy, now = extensible_policy(options["trust_file"]), moment()
+    policy, now = verifier.extensible_policy(options["trust_file"]), moment()
     url, members = _read_members(who, options)
     enroll.check_new_name(policy, members["name"])
     proposal = _propose(url, options, _asker(options["insecure"], now), policy.limits, now)
@@ -177,16 +150,16 @@ def add(who: str, **options: Any) -> None:
         [(members, proposal)],
         compare=partial(_compare, proposal, options["digest"], yes=options["yes"]),
         cache=StatementCache.of_user(),
-        dry_run=is_dry_run(),
+        dry_run=frame.is_dry_run(),
     )
     _say_all(warnings)
     keyset = proposal.keyset
     say_if_old(keyset, now)
-    notes = [f"{done('added', 'add')} {members['name']} to {policy.path}"]
+    notes = [f"{frame.done('added', 'add')} {members['name']} to {policy.path}"]
     if keyset is not None and options["yes"] and options["digest"] is None:
         notes.insert(0, "compare the lines above with the issuer over another channel")
     view = {"name": members["name"], "policy": str(policy.path)}
-    view |= {"anchor": kind_of(proposal.anchor), "keyset": keyset and pin_json(keyset)}
+    view |= {"anchor": verifier.kind_of(proposal.anchor), "keyset": keyset and pin_json(keyset)}
     show(Answer(view, () if keyset is None else keyset_lines(keyset), notes))
 
 
@@ -237,7 +210,7 @@ def _propose(
         if is_url(jwks):
             hint = f"Trust what is published there: --jwks-url {safe(jwks)}"
             raise UsageFault("usage.conflict", "--jwks takes a file, and this is a URL", hint=hint)
-        return enroll.propose_keys(read_jwks(jwks))
+        return enroll.propose_keys(frame.read_jwks(jwks))
     if jwks_url is not None or url is None:
         with of_the_user("--jwks-url"):
             return enroll.Proposal(JwksAnchor(check_jwks_url(jwks_url)))
@@ -260,7 +233,7 @@ def _check_named(url: Url | None, options: Mapping[str, Any]) -> None:
 def _asker(insecure: bool, now: datetime) -> Ask:
     from cardsign.net.fetch import DocumentFetcher
 
-    fetcher = DocumentFetcher(fetch_settings(insecure), now=lambda: now)
+    fetcher = DocumentFetcher(frame.fetch_settings(insecure), now=lambda: now)
     return lambda url, max_bytes: fetcher.fetch(url, max_bytes=max_bytes)
 
 
@@ -271,15 +244,15 @@ def _compare(proposal: enroll.Proposal, digest: str | None, *, yes: bool) -> Non
         raise UsageFault("usage.conflict", "--digest goes with a keyset statement")
     if digest is not None:
         enroll.check_told(proposal, digest)
-    elif (keyset or proposal.seen_at) and not yes and not is_dry_run():
+    elif (keyset or proposal.seen_at) and not yes and not frame.is_dry_run():
         lines, noun, hint = _key_lines(proposal), "thumbprints", ""
         if keyset is not None:
             lines, noun = keyset_lines(keyset), "digest"
             hint = f"If it agrees, type the same command with --digest {keyset.digest}. "
         for line in lines:
-            write_line(line, err=True)
+            frame.write_line(line, err=True)
         question = f"compare the {noun} above with the issuer over another channel"
-        confirm(yes, question, hint=f"{hint}With --yes nothing is compared.")
+        frame.confirm(yes, question, hint=f"{hint}With --yes nothing is compared.")
 
 
 def _key_lines(proposal: enroll.Proposal) -> Iterator[str]:
@@ -301,11 +274,11 @@ def _say_all(warnings: Iterable[str]) -> None:
     short_help="Propose issuers from a list of agents.",
     example="cardsign trust import config.toml",
 )
-@click.argument("listing", metavar="FILE", type=PATH)
+@click.argument("listing", metavar="FILE", type=frame.PATH)
 @click.option("--yes", is_flag=True, help="Add them without asking.")
-@network_option
-@dry_run_option
-@policy_option
+@frame.network_option
+@frame.dry_run_option
+@verifier.policy_option
 def import_(listing: Path, yes: bool, insecure: bool, trust_file: Path | None) -> None:
     """Propose an issuer for each [[a2a.external_agents]] of FILE, a TOML file.
 
@@ -313,7 +286,7 @@ def import_(listing: Path, yes: bool, insecure: bool, trust_file: Path | None) -
     added or none. Nothing is added before you agree. Agents whose name is already in the policy
     are left out.
     """
-    policy = extensible_policy(trust_file)
+    policy = verifier.extensible_policy(trust_file)
     names = {issuer.name for issuer in policy.issuers}
     agents = [issuer for issuer in enroll.read_agents(listing) if issuer["name"] not in names]
     now = moment()
@@ -330,17 +303,17 @@ def import_(listing: Path, yes: bool, insecure: bool, trust_file: Path | None) -
     if not added:
         say(f"{policy.path} has all of these agents")
         return
-    if not yes and not is_dry_run():
+    if not yes and not frame.is_dry_run():
         _say_all(warning for _, proposal in added for warning in proposal.warnings)
         count = counted(len(added), "issuer")
-        confirm(yes, f"{count} will be added to {policy.path}, by what is published now")
-    enroll.add_issuers(policy, added, cache=StatementCache.of_user(), dry_run=is_dry_run())
+        frame.confirm(yes, f"{count} will be added to {policy.path}, by what is published now")
+    enroll.add_issuers(policy, added, cache=StatementCache.of_user(), dry_run=frame.is_dry_run())
     for entry, _ in added:
-        say(f"{done('added', 'add')} {entry['name']} to {policy.path}")
+        say(f"{frame.done('added', 'add')} {entry['name']} to {policy.path}")
 
 
 @trust_commands.command("list", short_help="List the issuers.", example="cardsign trust list")
-@policy_option
+@verifier.policy_option
 def list_(trust_file: Path | None) -> None:
     """List the issuers: name, anchor, freshness and origins."""
     policy = load_policy(trust_file)
@@ -353,9 +326,9 @@ def list_(trust_file: Path | None) -> None:
     rows = []
     for issuer in issuers:
         places = ", ".join(map(str, issuer.places or ()))
-        rows.append((issuer.name, kind_of(issuer.anchor), issuer.freshness, places))
+        rows.append((issuer.name, verifier.kind_of(issuer.anchor), issuer.freshness, places))
     columns = {"issuer": 16, "anchor": 6, "freshness": 8, "origins": 0}
-    show(Answer([issuer_json(issuer) for issuer in issuers], table_lines(columns, rows)))
+    show(Answer([issuer_json(issuer) for issuer in issuers], frame.table_lines(columns, rows)))
     for name in sorted(set(read_lock(policy.lock)) - {issuer.name for issuer in issuers}):
         say(f"{policy.lock} has an entry for {name}, which the policy does not trust; it means")
         say(f"  nothing. To remove it: cardsign trust forget {name}")
@@ -365,10 +338,10 @@ def list_(trust_file: Path | None) -> None:
     "show", short_help="Show what is known about an issuer.", example="cardsign trust show partner"
 )
 @click.argument("name")
-@policy_option
+@verifier.policy_option
 def show_issuer(name: str, trust_file: Path | None) -> None:
     """Show what the policy says about NAME, its entry in trust.lock, and the newest statements."""
-    policy = needed_policy(trust_file)
+    policy = verifier.needed_policy(trust_file)
     issuer = policy.issuer(name)
     floor = read_lock(policy.lock).get(name)
     lines = [*issuer_lines(issuer)]
@@ -395,10 +368,10 @@ def show_issuer(name: str, trust_file: Path | None) -> None:
     example="cardsign trust update --trust trust.toml",
 )
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@statements_option
-@network_option
-@policy_option
-@dry_run_option
+@verifier.statements_option
+@frame.network_option
+@verifier.policy_option
+@frame.dry_run_option
 def update(
     names: tuple[str, ...], statements: tuple[Path, ...], insecure: bool, trust_file: Path | None
 ) -> int:
@@ -411,20 +384,22 @@ def update(
     Exit status: 0 the lock is up to date; 2 a fault of this machine, or a lock that contradicts
     the statements; 3 an issuer could not be asked, or its statements were not accepted.
     """
-    policy = needed_policy(trust_file)
-    chosen = chosen_issuers(policy, names)
+    policy = verifier.needed_policy(trust_file)
+    chosen = verifier.chosen_issuers(policy, names)
     issuers = [issuer for issuer in chosen if isinstance(issuer.anchor, KeysetAnchor)]
-    verifier = Verifier(policy, net=fetch_settings(insecure))
+    by_policy = Verifier(policy, net=frame.fetch_settings(insecure))
     supplied = load_statements(statements) if statements else None
 
-    wrong, status = dict[str, tuple[Finding, ...]](), EXIT_NO_VERDICT
-    for issuer, result in in_threads(partial(_update, verifier, supplied), issuers, CONCURRENCY):
+    wrong, status = dict[str, tuple[Finding, ...]](), errors.EXIT_NO_VERDICT
+    for issuer, result in in_threads(
+        partial(_update, by_policy, supplied), issuers, verifier.CONCURRENCY
+    ):
         if isinstance(result, LocalFault):
-            result, status = (result.finding,), EXIT_LOCAL_FAULT
+            result, status = (result.finding,), errors.EXIT_LOCAL_FAULT
         wrong |= {issuer.name: result} if result else {}
     wrong = dict(sorted(wrong.items()))
-    raised = verifier.raise_lock(dry_run=is_dry_run())
-    notes = [*_raised_notes(verifier, raised)]
+    raised = by_policy.raise_lock(dry_run=frame.is_dry_run())
+    notes = [*_raised_notes(by_policy, raised)]
     if not issuers:
         notes = ["no issuer has a keyset or roots as its anchor, so there is nothing to record"]
     elif not raised and not wrong:
@@ -435,31 +410,31 @@ def update(
             say(f"  {safe(finding.hint, limit=300)}")
     shown = {name: [finding.to_json() for finding in findings] for name, findings in wrong.items()}
     view = {"lock": str(policy.lock), "raised": list(raised), "problems": shown}
-    return show(Answer(view, notes=notes, exit_status=status if wrong else EXIT_OK))
+    return show(Answer(view, notes=notes, exit_status=status if wrong else errors.EXIT_OK))
 
 
-def _raised_notes(verifier: Verifier, names: Iterable[str]) -> Iterator[str]:
+def _raised_notes(by_policy: Verifier, names: Iterable[str]) -> Iterator[str]:
     """Yield which keyset of each issuer the lock has now, or would have."""
     for name in names:
-        keyset = verifier.session(verifier.policy.issuer(name)).keyset
+        keyset = by_policy.session(by_policy.policy.issuer(name)).keyset
         label = keyset.label if keyset is not None else ""
-        if is_dry_run():
+        if frame.is_dry_run():
             yield f"would record keyset {label} of {name}"
         else:
-            yield f"{verifier.policy.lock} has keyset {label} of {name} now; commit it"
+            yield f"{by_policy.policy.lock} has keyset {label} of {name} now; commit it"
 
 
 def _update(
-    verifier: Verifier, supplied: SuppliedStatements | None, issuer: TrustedIssuer
+    by_policy: Verifier, supplied: SuppliedStatements | None, issuer: TrustedIssuer
 ) -> tuple[Finding, ...]:
     """Verify the newest statements of an issuer; return what keeps them from being accepted."""
-    session, now = verifier.session(issuer), verifier.clock()
+    session, now = by_policy.session(issuer), by_policy.clock()
     reasons: tuple[Finding, ...] = ()
     statements = supplied
     if statements is None:
         from cardsign.net.discovery import home_of, refresh
 
-        statements, reasons = refresh(verifier, issuer, home_of(issuer.places, ""))
+        statements, reasons = refresh(by_policy, issuer, home_of(issuer.places, ""))
     trust = session.resolve(statements, now)
     missing = (reason for reason in reasons if reason.severity != "note")
     return tuple(dict.fromkeys((*trust.blocks, *missing)))
@@ -469,17 +444,17 @@ def _update(
     short_help="Remove an issuer from the policy.", example="cardsign trust remove partner"
 )
 @click.argument("name")
-@policy_option
-@dry_run_option
+@verifier.policy_option
+@frame.dry_run_option
 def remove(name: str, trust_file: Path | None) -> None:
     """Remove NAME from the policy. Its cards are no longer trusted.
 
     Its entry in trust.lock stays. If you add the issuer again, older statements of it are still
     refused. `cardsign trust forget NAME` removes the entry too.
     """
-    policy = needed_policy(trust_file)
-    is_locked = enroll.remove_issuer(policy, name, dry_run=is_dry_run())
-    notes = [f"{done('removed', 'remove')} {name} from {policy.path}"]
+    policy = verifier.needed_policy(trust_file)
+    is_locked = enroll.remove_issuer(policy, name, dry_run=frame.is_dry_run())
+    notes = [f"{frame.done('removed', 'remove')} {name} from {policy.path}"]
     if is_locked:
         notes.append(f"{policy.lock} keeps its entry; to remove it: cardsign trust forget {name}")
     show(Answer({"removed": name, "locked": is_locked}, notes=notes))
@@ -490,19 +465,19 @@ def remove(name: str, trust_file: Path | None) -> None:
     example="cardsign trust forget partner --yes",
 )
 @click.argument("name")
-@policy_option
-@dry_run_option
-@yes_option
+@verifier.policy_option
+@frame.dry_run_option
+@frame.yes_option
 def forget(name: str, yes: bool, trust_file: Path | None) -> None:
     """Remove the entry of NAME from trust.lock. Older statements of it may then be accepted again.
 
     An issuer whose anchor is a keyset needs its entry: remove the issuer first.
     """
-    policy = needed_policy(trust_file)
+    policy = verifier.needed_policy(trust_file)
     enroll.forget_issuer(policy, name, dry_run=True)
-    confirm(yes, f"older cards and statements of {name} may then be accepted again")
-    enroll.forget_issuer(policy, name, dry_run=is_dry_run())
-    note = f"{done('removed', 'remove')} the entry of {name} from {policy.lock}"
+    frame.confirm(yes, f"older cards and statements of {name} may then be accepted again")
+    enroll.forget_issuer(policy, name, dry_run=frame.is_dry_run())
+    note = f"{frame.done('removed', 'remove')} the entry of {name} from {policy.lock}"
     show(Answer({"forgotten": name}, notes=[note]))
 
 
@@ -511,22 +486,22 @@ def forget(name: str, yes: bool, trust_file: Path | None) -> None:
     example="cardsign trust pin partner",
 )
 @click.argument("name")
-@policy_option
-@dry_run_option
+@verifier.policy_option
+@frame.dry_run_option
 def pin(name: str, trust_file: Path | None) -> None:
     """Move the pin of NAME forward to the keyset statement that trust.lock records.
 
     Roots retired before it can then no longer start another history. `cardsign trust update`
     brings the lock up to date.
     """
-    policy = needed_policy(trust_file)
+    policy = verifier.needed_policy(trust_file)
     keyset, changed = enroll.move_pin(
-        policy, name, cache=StatementCache.of_user(), dry_run=is_dry_run()
+        policy, name, cache=StatementCache.of_user(), dry_run=frame.is_dry_run()
     )
     lines = [f"keyset      {keyset.label}", f"digest      {keyset.digest}"]
     note = "the pin is the newest"
     if changed:
-        note = f"{done('moved', 'move')} the pin of {name} to the statement above"
+        note = f"{frame.done('moved', 'move')} the pin of {name} to the statement above"
     show(Answer({"name": name, "changed": changed, "keyset": keyset.to_json()}, lines, [note]))
 
 

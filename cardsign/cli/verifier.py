@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from cardsign.batch import Batch, heaviest
+from cardsign.batch import Batch
 from cardsign.card.extensions import AUDIENCE
 from cardsign.card.profiles import ProfileName
-from cardsign.cli.options import PATH, fetch_settings, network_option
-from cardsign.cli.printer import (
-    Answer,
-    asked_form,
-    is_quiet,
-    print_error,
-    print_json,
-    safe,
-    say,
-    show,
-    write_line,
-)
-from cardsign.errors import (
-    EXIT_LOCAL_FAULT,
-    EXIT_NO_VERDICT,
-    EXIT_NOT_TRUSTED,
-    EXIT_OK,
-    LocalFault,
-    UsageFault,
-    of_the_user,
-)
-from cardsign.files import file_fault, read_bytes
-from cardsign.findings import counted
+from cardsign.cli import frame
+from cardsign.cli.frame import Answer, safe, say, show
+from cardsign.errors import UsageFault, of_the_user
+from cardsign.files import read_bytes
 from cardsign.jose.keys import MAX_JWKS_BYTES, JwkSet
 from cardsign.trust.policy import (
     ACCEPTED,
@@ -71,7 +49,7 @@ accept_option: Final = click.option(
 )
 statements_option: Final = click.option(
     "--statements",
-    type=PATH,
+    type=frame.PATH,
     multiple=True,
     metavar="FILE|DIR",
     help="Keyset and release statements of the issuer: a file, or a folder and what is below it. "
@@ -82,7 +60,7 @@ statements_option: Final = click.option(
 policy_option: Final = click.option(
     "--trust",
     "trust_file",
-    type=PATH,
+    type=frame.PATH,
     metavar="FILE",
     help="The policy [default: CARDSIGN_TRUST, then ./trust.toml, then "
     "$XDG_CONFIG_HOME/cardsign/trust.toml].",
@@ -103,7 +81,7 @@ def subject_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Whose card it must be: the holder of these keys. No policy is read, and revocation "
         "cannot be seen.",
     )
-    return issuer(jwks(accept_option(policy_option(network_option(command)))))
+    return issuer(jwks(accept_option(policy_option(frame.network_option(command)))))
 
 
 def visit_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -218,7 +196,7 @@ class VerifierOptions:
 
     def _verifier(self, policy: Policy) -> Verifier:
         # Settings load the HTTP client, which a card in hand does not need.
-        net = fetch_settings(self.insecure) if self.insecure else None
+        net = frame.fetch_settings(self.insecure) if self.insecure else None
         return Verifier(policy, net=net)
 
     def _narrowed(self, policy: Policy, subject: Subject) -> Policy:
@@ -256,7 +234,7 @@ class VerifierOptions:
         if is_url(name):
             from cardsign.net.fetch import fetch_document
 
-            settings = replace(fetch_settings(self.insecure), max_bytes=MAX_JWKS_BYTES)
+            settings = replace(frame.fetch_settings(self.insecure), max_bytes=MAX_JWKS_BYTES)
             keys = fetch_document(name, settings).untrusted_body
         else:
             keys = read_bytes(Path(name), max_bytes=MAX_JWKS_BYTES)
@@ -293,14 +271,6 @@ def _only(profiles: tuple[ProfileName, ...], accept: Accept, why: str) -> tuple[
     return profiles
 
 
-_OUTCOMES: Final = {
-    EXIT_OK: "trusted",
-    EXIT_NOT_TRUSTED: "not trusted",
-    EXIT_NO_VERDICT: "without a verdict",
-    EXIT_LOCAL_FAULT: "not verified because of a fault here",
-}
-
-
 def check_audience(audience: str | None, *, is_extended: bool) -> None:
     """Check that an extended card and the audience that it is for are named together."""
     if is_extended != (audience is not None):
@@ -309,132 +279,6 @@ def check_audience(audience: str | None, *, is_extended: bool) -> None:
         raise UsageFault("usage.invalid", f"--audience {audience!r} is not {AUDIENCE.pattern}")
 
 
-def summary(statuses: Sequence[int], of: str = "") -> str:
-    """Return how many cards came to what, in one line."""
-    counts = ((statuses.count(status), words) for status, words in _OUTCOMES.items())
-    summary_text = ", ".join(f"{count:,} {words}" for count, words in counts if count)
-    return f"{counted(len(statuses), 'card')}{of}: {summary_text}"
-
-
-# A run over many cards.
-
 #: Peers that are asked at a time: 200 peers that each take a second are done within ten, and a
 #: verifier behind a home router opens no more connections at once than a browser.
 CONCURRENCY: Final = 24
-
-
-class Shown(NamedTuple):
-    """What is shown of one card: all that a worker process sends back.
-
-    Attributes:
-        status: The exit status.
-        lines: The text.
-        value: The JSON value, or a `ScanResult` for code scanning.
-        fault: What kept the card from a verdict.
-    """
-
-    status: int
-    lines: Sequence[str] = ()
-    value: Any = None
-    fault: LocalFault | None = None
-
-
-def show_each(
-    cards: Iterable[Shown],
-    count: int,
-    file: Path | None = None,
-    *,
-    is_lines: bool = False,
-    err: bool = False,
-) -> list[int]:
-    """Show cards as they are judged, and return their exit statuses.
-
-    Args:
-        cards: What is shown of each.
-        count: How many there are.
-        file: Append the JSON values to this file, which is never read.
-        is_lines: Each JSON value is one line, though there be one alone.
-        err: Text goes to stderr.
-    """
-    is_lines = is_lines or count > 1 or file is not None
-    statuses, results = list[int](), []
-    with _appended(file) as lines, _Counter(count) as progress:
-        for shown in cards:
-            statuses.append(shown.status)
-            with progress.paused():
-                if shown.fault is not None:
-                    progress.print_error(shown.fault)
-                for line in shown.lines:
-                    write_line(line, err=err)
-                if asked_form() == "sarif":
-                    results.append(shown.value)
-                elif shown.value is not None:
-                    print_json(shown.value, indent=None if is_lines else 2, file=lines)
-    if asked_form() == "sarif":
-        from cardsign.cli.sarif import sarif_log
-
-        print_json(sarif_log(results, heaviest(statuses)))
-    return statuses
-
-
-@contextlib.contextmanager
-def _appended(file: Path | None) -> Iterator[IO[str] | None]:
-    """Open a file to append lines to, if one is named."""
-    if file is None:
-        yield None
-        return
-    try:  # whole lines, if several runs append
-        lines = file.open("a", encoding="ascii", buffering=1)
-    except OSError as exc:
-        raise file_fault(exc, file, "file.unwritable") from exc
-    with lines:
-        yield lines
-
-
-class _Counter:
-    """A run over many cards: a counter on a terminal's stderr, and each fault is printed once.
-
-    What keeps many cards from a verdict is told once, and at the end for how many more it holds.
-    Under ``--quiet`` there is no counter.
-    """
-
-    def __init__(self, total: int) -> None:
-        self._faults: Counter[str] = Counter()
-        self._total, self._done = total, 0
-        self._is_shown = total > 1 and is_watched() and not is_quiet()
-
-    def __enter__(self) -> _Counter:
-        self._write(f"0/{self._total} cards")
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._write("")
-        more = self._faults.total() - len(self._faults)
-        if kind is None and more:
-            fault = "fault" if len(self._faults) == 1 else "faults"
-            say(f"the same {fault} for {counted(more, 'more card')}")
-
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """Take the counter away while a result is printed, then show one card more."""
-        self._write("")
-        yield
-        self._done += 1
-        self._write(f"{self._done}/{self._total} cards")
-
-    def print_error(self, fault: LocalFault) -> None:
-        """Print a fault of one card, unless it has been printed for another."""
-        key = f"{fault}\n{fault.finding.fix}"
-        self._faults[key] += 1
-        if self._faults[key] == 1:
-            print_error(fault)
-
-    def _write(self, text: str) -> None:
-        if self._is_shown:
-            with contextlib.suppress(OSError):
-                click.echo(f"\r{text}\033[K", nl=False, err=True)
-
-
-def is_watched() -> bool:
-    """Return whether stderr is a terminal that can take a line back."""
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"

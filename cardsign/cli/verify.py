@@ -1,49 +1,38 @@
-"""``cardsign verify``: one verdict for each card."""
+"""``cardsign verify`` and ``peers``: one verdict for each card."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final, NamedTuple, TypeAlias
 
 import click
 
-from cardsign.batch import Batch, Outcome, heaviest, verify_many
+from cardsign import errors
+from cardsign.batch import Batch, Outcome, heaviest, in_threads, verify_many
 from cardsign.card.profiles import DEFAULT_PROFILES
 from cardsign.card.values import jcs
-from cardsign.cli.frame import Command, moment
-from cardsign.cli.options import (
-    STDIO,
-    format_option,
-    network_option,
-    read_input,
-    refuse_two_documents,
-    take,
-    write_output,
-)
-from cardsign.cli.printer import asked_form, is_quiet, say
-from cardsign.cli.verifier import (
-    Shown,
-    VerifierOptions,
-    accept_option,
-    check_audience,
-    policy_option,
-    show_each,
-    statements_option,
-    summary,
-)
-from cardsign.errors import EXIT_OK, FileMissing, LocalFault, UsageFault
-from cardsign.files import MAX_INPUT_BYTES, read_bytes
-from cardsign.findings import counted
+from cardsign.cli import frame, verifier
+from cardsign.cli.frame import STDIO, Answer, Command, Group, is_json, moment, safe, say, show
+from cardsign.errors import LocalFault, UsageFault
+from cardsign.files import MAX_INPUT_BYTES, file_fault, read_bytes
+from cardsign.findings import Finding, counted
 from cardsign.inputs import Inputs
+from cardsign.times import minute
+from cardsign.trust.policy import Policy, TrustedIssuer
+from cardsign.trust.session import look_ahead
 from cardsign.urls import is_url
 from cardsign.verify.report import first_line, verdict_lines
+from cardsign.verify.verifier import Verifier
 
 MAX_JOBS: Final = 64  # processes
 
@@ -92,8 +81,8 @@ def read_time(text: str) -> datetime:
     help="One of these keys must have signed the card. No policy is read; revocation cannot be "
     "seen.",
 )
-@policy_option
-@statements_option
+@verifier.policy_option
+@verifier.statements_option
 @click.option(
     "--at",
     metavar="TIME",
@@ -101,7 +90,7 @@ def read_time(text: str) -> datetime:
     help="Judge by another time, which trusts nothing: YYYY-MM-DD (0:00 UTC), or ISO 8601 with an "
     "offset.",
 )
-@accept_option
+@verifier.accept_option
 @click.option(
     "--profile",
     "profiles",
@@ -111,7 +100,7 @@ def read_time(text: str) -> datetime:
     help="Of the accepted profiles, count only this one; served-as-is is the strictest. May be "
     "repeated.",
 )
-@network_option
+@frame.network_option
 @click.option(
     "--extended",
     metavar="FILE",
@@ -139,18 +128,15 @@ def read_time(text: str) -> datetime:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Append each verdict to FILE as a line of JSON, in place of printing it.",
 )
-@click.option(
-    "-o",
-    "--output",
-    metavar="OUT",
-    help="If the card is trusted, write its verified payload here; '-' for stdout.",
+@frame.output_option(
+    "OUT", "If the card is trusted, write its verified payload here; '-' for stdout.", default=None
 )
 @click.option(
     "--serve",
     metavar="HOST:PORT|PATH",
     help="Answer POST /verify here or at a socket, for programs in other languages.",
 )
-@format_option("json", "sarif", text="; sarif: for code scanning")
+@frame.format_option("json", "sarif", text="; sarif: for code scanning")
 @click.option(
     "-v", "--verbose", is_flag=True, help="Show the four answers, every signature and every reason."
 )
@@ -164,7 +150,7 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
     Exit status: 0 trusted, 1 not trusted, 2 a fault of this machine, 3 no verdict. With several
     cards, the first of 2, 1, 3, 0 that occurs counts; --json then prints JSON Lines.
     """
-    named, form = take(VerifierOptions, options), asked_form()
+    named, form = frame.take(verifier.VerifierOptions, options), frame.asked_form()
     if options["serve"] is not None:
         return _serve(options["serve"], named, cards, options)
     if not cards:
@@ -177,7 +163,7 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
     _check_together(names, form, options)
     batch = named.batch(by_origin=len(names) > 1, audience=options["audience"])
     if STDIO in names:
-        inputs.contents[STDIO] = read_input(STDIO, max_bytes=MAX_INPUT_BYTES)
+        inputs.contents[STDIO] = frame.read_input(STDIO, max_bytes=MAX_INPUT_BYTES)
     policy = batch.verifier.policy.unnamed
     if form != "text" and policy:
         say(f"judged {policy}")
@@ -190,12 +176,12 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
         keys=named.jwks,
         verbose=verbose,
         is_many=is_many,
-        is_quiet=is_quiet(),
+        is_quiet=frame.is_quiet(),
     )
     if is_many:
         names = tuple(dict.fromkeys(names)) if file else names
-        statuses = show_each(verify_many(names, batch, view=view, **how), len(names), file)
-        say(summary(statuses))
+        statuses = _show_each(verify_many(names, batch, view=view, **how), len(names), file)
+        say(_summary(statuses))
         return heaviest(statuses)
     if options["extended"] is None:
         outcomes = list(verify_many(names, batch, view=_whole, **how))
@@ -204,11 +190,11 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
     report = outcomes[-1].result
     if output is not None and not isinstance(report, LocalFault) and report.card is not None:
         # The octets of the verified payload: their SHA-256 is `payload_sha256`.
-        write_output(output, jcs(report.card), is_exact=True)
-    return heaviest(show_each(map(view, outcomes), len(outcomes), err=output == STDIO))
+        frame.write_output(output, jcs(report.card), is_exact=True)
+    return heaviest(_show_each(map(view, outcomes), len(outcomes), err=output == STDIO))
 
 
-def _serve(where: str, named: VerifierOptions, cards: Sequence[str], options: Any) -> int:
+def _serve(where: str, named: verifier.VerifierOptions, cards: Sequence[str], options: Any) -> int:
     """Answer the questions of other programs, until it is stopped."""
     others = ("extended", "audience", "output", "results", "cluster")
     is_many = any(options[name] for name in others) or named.at is not None
@@ -217,8 +203,8 @@ def _serve(where: str, named: VerifierOptions, cards: Sequence[str], options: An
         raise UsageFault("usage.conflict", f"{why}-o and --at; --jwks must be a file")
     from cardsign.server.run import serve_verdicts
 
-    serve_verdicts(named.batch, where, as_json=asked_form() == "json")
-    return EXIT_OK
+    serve_verdicts(named.batch, where, as_json=frame.asked_form() == "json")
+    return errors.EXIT_OK
 
 
 def _view(
@@ -259,7 +245,7 @@ def _whole(outcome: Outcome) -> Outcome:
 def _check_together(cards: Sequence[str], form: str, options: Mapping[str, Any]) -> None:
     """Check that what is asked for goes together."""
     extended, output, cluster = (options[name] for name in ("extended", "output", "cluster"))
-    check_audience(options["audience"], is_extended=extended is not None)
+    verifier.check_audience(options["audience"], is_extended=extended is not None)
     named = [name for name in (*cards, extended) if name is not None]
     why = hint = ""
     if len(cards) > 1 and (extended is not None or output is not None):
@@ -277,7 +263,6 @@ def _check_together(cards: Sequence[str], form: str, options: Mapping[str, Any])
         hint = "Leave one of the two out."
     if why:
         raise UsageFault("usage.conflict", why, hint=hint)
-    refuse_two_documents(output)
 
 
 def _is_file(name: str, output: str) -> bool:
@@ -291,7 +276,7 @@ def _beside(
     untrusted_public = documents.get(public, b"")
     if not untrusted_public and not is_url(public):
         untrusted_public = read_bytes(Path(public), max_bytes=MAX_INPUT_BYTES)
-    untrusted_extended = read_input(extended)
+    untrusted_extended = frame.read_input(extended)
     return [*batch.examine_beside(public, untrusted_public, extended, untrusted_extended)]
 
 
@@ -301,7 +286,330 @@ _HOST: Final = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,63}(?::[0-9]{1,5})?(?:/.*)?
 def _or_a_host(fault: LocalFault, name: str) -> LocalFault:
     """Return the same fault; with the URL to give instead if the missing file looks like a host."""
     is_file_name = name.endswith(".json") and "/" not in name
-    if isinstance(fault, FileMissing) and _HOST.fullmatch(name[:300]) and not is_file_name:
+    if isinstance(fault, errors.FileMissing) and _HOST.fullmatch(name[:300]) and not is_file_name:
         fix = f"For a card on the web give its URL: cardsign verify https://{name}"
         fault.finding = replace(fault.finding, fix=fix)
     return fault
+
+
+# A run over many cards.
+
+_OUTCOMES: Final = {
+    errors.EXIT_OK: "trusted",
+    errors.EXIT_NOT_TRUSTED: "not trusted",
+    errors.EXIT_NO_VERDICT: "without a verdict",
+    errors.EXIT_LOCAL_FAULT: "not verified because of a fault here",
+}
+
+
+class Shown(NamedTuple):
+    """What is shown of one card: all that a worker process sends back.
+
+    Attributes:
+        status: The exit status.
+        lines: The text.
+        value: The JSON value, or a `ScanResult` for code scanning.
+        fault: What kept the card from a verdict.
+    """
+
+    status: int
+    lines: Sequence[str] = ()
+    value: Any = None
+    fault: LocalFault | None = None
+
+
+def _show_each(
+    cards: Iterable[Shown],
+    count: int,
+    file: Path | None = None,
+    *,
+    is_lines: bool = False,
+    err: bool = False,
+) -> list[int]:
+    """Show cards as they are judged, and return their exit statuses.
+
+    A terminal's stderr has a counter meanwhile, but under ``--quiet``. What keeps many cards from a
+    verdict is said once, and at the end for how many more it holds.
+
+    Args:
+        cards: What is shown of each.
+        count: How many there are.
+        file: Append the JSON values to this file, which is never read.
+        is_lines: Each JSON value is one line, though there be one alone.
+        err: Text goes to stderr.
+    """
+    indent = None if is_lines or count > 1 or file is not None else 2
+    is_counted = count > 1 and _is_watched() and not frame.is_quiet()
+    statuses, results, faults = list[int](), [], Counter[str]()
+    with _appended(file) as lines:
+        for shown in cards:
+            if is_counted:
+                _write_counter("")
+            if shown.fault is not None:
+                fault = f"{shown.fault}\n{shown.fault.finding.fix}"
+                if fault not in faults:
+                    frame.print_error(shown.fault)
+                faults[fault] += 1
+            for line in shown.lines:
+                frame.write_line(line, err=err)
+            if frame.asked_form() == "sarif":
+                results.append(shown.value)
+            elif shown.value is not None:
+                frame.print_json(shown.value, indent=indent, file=lines)
+            statuses.append(shown.status)
+            if is_counted:
+                _write_counter(f"{len(statuses)}/{count} cards" if len(statuses) < count else "")
+    if more := faults.total() - len(faults):
+        noun = "fault" if len(faults) == 1 else "faults"
+        say(f"the same {noun} for {counted(more, 'more card')}")
+    if frame.asked_form() == "sarif":
+        from cardsign.cli.sarif import sarif_log
+
+        frame.print_json(sarif_log(results, heaviest(statuses)))
+    return statuses
+
+
+@contextlib.contextmanager
+def _appended(file: Path | None) -> Iterator[IO[str] | None]:
+    """Open a file to append lines to, if one is named."""
+    if file is None:
+        yield None
+        return
+    try:  # whole lines, if several runs append
+        lines = file.open("a", encoding="ascii", buffering=1)
+    except OSError as exc:
+        raise file_fault(exc, file, "file.unwritable") from exc
+    with lines:
+        yield lines
+
+
+def _is_watched() -> bool:
+    """Return whether stderr is a terminal that can take a line back."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _write_counter(text: str) -> None:
+    with contextlib.suppress(OSError):
+        click.echo(f"\r{text}\033[K", nl=False, err=True)
+
+
+def _summary(statuses: Sequence[int], of: str = "") -> str:
+    """Return how many cards came to what, in one line."""
+    counts = ((statuses.count(status), words) for status, words in _OUTCOMES.items())
+    summary = ", ".join(f"{count:,} {words}" for count, words in counts if count)
+    return f"{counted(len(statuses), 'card')}{of}: {summary}"
+
+
+# ``cardsign peers``: the cards of all issuers of the policy.
+
+
+@click.group(cls=Group)
+def peers() -> None:
+    """Verify the cards of the issuers in the policy, and show their state.
+
+    `cards` in trust.toml lists the cards of an issuer; see cardsign trust add --card.
+    """
+
+
+# What is known about issuers, without any request.
+
+
+@peers.command(
+    "status",
+    short_help="Show what is known about the issuers, without any request.",
+    example="cardsign peers status",
+)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@verifier.policy_option
+def peers_status(names: tuple[str, ...], trust_file: Path | None) -> int:
+    """Show what is known about all issuers, or those with NAME, without any request.
+
+    It shows the newest statements that trust.lock and this user's cache lead to, and when they
+    expire.
+
+    Exit status: 0 no required peer needs action; 1 something needs action now or soon; 2 a fault
+    of this machine. Optional peers do not change it.
+    """
+    policy = verifier.needed_policy(trust_file)
+    chosen = verifier.chosen_issuers(policy, names)
+    by_policy = Verifier(policy)
+    shown, lines, statuses = [], list[str](), list[int]()
+    for issuer in chosen:
+        state = _known(by_policy, issuer)
+        shown.append(state)
+        lines += _known_lines(state)
+        if any(alarm["code"] == "lock.missing" for alarm in state["alarms"]):
+            statuses.append(errors.EXIT_LOCAL_FAULT)
+        elif state["alarms"] and issuer.peer == "required":
+            statuses.append(errors.EXIT_NOT_TRUSTED)
+    notes = () if shown else [f"{policy.path} trusts no issuer"]
+    return show(Answer(shown, lines, notes, heaviest(statuses)))
+
+
+def _known(by_policy: Verifier, issuer: TrustedIssuer) -> dict[str, Any]:
+    """Return what is known of one issuer here."""
+    state: dict[str, Any] = {"name": issuer.name, "peer": issuer.peer}
+    state["anchor"] = verifier.kind_of(issuer.anchor)
+    state |= dict.fromkeys(("keyset", "release", "last_signed", "until"))
+    state["cards"] = list(issuer.cards)
+    try:
+        session, now = by_policy.session(issuer), by_policy.clock()
+    except UsageFault as fault:
+        return {**state, "alarms": [fault.finding.to_json()]}
+    trust, alarms = look_ahead(session, now)
+    keyset, release = session.keyset, session.release
+    return {
+        **state,
+        "keyset": keyset and {"number": keyset.label, "exp": keyset.exp},
+        "release": release and {"seq": release.seq, "exp": release.exp},
+        "last_signed": session.newest_iat or None,
+        "until": min((end for end in trust.deadlines if end > now.timestamp()), default=None),
+        "alarms": [alarm.to_json() for alarm in alarms],
+    }
+
+
+def _known_lines(state: Mapping[str, Any]) -> Iterator[str]:
+    optional = "" if state["peer"] == "required" else ", optional"
+    yield f"{state['name']}: by {state['anchor']}{optional}"
+    if state["anchor"] == "jwks":
+        yield "  keys        asked for at their URL with each card"
+    if state["keyset"]:
+        yield f"  keyset      {state['keyset']['number']}, until {minute(state['keyset']['exp'])}"
+    if state["release"]:
+        yield f"  release     {state['release']['seq']}, until {minute(state['release']['exp'])}"
+    if state["last_signed"]:
+        yield f"  last signed {minute(state['last_signed'])}"
+    for url in state["cards"]:
+        yield f"  card        {safe(url)}"
+    for alarm in state["alarms"]:
+        yield f"  {alarm['code']}: {safe(alarm['message'], limit=300)}"
+        yield f"      {safe(alarm['hint'], limit=300)}"
+
+
+# What the cards are worth now.
+
+#: What needs a person though the card is trusted: the issuer's roots may be stolen, or a
+#: statement that was seen is withheld, and what is remembered ends.
+_ALARMS: Final = frozenset({"statement.fork", "statement.vanished"})
+#: What only says that something is missing; why it is, another reason may say.
+_MISSING: Final = frozenset({"trust.freshness_unknown", "trust.no_keys"})
+
+_Check: TypeAlias = tuple[TrustedIssuer, str]  # and the URL of one of its cards
+
+
+@peers.command("verify", example="cardsign peers verify --update --trust trust.toml")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option(
+    "--update",
+    is_flag=True,
+    help="Record newer statements in trust.lock, as `cardsign trust update` does. A policy that is "
+    "only found here must be named: --trust trust.toml.",
+)
+@frame.network_option
+@verifier.policy_option
+def verify_peers(
+    names: tuple[str, ...], update: bool, insecure: bool, trust_file: Path | None
+) -> int:
+    """Verify all cards of all issuers, or of those named.
+
+    Each card is fetched with the statements that its issuer's anchor needs. An error with one
+    card does not stop the others. Each result is one line on stdout, or an object with --json;
+    --quiet leaves out trusted cards. Summary and progress go to stderr.
+
+    Exit status: 0 all required cards are trusted; 1 one is not, or a statement of its issuer has
+    vanished or was replaced by another with the same number; 2 a fault of this machine; 3 none of
+    these, but one card got no verdict. Optional peers do not change it.
+    """
+    policy = verifier.needed_policy(trust_file)
+    checks = _cards_to_check(policy, names)
+    by_policy = Verifier(policy, net=frame.fetch_settings(insecure))
+
+    def check(task: _Check) -> Outcome:
+        discovery = by_policy.look_up(task[1])
+        return Outcome(discovery.url, discovery.report, discovery.untrusted_card)
+
+    checked: list[tuple[TrustedIssuer, Outcome]] = []
+
+    def results() -> Iterator[Shown]:
+        for (issuer, url), result in in_threads(check, checks, verifier.CONCURRENCY):
+            outcome = result if isinstance(result, Outcome) else Outcome(url, result)
+            checked.append((issuer, outcome))
+            yield _peer_view(issuer, outcome)
+
+    statuses = _show_each(results(), len(checks), is_lines=True)
+    for name in by_policy.raise_lock() if update else ():
+        say(f"{policy.lock} has newer statements of {name} now; commit it")
+    issuers = len({issuer.name for issuer, _ in checks})
+    line = _summary(statuses, f" of {counted(issuers, 'issuer')}")
+    alarmed = [issuer.peer for issuer, outcome in checked if _alarms(outcome)]
+    say(f"{line}, {len(alarmed)} with an alarm" if alarmed else line)
+    required = (outcome for issuer, outcome in checked if issuer.peer == "required")
+    status = heaviest(outcome.result.exit_status for outcome in required)
+    needs_action = "required" in alarmed and status != errors.EXIT_LOCAL_FAULT
+    return errors.EXIT_NOT_TRUSTED if needs_action else status
+
+
+def _alarms(outcome: Outcome) -> list[Finding]:
+    return [reason for reason in outcome.reasons if reason.code in _ALARMS]
+
+
+def _peer_view(issuer: TrustedIssuer, outcome: Outcome) -> Shown:
+    """Return what is shown of one card; under ``--quiet`` a trusted one is left out."""
+    fault = outcome.result if isinstance(outcome.result, LocalFault) else None
+    shown, alarms = Shown(outcome.result.exit_status, fault=fault), _alarms(outcome)
+    if is_json():
+        return shown._replace(value=_checked_json(issuer, outcome))
+    if outcome.verdict == "trusted" and frame.is_quiet() and not alarms:
+        return shown
+    return shown._replace(lines=(_checked_line(issuer, outcome, alarms),))
+
+
+def _card_of(outcome: Outcome) -> tuple[str | None, int | None]:
+    """Return the name in the verified card, and how many skills it has; None without one."""
+    if isinstance(outcome.result, LocalFault) or outcome.result.card is None:
+        return None, None
+    name, skills = outcome.result.card.get("name"), outcome.result.card.get("skills")
+    return str(name), len(skills) if isinstance(skills, list) else 0
+
+
+def _checked_json(issuer: TrustedIssuer, outcome: Outcome) -> dict[str, Any]:
+    card, skills = _card_of(outcome)
+    members = {"name": issuer.name, "peer": issuer.peer, "card_name": card, "skills": skills}
+    return {**members, **outcome.to_json()}
+
+
+def _checked_line(issuer: TrustedIssuer, outcome: Outcome, alarms: Sequence[Finding]) -> str:
+    result, why = outcome.result, []
+    card, skills = _card_of(outcome)
+    if card is not None:
+        why.append(f'"{safe(card)}", {counted(skills or 0, "skill")}')
+    if not isinstance(result, LocalFault) and result.valid_until is not None:
+        why.append(f"until {minute(result.valid_until)}")
+    reasons: Sequence[Finding] = outcome.reasons
+    if outcome.verdict != "trusted" and reasons:  # why it is not, and the alarms
+        first = reasons[0]
+        if first.code in _MISSING:
+            behind = ("statement.", "refresh.")
+            causes = (cause for cause in reasons if cause.code.startswith(behind))
+            first = next(causes, first)
+        reasons = tuple(dict.fromkeys((first, *alarms)))
+    why += [f"{reason.code}: {safe(reason.worded)}" for reason in reasons]
+    optional = "" if issuer.peer == "required" else " (optional)"
+    begin = f"{outcome.verdict:<13}  {issuer.name}{optional}  {safe(outcome.name)}"
+    return f"{begin}  {'; '.join(why)}".rstrip()
+
+
+def _cards_to_check(policy: Policy, names: tuple[str, ...]) -> list[_Check]:
+    """Return the cards to check; none at all would be a check that cannot fail."""
+    issuers = verifier.chosen_issuers(policy, names)
+    checks = [(issuer, url) for issuer in issuers for url in issuer.cards]
+    without = [issuer.name for issuer in issuers if not issuer.cards]
+    if not checks or (names and without):
+        raise UsageFault(
+            "policy.no_cards",
+            f"trust.toml lists no card of {', '.join(without) or 'any issuer'}",
+            path=str(policy.path),
+        )
+    if without:
+        say(f"trust.toml lists no card of {', '.join(without)}")
+    return checks

@@ -17,14 +17,7 @@ from typing import Any, Final, cast
 
 from flask import Flask, Response, abort, current_app, request
 from pydantic import IPvAnyNetwork
-from werkzeug.exceptions import (
-    BadRequest,
-    Gone,
-    HTTPException,
-    MethodNotAllowed,
-    NotFound,
-    TooManyRequests,
-)
+from werkzeug import exceptions
 
 from cardsign.publish.generation import ANY_ORIGIN, PublicFile
 from cardsign.server import a2a
@@ -91,7 +84,7 @@ def create_app(
     app.before_request(begin_request)
     app.after_request(finish_response)
     app.register_error_handler(a2a.A2AError, a2a.answer_a2a_error)
-    app.register_error_handler(HTTPException, a2a.answer_http_error)
+    app.register_error_handler(exceptions.HTTPException, a2a.answer_http_error)
     add_rules(app, settings)
     if settings.rate:
         limit_rate(app, settings)
@@ -138,7 +131,7 @@ def show_document(name: str, agent_name: str | None = None) -> Response:
         return answer_interface(path.removeprefix("/"), agent_name)
     sunset = publications.settings.sunset
     if path == LEGACY_CARD_PATH and sunset and publications.now() >= midnight(sunset).timestamp():
-        raise Gone
+        raise exceptions.Gone
     return answer_public(document)
 
 
@@ -165,17 +158,17 @@ def answer_interface(path: str = "", agent_name: str | None = None) -> Response:
         named = (site.find_interface(place, request.host) for place in places)
         agent = next(filter(None, named), None)
     if agent is None:
-        raise NotFound
+        raise exceptions.NotFound
     allowed: list[str] = []
     if any(place in agent.extended_paths for place in places):
         allowed += ("GET", "HEAD")
     if any(place in agent.rpc_paths for place in places):
         allowed.append("POST")
     if not allowed:
-        raise NotFound
+        raise exceptions.NotFound
     allowed.append("OPTIONS")
     if request.method not in allowed:
-        raise MethodNotAllowed(valid_methods=allowed)
+        raise exceptions.MethodNotAllowed(valid_methods=allowed)
     if request.method == "OPTIONS":
         return Response(status=204, headers={"Allow": ", ".join(allowed)} | NO_SNIFF)
     return answer_rpc(agent) if request.method == "POST" else show_extended_card(agent)
@@ -217,7 +210,7 @@ def show_catalogue() -> Response:
     is_page = all(re.fullmatch("[0-9]{1,9}", number) for number in (limit, offset))
     if not is_page or int(limit) == 0 or request.args.keys() - {"limit", "offset"}:
         message = f"limit is 1 to {MAX_PAGE}, offset 0 or more, and nothing else is asked"
-        raise BadRequest(message)
+        raise exceptions.BadRequest(message)
     site = find_publications().site
     agents = [agent for agent in site.agents.values() if agent.generation.card]
     page = agents[int(offset) : int(offset) + min(int(limit), MAX_PAGE)]
@@ -262,7 +255,7 @@ def answer_public(document: Document) -> Response:
     if request.method == "OPTIONS":
         return Response(status=204, headers=PREFLIGHT | NO_SNIFF)
     if request.method not in READ_METHODS:
-        raise MethodNotAllowed(valid_methods=READ_METHODS)
+        raise exceptions.MethodNotAllowed(valid_methods=READ_METHODS)
     if document.older and request.headers.get("A2A-Version", "").strip().startswith("0."):
         document = document.older
     return document.respond()
@@ -271,7 +264,7 @@ def answer_public(document: Document) -> Response:
 def answer_probe(status: str, code: int) -> Response:
     """Answer a probe, which no cache keeps."""
     if request.method not in ("GET", "HEAD"):
-        raise MethodNotAllowed(valid_methods=("GET", "HEAD"))
+        raise exceptions.MethodNotAllowed(valid_methods=("GET", "HEAD"))
     summary = find_publications().site.summarize()
     return a2a.json_response({"status": status, **summary}, code, NO_STORE)
 
@@ -356,15 +349,16 @@ def limit_rate(app: Flask, settings: ServerSettings) -> None:
             storage.reset()
             log.warning("rate limits are counted anew after %d counters", MAX_COUNTERS)
 
-    def answer_too_many(error: TooManyRequests) -> Response:
-        response = a2a.answer_http_error(TooManyRequests("too many requests; try again later"))
+    def answer_too_many(error: exceptions.TooManyRequests) -> Response:
+        error.description = "too many requests; try again later"
+        response = a2a.answer_http_error(error)
         limit = limiter.current_limit
         seconds = int(limit.reset_at - time.time()) + 1 if limit else 1
         response.headers["Retry-After"] = str(max(1, seconds))
         return response
 
     app.before_request_funcs.setdefault(None, []).insert(0, bound_counters)
-    app.register_error_handler(TooManyRequests, answer_too_many)
+    app.register_error_handler(exceptions.TooManyRequests, answer_too_many)
 
 
 def is_probe() -> bool:
@@ -400,20 +394,14 @@ def count_requests(app: Flask, publications: Publications) -> None:
 
     No label holds what a client chose: the endpoint is the view that answered.
     """
-    from prometheus_client import (
-        CONTENT_TYPE_LATEST,
-        CollectorRegistry,
-        Counter,
-        Histogram,
-        generate_latest,
-    )
+    import prometheus_client as prometheus
     from prometheus_client.multiprocess import MultiProcessCollector
 
-    own = CollectorRegistry()
-    requests = Counter(
+    own = prometheus.CollectorRegistry()
+    requests = prometheus.Counter(
         "cardsign_requests", "Requests answered.", ("endpoint", "status"), registry=own
     )
-    duration = Histogram("cardsign_request_seconds", "Time to answer.", registry=own)
+    duration = prometheus.Histogram("cardsign_request_seconds", "Time to answer.", registry=own)
 
     def begin() -> None:
         request.environ["cardsign.began"] = time.perf_counter()
@@ -425,11 +413,11 @@ def count_requests(app: Flask, publications: Publications) -> None:
         return response
 
     def show_metrics() -> Response:
-        registry = CollectorRegistry()
+        registry = prometheus.CollectorRegistry()
         MultiProcessCollector(registry)
         registry.register(_Gauges(publications))
-        text = generate_latest(registry)
-        return Response(text, content_type=CONTENT_TYPE_LATEST, headers=NO_STORE)
+        text = prometheus.generate_latest(registry)
+        return Response(text, content_type=prometheus.CONTENT_TYPE_LATEST, headers=NO_STORE)
 
     app.before_request_funcs.setdefault(None, []).insert(0, begin)
     app.after_request(count)

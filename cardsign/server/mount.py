@@ -23,12 +23,7 @@ from urllib.parse import unquote_to_bytes
 
 from flask import Blueprint
 from flask.blueprints import BlueprintSetupState
-from werkzeug.exceptions import (
-    ClientDisconnected,
-    HTTPException,
-    RequestEntityTooLarge,
-    UnsupportedMediaType,
-)
+from werkzeug import exceptions
 from werkzeug.wsgi import get_content_length, get_input_stream
 
 from cardsign.card.strictjson import parse_object
@@ -50,8 +45,6 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 _EXTENDED_ENDS: Final = (EXTENDED_PATH, "/v1/card", "/agent/authenticatedExtendedCard")
 #: gRPC-Web and Connect name their method in the path; in A2A 0.3 the second is the extended card's.
 _GRPC_ENDS: Final = ("/GetExtendedAgentCard", "/GetAgentCard")
-#: Pieces of a body that are read ahead are put together up to this size.
-_SMALL_BYTES: Final = 4096
 _CHARSET: Final = re.compile(r"""charset\s*\*?=\s*([^\s;,]*)""")
 
 
@@ -150,7 +143,7 @@ def _refuse_encoding(environ: WSGIEnvironment) -> bool | None:
     is_plain = environ.get("HTTP_CONTENT_ENCODING", "").strip().lower() in ("", "identity")
     if is_plain and not charsets - {"utf-8", "utf8", "us-ascii"}:
         return None
-    environ[REFUSAL] = UnsupportedMediaType("send the request uncompressed, in UTF-8")
+    environ[REFUSAL] = exceptions.UnsupportedMediaType("send the request uncompressed, in UTF-8")
     return True
 
 
@@ -163,7 +156,7 @@ def _may_ask_for_card(body: bytes) -> bool:
     return any(isinstance(value, str) and value in CARD_METHODS for value in members.values())
 
 
-class _CardMethodInLongBody(RequestEntityTooLarge):
+class _CardMethodInLongBody(exceptions.RequestEntityTooLarge):
     """A body that is passed on piece by piece may name a card method."""
 
     description = TOO_LONG
@@ -230,7 +223,7 @@ class WsgiMount(_Mount):
                 while not is_long and (piece := stream.read(MAX_CALL_BYTES + 1 - len(body))):
                     body += piece
                     is_long = len(body) > MAX_CALL_BYTES
-        except HTTPException as error:
+        except exceptions.HTTPException as error:
             environ[REFUSAL] = error
             return True
         if is_long:
@@ -333,36 +326,27 @@ async def read_ahead(receive: Receive, max_bytes: int) -> tuple[bytes, Receive, 
     """Read a body, or its beginning where it is longer than allowed, or no HTTP.
 
     Returns:
-        Also what gives the same once more, small pieces together, and then all messages that
-        follow; and whether the body is whole.
+        Also what gives that once more, in one message, and then all messages that follow; and
+        whether the body is whole.
     """
-    size, is_whole, pieces, other = 0, False, list[bytes](), list[Message]()
-    while not is_whole and size <= max_bytes:
+    body, is_whole, others = bytearray(), False, list[Message]()
+    while not is_whole and len(body) <= max_bytes:
         message = await receive()
         if message["type"] != "http.request":  # it is no HTTP, or the client has gone
-            other.append(message)
+            others.append(message)
             break
-        piece = message.get("body", b"")
-        # A message for each byte would take two hundred times the body.
-        if pieces and len(pieces[-1]) + len(piece) <= _SMALL_BYTES:
-            pieces[-1] += piece
-        else:
-            pieces.append(piece)
-        size += len(piece)
+        body += message.get("body", b"")
         is_whole = not message.get("more_body", False)
-    body, last = b"".join(pieces), len(pieces) - 1
-    messages: list[Message] = [
-        {"type": "http.request", "body": piece, "more_body": number < last or not is_whole}
-        for number, piece in enumerate(pieces)
-    ]
-    waiting = iter([*messages, *other])
+    untrusted_bytes = bytes(body)
+    first = {"type": "http.request", "body": untrusted_bytes, "more_body": not is_whole}
+    waiting = iter([first, *others])
 
     async def receive_again() -> Message:
         for message in waiting:
             return message
         return await receive()
 
-    return body, receive_again, is_whole and size <= max_bytes
+    return untrusted_bytes, receive_again, is_whole and len(body) <= max_bytes
 
 
 async def _pass_scanned(app: Any, scope: Scope, receive: Receive, send: Send) -> bool:
@@ -454,7 +438,7 @@ class _ReceivedBody(RawIOBase):
         while not self._piece and not self._is_over:
             message = asyncio.run_coroutine_threadsafe(self._next(), self._loop).result()
             if message["type"] != "http.request":  # it is no HTTP, or the client has gone
-                raise ClientDisconnected
+                raise exceptions.ClientDisconnected
             self._piece = message.get("body", b"")
             self._is_over = not message.get("more_body", False)
         data, self._piece = self._piece[: len(buffer)], self._piece[len(buffer) :]

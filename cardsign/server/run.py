@@ -28,15 +28,8 @@ from typing import TYPE_CHECKING, Any, Final
 from cardsign.card.values import Json
 from cardsign.errors import CardsignError, ServeFault, UsageFault, install_hint
 from cardsign.findings import counted
+from cardsign.server import mount
 from cardsign.server.app import create_app
-from cardsign.server.mount import (
-    Receive,
-    Scope,
-    Send,
-    answer_by_wsgi,
-    make_environ,
-    needs_thread,
-)
 from cardsign.server.settings import DEFAULT_SETTINGS, LOOPBACK, ServerSettings, in_networks
 from cardsign.server.sidecar import WholeRequests, create_verdict_app
 from cardsign.server.site import Publications
@@ -310,15 +303,15 @@ class Worker:
         self._threads = ThreadPoolExecutor(settings.threads, "cardsign")
         follow_parent(self._reload)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: mount.Scope, receive: mount.Receive, send: mount.Send) -> None:
         """Answer a request, in a thread if it needs one."""
-        environ = make_environ(scope, receive)
+        environ = mount.make_environ(scope, receive)
         # Another thread exchanges the application. It is read once, so that the settings by which
         # it answers also decide whether it may wait: if not, that would stop the event loop.
         app = self._app
         settings = app.extensions["cardsign"].settings
-        threads = self._threads if needs_thread(environ, settings) else None
-        await answer_by_wsgi(app, environ, send, threads)
+        threads = self._threads if mount.needs_thread(environ, settings) else None
+        await mount.answer_by_wsgi(app, environ, send, threads)
 
     def _load(self) -> Flask:
         publications = Publications(self._location, self._read_settings())

@@ -17,12 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from flask import Flask, abort, jsonify, request
-from werkzeug.exceptions import (
-    ClientDisconnected,
-    HTTPException,
-    RequestEntityTooLarge,
-    RequestTimeout,
-)
+from werkzeug import exceptions
 
 from cardsign.errors import CardsignError, LocalFault, UsageFault, closest
 from cardsign.files import MAX_INPUT_BYTES
@@ -96,8 +91,8 @@ def create_verdict_app(open_batch: Callable[[], Batch]) -> Flask:
         is_ours = isinstance(fault, LocalFault) and fault.code not in _ASKED_WRONGLY
         return jsonify(error=fault.finding.to_json()), 503 if is_ours else 400
 
-    @app.errorhandler(HTTPException)
-    def show_http_error(error: HTTPException) -> tuple[Response, int, dict[str, str]]:
+    @app.errorhandler(exceptions.HTTPException)
+    def show_http_error(error: exceptions.HTTPException) -> tuple[Response, int, dict[str, str]]:
         allowed = ", ".join(getattr(error, "valid_methods", None) or ())
         shown = jsonify(error={"code": str(error.code), "message": error.name})
         return shown, error.code or 500, {"Allow": allowed} if allowed else {}
@@ -128,11 +123,12 @@ class WholeRequests:
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 body, _, is_whole = await read_ahead(receive, MAX_INPUT_BYTES)
-            if not is_whole:
-                is_long = len(body) > MAX_INPUT_BYTES
-                environ[REFUSAL] = RequestEntityTooLarge() if is_long else ClientDisconnected()
+            if len(body) > MAX_INPUT_BYTES:
+                environ[REFUSAL] = exceptions.RequestEntityTooLarge()
+            elif not is_whole:
+                environ[REFUSAL] = exceptions.ClientDisconnected()
         except TimeoutError:
-            environ[REFUSAL] = RequestTimeout()
+            environ[REFUSAL] = exceptions.RequestTimeout()
         environ |= {"wsgi.input": BytesIO(body), "CONTENT_LENGTH": str(len(body))}
         threads = self._threads if scope["method"] == "POST" else self._others
         await answer_by_wsgi(self._app, environ, send, threads)

@@ -14,9 +14,7 @@ from typing import Any
 import click
 import pytest
 
-from cardsign.cli.frame import run
-from cardsign.cli.options import confirm
-from cardsign.cli.printer import json_text, safe
+from cardsign.cli.frame import confirm, json_text, run, safe
 from cardsign.cli.sarif import annotation_lines, sarif_log
 from cardsign.findings import Finding, Place, ScanResult, list_findings
 from cardsign.inspect import page
@@ -148,9 +146,7 @@ def _with_our_code() -> dict[str, str]:
 
 _ENDLESS = """
 import itertools, sys
-from cardsign.cli.options import confirm
-from cardsign.cli.frame import run
-from cardsign.cli.printer import Answer, show
+from cardsign.cli.frame import Answer, run, show
 sys.exit(run(lambda: show(Answer(None, (f"line {number}" for number in itertools.count())))))
 """
 

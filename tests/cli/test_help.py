@@ -37,14 +37,13 @@ def test_help_loads_no_command() -> None:
         "cardsign.cli",
         "cardsign.cli.frame",
         "cardsign.cli.main",
-        "cardsign.cli.printer",
         "cardsign.errors",
         "cardsign.findings",
     }
     assert not loaded & {"json", "difflib", "unicodedata", "cryptography"}
 
 
-VERIFIER = ("diff", "fetch", "inspect", "lint", "trust", "verify")
+VERIFIER = ("cards", "fetch", "trust", "verify")
 
 
 def test_a_command_of_a_verifier_loads_nothing_of_an_issuer() -> None:
@@ -163,7 +162,7 @@ def test_every_command_takes_json_and_quiet(path: str, cardsign: Cardsign) -> No
 
 def test_a_crash_is_one_json_object(cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that reads stdout is told of it as of any error."""
-    monkeypatch.setattr("cardsign.cli.inspect.read_input", lambda name: 1 // 0)
+    monkeypatch.setattr("cardsign.cli.frame.read_input", lambda name: 1 // 0)
 
     ended = cardsign("inspect", "card.json", "--json")
 

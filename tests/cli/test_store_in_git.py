@@ -12,7 +12,6 @@ import pytest
 
 from cardsign.keys.store import open_store
 from tests.cli.conftest import Cardsign, run
-
 from tests.support import PORTABLE
 
 ISSUER = "https://tides.example"

@@ -308,7 +308,7 @@ def test_one_application_chooses_the_thread_and_answers(
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    monkeypatch.setattr(run, "needs_thread", exchange)
+    monkeypatch.setattr("cardsign.server.mount.needs_thread", exchange)
     asyncio.run(worker({"method": "GET", "path": "/a", "headers": []}, send, send))
     assert sent[0]["status"] == 200
 

@@ -16,18 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from cardsign.cli.frame import moment
-from cardsign.cli.options import PATH, is_dry_run, read_input
-from cardsign.cli.printer import Answer, is_json, members, safe, say, show, whole
-from cardsign.errors import (
-    EXIT_NOT_TRUSTED,
-    EXIT_OK,
-    CardsignError,
-    PassphraseFault,
-    StoreFault,
-    UsageFault,
-    of_the_user,
-)
+from cardsign import errors
+from cardsign.cli import frame
+from cardsign.cli.frame import Answer, is_json, members, moment, safe, say, show
+from cardsign.errors import PassphraseFault, UsageFault, of_the_user
 from cardsign.files import CONFIG_FILE, leads_outside, outside
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys import secrets
@@ -63,14 +55,14 @@ public_option: Final = click.option(
 )
 recovery_option: Final = click.option(
     "--recovery-file",
-    type=PATH,
+    type=frame.PATH,
     metavar="FILE",
     help="Sign with the recovery key in this file. Its passphrase is in "
     f"{RECOVERY_VARIABLE}, or is asked for.",
 )
 publication_option: Final = click.option(
     "--publication",
-    type=PATH,
+    type=frame.PATH,
     metavar="DIR",
     help="The publication directory [default: `publish` of cardsign.toml].",
 )
@@ -87,7 +79,7 @@ kid_option: Final = click.option(
 )
 passphrase_option: Final = click.option(
     "--passphrase-file",
-    type=PATH,
+    type=frame.PATH,
     metavar="FILE",
     help="A file of mode 0600 with the passphrase [default: CARDSIGN_PASSPHRASE, then a prompt].",
 )
@@ -185,14 +177,14 @@ class KeystoreOptions:
         from cardsign.issuer.work import PreviewStore, Work  # which a list does not need
 
         store = store or self.open()
-        if is_dry_run():
+        if frame.is_dry_run():
             store = PreviewStore(store)
         work = Work(
             store,
             moment(),
             config or project_config(),
             access or self.access(),
-            is_dry_run=is_dry_run(),
+            is_dry_run=frame.is_dry_run(),
         )
         if root_keystore:
             self.add_roots(work, root_keystore)
@@ -239,7 +231,7 @@ def explaining_absence() -> Iterator[None]:
     """Say of a key store that is not here whose it is, where cardsign.toml or its files tell."""
     try:
         yield
-    except StoreFault as fault:
+    except errors.StoreFault as fault:
         issuer = _find_issuer() if fault.code == "keystore.missing" else ""
         if not issuer:
             raise
@@ -249,14 +241,14 @@ def explaining_absence() -> Iterator[None]:
             message = f"{issuer}, and their key store is not here"
             hint = "Put back a copy, or name it with --keystore."
         hint = f"{hint} If it is lost: {again}"
-        raise StoreFault(fault.code, message, path=fault.path, hint=hint) from fault
+        raise errors.StoreFault(fault.code, message, path=fault.path, hint=hint) from fault
 
 
 def _find_issuer() -> str:
     """Return what names an issuer here; empty where nothing does, or it cannot be read."""
     from cardsign.issuer.publishing import published_statements
 
-    with suppress(CardsignError):
+    with suppress(errors.CardsignError):
         config = project_config()
         if published := published_statements(config.publish):
             return f"{config.publish} holds keysets of {published.newest.origins[0]}"
@@ -358,7 +350,7 @@ def local_user() -> StoreUser:
 def read_public(name: str, *, kid: str | None = None) -> PublicKey:
     """Read a public key that the user hands over."""
     with of_the_user(name):
-        return import_public_key(read_input(name, max_bytes=MAX_KEY_FILE_BYTES), kid=kid)
+        return import_public_key(frame.read_input(name, max_bytes=MAX_KEY_FILE_BYTES), kid=kid)
 
 
 # What an issuer's task came to.
@@ -397,7 +389,7 @@ def show_progress(progress: Progress, now: datetime, view: Mapping[str, Any] | N
     """
     if not is_json():
         say_progress(progress, now)
-    status = EXIT_NOT_TRUSTED if progress.left else EXIT_OK
+    status = errors.EXIT_NOT_TRUSTED if progress.left else errors.EXIT_OK
     return show(Answer({**(view or {}), **progress_json(progress)}, exit_status=status))
 
 
@@ -408,7 +400,7 @@ def say_progress(progress: Progress, now: datetime) -> None:
     same = (gap.command for gap in progress.left if gap.command.startswith(first))
     first = max(same, key=len, default="")
     if first:
-        say(f"not finished. Do this: {whole(first)}", asked=True)
+        say(f"not finished. Do this: {first}", asked=True)
     elif progress.left:
         say(f"not finished: it waits for {safe(progress.left[0].who)}", asked=True)
     for line in progress.done:
@@ -434,7 +426,7 @@ def _say_gap(gap: Gap, first: str, now: datetime) -> None:
     say(f"left for {safe(gap.who)}{until}:", asked=True)
     say(f"  {safe(gap.what, limit=600)}", asked=True)
     if gap.command not in first:
-        say(f"  next: {whole(gap.command)}", asked=True)
+        say(f"  next: {gap.command}", asked=True)
 
 
 def ahead_lines(progress: Progress, now: datetime) -> Iterator[str]:

@@ -1,0 +1,465 @@
+"""Commands about cards as they are: build, lint, diff, contract, inspect and conformance.
+
+But for ``contract check``, they verify nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from cardsign.card.values import MAX_TOKEN
+from cardsign.cli import frame
+from cardsign.cli.frame import STDIO, Answer, Command, Group, moment, safe, say, show
+from cardsign.errors import UsageFault
+from cardsign.files import CONFIG_FILE, read_bytes
+from cardsign.findings import SEVERITIES, cap_findings, counted, cut
+from cardsign.inputs import load_card
+from cardsign.jose.keys import MAX_JWKS_BYTES, JwkSet
+from cardsign.lint.cards import GROUPS, LAYERS, CardReport, LintReport, lint_card
+from cardsign.lint.portability import FixResult, fix
+from cardsign.lint.rules import DEFAULT_SETTINGS, LintSettings
+from cardsign.urls import is_url
+
+if TYPE_CHECKING:  # what the others do not need
+    from cardsign.build.assemble import BuiltCard
+
+
+# ``cardsign build``.
+
+#: Members whose sources are listed; how many more there are is said.
+_MAX_MEMBERS: Final = 1000
+
+
+@click.command(
+    cls=Command,
+    example="cardsign build skills/ --url https://agents.example.com/{name} -o card.json",
+)
+@click.argument("sources", nargs=-1, metavar="SOURCE...")
+@frame.output_option("CARD", "The card; '-' for stdout.", default=None, required=True)
+@click.option(
+    "--a2a",
+    type=click.Choice(("0.2", "0.3", "1.0", "both")),
+    help="The A2A version of the card; both: 1.0, and 0.3 next to it as CARD with .0.3 before its "
+    "suffix [default: 0.3 from Forge, else 1.0].",
+)
+@click.option("--base-url", metavar="URL", help="Where the server is; the source's path follows.")
+@click.option("--url", metavar="TEMPLATE", help="Where the agent is; {name} stands for its name.")
+@click.option(
+    "--set",
+    "members",
+    metavar="MEMBER=VALUE",
+    multiple=True,
+    help="A member of the card, such as description or skills.ID.name; wins over every source.",
+)
+@click.option(
+    "--agent", metavar="NAME", help="Which agent of Orloj, where the sources define several."
+)
+@click.option(
+    "--prompt-excerpt",
+    is_flag=True,
+    help="Take a missing description from a prompt's first sentence.",
+)
+@click.option(
+    "--ask-mcp",
+    "asked",
+    metavar="URL",
+    multiple=True,
+    help="Ask a live MCP server for its tools, over streamable HTTP, without credentials; needs "
+    "the extra mcp.",
+)
+@click.option(
+    "--run-mcp",
+    "run",
+    metavar="COMMAND",
+    multiple=True,
+    help="Run this program, an MCP server, and ask it for its tools over stdio.",
+)
+@frame.network_option
+@click.option("--explain", is_flag=True, help="Show the source and line of each member.")
+def build(
+    sources: tuple[str, ...],
+    output: str,
+    members: tuple[str, ...],
+    asked: tuple[str, ...],
+    run: tuple[str, ...],
+    explain: bool,
+    insecure: bool,
+    **options: Any,
+) -> None:
+    """Build a card from each SOURCE: a file or a folder, or KIND:PATH.
+
+    Kinds are forge, orloj, openfang, pyproject, mcp, card and skills. What an earlier source says
+    stays; later ones fill gaps, and live MCP servers come last. No code of a source is run. A
+    server that a source names is not asked. A card of another A2A version is converted, without
+    its signatures.
+
+    Exit status 0: built. 1: refused.
+    """
+    from cardsign.build.assemble import SET_HINT, build_card
+    from cardsign.build.draft import BuildOptions
+    from cardsign.cli.issuer import project_config
+
+    options["members"] = frame.read_pairs("--set", "MEMBER=VALUE", members, hint=SET_HINT)
+    chosen = frame.take(BuildOptions, options)
+    chosen = chosen.with_settings(project_config().build)
+    if asked or run:
+        from cardsign.build.live import ask_servers
+
+        chosen = replace(chosen, live=ask_servers(asked, run, frame.fetch_settings(insecure)))
+    built = build_card(sources, chosen)
+    written = dict(_outputs(output, built))
+    for name, data in written.items():
+        frame.write_output(name, data)
+    frame.say_notes(built.reasons)
+    lines = _fact_lines(built) if explain else ()
+    show(Answer(_to_json(built, list(written)), lines), err=output == STDIO)
+    for name in written:
+        if name != STDIO:
+            say(f"wrote {name}")
+
+
+def _outputs(output: str, built: BuiltCard) -> Iterator[tuple[str, bytes]]:
+    """Yield where each document goes; of two, the older has its version in its name."""
+    (_, first), *others = built.documents.items()
+    yield output, first
+    for version, data in others:
+        if output == STDIO:
+            raise UsageFault(
+                "usage.conflict", "--a2a both writes two files, so they cannot go to stdout"
+            )
+        path = Path(output)
+        yield str(path.with_suffix(f".{version}{path.suffix}")), data
+
+
+def _fact_lines(built: BuiltCard) -> Iterator[str]:
+    """Yield each member with the place that it comes from."""
+    members = [safe(".".join(fact.target)) for fact in built.facts[:_MAX_MEMBERS]]
+    width = min(max(map(len, members), default=0), 48)
+    for member, fact in zip(members, built.facts, strict=False):
+        yield f"{member:<{width}}  {safe(str(fact.place))}"
+    if more := len(built.facts) - len(members):
+        yield f"and {more:,} more members"
+
+
+def _to_json(built: BuiltCard, files: list[str]) -> dict[str, object]:
+    return {
+        "files": files,
+        "a2a": list(built.documents),
+        "reasons": [fact.to_json() for fact in cap_findings(built.reasons)],
+        "members": [
+            {
+                "member": [cut(token, MAX_TOKEN) for token in fact.target],
+                "file": fact.place.file,
+                "line": fact.place.line or None,
+            }
+            for fact in built.facts[:_MAX_MEMBERS]
+        ],
+        "members_left_out": len(built.facts[_MAX_MEMBERS:]),
+    }
+
+
+# ``cardsign lint`` and ``contract``.
+
+
+def _settings(options: Mapping[str, Any]) -> LintSettings:
+    """Return those of cardsign.toml, with the options; the settings never choose files."""
+    own = DEFAULT_SETTINGS
+    if os.path.lexists(CONFIG_FILE):
+        from cardsign.config import read_config  # and with it the model of a key store
+        from cardsign.keys.secrets import user_policy
+
+        allowed = user_policy(os.environ).folders
+        own = read_config(Path(CONFIG_FILE), allowed=allowed).lint.settings()
+    of_layers = (name for layer in options["layers"] for name in LAYERS[layer])
+    return replace(
+        own,
+        groups=(*options["groups"], *of_layers) or own.groups,
+        ignore=own.ignore | set(options["ignore"]),
+        strict=own.strict or options["strict"],
+        today=moment().date(),
+    )
+
+
+@click.command(
+    cls=Command,
+    example="cardsign lint card.json\ncardsign lint agents/ --format sarif > lint.sarif",
+)
+@click.argument("cards", nargs=-1, required=True, metavar="CARD...")
+@click.option(
+    "--group",
+    "groups",
+    multiple=True,
+    type=click.Choice(list(GROUPS)),
+    help="Only these groups of rules [default: all; contract for contract cards].",
+)
+@click.option(
+    "--layer",
+    "layers",
+    multiple=True,
+    type=click.Choice(list(LAYERS)),
+    help="Only this layer of a contract's rules: 1 JSON and JSON Schema, 2 required members, "
+    "3 schemas and names, 4 A2A.",
+)
+@click.option(
+    "--ignore", metavar="RULE", multiple=True, help="Leave out a rule or group; repeatable."
+)
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="A contract card needs description, spiffe_id and authentication, too.",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(SEVERITIES),
+    default="warning",
+    show_default=True,
+    help="The least severe finding that makes the exit status 1.",
+)
+@frame.format_option(
+    "json", "sarif", "github", text="; sarif: for code scanning; github: annotations"
+)
+@click.option(
+    "--fix",
+    "fixing",
+    is_flag=True,
+    help="Write a fixed copy to OUT; only what loses nothing is fixed.",
+)
+@frame.output_option("OUT", "Where the fixed card goes; '-' for stdout.", default=None)
+@frame.dry_run_option
+@frame.network_option
+def lint(
+    cards: tuple[str, ...], fixing: bool, output: str | None, insecure: bool, **options: Any
+) -> int:
+    """Find what is wrong with cards, say why, and how to fix it.
+
+    Each CARD is a file, a folder, a URL, REVISION:PATH in git, or '-' for stdin. In a folder,
+    cards are found by their names and contents, and compared with one another; a folder without
+    cards is refused. Nothing is verified.
+
+    Exit status 0: no finding is as severe as --fail-on. 1: one is. If --fix changes
+    the card, it removes the signatures. Settings and waivers are in cardsign.toml.
+    """
+    _check_together(cards, fixing, output)
+    settings = _settings(options)
+    fixed: FixResult | None = None
+    if fixing:
+        fixed = fix(frame.read_input(cards[0]))
+        if output is not None and not (frame.is_dry_run() and output == STDIO):
+            frame.write_output(output, fixed.document)
+        _say_fixed(fixed)
+        name = output or cards[0]  # whose lines the findings name
+        reports: Sequence[CardReport] = [lint_card(fixed.document, settings, name=name)]
+    elif cards == (STDIO,):
+        reports = [lint_card(frame.read_input(STDIO), settings, name=STDIO)]
+    else:
+        from cardsign.projects import lint_sources
+
+        reports = lint_sources(cards, settings, insecure=insecure)
+    report = LintReport(reports, options["fail_on"], fixed)
+    return show(report, err=output == STDIO)
+
+
+def _check_together(cards: tuple[str, ...], fixing: bool, output: str | None) -> None:
+    if frame.is_dry_run() and not fixing:
+        raise UsageFault("usage.conflict", "--dry-run is for --fix: lint alone changes nothing")
+    if fixing != (output is not None) and not (fixing and frame.is_dry_run()):
+        card, place = (shlex.quote(cut(name)) for name in (cards[0], output or "OUT"))
+        form = "json" if frame.asked_form() == "text" else frame.asked_form()
+        raise UsageFault(
+            "usage.conflict",
+            "--fix and -o OUT belong together: OUT is where the fixed card goes",
+            hint=f"To fix: cardsign lint {card} --fix -o {place}. "
+            f"For a report: cardsign lint {card} --format {form} > {place}",
+        )
+    if fixing and len(cards) > 1:
+        raise UsageFault("usage.conflict", "--fix takes one card")
+    if STDIO in cards and len(cards) > 1:
+        raise UsageFault("usage.conflict", "- stands alone: there is one standard input")
+
+
+def _say_fixed(result: FixResult) -> None:
+    fixed, removed = frame.done("fixed", "fix"), frame.done("removed", "remove")
+    say(f"{fixed} {counted(len(result.fixed), 'finding')}")
+    for finding in cap_findings(result.fixed) if frame.is_dry_run() else ():
+        say(f"{fixed} {safe(finding.path, limit=120)}: {safe(finding.message)} ({finding.code})")
+    if result.signatures_removed:
+        say(f"{removed} the signatures, since the card has changed; sign it again")
+
+
+@click.group(cls=Group)
+def contract() -> None:
+    """Check tasks and responses against the schemas of a verified card."""
+
+
+@contract.command(
+    "check", example="cardsign contract check task.json --card card.json --jwks jwks.json"
+)
+@click.argument("envelope")
+@click.option("--card", "card_file", metavar="CARD", required=True, help="The agent's card.")
+@click.option("--jwks", metavar="FILE", help="The keys that you trust.")
+@click.option("--trust", "policy_file", metavar="FILE", help="Your policy, in place of --jwks.")
+@click.option("--issuer", metavar="NAME", help="With --trust: whose card it must be.")
+def contract_check(
+    envelope: str, card_file: str, jwks: str | None, policy_file: str | None, issuer: str | None
+) -> int:
+    """Check a task or response, ENVELOPE ('-' for stdin), against CARD.
+
+    The card is verified first. If it is not trusted, nothing is checked. No `pattern` of a schema
+    is tried. Exit status 0: it keeps the contract. 1: it does not, or the card is not trusted.
+    3: nothing breaks it, but something of a schema could not be checked.
+    """
+    from cardsign.api import verify_card
+    from cardsign.contract import check_envelope
+    from cardsign.trust.policy import Policy
+
+    if (jwks is None) == (policy_file is None):
+        raise UsageFault("usage.conflict", "name either --jwks or --trust with --issuer")
+    data = frame.read_input(card_file)
+    if jwks is not None:
+        keys = read_bytes(Path(jwks), max_bytes=MAX_JWKS_BYTES)
+        card = verify_card(data, jwks=keys, now=moment())
+    else:
+        policy = Policy.load(str(policy_file))
+        card = verify_card(data, policy=policy, issuer=issuer, now=moment())
+    return show(check_envelope(frame.read_input(envelope), card))
+
+
+# ``cardsign diff``, ``inspect`` and ``conformance``.
+
+
+@click.command(
+    cls=Command,
+    example="cardsign diff HEAD~1:agent-card.json agent-card.json\n"
+    "cardsign diff card.json https://agent.example/.well-known/agent-card.json --live",
+)
+@click.argument("old")
+@click.argument("new", required=False)
+@click.option("--live", is_flag=True, help="Say whether NEW is what was committed as OLD.")
+@click.option(
+    "--tools",
+    metavar="FILE",
+    help="Compare the skills' schemas with a saved answer to tools/list, in place of NEW.",
+)
+@frame.network_option
+def diff(old: str, new: str | None, live: bool, tools: str | None, insecure: bool) -> int:
+    """Say what changed from card OLD to NEW, and whether NEW's version says so.
+
+    Each is a file, a URL, or REVISION:PATH in the git repository of this folder. Nothing is
+    verified, and signatures are not compared; with --live they are, and the bytes, unless only
+    NEW is signed.
+
+    Exit status 0: the version is enough; with --live or --tools: nothing differs. 1: a higher
+    version is needed; something differs. 3: the version is enough unless a change that cannot be
+    judged breaks a caller.
+    """
+    from cardsign.diff.cards import MAX_MANIFEST_BYTES, diff_cards, diff_live, diff_tools
+
+    if (new is None) == (tools is None):
+        raise UsageFault("usage.conflict", "name either NEW or --tools FILE")
+    if live and tools is not None:
+        raise UsageFault("usage.conflict", "--live is for NEW, not for --tools")
+    read = partial(load_card, insecure=insecure)
+    names = (old, str(new or tools))
+    if tools is not None:
+        manifest = frame.read_input(tools, max_bytes=MAX_MANIFEST_BYTES)
+        return show(diff_tools(read(old), manifest, names=names))
+    compare = diff_live if live else diff_cards
+    return show(compare(read(old), read(str(new)), names=names))
+
+
+@click.command(
+    cls=Command,
+    example="cardsign inspect card.json --jwks jwks.json\ncardsign inspect https://agent.example",
+)
+@click.argument("card")
+@click.option("--jwks", metavar="FILE", help="The keys to check a file's signatures by.")
+@click.option(
+    "--html",
+    "page",
+    metavar="OUT",
+    help="Write one page for people instead, as `cardsign serve` does at /; '-' for stdout.",
+)
+@frame.format_option("json", "sarif", text="; sarif: for code scanning")
+@frame.network_option
+def inspect(card: str, jwks: str | None, page: str | None, insecure: bool) -> int:
+    """Show what CARD is, what its signatures cover, and why one does not fit.
+
+    CARD is a file, a URL, or '-' for stdin. For a URL only its origin is asked, without
+    credentials: for the card, its key set, and whether anyone gets the extended card. The answers
+    of SDKs are predicted. There is no verdict: for that, use verify.
+
+    Exit status 1: the card cannot be read, a signature is malformed or fits nothing, or the
+    service has an error (not looked at with --html).
+    """
+    from cardsign.inspect.card import inspect_card
+
+    if is_url(card) and jwks is not None:
+        raise UsageFault("usage.conflict", "--jwks is for files; a URL's own keys are asked")
+    keys = None if jwks is None else frame.read_jwks(jwks)
+    if page is not None:
+        return _write_page(page, card, keys, insecure=insecure)
+    if is_url(card):
+        from cardsign.inspect.service import inspect_url
+
+        return show(inspect_url(card, fetch=frame.fetch_settings(insecure)))
+    return show(inspect_card(frame.read_input(card), jwks=keys, name=card))
+
+
+def _write_page(page: str, card: str, jwks: JwkSet | None, *, insecure: bool) -> int:
+    from cardsign.inspect.card import inspect_card
+    from cardsign.inspect.page import card_page
+
+    if frame.asked_form() != "text":
+        raise UsageFault(
+            "usage.conflict", f"--html and --format {frame.asked_form()} are two formats"
+        )
+    if is_url(card):
+        from cardsign.inspect.service import fetch_with_keys
+
+        answer, keys = fetch_with_keys(card, frame.fetch_settings(insecure))
+        untrusted_bytes, jwks = answer.untrusted_body, keys if isinstance(keys, JwkSet) else None
+    else:
+        untrusted_bytes = frame.read_input(card)
+    frame.write_output(page, card_page(untrusted_bytes, jwks=jwks, now=moment())[0].encode())
+    if page != STDIO:
+        say(f"wrote {page}")
+    return inspect_card(untrusted_bytes, jwks=jwks).exit_status
+
+
+_OURS: Final = "-m cardsign verify - --quiet --jwks {keys} --origin {origin}"
+
+
+@click.command(
+    cls=Command,
+    example="cardsign conformance tests --verifier 'node my-verifier.mjs {keys} {origin}'",
+)
+@click.argument("folder", metavar="DIR", type=frame.PATH)
+@click.option(
+    "--verifier",
+    metavar="CMD",
+    help="The program to check, started for each case with the card on stdin. {keys} stands for a "
+    "file with the trusted keys (a JWK Set), {origin} for the issuer's origin [default: this "
+    "program].",
+)
+def conformance(folder: Path, verifier: str | None) -> int:
+    """Try attacks and honest cards on a verifier, and say what it gets wrong.
+
+    DIR is the folder `tests` of a checkout of cardsign. CMD exits with 0 if it trusts the card, and
+    with 1 or 3 if it does not; it is run without a shell. Cases that need statements, a memory or
+    a network are left out, and counted.
+
+    Exit status: 0 all cases are right, 1 some are wrong.
+    """
+    from cardsign.testing.conformance import run_cases
+
+    command = f"{shlex.quote(sys.executable)} {_OURS}" if verifier is None else verifier
+    return show(run_cases(folder, command))
