@@ -22,7 +22,7 @@ No verifier of ours accepts this one. A signer serves it with `compat="all"`; by
 card of A2A 0.3, where it is safe:
 
 ``js-instance`` (compat only)
-    :mod:`cardsign.card.js_client`: the card as the client of @a2a-js/sdk holds it,
+    :func:`cardsign.card.rules.as_js_client`: the card as the client of @a2a-js/sdk holds it,
     mostly ``prune-empty`` without `securitySchemes`.
 """
 
@@ -36,22 +36,10 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
+from cardsign.card import rules
 from cardsign.card.document import Card, unsigned
 from cardsign.card.interfaces import DEFAULT_TRANSPORT, Interface, interfaces_of
-from cardsign.card.js_client import as_js_client
-from cardsign.card.rules import (
-    Node,
-    RuleRefusal,
-    Tokens,
-    as_written,
-    find,
-    nodes_held,
-    prune_empty,
-    read,
-    upgrade,
-    without_empties,
-    write,
-)
+from cardsign.card.rules import Node, RuleRefusal, Tokens, find, write
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
 from cardsign.card.security import SCHEME_TYPES, flat_requirements
 from cardsign.card.values import Json, jcs, members_of, pointer, split
@@ -112,7 +100,7 @@ class Payloads:
     @cached_property
     def tree(self) -> Node:
         """Its nodes, which all payloads share as far as their profiles change nothing."""
-        return read(self.members)
+        return rules.read(self.members)
 
     @cached_property
     def pruned(self) -> Node:
@@ -121,7 +109,7 @@ class Payloads:
         Raises:
             RuleRefusal: The rule refuses the card.
         """
-        return prune_empty(self.tree, CARD_1_0)
+        return rules.prune_empty(self.tree, CARD_1_0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,8 +229,8 @@ def make_payload(profile: ProfileName, received: Payloads) -> Payload:
 
 
 def _prune_upgraded(card: Payloads) -> Node:
-    upgraded = upgrade(card.tree)
-    return card.pruned if upgraded is card.tree else prune_empty(upgraded, CARD_1_0)
+    upgraded = rules.upgrade(card.tree)
+    return card.pruned if upgraded is card.tree else rules.prune_empty(upgraded, CARD_1_0)
 
 
 # The profiles. A new row has its name in ProfileName too. VERIFIERS says whom it serves, and
@@ -251,10 +239,10 @@ def _prune_upgraded(card: Payloads) -> Node:
 #: How each profile makes the payload of a card without `signatures`; None takes it as it is.
 PROFILES: Final[dict[ProfileName, Callable[[Payloads], Node] | None]] = {
     "served-as-is": None,
-    "rule-1-as-written": lambda card: as_written(card.tree, CARD_1_0),
+    "rule-1-as-written": lambda card: rules.as_written(card.tree, CARD_1_0),
     "prune-empty": lambda card: card.pruned,
     "prune-empty-upgraded": _prune_upgraded,
-    "js-instance": lambda card: as_js_client(card.tree),
+    "js-instance": lambda card: rules.as_js_client(card.tree),
 }
 #: These lose nothing of meaning.
 FULL_PROFILES: Final[tuple[ProfileName, ...]] = ("served-as-is", "rule-1-as-written")
@@ -296,7 +284,12 @@ VERIFIERS: Final = (
         wants_typ=True,
         converts=True,
     ),
-    SdkVerifier("@a2a-js/sdk 1.0.1 to 1.3.0, its resolver", "js-instance", wants_typ=True),
+    SdkVerifier(
+        "@a2a-js/sdk 1.0.1 to 1.3.0, its resolver",
+        "js-instance",
+        wants_typ=True,
+        converts=True,
+    ),
     SdkVerifier("RFC 8785 of the card as served, by hand", "served-as-is"),
 )
 
@@ -428,7 +421,7 @@ class _Walk:
         self.payload = payload
         self.rewritten = rewritten
         self.accept_lossy = accept_lossy
-        self.whole, self.in_part = nodes_held(received, rewritten)
+        self.whole, self.in_part = rules.nodes_held(received, rewritten)
 
     @cached_property
     def messages(self) -> dict[Node, Node]:
@@ -518,7 +511,7 @@ def _is_empty(node: Node, field: Field, *, whole: bool = False) -> bool:
             for name, child in value.items()
         )
     if field.kind == "free":
-        return without_empties(node).is_empty
+        return rules.without_empties(node).is_empty
     return value == "" or (value is False and not field.presence)
 
 

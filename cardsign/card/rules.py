@@ -1,4 +1,4 @@
-"""The rules of the profiles, and the nodes that they rewrite: rule 1, pruning, the upgrade.
+"""The rules of the profiles, and the nodes that they rewrite: rule 1, pruning, two upgrades.
 
 Every profile is a rewriting of one tree of nodes into another. A node knows the value of the
 received card that it stands for. What arrives in the new tree is covered by the signature; what
@@ -16,12 +16,14 @@ JSON without defaults, and then delete whatever is empty, at any depth.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from operator import is_
 from typing import Final, NoReturn, TypeAlias
 
 from cardsign.card.interfaces import DEFAULT_TRANSPORT
-from cardsign.card.schema import Field, Message, Shape
+from cardsign.card.schema import CARD_1_0, Field, Message, Shape
 from cardsign.card.security import SCHEME_TYPES
 from cardsign.card.values import Json
 
@@ -269,6 +271,8 @@ def _one(node: Node, field: Field) -> Node:
 
 
 _DEFAULT_VERSION: Final = "0.3.0"
+#: What a member counts as that is absent.
+_ABSENT: Final = Node(None)
 
 
 def upgrade(card: Node) -> Node:
@@ -315,20 +319,19 @@ def _upgrade_interfaces(members: dict[str, Node]) -> None:
     extra = [] if additional is None or not additional.value else list_of(additional)
     interfaces = [
         Node({"url": url, "protocolBinding": transport, "protocolVersion": version}),
+        *(_upgrade_interface(interface, version) for interface in extra),
     ]
-    for interface in extra:
-        entries = object_of(interface)
-        interfaces.append(
-            Node(
-                {
-                    "url": entries.get("url", Node(None)),
-                    "protocolBinding": entries.get("transport", Node(None)),
-                    "protocolVersion": version,
-                },
-                interface.origin,
-            )
-        )
     members["supportedInterfaces"] = Node(interfaces, additional.origin if additional else None)
+
+
+def _upgrade_interface(interface: Node, version: Node) -> Node:
+    entries = object_of(interface)
+    upgraded = {
+        "url": entries.get("url", _ABSENT),
+        "protocolBinding": entries.get("transport", _ABSENT),
+        "protocolVersion": version,
+    }
+    return Node(upgraded, interface.origin)
 
 
 def _upgrade_security(members: dict[str, Node]) -> None:
@@ -352,11 +355,16 @@ def _upgrade_requirements(members: dict[str, Node]) -> None:
     legacy = members.pop("security", None)
     if "securityRequirements" in members or legacy is None or legacy.value is None:
         return
+    listed = [] if legacy.value in ({}, "") else list_of(legacy)
+    members["securityRequirements"] = _wrap_requirements(listed, legacy)
+
+
+def _wrap_requirements(listed: list[Node], legacy: Node) -> Node:
     requirements = []
-    for requirement in [] if legacy.value in ({}, "") else list_of(legacy):
+    for requirement in listed:
         schemes = {name: Node({"list": scopes}) for name, scopes in object_of(requirement).items()}
         requirements.append(Node({"schemes": Node(schemes)}, requirement.origin))
-    members["securityRequirements"] = Node(requirements, legacy.origin)
+    return Node(requirements, legacy.origin)
 
 
 def _upgrade_scheme(scheme: Node) -> Node:
@@ -374,3 +382,166 @@ def _upgrade_scheme(scheme: Node) -> Node:
             entries[new] = entries.pop(old)
     # The wrapper's name says what `type` said, so `type` is covered by it.
     return Node({scheme_type.wrapper: Node(entries, kind.origin)}, scheme.origin)
+
+
+# What the resolver of @a2a-js/sdk makes of a card before it verifies it, frozen.
+
+_JS_VERSION: Final = "0.3"
+_JS_FLOWS: Final = ("authorizationCode", "clientCredentials", "implicit", "password")
+_ONLY_0_3: Final = (
+    "preferredTransport",
+    "additionalInterfaces",
+    "supportsAuthenticatedExtendedCard",
+)
+#: What `trim` and `parseInt` skip; Python's white space has U+001C to U+001F and no U+FEFF.
+_SPACE: Final = "\t-\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+#: A blank version, or one from 0.3 on and before 1.0, as JavaScript's `parseInt` understands it.
+_IS_0_3: Final = re.compile(
+    rf"[{_SPACE}]*(\Z|[+-]?0+(?![0-9])[^.]*\.[{_SPACE}]*\+?0*([3-9]|[1-9][0-9]))"
+)
+
+
+def as_js_client(card: Node) -> Node:
+    """Rewrite the root of a card as the resolver of @a2a-js/sdk holds it, and prune that.
+
+    The resolver (1.0.1 to 1.3.0, with `legacyCompat`) hands its verifier the JSON as it came or,
+    for 0.3 cards and most of those with security schemes, an instance of its own.
+
+    * An instance spells a scheme ``{"scheme": {"$case": ...}}``, which the verifier does not know:
+      **every security scheme is lost**, and may be changed under a good signature. JSON is kept
+      as it came, with its schemes, where the first of them has a `type` and the card is no 0.3 one.
+    * A 0.3 card must have all its lists; its additional interfaces speak "0.3", whatever it says.
+    * A member named ``__proto__`` disappears, as JavaScript has it.
+
+    The SDK turns values of a wrong type into others. Here they have no payload, because no such
+    card is signed.
+
+    Raises:
+        RuleRefusal: The SDK would throw instead of verifying, or a value is of a wrong type.
+    """
+    members = object_of(card)
+    if _is_0_3_to_js(members):
+        card = _from_0_3(card, members)
+    elif _is_instance(members):
+        names = ("securitySchemes", "security_schemes")
+        for scheme in chain.from_iterable(_schemes_in(members, name) for name in names):
+            object_of(scheme)
+        card = card.with_value({n: child for n, child in members.items() if n not in names})
+    return without_empties(_without_proto(prune_empty(card, CARD_1_0)))
+
+
+def _schemes_in(members: dict[str, Node], name: str) -> Iterable[Node]:
+    schemes = members.get(name, _ABSENT)
+    return () if schemes.value is None else object_of(schemes).values()
+
+
+def _is_0_3_to_js(members: dict[str, Node]) -> bool:
+    """Return what the SDK's `isLegacyAgentCard` does."""
+    interfaces = members.get("supportedInterfaces", _ABSENT).value
+    if isinstance(interfaces, list) and interfaces:
+        return False
+    if isinstance(members.get("url", _ABSENT).value, str) and "supportedInterfaces" not in members:
+        return True
+    version = members.get("protocolVersion", _ABSENT).value
+    speaks_0_3 = isinstance(version, str) and _IS_0_3.match(version) is not None
+    return speaks_0_3 or any(name in members for name in _ONLY_0_3)
+
+
+def _is_instance(members: dict[str, Node]) -> bool:
+    """Return what `isProtoAgentCard` does: its first scheme or requirement looks like 1.0."""
+    schemes = members.get("securitySchemes", _ABSENT).children()
+    _, scheme = next(schemes, ("", _ABSENT))
+    if isinstance(scheme.value, dict | list) and "type" not in scheme.value:
+        return True
+    owners = [members, *(skill.value for _, skill in members.get("skills", _ABSENT).children())]
+    return any(_names_schemes(owner) for owner in owners if isinstance(owner, dict))
+
+
+def _names_schemes(owner: dict[str, Node]) -> bool:
+    listed = owner.get("security", _ABSENT).value
+    first = listed[0].value if isinstance(listed, list) and listed else None
+    return isinstance(first, dict) and "schemes" in first
+
+
+def _from_0_3(card: Node, members: dict[str, Node]) -> Node:
+    """Return what the SDK's `toCoreAgentCard` does, without the schemes, which are lost anyway."""
+    capabilities = object_of(members.get("capabilities", _ABSENT))
+    for scheme in _schemes_in(members, "securitySchemes"):
+        _check_js_scheme(object_of(scheme), scheme)
+    transport = members.get("preferredTransport", _ABSENT)
+    version = members.get("protocolVersion", _ABSENT)
+    interface = {
+        "url": members.get("url", _ABSENT),
+        "protocolBinding": Node(DEFAULT_TRANSPORT) if transport.value is None else transport,
+        "protocolVersion": version if _is_true(version) else Node(_JS_VERSION),
+    }
+    additional = members.get("additionalInterfaces", _ABSENT)
+    others = [] if additional.value is None else list_of(additional)
+    interfaces = [Node(interface), *(_upgrade_interface(o, Node(_JS_VERSION)) for o in others)]
+    offers = _pick(capabilities, "streaming", "pushNotifications", "extensions")
+    offers["extendedAgentCard"] = members.get("supportsAuthenticatedExtendedCard", _ABSENT)
+    skills = _list_in(card, "skills")
+    core = {
+        **_pick(members, "name", "description", "version", "provider"),
+        **_pick(members, "documentationUrl", "iconUrl"),
+        "supportedInterfaces": Node(interfaces, additional.origin),
+        "capabilities": Node(offers, members["capabilities"].origin),
+        "securityRequirements": _js_requirements(members),
+        "defaultInputModes": _list_in(card, "defaultInputModes"),
+        "defaultOutputModes": _list_in(card, "defaultOutputModes"),
+        "skills": Node([_js_skill(skill) for skill in list_of(skills)], skills.origin),
+    }
+    return Node(core, card.origin)
+
+
+def _js_skill(skill: Node) -> Node:
+    members = object_of(skill)
+    kept = _pick(members, "id", "name", "description", "examples", "inputModes", "outputModes")
+    kept["tags"] = _list_in(skill, "tags")
+    kept["securityRequirements"] = _js_requirements(members)
+    return Node(kept, skill.origin)
+
+
+def _js_requirements(members: dict[str, Node]) -> Node:
+    legacy = members.get("security", _ABSENT)
+    listed = list_of(legacy) if _is_true(legacy) else []
+    for requirement in listed:
+        for scopes in object_of(requirement).values():
+            list_of(scopes)
+    return _wrap_requirements(listed, legacy)
+
+
+def _check_js_scheme(members: dict[str, Node], scheme: Node) -> None:
+    kind = members.get("type", _ABSENT).value
+    if not isinstance(kind, str) or kind not in SCHEME_TYPES:
+        refuse(scheme, f"type must be one of {', '.join(SCHEME_TYPES)}")
+    if kind == "oauth2":
+        flows = members.get("flows", _ABSENT)
+        if not any(_is_true(flow) for flow in _pick(object_of(flows), *_JS_FLOWS).values()):
+            refuse(flows, "expected at least one OAuth flow of A2A 0.3")
+
+
+def _is_true(node: Node) -> bool:
+    """`Boolean(value)`: an empty list or object is true."""
+    return isinstance(node.value, dict | list) or bool(node.value)
+
+
+def _pick(members: dict[str, Node], *names: str) -> dict[str, Node]:
+    return {name: members[name] for name in names if name in members}
+
+
+def _list_in(owner: Node, name: str) -> Node:
+    node = object_of(owner).get(name, _ABSENT)
+    if not isinstance(node.value, list):
+        refuse(owner, f"{name} must be a list")
+    return node
+
+
+def _without_proto(node: Node) -> Node:
+    """Return a copy made by assignments, of which one to ``__proto__`` makes no member."""
+    if isinstance(node.value, dict):
+        kept = {n: _without_proto(child) for n, child in node.value.items() if n != "__proto__"}
+        return node.with_value(kept)
+    if isinstance(node.value, list):
+        return node.with_value([_without_proto(child) for child in node.value])
+    return node

@@ -284,7 +284,11 @@ def _of_message(
             if field.required:
                 missing = "a REQUIRED member is missing"
                 yield finding_at("card.missing_required", (*above, name), missing)
-        elif not isinstance(child, field.expected[0]):
+            name = field.snake_name  # which proto3 JSON readers take as well
+            child = value.get(name)
+        if child is None:
+            continue
+        if not isinstance(child, field.expected[0]):
             yield finding_at("card.type", (*above, name), f"expected {field.expected[1]}")
         elif field.shape == "one":
             if field.message is not None and isinstance(child, dict):

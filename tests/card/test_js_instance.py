@@ -1,92 +1,48 @@
-"""The profile js-instance by itself; tests/interop asks the SDK whether it is right."""
+"""The profile js-instance: what it covers, and that a signature under it is never trusted.
+
+tests/interop asks the SDK whether its payloads are right.
+"""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from cardsign.card.profiles import DEFAULT_PROFILES, PROFILES, canonicalize, uncovered_parts
-from cardsign.errors import CanonicalizationError
-from tests.card.places import places_in
-from tests.support import DUAL, LAX, OLD, PORTABLE, at, put, without
+from cardsign.errors import CanonicalizationError, UsageFault
+from cardsign.jose.jws import TYP_COMPAT, read_entry
+from cardsign.jose.keys import PrivateKey
+from cardsign.sign import SigningOptions, sign_with_notes
+from tests.support import (
+    LAX,
+    OLD,
+    PORTABLE,
+    by_another_sdk,
+    codes,
+    dump,
+    examine,
+    profiles_of,
+    put,
+    trusting,
+    without,
+)
 
 JS = "js-instance"
 
 
-def left_open(card: dict[str, Any], profile: str) -> set[str]:
-    """The pointers that the payload does not cover and that nothing excuses."""
-    parts = uncovered_parts(canonicalize(card, profile))
-    return {part.pointer for part in parts if part.excuse is None}
-
-
-# ------------------------------------------------------------------ what it covers
-
-
-def test_it_is_no_default_profile() -> None:
-    """It is neither full nor accepted by any policy."""
+def test_a_portable_card_is_covered_but_for_its_security_schemes() -> None:
+    """The client loses them; so this is no profile that a policy accepts."""
+    parts = uncovered_parts(canonicalize(PORTABLE, JS))
+    assert {part.pointer for part in parts if part.excuse is None} == {"/securitySchemes"}
     assert tuple(PROFILES) == (*DEFAULT_PROFILES, JS)
 
 
-def test_a_portable_card_is_covered_but_for_its_security_schemes() -> None:
-    """The client loses them."""
-    assert left_open(PORTABLE, JS) == {"/securitySchemes"}
+def test_all_of_a_0_3_card_but_its_schemes_is_covered() -> None:
+    """The members of 0.3 are traced to where they went."""
+    parts = uncovered_parts(canonicalize(OLD, JS))
+    assert {part.pointer for part in parts if part.excuse is None} == {"/securitySchemes"}
 
-
-@pytest.mark.parametrize("card", [PORTABLE, LAX, OLD, DUAL, put(OLD, "/name", "\u20ac")])
-def test_what_is_covered_is_in_the_payload(card: dict[str, Any]) -> None:
-    """Each scalar that the profile claims to have stands where it says, unchanged."""
-    payload = canonicalize(card, JS)
-    assert json.loads(payload.data) == payload.value
-    scalars = {
-        source: places
-        for source, places in places_in(payload).items()
-        if not isinstance(at(card, source), dict | list)
-    }
-    assert len(scalars) >= 10
-    for source, places in scalars.items():
-        for place in places:
-            found = at(payload.value, place)
-            # The wrapper's name says what a 0.3 `type` said.
-            assert found == at(card, source) or source.endswith("/type"), (source, place)
-
-
-def test_signatures_are_no_part_of_it() -> None:
-    """Whatever stands there."""
-    signed = {**DUAL, "signatures": [{"x": None}, 7]}
-    made, plain = canonicalize(signed, JS), canonicalize(DUAL, JS)
-    assert (made.data, made.value) == (plain.data, plain.value)
-
-
-# ------------------------------------------------------------------ how it is written
-
-CARD_0_3 = {
-    "name": "n",
-    "description": "d",
-    "url": "u",
-    "version": "1",
-    "capabilities": {"streaming": False},
-    "defaultInputModes": ["a"],
-    "defaultOutputModes": ["a"],
-    "skills": [],
-}
-
-
-def test_numbers_are_written_by_rfc_8785() -> None:
-    """As JavaScript itself writes them."""
-    numbers = {"a": 1, "b": 1.0, "c": 1e-7, "d": 1e21, "e": -0.0, "f": True, "g": [0.1, 100]}
-    extension = {"uri": "u", "params": numbers}
-    data = canonicalize(put(CARD_0_3, "/capabilities/extensions", [extension]), JS).data
-    assert b'"params":{"a":1,"b":1,"c":1e-7,"d":1e+21,"e":0,"f":true,"g":[0.1,100]}' in data
-
-
-def test_an_empty_card_has_a_payload() -> None:
-    """JavaScript writes {}."""
-    assert canonicalize({}, JS).data == b"{}"
-
-
-# ------------------------------------------------------------------ @a2a-js/sdk's client
 
 OF_0_3: dict[str, Any] = {
     "url": "u",
@@ -96,11 +52,10 @@ OF_0_3: dict[str, Any] = {
     "skills": [],
 }
 HTTP = {"httpAuthSecurityScheme": {"scheme": "Bearer"}}
-
-
-REFUSED_BY_JS: dict[str, tuple[dict[str, Any], str]] = {
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "null for an interface": ({"supportedInterfaces": [None]}, "/supportedInterfaces/0"),
     "null for a scheme": ({"securitySchemes": {"a": HTTP, "b": None}}, "/securitySchemes/b"),
+    "a number for a text, which it would convert": ({"name": 7}, "/name"),
     "a 0.3 card without capabilities": (without(OF_0_3, "/capabilities"), ""),
     "a 0.3 card without a list": (without(OF_0_3, "/skills"), ""),
     "a 0.3 skill without tags": ({**OF_0_3, "skills": [{"id": "i"}]}, "/skills/0"),
@@ -121,15 +76,58 @@ REFUSED_BY_JS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("card", "where"), REFUSED_BY_JS.values(), ids=REFUSED_BY_JS)
-def test_where_the_client_of_a2a_js_would_throw(card: dict[str, Any], where: str) -> None:
-    """No payload, and the place is named."""
+@pytest.mark.parametrize(("card", "where"), REFUSED.values(), ids=REFUSED)
+def test_what_the_client_would_refuse_or_convert_has_no_payload(
+    card: dict[str, Any], where: str
+) -> None:
+    """And the place is named."""
     with pytest.raises(CanonicalizationError) as caught:
         canonicalize(card, JS)
     assert (caught.value.code, caught.value.path) == ("canonical.no_form", where)
 
 
-def test_what_is_converted_is_not_covered() -> None:
-    """The payload does not hold what the card says, but what the SDK took it for."""
-    card = put(put(PORTABLE, "/name", 7), "/capabilities/streaming", "no")
-    assert {"/name", "/capabilities/streaming"} <= left_open(card, JS)
+@pytest.mark.parametrize("accepted", [("served-as-is",), DEFAULT_PROFILES])
+@pytest.mark.parametrize("typ", ["JOSE", "JWT"])
+def test_a_signature_that_only_it_explains_is_named_and_does_not_count(
+    typ: str, accepted: tuple[str, ...], alice: PrivateKey
+) -> None:
+    """Nobody is said to have tampered with the card; an edit of what it covers is."""
+    signed = by_another_sdk(LAX, alice, JS, typ=typ)
+    report = examine(signed, alice, profiles=accepted)
+    (signature,) = report.signatures
+    assert (signature.verdict, signature.counts, signature.profile) == ("other-profile", False, JS)
+    assert (report.verdict, report.card, report.answers.integrity) == ("untrusted", None, "no")
+    first = report.reasons[0]
+    assert (first.code, first.path) == ("sig.other_profile", "/signatures/0")
+    assert JS in first.message
+    assert "--accept" not in first.hint  # no word accepts it
+    edited = examine(put(signed, "/version", "9"), alice, profiles=accepted)
+    assert (edited.verdict, codes(edited)[0]) == ("invalid", "sig.bad")
+
+
+def test_it_does_not_hide_that_a_full_signature_broke(alice: PrivateKey) -> None:
+    """An edit of what it leaves open is reported as such."""
+    report = examine({**by_another_sdk(LAX, alice, JS, "served-as-is"), "x-added": 1}, alice)
+    assert [entry.verdict for entry in report.signatures] == ["other-profile", "invalid"]
+    assert codes(report)[:2] == ["sig.bad", "sig.coverage_reduced"]
+
+
+@pytest.mark.parametrize("profiles", [(JS,), ("served-as-is", JS)])
+def test_no_policy_accepts_it(profiles: tuple[str, ...], alice: PrivateKey) -> None:
+    """Neither alone nor beside others."""
+    with pytest.raises(UsageFault, match=f"{JS} cannot be accepted"):
+        trusting(alice, profiles=profiles)
+
+
+def test_all_makes_it_last_and_marks_it(alice: PrivateKey) -> None:
+    """As compat, which never counts; alone it explains the card."""
+    signing = sign_with_notes(dump(LAX), [alice], SigningOptions(compat="all"))
+    assert profiles_of(signing) == ("served-as-is", "rule-1-as-written", "prune-empty", JS)
+    report = examine(signing.document, alice)
+    assert (report.verdict, report.profile) == ("trusted", "served-as-is")
+    alone = by_another_sdk(LAX, alice, JS, typ=TYP_COMPAT)
+    assert read_entry(alone["signatures"][0]).kind == "compat"
+    report = examine(alone, alice)
+    (signature,) = report.signatures
+    assert (signature.verdict, signature.counts, signature.profile) == ("valid", False, JS)
+    assert (report.verdict, codes(report)[0]) == ("untrusted", "sig.compat")

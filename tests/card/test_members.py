@@ -50,6 +50,7 @@ WRONG: dict[str, tuple[dict[str, Any], str, Any, str]] = {
         [],
         "an object",
     ),
+    "a number by the protobuf spelling": (PORTABLE, "/icon_url", 5, "a string"),
     "a number for a 0.3 url": (OLD, "/url", 5, "a string"),
     "a text for a 0.3 flag": (OLD, "/supportsAuthenticatedExtendedCard", "no", "true or false"),
     "an object for 0.3 requirements": (OLD, "/security", {}, "a list"),

@@ -68,7 +68,7 @@ SPELLINGS = {
     "Go's field name": ("SupportedInterfaces", True),
     "upper case": ("SUPPORTEDINTERFACES", True),
     "leading and doubled underscores": ("__supported__interfaces_", True),
-    "a long s": ("\u017fupportedInterfaces", True),
+    "a long s, which Go takes for an s": ("\u017fupportedInterfaces", True),
     "another word": ("supportedInterface", False),
     "a hyphen": ("supported-interfaces", False),
     "a full-width letter": ("\uff53upportedInterfaces", False),
@@ -80,44 +80,3 @@ SPELLINGS = {
 def test_how_a_lenient_reader_sees_a_name(name: str, same: bool) -> None:
     """Go folds case as Unicode does (the long s is an s), protobuf readers take snake_case."""
     assert (fold(name) == fold("supportedInterfaces")) is same
-
-
-def test_the_kelvin_sign_is_a_k() -> None:
-    """The other letter that Go's folding maps to ASCII."""
-    assert fold("s\u212aills") == fold("skills")
-
-
-def below(message: Message, name: str) -> Message:
-    """The message that a field holds."""
-    found = message.fields[name].message
-    assert found is not None
-    return found
-
-
-CAPABILITIES = below(CARD_1_0, "capabilities")
-EXTENSION = below(CAPABILITIES, "extensions")
-
-DEFAULTS = {
-    "an empty text": (CARD_1_0, "name", "", True),
-    "an empty list": (CARD_1_0, "skills", [], True),
-    "an empty map": (CARD_1_0, "securitySchemes", {}, True),
-    "false": (EXTENSION, "required", False, True),
-    "an empty optional text": (CARD_1_0, "iconUrl", "", False),
-    "an optional false": (CAPABILITIES, "streaming", False, False),
-    "an empty message": (CARD_1_0, "provider", {}, False),
-    "an empty struct": (EXTENSION, "params", {}, False),
-    "zero for false": (EXTENSION, "required", 0, False),
-    "an empty object for a list": (CARD_1_0, "skills", {}, False),
-    "an empty list for a map": (CARD_1_0, "securitySchemes", [], False),
-    "false for a text": (CARD_1_0, "name", False, False),
-    "true": (EXTENSION, "required", True, False),
-    "a list with an empty text": (CARD_1_0, "defaultInputModes", [""], False),
-}
-
-
-@pytest.mark.parametrize(
-    ("message", "name", "value", "is_default"), DEFAULTS.values(), ids=DEFAULTS
-)
-def test_a_default(message: Message, name: str, value: object, is_default: bool) -> None:
-    """What proto3 JSON leaves out, by type and presence."""
-    assert message.fields[name].is_default(value) is is_default

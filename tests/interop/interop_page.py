@@ -18,11 +18,9 @@ from tests.interop.trial import (
     ALL,
     CANNOT_PARSE,
     COUNTS,
-    IGNORE_TYP,
     NO_PROFILE,
     NOTHING,
     OWN_PAYLOAD,
-    SECURITY_LOST,
     Row,
 )
 
@@ -36,14 +34,10 @@ class Results:
     Attributes:
         versions: Of the programs that it asked, by name.
         rows: One for each card, under ES256.
-        rs256_cards: How many of them were signed and judged again under RS256.
-        differing: The files for which that found anything else.
     """
 
     versions: Mapping[str, Version]
     rows: tuple[Row, ...]
-    rs256_cards: int
-    differing: tuple[str, ...]
 
 
 def record(results: Results) -> str:
@@ -51,7 +45,6 @@ def record(results: Results) -> str:
     head = {
         "programs": {name: asdict(version) for name, version in results.versions.items()},
         "verifiers": list(VERIFIERS),
-        "rs256": {"cards": results.rs256_cards, "differing": list(results.differing)},
     }
     ends = Counter(json.dumps(_end(row), separators=(",", ":")) for row in results.rows)
     rows = ",\n".join(f'{{"cards":{count},{end[1:]}' for end, count in ends.items())
@@ -77,7 +70,6 @@ def page(results: Results, written: Exceptions) -> str:
             *_section("Our signatures, as they judge them", _ours(results)),
             *_section("What they do not accept, and why", _refusals(written)),
             *_section("With `--compat all`", _all(results, written)),
-            *_section("Verifiers that ignore `typ`", _ignorant(results.rows)),
             *_section("Their signatures, as we judge them", _theirs(results.rows)),
             *_section(
                 "Who is not among the judges",
@@ -135,12 +127,6 @@ def _ours(results: Results) -> Iterator[str]:
         "A verifier *can use* a card if it can read the card and could build a client from its "
         "payload. No signature helps with the others."
     )
-    yield ""
-    without = " and ".join(one.name for one in PROGRAMS.values() if "RS256" not in one.algorithms)
-    yield from prose(
-        f"These signatures are ES256. {results.rs256_cards} of the cards were tried with RS256 "
-        f"too. Every judge that knows RS256 found the same; {without} does not know it."
-    )
 
 
 def _accepted(
@@ -169,34 +155,6 @@ def _all(results: Results, written: Exceptions) -> Iterator[str]:
     )
     yield ""
     yield from _accepted(signed, classes, [name for name in VERIFIERS if written.get(name)], ALL)
-
-
-def _ignorant(rows: Sequence[Row]) -> Iterator[str]:
-    yield from prose(
-        "A compat signature is marked by its `typ`. Somebody in transit may serve its payload as "
-        "the card, with all signatures. cardsign does not trust that card. A verifier written by "
-        "hand that ignores `typ` accepts it. Of the payloads that have a compat signature under "
-        "`--compat all`:"
-    )
-    yield ""
-    names = IGNORE_TYP
-    yield from header(
-        "profile",
-        "payloads",
-        *(f"{name} accepts" for name in names),
-        "of them without a security member of the card",
-    )
-    for profile in dict.fromkeys(profile for row in rows for profile in row.served):
-        served = [row.served[profile] for row in rows if profile in row.served]
-        lost = [one for one in served if SECURITY_LOST in one and set(one) & set(names)]
-        counts = (sum(name in one for one in served) for name in names)
-        yield line(f"`{profile}`", *(f"{n:,}" for n in (len(served), *counts, len(lost))))
-    yield ""
-    yield from prose(
-        "Under `--compat safe`, the default, such a payload keeps every endpoint, scheme and "
-        "scope; only a requirement without scopes may be gone. If your peers have such "
-        "verifiers, sign with `--compat none`."
-    )
 
 
 def _by_class(rows: Sequence[Row], classes: Sequence[str]) -> list[str]:

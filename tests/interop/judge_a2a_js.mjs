@@ -106,13 +106,6 @@ async function resolved(response) {
   return resolver.resolve(ORIGIN);
 }
 
-/** A response that yields a document parsed before, for JSON that must not be rewritten. */
-function responseWith(document) {
-  const response = new Response();
-  response.json = async () => document;
-  return response;
-}
-
 /**
  * The verdict on the card that `read` gives. fromJSON is the SDK's parser and
  * the first step of its verifier; it is run by itself to tell a card that
@@ -149,62 +142,6 @@ function reader(text, path) {
   return () => resolved(new Response(text));
 }
 
-/** Like `reader`, of a card parsed before: a detour over text would change 1e400. */
-function readerOfDocument(document, path) {
-  if (path === 'plain') return async () => document;
-  return () => resolved(responseWith(document));
-}
-
-/** The card once per signature, with that signature only. */
-async function eachSignatureAlone(text, path) {
-  const card = path === 'plain' ? JSON.parse(text) : await new Response(text).json();
-  if (!isObject(card)) throw new TypeError('the card is no JSON object');
-  if (!Array.isArray(card.signatures)) return [];
-  return card.signatures.map((entry) => ({ ...card, signatures: [entry] }));
-}
-
-// --- signing ----------------------------------------------------------------
-
-/** `text` with `signature` appended to its `signatures`, else untouched. */
-function withSignature(text, signature) {
-  const card = JSON.parse(text);
-  const present = Object.hasOwn(card, 'signatures');
-  const entry = JSON.stringify(signature);
-  if (!present) {
-    const comma = Object.keys(card).length > 0 ? ',' : '';
-    return insert(text, text.lastIndexOf('}'), `${comma}"signatures":[${entry}]`);
-  }
-  const comma = card.signatures.length > 0 ? ',' : '';
-  return insert(text, endOfSignatures(text), comma + entry);
-}
-
-function insert(text, at, addition) {
-  return text.slice(0, at) + addition + text.slice(at);
-}
-
-/** Where the `]` of the top-level `signatures` array stands; the last one counts. */
-function endOfSignatures(text) {
-  let depth = 0;
-  let name = '';
-  let inside = false;
-  let end = -1;
-  for (const { 0: token, index } of text.matchAll(/"(?:[^"\\]+|\\.)*"|[[\]{}:]/g)) {
-    if (token === '{' || token === '[') {
-      depth += 1;
-    } else if (token === '}' || token === ']') {
-      depth -= 1;
-      if (inside && depth === 1) {
-        inside = false;
-        end = index;
-      }
-    } else if (depth === 1) {
-      if (token === ':') inside = name === 'signatures';
-      else name = JSON.parse(token);
-    }
-  }
-  return end;
-}
-
 // --- the protocol -----------------------------------------------------------
 
 const ACTIONS = {
@@ -214,35 +151,15 @@ const ACTIONS = {
     return verdictOn(reader(text, path), keys);
   },
 
-  async 'verify-each'(request) {
-    const text = textMember(request, 'card');
-    const { path, keys } = readOptions(request);
-    let cards;
-    try {
-      cards = await eachSignatureAlone(text, path);
-    } catch (error) {
-      return { outcomes: [], whys: [], why: describe(error) };
-    }
-    const verdicts = [];
-    for (const card of cards) verdicts.push(await verdictOn(readerOfDocument(card, path), keys));
-    return { outcomes: verdicts.map((v) => v.outcome), whys: verdicts.map((v) => v.why) };
-  },
-
   async sign(request) {
     const text = textMember(request, 'card');
     const jwk = objectMember(request, 'jwk');
     const header = { alg: textMember(request, 'alg'), kid: textMember(request, 'kid') };
     if (request.typ !== null) header.typ = textMember({ typ: 'JOSE', ...request }, 'typ');
-    const card = JSON.parse(text);
-    if (!isObject(card)) throw new BadRequest('the card is no JSON object');
-    if (Object.hasOwn(card, 'signatures') && !Array.isArray(card.signatures)) {
-      throw new BadRequest("the card's 'signatures' must be an array");
-    }
     const held = await reader(text, pathOf(request))();
     const signed = await sdk.generateAgentCardSignature(jwk, header)(held);
     const made = signed.signatures.at(-1);
-    const signature = { protected: made.protected, signature: made.signature };
-    return { card: withSignature(text, signature), signature };
+    return { signature: { protected: made.protected, signature: made.signature } };
   },
 
   async canonicalize(request) {

@@ -11,10 +11,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from platform import python_version
@@ -40,9 +38,6 @@ Verifier: TypeAlias = Callable[[AgentCard], None]
 ORIGIN: Final = "https://agent.invalid"
 DEFAULT_ALGORITHMS: Final = ["ES256", "RS256"]
 
-# The tokens that matter for finding a top-level member in valid JSON text.
-TOKEN: Final = re.compile(r'"(?:[^"\\]+|\\.)*"|[\[\]{}:]')
-
 
 class BadRequest(ValueError):
     """A request that does not follow the protocol."""
@@ -50,23 +45,6 @@ class BadRequest(ValueError):
 
 class UnknownKey(PyJWTError):
     """No usable key for a ``kid``; the SDK skips a signature on a PyJWTError only."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a card is read, and what verifies it."""
-
-    read: Callable[[str, Verifier], None]
-    verify: Verifier
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What the SDK made of one card."""
-
-    outcome: str
-    why: str
-    callable: bool
 
 
 # --- requests ---------------------------------------------------------------
@@ -86,16 +64,6 @@ def object_member(request: Json, name: str) -> Json:
     if not isinstance(value, dict):
         raise BadRequest(f"{name!r} must be an object")
     return value
-
-
-def read_options(request: Json) -> Options:
-    """How the request wants its card verified."""
-    return Options(
-        read=reader_of(request),
-        verify=create_signature_verifier(
-            key_provider(object_member(request, "jwks")), algorithms_of(request)
-        ),
-    )
 
 
 def algorithms_of(request: Json) -> list[str]:
@@ -166,33 +134,24 @@ def is_callable(card: AgentCard) -> bool:
     return any(interface.url for interface in card.supported_interfaces)
 
 
-def verdict_on(text: str, options: Options) -> Verdict:
-    """Read and verify one card."""
+def verdict_on(request: Json) -> Json:
+    """Read and verify the card of a request: the outcome, why, and whether a client could be."""
+    text, read = text_member(request, "card"), reader_of(request)
+    verify = create_signature_verifier(
+        key_provider(object_member(request, "jwks")), algorithms_of(request)
+    )
     parsed: list[AgentCard] = []
 
     def verifier(card: AgentCard) -> None:
         parsed.append(card)
-        options.verify(card)
+        verify(card)
 
+    outcome, why = "accepted", ""
     try:
-        options.read(text, verifier)
+        read(text, verifier)
     except Exception as error:  # noqa: BLE001 - the SDK lets many types escape
-        why = describe(error)
-        if not parsed:
-            return Verdict("cannot-parse", why, callable=False)
-        return Verdict("refused", why, is_callable(parsed[0]))
-    return Verdict("accepted", "", is_callable(parsed[0]))
-
-
-def each_signature_alone(text: str) -> list[str]:
-    """The card once per signature, with that signature only."""
-    card = json.loads(text)
-    if not isinstance(card, dict):
-        raise TypeError("the card is no JSON object")
-    signatures = card.get("signatures")
-    if not isinstance(signatures, list):
-        return []
-    return [json.dumps({**card, "signatures": [entry]}) for entry in signatures]
+        outcome, why = "refused" if parsed else "cannot-parse", describe(error)
+    return {"outcome": outcome, "why": why, "callable": bool(parsed) and is_callable(parsed[0])}
 
 
 # --- signing ----------------------------------------------------------------
@@ -222,42 +181,6 @@ def header_of(request: Json) -> ProtectedHeader:
     return header  # type: ignore[return-value]
 
 
-def with_signature(text: str, signature: dict[str, str]) -> str:
-    """``text`` with ``signature`` appended to its `signatures`, else untouched."""
-    card = json.loads(text)
-    existing = card.get("signatures", [])
-    if not isinstance(existing, list):
-        raise BadRequest("the card's 'signatures' must be an array")
-    entry = json.dumps(signature)
-    if "signatures" in card:
-        at = end_of_signatures(text)
-        comma = "," if existing else ""
-    else:
-        at = text.rindex("}")
-        entry = f'"signatures":[{entry}]'
-        comma = "," if card else ""
-    return text[:at] + comma + entry + text[at:]
-
-
-def end_of_signatures(text: str) -> int:
-    """Where the `]` of the top-level `signatures` array stands; the last one counts."""
-    depth, name, inside, end = 0, "", False, -1
-    for token in TOKEN.finditer(text):
-        match token.group():
-            case "{" | "[":
-                depth += 1
-            case "}" | "]":
-                depth -= 1
-                if inside and depth == 1:
-                    inside, end = False, token.start()
-            case ":":
-                if depth == 1:
-                    inside = name == "signatures"
-            case string if depth == 1:
-                name = json.loads(string)
-    return end
-
-
 # --- explaining -------------------------------------------------------------
 
 
@@ -277,26 +200,10 @@ def parser_of(request: Json) -> Callable[[Json], AgentCard]:
 # --- the protocol -----------------------------------------------------------
 
 
-def do_verify(request: Json) -> Json:
-    verdict = verdict_on(text_member(request, "card"), read_options(request))
-    return {"outcome": verdict.outcome, "why": verdict.why, "callable": verdict.callable}
-
-
-def do_verify_each(request: Json) -> Json:
-    text = text_member(request, "card")
-    options = read_options(request)
-    try:
-        texts = each_signature_alone(text)
-    except (ValueError, TypeError, RecursionError) as error:
-        return {"outcomes": [], "whys": [], "why": describe(error)}
-    verdicts = [verdict_on(single, options) for single in texts]
-    return {"outcomes": [v.outcome for v in verdicts], "whys": [v.why for v in verdicts]}
-
-
 def do_sign(request: Json) -> Json:
     text = text_member(request, "card")
     signature = signature_over(text, object_member(request, "jwk"), header_of(request))
-    return {"card": with_signature(text, signature), "signature": signature}
+    return {"signature": signature}
 
 
 def do_canonicalize(request: Json) -> Json:
@@ -322,8 +229,7 @@ def do_version(_request: Json) -> Json:
 
 
 ACTIONS: Final[dict[str, Callable[[Json], Json]]] = {
-    "verify": do_verify,
-    "verify-each": do_verify_each,
+    "verify": verdict_on,
     "sign": do_sign,
     "canonicalize": do_canonicalize,
     "schema": do_schema,

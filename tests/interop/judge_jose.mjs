@@ -91,20 +91,6 @@ const ACTIONS = {
     return verdictOn(card, request);
   },
 
-  async 'verify-each'(request) {
-    let card;
-    try {
-      card = parse(request.card);
-    } catch (error) {
-      return { outcomes: [], whys: [], why: describe(error) };
-    }
-    const verdicts = [];
-    for (const one of entriesOf(card)) {
-      verdicts.push(await verdictOn({ ...card, signatures: [one] }, request));
-    }
-    return { outcomes: verdicts.map((v) => v.outcome), whys: verdicts.map((v) => v.why) };
-  },
-
   async sign({ card, jwk, kid, alg }) {
     const signing = new jose.FlattenedSign(payloadOf(parse(card)));
     signing.setProtectedHeader({ alg, kid, typ: 'JOSE' });

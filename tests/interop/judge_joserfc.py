@@ -70,10 +70,10 @@ def base64url(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def verdict_on(text: str, request: Json) -> Json:
+def verdict_on(request: Json) -> Json:
     """Any good signature will do."""
     try:
-        card = parse(text)
+        card = parse(request["card"])
     except (ValueError, TypeError, RecursionError) as error:
         return {"outcome": "cannot-parse", "why": describe(error), "callable": False}
     faults = []
@@ -89,20 +89,6 @@ def verdict_on(text: str, request: Json) -> Json:
 
 
 # --- the protocol -----------------------------------------------------------
-
-
-def do_verify(request: Json) -> Json:
-    return verdict_on(request["card"], request)
-
-
-def do_verify_each(request: Json) -> Json:
-    try:
-        card = parse(request["card"])
-    except (ValueError, TypeError, RecursionError) as error:
-        return {"outcomes": [], "whys": [], "why": describe(error)}
-    texts = [json.dumps({**card, "signatures": [entry]}) for entry in entries_of(card)]
-    verdicts = [verdict_on(text, request) for text in texts]
-    return {"outcomes": [v["outcome"] for v in verdicts], "whys": [v["why"] for v in verdicts]}
 
 
 def do_sign(request: Json) -> Json:
@@ -123,8 +109,7 @@ def do_version(_request: Json) -> Json:
 
 
 ACTIONS: Final[dict[str, Callable[[Json], Json]]] = {
-    "verify": do_verify,
-    "verify-each": do_verify_each,
+    "verify": verdict_on,
     "sign": do_sign,
     "canonicalize": do_canonicalize,
     "version": do_version,

@@ -136,21 +136,21 @@ class Judge:
         typ: str | None = "JOSE",
         path: Path_ = "plain",
     ) -> bytes | None:
-        """The card with the SDK's signature; None where it cannot sign it.
+        """The card with the SDK's signature alone; None where it cannot sign it.
 
         Args:
-            card: Its text is kept, the signature goes last.
+            card: Its signatures are replaced.
             jwk: From :func:`private_jwk`; its kid and alg go into the header.
             typ: For the header; None leaves it to the SDK.
             path: How a2a-js comes to hold the card; a2a-sdk has one way only.
         """
         members = {"jwk": jwk, "kid": jwk["kid"], "alg": jwk["alg"], "typ": typ, "path": path}
         try:
-            signed: str = self.ask("sign", card=card.decode(), **members)["card"]
+            signature = self.ask("sign", card=card.decode(), **members)["signature"]
         except JudgeFailed:
             self.version()  # fails as well where the judge is gone
             return None
-        return signed.encode()
+        return json.dumps({**json.loads(card), "signatures": [signature]}).encode()
 
     def payload(self, card: bytes, *, path: Path_ = "plain") -> str | None:
         """The text that the SDK would sign, or None where it has none."""

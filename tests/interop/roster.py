@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tests.interop.judges import ALGORITHMS, Judge, Path_
+from tests.interop.judges import Judge, Path_
 
 _HERE: Final = Path(__file__).resolve().parent
 _REGISTRY_SECONDS: Final = 60.0
@@ -62,7 +62,6 @@ class Program:
         command: Its words; ``{}`` stands for the variable's value.
         environment: Likewise.
         registry: Where it is installed from.
-        algorithms: Those that it knows.
     """
 
     name: str
@@ -71,7 +70,6 @@ class Program:
     command: tuple[str, ...]
     registry: Registry
     environment: Mapping[str, str] = field(default_factory=dict)
-    algorithms: tuple[str, ...] = ALGORITHMS
 
     @property
     def place(self) -> str | None:
@@ -114,14 +112,7 @@ PROGRAMS: Final = {
     for program in (
         Program("a2a-sdk", "Python", "CARDSIGN_JUDGE_PY", ("{}", "{here}/judge_a2a_sdk.py"), PYPI),
         _node("a2a-js", "judge_a2a_js.mjs"),
-        Program(
-            "a2a-protocol-types",
-            "Rust",
-            "CARDSIGN_JUDGE_RUST",
-            ("{}",),
-            CRATES,
-            algorithms=("ES256",),
-        ),
+        Program("a2a-protocol-types", "Rust", "CARDSIGN_JUDGE_RUST", ("{}",), CRATES),
         Program("joserfc", "Python", "", ("{}", "{here}/judge_joserfc.py"), PYPI),
         _node("jose", "judge_jose.mjs"),
     )

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
@@ -25,8 +25,8 @@ from tests.interop import exceptions  # noqa: E402
 from tests.interop.interop_page import Results, page, record  # noqa: E402
 from tests.interop.judges import Version  # noqa: E402
 from tests.interop.population import CLASSES, Sample, population  # noqa: E402
-from tests.interop.roster import PROGRAMS, VERIFIERS, Program  # noqa: E402
-from tests.interop.trial import ALL, Row, Trial  # noqa: E402
+from tests.interop.roster import PROGRAMS, Program  # noqa: E402
+from tests.interop.trial import Row, Trial  # noqa: E402
 from tests.tools import name_judges  # noqa: E402
 
 SHARED: Final = ROOT.parent / "shared"
@@ -36,11 +36,7 @@ RECORD: Final = ROOT / "docs" / "reports" / "interop.json"
 RANDOM_CARDS: Final = 2_000
 QUICK_RANDOM_CARDS: Final = 200
 QUICK_LANGUAGES: Final = ("Python", "JavaScript")
-#: RS256 is tried on the shared cards and on each tenth random one; all else stays the same.
-RS256_STEP: Final = 10
 WORKERS: Final = 2  # threads; the judges are processes of their own
-
-Algorithm: TypeAlias = Literal["ES256", "RS256"]
 
 
 def main() -> int:
@@ -59,7 +55,6 @@ def main() -> int:
         name for name in CLASSES if (options.quick if name.startswith("random") else not whole)
     ]
     faults += exceptions.deviations(found, written, sampled)
-    faults += [f"{file}: RS256 finds something else" for file in results.differing]
     for fault in faults:
         print(fault, file=sys.stderr)
     if not faults and whole and not options.quick and len(programs) == len(PROGRAMS):
@@ -95,22 +90,12 @@ def _programs(*, quick: bool) -> tuple[list[Program], list[str]]:
 
 def gather(programs: Sequence[Program], random_cards: int) -> Results:
     """Put every card before these programs."""
-    samples = list(population(SHARED, random_cards))
-    shared = [one for one in samples if not one.group.startswith("random")]
-    rows = _conduct("ES256", programs, samples)
-    again = _conduct("RS256", programs, shared + samples[len(shared) :: RS256_STEP])
-    return Results(
-        versions={program.name: _version(program) for program in programs},
-        rows=rows,
-        rs256_cards=sum(bool(row.judged) for row in again),
-        differing=tuple(_differing(rows, again)),
-    )
+    versions = {program.name: _version(program) for program in programs}
+    return Results(versions, _conduct(programs, list(population(SHARED, random_cards))))
 
 
-def _conduct(
-    alg: Algorithm, programs: Sequence[Program], samples: Sequence[Sample]
-) -> tuple[Row, ...]:
-    key = PrivateKey.generate(alg)
+def _conduct(programs: Sequence[Program], samples: Sequence[Sample]) -> tuple[Row, ...]:
+    key = PrivateKey.generate("ES256")
 
     def share(worker: int) -> list[Row]:
         with Trial(key, programs) as trial:
@@ -124,22 +109,6 @@ def _conduct(
 def _version(program: Program) -> Version:
     with program.start() as judge:
         return judge.version()
-
-
-def _differing(rows: Sequence[Row], again: Sequence[Row]) -> Iterator[str]:
-    """The files for which a judge that knows both algorithms finds something else."""
-    by_name = {row.file: row for row in rows}
-    knowing = {program.name for program in PROGRAMS.values() if "RS256" in program.algorithms}
-    for row in again:
-        first = by_name[row.file]
-        judged = {
-            v: why
-            for v, why in first.judged.items()
-            if VERIFIERS[v.removesuffix(ALL)].program in knowing
-        }
-        recognised = {p: one for p, one in first.recognised.items() if p in knowing}
-        if (judged, recognised) != (row.judged, row.recognised):
-            yield row.file
 
 
 if __name__ == "__main__":

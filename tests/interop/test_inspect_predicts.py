@@ -21,7 +21,7 @@ from cardsign.inspect.card import inspect_card
 from tests.interop import roster
 from tests.interop.population import Sample
 from tests.spoilt_cards import spoilt_card
-from tests.support import DUAL, LAX, OLD, PORTABLE, dump, one_signature, put, under_header
+from tests.support import OLD, dump, one_signature, under_header
 
 RANDOM_CARDS: Final = 60
 
@@ -208,30 +208,3 @@ def test_predictions_of_signature_lists_come_true(
     assert outcome in {"unknown", witness.says(card)}
     if case in KNOWN_LISTS:
         assert outcome != "unknown"
-
-
-# ------------------------------------------------------------------ cards worth a name
-
-CARDS: dict[str, dict[str, Any]] = {
-    "portable": PORTABLE,
-    "lax": LAX,
-    "of 0.3": OLD,
-    "of both": DUAL,
-    "not ASCII": put(PORTABLE, "/name", "Ebbe für alle"),
-    "of a wrong type": {**PORTABLE, "name": 5},
-    "with a member named __proto__": put(
-        PORTABLE, "/securitySchemes/__proto__", {"mtlsSecurityScheme": {"description": "x"}}
-    ),
-    "with a member in brackets": {**PORTABLE, "[x.y]": 1},
-    "of which nothing is left": {"x-vendor": 1},
-    "of which nothing was ever there": {},
-}
-
-
-@pytest.mark.parametrize("card", CARDS.values(), ids=CARDS)
-def test_predictions_of_named_cards_come_true(
-    card: dict[str, Any], witness: Witness, alice: PrivateKey
-) -> None:
-    """The oddities that are known."""
-    for signed in variants(card, alice, Random(1)):
-        assert predict(signed, alice)[witness.name] in {"unknown", witness.says(signed)}

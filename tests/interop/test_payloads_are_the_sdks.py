@@ -1,7 +1,7 @@
 """Our lossy payloads are byte for byte what the SDKs sign, and absent where they have none.
 
-a2a-js turns any type into any other (the number 1 into "1"), where prune-empty refuses what is of
-the wrong type. So on its plain path it is asked only where we have a payload.
+a2a-js turns any type into any other (the number 1 into "1"), where we refuse what is of the wrong
+type. So it is asked only where we have a payload.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from cardsign.card.document import Card
 from cardsign.card.profiles import ProfileName, canonicalize
@@ -23,7 +21,7 @@ from cardsign.errors import CanonicalizationError, CardsignError
 from tests.interop.judges import Judge, Path_
 from tests.interop.population import Sample
 from tests.spoilt_cards import SHARES, spoilt_cards
-from tests.support import DUAL, OLD, PORTABLE, dump, put
+from tests.support import OLD, PORTABLE, dump, put
 
 
 @dataclass(frozen=True)
@@ -34,6 +32,7 @@ class Reading:
     fixture: str
     path: Path_
     converts: bool = False  # what is of a wrong type, so it has payloads where we have none
+    sets_proto_aside: bool = False  # members called `__proto__`, which the profile keeps
 
     def differs(self, judge: Judge, card: Mapping[str, Json]) -> str:
         """Both payloads where they are not the same; else nothing."""
@@ -49,9 +48,9 @@ class Reading:
 
 READINGS: Final = {
     "prune-empty, a2a-sdk without its conversion": Reading("prune-empty", "sdk", "unconverted"),
-    "prune-empty, a2a-js": Reading("prune-empty", "js", "plain", converts=True),
+    "prune-empty, a2a-js": Reading("prune-empty", "js", "plain", True, True),
     "prune-empty-upgraded, a2a-sdk": Reading("prune-empty-upgraded", "sdk", "plain"),
-    "js-instance, a2a-js": Reading("js-instance", "js", "resolver"),
+    "js-instance, a2a-js": Reading("js-instance", "js", "resolver", converts=True),
 }
 JUDGES: Final = {"sdk": "py", "js": "js"}
 
@@ -94,7 +93,7 @@ def test_shared_cards_have_the_sdks_payloads(
     }
     different = {file for file, card in readable.items() if reading.differs(judge, card)}
     by_javascript = {"54-proto-key-in-params.json", "55-scheme-named-__proto__.json"}
-    assert different == (by_javascript if reading.converts else set())
+    assert different == (by_javascript if reading.sets_proto_aside else set())
     payloads = [payload(card, reading.profile) for card in readable.values()]
     assert len(payloads) - payloads.count(None) > 30
     assert payloads.count(None) > 5
@@ -109,42 +108,8 @@ def test_random_cards_have_the_sdks_payloads(share: int, reading: Reading, judge
         except CardsignError:
             continue  # two spellings of one name
         difference = reading.differs(judge, card)
-        assert not difference or (reading.converts and "__proto__" in difference), (seed, card)
-
-
-_WORDS: Final = st.sampled_from(["", "x", "header", None])
-_FLOW: Final = st.fixed_dictionaries(
-    {},
-    optional={
-        **dict.fromkeys(["authorizationUrl", "tokenUrl", "refreshUrl"], _WORDS),
-        "scopes": st.sampled_from([{}, {"a": "b"}, {"a": None}, None]),
-    },
-)
-_FLOWS: Final = ["authorizationCode", "clientCredentials", "implicit", "password", "deviceCode"]
-_TYPES: Final = ["apiKey", "http", "oauth2", "openIdConnect", "mutualTLS", "x", None]
-_SCHEMES: Final = st.fixed_dictionaries(
-    {},
-    optional={
-        **dict.fromkeys(["in", "name", "scheme", "bearer_format", "description"], _WORDS),
-        **dict.fromkeys(["openIdConnectUrl", "oauth2MetadataUrl"], _WORDS),
-        "type": st.sampled_from(_TYPES),
-        "flows": st.fixed_dictionaries({}, optional=dict.fromkeys(_FLOWS, _FLOW | st.none())),
-        "httpAuthSecurityScheme": st.just({"scheme": "Bearer"}),
-    },
-)
-
-
-@pytest.mark.needs_judges("js")
-@settings(max_examples=200)
-@given(schemes=st.dictionaries(st.sampled_from("ab"), _SCHEMES, min_size=1))
-@example(schemes={"a": {"name": "x", "in": "header", "flows": {}, "oauth2MetadataUrl": "x"}})
-def test_random_security_schemes_have_the_payloads_of_a2a_js(
-    schemes: dict[str, Json], js: Judge
-) -> None:
-    """Of every kind, of several at once and of none, with their `type` and without."""
-    for card in (OLD, DUAL):
-        resolver = READINGS["js-instance, a2a-js"]
-        assert not resolver.differs(js, {**card, "securitySchemes": schemes})
+        is_known = reading.sets_proto_aside and "__proto__" in difference
+        assert not difference or is_known, (seed, card)
 
 
 #: Where another value is put, and into what card.
@@ -337,16 +302,6 @@ QUIRKS: Final[dict[str, dict[str, Any]]] = {
         "supportedInterfaces": [],
     },
     "0.2 is no 0.3": {"protocolVersion": "0.2", "name": "n"},
-    "a number becomes a text, and a list too": {"name": 1e21, "description": [None, True, [1, {}]]},
-    "any value has a truth": {
-        "capabilities": {"streaming": "no", "pushNotifications": 0, "extendedAgentCard": []}
-    },
-    "what is no list is an empty one": {"name": "n", "skills": {"0": {}}},
-    "what is no object is an empty one": {"name": "n", "provider": 7},
-    "null in a list of texts is a text": {"defaultInputModes": [None]},
-    "parameters may be a list": {
-        "capabilities": {"extensions": [{"params": [1, None]}, {"params": "x"}]}
-    },
 }
 
 

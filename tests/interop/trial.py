@@ -14,14 +14,12 @@ from cardsign.card.profiles import (
     DEFAULT_PROFILES,
     FULL_PROFILES,
     PROFILES,
-    Payload,
     Payloads,
-    uncovered_parts,
 )
 from cardsign.card.values import Json
 from cardsign.errors import CanonicalizationError
 from cardsign.jose.jws import TYP_JOSE, sign_payload
-from cardsign.sign import SignedCard, SigningOptions, sign_with_notes
+from cardsign.sign import SigningOptions, sign_with_notes
 from tests.interop.judges import Judge, JudgeFailed, private_jwk
 from tests.interop.population import Sample
 from tests.interop.roster import VERIFIERS, Program, Verifier
@@ -36,10 +34,6 @@ DISTURBED: Final = "disturbed by another signature"
 
 #: What follows a verifier's name where the card was signed with ``--compat all``.
 ALL: Final = ", --compat all"
-#: Programs whose verifiers ignore `typ`.
-IGNORE_TYP: Final = ("joserfc", "jose")
-SECURITY_LOST: Final = "security lost"
-
 COUNTS: Final = "counts"
 NO_PROFILE: Final = "no profile"
 
@@ -55,9 +49,6 @@ class Row:
             was verified, or why not, which says whether any signature could satisfy it. Once
             for the card as signed by default, once, under the name and :data:`ALL`, for the
             card as signed with ``--compat all``.
-        served: By profile of the compat signatures of ``--compat all``: who of
-            :data:`IGNORE_TYP` accepts its payload served as the card, and
-            :data:`SECURITY_LOST` where that has lost a security scheme or requirement.
         recognised: By program that signed the card: ``counts``, the profiles that its
             signature fits, ``no profile``, or the code for which we do not read the card;
             without a program that cannot sign it.
@@ -68,7 +59,6 @@ class Row:
     refused: str = ""
     profiles: tuple[str, ...] = ()
     judged: Mapping[str, str] = field(default_factory=dict)
-    served: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     recognised: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -81,9 +71,7 @@ class Trial:
         self._jwk = private_jwk(key)
         self._exit = ExitStack()
         self.judges: Mapping[str, Judge] = {
-            program.name: self._exit.enter_context(program.start())
-            for program in programs
-            if key.public.alg in program.algorithms
+            program.name: self._exit.enter_context(program.start()) for program in programs
         }
         self.verifiers = [one for one in VERIFIERS.values() if one.program in self.judges]
 
@@ -111,7 +99,6 @@ class Trial:
             sample.group,
             profiles=profiles_of(signing),
             judged=judged,
-            served=self._served(every),
             recognised=recognised,
         )
 
@@ -125,26 +112,6 @@ class Trial:
         if finding.outcome == "accepted":
             return ACCEPTED if finding.callable else "no endpoint in what it verified"
         return self._what_would_do(verifier, json.loads(card), signed)
-
-    def _served(self, signed: SignedCard) -> dict[str, tuple[str, ...]]:
-        """Each compat payload served as the card, to verifiers that ignore `typ`."""
-        document = json.loads(signed.document)
-        found = {}
-        for one in signed.payloads:
-            if not one.compat:
-                continue
-            payload = canonicalize(document, one.profile)
-            card = serve(payload, document)
-            takers = [
-                name
-                for name in IGNORE_TYP
-                if name in self.judges
-                and self.judges[name].verify(card, self._keys).outcome == "accepted"
-            ]
-            if any(part.security and part.excuse is None for part in uncovered_parts(payload)):
-                takers.append(SECURITY_LOST)
-            found[one.profile] = tuple(takers)
-        return found
 
     def _what_would_do(
         self, verifier: Verifier, document: dict[str, Json], signed: tuple[str, ...]
@@ -219,8 +186,3 @@ def _fitted(document: Mapping[str, Json], profile: str | None) -> tuple[str, ...
         return ()
     peers = DEFAULT_PROFILES if profile in DEFAULT_PROFILES else (profile,)
     return tuple(name for name in peers if name in data and data[name] == data[profile])
-
-
-def serve(payload: Payload, signed: Mapping[str, Json]) -> bytes:
-    """The payload as a card, with the signatures of another."""
-    return json.dumps({**payload.value, "signatures": signed["signatures"]}).encode()

@@ -42,7 +42,6 @@ fn answer(line: &[u8]) -> Result<Value, String> {
             let (reader, jwks) = (reader(&request)?, jwks(&request)?);
             Ok(verdict(parse(text(&request, "card")?, reader), &jwks))
         }
-        "verify-each" => verify_each(&request),
         "sign" => sign(&request),
         "canonicalize" => canonicalize(&request),
         "version" => Ok(json!({
@@ -146,24 +145,6 @@ fn verdict(card: Result<Card, String>, jwks: &Jwks) -> Value {
         },
     };
     json!({ "outcome": outcome, "why": why, "callable": callable })
-}
-
-fn verify_each(request: &Value) -> Result<Value, String> {
-    let (reader, jwks) = (reader(request)?, jwks(request)?);
-    let document: Value = match serde_json::from_str(text(request, "card")?) {
-        Ok(document @ Value::Object(_)) => document,
-        _ => return Ok(json!({ "outcomes": [], "whys": [], "why": "no JSON object" })),
-    };
-    let entries = document["signatures"].as_array().into_iter().flatten();
-    let verdicts: Vec<Value> = entries
-        .map(|entry| {
-            let mut alone = document.clone();
-            alone["signatures"] = json!([entry]);
-            verdict(reader(alone), &jwks)
-        })
-        .collect();
-    let each = |name| verdicts.iter().map(|one| one[name].clone()).collect::<Value>();
-    Ok(json!({ "outcomes": each("outcome"), "whys": each("why") }))
 }
 
 fn sign(request: &Value) -> Result<Value, String> {
