@@ -1,16 +1,26 @@
 """What is fuzzed: each target takes bytes and raises nothing but what its reader documents.
 
-Anything else, an ``AssertionError`` of an oracle included, is a finding. Time and memory are
-libFuzzer's to bound.
+Anything else, an ``AssertionError`` of an oracle included, is a finding. The oracles know nothing
+of how a verdict is reached: what is trusted must have been signed by a key that may. Time and
+memory are libFuzzer's to bound. Series of statements are for tests/simulation and tests/trust.
 """
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 
+from cardsign.build.assemble import build_card
+from cardsign.build.draft import BuildOptions
+from cardsign.card.document import Card
+from cardsign.card.extensions import find_marker, with_marker
+from cardsign.card.strictjson import offsets, parse_object
+from cardsign.card.values import count_values, jcs
 from cardsign.errors import (
     BuildRefused,
     CardRefused,
@@ -20,9 +30,162 @@ from cardsign.errors import (
     SignatureRefused,
 )
 from cardsign.findings import list_codes
-from cardsign.statements.envelope import StatementRefused
+from cardsign.inspect.card import inspect_card
+from cardsign.jose import base64url
+from cardsign.jose.jws import read_entry
+from cardsign.jose.keys import MAX_JWKS_BYTES, JwkSet
+from cardsign.statements.envelope import Envelope, StatementRefused, read_envelope
+from cardsign.statements.keyset import read_keyset
+from cardsign.statements.release import read_release
+from cardsign.trust.policy import KeysAnchor, Policy, Subject, TrustedIssuer
+from cardsign.urls import parse_place
+from cardsign.verify.report import Report
 from tests.fuzz import mutations as change
-from tests.fuzz import readers, seeds
+from tests.fuzz import seeds
+from tests.fuzz.seeds import CARD_SIGNERS, NOW, URL, public_keys
+from tests.support import reach_verdict
+
+#: A name for each kind of source.
+SOURCES: Final = (
+    "forge.yaml",
+    "orloj.yaml",
+    "agent.toml",
+    "HAND.toml",
+    "config.toml",
+    "pyproject.toml",
+    "tools.json",
+    "card.json",
+    "SKILL.md",
+)
+_PLACES: Final = (parse_place("https://tides.example"),)
+#: All that may ever have signed a card that is trusted.
+_BY_RIGHT: Final = public_keys(*CARD_SIGNERS[:2])
+_SCRATCH: Final = tempfile.TemporaryDirectory(prefix="cardsign-fuzz-")
+
+
+def check_source(data: bytes) -> None:
+    """What is built of a file is a card in both forms; its name stands in the first line."""
+    head, _, text = data.partition(b"\n")
+    name = head.decode("latin-1")
+    path = Path(_SCRATCH.name) / (name if name in SOURCES else SOURCES[sum(head) % len(SOURCES)])
+    path.write_bytes(text)
+    try:
+        built = build_card([path], BuildOptions(a2a="both", url="https://a.example/"))
+    except BuildRefused as refused:
+        str(refused).encode()  # half a character would spoil every report
+        raise
+    finally:
+        path.unlink()
+    for document in built.documents.values():
+        assert Card.from_bytes(document).document["name"]
+
+
+def check_json(data: bytes) -> None:
+    """What is read has no fault, and is read again from what it is written as."""
+    value = parse_object(data)
+    assert sum(1 for _ in offsets(data.decode())) == count_values(value)
+    assert parse_object(json.dumps(value, ensure_ascii=False).encode()) == value
+
+
+def check_entry(data: bytes) -> None:
+    """What is read has an algorithm that was allowed, and base64url that decodes."""
+    document = parse_object(data)
+    allowed = ("ES256", "RS256")
+    entry = read_entry(document, algorithms=allowed)
+    assert entry.alg in allowed
+    assert base64url.encode(entry.signature) == document["signature"]
+    assert base64url.decode(entry.protected)
+    assert read_entry(document) == entry
+
+
+def check_key_set(data: bytes) -> None:
+    """What is written of a set is read as the same set, unless it is too long to be read."""
+    found = JwkSet.from_bytes(data)
+    written = found.to_bytes()
+    if len(written) <= MAX_JWKS_BYTES:
+        again = JwkSet.from_bytes(written)
+        assert {one.kid: one.numbers for one in again.keys} == {
+            one.kid: one.numbers for one in found.keys
+        }
+    for one in found.keys:
+        assert found.find(one.kid) is one
+
+
+def check_keyset(data: bytes) -> None:
+    """A statement's payload is its own canonical form; its envelope can be written again."""
+    statement = read_keyset(data)
+    _check_envelope(statement.envelope, statement.issuer)
+    assert statement.exp > statement.iat
+    assert all(one.threshold >= 1 for one in (statement.root, statement.recovery) if one)
+
+
+def check_release(data: bytes) -> None:
+    """Likewise; no floor lies above the release's own number."""
+    statement = read_release(data)
+    _check_envelope(statement.envelope, statement.issuer)
+    assert all(least <= statement.seq for least in statement.floor.values())
+
+
+def _check_envelope(envelope: Envelope, issuer: str) -> None:
+    members = json.loads(envelope.payload)
+    assert jcs(members) == envelope.payload
+    assert members["issuer"] == issuer
+    document = {
+        "payload": base64url.encode(envelope.payload),
+        "signatures": [one.to_json() for one in envelope.signatures],
+    }
+    assert read_envelope(json.dumps(document).encode(), envelope.typ) == envelope
+
+
+def check_marker(data: bytes) -> None:
+    """A marker that is found is found again in a copy that is marked with it."""
+    document = parse_object(data)
+    marker = find_marker(document)
+    if marker is not None:
+        assert find_marker(with_marker(document, marker)) == marker
+
+
+def check_pinned(data: bytes) -> str:
+    """A card before pinned keys: nothing raises, and what is trusted is what they signed."""
+    anchor = KeysAnchor(_BY_RIGHT)
+    for accept in ("full", "sdk"):
+        issuer = TrustedIssuer("tides", anchor, _PLACES, accept, "waived")
+        report = reach_verdict(data, expect=Subject(url=URL), policy=Policy((issuer,)), now=NOW)
+        _check_report(report, data)
+    return report.verdict
+
+
+def check_inspection(data: bytes) -> None:
+    """A report comes of anything, and serializes."""
+    report = inspect_card(data, jwks=_BY_RIGHT)
+    json.dumps(report.to_json(), allow_nan=False).encode()
+
+
+def _check_report(report: Report, data: bytes) -> None:
+    """A verdict is one of four, serializes, and trusts only what a key of right has signed."""
+    assert report.verdict in ("trusted", "untrusted", "invalid", "indeterminate")
+    json.dumps(report.to_json(), allow_nan=False, ensure_ascii=False).encode()
+    assert {reason.code for reason in report.reasons} <= set(list_codes())
+    assert (report.card is not None) == (report.verdict == "trusted")
+    if report.verdict == "trusted":
+        assert _is_signed(report.card, data), "trusted, and no key of right has signed it"
+
+
+def _is_signed(payload: Any, data: bytes) -> bool:
+    """Whether some entry verifies over this payload, without asking cardsign's own verifier."""
+    signed = jcs(payload)
+    for entry in json.loads(data)["signatures"]:
+        for one in _BY_RIGHT.keys:
+            try:
+                signature = base64url.decode(entry["signature"])
+                one.check(entry["protected"], signed, signature)
+            except (SignatureRefused, ValueError, TypeError, KeyError, AttributeError):
+                continue  # this entry is not the one
+            return True
+    return False
+
+
+# The targets.
 
 #: Of our own vectors and attacks, those that one target starts from, drawn by the seed: with all
 #: of them a short run would do nothing else.
@@ -68,48 +231,44 @@ class Target:
 
 TARGETS: Final[dict[str, Target]] = {
     "json": Target(
-        readers.check_json,
+        check_json,
         (JsonRefused,),
         change.mutate_json,
         seeds.cards,
         seeds.published_cards,
     ),
     "entry": Target(
-        readers.check_entry, (JsonRefused, SignatureRefused), change.mutate_entry, seeds.entries
+        check_entry, (JsonRefused, SignatureRefused), change.mutate_entry, seeds.entries
     ),
     "jwks": Target(
-        readers.check_key_set,
+        check_key_set,
         (KeyRefused,),
         change.mutate_json,
         seeds.key_sets,
         seeds.published_key_sets,
     ),
     "keyset": Target(
-        readers.check_keyset,
+        check_keyset,
         (StatementRefused,),
         change.mutate_statement,
         seeds.keysets,
         seeds.published_keysets,
     ),
     "release": Target(
-        readers.check_release,
+        check_release,
         (StatementRefused,),
         change.mutate_statement,
         seeds.releases,
         seeds.published_releases,
     ),
     "marker": Target(
-        readers.check_marker,
+        check_marker,
         (JsonRefused, CardRefused),
         change.mutate_json,
         seeds.cards,
         seeds.published_cards,
     ),
-    "verify": Target(
-        readers.check_pinned, (), change.mutate_card, seeds.cards, seeds.published_cards
-    ),
-    "inspect": Target(
-        readers.check_inspection, (), change.mutate_card, seeds.cards, seeds.published_cards
-    ),
-    "source": Target(readers.check_source, (BuildRefused,), change.mutate_lines, seeds.sources),
+    "verify": Target(check_pinned, (), change.mutate_card, seeds.cards, seeds.published_cards),
+    "inspect": Target(check_inspection, (), change.mutate_card, seeds.cards, seeds.published_cards),
+    "source": Target(check_source, (BuildRefused,), change.mutate_lines, seeds.sources),
 }
