@@ -44,7 +44,7 @@ class Spot:
     name: str | None
     value: Json
     role: Role
-    owner: Mapping[str, Json] | list[Json]
+    owner: Json
     message: Message | None = None
     field: Field | None = None
     old_field: Field | None = None
@@ -52,78 +52,53 @@ class Spot:
     old_message: Message | None = None
 
 
-def _members(
-    owner: Mapping[str, Json],
-    above: tuple[str, ...],
-    message: Message | None,
-    old: Message | None,
-    security: bool,
+def _inside(
+    above: Spot, role: Role, message: Message | None = None, old: Message | None = None
 ) -> Iterator[Spot]:
-    """Yield the members of an object and what is below them, in document order.
+    """Yield the members or elements of a value and what is below them, in document order.
 
     Fields of 1.0 are found in both spellings of proto3 JSON, and those of 0.3 by the same name.
     """
-    for name, value in owner.items():
-        field = message.spelled.get(name) if message else None
-        old_field = old.fields.get(field.name if field else name) if old else None
-        secure = security or any(
-            entry is not None and entry.security for entry in (field, old_field)
-        )
-        context = message, field, old_field, secure, old
-        spot = Spot((*above, name), name, value, "member", owner, *context)
-        yield spot
-        yield from _inside(spot, value)
-
-
-def _inside(spot: Spot, value: Json) -> Iterator[Spot]:
-    """Yield what is below a member: the elements, entries or members of its value."""
-    field = spot.field or spot.old_field
-    if field is None or not isinstance(value, dict | list):
-        yield from _below(spot, value, "outside")
-    elif field.shape == "one":
-        yield from _content(spot, field, value)
-    elif isinstance(value, list if field.shape == "list" else dict):
-        for element in _elements(spot, value, "element"):
-            yield element
-            yield from _content(element, field, element.value)
-    else:
-        yield from _below(spot, value, "outside")
-
-
-def _content(spot: Spot, field: Field, value: Json) -> Iterator[Spot]:
-    """Yield what is below one value of a field."""
-    if field.message is not None and isinstance(value, dict):
-        message = spot.field.message if spot.field else None
-        old = spot.old_field.message if spot.old_field else None
-        yield from _members(value, spot.tokens, message, old, spot.security)
-    else:
-        free = spot.field is not None and field.kind == "free" and isinstance(value, dict)
-        yield from _below(spot, value, "free" if free else "outside")
-
-
-def _below(spot: Spot, value: Json, role: Role) -> Iterator[Spot]:
-    """Yield what is below a value that no schema defines."""
-    if isinstance(value, dict | list):
-        for child in _elements(spot, value, role):
-            yield child
-            yield from _below(child, child.value, role)
-
-
-def _elements(spot: Spot, value: dict[str, Json] | list[Json], role: Role) -> Iterator[Spot]:
-    named = isinstance(value, dict)
-    for token, child in children_of(value):
-        text = str(token)
-        yield Spot(
-            (*spot.tokens, text),
-            text if named else None,
-            child,
-            role,
+    owner = above.value
+    for token, value in children_of(owner):
+        name, security = str(token), above.security
+        field = None if role == "outside" else above.field
+        old_field = above.old_field if role == "element" else None
+        if role == "member":
+            field = message.spelled.get(name) if message else None
+            old_field = old.fields.get(field.name if field else name) if old else None
+            security = security or any(f is not None and f.security for f in (field, old_field))
+        spot = Spot(
+            (*above.tokens, name),
+            name if isinstance(owner, dict) else None,
             value,
-            None,
-            spot.field if role != "outside" else None,
-            spot.old_field if role == "element" else None,
-            spot.security,
+            role,
+            owner,
+            message,
+            field,
+            old_field,
+            security,
+            old,
         )
+        yield spot
+        yield from _below(spot)
+
+
+def _below(spot: Spot) -> Iterator[Spot]:
+    """Yield what is below a value, by the fields that the schemas have for it."""
+    role: Role = "free" if spot.role == "free" else "outside"
+    field = spot.field or spot.old_field
+    if field is None or role == "free":
+        return _inside(spot, role)
+    if spot.role == "member" and field.shape != "one":
+        is_filled = isinstance(spot.value, list if field.shape == "list" else dict)
+        return _inside(spot, "element" if is_filled else "outside")
+    if not isinstance(spot.value, dict):
+        return _inside(spot, "outside")
+    if field.message is None:
+        return _inside(spot, "free" if spot.field and field.kind == "free" else "outside")
+    message = spot.field.message if spot.field else None
+    return _inside(spot, "member", message, spot.old_field.message if spot.old_field else None)
 
 
 Tokens: TypeAlias = tuple[str, ...]
@@ -257,7 +232,8 @@ class LintedCard:
     @cached_property
     def spots(self) -> tuple[Spot, ...]:
         """Every member and element, except those of `signatures`."""
-        return tuple(_members(unsigned(self.document), (), CARD_1_0, CARD_0_3, False))
+        card = Spot((), None, unsigned(self.document), "outside", None)
+        return tuple(_inside(card, "member", CARD_1_0, CARD_0_3))
 
     @cached_property
     def problems(self) -> tuple[Finding, ...]:
