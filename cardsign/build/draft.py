@@ -181,9 +181,10 @@ class Draft:
             place: Of the requirements, and of the schemes that `places` does not name.
             places: Of schemes, by name.
         """
-        for name, scheme in derived.schemes.items():
+        schemes, requirements = derived
+        for name, scheme in schemes.items():
             self.take(("securitySchemes", name), scheme, places.get(name, place))
-        self.take(("securityRequirements",), list(derived.requirements), place)
+        self.take(("securityRequirements",), requirements, place)
 
     def warn(self, code: str, message: str, place: SourcePlace) -> None:
         """Add a warning for the user."""

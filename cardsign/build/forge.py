@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from cardsign.build.draft import FILLED, Draft, Kind, describe_hint, first_in, found_in
-from cardsign.build.reading import SourceDocument, SourcePlace, of_card, read_one
+from cardsign.build.reading import SourceDocument, of_card, read_one
 from cardsign.card.convert import convert_card
-from cardsign.card.security import DeclaredProvider, not_advertised, provider_schemes
+from cardsign.card.security import PROVIDERS, derive_security, not_advertised
 from cardsign.card.values import members_of
 from cardsign.errors import CardRefused
 from cardsign.files import leads_outside
@@ -68,34 +68,30 @@ def _take(file: Path, draft: Draft) -> None:
 def _take_security(document: SourceDocument, draft: Draft) -> None:
     """Take the chain of providers; schemes written by hand stay as they are."""
     by_hand = document.table("securitySchemes")
-    providers: list[DeclaredProvider] = []
-    places: list[SourcePlace] = []  # of those that have a scheme
+    schemes, places = [], []
     for at in document.rows("auth", "providers"):
         kind = document.text(*at, "type")
         if kind is None:
             raise document.refuse("build.missing", "the provider has no type", *at)
-        settings = document.table(*at, "settings")
-        providers.append(DeclaredProvider(kind, document.text(*at, "name"), settings))
-        try:  # the place of the provider that lacks a setting, not of the chain
-            alone = provider_schemes(providers[-1:])
+        if kind not in PROVIDERS:
+            draft.warn("build.not_advertised", not_advertised(kind), document.place(*at))
+            continue
+        try:
+            scheme = PROVIDERS[kind](document.table(*at, "settings"))
         except CardRefused as refused:
             message = f"{kind}: {refused.message}"
             raise document.refuse("build.missing", message, *at) from refused
-        if alone.unmapped:
-            draft.warn("build.not_advertised", not_advertised(kind), document.place(*at))
-        else:
-            places.append(document.place(*at))
+        schemes.append((document.text(*at, "name") or kind, scheme))
+        places.append(document.place(*at))
     required = document.flag("auth", "required") is not False
     try:
         hand = convert_card({"securitySchemes": by_hand}, "1.0").document.get("securitySchemes")
-        derived = provider_schemes(
-            providers, required=required, by_hand=hand if isinstance(hand, dict) else None
-        )
+        derived = derive_security(schemes, required=required, by_hand=members_of(hand))
     except CardRefused as refused:
         raise of_card(refused, document.place("auth")) from refused
     # The last alternative may be the one without a scheme.
     at_hand = {name: document.place("securitySchemes", name) for name in by_hand}
-    for place, alternative in zip(places, derived.requirements, strict=False):
+    for place, alternative in zip(places, derived[1], strict=False):
         for name in members_of(members_of(alternative).get("schemes")):
             at_hand.setdefault(name, place)
     draft.take_security(derived, document.place("auth", "providers"), at_hand)

@@ -12,7 +12,7 @@ from typing import Final
 
 from cardsign.build.draft import DEFAULT_VERSION, Draft, Kind, found_in, take_prompt
 from cardsign.build.reading import SourceDocument, SourcePlace, read_one
-from cardsign.card.security import DeclaredProvider, provider_schemes
+from cardsign.card.security import PROVIDERS, derive_security
 from cardsign.card.values import Json
 
 #: The card's member for each member of a manifest. The version is the agent's own.
@@ -79,7 +79,7 @@ def _take_configuration(document: SourceDocument, draft: Draft) -> None:
     path = document.text("a2a", "listen_path")
     draft.listen_path = path or _LISTEN_PATH
     if document.get("api_key") not in (None, ""):
-        derived = provider_schemes([DeclaredProvider("static_token", "bearer")])
+        derived = derive_security([("bearer", PROVIDERS["static_token"]({}))])
         draft.take_security(derived, document.place("api_key"))
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from cardsign.card import security
 from cardsign.card.extensions import (
     KEPT_OF_CARD,
     KEPT_OF_SKILL,
@@ -29,16 +30,6 @@ from cardsign.card.schema import (
     SKILL_1_0,
     A2aVersion,
     respelled,
-)
-from cardsign.card.security import (
-    authentication_schemes,
-    check_alternatives,
-    check_security,
-    flat_requirements,
-    free_name,
-    is_wrapped_requirement,
-    type_of_flat,
-    unwrapped,
 )
 from cardsign.card.values import Json, elements_of, members_of, objects_in
 from cardsign.errors import CardRefused
@@ -106,7 +97,7 @@ def convert_card(document: Mapping[str, Json], to: A2aVersion) -> Conversion:
     """
     upgrade = _Upgrade(respelled(document, CARD_1_0, CARD_0_3))
     card = upgrade.made()
-    check_security(card)
+    security.check_security(card)
     if to != "1.0":
         card = _downgraded(card, to, upgrade.change)
     return Conversion(card, tuple(upgrade.changes))
@@ -225,12 +216,12 @@ class _Upgrade:
             text = "authentication is left out, because securitySchemes say it"
             self.change(text, "/authentication")
         elif authentication is not None:
-            derived = authentication_schemes(authentication)
+            derived, requirements = security.authentication_schemes(authentication)
             # A card that asks for a credential and lists schemes without requirements is not open.
-            if derived.requirements:
+            if requirements:
                 alone: list[Json] = [{"schemes": {name: {}}} for name in schemes]
-                card["securityRequirements"] = alone or list(derived.requirements)
-            schemes = schemes or dict(derived.schemes)
+                card["securityRequirements"] = alone or requirements
+            schemes = schemes or derived
             text = "becomes securitySchemes and securityRequirements"
             text = text if schemes else "says that there is none"
             self.change(f"authentication {text}", "/authentication")
@@ -242,9 +233,9 @@ class _Upgrade:
         where = f"/securitySchemes/{name}"
         if not isinstance(scheme, dict):
             raise CardRefused("card.type", "expected a security scheme, an object", path=where)
-        if unwrapped(scheme):
+        if security.unwrapped(scheme):
             return {name: scheme}
-        scheme_type = type_of_flat(scheme)
+        scheme_type = security.type_of_flat(scheme)
         if scheme_type is None:
             unknown = f"no scheme is of type {scheme.get('type')!r}"
             raise CardRefused("card.auth_type", unknown, path=where)
@@ -258,7 +249,7 @@ class _Upgrade:
         kept_flows = self.choose_flows(stated, where)
         if not kept_flows:
             return {name: {scheme_type.wrapper: {**members, "flows": {}}}}
-        called = [name, *(free_name(f"{name}-{flow}", taken) for flow in kept_flows[1:])]
+        called = [name, *(security.free_name(f"{name}-{flow}", taken) for flow in kept_flows[1:])]
         if len(kept_flows) > 1:
             text = f"{len(kept_flows)} OAuth flows become a scheme each, of which one will do"
             self.change(f"{text}: {', '.join(called)}", where)
@@ -291,7 +282,7 @@ class _Upgrade:
             if not isinstance(requirement, dict):
                 expected = "expected a security requirement, an object"
                 raise CardRefused("card.type", expected, path=where)
-            if is_wrapped_requirement(requirement, member) and (
+            if security.is_wrapped_requirement(requirement, member) and (
                 not requirement or "schemes" in requirement
             ):
                 upgraded.append(requirement)
@@ -299,7 +290,7 @@ class _Upgrade:
             names = [self.names.get(name, [name]) for name in requirement]
             count = math.prod(map(len, names))
             if count > 1:  # they multiply, four for each scheme of four flows
-                check_alternatives(len(upgraded) + count, where)
+                security.check_alternatives(len(upgraded) + count, where)
             values: list[Json] = [
                 {} if scopes == [] else {"list": scopes} for scopes in requirement.values()
             ]
@@ -419,7 +410,7 @@ def _old_security(card: Mapping[str, Json], to: A2aVersion, change: _Change) -> 
             name: _flat(scheme, f"/securitySchemes/{name}", change)
             for name, scheme in schemes.items()
         }
-    if (requirements := flat_requirements(card)) is not None:
+    if (requirements := security.flat_requirements(card)) is not None:
         old["security"] = requirements
     return old
 
@@ -427,10 +418,10 @@ def _old_security(card: Mapping[str, Json], to: A2aVersion, change: _Change) -> 
 def _old_skill(skill: Json, ours: dict[str, Json], to: A2aVersion) -> Json:
     """Return a skill of an older form; what 0.2 has on the skill itself is taken out of `ours`."""
     old = dict(checked_object(skill, "skills"))
-    security = flat_requirements(old)
+    flat = security.flat_requirements(old)
     old.pop("securityRequirements", None)
     if to == "0.3":
-        return old if security is None else {**old, "security": security}
+        return old if flat is None else {**old, "security": flat}
     own = dict(checked_object(ours.pop(str(old.get("id")), None), "skills"))
     if (schema := own.pop("inputSchema", None)) is not None:
         tags = old.pop("tags", None)
@@ -442,7 +433,7 @@ def _old_skill(skill: Json, ours: dict[str, Json], to: A2aVersion) -> Json:
 
 def _flat(scheme: Json, path: str, change: _Change) -> Json:
     """Return a scheme as 0.3 writes it. A device code flow has no place there; the rest has."""
-    pair = unwrapped(members_of(scheme))
+    pair = security.unwrapped(members_of(scheme))
     if pair is None:
         return scheme
     kind, members = pair
@@ -460,7 +451,7 @@ def _flat(scheme: Json, path: str, change: _Change) -> Json:
 
 def _word(scheme: Json) -> str:
     """Return the word of 0.2 for a scheme: that of HTTP, else its type."""
-    kind, members = unwrapped(members_of(scheme)) or (None, members_of(scheme))
+    kind, members = security.unwrapped(members_of(scheme)) or (None, members_of(scheme))
     name = members.get("type") if kind is None else kind.name
     word = members.get("scheme")
     return str(word if name == "http" and isinstance(word, str) else name)

@@ -5,14 +5,15 @@
 
 Agents name their *providers* (``oidc``, ``gcp_iap``), older cards have an `authentication` of
 words (``bearer``). Both become the schemes of A2A 1.0 by one table. An unknown type is never
-taken for "open": :func:`authentication_schemes` refuses it, :func:`provider_schemes` lists it as
-unmapped.
+taken for "open": :func:`authentication_schemes` refuses it, and `build` says that it is not
+advertised.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 from cardsign.card.schema import CARD_0_3, CARD_1_0, SKILL_1_0, fold, respelled, type_problems
@@ -366,28 +367,9 @@ Settings: TypeAlias = Mapping[str, Json]
 _Scheme: TypeAlias = dict[str, Json]
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredProvider:
-    """One authentication provider: its type, the name it was given, its settings."""
-
-    type: str
-    name: str | None = None
-    settings: Settings = field(default_factory=dict, hash=False)
-
-
-@dataclass(frozen=True, slots=True)
-class DerivedSecurity:
-    """What a card says of how its callers authenticate.
-
-    Attributes:
-        schemes: The schemes by name, as A2A 1.0 writes them (4.5.1).
-        requirements: One alternative for each scheme (4.5); an empty one lets everybody in.
-        unmapped: The types that have no scheme: they are enforced and not advertised.
-    """
-
-    schemes: Mapping[str, Json] = field(hash=False)
-    requirements: tuple[Json, ...]
-    unmapped: tuple[str, ...] = ()
+#: The schemes by name, as A2A 1.0 writes them (4.5.1), and the alternatives of which a caller has
+#: to satisfy any (4.5); an empty one lets everybody in.
+DerivedSecurity: TypeAlias = tuple[dict[str, Json], list[Json]]
 
 
 def _http(scheme: str, **more: Json) -> Callable[[Settings], _Scheme]:
@@ -498,40 +480,24 @@ def check_alternatives(count: int, path: str = "") -> None:
         raise CardRefused("json.too_many_values", text, path=path, hint=hint)
 
 
-def provider_schemes(
-    providers: Sequence[DeclaredProvider],
+def derive_security(
+    derived: Sequence[tuple[str, _Scheme]],
     *,
     required: bool = True,
-    by_hand: Mapping[str, Json] | None = None,
+    by_hand: Mapping[str, Json] = MappingProxyType({}),
 ) -> DerivedSecurity:
-    """Return the schemes of a chain of providers, of which a caller has to satisfy any one.
-
-    A scheme is named after its provider, else after the type; a name that is taken gets a number.
+    """Return schemes under free names, of which a caller has to satisfy any one.
 
     Args:
-        providers: The chain. An empty one has neither schemes nor requirements.
+        derived: What each is to be called, and the scheme. A name that is taken gets a number.
         required: False lets in callers without a credential: the empty alternative comes last.
         by_hand: Schemes that stand already. They stay as they are, and a derived one that says
             the same under the same name is theirs.
 
     Raises:
-        CardRefused: ``card.auth_setting``: a provider lacks a setting that its scheme needs.
-            ``json.too_many_values``: there are more than :data:`MAX_ALTERNATIVES`.
+        CardRefused: ``json.too_many_values``: there are more than :data:`MAX_ALTERNATIVES`.
     """
-    check_alternatives(len(providers))
-    schemes = [
-        (provider.name or provider.type, PROVIDERS[provider.type](provider.settings))
-        for provider in providers
-        if provider.type in PROVIDERS
-    ]
-    unmapped = tuple(entry.type for entry in providers if entry.type not in PROVIDERS)
-    return DerivedSecurity(*_gather(schemes, by_hand or {}, required=required), unmapped)
-
-
-def _gather(
-    derived: Iterable[tuple[str, _Scheme]], by_hand: Mapping[str, Json], *, required: bool
-) -> tuple[dict[str, Json], tuple[Json, ...]]:
-    """Return schemes under free names, and the alternatives: each alone, and none if it may be."""
+    check_alternatives(len(derived))
     names, schemes = set(by_hand), dict(by_hand)
     requirements: list[Json] = []
     for proposed, scheme in derived:
@@ -540,7 +506,7 @@ def _gather(
         requirements.append({"schemes": {name: {}}})
     if requirements and not required:
         requirements.append({"schemes": {}})
-    return schemes, tuple(requirements)
+    return schemes, requirements
 
 
 def authentication_schemes(authentication: Json) -> DerivedSecurity:
@@ -553,10 +519,8 @@ def authentication_schemes(authentication: Json) -> DerivedSecurity:
         CardRefused: ``card.auth_type``: a type is unknown, or the form is; or a credential is
             required and none is named. ``card.auth_setting``. ``json.too_many_values``.
     """
-    entries = list(_entries(authentication))
-    check_alternatives(len(entries))
     schemes: list[tuple[str, _Scheme]] = []
-    for entry in entries:
+    for entry in _entries(authentication):
         word, settings = (entry, {}) if isinstance(entry, str) else _typed(entry)
         if word.lower() in _OPEN:
             continue
@@ -571,7 +535,7 @@ def authentication_schemes(authentication: Json) -> DerivedSecurity:
     if not schemes and required not in (None, False):  # what asks for a credential is not open
         text = "`authentication` is required, and names no way to authenticate"
         raise CardRefused("card.auth_type", text)
-    return DerivedSecurity(*_gather(schemes, {}, required=required is not False))
+    return derive_security(schemes, required=required is not False)
 
 
 def _entries(authentication: Json) -> Iterator[Json]:

@@ -9,9 +9,8 @@ import pytest
 from cardsign.card.security import (
     AUTHENTICATION,
     PROVIDERS,
-    DeclaredProvider,
     authentication_schemes,
-    provider_schemes,
+    derive_security,
 )
 from cardsign.errors import CardRefused
 
@@ -56,60 +55,54 @@ def test_every_provider_has_a_row_here() -> None:
 
 @pytest.mark.parametrize("kind", ROWS)
 def test_a_provider_has_its_scheme(kind: str) -> None:
-    """Named after its type, and one alternative."""
+    """Its settings are all that it needs."""
     settings, scheme = ROWS[kind]
-    derived = provider_schemes([DeclaredProvider(kind, None, settings)])
-    assert derived.schemes == {kind: scheme}
-    assert derived.requirements == ({"schemes": {kind: {}}},)
+    assert PROVIDERS[kind](settings) == scheme
 
 
 @pytest.mark.parametrize("kind", ["oidc", "azure_ad", "api_key"])
 def test_a_provider_without_its_setting_is_refused(kind: str) -> None:
     """Rather than advertised with half a scheme."""
     with pytest.raises(CardRefused, match="it needs") as caught:
-        provider_schemes([DeclaredProvider(kind)])
+        PROVIDERS[kind]({})
     assert caught.value.code == "card.auth_setting"
 
 
-def test_names_and_alternatives() -> None:
-    """A name wins over the type, a second of one type gets a number, none is optional by itself."""
-    chain = [
-        DeclaredProvider("static_token"),
-        DeclaredProvider("static_token"),
-        DeclaredProvider("basic", "staff"),
-    ]
-    derived = provider_schemes(chain)
-    assert list(derived.schemes) == ["static_token", "static_token-2", "staff"]
-    assert [one["schemes"] for one in derived.requirements] == [  # type: ignore[index,call-overload]
-        {"static_token": {}},
-        {"static_token-2": {}},
-        {"staff": {}},
-    ]
-    assert provider_schemes(chain, required=False).requirements[-1] == {"schemes": {}}
+BASIC: Any = PROVIDERS["basic"]({})
+DIGEST: Any = {"httpAuthSecurityScheme": {"scheme": "digest"}}
+TOKEN = ("static_token", BEARER)
+CHAINS: dict[str, tuple[list[Any], dict[str, Any], dict[str, Any], list[str]]] = {
+    "a second of one name gets a number": (
+        [TOKEN, TOKEN, ("staff", BASIC)],
+        {},
+        {"static_token": BEARER, "static_token-2": BEARER, "staff": BASIC},
+        ["static_token", "static_token-2", "staff"],
+    ),
+    "no chain says nothing": ([], {}, {}, []),
+    "one by hand stays, and the derived one gets another name": (
+        [TOKEN],
+        {"static_token": DIGEST},
+        {"static_token": DIGEST, "static_token-2": BEARER},
+        ["static_token-2"],
+    ),
+    "one by hand that says the same is the derived one": (
+        [TOKEN],
+        {"static_token": BEARER},
+        {"static_token": BEARER},
+        ["static_token"],
+    ),
+}
 
 
-def test_no_chain_says_nothing() -> None:
-    """Neither an empty list nor an empty object."""
-    derived = provider_schemes([], required=False)
-    assert not derived.schemes
-    assert not derived.requirements
-
-
-def test_what_was_written_by_hand_stays() -> None:
-    """A derived scheme of that name gets another, unless it says the same."""
-    mine: Any = {"httpAuthSecurityScheme": {"scheme": "digest"}}
-    derived = provider_schemes([DeclaredProvider("static_token")], by_hand={"static_token": mine})
-    assert derived.schemes == {"static_token": mine, "static_token-2": BEARER}
-    same = provider_schemes([DeclaredProvider("static_token")], by_hand={"static_token": BEARER})
-    assert same.schemes == {"static_token": BEARER}
-    assert same.requirements == ({"schemes": {"static_token": {}}},)
-
-
-def test_an_unknown_provider_is_listed_and_not_advertised() -> None:
-    """It is enforced; a card that named it wrongly would lie."""
-    derived = provider_schemes([DeclaredProvider("kerberos"), DeclaredProvider("basic")])
-    assert derived.unmapped == ("kerberos",)
-    assert list(derived.schemes) == ["basic"]
+@pytest.mark.parametrize(("chain", "hand", "schemes", "names"), CHAINS.values(), ids=CHAINS)
+def test_each_scheme_of_a_chain_is_one_alternative(
+    chain: list[Any], hand: dict[str, Any], schemes: dict[str, Any], names: list[str]
+) -> None:
+    """An empty one comes last, where callers without a credential are let in."""
+    alternatives = [{"schemes": {name: {}}} for name in names]
+    assert derive_security(chain, by_hand=hand) == (schemes, alternatives)
+    empty = [{"schemes": {}}] if names else []
+    assert derive_security(chain, by_hand=hand, required=False) == (schemes, alternatives + empty)
 
 
 KEY = {"type": "apiKey", "in": "header", "name": "X-Key", "description": "A key"}
@@ -139,9 +132,9 @@ SPELLINGS: dict[str, tuple[Any, dict[str, Any]]] = {
 @pytest.mark.parametrize(("given", "schemes"), SPELLINGS.values(), ids=SPELLINGS)
 def test_an_authentication_has_its_schemes(given: Any, schemes: dict[str, Any]) -> None:
     """Each is one alternative."""
-    derived = authentication_schemes(given)
-    assert derived.schemes == schemes
-    assert len(derived.requirements) == len(schemes)
+    derived, requirements = authentication_schemes(given)
+    assert derived == schemes
+    assert len(requirements) == len(schemes)
 
 
 def test_every_word_is_known_in_lower_case() -> None:

@@ -12,8 +12,6 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA1, SHA256, SHA384, SHA512, HashAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cardsign.card.values import Json
 from cardsign.errors import SignatureRefused, UsageFault
@@ -197,32 +195,19 @@ def test_a_key_of_another_type(alg: str, other: str) -> None:
 
 
 @pytest.mark.parametrize("alg", ALL_ALGS)
-@given(data=st.data())
-def test_any_flipped_bit_is_seen(alg: str, data: st.DataObject) -> None:
-    """One bit changed in payload, header or signature, and nothing is accepted."""
-    key = made(alg)
-    signed = key.sign()
+@pytest.mark.parametrize("changed", ["payload", "protected", "signature"])
+def test_every_bit_counts(alg: str, changed: str) -> None:
+    """No bit is free, of a signature the high ones of a P-521 number included."""
+    signed = made(alg).sign()
     parts = {name: base64url.decode(str(text)) for name, text in signed.items()}
     parts["payload"] = PAYLOAD
-    name = data.draw(st.sampled_from(sorted(parts)))
-    bit = data.draw(st.integers(0, len(parts[name]) * 8 - 1))
-    parts[name] = (int.from_bytes(parts[name]) ^ (1 << bit)).to_bytes(len(parts[name]))
-    entry: Json = {member: base64url.encode(parts[member]) for member in signed}
-    with pytest.raises(SignatureRefused):
-        check_entry(read_entry(entry, algorithms=ALGORITHMS), parts["payload"], key.public)
-
-
-@pytest.mark.parametrize("alg", ALL_ALGS)
-def test_every_bit_of_a_signature_counts(alg: str) -> None:
-    """No bit of a signature is free, the high ones of a P-521 number included."""
-    key, signed = made(alg).public, made(alg).sign()
-    signing_input = f"{signed['protected']}.{base64url.encode(PAYLOAD)}".encode()
-    signature = base64url.decode(str(signed["signature"]))
-    check_input(key, signing_input, signature)
-    for bit in range(len(signature) * 8):
-        changed = (int.from_bytes(signature) ^ (1 << bit)).to_bytes(len(signature))
+    check_entry(read_entry(signed), PAYLOAD, made(alg).public)
+    sound = parts[changed]
+    for bit in range(len(sound) * 8):
+        parts[changed] = (int.from_bytes(sound) ^ (1 << bit)).to_bytes(len(sound))
+        entry: Json = {member: base64url.encode(parts[member]) for member in signed}
         with pytest.raises(SignatureRefused):
-            check_input(key, signing_input, changed)
+            check_entry(read_entry(entry), parts["payload"], made(alg).public)
 
 
 # ------------------------------------------------------------------ forgeries
