@@ -448,7 +448,7 @@ def show_release(keystore: KeystoreOptions) -> int:
     if newest is None:
         say("there is no release statement yet: cardsign release renew")
         return show(Answer({"due": True}, exit_status=errors.EXIT_NOT_TRUSTED))
-    is_due = is_release_due(newest, keyset, now=moment())
+    is_due = is_release_due(newest, keyset.id, now=moment())
     show(Answer({"due": is_due, **release_json(newest)}, _release_lines(newest)))
     if is_due:
         say("it is time for another one: cardsign release renew")

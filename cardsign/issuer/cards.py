@@ -60,7 +60,6 @@ from cardsign.issuer.work import (
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import JwkSet
 from cardsign.keys.agenda import cards_to_sign
-from cardsign.keys.history import kept_keyset, kept_release
 from cardsign.keys.ledger import PUBLISHED
 from cardsign.keys.secrets import Access
 from cardsign.publish.generation import CARD_FILE, Generation, newest_generation
@@ -124,7 +123,7 @@ def sign_sources(work: Work, signers: Sequence[Signer]) -> list[tuple[ProjectCar
 
 def _check_origins(work: Work, card: ProjectCard, source: bytes) -> None:
     """Refuse a card with an interface where the newest keyset statement allows none."""
-    keyset = kept_keyset(work.store)
+    keyset = work.keyset
     origins = list_origins(Card.from_bytes(source).document) if keyset else []
     for origin in origins:
         if keyset and origin not in keyset.origins:
@@ -353,7 +352,7 @@ def _find_signed(work: Work) -> Documents | None:
 
 def _is_switched_off(work: Work) -> bool:
     """Say whether what is published shows that an agent was switched off at its source."""
-    newest = newest_generation(work.config.publish)
+    newest = work.published
     return newest is not None and not newest.card
 
 
@@ -386,7 +385,7 @@ def publish_signed(work: Work, documents: Documents, *, writes: bool = True) -> 
     Raises:
         PassphraseFault: ``passphrase.none``: that has to be signed, and nothing is written.
     """
-    newest = newest_generation(work.config.publish)
+    newest = work.published
     stays = newest is not None and documents.legacy_card is None and not work.drops_others
     if newest is not None and newest.legacy_card is not None and stays:
         sign = _make_sign(work, work.access if writes else None)
@@ -409,7 +408,7 @@ def _sign_again(work: Work) -> list[str]:
             for card, signing in sign_cards(work)
             if signing.changed
         ]
-    newest = newest_generation(work.config.publish)
+    newest = work.published
     if newest is None or not newest.card:
         return []
     generation = publish_signed(work, _sign_published(newest, _make_sign(work, work.access)))
@@ -461,7 +460,7 @@ def _find_withdrawal(work: Work, fault: CardsignError) -> Iterator[Gap]:
 
     No key is needed to take them out of what is published.
     """
-    newest = newest_generation(work.config.publish)
+    newest = work.published
     name = work.agent or "the agent"
     if newest is not None and newest.card:
 
@@ -514,11 +513,11 @@ def _find_unlisted_card(work: Work) -> Gap | None:
     Whoever had the lost keys may have put it there, so a person looks at it before it is signed.
     """
     newest, release = (
-        newest_generation(work.config.publish),
-        kept_release(work.store),
+        work.published,
+        work.release,
     )
     is_listed = bool(work.config.cards or (release and (release.cards or release.floor)))
-    if newest is None or kept_keyset(work.store) is None or is_listed:
+    if newest is None or work.keyset is None or is_listed:
         return None
     card = shlex.quote(f"{work.config.publish}/{newest.folder}/{CARD_FILE}")
     command = f"cardsign sign {card} -o signed.json && cardsign release renew --card signed.json"
@@ -562,7 +561,7 @@ def find_ending_cards(work: Work) -> Iterator[Gap]:
         for publication in work.store.load().publications
         for card in publication.cards
     }
-    newest = newest_generation(work.config.publish)
+    newest = work.published
     cards = [read_signed(card) for card in work.config.cards if card.audience is not None]
     cards += newest.extended.values() if newest else ()
     ends: dict[str, datetime] = {}

@@ -17,7 +17,7 @@ from cardsign.errors import CardsignError, FileFault, ServeFault, StoreFault
 from cardsign.findings import Finding, Place, Severity
 from cardsign.issuer.reconcile import find_gaps
 from cardsign.issuer.work import NOTICE, RECOVER, Work, key_holder, unique_gaps
-from cardsign.keys.history import check_witnessed, kept_release
+from cardsign.keys.history import check_witnessed
 from cardsign.keys.ledger import ENDED, StoreState, private_blob
 from cardsign.keys.store import PRIVATE_FOLDER, FolderStore, KeyStore, missing_store
 from cardsign.publish.generation import load_current
@@ -72,7 +72,7 @@ def _list_gaps(work: Work) -> Iterator[Finding]:
 
 def _find_published_damage(work: Work) -> Iterator[Finding]:
     """Yield that the log is not the one that was published, or the publication is damaged."""
-    check_witnessed(work.store, kept_release(work.store))
+    check_witnessed(work.store, work.release)
     for part in work.by_agent():
         try:
             if part.config.publish is not None:

@@ -42,7 +42,7 @@ from cardsign.issuer.release import ReleaseChanges, needed_keyset, sign_next_rel
 from cardsign.issuer.work import RECOVER, Work
 from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys.history import keep_keyset, kept_keyset
+from cardsign.keys.history import keep_keyset
 from cardsign.keys.ledger import ROTATING, KeyRecord, Role
 from cardsign.keys.sealed import MAX_ENVELOPE_BYTES, open_envelope, seal
 from cardsign.keys.store import KeyStore, StorePlace, create_store, is_taken, open_store
@@ -353,7 +353,7 @@ def _find_newest(
     work: Work, digest: str | None
 ) -> tuple[KeysetStatement, Mapping[KeysetStatement, bytes]]:
     """Return the newest keyset, and those to keep: what is published, where none is kept."""
-    published = None if kept_keyset(work.store) else published_statements(work.config.publish)
+    published = None if work.keyset else published_statements(work.config.publish)
     if published is not None:
         _check_our_own(published, digest)
     newest = published.newest if published else needed_keyset(work.store)

@@ -26,7 +26,7 @@ from cardsign.issuer.work import DRAFT_FILE, NOTICE, RECOVER, Gap, KeysetDue, Wo
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys.agenda import Step, steps
-from cardsign.keys.history import keep_keyset, kept_keyset, kept_keysets, kept_release
+from cardsign.keys.history import keep_keyset, kept_keyset, kept_keysets
 from cardsign.keys.ledger import ENDED, ROTATING, KeyRecord, StoreState, statement_blob
 from cardsign.keys.store import KeyStore
 from cardsign.publish.publication import SKEW
@@ -507,7 +507,7 @@ def review_keyset(work: Work, draft: KeysetStatement, *, name: str = "the draft"
         UsageFault: ``statement.expired``, ``statement.not_yet``; ``rotate.draft``: it does not
             say what has become of the keys of this store since.
     """
-    previous = kept_keyset(work.store)
+    previous = work.keyset
     with _with_advice(work.store, draft, name, _NOT_TO_SIGN):
         check_draft(draft, previous)
     again = "Draft it again: cardsign keys rotate, or cardsign keyset draft."
@@ -579,7 +579,7 @@ def sign_keyset(
     """
     if "".join(digest.split()).lower() != draft.digest:
         raise UsageFault("statement.digest", "this draft has another digest")
-    able = list_able(draft, kept_keyset(work.store))
+    able = list_able(draft, work.keyset)
     signers: Sequence[Signer]
     if recovery is None:
         signers = open_signers(work, ("root", "recovery"), able)
@@ -675,7 +675,7 @@ def is_root_holder(store: KeyStore) -> bool:
 
 def find_keyset_gaps(work: Work) -> Iterator[Gap]:
     """Yield what the statement that is due lacks: its draft, signatures of roots here, others'."""
-    state, newest, now = work.store.load(), kept_keyset(work.store), work.now
+    state, newest, now = work.store.load(), work.keyset, work.now
     if newest is None or not keyset_due(state, newest, now=now).is_due(now):
         return
     if _is_replacing(state, steps(state, work.config.timeline, now)):
@@ -729,7 +729,7 @@ def _keyset_needed_by(work: Work, newest: KeysetStatement) -> datetime:
     stolen = [key for key in keys if key.revoked_because == "compromised"]
     if "card" in needed or find_still_trusted(work, stolen):
         return work.now
-    release = kept_release(work.store) if "release" in needed else None
+    release = work.release if "release" in needed else None
     return utc(min(newest.exp, release.exp if release else newest.exp))
 
 

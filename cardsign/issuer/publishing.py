@@ -112,7 +112,7 @@ def _list_ended(work: Work, generation: Generation) -> frozenset[str]:
     Those are the keys that were revoked here, and those that the newest keyset does not list, such
     as the ones that were lost before a recovery.
     """
-    state, keyset = work.store.load(), history.kept_keyset(work.store)
+    state, keyset = work.store.load(), work.keyset
     revoked = {key.thumbprint for key in state.keys if key.state == "revoked"}
     return frozenset(
         key.thumbprint
@@ -304,7 +304,7 @@ def _move_away(work: Work, message: str, path: str, place: Path) -> Gap:
 
     Nobody else may know whether the agent is gone, so a person withdraws and moves it.
     """
-    keyset, release = history.kept_keyset(work.store), history.kept_release(work.store)
+    keyset, release = work.keyset, work.release
     url = keyset.origins[0] + path if keyset else ""
     is_listed = release is not None and any(card.url == url for card in release.cards)
     withdraw = work.command(f"release renew --withdraw {url}") + "; " if is_listed else ""
@@ -338,7 +338,7 @@ def find_removal_gap(work: Work) -> Iterator[Gap]:
 
 def explain_refused_card(work: Work) -> PublishRefused | None:
     """Return why verifiers do not trust the published card; None if they do, or it is withdrawn."""
-    generation = newest_generation(work.config.publish)
+    generation = work.published
     try:
         checked = statements_in(generation)
         if generation is None or checked is None:
@@ -394,7 +394,7 @@ def record_generation(
 
 def find_live_gap(work: Work) -> Iterator[Gap]:
     """Yield that the live URL serves the newest generation, and nobody has seen it, or not yet."""
-    generation, live = newest_generation(work.config.publish), work.config.live
+    generation, live = work.published, work.config.live
     if live is None or generation is None:
         return
     is_new = agenda.record_publication(work.store.load(), publication_of(generation))

@@ -52,7 +52,6 @@ from cardsign.issuer.work import (
 from cardsign.jose.algorithms import SIGNING_ALGORITHMS
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda, history, ledger
-from cardsign.publish.generation import newest_generation
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, check_step
 from cardsign.statements.release import ReleaseStatement
@@ -103,7 +102,7 @@ def find_gaps(work: Work, *, only_cards: bool = False) -> Iterator[Gap]:
 
 def foresee(work: Work) -> Progress:
     """Return what is ahead of the keys and of the keyset."""
-    state, keyset = work.store.load(), history.kept_keyset(work.store)
+    state, keyset = work.store.load(), work.keyset
     settings, renewal = work.config.timeline, None
     is_over = history.has_ended(state, keyset)
     if keyset and not is_over and not history.awaits_recovery(state, keyset):
@@ -173,7 +172,7 @@ def _find_unkept_keysets(work: Work) -> Iterator[Gap]:
     for holder, where in holders:
         for statement in statements:
             with suppress(StatementRefused):
-                check_step(statement, history.kept_keyset(holder.store))
+                check_step(statement, holder.keyset)
                 close = partial(_accept_keyset, holder, statement, where)
                 yield Gap(f"keep keyset {statement.label}{where}", close=close)
 
@@ -426,7 +425,7 @@ def publish_keyset(work: Work, statement: KeysetStatement, *, name: str) -> Prog
         As :func:`cardsign.issuer.keyset.accept_keyset`.
     """
     works = work.by_agent()
-    is_published = any(newest_generation(part.config.publish) for part in works)
+    is_published = any(part.published for part in works)
     is_new = accept_keyset(work, statement, name=name)
     lines = [f"keyset {statement.label} as the newest"] if is_new else []
     done = _describe(work, "keep", "kept", lines)
@@ -545,7 +544,7 @@ def _warn_of_copies(work: Work, ended: Sequence[ledger.KeyRecord]) -> tuple[str,
 
 
 def _check_not_needed(work: Work, record: ledger.KeyRecord) -> None:
-    keyset = history.kept_keyset(work.store)
+    keyset = work.keyset
     if keyset is None or record.rotates or record.state in ledger.ENDED:
         return
     if history.is_needed(record, keyset, work.store.load()):

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -29,10 +29,10 @@ from cardsign.keys.agenda import TimelineSettings
 from cardsign.keys.history import keep_release, kept_keyset, kept_release
 from cardsign.keys.ledger import ENDED, ROTATING, KeyRecord, Role, StoreState, passphrase_variable
 from cardsign.keys.store import KeyStore, digest_of
-from cardsign.publish.generation import CARD_FILE, newest_generation
+from cardsign.publish.generation import CARD_FILE
 from cardsign.publish.publication import SKEW, check_cards
 from cardsign.statements.envelope import TYP_RELEASE, Envelope, StatementRefused, check_times
-from cardsign.statements.keyset import KeysetStatement, OnlineRole
+from cardsign.statements.keyset import KeysetId, KeysetStatement, OnlineRole
 from cardsign.statements.release import (
     FLOOR_EXTENDED,
     KIND_PUBLIC,
@@ -138,6 +138,7 @@ def draft_following(
     revoked = plan.revoked
     if previous is not None and previous.keyset == keyset.id:
         revoked = revoked | previous.revoked
+    current = (card for card in cards if card.seq >= floor.get(card.url, 0))
     iat = int(now.timestamp())
     payload = jcs(
         {
@@ -147,16 +148,7 @@ def draft_following(
             "seq": seq,
             "iat": iat,
             "exp": iat + int(lifetime.total_seconds()),
-            "cards": [
-                {
-                    "url": card.url,
-                    "kind": card.kind,
-                    "payload_sha256": card.payload_sha256,
-                    "seq": card.seq,
-                }
-                for card in cards
-                if card.url not in plan.withdrawn and card.seq >= floor.get(card.url, 0)
-            ],
+            "cards": [asdict(card) for card in current if card.url not in plan.withdrawn],
             "floor": dict(floor),
             "revoked": list[Json](sorted(revoked & {key.public.thumbprint for key in keyset.keys})),
             "audit_head": plan.audit_head,
@@ -168,28 +160,27 @@ def draft_following(
 def says_something_new(
     draft: ReleaseStatement, previous: ReleaseStatement | None, *, now: datetime
 ) -> bool:
-    """Return whether a release says anything new, or the one before is half over, or not begun.
+    """Return whether a release says anything new, or it is time for another one.
 
     A longer audit log alone is nothing new: each release makes it longer itself.
     """
-    if previous is None or now >= previous.renew_at or is_early(previous, now=now):
+    if previous is None or is_release_due(previous, draft.keyset, now=now):
         return True
     new, old = (
-        (
-            release.issuer,
-            release.keyset,
-            frozenset(release.cards),
-            dict(release.floor),
-            release.revoked,
-        )
+        (frozenset(release.cards), dict(release.floor), release.revoked)
         for release in (draft, previous)
     )
     return new != old
 
 
-def is_early(release: ReleaseStatement, *, now: datetime) -> bool:
-    """Return whether nobody believes a release yet: the signer's clock was ahead."""
-    return now.timestamp() < release.iat - SKEW.total_seconds()
+def is_release_due(release: ReleaseStatement, keyset: KeysetId, *, now: datetime) -> bool:
+    """Say whether it is time for another release.
+
+    Half of its time is over, it names an older keyset, or a clock that was ahead signed it, so that
+    nobody believes it yet.
+    """
+    is_early = now.timestamp() < release.iat - SKEW.total_seconds()
+    return is_early or release.keyset != keyset or now >= release.renew_at
 
 
 def _listed_cards(
@@ -250,7 +241,7 @@ def find_release_gap(
         by_name: List them again where they were withdrawn.
         withdraws: Withdraw the cards of the agent wherever they are listed.
     """
-    keyset, previous = kept_keyset(work.store), kept_release(work.store)
+    keyset, previous = work.keyset, work.release
     if keyset is None or not any("release" in key.roles for key in work.store.load().keys):
         return
     roots = [keyset.origins[0] + path for path in (CARD_PATH, LEGACY_CARD_PATH)]
@@ -260,7 +251,7 @@ def find_release_gap(
     until, why = None, ""
     if is_unwitnessed(work.store, previous):
         until, why = work.now, "no release names the newest revocation in the log yet"
-    elif previous is None or is_release_due(previous, keyset, now=work.now):
+    elif previous is None or is_release_due(previous, keyset.id, now=work.now):
         until = utc(previous.exp) if previous else None
     with suppress(UsageFault):  # which closing the gap meets again
         if draft_release(work, changes) is None:
@@ -302,15 +293,6 @@ def is_unwitnessed(store: KeyStore, release: ReleaseStatement | None) -> bool:
     return False
 
 
-def is_release_due(release: ReleaseStatement, keyset: KeysetStatement, *, now: datetime) -> bool:
-    """Say whether it is time for another release.
-
-    Half of its time is over, it names an older keyset, or a clock that was ahead signed it.
-    """
-    is_outdated = release.keyset.digest != keyset.digest
-    return is_outdated or now >= release.renew_at or is_early(release, now=now)
-
-
 def needed_keyset(store: KeyStore) -> KeysetStatement:
     """Return the newest keyset statement of a store.
 
@@ -325,7 +307,7 @@ def needed_keyset(store: KeyStore) -> KeysetStatement:
 
 def is_card_withdrawn(work: Work) -> bool:
     """Say whether the newest release has withdrawn an agent's public card at its usual URL."""
-    keyset, release = kept_keyset(work.store), kept_release(work.store)
+    keyset, release = work.keyset, work.release
     if keyset is None or release is None:
         return False
     return release.is_withdrawn(keyset.origins[0] + work.path_of(CARD_PATH))
@@ -444,7 +426,7 @@ def sign_next_release(
         StoreFault: ``keystore.changed``: others were faster in every attempt; ``file.busy``.
     """
     for attempt in range(ATTEMPTS):
-        keyset, previous = needed_keyset(work.store), kept_release(work.store)
+        keyset, previous = needed_keyset(work.store), work.release
         draft = draft_release(work, changes, force=force)
         if draft is None:
             break
@@ -476,7 +458,7 @@ def sign_next_release(
 
 def find_untold_revocations(work: Work, *, is_recovering: bool) -> Iterator[Gap]:
     """Yield the revoked keys that verifiers still trust, and what tells them; that comes first."""
-    state, keyset = work.store.load(), history.kept_keyset(work.store)
+    state, keyset = work.store.load(), work.keyset
     revoked = [key for key in state.keys if key.state == "revoked"]
     trusted = find_still_trusted(work, revoked)
     why, command = explain_trust(work, trusted) if trusted else ("", "")
@@ -517,11 +499,11 @@ def find_still_trusted(work: Work, revoked: Sequence[KeyRecord]) -> list[KeyReco
         published = publishing.published_statements(work.config.publish)
     except PublishRefused:  # no history, as the steps that publish report
         published = None
-    keyset, release = history.kept_keyset(work.store), history.kept_release(work.store)
+    keyset, release = work.keyset, work.release
     if published is not None:
         keyset, release = published.newest, published.release
     if keyset is None:  # then nothing but the key sets says which keys count
-        offered = publishing.list_published_keys(newest_generation(work.config.publish))
+        offered = publishing.list_published_keys(work.published)
         copied = [
             key
             for key in revoked
@@ -538,10 +520,10 @@ def find_still_trusted(work: Work, revoked: Sequence[KeyRecord]) -> list[KeyReco
 def explain_trust(work: Work, keys: Sequence[KeyRecord]) -> tuple[str, str]:
     """Return why verifiers still trust these revoked keys, and the command that ends it."""
     names = ", ".join(key.named for key in keys)
-    if history.kept_keyset(work.store) is not None:
+    if work.keyset is not None:
         why = f"verifiers still trust {names}: nothing that is published revokes them yet"
         return why, work.again
-    offered = publishing.list_published_keys(newest_generation(work.config.publish))
+    offered = publishing.list_published_keys(work.published)
     if not work.store.state.publications and all(key.public not in offered for key in keys):
         why = f"verifiers may still trust {names}: key sets that were handed out still list them; "
         why += "write another, and give it to all who have the old one"
@@ -554,7 +536,7 @@ def explain_trust(work: Work, keys: Sequence[KeyRecord]) -> tuple[str, str]:
 
 def find_endangered(work: Work) -> Iterator[Gap]:
     """Yield the keys that a thief may have taken with a stolen one, and that the issuer ends."""
-    others, _ = history.stolen_with(work.store.load(), history.kept_keyset(work.store))
+    others, _ = history.stolen_with(work.store.load(), work.keyset)
     if names := ", ".join(key.named for key in others if "release" in key.roles):
         message = f"revoke {names} later: it first has to sign the release that revokes the others"
         yield Gap(message, key_holder("release"), work.again)

@@ -20,12 +20,15 @@ from cardsign.errors import (
 )
 from cardsign.jose.jws import Signer
 from cardsign.jose.keys import PublicKey
+from cardsign.keys import history
 from cardsign.keys.agenda import Step
-from cardsign.keys.history import check_listed, find_listed
 from cardsign.keys.ledger import Role
 from cardsign.keys.secrets import Access
 from cardsign.keys.signers import find_remote_key, open_signer
 from cardsign.keys.store import KeyStore, StoreUser
+from cardsign.publish.generation import Generation, newest_generation
+from cardsign.statements.keyset import KeysetStatement
+from cardsign.statements.release import ReleaseStatement
 
 #: Where `keys rotate` drafts: one name, so there is one draft. Those of people have others.
 DRAFT_FILE: Final = "next-keyset.json"
@@ -73,6 +76,21 @@ class Work:
     is_dry_run: bool = False
     agent: str = ""
     agents: tuple[str, ...] = ()
+
+    @property
+    def keyset(self) -> KeysetStatement | None:
+        """The newest keyset statement that the key store keeps."""
+        return history.kept_keyset(self.store)
+
+    @property
+    def release(self) -> ReleaseStatement | None:
+        """The newest release that the key store keeps."""
+        return history.kept_release(self.store)
+
+    @property
+    def published(self) -> Generation | None:
+        """The newest generation that is published."""
+        return newest_generation(self.config.publish)
 
     def by_agent(self) -> tuple[Work, ...]:
         """Return the work of each agent: its cards, published in a folder of its name.
@@ -269,7 +287,7 @@ def card_signers(
             key.public,
             _refuse_to_open if access is None else cache(partial(store.signer, key, access)),
         )
-        for key in find_listed(store, active, "card")
+        for key in history.find_listed(store, active, "card")
     )
 
 
@@ -320,7 +338,7 @@ def named_signers(
         else:
             signers.append(open_signer(uri, public, access, kid=kid))
     if store is not None:
-        check_listed(store, [signer.public for signer in signers], "card")
+        history.check_listed(store, [signer.public for signer in signers], "card")
     return tuple(signers)
 
 

@@ -6,6 +6,7 @@ import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,16 +19,19 @@ from cardsign.issuer.keyset import (
     sign_keyset,
     write_draft,
 )
-from cardsign.issuer.reconcile import find_key_gaps, reconcile, revoke_keys, rotate_now
-from cardsign.issuer.release import needed_keyset
-from cardsign.issuer.work import Work
+from cardsign.issuer.reconcile import find_key_gaps, reconcile, renew_release, rotate_now
+from cardsign.issuer.release import ReleaseChanges, needed_keyset
+from cardsign.issuer.work import Work, card_signers
 from cardsign.jose.keys import PrivateKey
+from cardsign.keys import agenda
 from cardsign.keys.history import kept_release
 from cardsign.keys.store import create_store
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, RootKey
 from cardsign.statements.release import read_release
-from tests.issuer.site import RECOVERY, ROOT, SECRETS, Peer, Site, begun, peer_of
+from tests.issuer.site import NOW, RECOVERY, ROOT, SECRETS, Peer, Site, begun, peer_of
+from tests.keys.elsewhere import refusal
+from tests.publish.publications import put_in_place
 
 
 @pytest.fixture
@@ -51,6 +55,7 @@ def peer(site: Site) -> Peer:
 def test_a_rotation_takes_two_visits_of_one_command(site: Site, peer: Peer) -> None:
     """The peer never notices, and cron has only the passphrase of releases."""
     old = site.active("card")
+    thumbprint = site.store.state.find(old).thumbprint
     assert peer.verdict(site.live, site.now) == "trusted"
     site.now += timedelta(days=60)
     site.rotate("release", root=True)  # the roots renew a keyset at two thirds of its time
@@ -70,6 +75,9 @@ def test_a_rotation_takes_two_visits_of_one_command(site: Site, peer: Peer) -> N
         assert peer.verdict(site.live, site.now) == "trusted"
     assert site.state(old) == "retired"
     assert old not in site.live.kids
+    release = kept_release(site.store)
+    assert release, "a copy of the old key is of no use until the roots sign again"
+    assert thumbprint in release.revoked
     assert site.rotate("release").left == (), "cron is quiet until the roots are due"
     site.now += timedelta(days=59)
     told = site.rotate("release")
@@ -79,18 +87,6 @@ def test_a_rotation_takes_two_visits_of_one_command(site: Site, peer: Peer) -> N
     listed = {key.public.kid for key in needed_keyset(site.store).keys}
     assert (old in listed, site.active("card") in listed) == (False, True)
     assert peer.verdict(site.live, site.now) == "trusted"
-
-
-def test_a_key_that_cron_retires_after_its_draft_accuses_nobody(site: Site) -> None:
-    """The draft is its own; a person with the root passphrase alone signs it."""
-    site.now += timedelta(days=60)
-    site.rotate("release")
-    site.wait(days=3)
-    assert "retired" in {key.state for key in site.store.state.keys}
-    left = site.rotate("release").left
-    assert not any("nobody here has drafted" in gap.what for gap in left)
-    signed = site.rotate("release", root=True)
-    assert any(line.startswith("signed keyset") for line in signed.done), signed
 
 
 def test_cron_makes_its_draft_anew_when_a_key_of_it_retires(together: Site) -> None:
@@ -104,22 +100,6 @@ def test_cron_makes_its_draft_anew_when_a_key_of_it_retires(together: Site) -> N
     draft = read_draft(together.draft.read_bytes())
     assert old not in {key.public.kid for key in draft.keys}
     assert together.rotate("card", "release", "root").left == ()
-
-
-def test_a_release_ends_a_retired_key_that_the_keyset_still_lists(site: Site) -> None:
-    """Whoever copied it before cannot use it until the roots sign again."""
-    old = next(key for key in site.store.state.keys if key.kid == site.active("card"))
-    site.now += timedelta(days=60)
-    site.rotate("card", "release", root=True)
-    for _ in range(3):
-        site.now += timedelta(days=2)
-        site.rotate("card", "release")
-    assert site.state(old.kid) == "retired"
-    assert old.thumbprint in {key.public.thumbprint for key in needed_keyset(site.store).keys}
-    release = kept_release(site.store)
-    assert release is not None
-    assert old.thumbprint in release.revoked
-    assert peer_of(site).verdict(site.live, site.now) == "trusted"
 
 
 def test_cron_can_neither_sign_a_card_nor_make_its_key(site: Site) -> None:
@@ -146,20 +126,50 @@ def test_a_key_that_another_host_has_made_is_not_made_again(site: Site) -> None:
     assert site.store.state.keys == keys
 
 
-NEW = b"a passphrase that no thief has"
-
-
 def test_a_rotation_begins_now_if_a_person_says_so(site: Site, peer: Peer) -> None:
-    """Nobody has stolen the key; the successor waits for the caches as ever."""
+    """The successor waits for the caches as ever."""
     old = site.active("card")
     site.now += timedelta(days=1)
-    told = rotate_now(site.work("card", "release", root=True), [old])
-    assert told.left == ()
+    assert rotate_now(site.work("card", "release", root=True), [old]).left == ()
     assert site.active("card") == old
     site.now += timedelta(days=1)
     site.rotate("card", "release", root=True)
     assert (site.active("card") == old, site.state(old)) == (False, "retiring")
     assert peer.verdict(site.live, site.now) == "trusted"
+
+
+@pytest.mark.parametrize("year", [2099, 9999])
+def test_a_publication_of_the_future_stops_no_rotation(together: Site, year: int) -> None:
+    """All waits run from what the key store records, so nothing there is later than now."""
+    later = datetime(year, 12, 31, 23, 59, 59, tzinfo=UTC)
+    put_in_place(together.folder / "public", replace(together.live, published_at=later))
+    for _ in range(2):
+        together.now += timedelta(days=4)
+        together.rotate("card", "release", "root")
+        assert together.live.published_at <= together.now
+        assert max(one.at for one in together.store.state.publications) <= together.now
+
+
+def test_the_next_key_of_a_signer_is_made_there(tmp_path: Path) -> None:
+    """By a person: no private key comes to lie in the key store beside it."""
+    store, key = create_store(tmp_path / "keys"), PrivateKey.generate("ES256")
+    store.apply(agenda.enter, key.public, custody="exec:/usr/local/bin/sign", now=NOW)
+    (gap,) = find_key_gaps(Work(store, NOW))
+    assert gap.what == "make the next ES256 card key where the active one is"
+    assert (gap.close, gap.command) == (None, "cardsign keys import URI")
+
+
+def test_what_is_not_there_signs_nothing(site: Site, tmp_path: Path) -> None:
+    """Neither a store without keys, nor one without a keyset, nor a key that need not sign."""
+    work = Work(create_store(tmp_path / "empty"), NOW)
+    assert refusal(card_signers, work.store, b"", now=NOW) == "sign.no_key"
+    assert refusal(renew_release, work, ReleaseChanges()) == "keystore.no_keyset"
+    draft, stranger = draft_keyset(site.work()), PrivateKey.generate("ES256")
+    how: dict[str, Any] = {"digest": draft.digest, "recovery": lambda: (stranger, b"")}
+    assert refusal(sign_keyset, site.work(), draft, **how) == "sign.no_key"
+
+
+NEW = b"a passphrase that no thief has"
 
 
 def test_a_stolen_card_key_ends_by_one_command_and_one_ceremony(site: Site, peer: Peer) -> None:
@@ -209,35 +219,6 @@ def test_a_successor_that_has_ended_replaces_nothing(site: Site) -> None:
     assert (needed_keyset(site.store).version, told.left) == (before + 1, ())
 
 
-def test_with_all_keys_in_one_place_a_theft_ends_by_recovery(together: Site) -> None:
-    """No forged card is trusted from the first command on; three commands, and honest ones are."""
-    peer = peer_of(together)
-    stolen, root, forged = together.active("card"), together.active("root"), together.live.card
-    together.now += timedelta(hours=3)
-    told = together.revoke(stolen, "compromised", "card", "release", "root", root=False)
-    online = [key for key in together.store.state.keys if key.rotates]
-    assert {key.state for key in online} == {"revoked"}
-    assert together.state(root) == "active"
-    assert together.live.kids == ()
-    for verifier in (peer, peer_of(together)):
-        after = together.now + timedelta(minutes=1)
-        assert verifier.verdict(together.live, after, forged) != "trusted"
-    assert told.left[0].command.startswith("cardsign keyset recover --recovery-file FILE ")
-
-    together.secrets = dict.fromkeys(SECRETS, NEW)
-    together.now += timedelta(hours=1)
-    work = together.work("card", "release", "root")
-    key = open_recovery_key(together.folder / "recovery.key", RECOVERY)
-    recovered, _ = recover(work, lambda: (key, RECOVERY), passphrase=lambda _: NEW)
-    accept_keyset(work, recovered)
-    told = together.rotate("card", "release", "root")
-    assert told.left == ()
-    assert together.state(root) == "revoked"
-    after = together.now + timedelta(minutes=1)
-    assert peer.verdict(together.live, after) == "trusted"
-    assert peer.verdict(together.live, after, forged) != "trusted"
-
-
 def test_a_stolen_release_key_tells_of_the_card_keys_before_it_ends(together: Site) -> None:
     """Without its passphrase it stays, and the task says so; then the next call goes on."""
     release, forged = together.active("release"), together.live.card
@@ -278,13 +259,6 @@ def test_the_roots_are_wanted_before_a_release_ends_that_no_key_renews(site: Sit
     (left,) = [gap for gap in told.left if gap.awaits_roots]
     assert site.live.release is not None
     assert left.until == datetime.fromtimestamp(read_release(site.live.release).exp, UTC)
-
-
-def test_a_stolen_root_is_left_for_the_recovery_key_until_it_is_replaced(site: Site) -> None:
-    """Wherever it is asked."""
-    revoke_keys(site.holder, [site.roots.state.keys[0].kid], reason="compromised")
-    for gaps in (reconcile(site.holder).left, reconcile(site.holder).left):
-        assert "cardsign keyset recover --recovery-file FILE" in [gap.command for gap in gaps]
 
 
 def sign_elsewhere(site: Site, draft: KeysetStatement, key: PrivateKey) -> None:

@@ -23,8 +23,7 @@ ZERO = timedelta()
 
 def listed(release: Any) -> dict[str, int]:
     """Which payloads are current, and since which release."""
-    floor = release.floor.get(URL, 0)
-    return {card.payload_sha256[0]: card.seq for card in release.cards if card.seq >= floor}
+    return {card.payload_sha256[0]: card.seq for card in release.cards}
 
 
 #: What is told to one release after another (what is announced, and after a "/" what has settled),
@@ -101,7 +100,6 @@ REFUSED: dict[str, tuple[dict[str, Any], ReleasePlan, str]] = {
     "a lifetime beyond 14 days": ({"lifetime": 15 * DAY}, ReleasePlan(), "statement.time_span"),
     "an extended floor above itself": ({}, ReleasePlan(extended_floor=9), "statement.floor"),
     "a url that is none": ({}, ReleasePlan((("tides", A),)), "statement.members"),
-    "a digest that is none": ({}, ReleasePlan(((URL, "A"),)), "statement.members"),
 }
 
 
