@@ -255,6 +255,8 @@ class World:
             name, value, unset = variable.groups()
             self.variables.delenv(unset) if unset else self.variables.setenv(name, value)
             return
+        if not text:
+            return
         later = LATER.fullmatch(text)
         if later:
             self.now += timedelta(**{UNITS[later[2]]: int(later[1])})

@@ -13,7 +13,8 @@ A file begins with what its story shows. Then come, in any order:
   at a terminal, and what is typed;
 * ``$ COMMAND``, any other command, for the shell; ``$ cd FOLDER`` holds for all that follow;
 * ``@ TIME``, which sets the clock of all that follow: ``2026-12-01T00:00:00Z``, or ``+40d``,
-  ``+6h``, ``+30m`` later than before;
+  ``+6h``, ``+30m`` later than before. ``@ 30 times, +1d`` runs the next command so often, each
+  time that much later, until it does not exit with 0;
 * ``@ ORIGIN serves FOLDER``, which lets the URLs of an origin answer with the files of a folder, as
   they are when they are asked for; ``@ URL serves FILE`` for a single URL;
   ``@ URL fails with CODE``. No other URL answers.
@@ -165,6 +166,7 @@ PLACEHOLDER = re.compile(r"\b[A-Z]{2,}\b|\.\.\.")
 #: A person at a terminal is asked.
 UNANSWERED = ("usage.unanswered", "passphrase.none", "keystore.same_custody")
 ENDLESS = ("serve", "mcp", "--watch")
+TIMES = re.compile(r"(\d+) times, (\+\d+[dhm])")
 
 
 def hints(text: str) -> Iterator[tuple[int, list[str]]]:
@@ -243,11 +245,14 @@ def list_files() -> dict[str, tuple[int, bytes]]:
 
 def play(story: str, cardsign: Cardsign, world: World) -> str:
     """Carry a story out; the first difference, or an empty text."""
-    names = dict[str, str]()
+    names, count, later = dict[str, str](), 1, ""
     for step in steps(story):
         if step.name:
             Path(step.name).parent.mkdir(parents=True, exist_ok=True)
             Path(step.name).write_text(fill_in(step.text, names))
+            continue
+        if repeated := TIMES.fullmatch(step.change):
+            count, later = int(repeated[1]), repeated[2]
             continue
         if step.change:
             world.change(step.change)
@@ -259,8 +264,14 @@ def play(story: str, cardsign: Cardsign, world: World) -> str:
         status, is_unchanged = step.end
         files = list_files() if is_unchanged else {}
         secrets = [fill_in(secret, names) for secret in step.secrets]
-        ended = carry_out(command, secrets, cardsign)
-        printed = ended.text + ended.err
+        printed = ""
+        for _ in range(count):
+            world.change(later)
+            ended = carry_out(command, secrets, cardsign)
+            printed += ended.text + ended.err
+            if ended.status:
+                break
+        count, later = 1, ""
         if not step.fits(printed, ended.status, names):
             expected = f"expected, exit {status}:\n{fill_in(step.text, names)}"
             return f"$ {command}\n{expected}\nprinted, exit {ended.status}:\n{printed}"
@@ -296,6 +307,7 @@ WRONG = {
     "a change by a fault": "$ echo > a; exit 2\n[exit 2]",
     "a question that nobody asks": "$ cardsign help\n? Passphrase: x\n...",
     "another word than the name stands for": "$ cat a\n{WORD}\n$ echo two\n{WORD}",
+    "a command that runs too seldom": "@ 3 times, +1d\n$ cat a\none\none",
     "a name for two words": "$ cat a a\n{WORD}\n{WORD}\n$ echo one two\n{WORD} {WORD}",
 }
 
@@ -305,6 +317,7 @@ def test_a_story_that_is_not_true_is_seen(story: str, cardsign: Cardsign, world:
     """The runner can fail."""
     assert play(f"-- a --\none\n{story}", cardsign, world)
     true = "-- a --\none\n$ cat a\none\n$ cat a\n...\n$ cat a\no...\n$ cat a\n{WORD}\n"
+    true += "@ 2 times, +1d\n$ cat a\none\none\n@ 2 times, +1h\n$ exit 1\n[exit 1]\n"
     true += "$ mkdir new\n$ cd new\n$ cat ../a\none\n$ cd ..\n"
     assert not play(f"{true}-- b --\n{{WORD}}\n$ echo {{WORD}}; cat b\none\none", cardsign, world)
 
