@@ -6,7 +6,6 @@ clocks are the transcript's.
 
 from __future__ import annotations
 
-import atexit
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -31,23 +30,6 @@ from cardsign.verify.verifier import Verifier
 from tests.attack_runner.corpus import Case
 from tests.attack_runner.outcome import Outcome, Traffic
 from tests.attack_runner.world import Certificates, World
-
-
-def run_case(case: Case) -> list[Outcome]:
-    """What cardsign says, step by step, with a memory that is thrown away."""
-    if not case.is_transcript:
-        return list(judge(case))
-    with TemporaryDirectory() as folder:
-        return list(play(case, certificates(), Path(folder)))
-
-
-@cache
-def certificates() -> Certificates:
-    """What the servers of transcripts show, and whom the verifier trusts: once in a process."""
-    folder = TemporaryDirectory()
-    atexit.register(folder.cleanup)
-    return Certificates(Path(folder.name))
-
 
 # ------------------------------------------------------------------ without a network
 

@@ -45,52 +45,42 @@ def endpoint(
     return Endpoint(parse_url(f"{HOST}{path}"), binding, a2a_version, tenant, version)
 
 
+REST = "HTTP+JSON"
 GRPC = {"url": "tides.example:443", "protocolBinding": "GRPC"}
 OLD = {"url": f"{HOST}/old", "protocolVersion": "0.3.0"}
-REST = {"url": f"{HOST}/rest", "transport": "HTTP+JSON"}
-OFFERS: dict[str, tuple[dict[str, Any], list[Endpoint]]] = {
-    "an empty list": (new(), []),
-    "in the card's order": (
-        new(interface("/b", "HTTP+JSON"), interface("/a")),
-        [endpoint("/b", "HTTP+JSON"), endpoint("/a")],
+OLD_REST = {"url": f"{HOST}/rest", "transport": REST}
+SILENT = {"url": f"{HOST}/a2a", "protocolBinding": "JSONRPC"}
+MINE = interface(binding="urn:x:y")
+#: What a payload offers, in its order; 1.0 goes before 0.3 in one document.
+OFFERS: list[tuple[dict[str, Any], list[Endpoint]]] = [
+    (new(interface("/b", REST), interface("/a")), [endpoint("/b", REST), endpoint("/a")]),
+    (new(interface(tenant="t1")), [endpoint(tenant="t1")]),
+    (new(interface(version="1.0.1")), [endpoint(version="1.0.1")]),
+    (new(interface(version="1.7")), [endpoint(version="1.7")]),
+    (new(SILENT), [endpoint()]),
+    (new(interface(version="0.3"), interface("/b")), [endpoint(version="0.3"), endpoint("/b")]),
+    (new(GRPC, MINE, interface(version="2.0"), interface(version=7), interface()), [endpoint()]),
+    ({**new(interface("/new")), **OLD}, [endpoint("/new")]),
+    (
+        {**OLD, "additionalInterfaces": [OLD_REST]},
+        [endpoint("/old", version="0.3.0"), endpoint("/rest", REST, "0.3.0")],
     ),
-    "a tenant": (new(interface(tenant="t1")), [endpoint(tenant="t1")]),
-    "a patch version": (new(interface(version="1.0.1")), [endpoint(version="1.0.1")]),
-    "a minor version to come": (new(interface(version="1.7")), [endpoint(version="1.7")]),
-    "no version": (new({"url": f"{HOST}/a2a", "protocolBinding": "JSONRPC"}), [endpoint()]),
-    "0.3 among 1.0": (
-        new(interface(version="0.3"), interface("/new")),
-        [endpoint(version="0.3"), endpoint("/new")],
-    ),
-    "gRPC is passed over": (new(GRPC, interface()), [endpoint()]),
-    "a binding of one's own is passed over": (
-        new(interface(binding="urn:x:y"), interface()),
-        [endpoint()],
-    ),
-    "a version to come is passed over": (new(interface(version="2.0"), interface()), [endpoint()]),
-    "what is no interface is passed over": (new(interface(version=7), interface()), [endpoint()]),
-    "1.0 goes before 0.3 in one document": ({**new(interface("/new")), **OLD}, [endpoint("/new")]),
-    "0.3": (
-        {**OLD, "additionalInterfaces": [REST]},
-        [endpoint("/old", version="0.3.0"), endpoint("/rest", "HTTP+JSON", "0.3.0")],
-    ),
-    "0.3, said to be HTTP+JSON": (
-        {"url": f"{HOST}/old", "preferredTransport": "HTTP+JSON"},
-        [endpoint("/old", "HTTP+JSON", "0.3.0")],
-    ),
-    "0.2": ({**OLD, "protocolVersion": "0.2.6"}, [endpoint("/old", version="0.2.6")]),
-    "nothing": ({}, []),
-    "gRPC alone": (new(GRPC), []),
-    "0.1": ({**OLD, "protocolVersion": "0.1"}, []),
-    "a version that only begins like one": (new(interface(version="1.0-evil")), []),
-    "a URL outside the strict grammar": (
-        new({**interface(), "url": "https://u@tides.example/a2a"}),
-        [],
-    ),
-}
+    ({"url": f"{HOST}/old", "preferredTransport": REST}, [endpoint("/old", REST, "0.3.0")]),
+    ({**OLD, "protocolVersion": "0.2.6"}, [endpoint("/old", version="0.2.6")]),
+    # nothing that we could speak to
+    (new(), []),
+    ({}, []),
+    (new(GRPC), []),
+    (new(MINE), []),
+    (new(interface(version="2.0")), []),
+    (new(interface(version=7)), []),
+    ({**OLD, "protocolVersion": "0.1"}, []),
+    (new(interface(version="1.0-evil")), []),
+    (new({**interface(), "url": "https://u@tides.example/a2a"}), []),
+]
 
 
-@pytest.mark.parametrize(("payload", "endpoints"), OFFERS.values(), ids=OFFERS)
+@pytest.mark.parametrize(("payload", "endpoints"), OFFERS)
 def test_what_a_payload_offers(payload: dict[str, Any], endpoints: list[Endpoint]) -> None:
     """Those that we can speak to, as the card has them; nothing is guessed."""
     if endpoints:
@@ -109,7 +99,7 @@ def test_a_tenant_that_is_no_plain_segment_of_a_path(tenant: str) -> None:
     """HTTP+JSON puts it into the path, so its interface is passed over, in either binding."""
     assert endpoints_of(new(interface(tenant=tenant), interface("/b"))) == (endpoint("/b"),)
     with pytest.raises(CallFailed):
-        endpoints_of(new(interface("/a2a", "HTTP+JSON", tenant=tenant)))
+        endpoints_of(new(interface("/a2a", REST, tenant=tenant)))
 
 
 @pytest.mark.parametrize("tenant", ["t1", "...", "a b", "a:b;c", "müller", "a" * 256], ids=repr)
@@ -128,10 +118,10 @@ def test_generations_can_be_narrowed() -> None:
 
 MESSAGE_URLS = [
     (endpoint(tenant="t1"), "/a2a"),
-    (endpoint("/a2a", "HTTP+JSON", tenant="a b"), "/a2a/a%20b/message:send"),
-    (endpoint("/a2a/?key=v", "HTTP+JSON"), "/a2a/message:send"),
-    (endpoint("/", "HTTP+JSON"), "/message:send"),
-    (endpoint("/old", "HTTP+JSON", "0.3.0"), "/old/v1/message:send"),
+    (endpoint("/a2a", REST, tenant="a b"), "/a2a/a%20b/message:send"),
+    (endpoint("/a2a/?key=v", REST), "/a2a/message:send"),
+    (endpoint("/", REST), "/message:send"),
+    (endpoint("/old", REST, "0.3.0"), "/old/v1/message:send"),
 ]
 
 
@@ -143,21 +133,14 @@ def test_where_a_message_is_sent(target: Endpoint, path: str) -> None:
 
 def test_a_place_of_anothers_below_an_endpoint() -> None:
     """What is asked there is his; the endpoint itself, and its other paths, are not."""
-    anchor = KeysAnchor(JwkSet.of([]), {})
+    anchor, below = KeysAnchor(JwkSet.of([]), {}), parse_place(f"{HOST}/a2a/t1/")
     tides = TrustedIssuer("tides", anchor, places=(parse_place(HOST),))
-    other = TrustedIssuer("other", anchor, places=(parse_place(f"{HOST}/a2a/t1/"),))
     anywhere = TrustedIssuer("anywhere", anchor, places=None)
-    both = Policy((tides, other))
-    theirs, own = (endpoint("/a2a", "HTTP+JSON", tenant=t).for_messages() for t in ("t1", "t2"))
-    outside = [
-        Peer(HOST, {}, policy, issuer).is_outside(url)
-        for policy, issuer, url in (
-            (both, tides, theirs),
-            (both, tides, own),
-            (Policy((tides,)), tides, theirs),
-            (both, anywhere, theirs),
-        )
-    ]
+    both = Policy((tides, TrustedIssuer("other", anchor, places=(below,))))
+    theirs, own = (endpoint("/a2a", REST, tenant=name).for_messages() for name in ("t1", "t2"))
+    asked = [(both, tides, theirs), (both, tides, own)]
+    asked += [(Policy((tides,)), tides, theirs), (both, anywhere, theirs)]
+    outside = [Peer(HOST, {}, policy, issuer).is_outside(url) for policy, issuer, url in asked]
     assert outside == [True, False, False, False]
 
 

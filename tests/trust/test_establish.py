@@ -13,6 +13,7 @@ from cardsign.times import MAX_TIME
 from cardsign.trust.lock import Floor
 from cardsign.trust.policy import Anchor, JwksAnchor, KeysAnchor, KeysetAnchor, Limits
 from cardsign.trust.session import IssuerTrust
+from cardsign.trust.walk import NO_STATEMENTS, SuppliedStatements
 from tests.statements.making import DAY, T0, entry, key, later, thumbprint
 from tests.trust.establishing import ORIGIN, anchored, codes, number, session_of, stand
 from tests.trust.histories import after, keyset, release
@@ -25,9 +26,9 @@ def jwks(*names: str) -> bytes:
     return JwkSet.of(key(name).public for name in names).to_bytes()
 
 
-def names(standing: IssuerTrust, *candidates: str) -> set[str]:
+def names(trust: IssuerTrust, *candidates: str) -> set[str]:
     """Which of these keys are accepted."""
-    accepted = {one.public.thumbprint for one in standing.keys}
+    accepted = {accepted.public.thumbprint for accepted in trust.keys}
     return {name for name in candidates if thumbprint(name) in accepted}
 
 
@@ -50,99 +51,94 @@ def anchor(one: bytes) -> KeysetAnchor:
     return anchored(one)
 
 
-# ------------------------------------------------------------------ pinned keys
+def test_statements_of_two_places_are_joined() -> None:
+    """In the order given; the key set of the second goes first, and keeps its URL."""
+    fetched = SuppliedStatements((b"k1",), (b"r1",), b"jwks", JWKS_URL)
+    both = fetched.joined(SuppliedStatements((b"k2",), (b"r2",)))
+    assert both == SuppliedStatements((b"k1", b"k2"), (b"r1", b"r2"), b"jwks", JWKS_URL)
+    other = fetched.joined(SuppliedStatements(untrusted_jwks=b"other"))
+    assert (other.untrusted_jwks, other.jwks_url) == (b"other", None)
+    assert fetched.joined(NO_STATEMENTS) == NO_STATEMENTS.joined(fetched) == fetched
+
+
+# ------------------------------------------------------------------ by the source of each anchor
 
 
 def test_pinned_keys_are_all_there_is(one: bytes) -> None:
     """Whatever comes along besides is not even looked at."""
     pinned = KeysAnchor(JwkSet.of([key("ann").public, key("bob").public]), {thumbprint("ann"): "a"})
-    plain = stand(pinned)
-    laden = stand(
-        pinned, [one, b"junk"], [release(one)],
-        untrusted_jwks=jwks("eve"), jwks_url=JWKS_URL,
-    )  # fmt: skip
-    assert laden == plain
-    assert [(k.public.thumbprint, k.holder, "card" in k.roles) for k in laden.keys] == [
-        (thumbprint("ann"), "a", True),
-        (thumbprint("bob"), "", True),
-    ]
+    along = {"untrusted_jwks": jwks("eve"), "jwks_url": JWKS_URL}
+    laden = stand(pinned, [one, b"junk"], [release(one)], **along)
+    assert laden == stand(pinned)
+    held = [(found.public.thumbprint, found.holder, found.roles) for found in laden.keys]
+    assert held == [(thumbprint("ann"), "a", ("card",)), (thumbprint("bob"), "", ("card",))]
     assert (laden.offered, laden.notes) == (None, ())
 
 
-# ------------------------------------------------------------------ a key set at a url
-
-
-def test_a_key_set_comes_from_its_own_url() -> None:
-    """From another url, or from nowhere that is known, it is not read."""
-    for url, accepted in ((JWKS_URL, {"ann"}), (f"{ORIGIN}/jwks", set()), (None, set())):
-        standing = stand(JwksAnchor(JWKS_URL), untrusted_jwks=jwks("ann"), jwks_url=url)
-        assert names(standing, "ann") == accepted
-        assert standing.has_source == bool(accepted)
-        for reason in standing.blocks:
-            assert reason.code == "trust.no_keys"
-            assert "cardsign trust remove tides, then cardsign trust add URL" in reason.hint
-        assert standing.offered is None
-
-
+PRIVATE = b'{"keys":[{"kty":"oct","k":"AAAA"}]}'
 FAILURES: dict[str, dict[str, Any]] = {
     "nothing came": {},
     "what came is no key set": {"untrusted_jwks": b"<html>", "jwks_url": JWKS_URL},
-    "it holds a private key": {
-        "untrusted_jwks": b'{"keys":[{"kty":"oct","k":"AAAA"}]}',
-        "jwks_url": JWKS_URL,
-    },
-    "it came from elsewhere": {"untrusted_jwks": jwks("eve"), "jwks_url": "https://evil.example/"},
+    "it holds a private key": {"untrusted_jwks": PRIVATE, "jwks_url": JWKS_URL},
+    "it came from elsewhere": {"untrusted_jwks": jwks("eve"), "jwks_url": f"{ORIGIN}/jwks"},
+    "it came from nowhere that is known": {"untrusted_jwks": jwks("eve")},
 }
 
 
 @pytest.mark.parametrize("came", FAILURES.values(), ids=FAILURES)
 def test_a_failure_evicts_nothing(came: dict[str, Any]) -> None:
-    """The set of before stays (threat 13)."""
-    source = JwksAnchor(JWKS_URL)
-    known = JwkSet.of([key("ann").public])
-    session = session_of(source)
-    session.jwks = known
-
-    standing = stand(session, **came)
-    assert names(standing, "ann", "eve") == {"ann"}
-    assert session.jwks is known
-    assert not stand(source, **came).has_source
-
-
-# ------------------------------------------------------------------ keyset statements
+    """A key set comes from its own URL; else the set of before stays (threat 13)."""
+    session, known = session_of(JwksAnchor(JWKS_URL)), jwks("ann")
+    trust = stand(session, untrusted_jwks=known, jwks_url=JWKS_URL)
+    assert (names(trust, "ann"), trust.offered) == ({"ann"}, None)
+    assert names(stand(session, **came), "ann", "eve") == {"ann"}
+    trust = stand(JwksAnchor(JWKS_URL), **came)
+    assert not trust.has_source
+    assert trust.blocks[-1].code == "trust.no_keys"
+    assert "cardsign trust remove tides, then cardsign trust add URL" in trust.blocks[-1].hint
 
 
 def test_the_newest_statement_says_whose_keys_count(
     anchor: KeysetAnchor, one: bytes, two: bytes
 ) -> None:
     """Its keys with their roles, holders and times, its origins, and what it revokes."""
-    standing = stand(anchor, [two, one], [release(two, revoked=[thumbprint("card2")])])
-
-    assert number(standing) == (1, 2)
-    assert [
-        (k.public.thumbprint, k.holder, "card" in k.roles, k.nbf, k.exp) for k in standing.keys
-    ] == [
-        (thumbprint("card2"), "harbour", True, T0 - DAY, T0 + 300 * DAY),
-        (thumbprint("rel"), "harbour", False, T0 - DAY, T0 + 300 * DAY),
+    trust = stand(anchor, [two, one], [release(two, revoked=[thumbprint("card2")])])
+    assert number(trust) == (1, 2)
+    assert trust.keys == read_keyset(two).keys
+    assert [(found.roles, found.holder, found.nbf, found.exp) for found in trust.keys] == [
+        (("card",), "harbour", T0 - DAY, T0 + 300 * DAY),
+        (("release",), "harbour", T0 - DAY, T0 + 300 * DAY),
     ]
-    assert [str(origin) for origin in standing.origins or ()] == [ORIGIN]
-    assert standing.revoked == {thumbprint("card"), thumbprint("card2")}
-    assert standing.release is not None
-    assert (standing.hindrances, standing.blocks, standing.notes) == ((), (), ())
+    assert [str(origin) for origin in trust.origins or ()] == [ORIGIN]
+    assert trust.revoked == {thumbprint("card"), thumbprint("card2")}
+    assert trust.release is not None
+    assert (trust.hindrances, trust.blocks, trust.notes) == ((), (), ())
 
 
-# ------------------------------------------------------------------ memory
+ANCHORS: dict[str, Anchor] = {
+    "pinned keys": KeysAnchor(JwkSet.of([])),
+    "a key set": JwksAnchor(JWKS_URL),
+    "a keyset": KeysetAnchor(KeysetId(1, 1, "0" * 64)),
+}
+
+
+@pytest.mark.parametrize("source", ANCHORS.values(), ids=ANCHORS)
+def test_no_anchor_falls_back_upon_another(source: Anchor, one: bytes) -> None:
+    """Everything that another anchor would take comes along, and no key is accepted."""
+    along = {"untrusted_jwks": jwks("ann"), "jwks_url": f"{ORIGIN}/other.json"}
+    assert stand(source, [one], [release(one)], **along).keys == ()
+
+
+# ------------------------------------------------------------------ memory and clock
 
 
 def test_what_was_kept_needs_no_evidence(anchor: KeysetAnchor, one: bytes, two: bytes) -> None:
     """The next verdict stands upon the last one's steps, and upon nothing lower."""
     session = session_of(anchor)
-    first = stand(session, [one, two], [release(two)])
-
-    again = stand(session)
-    assert (again.keyset, again.release) == (first.keyset, first.release)
+    first, again = stand(session, [one, two], [release(two)]), stand(session)
     lower = stand(session, [one], [release(one, seq=99)])
-    assert (lower.keyset, lower.release) == (first.keyset, first.release)
+    for trust in (again, lower):
+        assert (trust.keyset, trust.release) == (first.keyset, first.release)
     assert codes(lower.notes) == ["statement.keyset"]
 
 
@@ -151,26 +147,18 @@ def test_nothing_is_kept_of_a_time_of_one_s_choice(
 ) -> None:
     """It is walked all the same, and nothing can be trusted by it."""
     session = session_of(anchor)
-
-    standing = stand(session, [one, two], [release(two)], historic=True)
-    assert (number(standing), session.keyset, session.passed) == ((1, 2), None, ())
-    assert codes(standing.blocks) == ["time.historic"]
-
-
-# ------------------------------------------------------------------ the clock
+    trust = stand(session, [one, two], [release(two)], historic=True)
+    assert (number(trust), session.keyset, session.passed) == ((1, 2), None, ())
+    assert codes(trust.blocks) == ["time.historic"]
 
 
 def test_a_lock_that_is_ahead_of_every_clock_is_accused(anchor: KeysetAnchor, one: bytes) -> None:
     """No clock comes to the year 9999: setting the clock may not be what helps."""
-    session = session_of(anchor, floor=Floor(newest_iat=MAX_TIME))
-    (reason,) = stand(session, [one]).blocks
-
+    (reason,) = stand(session_of(anchor, floor=Floor(newest_iat=MAX_TIME)), [one]).blocks
     assert reason.code == "time.clock_behind"
     assert "9999-12-31" in reason.message
     assert "the lock is wrong" in reason.hint
 
-
-# ------------------------------------------------------------------ what holds now
 
 MOMENTS: dict[str, tuple[float, Limits, list[str]]] = {
     "now": (0, Limits(), []),
@@ -192,43 +180,20 @@ def test_statements_hold_until_they_end(
     """At their own end, or at the age that the policy allows; then nobody knows what is current."""
     session = session_of(anchor, limits)
     stand(session, [one], [release(one)])
-
-    standing = stand(session, now=later(after_now))
-    assert codes((*standing.blocks, *standing.hindrances)) == why
-    assert (standing.release is None) == bool(why)
-    assert standing.keys != ()
+    trust = stand(session, now=later(after_now))
+    reasons = (*trust.blocks, *trust.hindrances)
+    assert codes(reasons) == why
+    assert (trust.release is None) == bool(why)
+    assert trust.keys != ()
     keyset_ended = after_now >= (60 * DAY if limits.keyset_age is None else 0)
-    assert bool(standing.blocks) == keyset_ended  # which nobody can waive
+    assert bool(trust.blocks) == keyset_ended  # which nobody can waive
     what = "the newest keyset statement" if keyset_ended else "the newest release"
-    for reason in (*standing.blocks, *standing.hindrances):
-        assert reason.message.startswith(f"{what} expired ")
+    assert all(reason.message.startswith(f"{what} expired ") for reason in reasons)
 
 
 def test_a_release_of_no_keyset_that_is_held(anchor: KeysetAnchor, one: bytes, two: bytes) -> None:
     """A memory that contradicts itself is no ground to trust anything."""
-
     session = session_of(anchor)
     session.keyset, session.release = read_keyset(one), read_release(release(two))
-    standing = stand(session)
-    assert codes(standing.blocks) == ["statement.keyset"]
-    assert standing.revoked == frozenset()
-
-
-# ------------------------------------------------------------------ no anchor weakens
-
-ANCHORS: dict[str, Anchor] = {
-    "pinned keys": KeysAnchor(JwkSet.of([])),
-    "a key set": JwksAnchor(JWKS_URL),
-    "a keyset": KeysetAnchor(KeysetId(1, 1, "0" * 64)),
-}
-
-
-@pytest.mark.parametrize("source", ANCHORS.values(), ids=ANCHORS)
-def test_no_anchor_falls_back_upon_another(source: Anchor, one: bytes) -> None:
-    """Everything that another anchor would take comes along, and no key is accepted."""
-    standing = stand(
-        source, [one], [release(one)], untrusted_jwks=jwks("ann"),
-        jwks_url=f"{ORIGIN}/other.json",
-    )  # fmt: skip
-
-    assert standing.keys == ()
+    trust = stand(session)
+    assert (codes(trust.blocks), trust.revoked) == (["statement.keyset"], frozenset())

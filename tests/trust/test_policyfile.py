@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from cardsign.tomltext import find_lines, line_of
 from cardsign.trust.policy import (
     ACCEPTED,
     Accept,
+    Anchor,
     JwksAnchor,
     KeysAnchor,
     KeysetAnchor,
@@ -30,6 +32,7 @@ from cardsign.trust.policy import (
     TrustedIssuer,
 )
 from cardsign.trust.policyfile import parse_policy, read_policy
+from cardsign.urls import parse_place
 from tests.trust.policies import DIGEST, policy_text, public
 
 THUMBPRINTS = ("A" * 43, "B" * 42 + "E")
@@ -46,34 +49,24 @@ def test_an_empty_policy_trusts_nobody() -> None:
     assert parse_policy("format = 1\n") == Policy((), Limits())
 
 
-def test_what_an_entry_says_by_default() -> None:
-    """Full signatures, what we sign with, and freshness."""
-    one = only(policy_text())
+def test_what_an_entry_says() -> None:
+    """By default full signatures, what we sign with, and freshness; else each member arrives."""
+    plain = only(policy_text())
+    assert (plain.name, plain.places) == ("acme", (parse_place("https://a.example"),))
+    assert (plain.profiles, plain.algorithms) == (FULL_PROFILES, tuple(ALGORITHMS))
+    assert (plain.freshness, plain.require, plain.is_holder) == ("required", (), False)
+    assert (plain.networks, plain.proxy) == ((), None)
 
-    assert (one.name, [str(place) for place in one.places or ()]) == ("acme", ["https://a.example"])
-    assert (one.profiles, one.algorithms) == (FULL_PROFILES, tuple(ALGORITHMS))
-    assert (one.freshness, one.require) == ("required", ())
-    assert not one.is_holder
-
-
-def test_everything_that_an_entry_may_say() -> None:
-    """Each member arrives where it belongs."""
-    one = only(
-        policy_text(
-            'accept = "sdk"',
-            'algorithms = ["ES256", "EdDSA"]',
-            'require = ["publisher"]',
-            'freshness = "waived"',
-            origins='["https://a.example", "https://shared.example/agents/geo/"]',
-        )
-    )
-
-    assert [str(place) for place in one.places or ()] == [
-        "https://a.example",
-        "https://shared.example/agents/geo/",
-    ]
-    assert (one.profiles, one.algorithms) == (DEFAULT_PROFILES, ("ES256", "EdDSA"))
-    assert (one.require, one.freshness) == (("publisher",), "waived")
+    places = ("https://a.example", "https://shared.example/agents/geo/")
+    members = ['accept = "sdk"', 'algorithms = ["ES256", "EdDSA"]', 'require = ["publisher"]']
+    members += ['freshness = "waived"', 'networks = ["10.0.0.0/8", "fd12::/16"]']
+    entry = only(policy_text(*members, origins=json.dumps(places)))
+    assert tuple(map(str, entry.places or ())) == places
+    assert (entry.profiles, entry.algorithms) == (DEFAULT_PROFILES, ("ES256", "EdDSA"))
+    assert (entry.require, entry.freshness) == (("publisher",), "waived")
+    assert tuple(map(str, entry.networks)) == ("10.0.0.0/8", "fd12::/16")
+    proxied = only(policy_text('proxy = "http://proxy.example:3128"'))
+    assert str(proxied.proxy) == "http://proxy.example:3128"
 
 
 LIMITS = {
@@ -94,27 +87,25 @@ def test_limits(members: str, limits: Limits) -> None:
 
 def test_anchors(alice: PrivateKey, bob: PrivateKey) -> None:
     """Each kind of anchor."""
-    pin = f'{{ epoch = 3, version = 12, digest = "{DIGEST}" }}'
-    assert only(policy_text(anchor=f"keyset = {pin}")).anchor == KeysetAnchor(
-        KeysetId(3, 12, DIGEST)
-    )
-    named = f'{{ epoch = 1, version = 1, digest = "{DIGEST}", issuer = "tides" }}'
-    assert only(policy_text(anchor=f"keyset = {named}")).anchor == KeysetAnchor(
-        KeysetId(1, 1, DIGEST), "tides"
-    )
-    one, other = THUMBPRINTS
-    roots = f'{{ issuer = "tides", threshold = 2, keys = [{{ thumbprint = "{one}", '
-    roots += f'holder = "ann" }}, {{ thumbprint = "{other}", holder = "bob" }}] }}'
-    assert only(policy_text(anchor=f"roots = {roots}")).anchor == KeysetAnchor(
-        RootAnchor(2, frozenset({(one, "ann"), (other, "bob")})), "tides"
-    )
+
+    def anchor(text: str, *members: str) -> Anchor:
+        return only(policy_text(*members, anchor=text)).anchor
+
+    pin = f'epoch = 3, version = 12, digest = "{DIGEST}"'
+    assert anchor(f"keyset = {{ {pin} }}") == KeysetAnchor(KeysetId(3, 12, DIGEST))
+    named = anchor(f'keyset = {{ {pin}, issuer = "tides" }}')
+    assert named == KeysetAnchor(KeysetId(3, 12, DIGEST), "tides")
+    pairs = frozenset(zip(THUMBPRINTS, ("ann", "bob"), strict=True))
+    keys = [f'{{ thumbprint = "{thumbprint}", holder = "{who}" }}' for thumbprint, who in pairs]
+    roots = f'roots = {{ issuer = "tides", threshold = 2, keys = [{", ".join(keys)}] }}'
+    assert anchor(roots) == KeysetAnchor(RootAnchor(2, pairs), "tides")
     url = "https://a.example/.well-known/jwks.json"
-    assert only(policy_text(anchor=f'jwks = "{url}"')).anchor == JwksAnchor(url)
-    keys = f'[{{ holder = "publisher", public = {public(alice)} }}, {{ public = {public(bob)} }}]'
-    anchor = only(policy_text('require = ["publisher"]', anchor=f"keys = {keys}")).anchor
-    assert isinstance(anchor, KeysAnchor)
-    assert [key.kid for key in anchor.keys.keys] == ["alice", "bob"]
-    assert anchor.holders == {"alice": "publisher"}
+    assert anchor(f'jwks = "{url}"') == JwksAnchor(url)
+    held = f'{{ holder = "publisher", public = {public(alice)} }}'
+    pinned = anchor(f"keys = [{held}, {{ public = {public(bob)} }}]", 'require = ["publisher"]')
+    assert isinstance(pinned, KeysAnchor)
+    assert [key.kid for key in pinned.keys.keys] == ["alice", "bob"]
+    assert pinned.holders == {"alice": "publisher"}
 
 
 # As the refusal of a name that is none of them lists them (E11).
@@ -265,65 +256,40 @@ def test_what_only_the_operators_own_policy_may_say(member: str) -> None:
     assert "--trust trust.toml" in fault.hint
 
 
-def test_how_an_issuer_is_reached() -> None:
-    """Networks of both versions, or a proxy; by default neither."""
-    one = only(policy_text('networks = ["10.0.0.0/8", "fd12::/16"]'))
-    assert [str(network) for network in one.networks] == ["10.0.0.0/8", "fd12::/16"]
-    assert one.proxy is None
-
-    proxied = only(policy_text('proxy = "http://proxy.example:3128"'))
-    assert str(proxied.proxy) == "http://proxy.example:3128"
-
-    plain = only(policy_text())
-    assert (plain.networks, plain.proxy) == ((), None)
+HELD, BARE = '{ holder = "publisher", public = KEY }', "{ public = KEY }"
+#: A member of the issuer, the key that it pins, the line of what is wrong, and what is said of it.
+KEYS = {
+    "a private key": ("", "{ public = PRIVATE }", 7, "key.private_material"),
+    "no such holder": ('require = ["publishr"]', HELD, 5, "did you mean 'publisher'?"),
+    "no holder at all": ('require = ["publisher"]', BARE, 5, "`holder`"),
+    "another algorithm": ('algorithms = ["EdDSA"]', BARE, 7, 'algorithms = ["ES256"]'),
+}
 
 
-def refused_key(members: str, *others: str) -> UsageFault:
-    """The refusal of a policy that pins one key."""
+@pytest.mark.parametrize(("member", "entry", "line", "words"), KEYS.values(), ids=KEYS)
+def test_a_key_that_could_never_count(
+    member: str, entry: str, line: int, words: str, alice: PrivateKey
+) -> None:
+    """A private one is compromised, and is not repeated; without what is wrong each is read."""
+    key = public(alice)
+    entry = entry.replace("PRIVATE", key.replace("{", '{ d = "AAAA",', 1)).replace("KEY", key)
     with pytest.raises(UsageFault) as refused:
-        parse_policy(policy_text(*others, anchor=f"keys = [\n  {members},\n]"))
-    assert refused.value.finding.place.line == 7 + len(others) or others
-    return refused.value
-
-
-def test_a_private_key_in_a_policy(alice: PrivateKey) -> None:
-    """It is compromised, and the refusal does not repeat it."""
-    private = public(alice).replace("{", '{ d = "AAAA",', 1)
-    fault = refused_key(f"{{ public = {private} }}")
-
-    assert "key.private_material" in fault.message
-    assert "AAAA" not in fault.message
+        parse_policy(policy_text(member, anchor=f"keys = [\n  {entry},\n]"))
+    fault = refused.value
+    assert words in f"{fault.message} {fault.hint}"
+    assert "AAAA" not in f"{fault.message} {fault.hint}"
+    assert fault.finding.place.line == line
+    right = ('require = ["publisher"]', 'algorithms = ["ES256"]')
+    assert only(policy_text(*right, anchor=f"keys = [{HELD.replace('KEY', key)}]"))
 
 
 def test_one_key_under_two_kids(alice: PrivateKey) -> None:
     """It would stand for two holders, and one signature for two of `require`."""
-    kids = (
-        f'{{ holder = "{holder}", public = {{ kid = "{holder}", {public(alice)[1:].strip()} }}'
-        for holder in ("ann", "bob")
-    )
-    again = (entry.replace(f', kid = "{alice.public.kid}"', "") for entry in kids)
+    key = public(alice).replace(f', kid = "{alice.public.kid}"', "")[1:]
+    entries = [f'{{ holder = "{who}", public = {{ kid = "{who}", {key} }}' for who in ("a", "b")]
     with pytest.raises(UsageFault, match=r"hold one key") as refused:
-        parse_policy(policy_text(anchor="keys = [\n  " + ",\n  ".join(again) + ",\n]"))
+        parse_policy(policy_text(anchor="keys = [\n  " + ",\n  ".join(entries) + ",\n]"))
     assert (refused.value.code, refused.value.finding.place.line) == ("policy.malformed", 6)
-
-
-def test_a_required_holder_who_holds_no_key(alice: PrivateKey) -> None:
-    """No card could ever be complete; without holders nobody can be required."""
-    entry = f'{{ holder = "publisher", public = {public(alice)} }}'
-    assert "did you mean 'publisher'?" in refused_key(entry, 'require = ["publishr"]').message
-    bare = f"{{ public = {public(alice)} }}"
-    assert "`holder`" in refused_key(bare, 'require = ["publisher"]').hint
-    assert only(policy_text('require = ["publisher"]', anchor=f"keys = [{entry}]"))
-
-
-def test_a_key_for_an_algorithm_that_does_not_count(alice: PrivateKey) -> None:
-    """It could never verify anything; named, it counts."""
-    entry = f"{{ public = {public(alice)} }}"
-    fault = refused_key(entry, 'algorithms = ["EdDSA"]')
-
-    assert "ES256" in fault.message
-    assert 'algorithms = ["ES256"]' in fault.hint
-    assert only(policy_text('algorithms = ["ES256"]', anchor=f"keys = [{entry}]"))
 
 
 def test_the_tables_follow_the_registries() -> None:

@@ -18,39 +18,32 @@ from cardsign.trust.session import StatementCache
 from cardsign.trust.walk import SuppliedStatements
 from cardsign.verify.report import Report
 from cardsign.verify.verdict import judge_card
+from cardsign.verify.verifier import Verifier
 from tests.statements.making import DAY, T0, URL, entry, key, later, thumbprint
-from tests.support import NOW, PORTABLE, Remembering, codes, dump, reach_verdict, signed
+from tests.support import PORTABLE, Remembering, codes, dump, signed
 from tests.trust.establishing import ORIGIN
 from tests.trust.histories import after, keyset
 from tests.verify.tides import Tides, card_of, current
 
 
-class Counted:
-    """Counts the verdicts that are reached anew."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.count = 0
-
-        def counted(*about: Any, **how: Any) -> Report:
-            self.count += 1
-            return judge_card(*about, **how)
-
-        monkeypatch.setattr("cardsign.verify.verifier.judge_card", counted)
-
-
 @pytest.fixture
-def anew(monkeypatch: pytest.MonkeyPatch) -> Counted:
-    """How many verdicts were reached anew."""
-    return Counted(monkeypatch)
+def anew(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """An element for each verdict that was reached anew."""
+    reached: list[None] = []
+
+    def counted(*about: Any, **how: Any) -> Report:
+        reached.append(None)
+        return judge_card(*about, **how)
+
+    monkeypatch.setattr("cardsign.verify.verifier.judge_card", counted)
+    return reached
 
 
-def test_the_same_matter_gets_the_same_verdict(anew: Counted) -> None:
+def test_the_same_matter_gets_the_same_verdict(anew: list[None]) -> None:
     """As of now: nothing else differs."""
     tides = Tides()
-    first = tides.says()
-    second = tides.says(now=later(60))
-
-    assert anew.count == 1
+    first, second = tides.says(), tides.says(now=later(60))
+    assert len(anew) == 1
     assert second == replace(first, checked_at=later(60))
     assert second == Tides(tides.one).says(now=later(60))
 
@@ -71,21 +64,25 @@ OTHER_MATTERS: dict[str, Callable[[Tides], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("changed", OTHER_MATTERS.values(), ids=OTHER_MATTERS)
 def test_another_matter_is_judged_anew(
-    changed: Callable[[Tides], dict[str, Any]], anew: Counted
+    changed: Callable[[Tides], dict[str, Any]], anew: list[None]
 ) -> None:
     """Evil.example may serve somebody's genuine card (threat 3): a verdict of before is no help."""
-    warm, cold = Tides(), Tides()
+    warm = Tides()
     cold = Tides(warm.one)
     for tides in (warm, cold):
         tides.says()
-    cold.memory.session(cold.policy.issuers[0]).verdicts.clear()
+    verdicts_of(cold).clear()
+    report = warm.says(**changed(warm))
+    assert len(anew) == 3
+    assert report == cold.says(**changed(cold))
 
-    said = warm.says(**changed(warm))
-    assert anew.count == 3
-    assert said == cold.says(**changed(cold))
+
+def verdicts_of(tides: Tides) -> dict[Any, Any]:
+    """The verdicts that are kept."""
+    return tides.memory.session(tides.policy.issuers[0]).verdicts
 
 
-def test_a_verdict_is_reused_until_its_deadline(anew: Counted) -> None:
+def test_a_verdict_is_reused_until_its_deadline(anew: list[None]) -> None:
     """To the second; and not before the time at which it was reached."""
     tides = Tides()
     releases = [current(tides.one, exp=T0 + 3600)]
@@ -97,10 +94,10 @@ def test_a_verdict_is_reused_until_its_deadline(anew: Counted) -> None:
         (3600, 3, "indeterminate"),
     ):
         report = tides.says(releases=releases, now=later(seconds))
-        assert (anew.count, report.verdict) == (count, verdict)
+        assert (len(anew), report.verdict) == (count, verdict)
 
 
-def test_a_key_that_did_not_count_yet_does_not_count_by_a_later_verdict(anew: Counted) -> None:
+def test_a_key_that_did_not_count_yet_does_not_count_by_a_later_verdict(anew: list[None]) -> None:
     """A clock that is set back finds no verdict of the time ahead."""
     keys = [entry("card", "card", nbf=T0), entry("rel", "release")]
     tides = Tides(keyset("ann", "bob", keys=keys))
@@ -109,23 +106,18 @@ def test_a_key_that_did_not_count_yet_does_not_count_by_a_later_verdict(anew: Co
 
     early = tides.says(releases=releases, now=later(-301))
     assert (early.verdict, codes(early)[0]) == ("untrusted", "key.not_yet_valid")
-    assert anew.count == 2
+    assert len(anew) == 2
 
 
-@pytest.mark.parametrize(
-    "circumstances",
-    [{"card": card_of("eve")}, {"card": b"{"}, {"releases": []}],
-    ids=["untrusted", "invalid", "indeterminate"],
-)
-def test_only_trusted_verdicts_are_kept(circumstances: dict[str, Any]) -> None:
+def test_only_trusted_verdicts_are_kept() -> None:
     """What was missing may have come meanwhile."""
-    tides = Tides()
-    tides.says(**circumstances)
+    for circumstances in ({"card": card_of("eve")}, {"card": b"{"}, {"releases": []}):
+        tides = Tides()
+        assert tides.says(**circumstances).verdict != "trusted"
+        assert verdicts_of(tides) == {}
 
-    assert tides.memory.session(tides.policy.issuers[0]).verdicts == {}
 
-
-def test_what_a_caller_does_to_a_report_does_not_reach_the_next(anew: Counted) -> None:
+def test_what_a_caller_does_to_a_report_does_not_reach_the_next(anew: list[None]) -> None:
     """Neither to the first one nor to a later one."""
     tides = Tides()
     for _ in range(3):
@@ -133,17 +125,19 @@ def test_what_a_caller_does_to_a_report_does_not_reach_the_next(anew: Counted) -
         assert report.card == PORTABLE
         report.card["supportedInterfaces"][0]["url"] = "https://evil.example/"
         report.card["skills"].clear()
-    assert anew.count == 1
+    assert len(anew) == 1
 
 
-def test_one_verdict_is_kept_of_a_subject(anew: Counted, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_verdict_is_kept_of_a_subject(
+    anew: list[None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The last one: a URL serves one card at a time. Of too many, all are forgotten."""
     monkeypatch.setattr("cardsign.verify.verifier.MAX_VERDICTS", 2)
     tides = Tides()
     for card in (card_of(), card_of() + b" ", card_of()):
         tides.says(card)
-    verdicts = tides.memory.session(tides.policy.issuers[0]).verdicts
-    assert (anew.count, len(verdicts)) == (3, 1)
+    verdicts = verdicts_of(tides)
+    assert (len(anew), len(verdicts)) == (3, 1)
     for expect in (Subject(issuer="tides"), Subject(origin=ORIGIN), Subject(url=URL)):
         tides.says(expect=expect)
         assert len(verdicts) <= 2
@@ -156,37 +150,28 @@ def test_threads_share_a_verifier() -> None:
     cards = [card_of(card={**PORTABLE, "version": str(number)}) for number in range(6)]
     together = threading.Barrier(8)
 
-    def judge(thread: int) -> list[str]:
+    def judge(thread: int) -> None:
         together.wait(timeout=60)
-        versions = []
         for turn in range(30):
             number = (thread + turn) % len(cards)
-            report = tides.says(cards[number])
-            assert report.card is not None
-            versions.append(report.card["version"] == str(number))
-        return versions
+            card = tides.says(cards[number]).card or {}
+            assert card["version"] == str(number)
 
     with ThreadPoolExecutor(8) as pool:
-        assert all(all(versions) for versions in pool.map(judge, range(8)))
+        list(pool.map(judge, range(8)))
 
 
 def test_a_key_that_is_for_another_algorithm_now_is_judged_anew() -> None:
     """The same numbers, republished: a verdict of before says nothing of them."""
     key = PrivateKey.generate("RS256", kid="k")
-    card, url = signed(PORTABLE, key), "https://tides.example/jwks.json"
-    policy = Policy.from_jwks_url(url, origin="https://tides.example")
-    issuers = tuple(replace(one, freshness="waived") for one in policy.issuers)
-    policy, memory = replace(policy, issuers=issuers), Remembering()
+    card, url = dump(signed(PORTABLE, key)), f"{ORIGIN}/jwks.json"
+    verifier = Verifier(Policy.from_jwks_url(url, origin=ORIGIN))
 
     def verdict(alg: str) -> str:
         listed = {**key.public.numbers, "kid": "k", "use": "sig", "alg": alg}
         jwks = json.dumps({"keys": [listed]}).encode()
         supplied = SuppliedStatements(untrusted_jwks=jwks, jwks_url=url)
-        subject = Subject(issuer=issuers[0].name)
-        report = reach_verdict(
-            dump(card), expect=subject, policy=policy, now=NOW, supplied=supplied, memory=memory
-        )
-        return report.verdict
+        return verifier.examine(card, statements=supplied, url=ORIGIN).verdict
 
     assert (verdict("RS256"), verdict("PS256")) == ("trusted", "untrusted")
 
@@ -255,9 +240,8 @@ def test_verifiers_that_share_a_cache_never_take_it_back(
         list(pool.map(look, [3, 0, 5, 1, 4, 2] * 3))
     report = tides.says(keysets=[], releases=[], memory=remembering(tmp_path))
     assert report.verdict == "trusted"
-    assert report.keyset is not None
-    assert report.release is not None
-    assert (report.keyset.number, report.release.number) == ("1.6", "15")
+    used = [statement and statement.number for statement in (report.keyset, report.release)]
+    assert used == ["1.6", "15"]
 
 
 @pytest.mark.parametrize("many", [1, 30])

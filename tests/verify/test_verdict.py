@@ -24,6 +24,7 @@ from cardsign.verify.report import (
     SignatureReport,
     Verdict,
     VerificationError,
+    ask_again,
 )
 from tests.support import (
     LAX,
@@ -38,62 +39,36 @@ from tests.support import (
     signed,
 )
 
-ANSWERS = {"yes", "no", "unknown"}
-VERDICTS = {"trusted", "untrusted", "invalid", "indeterminate"}
-SIGNATURE_VERDICTS = {
-    "valid",
-    "invalid",
-    "unknown-key",
-    "not-enrolled",
-    "revoked",
-    "other-profile",
-    "refused",
-    "not-tried",
-}
+# The members of the JSON in their order, and their values.
+REPORT = (
+    "schema verdict subject answers reasons signatures coverage issuer statements checked_at "
+    "valid_until historic card"
+)
+SIGNATURE = (
+    "index kid alg typ profile verdict counts holder payload_sha256 uncovered uncovered_count "
+    "reasons"
+)
+VERDICTS = "trusted untrusted invalid indeterminate"
+SIGNATURE_VERDICTS = (
+    "valid invalid unknown-key not-enrolled revoked other-profile refused not-tried"
+)
 
 
 def assert_contract(document: dict[str, Any]) -> None:
     """Hold a verdict's JSON against the schema `cardsign.verdict/2`."""
-    assert list(document) == [
-        "schema",
-        "verdict",
-        "subject",
-        "answers",
-        "reasons",
-        "signatures",
-        "coverage",
-        "issuer",
-        "statements",
-        "checked_at",
-        "valid_until",
-        "historic",
-        "card",
-    ]
+    assert list(document) == REPORT.split()
     assert document["schema"] == "cardsign.verdict/2"
-    assert document["verdict"] in VERDICTS
+    assert document["verdict"] in VERDICTS.split()
     assert list(document["answers"]) == ["integrity", "authorised", "current", "complete"]
-    assert set(document["answers"].values()) <= ANSWERS
+    assert set(document["answers"].values()) <= {"yes", "no", "unknown"}
     assert list(document["coverage"]) == ["profile", "uncovered", "uncovered_count", "all_but"]
     assert isinstance(document["historic"], bool)
     assert (document["card"] is not None) == (document["verdict"] == "trusted")
     assert document["reasons"]
     for index, signature in enumerate(document["signatures"]):
-        assert list(signature) == [
-            "index",
-            "kid",
-            "alg",
-            "typ",
-            "profile",
-            "verdict",
-            "counts",
-            "holder",
-            "payload_sha256",
-            "uncovered",
-            "uncovered_count",
-            "reasons",
-        ]
+        assert list(signature) == SIGNATURE.split()
         assert signature["index"] == index
-        assert signature["verdict"] in SIGNATURE_VERDICTS
+        assert signature["verdict"] in SIGNATURE_VERDICTS.split()
         assert signature["counts"] or signature["reasons"]
     for reason in document["reasons"] + [r for s in document["signatures"] for r in s["reasons"]]:
         assert list(reason) == ["code", "severity", "message", "path", "hint"]
@@ -124,7 +99,6 @@ def test_the_json_of_every_verdict_keeps_the_contract(alice: PrivateKey, bob: Pr
     """Members, their order, their values; and it is JSON."""
     for way, card in cards(alice, bob).items():
         document = examine(card, alice).to_json()
-
         assert_contract(document)
         assert json.loads(json.dumps(document)) == document
         assert (document["verdict"] == "trusted") == (way == "trusted"), way
@@ -132,50 +106,24 @@ def test_the_json_of_every_verdict_keeps_the_contract(alice: PrivateKey, bob: Pr
 
 def test_the_json_of_a_trusted_card(alice: PrivateKey) -> None:
     """Word for word, so that a change of the contract is seen."""
-    hint = "A key set alone cannot show them."
     payload = canonicalize(PORTABLE, "served-as-is")
+    waived = {"code": "trust.freshness_waived", "severity": "note", "path": ""}
+    waived |= {"message": "revocation and rollback were not checked"}
+    waived |= {"hint": "A key set alone cannot show them."}
+    open_parts: dict[str, Any] = {"uncovered": [], "uncovered_count": 0}
+    signature = {"index": 0, "kid": "alice", "alg": "ES256", "typ": "JOSE", "verdict": "valid"}
+    signature |= {"profile": "served-as-is", "counts": True, "holder": None, "reasons": []}
+    signature |= {"payload_sha256": hashlib.sha256(payload.data).hexdigest(), **open_parts}
+    answers = {"integrity": "yes", "authorised": "yes", "current": "unknown", "complete": "yes"}
 
     assert examine(signed(PORTABLE, alice), alice).to_json() == {
         "schema": "cardsign.verdict/2",
         "verdict": "trusted",
         "subject": "the harbour",
-        "answers": {
-            "integrity": "yes",
-            "authorised": "yes",
-            "current": "unknown",
-            "complete": "yes",
-        },
-        "reasons": [
-            {
-                "code": "trust.freshness_waived",
-                "severity": "note",
-                "message": "revocation and rollback were not checked",
-                "path": "",
-                "hint": hint,
-            }
-        ],
-        "signatures": [
-            {
-                "index": 0,
-                "kid": "alice",
-                "alg": "ES256",
-                "typ": "JOSE",
-                "profile": "served-as-is",
-                "verdict": "valid",
-                "counts": True,
-                "holder": None,
-                "payload_sha256": hashlib.sha256(payload.data).hexdigest(),
-                "uncovered": [],
-                "uncovered_count": 0,
-                "reasons": [],
-            }
-        ],
-        "coverage": {
-            "profile": "served-as-is",
-            "uncovered": [],
-            "uncovered_count": 0,
-            "all_but": None,
-        },
+        "answers": answers,
+        "reasons": [waived],
+        "signatures": [signature],
+        "coverage": {"profile": "served-as-is", "all_but": None, **open_parts},
         "issuer": None,
         "statements": {"keyset": None, "release": None},
         "checked_at": NOW.isoformat(),
@@ -189,7 +137,6 @@ def test_a_deadline_is_written_with_its_zone() -> None:
     """ISO 8601, so that another machine reads the same moment."""
     until = datetime(2026, 11, 21, 12, tzinfo=UTC)
     report = Report("trusted", "x", Answers(), (), valid_until=until)
-
     assert report.to_json()["valid_until"] == "2026-11-21T12:00:00+00:00"
 
 
@@ -205,32 +152,23 @@ EXITS: dict[Verdict, int] = {
 def test_exit_status(verdict: Verdict, status: int) -> None:
     """0, 1, 1 and 3; the error that carries the report exits alike, and its class says which."""
     report = Report(verdict, None, Answers(), (Finding("sig.none", "unsigned"),))
-
-    assert report.exit_status == status
-    assert VerificationError.of(report).exit_status == status
-    kind = NoVerdict if verdict == "indeterminate" else NotTrusted
-    assert type(VerificationError.of(report)) is kind
+    error = VerificationError.of(report)
+    assert report.exit_status == error.exit_status == status
+    assert type(error) is (NoVerdict if verdict == "indeterminate" else NotTrusted)
 
 
 def test_the_error_says_what_the_first_reason_says(alice: PrivateKey) -> None:
     """Code, message, place and hint."""
     report = examine({**signed(PORTABLE, alice), "name": "x"}, alice)
-    error = NotTrusted(report)
-
-    first = report.reasons[0]
-    assert (error.code, error.message, error.path, error.hint) == (
-        first.code,
-        first.message,
-        first.path,
-        first.hint,
-    )
+    error, first = NotTrusted(report), report.reasons[0]
+    for member in ("code", "message", "path", "hint"):
+        assert getattr(error, member) == getattr(first, member)
 
 
 def test_reasons_are_not_repeated(alice: PrivateKey) -> None:
     """One thing is said once, however many signatures lead to it."""
     honest = signed(PORTABLE, alice)
     report = examine({**honest, "x": 1, "signatures": honest["signatures"] * 3}, alice)
-
     assert len(set(report.reasons)) == len(report.reasons)
     assert codes(report).count("coverage.uncovered") == 1
 
@@ -238,50 +176,36 @@ def test_reasons_are_not_repeated(alice: PrivateKey) -> None:
 # ------------------------------------------------------------------ which signature is best
 
 
-def one(
-    *given: Answer, counts: bool = False, uncovered: int = 0, profile: str | None = None
+def signature(
+    *given: Answer, counts: bool = False, uncovered: int = 0, profile: Any = None
 ) -> SignatureReport:
     """A signature with these answers."""
-    return SignatureReport(
-        index=0,
-        kid=None,
-        alg=None,
-        typ=None,
-        verdict="valid",
-        reasons=(),
-        counts=counts,
-        uncovered=("/x",) * uncovered,
-        uncovered_count=uncovered,
-        answers=Answers(*given),
-        profile=profile,
-    )
+    places = {"uncovered": ("/x",) * uncovered, "uncovered_count": uncovered}
+    how: Any = {"profile": profile, "counts": counts, "answers": Answers(*given), **places}
+    return SignatureReport(0, None, None, None, "valid", (), **how)
 
 
+LOSSY: Any = {"uncovered": 9, "profile": "prune-empty"}
+FITTING = signature("no", "no", "unknown", "no", **LOSSY)
 BETTER: dict[str, tuple[SignatureReport, SignatureReport]] = {
     "one that counts than one with more yes": (
-        one("yes", "no", "unknown", "no", counts=True),
-        one("no", "yes", "yes", "yes"),
+        signature("yes", "no", "unknown", "no", counts=True),
+        signature("no", "yes", "yes", "yes"),
     ),
     "three times yes than two": (
-        one("yes", "yes", "unknown", "yes", counts=True),
-        one("yes", "yes", "unknown", "no", counts=True),
+        signature("yes", "yes", "unknown", "yes", counts=True),
+        signature("yes", "yes", "unknown", "no", counts=True),
     ),
-    "one that fits something than an unknown key": (
-        one("no", "no", "unknown", "no", uncovered=9, profile="prune-empty"),
-        one(),
-    ),
-    "one that fits something than one that fits nothing": (
-        one("no", "no", "unknown", "no", uncovered=9, profile="prune-empty"),
-        one("no"),
-    ),
-    "an unknown key than a bad signature": (one(), one("no")),
+    "one that fits something than an unknown key": (FITTING, signature()),
+    "one that fits something than one that fits nothing": (FITTING, signature("no")),
+    "an unknown key than a bad signature": (signature(), signature("no")),
     "less uncovered than more": (
-        one("no", "yes", "unknown", "no", uncovered=1),
-        one("no", "yes", "unknown", "no", uncovered=2),
+        signature("no", "yes", "unknown", "no", uncovered=1),
+        signature("no", "yes", "unknown", "no", uncovered=2),
     ),
     "the document itself than what rule 1 makes of it": (
-        one("yes", "yes", "unknown", "yes", counts=True, profile="served-as-is"),
-        one("yes", "yes", "unknown", "yes", counts=True, profile="rule-1-as-written"),
+        signature("yes", "yes", "unknown", "yes", counts=True, profile="served-as-is"),
+        signature("yes", "yes", "unknown", "yes", counts=True, profile="rule-1-as-written"),
     ),
 }
 
@@ -297,14 +221,14 @@ def test_a_better_signature(better: SignatureReport, worse: SignatureReport) -> 
 
 def test_nothing_is_an_error_in_a_trusted_card_and_what_decides_is_one() -> None:
     """What the policy accepts is a note; a code that is a note may decide against a card."""
-    codes_of = ("sig.compat", "sig.bad", "coverage.uncovered", "trust.freshness_waived")
-    reasons = tuple(Finding(code, "x") for code in codes_of)
-
-    trusted = Report("trusted", "x", Answers(), reasons)
-    untrusted = Report("untrusted", "x", Answers(), reasons)
-
-    assert [one.severity for one in trusted.reasons] == ["note", "warning", "note", "note"]
-    assert [one.severity for one in untrusted.reasons] == ["error", "error", "error", "note"]
+    names = ("sig.compat", "sig.bad", "coverage.uncovered", "trust.freshness_waived")
+    severities: dict[Verdict, str] = {
+        "trusted": "note warning note note",
+        "untrusted": "error error error note",
+    }
+    for verdict, expected in severities.items():
+        report = Report(verdict, "x", Answers(), tuple(Finding(code, "x") for code in names))
+        assert [reason.severity for reason in report.reasons] == expected.split()
 
 
 def test_a_full_signature_is_checked_once(
@@ -318,10 +242,9 @@ def test_a_full_signature_is_checked_once(
         check_entry(entry, payload, key, **encoded)
 
     monkeypatch.setattr("cardsign.verify.signature.check_entry", counted)
-    whole = canonicalize(LAX, "served-as-is").data
     full = {**LAX, "signatures": [one_signature(LAX, alice, "served-as-is")]}
     assert examine(full, alice).verdict == "trusted"
-    assert checked == [whole]
+    assert checked == [canonicalize(LAX, "served-as-is").data]
     examine({**LAX, "signatures": [one_signature(LAX, alice, "prune-empty")]}, alice)
     assert len(checked) > 2
 
@@ -329,16 +252,32 @@ def test_a_full_signature_is_checked_once(
 def test_a_key_set_without_kids_is_said(alice: PrivateKey) -> None:
     """Its keys are known by their thumbprints, which the header does not name."""
     jwk = {name: value for name, value in alice.public.jwk().items() if name != "kid"}
-    keys = JwkSet.from_bytes(dump({"keys": [jwk]}))
-    policy = Policy.from_jwks(keys, name="the harbour")
-
-    def examine_unnamed(card: dict[str, Any]) -> Report:
-        return reach_verdict(dump(card), expect=holder_of(policy), policy=policy, now=NOW)
-
-    first = examine_unnamed(signed(LAX, alice)).reasons[0]
-    named = examine(signed(LAX, alice), PrivateKey.generate("ES256", kid="bob")).reasons[0]
-
+    policy = Policy.from_jwks(JwkSet.from_bytes(dump({"keys": [jwk]})), name="the harbour")
+    card = signed(LAX, alice)
+    first = reach_verdict(dump(card), expect=holder_of(policy), policy=policy, now=NOW).reasons[0]
+    named = examine(card, PrivateKey.generate("ES256", kid="bob")).reasons[0]
     assert first.code == "key.unknown"
     assert "named by thumbprint" in first.message
     assert "ask for kids" in first.fix
     assert "thumbprint" not in named.message
+
+
+# ------------------------------------------------------------------ when to ask once more
+
+AGAIN: dict[str, tuple[Verdict, str, bool]] = {
+    "a new card before an old release": ("untrusted", "card.digest_unlisted", True),
+    "an old card before a new floor": ("untrusted", "card.rollback", True),
+    "a card by a key that an old keyset lacks": ("untrusted", "key.unknown", True),
+    "a release of another keyset": ("indeterminate", "statement.keyset", True),
+    "a card that is trusted": ("trusted", "statement.keyset", False),
+    "a bad signature": ("untrusted", "sig.bad", False),
+    "an old card by a key that is revoked by now": ("untrusted", "key.revoked", True),
+    "an old release": ("indeterminate", "statement.expired", True),
+    "a fork": ("indeterminate", "statement.fork", False),
+}
+
+
+@pytest.mark.parametrize(("verdict", "code", "again"), AGAIN.values(), ids=AGAIN)
+def test_it_is_asked_again_where_that_can_help(verdict: Verdict, code: str, again: bool) -> None:
+    """Once, past every cache, where copies of two ages explain the verdict (threat 15)."""
+    assert ask_again(Report(verdict, "tides", Answers(), (Finding(code, "so it is"),))) is again

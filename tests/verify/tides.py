@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from cardsign.card.extensions import ExtendedMarker, with_marker
 from cardsign.trust.policy import Anchor, Limits, Policy, Subject
 from cardsign.trust.walk import SuppliedStatements
 from cardsign.verify.report import Report
-from tests.statements.making import NOW, URL, key
+from tests.statements.making import DAY, NOW, T0, URL, key
 from tests.support import PORTABLE, Remembering, by_another_sdk, dump, reach_verdict
 from tests.trust.establishing import anchored, enrolled, listed
 from tests.trust.histories import keyset, release
@@ -25,9 +26,17 @@ def card_of(*signers: str, card: Mapping[str, Any] = PORTABLE) -> bytes:
     return dump({**card, "signatures": signatures})
 
 
-def current(under: bytes, *, card: Mapping[str, Any] = PORTABLE, **changes: Any) -> bytes:
+def current(
+    under: bytes, *, card: Mapping[str, Any] = PORTABLE, signer: str = "rel", **changes: Any
+) -> bytes:
     """A release that lists a card, and else these changes."""
-    return release(under, **{"cards": [listed(card)], **changes})
+    return release(under, signer, **{"cards": [listed(card)], **changes})
+
+
+def marked(**changes: Any) -> dict[str, Any]:
+    """An extended card of audience `moor`, for release 5, for a day."""
+    marker = ExtendedMarker(**{"audience": "moor", "seq": 5, "exp": T0 + DAY, **changes})
+    return with_marker(PORTABLE, marker)
 
 
 class Tides:
@@ -61,14 +70,12 @@ class Tides:
         releases: Iterable[bytes] | None = None,
         expect: Subject | None = None,
         now: datetime = NOW,
-        more: Mapping[str, Any] | None = None,
         **circumstances: Any,
     ) -> Report:
         """The verdict on a card, with all evidence that there is if none is named."""
         supplied = SuppliedStatements(
             tuple((self.one,) if keysets is None else keysets),
             tuple((current(self.one),) if releases is None else releases),
-            **(more or {}),
         )
         return reach_verdict(
             card_of() if card is None else card,
