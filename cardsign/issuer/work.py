@@ -328,12 +328,12 @@ def named_signers(
                 raise UsageFault("usage.conflict", f"the key store calls this key {record.kid!r}")
             signers.append(store.signer(record, access))
         elif store is not None and public is None and find_remote_key(uri, access):
+            enrol = f"cardsign keys import '{uri}'{' --public FILE' * uri.startswith('exec:')}"
             raise StoreFault(
                 "keystore.unknown_key",
                 "the key store has no active key that lies there",
                 path=uri,
-                hint=f"Enrol it: cardsign keys import '{uri}'; or name its public key: "
-                "--public FILE.",
+                hint=f"Enrol it: {enrol}; or name its public key: --public FILE.",
             )
         else:
             signers.append(open_signer(uri, public, access, kid=kid))

@@ -463,7 +463,7 @@ def read_line(
 
 
 def _newer(problem: str) -> StoreFault:
-    return StoreFault("keystore.newer_format", f"{problem}: a newer cardsign wrote it")
+    return StoreFault("keystore.newer_format", f"{problem}: written by a newer cardsign")
 
 
 # What each event does.

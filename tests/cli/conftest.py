@@ -282,5 +282,6 @@ def world(clock: Callable[[datetime], None], monkeypatch: pytest.MonkeyPatch) ->
     """A world in which no URL answers yet."""
     world = World(clock, monkeypatch)
     monkeypatch.setattr("os.fsync", lambda descriptor: None)  # no power fails here
-    monkeypatch.setattr("cardsign.net.fetch.fetch_document", world.fetch)
+    for module in ("net.fetch", "issuer.publishing"):
+        monkeypatch.setattr(f"cardsign.{module}.fetch_document", world.fetch)
     return world

@@ -11,8 +11,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from cardsign.cli import frame
+from cardsign.errors import PassphraseFault
 from cardsign.keys.store import FolderStore
-from tests.cli.conftest import PASSPHRASE, Cardsign
+from tests.cli.conftest import PASSPHRASE, Cardsign, run
 
 
 def test_the_environment_beats_cardsign_toml_and_the_option_beats_both(
@@ -88,3 +90,31 @@ def test_settings_go_through_no_link_of_the_folder(cardsign: Cardsign, tmp_path:
     assert (refused.status, "file.exists" in refused.err) == (2, True)
     assert not outside.exists()
     assert not (tmp_path / "keys").exists()
+
+
+def test_a_publication_that_cannot_be_recorded_says_so(
+    cardsign: Cardsign, keystore: FolderStore, signed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is out; to publish the same again records it."""
+
+    def full(*arguments: object, **named: object) -> None:
+        raise PassphraseFault("file.unwritable", "the operating system says: no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderStore, "apply", full)
+        ended = cardsign("publish", "signed.json", "-o", "public")
+    assert (ended.status, "is published, but not on record" in ended.err) == (2, True)
+    assert keystore.load().publications == ()
+
+    run(cardsign("publish", "signed.json", "-o", "public"))
+    assert len(keystore.load().publications) == 1
+
+
+def test_a_closed_stdout_is_told_before_anything_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is opened next would take its place."""
+    done: list[int] = []
+    assert frame.run(lambda: done.append(1)) == 0
+    monkeypatch.setattr("sys.stdout", None)
+
+    assert frame.run(lambda: done.append(2)) == 2
+    assert done == [1]
