@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import bisect
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from cardsign.card.document import Card
 from cardsign.card.extensions import is_contract
-from cardsign.card.strictjson import offsets
+from cardsign.card.strictjson import offsets, position
 from cardsign.card.values import Json, split
 from cardsign.errors import (
     EXIT_NOT_TRUSTED,
@@ -56,6 +54,13 @@ RULES: Final[dict[str, rules.Rule]] = {
     **contract.RULES,
     **portability.RULES,
 }
+#: What finds breaches of the rules of a group that are about more than one value.
+CHECKS: Final[dict[str, tuple[rules.CardCheck, ...]]] = {
+    "members": meaning.CHECKS_OF_MEMBERS,
+    "meaning": meaning.CHECKS,
+    "contract": contract.CHECKS,
+}
+_ORDER: Final = {code: index for index, code in enumerate(RULES)}
 SCHEMA: Final = "cardsign.lint/1"
 # In a card of A2A 0.3 these only repeat its version.
 _OF_THE_OLD_VERSION: Final = frozenset({"portable.legacy-member"})
@@ -203,15 +208,19 @@ def lint_document(
     for group in GROUPS:
         if group == "contract" and chosen is None and not is_contract(document):
             continue
+        in_group = {
+            code: rule
+            for code, rule in RULES.items()
+            if rules.group_of(code) == group and _is_chosen(code, settings)
+        }
         if group == "portable":
             of_group = portability.find_unportable(subject)
             if chosen is None:
                 of_group = _drop_echoes(of_group, findings, subject)
-            findings += (finding for finding in of_group if _is_chosen(finding.code, settings))
-            continue
-        for code, rule in RULES.items():
-            if rules.group_of(code) == group and _is_chosen(code, settings):
-                findings += rules.apply_rules({code: rule}, subject)
+            findings += (finding for finding in of_group if finding.code in in_group)
+        elif in_group:
+            breaches = rules.apply_rules(in_group, subject, CHECKS.get(group, ()))
+            findings += sorted(breaches, key=lambda finding: _ORDER[finding.code])
     return tuple(dict.fromkeys(findings))
 
 
@@ -300,18 +309,12 @@ def placed(findings: Sequence[Finding], data: bytes) -> tuple[Finding, ...]:
     if not token_paths:
         return ()
     text = data.decode("utf-8")
-    starts = [0, *(position.end() for position in re.finditer("\n", text))]
-    named = ((tuple(map(str, tokens)), at) for tokens, at, _ in offsets(text) if tokens)
-    places = {
-        tokens: (bisect.bisect_right(starts, at), at)
-        for tokens, at in named
-        if tokens in token_paths
-    }
+    starts = ((tuple(map(str, tokens)), at) for tokens, at, _ in offsets(text) if tokens)
+    places = {tokens: position(text[:at]) for tokens, at in starts if tokens in token_paths}
     placed_findings = []
     for finding in findings:
-        if (position := places.get(finding.place.tokens)) is not None:
-            line, at = position
-            column = at - starts[line - 1] + 1
+        line, column = places.get(finding.place.tokens, (None, None))
+        if line is not None:
             finding = replace(finding, place=replace(finding.place, line=line, column=column))
         placed_findings.append(finding)
     return tuple(placed_findings)

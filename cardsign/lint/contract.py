@@ -17,8 +17,8 @@ from cardsign.card.extensions import SCHEMA_MEMBERS, contract_member, skill_sche
 from cardsign.card.security import authentication_schemes
 from cardsign.card.values import Json, elements_of, members_of
 from cardsign.errors import CardRefused
-from cardsign.lint.rules import Found, LintedCard, Rule, Tokens
-from cardsign.lint.schemas import MAX_STEPS, Steps, TooMuchWork, find_fault
+from cardsign.lint.rules import Breach, LintedCard, Rule, Tokens
+from cardsign.lint.schemas import MAX_STEPS, Problem, Steps, TooMuchWork, find_fault
 
 _STRICT: Final = ("description", "spiffe_id", "authentication")
 _SKILL_ID: Final = re.compile(r"(?P<prefix>[a-z][a-z0-9_]*)\.(?P<verb>[a-z0-9]+)(?:_[a-z0-9]+)+")
@@ -39,66 +39,53 @@ _ALL_TYPES: Final = frozenset({"null", "boolean", "number", "string", "array", "
 _MAX_DEPTH: Final = 16  # levels of one schema; the strict reader allows 32 for the whole card
 
 
-# Required members.
+# Required members, and skills.
 
 
-def required(subject: LintedCard) -> Iterator[Found]:
-    """Yield which of name, version and skills are missing, and a version that is not semantic."""
+def required(subject: LintedCard) -> Iterator[Breach]:
+    """Yield which members are missing, and a version that is not semantic.
+
+    The settings may ask for more of them; security schemes stand for `authentication`.
+    """
     for name in ("name", "version", "skills"):
         if not subject.document.get(name):
-            yield (), f"{name!r} is missing"
+            yield "contract.required", (), f"{name!r} is missing"
     version = str(subject.document.get("version") or "0.0.0")[:100]
     if not Version.is_valid(version):
-        yield ("version",), f"{version[:40]!r} is no semantic version"
-
-
-def strictly_required(subject: LintedCard) -> Iterator[Found]:
-    """Yield what `strict` asks for; security schemes stand for `authentication`."""
+        message = f"{version[:40]!r} is no semantic version"
+        yield "contract.required", ("version",), message
     for name in _STRICT if subject.settings.strict else ():
         schemes = name == "authentication" and subject.document.get("securitySchemes")
         if not schemes and contract_member(subject.document, name)[1] in (None, "", {}, []):
-            yield (), f"{name!r} is missing"
+            yield "contract.strict", (), f"{name!r} is missing"
 
 
-def skill_members(subject: LintedCard) -> Iterator[Found]:
-    """Yield what skills lack; their schemas may stand in an extension."""
+def skills(subject: LintedCard) -> Iterator[Breach]:
+    """Yield what skills lack, malformed ids, those of a department that the settings do not list,
+    verbs that the standard does not list, and a number of skills other than two to five.
+
+    The schemas of a skill may stand in an extension.
+    """
     schemas = {(entry.skill, entry.kind) for entry in skill_schemas(subject.document)}
+    prefixes = subject.settings.prefixes
     for tokens, skill in subject.skills:
         name = skill.get("skill_id") or skill.get("id") or ""
         there = {member: skill.get(member) for member in ("name", "description")}
         there |= {kind: (str(name), kind) in schemas for kind in SCHEMA_MEMBERS}
         for member, value in {"skill_id": name, **there}.items():
             if not value:
-                yield tokens, f"{member!r} is missing"
-
-
-def skill_id(subject: LintedCard) -> Iterator[Found]:
-    """Yield malformed ids, and ids of a department that the settings do not list."""
-    prefixes = subject.settings.prefixes
-    for tokens, skill in subject.skills:
-        name = skill.get("skill_id") or skill.get("id")
-        if not isinstance(name, str) or not name:
-            continue
-        match = _SKILL_ID.fullmatch(name)
-        if match is None:
-            yield tokens, f"{name[:60]!r} is not department.verb_noun"
-        elif prefixes and match["prefix"] not in prefixes:
-            yield tokens, f"{match['prefix'][:40]!r} is none of {', '.join(prefixes)}"
-
-
-def verb(subject: LintedCard) -> Iterator[Found]:
-    """Yield verbs that the standard does not list, in ids of the right form."""
-    for tokens, skill in subject.skills:
-        match = _SKILL_ID.fullmatch(str(skill.get("skill_id") or skill.get("id")))
+                yield "contract.skill", tokens, f"{member!r} is missing"
+        match = _SKILL_ID.fullmatch(str(name))
+        if match and prefixes and match["prefix"] not in prefixes:
+            message = f"{match['prefix'][:40]!r} is none of {', '.join(prefixes)}"
+            yield "contract.skill-id", tokens, message
+        elif not match and isinstance(name, str) and name:
+            yield "contract.skill-id", tokens, f"{name[:60]!r} is not department.verb_noun"
         if match and match["verb"] not in _VERBS:
-            yield tokens, f"the verb is {match['verb'][:40]!r}"
-
-
-def skill_count(subject: LintedCard) -> Iterator[Found]:
-    """Yield a number of skills other than two to five."""
+            yield "contract.verb", tokens, f"the verb is {match['verb'][:40]!r}"
     count = len(subject.skills)
     if count and not 2 <= count <= 5:
-        yield ("skills",), f"{count} skill{'s' * (count > 1)}"
+        yield "contract.skill-count", ("skills",), f"{count} skill{'s' * (count > 1)}"
 
 
 # Schemas.
@@ -125,38 +112,38 @@ def _all_places(subject: LintedCard) -> Iterator[tuple[Tokens, Mapping[str, Json
         yield from _places(skill_schema.tokens, skill_schema.schema)
 
 
-def schema(subject: LintedCard) -> Iterator[Found]:
-    """Yield what the meta-schema refuses. Patterns come from a stranger and are never compiled."""
-    from jsonschema import Draft7Validator, Draft201909Validator, Draft202012Validator
+def schemas(subject: LintedCard) -> Iterator[Breach]:
+    """Yield schemas that the meta-schema refuses, or that take anything.
 
+    Patterns come from a stranger and are never compiled.
+    """
     steps = Steps(left=MAX_STEPS * 2 // 3)  # for all schemas of the card
     for skill_schema in skill_schemas(subject.document):
-        value = skill_schema.schema
+        value, where = skill_schema.schema, skill_schema.tokens
         if not isinstance(value, dict):
-            yield skill_schema.tokens, "expected an object"
+            yield "contract.schema", where, "expected an object"
             continue
-        draft = str(value.get("$schema"))
-        if re.search(r"/draft-0[1-6]/", draft):
-            yield skill_schema.tokens, "it is of a draft before 7"
-            continue
-        checker: Any = Draft202012Validator
-        if "/draft-07/" in draft or "/2019-09/" in draft:
-            checker = Draft7Validator if "/draft-07/" in draft else Draft201909Validator
+        if "$comment" not in value and _says_nothing(value):
+            yield "contract.empty-schema", where, "it takes anything"
         try:
-            fault = find_fault(value, checker, steps)
+            fault = None if steps.left < 0 else _find_fault(value, steps)
         except TooMuchWork:
-            yield skill_schema.tokens, "it is too large to be held against the meta-schema"
-            return
+            fault = (), "it is too large to be held against the meta-schema"
         if fault is not None:
-            yield (*skill_schema.tokens, *fault[0]), fault[1]
+            yield "contract.schema", (*where, *fault[0]), fault[1]
 
 
-def empty_schema(subject: LintedCard) -> Iterator[Found]:
-    """Yield schemas that accept any value."""
-    for skill_schema in skill_schemas(subject.document):
-        value = skill_schema.schema
-        if isinstance(value, dict) and "$comment" not in value and _says_nothing(value):
-            yield skill_schema.tokens, "it takes anything"
+def _find_fault(schema: dict[str, Json], steps: Steps) -> Problem | None:
+    """Return what the meta-schema of its draft refuses in a schema."""
+    from jsonschema import Draft7Validator, Draft201909Validator, Draft202012Validator
+
+    draft = str(schema.get("$schema"))
+    if re.search(r"/draft-0[1-6]/", draft):
+        return (), "it is of a draft before 7"
+    checker: Any = Draft202012Validator
+    if "/draft-07/" in draft or "/2019-09/" in draft:
+        checker = Draft7Validator if "/draft-07/" in draft else Draft201909Validator
+    return find_fault(schema, checker, steps)
 
 
 def _says_nothing(value: Mapping[str, Json]) -> bool:
@@ -168,94 +155,83 @@ def _says_nothing(value: Mapping[str, Json]) -> bool:
     )
 
 
-def open_object(subject: LintedCard) -> Iterator[Found]:
-    """Yield fields that accept any value; :func:`empty_schema` covers whole schemas."""
+def fields(subject: LintedCard) -> Iterator[Breach]:
+    """Yield fields and list elements, at every depth, without a type or of any value."""
     for at, inner, is_field in _all_places(subject):
         types = inner.get("type")
         if not is_field or "$comment" in inner:
             continue
         if isinstance(types, list) and {str(name) for name in types} | {"null"} >= _ALL_TYPES:
-            yield at, "it is of any type"
+            yield "contract.open-object", at, "it is of any type"
         elif types == "object" and _says_nothing(inner):
-            yield at, "an object without properties"
+            yield "contract.open-object", at, "an object without properties"
+        if not any(name in inner for name in _KINDS):
+            yield "contract.field-type", at, "has no type"
 
 
-def field_type(subject: LintedCard) -> Iterator[Found]:
-    """Yield properties and list elements without a type, at every depth."""
-    for at, inner, is_field in _all_places(subject):
-        if is_field and "$comment" not in inner and not any(name in inner for name in _KINDS):
-            yield at, "has no type"
-
-
-def undescribed(subject: LintedCard) -> Iterator[Found]:
+def undescribed(subject: LintedCard) -> Iterator[Breach]:
     """Yield schemas without `required`, and own fields with neither description nor enum."""
     for skill_schema in skill_schemas(subject.document):
-        value = skill_schema.schema
-        fields = members_of(members_of(value).get("properties"))
-        if not isinstance(value, dict) or not fields:
+        value, where = skill_schema.schema, skill_schema.tokens
+        properties = members_of(members_of(value).get("properties"))
+        if not isinstance(value, dict) or not properties:
             continue
         if "required" not in value:
-            yield skill_schema.tokens, "has no `required`"
-        if skill_schema.kind == "input_schema":
-            for name, field in fields.items():
-                if isinstance(field, dict) and not {"description", "enum", "$ref"} & field.keys():
-                    yield (*skill_schema.tokens, "properties", name), "has no description"
+            yield "contract.undescribed", where, "has no `required`"
+        for name, field in properties.items() if skill_schema.kind == "input_schema" else ():
+            if isinstance(field, dict) and not {"description", "enum", "$ref"} & field.keys():
+                place = (*where, "properties", name)
+                yield "contract.undescribed", place, "has no description"
 
 
-def vague(subject: LintedCard) -> Iterator[Found]:
-    """Yield descriptions of schemas, fields and skills without content."""
-    texts = [(at, inner.get("description")) for at, inner, _ in _all_places(subject)]
-    texts += [(tokens, skill.get("description")) for tokens, skill in subject.skills]
-    for at, text in texts:
-        if isinstance(text, str) and _VAGUE.fullmatch(text.strip()):
-            yield (*at, "description"), f"{text.strip()[:40]!r} says nothing"
-
-
-def names(subject: LintedCard) -> Iterator[Found]:
-    """Yield that field names mix snake_case and camelCase."""
+def words(subject: LintedCard) -> Iterator[Breach]:
+    """Yield descriptions of schemas, fields and skills without content, and that field names mix
+    snake_case and camelCase."""
     styles: dict[str, str] = {}
-    for _, inner, _ in _all_places(subject):
+    texts: list[tuple[Tokens, Json]] = []
+    for at, inner, _ in _all_places(subject):
+        texts.append((at, inner.get("description")))
         for name in members_of(inner.get("properties")):
             if re.fullmatch(r"[a-z0-9]+(?:_[a-z0-9]+)+", name):
                 styles.setdefault("snake_case", name)
             elif re.fullmatch(r"[a-z0-9]+(?:[A-Z][a-z0-9]*)+", name):
                 styles.setdefault("camelCase", name)
+    texts += [(tokens, skill.get("description")) for tokens, skill in subject.skills]
+    for at, text in texts:
+        if isinstance(text, str) and _VAGUE.fullmatch(text.strip()):
+            message = f"{text.strip()[:40]!r} says nothing"
+            yield "contract.vague", (*at, "description"), message
     if len(styles) > 1:
         shown = " and ".join(f"{name[:40]!r} ({style})" for style, name in styles.items())
-        yield ("skills",), shown
+        yield "contract.names", ("skills",), shown
 
 
 # Identity and authentication.
 
 
-def spiffe(subject: LintedCard) -> Iterator[Found]:
-    """Yield a malformed SPIFFE ID, and one of another agent or version."""
+def identity(subject: LintedCard) -> Iterator[Breach]:
+    """Yield a malformed SPIFFE ID, one of another agent or version, and an `authentication` that
+    `build` could not map."""
     tokens, value = contract_member(subject.document, "spiffe_id")
-    if value is None:
-        return
     match = _SPIFFE.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        yield tokens, "expected spiffe://DOMAIN/agent/NAME/ENV/REGION/VERSION"
-        return
-    for part in ("name", "version"):
+    if value is not None and match is None:
+        expected = "expected spiffe://DOMAIN/agent/NAME/ENV/REGION/VERSION"
+        yield "contract.spiffe", tokens, expected
+    for part in ("name", "version") if match else ():
         own = subject.document.get(part)
-        if isinstance(own, str) and own and match[part] != own:
-            yield tokens, f"it names the {part} {match[part][:40]!r}, the card {own[:40]!r}"
-
-
-def authentication(subject: LintedCard) -> Iterator[Found]:
-    """Yield an `authentication` that `build` could not map."""
-    value = subject.document.get("authentication")
-    if value is not None:
-        try:
-            authentication_schemes(value)
-        except CardRefused as refusal:
-            yield ("authentication",), refusal.message
+        if match and isinstance(own, str) and own and match[part] != own:
+            message = f"it names the {part} {match[part][:40]!r}, the card {own[:40]!r}"
+            yield "contract.spiffe", tokens, message
+    declared = subject.document.get("authentication")
+    try:
+        authentication_schemes(declared)
+    except CardRefused as refusal:
+        yield "contract.authentication", ("authentication",), refusal.message
 
 
 def find_references(
     document: Mapping[str, Json], cards: Mapping[str, Mapping[str, Json]]
-) -> Iterator[Found]:
+) -> Iterator[tuple[Tokens, str]]:
     """Yield references to other agents whose cards are missing, or do not refer back.
 
     A foreman lists its `metadata.specialists`, and each of them names its `metadata.foreman`.
@@ -280,22 +256,23 @@ def find_references(
             yield place, message
 
 
+CHECKS: Final = (required, skills, schemas, fields, undescribed, words, identity)
 RULES: Final = {
-    "contract.required": Rule("error", required),
-    "contract.strict": Rule("error", strictly_required),
-    "contract.skill": Rule("error", skill_members),
-    "contract.skill-id": Rule("error", skill_id),
-    "contract.verb": Rule("note", verb),
-    "contract.skill-count": Rule("note", skill_count),
-    "contract.schema": Rule("error", schema),
-    "contract.empty-schema": Rule("error", empty_schema),
-    "contract.open-object": Rule("warning", open_object),
-    "contract.field-type": Rule("error", field_type),
-    "contract.undescribed": Rule("note", undescribed),
-    "contract.vague": Rule("warning", vague),
-    "contract.names": Rule("note", names),
-    "contract.spiffe": Rule("error", spiffe),
-    "contract.authentication": Rule("error", authentication),
+    "contract.required": Rule("error"),
+    "contract.strict": Rule("error"),
+    "contract.skill": Rule("error"),
+    "contract.skill-id": Rule("error"),
+    "contract.verb": Rule("note"),
+    "contract.skill-count": Rule("note"),
+    "contract.schema": Rule("error"),
+    "contract.empty-schema": Rule("error"),
+    "contract.open-object": Rule("warning"),
+    "contract.field-type": Rule("error"),
+    "contract.undescribed": Rule("note"),
+    "contract.vague": Rule("warning"),
+    "contract.names": Rule("note"),
+    "contract.spiffe": Rule("error"),
+    "contract.authentication": Rule("error"),
     "contract.reference": Rule("error"),
     "contract.no-card": Rule("error"),
     "contract.untracked": Rule("warning"),

@@ -185,16 +185,16 @@ def _is_idle(spot: Spot) -> bool:
 
 
 RULES: Final = {
-    "portable.unknown-member": Rule("warning", on_value=unknown_member),
-    "portable.legacy-member": Rule("warning", on_value=legacy_member, is_fixable=_is_idle),
-    "portable.snake-case": Rule("warning", on_value=snake_case, is_fixable=_always),
-    "portable.oneof": Rule("error", on_value=oneof),
-    "portable.null": Rule("warning", on_value=null, is_fixable=_always),
-    "portable.default": Rule("note", on_value=default, is_fixable=_always),
-    "portable.empty-value": Rule("note", on_value=empty_value),
-    "portable.empty-params": Rule("note", on_value=empty_params),
-    "portable.empty-security": Rule("note", on_value=empty_security),
-    "portable.wrong-type": Rule("error", on_value=wrong_type),
+    "portable.unknown-member": Rule("warning", unknown_member),
+    "portable.legacy-member": Rule("warning", legacy_member, is_fixable=_is_idle),
+    "portable.snake-case": Rule("warning", snake_case, is_fixable=_always),
+    "portable.oneof": Rule("error", oneof),
+    "portable.null": Rule("warning", null, is_fixable=_always),
+    "portable.default": Rule("note", default, is_fixable=_always),
+    "portable.empty-value": Rule("note", empty_value),
+    "portable.empty-params": Rule("note", empty_params),
+    "portable.empty-security": Rule("note", empty_security),
+    "portable.wrong-type": Rule("error", wrong_type),
 }
 
 

@@ -1,12 +1,12 @@
 """Lint rules and what they look at: the values of a card, each with its fields of both schemas.
 
-Each group of rules is a module with a table ``RULES``. ``codes.toml`` has the texts of each rule,
-and two examples, which are its tests.
+A module of rules has a table ``RULES``, and ``CHECKS``, which find what breaks them. ``codes.toml``
+has the texts of each rule, and two examples, which are its tests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
@@ -102,11 +102,12 @@ def _below(spot: Spot) -> Iterator[Spot]:
 
 
 Tokens: TypeAlias = tuple[str, ...]
-#: A place of a card, and what is wrong there, without a final period.
-Found: TypeAlias = tuple[Tokens, str]
+#: The code of a rule, a place of a card, and what is wrong there, without a final period.
+Breach: TypeAlias = tuple[str, Tokens, str]
 #: What is wrong with a value; None where nothing is.
 SpotCheck: TypeAlias = Callable[[Spot], str | None]
-CardCheck: TypeAlias = "Callable[[LintedCard], Iterator[Found]]"
+#: Yields what breaks some rules of a group, which one function sees in passing.
+CardCheck: TypeAlias = "Callable[[LintedCard], Iterator[Breach]]"
 
 
 class Rule(NamedTuple):
@@ -117,13 +118,12 @@ class Rule(NamedTuple):
     Attributes:
         severity: ``error``: some reader refuses the card, or is misled by it. ``warning``: it
             should be fixed. ``note``: worth knowing. A project may set another one.
-        check: Yields what is wrong with a card; None where it is found elsewhere.
-        on_value: Says what is wrong with one value of it.
+        on_value: Says what is wrong with one value of a card; None where a check of the group or
+            something outside of the card says it.
         is_fixable: Whether :func:`cardsign.lint.portability.fix` repairs it without a loss.
     """
 
     severity: Severity
-    check: CardCheck | None = None
     on_value: SpotCheck | None = None
     is_fixable: Callable[[Spot], bool] | None = None
 
@@ -194,17 +194,20 @@ class LintSettings:
 DEFAULT_SETTINGS: Final = LintSettings()
 
 
-def apply_rules(rules: Mapping[str, Rule], subject: LintedCard) -> Iterator[Finding]:
-    """Yield the findings of some rules: for each value in document order, then for the card."""
+def apply_rules(
+    rules: Mapping[str, Rule], subject: LintedCard, checks: Iterable[CardCheck] = ()
+) -> Iterator[Finding]:
+    """Yield what breaks some rules: for each value in document order, then for the card."""
     on_values = [(code, rule, rule.on_value) for code, rule in rules.items() if rule.on_value]
     for spot in subject.spots if on_values else ():
-        for code, rule, check in on_values:
-            if (message := check(spot)) is not None:
+        for code, rule, on_value in on_values:
+            if (message := on_value(spot)) is not None:
                 fixable = rule.is_fixable is not None and rule.is_fixable(spot)
                 yield make_finding(code, rule, spot.tokens, message, fixable=fixable)
-    for code, rule in rules.items():
-        for tokens, message in rule.check(subject) if rule.check else ():
-            yield make_finding(code, rule, tokens, message)
+    for check in checks:
+        for code, tokens, message in check(subject):
+            if code in rules:
+                yield make_finding(code, rules[code], tokens, message)
 
 
 def make_finding(

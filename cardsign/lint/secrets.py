@@ -153,11 +153,11 @@ def internal_member(spot: Spot) -> str | None:
 
 
 RULES: Final = {
-    "secrets.private-key": Rule("error", on_value=private_key),
-    "secrets.token": Rule("error", on_value=token),
-    "secrets.password": Rule("error", on_value=password),
-    "secrets.url": Rule("error", on_value=url),
-    "secrets.internal-address": Rule("warning", on_value=internal_address),
-    "secrets.local-path": Rule("warning", on_value=local_path),
-    "secrets.internal-member": Rule("error", on_value=internal_member),
+    "secrets.private-key": Rule("error", private_key),
+    "secrets.token": Rule("error", token),
+    "secrets.password": Rule("error", password),
+    "secrets.url": Rule("error", url),
+    "secrets.internal-address": Rule("warning", internal_address),
+    "secrets.local-path": Rule("warning", local_path),
+    "secrets.internal-member": Rule("error", internal_member),
 }
