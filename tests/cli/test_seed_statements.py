@@ -43,8 +43,9 @@ def read_tests() -> str:
 
 def find_named_tests() -> set[str]:
     """The rows of the requirements after which a test is named."""
-    rows = re.findall(r"def test_((?:[BFGLO]\d+_)+)", read_tests())
-    return {row for names in rows for row in names.strip("_").split("_")}
+    exchanges = "".join(path.read_text() for path in TESTS.glob("server/exchanges/*.txt"))
+    rows = re.findall(r"(?:def test_|^== )((?:[BFGLO]\d+[_ ])+)", read_tests() + exchanges, re.M)
+    return {row for names in rows for row in re.findall(r"\w\d+", names)}
 
 
 @pytest.mark.needs_shared
@@ -69,8 +70,9 @@ def test_every_requirement_is_in_a_statement(shared: Path) -> None:
 def test_a_statement_is_checked_or_out_of_scope(name: str, statement: dict[str, Any]) -> None:
     """By its commands, by tests that are there, or by those that its rows give their names to."""
     for test in statement.get("tests", ()):
-        story = TESTS / "cli/transcripts" / test
-        assert f"def {test}(" in read_tests() or (story.suffix == ".txt" and story.is_file())
+        stories = (TESTS / "cli/transcripts" / test, TESTS / test)
+        is_story = test.endswith(".txt") and any(story.is_file() for story in stories)
+        assert is_story or f"def {test}(" in read_tests()
     if not statement.keys() & {"run", "tests", "out"}:
         assert set(statement["rows"].split()) <= find_named_tests(), name
     assert ("says" in statement) is not ("out" in statement)

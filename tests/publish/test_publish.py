@@ -281,6 +281,41 @@ def test_what_a_peer_could_not_use_is_refused_and_nothing_is_written(
     assert not directory.exists()
 
 
+#: The older document, whether a stranger signed it, the code, and a part of the message.
+UNFIT_OLDER: dict[str, tuple[dict[str, Any], bool, str, str]] = {
+    "another version": (
+        {**PUBLIC_0_3, "version": "1.1.0"},
+        False,
+        "publish.legacy",
+        "its version is not",
+    ),
+    "another name": ({**PUBLIC_0_3, "name": "Waves"}, False, "publish.legacy", "its name is not"),
+    "no older form": (PUBLIC, False, "publish.legacy", "its form is that of A2A 1.0"),
+    "another key": (PUBLIC_0_3, True, "publish.not_verifying", "key.unknown"),
+}
+
+
+@pytest.mark.parametrize(
+    ("older", "is_strange", "code", "words"), UNFIT_OLDER.values(), ids=UNFIT_OLDER
+)
+def test_F2_an_older_document_that_does_not_fit_is_not_published(
+    directory: Path,
+    key: PrivateKey,
+    stranger: PrivateKey,
+    older: dict[str, Any],
+    is_strange: bool,
+    code: str,
+    words: str,
+) -> None:
+    """Nothing is written."""
+    signed = sign(older, stranger if is_strange else key)
+    documents = Documents(sign(PUBLIC, key), JwkSet.of([key.public]), legacy_card=signed)
+    with pytest.raises(PublishRefused, match=words) as refused:
+        publish_generation(documents, directory, now=NOW)
+    assert refused.value.code == code
+    assert not directory.exists()
+
+
 def test_a_card_that_expires_in_a_second_is_published(directory: Path, key: PrivateKey) -> None:
     """The twin: everything about the extended card is right, if barely."""
     card = sign(with_marker(with_skill(PUBLIC, "tugs"), MARKER), key)

@@ -1,15 +1,22 @@
-"""Whatever is sent, the answer is one of ours."""
+"""Whatever is sent, the answer is one of ours; `exchanges` say which."""
 
 from __future__ import annotations
 
 import json
+from itertools import product
 
 import pytest
+from flask import Response, request_finished
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from werkzeug.http import parse_etags
+from werkzeug.test import Client
 
+from cardsign.jose.keys import JwkSet
+from cardsign.server.mount import mount_cards
+from cardsign.trust.policy import Policy, Subject
 from tests.server.served import Site
+from tests.support import reach_verdict
 
 VALUES = st.one_of(
     st.none(),
@@ -34,6 +41,7 @@ ENVELOPES = st.fixed_dictionaries(
 ).map(lambda envelope: json.dumps(envelope).encode())
 
 CARD = "/.well-known/agent-card.json"
+CALL = {"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard"}
 within_one_site = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
@@ -102,3 +110,72 @@ def test_a_fault_of_ours_is_a_plain_500_and_tells_no_token(
     }
     assert "RuntimeError: broken" in caplog.text
     assert site.tokens["staff"] not in caplog.text
+
+
+def test_no_token_is_ever_logged(site: Site, capfd: pytest.CaptureFixture[str]) -> None:
+    """Neither a right one nor a wrong one."""
+    site.client.get("/extendedAgentCard", headers=site.bearer())
+    site.client.get("/extendedAgentCard", headers={"Authorization": "Bearer wrong-token"})
+
+    said = "".join(capfd.readouterr()) + "".join(site.log)
+    assert site.tokens["staff"] not in said
+    assert "wrong-token" not in said
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "OPTIONS"])
+def test_flask_answers_every_request(site: Site, method: str) -> None:
+    """Alone and mounted: nothing answers past it, a hit of a cache, a refusal or a 404 either."""
+    paths = [
+        CARD,
+        "/.well-known/jwks.json",
+        "/.well-known/agent.json",
+        "/",
+        "/a2a/agents",
+        "/healthz",
+        "/readyz",
+    ]
+    paths += ["/a2a/extendedAgentCard", "/a2a", "/nothing", "//"]
+    headers = [{}, site.bearer(), {"If-None-Match": "*"}, {"Accept": "text/html"}]
+    answered: list[int] = []
+
+    def note(sender: object, response: Response) -> None:
+        answered.append(response.status_code)
+
+    def agent(environ: object, start_response: object) -> list[bytes]:
+        raise AssertionError("a card was asked for")
+
+    with request_finished.connected_to(note):
+        for path, extra in product(paths, headers):
+            answer = site.client.open(path, method=method, headers=extra)
+            assert answered.pop() == answer.status_code
+            assert answered == []
+        mounted = Client(mount_cards(agent, site.directory, site.settings))
+        asked = {"POST": "/a2a"}.get(method, CARD)
+        if method != "PUT":
+            answer = mounted.open(asked, method=method, json={"method": "GetExtendedAgentCard"})
+            assert answered == [answer.status_code]
+
+
+def test_the_result_verifies_after_a_client_wrote_it_anew(site: Site) -> None:
+    """A client parses the answer and has only the object, not our bytes."""
+    answer = site.client.post("/a2a", json=CALL, headers=site.bearer())
+    assert answer.json is not None
+
+    policy = Policy.from_jwks(JwkSet.from_bytes(site.generation.jwks), name="peer")
+    report = reach_verdict(
+        json.dumps(answer.json["result"]).encode(),
+        expect=Subject(issuer="peer", audience="staff"),
+        policy=policy,
+        now=site.generation.published_at,
+    )
+    assert report.verdict == "trusted"
+
+
+def test_a_body_beyond_the_limit_is_413(site: Site) -> None:
+    """64 KiB are read, not one byte more; the answer is JSON-RPC's all the same."""
+    body = json.dumps(CALL).encode().ljust(64 * 1024)
+    good = site.client.post("/a2a", data=body, headers=site.bearer())
+    bad = site.client.post("/a2a", data=body + b" ", headers=site.bearer())
+    assert (good.status_code, bad.status_code) == (200, 413)
+    assert bad.json is not None
+    assert (bad.json["id"], bad.json["error"]["code"]) == (None, -32600)

@@ -46,6 +46,16 @@ MISTAKES = [
     ('root = "../x"', "root = '../x': string should match"),
     ("threads = 2", "threads = 2: input should be greater than or equal to 4"),
     ('catalogue = "x"', "catalogue"),
+    *(
+        (f'catalogue = "{path}"', f"'catalogue' = '{path}': something else is at this path")
+        for path in ("/", "/healthz", "/extendedAgentCard", "/.well-known/agent-card.json")
+    ),
+    *(
+        (f'agent_path = "{path}"', "agent_path")
+        for path in ("agents/{name}", "/agents", "/{name}/{name}")
+    ),
+    ('rate = "often"', "'rate' = 'often'"),
+    ('rate_storage = "nowhere://x"', "'rate_storage' = 'nowhere://x'"),
     ("legacy = ", "not TOML"),
 ]
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import logging
 from ipaddress import ip_network
-from pathlib import Path
 from typing import Any
 
 import pytest
 from werkzeug.test import Client
 
-from cardsign.errors import UsageFault
 from cardsign.server.app import find_address
 from cardsign.server.run import AccessLine
-from cardsign.server.settings import read_server_settings
 from tests.publish.publications import NOW
 from tests.server.served import Site, serve
 
@@ -96,19 +93,6 @@ def test_several_rates_hold_together(site: Site) -> None:
     """The first that is used up refuses."""
     around = Around(site, rate="9/day; 1/hour")
     assert [around.get().status_code for _ in range(2)] == [200, 429]
-
-
-@pytest.mark.parametrize(("rate", "storage"), [("often", "memory://"), ("1/day", "nowhere://x")])
-def test_a_rate_that_cannot_be_counted_is_refused(tmp_path: Path, rate: str, storage: str) -> None:
-    """As the settings are read; the setting is named, and its value."""
-    (tmp_path / "serve.toml").write_text(
-        f'format = 1\nrate = "{rate}"\nrate_storage = "{storage}"\n'
-    )
-    with pytest.raises(UsageFault) as caught:
-        read_server_settings(tmp_path / "serve.toml")
-    assert caught.value.code == "config.malformed"
-    wrong = ("'rate'", "often") if rate == "often" else ("'rate_storage'", "nowhere://x")
-    assert all(word in caught.value.message for word in wrong)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,258 @@
+r"""Requests to a server and its answers, each a story in ``exchanges``.
+
+``== TITLE`` begins a story. A card is published, with an extended card for ``staff``, who have a
+token. Then come, in any order:
+
+* ``METHOD PATH``, a request; ``+staff`` behind the path sends their token. Below it, indented,
+  headers (``Name: value``, with ``\s`` for a space; in capitals of WSGI's environment), and a body:
+  as it is if it begins as JSON does, else ``"\xff"``, the bytes of a literal of Python;
+* ``-> STATUS``, how all requests since the last answer are answered; ``= FILE`` with the bytes of a
+  published file, ``empty`` with none. Below it, indented: headers, ``Name: -`` for one that is not
+  there, ``Name: VALUE | VALUE`` for one that is there twice, ``only`` where there are no others but
+  Date; ``~ TEXT`` and ``!~ TEXT``, what the body holds and does not; members that its JSON has;
+* ``@ extended AUDIENCES``, ``@ tokens AUDIENCES`` (``none`` for no table), ``@ settings TOML``;
+  ``@ card JSON``, members that the card has in place of its own (null for none), ``@ card 0.3``;
+  ``@ older JSON``, a document for clients of 0.3. With ``@ agent NAME`` there are several agents,
+  each with an interface at ``/NAME/a2a``, and what follows is about that one;
+* ``@ publish JSON``, ``@ withdraw``: a newer generation, which the server takes up;
+* ``@ clock +SECONDS``; ``@ log LINE``, the next line for the operator, ``@ log`` for no more.
+
+``{token}`` is the token of the staff, ``{file FILE}`` the text of a published file, ``{tag FILE}``
+its ETag, ``{size FILE}`` its length, ``{time}`` when it was published, ``{time +1}`` an hour later,
+``{etag}`` the ETag of the answer before.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from werkzeug.http import http_date
+from werkzeug.test import Client, TestResponse
+
+from cardsign.jose.keys import JwkSet, PrivateKey
+from cardsign.publish.publication import Documents, publish_generation, publish_statements
+from cardsign.server.settings import read_server_settings
+from cardsign.server.tokens import create_token
+from tests.publish.publications import NOW, PUBLIC, PUBLIC_0_3, extended_card, sign
+from tests.server.served import look, serve
+
+FOLDER = Path(__file__).with_name("exchanges")
+METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
+Line = tuple[int, str]
+
+
+def stories() -> Iterator[Any]:
+    """Each story with its lines, numbered as in their file."""
+    for path in sorted(FOLDER.glob("*.txt")):
+        title, lines = "", list[Line]()
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+            if line.startswith("== "):
+                if title:
+                    yield pytest.param(lines, id=f"{path.stem}: {title}")
+                title, lines = line.removeprefix("== "), []
+            elif line.strip() and not line.startswith("#"):
+                lines.append((number, line))
+        yield pytest.param(lines, id=f"{path.stem}: {title}")
+
+
+class Story:
+    """A server, what is asked, and how that was answered."""
+
+    def __init__(self, folder: Path, key: PrivateKey, log: list[str]) -> None:
+        self.folder, self.key, self.log = folder, key, log
+        self.card, self.older, self.name = PUBLIC, None, ""
+        self.audiences, self.tokens, self.settings = ["staff"], ["staff"], "format = 1\n"
+        self.secrets: dict[str, str] = {}
+        self.client: Client | None = None
+        self.ahead, self.said = 0.0, 0
+        self.requests: list[dict[str, Any]] = []
+        self.answers: list[TestResponse] = []
+        self.named: set[str] = set()  # headers of them
+        self.etag = ""
+
+    def publish(self) -> None:
+        """Publish what the story says, as the next generation."""
+        extended = {name: sign(extended_card(self.card, name), self.key) for name in self.audiences}
+        older = None if self.older is None else sign(self.older, self.key)
+        documents = Documents(
+            sign(self.card, self.key),
+            JwkSet.of([self.key.public]),
+            extended=extended,
+            legacy_card=older,
+        )
+        self.generation = publish_generation(documents, self.folder / "pub" / self.name, now=NOW)
+
+    def serve(self) -> Client:
+        """The server, which is started by the first request."""
+        if self.client is None:
+            self.publish()
+            lines = ""
+            for audience in self.tokens:
+                self.secrets[audience], line = create_token(audience)
+                lines += f"{line}\n"
+            if self.tokens != ["none"]:
+                (self.folder / "tokens").write_text(lines)
+                self.settings = self.settings.replace("\n", '\ntoken_file = "tokens"\n', 1)
+            (self.folder / "serve.toml").write_text(self.settings)
+            settings = read_server_settings(self.folder / "serve.toml")
+            now = NOW.timestamp()
+            self.client = serve(self.folder / "pub", settings, now=lambda: now + self.ahead)
+        return self.client
+
+    def fill_in(self, text: str) -> str:
+        """A line with what stands for its names in braces."""
+
+        def value(match: re.Match[str]) -> str:
+            word, rest = match[1], match[2].strip()
+            if word == "token":
+                return self.secrets["staff"]
+            if word == "etag":
+                return self.etag
+            if word == "time":
+                return http_date(NOW + timedelta(hours=int(rest or 0)))
+            data = self.generation.files[rest]
+            if word == "file":
+                return data.decode().strip()
+            return str(len(data)) if word == "size" else f'"{hashlib.sha256(data).hexdigest()}"'
+
+        return re.sub(r"\{(token|etag|time|tag|size|file)((?: [^{}]+)?)\}", value, text)
+
+    def take(self, line: str) -> None:
+        """Do what a line says."""
+        word, _, rest = line.strip().partition(" ")
+        if line.startswith(" "):
+            (self.check if self.answers else self.complete)(self.fill_in(line.strip()))
+        elif word in METHODS:
+            if self.answers:
+                self.etag = self.answers[-1].headers.get("ETag", "")
+                self.answers, self.requests = [], []
+            self.serve()
+            path, _, audience = self.fill_in(rest).partition(" +")
+            bearer = {"Authorization": f"Bearer {self.secrets[audience]}"} if audience else {}
+            path, _, query = path.partition("?")
+            # As it is, which a client would make another of.
+            environ = {"PATH_INFO": unquote(path).encode().decode("latin-1")}
+            request = {"method": word, "query_string": query, "headers": bearer}
+            self.requests.append({**request, "environ_overrides": environ})
+        elif word == "->":
+            self.answers = [self.serve().open("/", **request) for request in self.requests]
+            self.named.clear()
+            for answer in self.answers:
+                self.compare(answer, *rest.split())
+        else:
+            assert word == "@", "unknown line"
+            self.do(*rest.partition(" ")[::2])
+
+    def complete(self, line: str) -> None:
+        """Add a header or the body to the last request."""
+        if line[0] in '{["':
+            is_bytes = line[0] == '"'
+            self.requests[-1]["data"] = ast.literal_eval(f"b{line}") if is_bytes else line.encode()
+        else:
+            name, _, value = line.partition(":")
+            kind = "environ_overrides" if name.isupper() else "headers"
+            given = self.requests[-1].setdefault(kind, {})
+            given[name] = value.strip().replace("\\s", " ")
+
+    def compare(self, answer: TestResponse, status: str, *body: str) -> None:
+        """Compare the first line of what is expected."""
+        assert answer.status_code == int(status), f"{answer.request.url}: {answer.text}"
+        if body == ("empty",):
+            assert answer.data == b""
+        elif body:
+            assert answer.data == self.generation.files[body[1]]
+
+    def check(self, line: str) -> None:
+        """Compare each answer with a further line."""
+        name, _, value = line.partition(":")
+        for answer in self.answers:
+            if line[0] == "{":
+                assert_within(json.loads(line), answer.json)
+            elif line.startswith(("~ ", "!~ ")):
+                assert (line.partition(" ")[2] in answer.text) is (line[0] == "~")
+            elif line == "only":
+                assert set(answer.headers.keys()) - {"Date"} == self.named
+            else:
+                expected = [] if value.strip() == "-" else value.strip().split(" | ")
+                assert answer.headers.getlist(name) == expected
+        self.named.add(name)
+
+    def do(self, what: str, rest: str) -> None:
+        """Change what is published, the settings or the time, or look at the log."""
+        if what in ("extended", "tokens"):
+            setattr(self, {"extended": "audiences"}.get(what, what), rest.split())
+        elif what == "card":
+            self.card = PUBLIC_0_3 if rest == "0.3" else merged(self.card, rest)
+        elif what == "older":
+            self.older = merged(PUBLIC_0_3, rest)
+        elif what == "settings":
+            self.settings += f"{rest}\n"
+        elif what == "clock":
+            self.ahead += float(rest)
+        elif what == "log":
+            lines = self.log[self.said :]
+            assert lines[:1] == ([rest] if rest else [])
+            self.said += len(lines[:1])
+        elif what == "agent":
+            if self.name:
+                self.publish()
+            self.name = rest
+            interface = {"protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+            interface |= {"url": f"https://x.example/{rest}/a2a"}
+            self.card = {**PUBLIC, "name": rest, "supportedInterfaces": [interface]}
+        elif what == "withdraw":
+            self.serve()
+            withdrawn = publish_statements(
+                None, self.folder / "pub" / self.name, now=NOW, withdraws=True
+            )
+            assert withdrawn is not None
+            self.generation = withdrawn
+            look(self.serve())
+        else:
+            assert what == "publish", "unknown action"
+            self.serve()
+            self.card = merged(self.card, rest)
+            self.publish()
+            look(self.serve())
+
+
+def merged(card: dict[str, Any], patch: str) -> dict[str, Any]:
+    """A card with other members; null removes one (RFC 7396)."""
+    members = {**card, **json.loads(patch)}
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def assert_within(expected: Any, answer: Any) -> None:
+    """Each member that is expected is there; a list has no other elements."""
+    if isinstance(expected, dict) and isinstance(answer, dict):
+        assert expected.keys() <= answer.keys()
+        for name, value in expected.items():
+            assert_within(value, answer[name])
+    elif isinstance(expected, list) and isinstance(answer, list) and len(expected) == len(answer):
+        for one, other in zip(expected, answer, strict=True):
+            assert_within(one, other)
+    else:
+        assert (answer, type(answer)) == (expected, type(expected))
+
+
+@pytest.mark.parametrize("lines", [*stories()])
+def test_a_server_answers_as_its_story_says(
+    tmp_path: Path, key: PrivateKey, log: list[str], lines: list[Line]
+) -> None:
+    """From a publication on disk to the last header."""
+    story = Story(tmp_path, key, log)
+    for number, line in lines:
+        try:
+            story.take(line)
+        except Exception as wrong:
+            raise AssertionError(f"line {number}: {line.strip()}\n{wrong}") from wrong
+    assert story.answers or not story.requests, "the last request has no answer"

@@ -1,0 +1,210 @@
+"""What is taken up from disk while a server runs, and what is refused: the last good state stays.
+
+What is answered then is in `exchanges/following.txt` and `exchanges/host.txt`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardsign.errors import ServeFault
+from cardsign.inspect import page
+from cardsign.jose.keys import JwkSet, PrivateKey
+from cardsign.publish.generation import load_current
+from cardsign.publish.publication import Documents, publish_generation
+from cardsign.server.settings import ServerSettings
+from tests.publish.publications import NOW, PUBLIC, publish_cards, put_in_place, sign
+from tests.server.served import Site, look, publications_of, serve
+
+CARD = "/.well-known/agent-card.json"
+HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+def version_of(site: Site) -> str:
+    version: str = json.loads(site.client.get(CARD).data)["version"]
+    return version
+
+
+def truncate_card(directory: Path) -> None:
+    (max(directory.glob("0*")) / "agent-card.json").write_bytes(b"{")
+
+
+def publish_anew(directory: Path) -> None:
+    """Somebody removed the directory, and so begins with the first number again."""
+    shutil.rmtree(directory)
+    publish_cards(directory, PrivateKey.generate("ES256"))
+
+
+def put_extended(body: bytes) -> Callable[[Path], None]:
+    """Put this in the place of the extended card; publishing makes no such thing."""
+
+    def put(directory: Path) -> None:
+        newest = load_current(directory)
+        put_in_place(
+            directory, replace(newest, files={**newest.files, "extended/staff.json": body})
+        )
+
+    return put
+
+
+#: What is done to the directory, and what the operator is told.
+SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a damaged card": (truncate_card, "serve.corrupt_generation"),
+    "a damaged current": (lambda d: (d / "current").write_text("{"), "it is no JSON"),
+    "no current any more": (lambda d: (d / "current").unlink(), "serve.no_generation"),
+    "no directory any more": (shutil.rmtree, "serve.no_generation"),
+    "a format of the future": (
+        lambda d: (d / "current").write_text('{"format": 9}'),
+        "serve.newer_format",
+    ),
+    "another generation of the same number": (publish_anew, "there is another generation 1 now"),
+    "an extended card that is none": (put_extended(b"{"), ""),
+    "an extended card without marker": (put_extended(b'{"name":"x","capabilities":{}}'), ""),
+}
+
+
+@pytest.mark.parametrize(("spoil", "words"), SPOILT.values(), ids=SPOILT)
+def test_whatever_is_wrong_with_a_newer_one_the_last_good_one_stays(
+    site: Site, key: PrivateKey, spoil: Callable[[Path], object], words: str
+) -> None:
+    """The operator is told once, however often it is looked at."""
+    publish_cards(site.directory, key, {**PUBLIC, "version": "2.0.0"}, "staff")
+    spoil(site.directory)
+    for _ in range(3):
+        site.wait()
+        assert version_of(site) == "1.2.0"
+    (line,) = site.log
+    assert line.startswith("warning: still serving generation 1: ")
+    assert words in line
+    assert site.client.get("/extendedAgentCard", headers=site.bearer()).status_code == 200
+
+
+def test_a_lower_generation_is_refused(site: Site, key: PrivateKey) -> None:
+    """Going back would revive withdrawn cards and keys."""
+    first = (site.directory / "current").read_bytes()
+    publish_cards(site.directory, key, {**PUBLIC, "version": "2.0.0"}, "staff")
+    site.wait()
+    (site.directory / "current").write_bytes(first)
+    for _ in range(3):
+        site.wait()
+        assert version_of(site) == "2.0.0"
+    refusal = "warning: still serving generation 2: generation 1 is lower and is refused"
+    assert site.log == ["serving generation 2", refusal]
+
+
+def test_there_is_no_server_on_a_damaged_publication(site: Site) -> None:
+    """At the start a fault is a fault: nothing good is there to keep."""
+    card = json.loads(site.generation.card) | {"securityRequirements": ["harbour"]}
+    names = [name for name, body in site.generation.files.items() if body == site.generation.card]
+    files = {**site.generation.files, **dict.fromkeys(names, json.dumps(card).encode())}
+    put_in_place(site.directory, replace(site.generation, files=files))
+    with pytest.raises(ServeFault, match="cannot be read what") as refused:
+        serve(site.directory, site.settings)  # nobody could say who may have the extended card
+    assert refused.value.code == "serve.schemes"
+    truncate_card(site.directory)
+    with pytest.raises(ServeFault) as refused:
+        serve(site.directory)
+    assert refused.value.code == "serve.corrupt_generation"
+
+
+@pytest.mark.parametrize("enabled", [True, False], ids=["enabled", "not enabled"])
+@pytest.mark.parametrize("name", [".", "no-such-folder"])
+def test_a_folder_without_publication_is_no_host(tmp_path: Path, name: str, enabled: bool) -> None:
+    """A typing mistake is heard of at once, also where the agent is not served for now."""
+    with pytest.raises(ServeFault) as refused:
+        serve(tmp_path / name, ServerSettings(enabled=enabled))
+    assert refused.value.code == "serve.no_generation"
+
+
+def test_agents_come_and_go_and_harm_no_other(
+    tmp_path: Path, key: PrivateKey, log: list[str]
+) -> None:
+    """Without a restart. While their folder cannot be read, those that were there stay."""
+    folder = tmp_path / "all"
+    for name in ("surf", "tides"):
+        publish_cards(folder / name, key, {**PUBLIC, "name": name})
+    truncate_card(folder / "surf")
+    client = serve(folder, now=NOW.timestamp)
+
+    def served() -> dict[str, str]:
+        look(client)
+        agents = publications_of(client).site.agents
+        cards = {name: client.get(f"/agents/{name}{CARD}").json for name in agents}
+        return {name: card["name"] for name, card in cards.items() if card}
+
+    assert served() == {"tides": "tides"}
+    (line,) = (line for line in log if "surf" in line)
+    assert line.startswith("warning: agent surf: not served: serve.corrupt_generation")
+    assert client.get(f"/agents/surf{CARD}").status_code == 404
+    shutil.rmtree(folder / "surf")
+    publish_cards(folder / "waves", key, {**PUBLIC, "name": "waves"})
+    assert client.get(f"/agents/waves{CARD}").status_code == 404  # until it is looked at
+    assert served() == {"tides": "tides", "waves": "waves"}
+    folder.rename(tmp_path / "away")
+    for _ in range(3):
+        assert served() == {"tides": "tides", "waves": "waves"}
+    assert len([line for line in log if "still serving the agents" in line]) == 1
+    (tmp_path / "away").rename(folder)
+    shutil.rmtree(folder / "tides")
+    assert served() == {"waves": "waves"}
+    assert client.get(f"/agents/tides{CARD}").status_code == 404
+    assert client.get(CARD).json == client.get(f"/agents/waves{CARD}").json
+
+
+# ------------------------------------------------------------------ the page for people
+
+
+def test_a_page_allows_its_own_style_alone(site: Site) -> None:
+    """No script, nothing of other hosts."""
+    shown = site.client.get("/", headers=HTML)
+    policy = shown.headers["Content-Security-Policy"]
+    style = re.search("<style>(.*)</style>", shown.text, re.DOTALL)
+    assert style is not None
+    assert f"style-src 'sha256-{b64encode(sha256(style[1].encode()).digest()).decode()}'" in policy
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+
+
+def test_a_statement_that_cannot_be_read_leaves_the_page_of_the_card(site: Site) -> None:
+    """Whoever can write the publication may have put it there."""
+    files = {**site.generation.files, "keyset/1.1.json": b"{}"}
+    (site.directory / site.generation.folder / "keyset").mkdir()
+    put_in_place(site.directory, replace(site.generation, files=files))
+    shown = serve(site.directory, now=NOW.timestamp).get("/", headers=HTML)
+    assert (shown.status_code, "Tide tables" in shown.text) == (200, True)
+    assert any("the page leaves the statements out" in line for line in site.log)
+
+
+def test_a_page_is_made_once_and_kept_no_longer_than_statements(
+    tmp_path: Path, key: PrivateKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the card is, and however often it is asked for; each generation has its own."""
+    made, real = [], page.card_page
+
+    def count(*args: Any, **options: Any) -> Any:
+        made.append(1)
+        return real(*args, **options)
+
+    monkeypatch.setattr(page, "card_page", count)
+    documents = Documents(sign(PUBLIC, key), JwkSet.of([key.public]), max_age=86_400)
+    publish_generation(documents, tmp_path, now=NOW)
+    client = serve(tmp_path, now=NOW.timestamp)
+    for _ in range(2):
+        answer = client.get("/", headers=HTML)
+        assert answer.headers["Cache-Control"] == "public, max-age=300"
+    assert client.get(CARD).headers["Cache-Control"] == "public, max-age=86400"
+    assert len(made) == 1
+    publish_cards(tmp_path, key, {**PUBLIC, "version": "9.9.9"})
+    look(client)
+    assert client.get("/", headers=HTML).headers["ETag"] != answer.headers["ETag"]
+    assert len(made) == 2
