@@ -394,8 +394,11 @@ class Policy:
 
     def pinned_elsewhere(self, kid: str, issuer: TrustedIssuer | None) -> str | None:
         """Return the name of another issuer for which a key of that kid is pinned."""
-        names = (owner.name for owner in self._owners_by_kid.get(kid, ()) if owner is not issuer)
-        return next(names, None)
+        for other in self.issuers:
+            pinned = other.anchor.keys.find(kid) if isinstance(other.anchor, KeysAnchor) else None
+            if pinned is not None and other is not issuer:
+                return other.name
+        return None
 
     def _owner_of(self, url: Url) -> TrustedIssuer | None:
         """Return the owner of the longest prefix that holds the URL."""
@@ -421,15 +424,6 @@ class Policy:
         for place, issuer in self._placed():
             places.setdefault(place.origin, []).append((place, issuer))
         return places
-
-    @cached_property
-    def _owners_by_kid(self) -> dict[str, list[TrustedIssuer]]:
-        owners: dict[str, list[TrustedIssuer]] = {}
-        for issuer in self.issuers:
-            if isinstance(issuer.anchor, KeysAnchor):
-                for key in issuer.anchor.keys.keys:
-                    owners.setdefault(key.kid, []).append(issuer)
-        return owners
 
     def _placed(self) -> Iterator[tuple[Place, TrustedIssuer]]:
         return ((place, issuer) for issuer in self.issuers for place in issuer.places or ())

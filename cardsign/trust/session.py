@@ -109,12 +109,9 @@ class IssuerTrust:
     @cached_property
     def deadlines(self) -> tuple[int, ...]:
         """When the statements end, Unix seconds."""
-        ends = [] if self.release_ends is None else [self.release_ends]
-        if self.keyset is not None:
-            ends.append(end_of(self.keyset, self.limits.keyset_age))
-        if self.release is not None:
-            ends.append(end_of(self.release, self.limits.release_age))
-        return tuple(ends)
+        used = (statement for statement in (self.keyset, self.release) if statement is not None)
+        ends = (end_of(statement, self.limits) for statement in used)
+        return (*ends, *([] if self.release_ends is None else [self.release_ends]))
 
     def next_change(self, now: float) -> float:
         """Return the next time at which a statement or a key begins or ends, Unix seconds."""
@@ -124,8 +121,10 @@ class IssuerTrust:
         return min((time for time in times if time > now), default=inf)
 
 
-def end_of(statement: KeysetStatement | ReleaseStatement, age: int | None) -> int:
-    """Return when a statement ends for us: its `exp`, or `age` seconds after its `iat`."""
+def end_of(statement: KeysetStatement | ReleaseStatement, limits: Limits) -> int:
+    """Return when a statement ends for us: its `exp`, or at the age that a policy allows."""
+    is_keyset = isinstance(statement, KeysetStatement)
+    age = limits.keyset_age if is_keyset else limits.release_age
     return statement.exp if age is None else min(statement.exp, statement.iat + age)
 
 
@@ -277,14 +276,18 @@ class Session:
         choice = choose_release(self.release, releases, keyset, locked, now=now, skew=self.skew)
         self._weigh("notes", *choice.notes)
         self.release = choice.release
-        revoked = self._revoked(keyset, choice)
+        revoked = choice.revoked | keyset.revoked
+        try:
+            revoked |= effective_revoked(keyset, choice.release)
+        except StatementRefused as refusal:  # a release under a keyset that a recovery has ended
+            self._weigh("blocks", explain_refusal(refusal))
         try:
             origins = tuple(parse_origin(origin) for origin in keyset.origins)
         except CardRefused as refusal:
             self._weigh("notes", refusal.finding.at("/origins"))
             return self._without_source("the keyset statement names bad origins")
-        ends, age = None, self.limits.keyset_age
-        if self._is_in_force(keyset, age, "blocks", "the newest keyset statement", now):
+        ends = None
+        if not self._is_over(keyset, now):
             ends = self._release_ends(keyset, choice, revoked, now)
         self._say_behind()
         return self._trust(
@@ -323,18 +326,11 @@ class Session:
         newest = self.keyset and self.keyset.id
         return releases + [release for release in cached_releases if release.keyset == newest]
 
-    def _revoked(self, keyset: KeysetStatement, choice: ReleaseChoice) -> frozenset[str]:
-        try:
-            return effective_revoked(keyset, choice.release) | choice.revoked
-        except StatementRefused as refusal:  # a release under a keyset that a recovery has ended
-            self._weigh("blocks", explain_refusal(refusal))
-            return keyset.revoked | choice.revoked
-
     def _release_ends(
         self, keyset: KeysetStatement, choice: ReleaseChoice, revoked: frozenset[str], now: datetime
     ) -> int | None:
         """Return when the last signer of the release ends; None if it is not in force."""
-        release, name = choice.release, "the newest release"
+        release = choice.release
         if choice.contested is not None:
             self._weigh("hindrances", choice.contested)
         if release is None:
@@ -347,26 +343,22 @@ class Session:
             weight = "hindrances"
             signers = check_signers(release, keyset, revoked, now=now, skew=self.skew)
         except StatementRefused as refusal:
-            self._weigh(weight, explain_refusal(refusal, name))
+            self._weigh(weight, explain_refusal(refusal, "the newest release"))
             return None
-        if not self._is_in_force(release, self.limits.release_age, "hindrances", name, now):
+        if self._is_over(release, now):
             return None
         return max(key.exp for key in keyset.keys if key.public.thumbprint in signers)
 
-    def _is_in_force(
-        self,
-        statement: KeysetStatement | ReleaseStatement,
-        age: int | None,
-        weight: Weight,
-        name: str,
-        now: datetime,
-    ) -> bool:
+    def _is_over(self, statement: KeysetStatement | ReleaseStatement, now: datetime) -> bool:
+        """Return whether a statement is not in force, and weigh why."""
+        is_keyset, end = isinstance(statement, KeysetStatement), end_of(statement, self.limits)
+        name = "the newest keyset statement" if is_keyset else "the newest release"
         try:
-            check_times(statement.iat, end_of(statement, age), now=now, skew=self.skew, name=name)
+            check_times(statement.iat, end, now=now, skew=self.skew, name=name)
         except StatementRefused as refusal:
-            self._weigh(weight, explain_refusal(refusal))
-            return False
-        return True
+            self._weigh("blocks" if is_keyset else "hindrances", explain_refusal(refusal))
+            return True
+        return False
 
     def _check_clock(self, now: datetime) -> None:
         """Block everything if the clock is behind what was signed already."""
@@ -436,7 +428,7 @@ def look_ahead(session: Session, now: datetime) -> tuple[IssuerTrust, tuple[Find
     if release is not None and now >= release.renew_at:
         ending.append(f"release {release.seq} is past half of its time, and no newer one was seen")
     if keyset is not None:
-        remaining = end_of(keyset, limits.keyset_age) - now.timestamp()
+        remaining = end_of(keyset, limits) - now.timestamp()
         if 0 < remaining <= KEYSET_NOTICE:
             ending.append(f"keyset {keyset.label} ends in {remaining / 86400:.1f} days")
     hint = f"Look for a newer one: cardsign peers verify {issuer.name}. "

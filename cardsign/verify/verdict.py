@@ -193,7 +193,7 @@ def _may_be_outdated(best: SignatureReport, trust: IssuerTrust, now: datetime) -
     if any(reason.code != "time.historic" for reason in trust.blocks):
         return True
     keyset = trust.keyset
-    return keyset is not None and end_of(keyset, trust.limits.keyset_age) <= now.timestamp()
+    return keyset is not None and end_of(keyset, trust.limits) <= now.timestamp()
 
 
 def _only_bad(signatures: Sequence[SignatureReport]) -> bool:

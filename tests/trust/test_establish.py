@@ -10,7 +10,7 @@ from cardsign.jose.keys import JwkSet
 from cardsign.statements.keyset import KeysetId, read_keyset
 from cardsign.statements.release import read_release
 from cardsign.times import MAX_TIME
-from cardsign.trust.lock import Floor
+from cardsign.trust.lock import Floor, LockedRelease
 from cardsign.trust.policy import Anchor, JwksAnchor, KeysAnchor, KeysetAnchor, Limits
 from cardsign.trust.session import IssuerTrust
 from cardsign.trust.walk import NO_STATEMENTS, SuppliedStatements
@@ -197,3 +197,13 @@ def test_a_release_of_no_keyset_that_is_held(anchor: KeysetAnchor, one: bytes, t
     session.keyset, session.release = read_keyset(one), read_release(release(two))
     trust = stand(session)
     assert (codes(trust.blocks), trust.revoked) == (["statement.keyset"], frozenset())
+
+
+def test_a_release_below_the_lock_blocks_whatever_is_waived(
+    anchor: KeysetAnchor, one: bytes
+) -> None:
+    """Also one that this session has held."""
+    locked = LockedRelease((1, 1, 6), "0" * 64)
+    session = session_of(anchor, floor=Floor(release=locked))
+    session.keyset, session.release = read_keyset(one), read_release(release(one, seq=5))
+    assert codes(stand(session).blocks) == ["statement.rollback"]
