@@ -31,6 +31,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from typing import Any
 
@@ -41,6 +42,19 @@ from tests.net.peers import PATIENCE, http, read_head
 from tests.net.peers import headers as header_fields
 
 PATIENT = FetchSettings(connect_timeout=PATIENCE, total_timeout=PATIENCE)
+
+
+@dataclass
+class Clock:
+    """The time that a verifier has; it goes on when it is told to."""
+
+    now: datetime = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def passes(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -32,7 +32,7 @@ from cardsign.verify.verdict import judge_card
 from cardsign.verify.verifier import Verifier
 from tests.cli import peer
 from tests.net.authorities import Authority
-from tests.net.internet import Network, Request, Takeover
+from tests.net.internet import Clock, Network, Request, Takeover
 from tests.net.peers import PATIENCE, http
 from tests.statements.making import key
 from tests.support import PORTABLE, dump, signed
@@ -103,33 +103,16 @@ class Site:
         return paths
 
 
-@dataclass
-class Clock:
-    """The time that a verifier has; moved by hand."""
-
-    now: datetime = field(default_factory=lambda: datetime.now(UTC))
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def pass_by(self, seconds: float) -> None:
-        self.now += timedelta(seconds=seconds)
-
-
 class Looker:
     """Somebody who has enrolled the peer by his first statement."""
 
     def __init__(self, site: Site, **changes: Any) -> None:
-        self.clock = Clock()
+        self.clock = Clock(datetime.now(UTC))
         anchor = KeysetAnchor(read_keyset(site.documents[at(1, 1)]).id)
-        self.verifier = Verifier(
-            Policy(
-                (TrustedIssuer("tides", anchor, **{"places": (parse_place(HOST),), **changes}),)
-            ),
-            lock=Memory(),
-            net=site.network.settings(),
-            clock=self.clock,
-        )
+        changes = {"places": (parse_place(HOST),), **changes}
+        policy = Policy((TrustedIssuer("tides", anchor, **changes),))
+        net = site.network.settings()
+        self.verifier = Verifier(policy, lock=Memory(), net=net, clock=self.clock)
 
     def examine(self, url: str = HOST, *, expect: Subject | None = None) -> Report:
         """The verdict on the card at a URL."""
@@ -175,28 +158,27 @@ def test_an_unchanged_peer_costs_one_conditional_request_and_no_signature_check(
     tides.headers[CANONICAL] = {"Cache-Control": "max-age=60"}
     for _ in range(2):
         assert met.examine().verdict == "trusted"
-        met.clock.pass_by(301)
+        met.clock.passes(301)
     assert met.examine().verdict == "trusted"  # a refresh of everything
     tides.asked.clear()
-    checks: list[None] = []
-    check = PublicKey.check
+    checked, check = list[PublicKey](), PublicKey.check
 
-    def counted_check(*args: object) -> None:
-        checks.append(None)
-        check(*args)  # type: ignore[arg-type]
+    def counted(key: PublicKey, *about: bytes) -> None:
+        checked.append(key)
+        check(key, *about)
 
-    monkeypatch.setattr(PublicKey, "check", counted_check)
+    monkeypatch.setattr(PublicKey, "check", counted)
     for seconds, asked in ((59, []), (61, [(CANONICAL, True)])):
-        met.clock.pass_by(seconds)
+        met.clock.passes(seconds)
         assert met.examine().verdict == "trusted"
         assert tides.asked == asked
-    assert checks == []
+    assert checked == []
     tides.publish(release=peer.release(tides.documents[at(1, 1)], PORTABLE, OTHER, seq=47))
     tides.serve(OTHER)
-    checks.clear()
-    met.clock.pass_by(301)
+    checked.clear()
+    met.clock.passes(301)
     assert met.examine().verdict == "trusted"
-    assert len(checks) == 4  # one of the card, one of the release, two of the keyset
+    assert len(checked) == 4  # one of the card, one of the release, two of the keyset
 
 
 def test_a_mirror_is_asked_for_the_card_alone(tides: Site) -> None:
@@ -222,7 +204,7 @@ def test_the_legacy_path_is_said(tides: Site) -> None:
     assert looker.session.cards == {HOST + LEGACY}
     tides.documents[CANONICAL] = tides.documents.pop(LEGACY)
     tides.publish(release=peer.release(tides.documents[at(1, 1)], PORTABLE, seq=43))
-    looker.clock.pass_by(301)
+    looker.clock.passes(301)
     assert looker.examine().verdict == "trusted"
     del tides.documents[CANONICAL]
     assert Looker(tides).verifier.look_up(HOST).url == CARD  # where neither is
@@ -245,45 +227,47 @@ def test_an_untrusted_card_was_never_there(tides: Site) -> None:
     looker = Looker(tides)
     assert looker.examine().verdict == "untrusted"
     del tides.documents[CANONICAL]
-    looker.clock.pass_by(301)
+    looker.clock.passes(301)
     assert codes(looker.examine().reasons)[-1] == "card.legacy_path"
 
 
-def test_a_mismatch_that_stays_is_looked_into_once_in_a_while(tides: Site) -> None:
-    """Each unknown card costs no refetch of everything: that is for the cooldown to allow."""
-    met = Looker(tides)
-    tides.headers[CANONICAL] = {"Cache-Control": "no-store"}
-    met.examine()
-    tides.paths()
-    for number in range(20):
-        tides.serve({**PORTABLE, "version": f"6.{number}"})
-        assert met.examine().verdict == "untrusted"
-    asked = tides.paths()
-    assert (asked.count(RELEASE_PATH), asked.count(CANONICAL)) == (1, 21)
+# ------------------------------------------------------------------ statements and keys
 
 
-# ------------------------------------------------------------------ statements
+def by_url(site: Site) -> Verifier:
+    """Somebody who trusts what the peer publishes as his keys."""
+    policy = Policy.from_jwks_url(HOST + JWKS, origin=HOST, name="tides")
+    clock = Clock(datetime.now(UTC))
+    return Verifier(policy, net=site.network.settings(), clock=clock)
 
 
-def test_statements_at_hand_go_along(tides: Site) -> None:
-    """Under a keyset anchor they are evidence as any other."""
+KEYS = JwkSet.of([key("card").public]).to_bytes()
+
+
+def test_what_is_at_hand_goes_along(tides: Site) -> None:
+    """Under a keyset anchor as any evidence; a key set stands for its URL, which is not asked."""
     second = peer.keyset(2, tides.documents[at(1, 1)], iat=peer.T0 + 1)
     tides.publish(release=peer.release(second, PORTABLE, seq=43))
     looker = Looker(tides)
     assert looker.examine().verdict == "indeterminate"
     supplied = SuppliedStatements((second,))
     assert looker.verifier.look_up(HOST, statements=supplied).report.verdict == "trusted"
-
-
-def test_a_key_set_at_hand_stands_for_its_url(tides: Site) -> None:
-    """Which is then not asked, whatever it would answer."""
-    keys = JwkSet.of([key("card").public]).to_bytes()
+    tides.paths()
     tides.documents[JWKS] = JwkSet.of([key("mallory").public]).to_bytes()
-    policy = Policy.from_jwks_url(HOST + JWKS, origin=HOST, name="tides")
-    verifier = Verifier(policy, net=tides.network.settings())
-    supplied = SuppliedStatements(untrusted_jwks=keys, jwks_url=HOST + JWKS)
-    assert verifier.look_up(HOST, statements=supplied).report.verdict == "trusted"
+    supplied = SuppliedStatements(untrusted_jwks=KEYS, jwks_url=HOST + JWKS)
+    assert by_url(tides).look_up(HOST, statements=supplied).report.verdict == "trusted"
     assert tides.paths() == [CANONICAL]
+
+
+def test_a_key_set_that_is_not_there(tides: Site) -> None:
+    """404 says something only of what was seen."""
+    verifier = by_url(tides)
+    for keys, code in ((None, "refresh.no_answer"), (KEYS, ""), (None, "statement.vanished")):
+        tides.documents.pop(JWKS, None)
+        tides.documents.update({JWKS: keys} if keys else {})
+        report = verifier.look_up(HOST).report
+        assert report.verdict == "trusted" if keys else code in codes(report.reasons)
+        verifier.clock.passes(301)  # type: ignore[attr-defined]
 
 
 def test_a_time_of_one_s_choice_keeps_nothing(tides: Site) -> None:
@@ -301,17 +285,17 @@ def test_a_time_of_one_s_choice_keeps_nothing(tides: Site) -> None:
 def test_only_a_trusted_card_is_returned(tides: Site) -> None:
     """Synchronously and otherwise, by one call or by many."""
     looker = Looker(tides)
-    tides.documents[JWKS] = JwkSet.of([key("card").public]).to_bytes()
+    tides.documents[JWKS] = KEYS
     policy = Policy.from_jwks_url(HOST + JWKS, origin=HOST, name="tides")
-    how = {"policy": policy, "now": Clock().now, "settings": tides.network.settings()}
+    now = Clock(datetime.now(UTC)).now
+    how = {"policy": policy, "now": now, "settings": tides.network.settings()}
     cards = [
         looker.verifier.discover(HOST),
         asyncio.run(looker.verifier.adiscover(HOST)),
         cardsign.discover(HOST, **how),
         asyncio.run(cardsign.adiscover(HOST, **how)),
     ]
-    assert [card.subject for card in cards] == ["tides"] * 4
-    assert all(card.document == PORTABLE for card in cards)
+    assert [(card.subject, card.document) for card in cards] == [("tides", PORTABLE)] * 4
     tides.serve(PORTABLE, signer="mallory")
     with pytest.raises(NotTrusted, match=r"key\.unknown"):
         cardsign.discover(HOST, **how)
@@ -475,26 +459,6 @@ HOMES: dict[str, tuple[tuple[str, ...], str, str]] = {
 def test_where_statements_lie(places: tuple[str, ...], contact: str, home: str) -> None:
     """By the policy's word and the URL that was asked, never by a card's."""
     assert home_of(map(parse_place, places), contact) == home
-
-
-def test_a_key_set_that_is_not_there(tides: Site) -> None:
-    """404 says something only of what was seen."""
-    clock = Clock()
-    policy = Policy.from_jwks_url(HOST + JWKS, origin=HOST, name="tides")
-    verifier = Verifier(policy, net=tides.network.settings(), clock=clock)
-    keys = JwkSet.of([key("card").public]).to_bytes()
-    for documents, expected in (
-        ({}, "refresh.no_answer"),
-        ({JWKS: keys}, None),
-        ({}, "statement.vanished"),
-    ):
-        tides.documents.pop(JWKS, None)
-        tides.documents.update(documents)
-        report = verifier.look_up(HOST).report
-        assert (
-            report.verdict == "trusted" if expected is None else expected in codes(report.reasons)
-        )
-        clock.pass_by(301)
 
 
 @pytest.mark.parametrize(

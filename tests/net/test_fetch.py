@@ -97,14 +97,15 @@ def test_refused(code: str, answer: bytes, hint: str) -> None:
     assert len(peer.requests) == 1  # no redirect followed, nothing tried again
 
 
-@pytest.mark.parametrize(
-    ("url", "code", "hint"),
-    [
-        ("https://127.0.0.1/", "fetch.forbidden_address", "--insecure-loopback-http"),
-        ("https://10.0.0.1/", "fetch.forbidden_address", "networks"),
-        ("http://agent.example/", "fetch.url", "--insecure-loopback-http"),
-    ],
-)
+LOCALLY = "--insecure-loopback-http"
+OWN = [
+    ("https://127.0.0.1/", "fetch.forbidden_address", LOCALLY),
+    ("https://10.0.0.1/", "fetch.forbidden_address", "networks"),
+    ("http://agent.example/", "fetch.url", LOCALLY),
+]
+
+
+@pytest.mark.parametrize(("url", "code", "hint"), OWN)
 def test_the_way_to_a_server_of_one_s_own_is_told(url: str, code: str, hint: str) -> None:
     """Only where it would help; nothing is resolved or connected to."""
     names, dial = Names(["127.0.0.1"]), NoDial()
@@ -119,16 +120,9 @@ def test_the_way_to_a_server_of_one_s_own_is_told(url: str, code: str, hint: str
 
 CONTEXT = ssl.create_default_context()  # made once; it would take most of the time below
 PIECES = [
-    b"HTTP/1.1 200 OK\r\n",
-    b"HTTP/1.0 200\r\n",
-    b"Content-Type: application/json\r\n",
-    b"Content-Length: 3\r\n",
-    b"Transfer-Encoding: chunked\r\n",
-    b"Content-Encoding: gzip\r\n",
-    b"\r\n",
-    b"3\r\nabc\r\n",
-    b"0\r\n\r\n",
-    b"abc",
+    *(b"HTTP/1.1 200 OK\r\n", b"HTTP/1.0 200\r\n", b"Content-Type: application/json\r\n"),
+    *(b"Content-Length: 3\r\n", b"Transfer-Encoding: chunked\r\n", b"Content-Encoding: gzip\r\n"),
+    *(b"\r\n", b"3\r\nabc\r\n", b"0\r\n\r\n", b"abc"),
 ]
 
 
@@ -144,14 +138,11 @@ def test_any_bytes(pieces: list[bytes]) -> None:
 
 # ------------------------------------------------------------------ the deadline
 
-FIRST, SECOND = "93.184.215.14", "93.184.215.15"
-
 
 class Clock:
     """A clock that goes on when it is told to."""
 
-    def __init__(self) -> None:
-        self.now = 1000.0
+    now = 1000.0
 
     def __call__(self) -> float:
         return self.now
@@ -189,42 +180,36 @@ def test_each_address_gets_its_time() -> None:
         clock.now += min(timeout, 4)
         raise TimeoutError
 
-    names = Names([FIRST, SECOND, "93.184.215.16", "93.184.215.17"])
+    names = Names([f"93.184.215.{number}" for number in range(14, 18)])
     settings = FetchSettings(resolver=names, dial=silent, clock=clock)
     with pytest.raises(TimeoutError):
         Exchange(settings, "https://agent.example/").connect_tcp("agent.example", 443)
     assert limits == [5, 5, 2]
 
 
-@pytest.fixture
-def pair() -> tuple[socket.socket, socket.socket]:
-    """Two ends of one connection."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        yield ours, theirs
-
-
-def test_a_peer_who_reads_slowly(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_a_peer_who_reads_slowly() -> None:
     """A write goes on until all is sent, and ends with the deadline."""
     clock = Clock()
-    ours, theirs = pair
-    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-    stream = DeadlineStream(ours, Deadline(clock, 0.1), 5)
-    stream.write(b"x" * 100)
-    assert theirs.recv(200) == b"x" * 100
-    with pytest.raises(TimeoutError):
-        stream.write(b"x" * 1_000_000)
-    clock.now += 1
-    with pytest.raises(TimeoutError):
-        stream.read(1)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        stream = DeadlineStream(ours, Deadline(clock, 0.1), 5)
+        stream.write(b"x" * 100)
+        assert theirs.recv(200) == b"x" * 100
+        with pytest.raises(TimeoutError):
+            stream.write(b"x" * 1_000_000)
+        clock.now += 1
+        with pytest.raises(TimeoutError):
+            stream.read(1)
 
 
-def test_too_late_for_tls(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_too_late_for_tls() -> None:
     """A connection that no time is left to secure is closed."""
     clock = Clock()
-    ours, theirs = pair
-    stream = DeadlineStream(ours, Deadline(clock, 10), 5)
-    clock.now += 10
-    with pytest.raises(TimeoutError):
-        stream.start_tls(ssl.create_default_context(), "agent.example")
-    assert theirs.recv(1) == b""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        stream = DeadlineStream(ours, Deadline(clock, 10), 5)
+        clock.now += 10
+        with pytest.raises(TimeoutError):
+            stream.start_tls(ssl.create_default_context(), "agent.example")
+        assert theirs.recv(1) == b""

@@ -11,14 +11,13 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from cardsign.net.fetch import PAGE_COST, DocumentFetcher, freshness
 from cardsign.trust.walk import FetchResult
 from cardsign.urls import Headers
-from tests.net.internet import Host, Network, Request
+from tests.net.internet import Clock, Host, Network, Request
 from tests.net.peers import CARD, PATIENCE, http
 
 HOST = "https://agent.example"
@@ -75,18 +74,6 @@ def test_http_shortens_what_we_would_do(headers: Headers, seconds: int) -> None:
 
 
 # ------------------------------------------------------------------ what is kept
-
-
-class Clock:
-    """The time, which goes on when it is told to."""
-
-    now = datetime(2026, 11, 22, 12, tzinfo=UTC)
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def passes(self, seconds: float) -> None:
-        self.now += timedelta(seconds=seconds)
 
 
 @pytest.fixture

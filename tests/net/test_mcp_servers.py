@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,151 +19,105 @@ from cardsign.build.draft import BuildOptions
 from cardsign.build.live import ask_mcp, ask_servers, run_mcp
 from cardsign.build.reading import SourceDocument
 from cardsign.errors import BuildRefused, CardsignError, FetchFailed, UsageFault
-from tests.net.internet import Answer, Host, Network, Request
+from tests.net.internet import Answer, Network, Request
 from tests.net.peers import http
 
 pytestmark = pytest.mark.needs_a2a
 SERVER = Path(__file__).with_name("mcp_server.py")
 URL = "https://docs.example/mcp"
-SAID = {"description": "Docs"}
 TOOL = {"name": "read", "description": "Reads", "inputSchema": {"type": "object"}}
 
 
 def built(*live: Callable[[], SourceDocument], sources: tuple[Path, ...] = ()) -> bytes:
-    options = BuildOptions(url="https://a.example/a2a", members=SAID, live=live)
+    members = {"description": "Docs"}
+    options = BuildOptions(url="https://a.example/a2a", members=members, live=live)
     return build_card(sources, options).document
 
 
-@contextlib.contextmanager
-def serving(transport: str) -> Iterator[int]:
-    """A server of the SDK on loopback; its port."""
-    process = subprocess.Popen([sys.executable, SERVER, transport], stdout=subprocess.PIPE)
-    with process:
+def skills(card: bytes) -> list[str]:
+    """The ids of its skills."""
+    return [skill["id"] for skill in json.loads(card)["skills"]]
+
+
+def test_O28_a_live_server_says_what_is_saved_of_it(network: Network, tmp_path: Path) -> None:
+    """The same bytes; and no byte leaves round the rules: all go to the one host."""
+    saved = tmp_path / "docs.json"
+    saved.write_text(json.dumps(run_mcp(f"{sys.executable} {SERVER} stdio").value))
+    command = [sys.executable, SERVER, "streamable-http"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout
         try:
-            yield int(process.stdout.readline())
+            host = network.relay("docs.example", int(process.stdout.readline()))
+            card = built(ask_mcp(URL, network.settings()))
         finally:
             process.kill()
-
-
-@pytest.fixture
-def saved(tmp_path: Path) -> Path:
-    """What the server of the SDK says, as somebody saves it."""
-    document = run_mcp(f"{sys.executable} {SERVER} stdio")
-    path = tmp_path / "docs.json"
-    path.write_text(json.dumps(document.value))
-    return path
-
-
-def test_O28_a_live_server_says_what_is_saved_of_it(network: Network, saved: Path) -> None:
-    """The same bytes; and no byte leaves round the rules: all go to the one host."""
-    with serving("streamable-http") as port:
-        host = network.relay("docs.example", port)
-        card = built(ask_mcp("https://docs.example/mcp", network.settings()))
     assert card == built(sources=(saved,))
-    assert [one["id"] for one in json.loads(card)["skills"]] == [
-        "mcp_my_docs_read_page",
-        "mcp_my_docs_search_docs",
-    ]
-    asked = b"".join(map(bytes, host.streams))
-    assert set(network.names) == {"docs.example"}
-    assert set(network.dialled) == {"docs.example:443"}
-    assert not any(word in asked.lower() for word in (b"authorization", b"cookie"))
+    assert skills(card) == ["mcp_my_docs_read_page", "mcp_my_docs_search_docs"]
+    asked = b"".join(map(bytes, host.streams)).lower()
+    assert (set(network.names), set(network.dialled)) == ({"docs.example"}, {"docs.example:443"})
+    assert not any(word in asked for word in (b"authorization", b"cookie"))
 
 
-def method_of(request: Request) -> tuple[str, Any]:
-    """The method and id of a JSON-RPC request."""
-    body = json.loads(request.body or b"{}")
-    return body.get("method", ""), body.get("id")
-
-
-HELLO = {
-    "protocolVersion": "2025-06-18",
-    "capabilities": {"tools": {}},
-    "serverInfo": {"name": "docs", "version": "1"},
-}
+HELLO = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}
+HELLO["serverInfo"] = {"name": "docs", "version": "1"}
+NOTE = b'event: message\r\ndata: {"jsonrpc":"2.0","method":"notifications/message"}\r\n\r\n'
 
 
 def peer(*pages: object, stream: bool = False) -> Callable[[Request], bytes]:
-    """A server whose pages have these results, the last one again and again."""
-    asked: list[Any] = []
+    """A server whose pages have these results, the last one again and again; or only errors."""
+    left = list(pages)
 
     def answer(request: Request) -> bytes:
-        method, call = method_of(request)
+        body = json.loads(request.body or b"{}")
         if request.method != "POST":
             return http(b"", status="405 No")
-        if call is None:
+        if "id" not in body:
             return http(b"", status="202 Accepted")
-        said: dict[str, object] = {"error": {"code": -32601, "message": "Method not found"}}
-        if method == "initialize":
-            said = {"result": HELLO}
-        if method == "tools/list":
-            said = {"result": pages[min(len(asked), len(pages) - 1)]}
-            asked.append(call)
-        body = json.dumps({"jsonrpc": "2.0", "id": call, **said}).encode()
+        members: dict[str, object] = {"error": {"code": -32601, "message": "no \x1b[2J"}}
+        if body["method"] == "initialize" and pages:
+            members = {"result": HELLO}
+        if body["method"] == "tools/list" and pages:
+            members = {"result": left.pop(0) if len(left) > 1 else left[0]}
+        data = json.dumps({"jsonrpc": "2.0", "id": body["id"], **members}).encode()
         if not stream:
-            return http(body)
-        note = b'event: message\r\ndata: {"jsonrpc":"2.0","method":"notifications/message"}\r\n\r\n'
-        events = b": hello\r\n\r\n" + note + b"data: " + body + b"\r\n\r\n"
+            return http(data)
+        events = b": hello\r\n\r\n" + NOTE + b"data: " + data + b"\r\n\r\n"
         return http(events, content_type="text/event-stream")
 
     return answer
 
 
-def asking(network: Network, answers: Answer | dict[str, Answer], **limits: Any) -> Host:
-    """Ask a host that answers so, and hand on what comes of it."""
-    host = network.host("docs.example", answers)
-    built(ask_mcp(URL, replace(network.settings(), **limits)))
-    return host
-
-
 @pytest.mark.parametrize("stream", [False, True])
 def test_pages_are_read_one_by_one(network: Network, stream: bool) -> None:
     """Each by the cursor of the one before, as JSON and as a stream of events."""
-    second = {**TOOL, "name": "write"}
-    pages = ({"tools": [TOOL], "nextCursor": "two"}, {"tools": [second]})
+    pages = ({"tools": [TOOL], "nextCursor": "two"}, {"tools": [{**TOOL, "name": "write"}]})
     host = network.host("docs.example", peer(*pages, stream=stream))
-    card = json.loads(built(ask_mcp(URL, network.settings())))
-    assert [one["id"] for one in card["skills"]] == ["mcp_docs_read", "mcp_docs_write"]
-    sent = [json.loads(one.body) for one in host.requests if one.body]
-    asked = [one.get("params", {}) for one in sent if one["method"] == "tools/list"]
+    assert skills(built(ask_mcp(URL, network.settings()))) == ["mcp_docs_read", "mcp_docs_write"]
+    sent = [json.loads(request.body) for request in host.requests if request.body]
+    asked = [call.get("params", {}) for call in sent if call["method"] == "tools/list"]
     assert [params.get("cursor") for params in asked] == [None, "two"]
 
 
 GIANT = {**TOOL, "description": "x" * 3_000_000}
+AGAIN = {"nextCursor": "again"}
 HOSTILE: dict[str, tuple[Answer, type[CardsignError], str]] = {
-    "endless pages": (peer({"tools": [], "nextCursor": "again"}), BuildRefused, "build.limit"),
-    "endless tools": (
-        peer({"tools": [TOOL] * 1000, "nextCursor": "again"}),
-        BuildRefused,
-        "build.limit",
-    ),
+    "endless pages": (peer({"tools": [], **AGAIN}), BuildRefused, "build.limit"),
+    "endless tools": (peer({"tools": [TOOL] * 1000, **AGAIN}), BuildRefused, "build.limit"),
     "a giant tool": (peer({"tools": [GIANT]}), FetchFailed, "fetch.too_large"),
     "tools that are no list": (peer({"tools": {}}), BuildRefused, "build.unsupported"),
-    "an error": (
-        lambda request: http(
-            json.dumps(
-                {
-                    "jsonrpc": "2.0",
-                    "id": method_of(request)[1],
-                    "error": {"code": -32601, "message": "no \x1b[2J"},
-                }
-            ).encode()
-        ),
-        BuildRefused,
-        "build.unsupported",
-    ),
+    "an error": (peer(), BuildRefused, "build.unsupported"),
 }
 
 
-@pytest.mark.parametrize("case", HOSTILE)
-def test_a_hostile_server_ends_in_a_reason(network: Network, case: str) -> None:
+@pytest.mark.parametrize(("answer", "kind", "code"), HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_server_ends_in_a_reason(
+    network: Network, answer: Answer, kind: type[CardsignError], code: str
+) -> None:
     """In bounded time, and nobody else is asked."""
-    answer, kind, code = HOSTILE[case]
+    network.host("docs.example", answer)
     with pytest.raises(kind) as refused:
-        asking(network, answer)
-    assert refused.value.code == code
-    assert set(network.dialled) == {"docs.example:443"}
+        built(ask_mcp(URL, network.settings()))
+    assert (refused.value.code, set(network.dialled)) == (code, {"docs.example:443"})
 
 
 def test_private_addresses_are_not_asked(network: Network) -> None:
@@ -174,18 +126,22 @@ def test_private_addresses_are_not_asked(network: Network) -> None:
     for url, code in ((URL, "fetch.forbidden_address"), ("http://docs.example/", "fetch.url")):
         with pytest.raises(FetchFailed) as refused:
             built(ask_mcp(url, network.settings()))
-        assert refused.value.code == code
-    assert network.dialled == []
+        assert (refused.value.code, network.dialled) == (code, [])
 
 
 # ------------------------------------------------------------------ stdio
 
 
-def program(tmp_path: Path, code: str) -> str:
-    """The command of a program in Python."""
-    path = tmp_path / "server.py"
-    path.write_text(f"import json, os, sys\n{code}")
-    return f"{sys.executable} {path}"
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    """Makes the command of a program in Python, in the folder where it runs."""
+    monkeypatch.chdir(tmp_path)
+
+    def make(code: str) -> str:
+        Path("server.py").write_text(f"import json, os, sys\n{code}")
+        return f"{sys.executable} server.py"
+
+    return make
 
 
 ECHO = """
@@ -200,56 +156,43 @@ for line in sys.stdin:
                                "serverInfo": {"name": "docs", "version": "1"}, "tools": [tool]}}
         print(json.dumps({"jsonrpc": "2.0", "id": call["id"], **said}), flush=True)
 """
+PID = "open('pid', 'w').write(str(os.getpid()) + ' ' + str('SECRET' in os.environ))"
 
 
 def test_O20_O28_a_program_is_asked_over_stdio(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    program: Callable[[str], str], network: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the user's folder, with few variables; it is gone afterwards."""
-    pid = tmp_path / "pid"
-    code = f"open({str(pid)!r}, 'w').write(str(os.getpid()) + ' ' + str('SECRET' in os.environ))"
-    monkeypatch.chdir(tmp_path)
-    program(tmp_path, code + ECHO)
+    """In the user's folder, with few variables; it is gone afterwards.
+
+    The public function asks and runs by the same names; a text in place of a list is misuse.
+    """
     monkeypatch.setenv("SECRET", "x")
-    card = json.loads(built(run_mcp(f"{sys.executable} server.py")))
-    assert [one["id"] for one in card["skills"]] == ["mcp_docs_t"]
-    number, had_secret = pid.read_text().split()
+    command = program(PID + ECHO)
+    assert skills(built(run_mcp(command))) == ["mcp_docs_t"]
+    number, had_secret = Path("pid").read_text().split()
     assert had_secret == "False"
     with pytest.raises(ProcessLookupError):
         os.kill(int(number), 0)
-
-
-def test_the_public_function_asks_and_runs_as_the_command_does(
-    tmp_path: Path, network: Network, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By the same names; without them nobody is asked, and a text in place of a list is misuse."""
-    monkeypatch.chdir(tmp_path)
-    program(tmp_path, ECHO)
     network.host("docs.example", peer({"tools": [TOOL]}))
-    live = ask_servers([URL], [f"{sys.executable} server.py"], network.settings())
-    built_card = cardsign.build_card(
-        url="https://docs.example/a2a", members={"description": "Docs"}, live=live
-    )
-    skills = json.loads(built_card.document)["skills"]
-    assert [one["id"] for one in skills] == ["mcp_docs_read", "mcp_docs_t"]
+    how: Any = {"url": "https://docs.example/a2a", "members": {"description": "Docs"}}
+    how["live"] = ask_servers([URL], [command], network.settings())
+    assert skills(cardsign.build_card(**how).document) == ["mcp_docs_read", "mcp_docs_t"]
     with pytest.raises(TypeError, match="lists of str"):
         ask_servers(URL, [])
 
 
 BAD_PROGRAMS = {
-    "it ends at once": ("sys.exit(3)", "no list of tools: Connection closed"),
-    "it never answers": ("sys.stdin.read()", "did not answer within 1 seconds"),
+    "sys.exit(3)": (60, "no list of tools: Connection closed"),
+    "sys.stdin.read()": (1, "did not answer within 1 seconds"),
 }
 
 
-@pytest.mark.parametrize("case", BAD_PROGRAMS)
-def test_a_program_that_misbehaves_is_refused(tmp_path: Path, case: str) -> None:
+@pytest.mark.parametrize("code", BAD_PROGRAMS)
+def test_a_program_that_misbehaves_is_refused(program: Callable[[str], str], code: str) -> None:
     """And ended."""
-    code, words = BAD_PROGRAMS[case]
-    seconds = 1 if case == "it never answers" else 60
-    began = time.monotonic()
+    (seconds, words), began = BAD_PROGRAMS[code], time.monotonic()
     with pytest.raises(BuildRefused, match=words) as refused:
-        built(run_mcp(program(tmp_path, code), seconds=seconds))
+        built(run_mcp(program(code), seconds=seconds))
     assert refused.value.code == "build.unsupported"
     assert time.monotonic() - began < 50
 
