@@ -62,7 +62,7 @@ package: $(VENV)/.dev  ## build dist/*.tar.gz and dist/*.whl
 	@$(BIN)/python -m hatchling build -d dist
 
 clean:  ## remove everything that make and nox have made
-	rm -rf $(VENV) .nox .site .fuzz dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .nox .site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find bench cardsign docs examples tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.installed: pyproject.toml constraints.txt

@@ -23,7 +23,7 @@ ENVIRONMENTS = ROOT / ".nox"
 PROJECT = nox.project.load_toml("pyproject.toml")
 
 #: The groups of pyproject.toml that `make dev` leaves out.
-GROUPS = ("a2a", "cluster", "fuzz", "postgres", "serving", "signers")
+GROUPS = ("a2a", "cluster", "postgres", "serving", "signers")
 #: Commands, and the Debian packages that have them.
 PACKAGES = (
     *("softhsm2-util:softhsm2", "initdb:postgresql", "systemd-analyze:systemd"),
@@ -144,7 +144,7 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def nightly(session: nox.Session) -> None:
-    """Run many more random inputs, all judges, simulation, load, fuzzing and mutants, for hours."""
+    """Run many more random inputs, all judges, simulation, load and mutants, for hours."""
     for name in ("rust", "interop", "mutants"):
         session.notify(name)
     session.notify("lowest", ["tests", "--ignore=tests/repo", "-n", "2"])
@@ -154,7 +154,6 @@ def nightly(session: nox.Session) -> None:
     python(session, "tests/simulation/run.py", "--verifications", "1000000")
     long = ("--public", "500000", "--extended", "50000", "--rounds", "10")
     python(session, "tests/load/run.py", *long)
-    python(session, "tests/fuzz/run.py", "--seconds", "180")
 
 
 @nox.session

@@ -1,8 +1,8 @@
-"""What is fuzzed: each target takes bytes and raises nothing but what its reader documents.
+"""What is fuzzed: a target takes bytes and raises nothing but what its reader documents.
 
 Anything else, an ``AssertionError`` of an oracle included, is a finding. The oracles know nothing
-of how a verdict is reached: what is trusted must have been signed by a key that may. Time and
-memory are libFuzzer's to bound. Series of statements are for tests/simulation and tests/trust.
+of how a verdict is reached: what is trusted must have been signed by a key that may. Series of
+statements are for tests/simulation and tests/trust.
 """
 
 from __future__ import annotations

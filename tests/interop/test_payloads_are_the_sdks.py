@@ -155,6 +155,7 @@ def test_odd_values_have_the_sdks_payloads(
 # ------------------------------------------------------------------ cases worth a name
 
 HTTP: Final = {"httpAuthSecurityScheme": {"scheme": "Bearer"}}
+MTLS: Final = {"mtlsSecurityScheme": {}}
 OF_0_3: Final[dict[str, Any]] = {
     "url": "u",
     "capabilities": {},
@@ -162,22 +163,43 @@ OF_0_3: Final[dict[str, Any]] = {
     "defaultOutputModes": [],
     "skills": [],
 }
+FLAG: Final = "supportsAuthenticatedExtendedCard"
+#: A card may show several quirks at once, as far as none of them leaves it without a payload.
 QUIRKS: Final[dict[str, dict[str, Any]]] = {
-    "a url beside interfaces in the protobuf spelling: the 0.3 member wins": {
+    "nothing is left": {"x-vendor": 1},
+    "unknown members and empties go at every depth, REQUIRED or not": {
+        "name": "n",
+        "x": 1,
+        "iconUrl": "",
+        "provider": {"url": "u", "organization": "", "x": 1},
+        "supportedInterfaces": [{}, {"url": "b"}, {"url": "a"}],
+        "skills": [{"tags": [""]}],
+        "securityRequirements": [{"schemes": {"b": {"list": []}}}],
+        "securitySchemes": {
+            "a": MTLS,
+            "b": {},
+            "c": {"oauth2SecurityScheme": {"flows": {"implicit": {"scopes": {"r": "", "w": "W"}}}}},
+        },
+    },
+    "an optional false stays, another goes, and free-form content keeps both": {
+        "capabilities": {
+            "streaming": False,
+            "extensions": [
+                {"uri": "u", "required": False},
+                {"params": {"a": False, "b": 0, "c": "", "d": [{}]}},
+            ],
+        }
+    },
+    "the protobuf spelling is the field": {"supported_interfaces": [{"protocol_binding": "GRPC"}]},
+    "beside it the 0.3 member wins": {
         "url": "https://a.example/old",
         "supported_interfaces": [{"url": "https://a.example/new"}],
-    },
-    "security beside requirements in the protobuf spelling: the 0.3 member wins": {
         "security": [{"a": ["old"]}],
         "security_requirements": [{"schemes": {"a": {"list": ["new"]}}}],
     },
-    "the protobuf spelling is read all the same, and may have no payload": {
+    "it is read all the same, and may have no payload": {
         "url": "https://a.example/old",
         "supported_interfaces": [7],
-    },
-    "interfaces that no url leads to are not looked at": {
-        "name": "a",
-        "additionalInterfaces": "of a wrong type",
     },
     "a string in the place of a message is an empty message": {
         "name": "a",
@@ -185,44 +207,17 @@ QUIRKS: Final[dict[str, dict[str, Any]]] = {
     },
     "so is a list of unknown words": {"name": "a", "capabilities": ["talks", "listens"]},
     "a list with a word that is a member has no payload": {"capabilities": ["streaming"]},
-    "a truthy string is an extended card": {"supportsAuthenticatedExtendedCard": "no"},
-    "two schemes in one have no payload": {
-        "securitySchemes": {
-            "a": {"mtlsSecurityScheme": {}, "httpAuthSecurityScheme": {"scheme": "x"}}
-        }
-    },
-    "nothing is left": {"x-vendor": 1},
-    "unknown members go": {"name": "n", "x": 1},
-    "at every depth": {"provider": {"url": "u", "x": 1}},
-    "empties go, REQUIRED or not": {"name": "", "skills": [], "iconUrl": ""},
-    "what becomes empty goes": {"provider": {"url": ""}, "skills": [{"tags": [""]}]},
-    "an optional false stays": {"capabilities": {"streaming": False}},
-    "another false goes": {"capabilities": {"extensions": [{"uri": "u", "required": False}]}},
-    "false and 0 in free-form content stay": {
-        "capabilities": {"extensions": [{"params": {"a": False, "b": 0, "c": "", "d": [{}]}}]}
-    },
-    "the protobuf spelling is the field": {"supported_interfaces": [{"protocol_binding": "GRPC"}]},
-    "a scope-less requirement goes": {"securityRequirements": [{"schemes": {"b": {"list": []}}}]},
-    "an empty scheme goes": {"securitySchemes": {"a": {"mtlsSecurityScheme": {}}, "b": {}}},
-    "an empty scope's text goes": {
-        "securitySchemes": {
-            "a": {"oauth2SecurityScheme": {"flows": {"implicit": {"scopes": {"r": "", "w": "W"}}}}}
-        }
-    },
-    "the interface's order stays": {"supportedInterfaces": [{}, {"url": "b"}, {"url": "a"}]},
-    "0.3 members go": {"url": "u", "security": [{"b": ["r"]}]},
+    "two schemes in one have no payload": {"securitySchemes": {"a": {**MTLS, **HTTP}}},
     "a url becomes the first interface": {"url": "u"},
-    "with its transport and version": {
+    "with its transport and version, and additional interfaces follow": {
         "url": "u",
         "preferredTransport": "GRPC",
         "protocolVersion": "0.2.6",
-    },
-    "additional interfaces follow, all of one version": {
-        "url": "u",
         "additionalInterfaces": [{"url": "v", "transport": "GRPC"}, {}],
     },
-    "without url they are dropped": {
-        "additionalInterfaces": [{"url": "v"}],
+    "without url they are dropped, and not looked at": {
+        "name": "a",
+        "additionalInterfaces": "of a wrong type",
         "protocolVersion": "0.3.0",
     },
     "an empty url is none": {"url": ""},
@@ -232,68 +227,50 @@ QUIRKS: Final[dict[str, dict[str, Any]]] = {
         "preferredTransport": "GRPC",
     },
     "even where those are null": {"supportedInterfaces": None, "url": "u"},
-    "the flag moves into the capabilities": {
-        "supportsAuthenticatedExtendedCard": True,
-        "capabilities": {"streaming": True},
+    "the flag moves into the capabilities": {FLAG: True, "capabilities": {"streaming": True}},
+    "and makes them, by its truth": {FLAG: "no"},
+    "the new flag wins": {FLAG: True, "capabilities": {"extendedAgentCard": False}},
+    "false says nothing, and null neither": {FLAG: False, "security": None},
+    "requirements are wrapped, in skills too": {
+        "security": [{"a": ["r"], "b": []}, {}],
+        "skills": [{"security": [{"a": []}]}],
     },
-    "and makes them": {"supportsAuthenticatedExtendedCard": True},
-    "it counts by its truth": {"supportsAuthenticatedExtendedCard": "no"},
-    "false says nothing": {"supportsAuthenticatedExtendedCard": False},
-    "the new flag wins": {
-        "supportsAuthenticatedExtendedCard": True,
-        "capabilities": {"extendedAgentCard": False},
-    },
-    "requirements are wrapped": {"security": [{"a": ["r"], "b": []}, {}]},
-    "in skills too": {"skills": [{"security": [{"a": []}]}]},
     "beside 1.0 requirements they are dropped": {
         "securityRequirements": [],
         "security": [{"a": []}],
     },
-    "a null requirement says nothing": {"security": None},
-    "an API key's place is renamed": {
-        "securitySchemes": {"a": {"type": "apiKey", "in": "header", "name": "X"}}
-    },
-    "each type has its wrapper": {
+    "each type of scheme has its wrapper, and an unknown type is taken away": {
         "securitySchemes": {
-            "a": {"type": "http", "scheme": "s"},
-            "b": {"type": "oauth2", "flows": {}},
-            "c": {"type": "openIdConnect"},
-            "d": {"type": "mutualTLS"},
+            "a": {"type": "apiKey", "in": "header", "name": "X"},
+            "b": {"type": "http", "scheme": "s"},
+            "c": {"type": "oauth2", "flows": {}},
+            "d": {"type": "openIdConnect"},
+            "e": {"type": "mutualTLS"},
+            "f": {"type": "magic", "scheme": "s"},
+            "g": {"httpAuthSecurityScheme": {}},
+            "h": {"type": "http", "httpAuthSecurityScheme": {}},
         }
-    },
-    "an unknown type is taken away": {"securitySchemes": {"a": {"type": "magic", "scheme": "s"}}},
-    "a scheme without type stays": {"securitySchemes": {"a": {"httpAuthSecurityScheme": {}}}},
-    "a wrapper beside a type ends inside the other": {
-        "securitySchemes": {"a": {"type": "http", "httpAuthSecurityScheme": {}}}
     },
     "the protobuf spelling of the schemes is not looked at": {
         "security_schemes": {"a": {"type": "http"}}
     },
-    "unknown members stay for the pruning": {"x": 1},
     "security schemes are lost": {"name": "n", "securitySchemes": {"a": HTTP}},
     "unless the first has a type": {"securitySchemes": {"a": {**HTTP, "type": "http"}, "b": HTTP}},
+    "or the spelling is protobuf's": {"security_schemes": {"a": HTTP}},
     "requirements stay": {"securityRequirements": [{"schemes": {"a": {"list": ["r"], "x": 1}}}]},
     "a 1.0 requirement by its 0.3 name makes an instance as well": {
         "security": [{"schemes": {}}],
         "security_schemes": {"a": HTTP},
     },
-    "without it the protobuf spelling keeps them": {"security_schemes": {"a": HTTP}},
-    "of two schemes in one the first counts": {
-        "security_schemes": {"a": {"mtlsSecurityScheme": {"description": "d"}, **HTTP}}
-    },
-    "a url becomes the first interface, again": OF_0_3,
-    "with its own version, which the others do not get": {
+    "of a 0.3 card the schemes are lost, and each list is needed": {
         **OF_0_3,
         "protocolVersion": "0.3.0",
         "preferredTransport": "GRPC",
         "additionalInterfaces": [{"url": "v", "transport": "REST"}],
-    },
-    "the schemes of a 0.3 card are lost, its requirements stay": {
-        **OF_0_3,
         "securitySchemes": {"a": {"type": "http", "scheme": "b"}},
         "security": [{"a": ["r"]}],
         "skills": [{"id": "i", "tags": ["t"], "security": [{"a": []}]}],
-        "supportsAuthenticatedExtendedCard": True,
+        FLAG: True,
     },
     "0.3 members beside interfaces are dropped": {**OF_0_3, "supportedInterfaces": [{"url": "w"}]},
     "beside an empty list of them they are not": {

@@ -1,8 +1,10 @@
-"""Private keys: every way in, the one way out, and nothing that leaks."""
+"""Private keys: DER and JWK in, DER out, and nothing that leaks.
+
+PEM files are in tests/keys/test_imports.py.
+"""
 
 from __future__ import annotations
 
-import base64
 import copy
 import pickle
 from collections.abc import Callable
@@ -10,7 +12,7 @@ from collections.abc import Callable
 import pytest
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed448, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from joserfc.jwk import ECKey, RSAKey
 
 from cardsign.card.values import Json
@@ -18,10 +20,8 @@ from cardsign.errors import KeyRefused, PassphraseFault, SignerFault
 from cardsign.jose import base64url
 from cardsign.jose.keys import PrivateKey, PublicKey
 
-PEM, DER = serialization.Encoding.PEM, serialization.Encoding.DER
+DER = serialization.Encoding.DER
 PKCS8 = serialization.PrivateFormat.PKCS8
-TRADITIONAL = serialization.PrivateFormat.TraditionalOpenSSL
-PLAIN = serialization.NoEncryption()
 LOCKED = serialization.BestAvailableEncryption(b"sesame")
 
 Native = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
@@ -81,78 +81,10 @@ def test_der_round_trip(key: PrivateKey) -> None:
     assert again.sign(b"a.b") == key.sign(b"a.b")
 
 
-READABLE: dict[str, Callable[[Native], bytes]] = {
-    "PKCS #8": lambda native: native.private_bytes(PEM, PKCS8, PLAIN),
-    "SEC 1 or PKCS #1": lambda native: native.private_bytes(PEM, TRADITIONAL, PLAIN),
-    "behind text": lambda native: b"from Bob\n" + native.private_bytes(PEM, PKCS8, PLAIN),
-    "with DOS line ends": lambda native: native.private_bytes(PEM, PKCS8, PLAIN).replace(
-        b"\n", b"\r\n"
-    ),
-}
-
-
-@pytest.mark.parametrize("written", READABLE.values(), ids=READABLE)
-@pytest.mark.parametrize("password", [None, b"", b"not needed"])
-def test_pem(key: PrivateKey, written: Callable[[Native], bytes], password: bytes | None) -> None:
-    """Every usual form of an unencrypted PEM is read, whatever password is at hand."""
-    assert PrivateKey.from_pem(written(native_of(key)), password, kid=key.public.kid) == key
-
-
-@pytest.mark.parametrize("form", [PKCS8, TRADITIONAL])
-def test_encrypted_pem(key: PrivateKey, form: serialization.PrivateFormat) -> None:
-    """The right password opens it; the wrong one and none are told apart."""
-    pem = native_of(key).private_bytes(PEM, form, LOCKED)
-    assert PrivateKey.from_pem(pem, b"sesame", kid=key.public.kid) == key
-    for password, code in {
-        b"Sesame": "passphrase.wrong",
-        b"": "passphrase.none",
-        None: "passphrase.none",
-    }.items():
-        with pytest.raises(PassphraseFault) as fault:
-            PrivateKey.from_pem(pem, password)
-        assert fault.value.code == code
-
-
 def test_encrypted_der(es256: PrivateKey) -> None:
     """An encrypted DER is not what our envelope holds, and says so."""
     with pytest.raises(PassphraseFault, match=r"passphrase\.none"):
         PrivateKey.from_pkcs8_der(native_of(es256).private_bytes(DER, PKCS8, LOCKED))
-
-
-def _pem(native: Native | ed448.Ed448PrivateKey) -> bytes:
-    return native.private_bytes(PEM, PKCS8, PLAIN)
-
-
-def _public_pem() -> bytes:
-    public = ec.generate_private_key(ec.SECP256R1()).public_key()
-    return public.public_bytes(PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-
-
-def _cut_pem() -> bytes:
-    body = base64.encodebytes(b"\x30\x82\xff\xff" + bytes(60))
-    label = b"PRIVATE " + b"KEY"
-    return b"-----BEGIN %b-----\n%b-----END %b-----\n" % (label, body, label)
-
-
-REFUSED_PEM: dict[str, tuple[Callable[[], bytes], str]] = {
-    "empty": (lambda: b"", "key.malformed"),
-    "a public key": (_public_pem, "key.malformed"),
-    "PEM around junk": (_cut_pem, "key.malformed"),
-    "another curve": (lambda: _pem(ec.generate_private_key(ec.SECP384R1())), "key.unsupported"),
-    "Ed448": (lambda: _pem(ed448.Ed448PrivateKey.generate()), "key.unsupported"),
-    "RSA of 1024 bits": (
-        lambda: _pem(rsa.generate_private_key(65537, 1024)),
-        "key.weak_rsa",
-    ),
-}
-
-
-@pytest.mark.parametrize(("written", "code"), REFUSED_PEM.values(), ids=REFUSED_PEM)
-def test_refused_pem(written: Callable[[], bytes], code: str) -> None:
-    """What holds no sound private key is refused, not taken for something else."""
-    with pytest.raises(KeyRefused) as refusal:
-        PrivateKey.from_pem(written())
-    assert refusal.value.code == code
 
 
 @pytest.mark.parametrize("change", [lambda der: der[:-1], lambda der: der + b"\0"])
