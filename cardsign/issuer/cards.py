@@ -573,9 +573,16 @@ def find_ending_cards(work: Work) -> Iterator[Gap]:
             end, begin = utc(marker.exp), first.get(card_digest(untrusted_card))
             if end <= work.now + (min(NOTICE, (end - begin) / 4) if begin else timedelta()):
                 ends[marker.audience] = min(end, ends.get(marker.audience, end))
+    named = {card.audience for card in work.config.cards}
     signed_by_rotate = {card.audience for card in work.config.cards if _renews_itself(card)}
     for audience, end in ends.items():
         if audience in signed_by_rotate:
             continue
         message = f"sign the extended card of audience {audience} again, with a later `expires`"
-        yield Gap(message, command="cardsign sign; cardsign publish", until=end)
+        command = "cardsign sign; cardsign publish"
+        if audience not in named:
+            command = (
+                f"cardsign sign CARD -o FILE --extended {audience} --seq N --expires DATE; "
+                f"cardsign publish SIGNED --extended {audience}=FILE"
+            )
+        yield Gap(message, command=command, until=end)

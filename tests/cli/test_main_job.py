@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from cardsign.cli import frame
 from cardsign.errors import PassphraseFault
 from cardsign.keys.store import FolderStore
+from cardsign.server.settings import read_server_settings
 from tests.cli.conftest import PASSPHRASE, Cardsign, run
 
 
@@ -118,3 +120,26 @@ def test_a_closed_stdout_is_told_before_anything_is_done(monkeypatch: pytest.Mon
 
     assert frame.run(lambda: done.append(2)) == 2
     assert done == [1]
+
+
+@pytest.mark.parametrize(
+    ("option", "wanted"),
+    [((), {}), (("--token-file", "named"), {"token_file": Path("named")})],
+    ids=["none", "tokens"],
+)
+def test_what_serve_is_told_comes_before_its_settings(
+    cardsign: Cardsign,
+    monkeypatch: pytest.MonkeyPatch,
+    option: tuple[str, ...],
+    wanted: dict[str, Any],
+) -> None:
+    """What it is not told stays as the file says it."""
+    text = 'format = 1\nworkers = 3\ntoken_file = "tokens"\n'
+    Path("serve.toml").write_text(text)
+    seen: list[Any] = []
+    monkeypatch.setattr("cardsign.server.run.serve", lambda *given, **_: seen.extend(given))
+    run(cardsign("serve", "pub", "--settings", "serve.toml", "--bind", "[::1]:8443", *option))
+    read = read_server_settings(Path("serve.toml"))
+    where, read_settings, bind = seen
+    assert (where, bind) == (Path("pub"), "[::1]:8443")
+    assert read_settings() == read.model_copy(update=wanted)

@@ -42,10 +42,11 @@ def read_tests() -> str:
 
 
 def find_named_tests() -> set[str]:
-    """The rows of the requirements after which a test is named."""
+    """The rows of the requirements after which a test is named, or in a story's first line."""
     exchanges = "".join(path.read_text() for path in TESTS.glob("server/exchanges/*.txt"))
-    rows = re.findall(r"(?:def test_|^== )((?:[BFGLO]\d+[_ ])+)", read_tests() + exchanges, re.M)
-    return {row for names in rows for row in re.findall(r"\w\d+", names)}
+    names = re.findall(r"(?:def test_|^== )((?:[BFGLO]\d+[_ ])+)", read_tests() + exchanges, re.M)
+    names += (path.read_text().partition("\n")[0] for path in TESTS.glob("cli/transcripts/*.txt"))
+    return {row for text in names for row in re.findall(r"(?<![^\W_])[BFGLO]\d+", text)}
 
 
 @pytest.mark.needs_shared
