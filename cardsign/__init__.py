@@ -44,40 +44,22 @@ if TYPE_CHECKING:
     from cardsign.verify.report import VerifiedCard as VerifiedCard
     from cardsign.verify.verifier import Verifier as Verifier
 
-#: The module of each name, which is loaded when the name is asked for (PEP 562).
-_MODULES: Final = {
-    "adiscover": "cardsign.api",
-    "build_card": "cardsign.api",
-    "discover": "cardsign.api",
-    "examine_card": "cardsign.api",
-    "inspect_card": "cardsign.api",
-    "lint_card": "cardsign.api",
-    "sign_card": "cardsign.api",
-    "verify_card": "cardsign.api",
-    "ProfileName": "cardsign.card.profiles",
-    "canonicalize": "cardsign.card.profiles",
-    "diff_cards": "cardsign.diff.cards",
-    "CardRefused": "cardsign.errors",
-    "CardsignError": "cardsign.errors",
-    "FetchFailed": "cardsign.errors",
-    "InputRefused": "cardsign.errors",
-    "KeyRefused": "cardsign.errors",
-    "LocalFault": "cardsign.errors",
-    "JwkSet": "cardsign.jose.keys",
-    "Signer": "cardsign.jose.jws",
-    "PrivateKey": "cardsign.jose.keys",
-    "PublicKey": "cardsign.jose.keys",
-    "open_signer": "cardsign.keys.signers",
-    "describe_code": "cardsign.findings",
-    "Finding": "cardsign.findings",
-    "Policy": "cardsign.trust.policy",
-    "NoVerdict": "cardsign.verify.report",
-    "NotTrusted": "cardsign.verify.report",
-    "Report": "cardsign.verify.report",
-    "VerificationError": "cardsign.verify.report",
-    "VerifiedCard": "cardsign.verify.report",
-    "Verifier": "cardsign.verify.verifier",
+#: The names of each module, which is loaded when a name is asked for (PEP 562).
+_NAMES: Final = {
+    "cardsign.api": "adiscover build_card discover examine_card inspect_card lint_card sign_card "
+    "verify_card",
+    "cardsign.card.profiles": "ProfileName canonicalize",
+    "cardsign.diff.cards": "diff_cards",
+    "cardsign.errors": "CardRefused CardsignError FetchFailed InputRefused KeyRefused LocalFault",
+    "cardsign.findings": "Finding describe_code",
+    "cardsign.jose.jws": "Signer",
+    "cardsign.jose.keys": "JwkSet PrivateKey PublicKey",
+    "cardsign.keys.signers": "open_signer",
+    "cardsign.trust.policy": "Policy",
+    "cardsign.verify.report": "NoVerdict NotTrusted Report VerificationError VerifiedCard",
+    "cardsign.verify.verifier": "Verifier",
 }
+_MODULES: Final = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(_MODULES)
 
 

@@ -13,18 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
-from cardsign import files
+from cardsign import errors, files
 from cardsign.card.extensions import skill_schemas
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json, finding_at, members_of, objects_in
-from cardsign.errors import (
-    EXIT_NO_VERDICT,
-    EXIT_NOT_TRUSTED,
-    EXIT_OK,
-    FileFault,
-    JsonRefused,
-    UsageFault,
-)
+from cardsign.errors import FileFault, UsageFault
 from cardsign.findings import Finding, cap_findings, list_findings
 from cardsign.lint.schemas import find_problems
 from cardsign.verify.report import VerifiedCard
@@ -59,7 +52,9 @@ class EnvelopeReport:
     @property
     def exit_status(self) -> int:
         """0 if the contract is kept, 1 if it is broken, 3 if that cannot be decided."""
-        return {True: EXIT_OK, False: EXIT_NOT_TRUSTED, None: EXIT_NO_VERDICT}[self.is_kept]
+        return {True: errors.EXIT_OK, False: errors.EXIT_NOT_TRUSTED, None: errors.EXIT_NO_VERDICT}[
+            self.is_kept
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as ``cardsign contract check --json`` prints it."""
@@ -85,7 +80,7 @@ def check_envelope(untrusted_envelope: bytes, card: VerifiedCard) -> EnvelopeRep
     """
     try:
         envelope = parse_object(untrusted_envelope, max_bytes=MAX_ENVELOPE_BYTES)
-    except JsonRefused as refusal:
+    except errors.JsonRefused as refusal:
         return EnvelopeReport((finding_at("envelope.form", (), refusal.message),))
     document = cast("Mapping[str, Json]", card.document)
     findings = [*_check_head(envelope, document)]

@@ -16,15 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
+from cardsign import errors
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.errors import (
-    CardsignError,
-    FileFault,
-    FileMissing,
-    LocalFault,
-    UsageFault,
-    install_hint,
-)
+from cardsign.errors import FileFault, FileMissing, LocalFault, UsageFault
 from cardsign.files import MAX_INPUT_BYTES, file_fault, read_bytes
 from cardsign.urls import JWKS_PATH, STATEMENTS_PATH, is_url
 
@@ -193,11 +187,11 @@ def _opened(name: str) -> Iterator[tuple[Any, str]]:
         if "::" in name:  # one store inside another: what it reads, nobody can see from the name
             raise UsageFault("usage.invalid", "a chain of stores is not read", path=name)
         yield fsspec.url_to_fs(name)
-    except CardsignError:
+    except errors.CardsignError:
         raise
     except ImportError as exc:
         why = f"the library for this store cannot be loaded: {exc}"
-        hint = f"{install_hint('cluster')}; s3:// needs s3fs, gs:// gcsfs, az:// adlfs"
+        hint = f"{errors.install_hint('cluster')}; s3:// needs s3fs, gs:// gcsfs, az:// adlfs"
         raise UsageFault("usage.not_installed", why, path=name, hint=hint) from exc
     except FileNotFoundError as exc:
         raise FileMissing("file.not_found", "the store has no such object", path=name) from exc

@@ -21,48 +21,20 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, get_args
 
+from cardsign import errors
+from cardsign.card import profiles
 from cardsign.card.document import MAX_SIGNATURES, Card, check_is_agent_card, with_signatures
 from cardsign.card.extensions import ExtendedMarker, find_marker, with_marker
 from cardsign.card.interfaces import check_interfaces, current_interfaces, interfaces_of
-from cardsign.card.profiles import (
-    DEFAULT_PROFILES,
-    FULL_PROFILES,
-    PROFILES,
-    RUST,
-    RUST_ALG,
-    RUST_PROFILE,
-    VERIFIERS,
-    Compat,
-    Excuse,
-    Payload,
-    Payloads,
-    ProfileName,
-    Uncovered,
-    list_pointers,
-    uncovered_parts,
-)
+from cardsign.card.profiles import Compat, Payload, Payloads, ProfileName, Uncovered
 from cardsign.card.rules import without_empties
 from cardsign.card.schema import check_members
 from cardsign.card.security import security_problems
 from cardsign.card.values import Json, members_of
-from cardsign.errors import (
-    CanonicalizationError,
-    CardRefused,
-    SignatureRefused,
-    SigningRefused,
-    UsageFault,
-)
+from cardsign.errors import CardRefused, SigningRefused, UsageFault
 from cardsign.findings import Finding, Place, cap_findings, counted
-from cardsign.jose.jws import (
-    NEVER_UNPROTECTED,
-    TYP_COMPAT,
-    TYP_JOSE,
-    Entry,
-    Signer,
-    check_entry,
-    read_entry,
-    sign_payload,
-)
+from cardsign.jose import jws
+from cardsign.jose.jws import Signer
 from cardsign.jose.keys import JwkSet, PublicKey
 from cardsign.times import ANY_TIME
 from cardsign.trust.policy import Policy, Subject
@@ -279,17 +251,17 @@ def payloads_to_sign(
         hint = "'all' makes one compat signature for each profile."
         raise UsageFault("usage.conflict", message, hint=hint)
     chosen: dict[bytes, Payload] = {}
-    for name in FULL_PROFILES if compat == "none" else PROFILES:
+    for name in profiles.FULL_PROFILES if compat == "none" else profiles.PROFILES:
         # js-instance may be safe for a document of A2A 0.3 alone.
-        if not (name in DEFAULT_PROFILES or compat == "all" or card.a2a_version == "0.3"):
+        if not (name in profiles.DEFAULT_PROFILES or compat == "all" or card.a2a_version == "0.3"):
             continue
         payload = payloads.payload_or_refusal(name)
-        if isinstance(payload, CanonicalizationError):
+        if isinstance(payload, errors.CanonicalizationError):
             # js-instance may have no payload for this card; that is no error.
-            if name in DEFAULT_PROFILES:
+            if name in profiles.DEFAULT_PROFILES:
                 notes.append(Finding("sign.profile_skipped", payload.message, Place(payload.path)))
         elif payload.data not in chosen and (
-            name in FULL_PROFILES or _serves(payload, card, compat, notes)
+            name in profiles.FULL_PROFILES or _serves(payload, card, compat, notes)
         ):
             chosen[payload.data] = payload
     return list(chosen.values())
@@ -299,8 +271,10 @@ def _serves(payload: Payload, card: Card, compat: Compat, notes: list[Finding]) 
     """Return whether a compat signature serves its readers, and safely."""
     if payload.names_an_endpoint:
         return compat == "all" or is_safe(card, payload)
-    if payload.profile in DEFAULT_PROFILES:
-        readers = " and ".join(sdk.name for sdk in VERIFIERS if sdk.profile == payload.profile)
+    if payload.profile in profiles.DEFAULT_PROFILES:
+        readers = " and ".join(
+            sdk.name for sdk in profiles.VERIFIERS if sdk.profile == payload.profile
+        )
         text = f"this card has no endpoint for {readers}, so nothing was signed for it"
         notes.append(Finding("sign.compat_no_endpoint", text))
     return False
@@ -317,13 +291,13 @@ def is_safe(card: Card, payload: Payload) -> bool:
         {repr((interface.url, interface.binding)) for interface in interfaces}
         for interfaces in (interfaces_of(payload.value), current_interfaces(card.document))
     )
-    lost = uncovered_parts(payload, accept_lossy=True)
+    lost = profiles.uncovered_parts(payload, accept_lossy=True)
     return endpoints >= called and not any(_matters(part) for part in lost if part.security)
 
 
 def _matters(part: Uncovered) -> bool:
     """Return whether something of a security member is lost that says who may call, and how."""
-    if part.excuse not in (None, Excuse.DROPPED_BY_VALUE):
+    if part.excuse not in (None, profiles.Excuse.DROPPED_BY_VALUE):
         return False
     tokens = part.tokens
     if tokens[0] not in ("securitySchemes", "security_schemes"):
@@ -395,7 +369,7 @@ def _keep_foreign(
     replaced: dict[str, Finding] = {}
     for index, untrusted_entry in enumerate(card.signatures):
         place, entry = Place(f"/signatures/{index}"), _read_or_refuse(untrusted_entry)
-        if isinstance(entry, Entry) and (kid := entry.kid) in own_kids:
+        if isinstance(entry, jws.Entry) and (kid := entry.kid) in own_kids:
             if _is_by(entry, keys.get(kid), received) is False:
                 replaced.setdefault(kid, Finding("sign.replaced", _REPLACED.format(kid), place))
             continue
@@ -409,14 +383,14 @@ def _keep_foreign(
     return kept
 
 
-def _read_or_refuse(untrusted_entry: Json) -> Entry | SignatureRefused:
+def _read_or_refuse(untrusted_entry: Json) -> jws.Entry | errors.SignatureRefused:
     try:
-        return read_entry(untrusted_entry)
-    except SignatureRefused as refusal:
+        return jws.read_entry(untrusted_entry)
+    except errors.SignatureRefused as refusal:
         return refusal
 
 
-def _is_by(entry: Entry, key: PublicKey | None, payloads: Payloads) -> bool | None:
+def _is_by(entry: jws.Entry, key: PublicKey | None, payloads: Payloads) -> bool | None:
     """Return whether a signature fits by a key; None where the key is not one for it."""
     if key is None or key.alg != entry.alg:
         return None
@@ -424,10 +398,10 @@ def _is_by(entry: Entry, key: PublicKey | None, payloads: Payloads) -> bool | No
 
 
 def _judge_foreign(
-    entry: Entry | SignatureRefused, options: SigningOptions, payloads: Payloads
+    entry: jws.Entry | errors.SignatureRefused, options: SigningOptions, payloads: Payloads
 ) -> tuple[str, str]:
     """Return what becomes of a signature of another signer, and what it is called."""
-    if isinstance(entry, SignatureRefused):
+    if isinstance(entry, errors.SignatureRefused):
         name = f"an entry that cannot be verified ({entry.message})"
         if entry.code in _UNREADABLE:
             return "garbage", name
@@ -450,10 +424,10 @@ def _find_present(card: Card, payload: Payload, key: PublicKey, header: Mapping[
     for untrusted_entry in map(members_of, card.signatures):
         if untrusted_entry.keys() != members or untrusted_entry.get("header", {}) != header:
             continue
-        with suppress(SignatureRefused):
-            entry = read_entry(untrusted_entry)
+        with suppress(errors.SignatureRefused):
+            entry = jws.read_entry(untrusted_entry)
             if dict(entry.members) == protected:
-                check_entry(entry, payload.data, key)
+                jws.check_entry(entry, payload.data, key)
                 return untrusted_entry
     return None
 
@@ -462,14 +436,14 @@ def _find_present(card: Card, payload: Payload, key: PublicKey, header: Mapping[
 
 
 def _typ(payload: Payload) -> str:
-    return TYP_JOSE if payload.profile in FULL_PROFILES else TYP_COMPAT
+    return jws.TYP_JOSE if payload.profile in profiles.FULL_PROFILES else jws.TYP_COMPAT
 
 
 def _note_header(header: Mapping[str, str]) -> Iterator[Finding]:
     """Yield that a header is unsigned, or refuse one that no reader would accept."""
     for name in header:
-        if not name or name in NEVER_UNPROTECTED:
-            hint = f"It takes any name but {', '.join(NEVER_UNPROTECTED)}, such as jku."
+        if not name or name in jws.NEVER_UNPROTECTED:
+            hint = f"It takes any name but {', '.join(jws.NEVER_UNPROTECTED)}, such as jku."
             message = f"the unsigned header cannot hold {name!r}"
             raise UsageFault("usage.conflict", message, hint=hint)
         unsigned = f"`{name}` in the header of each signature is not signed"
@@ -479,7 +453,7 @@ def _note_header(header: Mapping[str, str]) -> Iterator[Finding]:
 def _make_entry(payload: Payload, signer: Signer, header: Mapping[str, str]) -> Json:
     typ = _typ(payload)
     # `self_check` verifies full ones; those of compat no outsider does, so they are verified here.
-    signed = sign_payload(payload.data, signer, typ=typ, will_verify=typ == TYP_JOSE)
+    signed = jws.sign_payload(payload.data, signer, typ=typ, will_verify=typ == jws.TYP_JOSE)
     return {**signed, **({"header": {**header}} if header else {})}
 
 
@@ -544,16 +518,16 @@ def describe_payloads(
     signed: Sequence[Payload], payloads: Payloads, algs: Collection[str]
 ) -> tuple[SignedPayload, ...]:
     """Return what each payload that was signed is good for; the keys have these algorithms."""
-    readers: list[tuple[ProfileName, str]] = [(sdk.profile, sdk.name) for sdk in VERIFIERS]
-    if RUST_ALG in algs:
-        readers.append((RUST_PROFILE, RUST))
+    readers: list[tuple[ProfileName, str]] = [(sdk.profile, sdk.name) for sdk in profiles.VERIFIERS]
+    if profiles.RUST_ALG in algs:
+        readers.append((profiles.RUST_PROFILE, profiles.RUST))
     payload_of = [(name, payloads.of(profile)) for profile, name in readers]
     return tuple(
         SignedPayload(
             payload.profile,
-            payload.profile not in FULL_PROFILES,
+            payload.profile not in profiles.FULL_PROFILES,
             tuple(name for name, read in payload_of if read and read.data == payload.data),
-            list_pointers(lost := _lost(payload)),
+            profiles.list_pointers(lost := _lost(payload)),
             len(lost),
         )
         for payload in signed
@@ -570,18 +544,17 @@ def note_sdks(
             unchecked = f"these do not notice a change of {lost}: {readers}"
             yield Finding("sign.compat_lossy", unchecked)
     data = {payload.data for payload in signed}
-    for sdk in VERIFIERS:
+    for sdk in profiles.VERIFIERS:
         read = payloads.of(sdk.profile)
         if read is None or read.data in data or not read.names_an_endpoint:
             continue
-        why = f"`cardsign lint {shlex.quote(file)} --group portable` says why. "
-        lost = _in_words(_lost(read))
-        yield Finding(
-            "sign.sdk_refuses",
-            f"{sdk.name}{',' if ',' in sdk.name else ''} will refuse this card. "
-            f"{why if sdk.profile in DEFAULT_PROFILES else ''}To sign for it all the same: "
-            f"`--compat all`{f'. It then does not notice a change of {lost}' if lost else ''}",
-        )
+        text = f"{sdk.name}{',' if ',' in sdk.name else ''} will refuse this card. "
+        if sdk.profile in profiles.DEFAULT_PROFILES:
+            text += f"`cardsign lint {shlex.quote(file)} --group portable` says why. "
+        text += "To sign for it all the same: `--compat all`"
+        if lost := _in_words(_lost(read)):
+            text += f". It then does not notice a change of {lost}"
+        yield Finding("sign.sdk_refuses", text)
 
 
 def note_interfaces(document: Mapping[str, Json]) -> Iterator[Finding]:
@@ -599,8 +572,8 @@ def note_interfaces(document: Mapping[str, Json]) -> Iterator[Finding]:
 
 def _lost(payload: Payload) -> list[Uncovered]:
     """Return what a payload leaves open, but for defaults, which say what their absence says."""
-    parts = uncovered_parts(payload)
-    return [part for part in parts if part.excuse is not Excuse.SCHEMA_DEFAULT]
+    parts = profiles.uncovered_parts(payload)
+    return [part for part in parts if part.excuse is not profiles.Excuse.SCHEMA_DEFAULT]
 
 
 def _in_words(lost: Sequence[Uncovered]) -> str:

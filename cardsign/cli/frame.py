@@ -659,7 +659,7 @@ yes_option: Final = click.option("--yes", is_flag=True, help="Do not ask: this c
 
 
 def format_option(*forms: str, text: str = "") -> Callable[[_Function], _Function]:
-    """Return ``--format``; :func:`cardsign.cli.printer.show` prints what it names.
+    """Return ``--format``; :func:`show` prints what it names.
 
     Args:
         forms: What the command can print besides text.
