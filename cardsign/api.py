@@ -186,9 +186,7 @@ def sign_card(
 
 
 def inspect_card(
-    data: bytes,
-    *,
-    jwks: JwkSet | bytes | str | Mapping[str, Any] | None = None,
+    data: bytes, *, jwks: JwkSet | bytes | str | Mapping[str, Any] | None = None
 ) -> Inspection:
     """Say what a card is, what its signatures cover, and why one does not fit.
 
@@ -322,9 +320,7 @@ def _time(now: datetime | None) -> datetime:
 
 
 def _signers(
-    key: Signer | Sequence[Signer] | KeyStore | Path,
-    passphrase: bytes | None,
-    now: datetime | None,
+    key: Signer | Sequence[Signer] | KeyStore | Path, passphrase: bytes | None, now: datetime | None
 ) -> tuple[Sequence[Signer], frozenset[str]]:
     """Return the keys that sign, and the kids whose signatures they replace."""
     from cardsign.keys.store import KeyStore

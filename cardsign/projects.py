@@ -141,11 +141,7 @@ def _of_folder(
 
 
 def _beside(
-    report: CardReport,
-    path: Path,
-    folder: Path,
-    tracked: _Index,
-    read: _Reader,
+    report: CardReport, path: Path, folder: Path, tracked: _Index, read: _Reader
 ) -> Iterator[Finding]:
     """Yield what the project says around a card, most of it around a contract card."""
     if report.document is None:

@@ -461,11 +461,7 @@ def _make_entry(payload: Payload, signer: Signer, header: Mapping[str, str]) -> 
 
 
 def self_check(
-    signed: bytes,
-    keys: JwkSet,
-    *,
-    marker: ExtendedMarker | None = None,
-    force: bool = False,
+    signed: bytes, keys: JwkSet, *, marker: ExtendedMarker | None = None, force: bool = False
 ) -> None:
     """Verify what was signed as a reader does that has only the public keys.
 

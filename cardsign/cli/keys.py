@@ -86,11 +86,7 @@ def generate(
     _add(path, private, passphrase, role)
 
 
-@keys.command(
-    "import",
-    short_help="Import a key from a PEM, PKCS #12 or JWK file, or by URI.",
-    example="cardsign keys import key.pem --kid key-001",
-)
+@keys.command("import", example="cardsign keys import key.pem --kid key-001")
 @click.argument("source", metavar="FILE|URI")
 @click.option(
     "--kid",
@@ -104,11 +100,11 @@ def generate(
 def import_(
     source: str, kid: str | None, public: str | None, role: ledger.Role, keystore: KeystoreOptions
 ) -> None:
-    """Import a key from a PEM, PKCS #12 or JWK FILE ('-' for stdin), or from a signer.
+    """Import a key from a FILE ('-' for stdin), or from a signer.
 
-    Keep the kid that peers know already: they find the key by it. For a URI, such as awskms:///ID
-    or env:NAME, the key store holds only the public key and the URI. The signer has to prove that
-    it has the private key.
+    FILE is PEM, PKCS #12 or JWK. Keep the kid that peers know already: they find the key by it. For
+    a URI, such as awskms:///ID or env:NAME, the key store holds only the public key and the URI.
+    The signer has to prove that it has the private key.
     """
     path = keystore.located()
     if source.partition(":")[0] in ("env", *SCHEMES):
@@ -221,7 +217,7 @@ def list_(ahead: bool, keystore: KeystoreOptions) -> int:
 _ALL: Final = "*"
 
 
-@keys.command(short_help="Do everything that is due.", example="cardsign keys rotate --dry-run")
+@keys.command(example="cardsign keys rotate --dry-run")
 @issuer.root_keystore_option
 @click.option(
     "--now",
@@ -242,7 +238,7 @@ _ALL: Final = "*"
 def rotate(
     root_keystore: stores.StorePlace | None, now: str | None, adopt: bool, keystore: KeystoreOptions
 ) -> int:
-    """Do everything that is due: keys, keyset, cards, release and publication.
+    """Do all that is due: keys, keyset, cards, release, publication.
 
     Run it by hand, or from cron.
 
@@ -269,9 +265,7 @@ def rotate(
     return issuer.show_progress(progress, work.now)
 
 
-@keys.command(
-    short_help="Revoke keys permanently.", example="cardsign keys revoke vzTO --reason compromised"
-)
+@keys.command(example="cardsign keys revoke vzTO --reason compromised")
 @click.argument("kids", metavar="KID...", nargs=-1, required=True)
 @click.option(
     "--reason",
@@ -291,7 +285,7 @@ def revoke(
     yes: bool,
     keystore: KeystoreOptions,
 ) -> int:
-    """Revoke the keys KID... permanently, and do everything that follows from it.
+    """Revoke keys permanently, and do everything that follows from it.
 
     With a compromised key all card keys of its custody are revoked: those that the same passphrase
     of the key store opens, or that are on the same token or in the same service. A release key of
@@ -342,10 +336,7 @@ def _ask_to_revoke(
     return f"{names} will count as stolen for good{also}"
 
 
-@keys.command(
-    short_help="Change the passphrase of a role's keys.",
-    example="cardsign keys passwd --role release",
-)
+@keys.command(example="cardsign keys passwd --role release")
 @click.option(
     "--role",
     type=click.Choice(ledger.ROLES),
@@ -360,7 +351,7 @@ def _ask_to_revoke(
 )
 @issuer.unlock_options
 def passwd(role: ledger.Role, new_passphrase_file: Path | None, keystore: KeystoreOptions) -> None:
-    """Change the passphrase of every private key of a role that is in this key store.
+    """Change the passphrase of a role's keys in this key store.
 
     If the command is interrupted, run it again. Copies of the key store keep the old passphrase.
     """
@@ -392,18 +383,15 @@ def passwd(role: ledger.Role, new_passphrase_file: Path | None, keystore: Keysto
     show(Answer(report, notes=notes))
 
 
-@keys.command(
-    short_help="Move the key store to another folder or database.",
-    example="cardsign keys move postgresql://db.example/keys",
-)
+@keys.command(example="cardsign keys move postgresql://db.example/keys")
 @click.argument("to", metavar="TO")
 @issuer.keystore_option
 def move(to: str, keystore: KeystoreOptions) -> None:
-    """Move the key store to TO, a folder or the URL of a database; the old one signs no more.
+    """Move the key store to TO, a folder or the URL of a database.
 
-    The old key store stays, and says where the new one is. An interrupted move is continued by the
-    same command.
-    Afterwards change `keystore` in cardsign.toml, or set CARDSIGN_KEYSTORE.
+    The old key store stays. It signs no more, and says where the new one is. An interrupted move is
+    continued by the same command. Afterwards change `keystore` in cardsign.toml, or set
+    CARDSIGN_KEYSTORE.
     """
     place = keystore.located()
     store = stores.open_store(place, issuer.local_user(), moved=True)

@@ -73,9 +73,7 @@ def _named_keys(store: KeyStore, texts: Iterable[str], option: str) -> tuple[Roo
     return tuple(named)
 
 
-@keyset.command(
-    short_help="Draft the next statement.", example="cardsign keyset draft --days 90 -o next.json"
-)
+@keyset.command(example="cardsign keyset draft --days 90 -o next.json")
 @draft_option
 @click.option(
     "--origin",
@@ -115,7 +113,7 @@ def draft(
     keystore: KeystoreOptions,
     **options: Any,
 ) -> None:
-    """Draft the next statement from the key store's keys and the options.
+    """Draft the next statement from the key store and the options.
 
     Only the draft is written. A draft without changes renews the statement before it.
     """
@@ -189,10 +187,7 @@ def _ask_digest(digest: str | None) -> str:
     return prompt("The digest that the author told you (not shown): ")
 
 
-@keyset.command(
-    short_help="Open the next epoch with the recovery key.",
-    example="cardsign keyset recover --recovery-file recovery.key",
-)
+@keyset.command(example="cardsign keyset recover --recovery-file recovery.key")
 @draft_option
 @click.option(
     "--digest",
@@ -218,12 +213,12 @@ def recover(
     yes: bool,
     keystore: KeystoreOptions,
 ) -> None:
-    """Open the next epoch with the recovery key, after root keys were stolen or lost.
+    """Open the next epoch with the recovery key.
 
-    The command makes a new root key in this key store, and every old root key ends. Revoke stolen
-    card and release keys first: cardsign keys revoke. The draft is signed by the new root and by
-    the key in --recovery-file. If recovery needs more holders, send them the draft (cardsign
-    keyset sign).
+    It is for root keys that were stolen or lost. The command makes a new root key in this key
+    store, and every old root key ends. Revoke stolen card and release keys first: cardsign keys
+    revoke. The draft is signed by the new root and by the key in --recovery-file. If recovery needs
+    more holders, send them the draft (cardsign keyset sign).
 
     If everything else is lost, the command makes a new key store with a card key and a release key,
     and takes the statements from what is published, which --digest shows to be yours. The draft no
@@ -297,16 +292,13 @@ def _new_passphrases(keystore: KeystoreOptions) -> Callable[[str], bytes]:
 # ``cardsign keyset publish``: a statement and the release that names it, at once.
 
 
-@keyset.command(
-    short_help="Keep a statement that enough have signed, and publish it.",
-    example="cardsign keyset publish next.json",
-)
+@keyset.command(example="cardsign keyset publish next.json")
 @click.argument("file", metavar="STATEMENT")
 @issuer.publication_option
 @issuer.unlock_options
 @frame.dry_run_option
 def publish(file: str, publication: Path | None, keystore: KeystoreOptions) -> int:
-    """Keep STATEMENT as the newest keyset, if enough holders have signed it, and publish it.
+    """Keep a STATEMENT that enough holders have signed, and publish it.
 
     A release that names the keyset is signed and published with it. That needs the passphrase of
     the release key; without it, the next cardsign release renew publishes the statement. A key
@@ -324,13 +316,11 @@ def publish(file: str, publication: Path | None, keystore: KeystoreOptions) -> i
 # ``cardsign keyset show``.
 
 
-@keyset.command(
-    "show", short_help="Show the newest statement, or a draft.", example="cardsign keyset show"
-)
+@keyset.command("show", example="cardsign keyset show")
 @click.argument("file", metavar="[STATEMENT]", required=False)
 @issuer.keystore_option
 def show_statement(file: str | None, keystore: KeystoreOptions) -> None:
-    """Show the newest statement, or a draft: what it says and who has signed it.
+    """Show the newest statement or a draft, and who has signed it.
 
     A draft can be shown where there is no key store too.
     """
@@ -365,10 +355,7 @@ def release() -> None:
     """Sign the daily list of current cards. A card that no fresh release lists is not trusted."""
 
 
-@release.command(
-    short_help="Sign and publish the next release; for cron.",
-    example="cardsign release renew --card signed.json",
-)
+@release.command(example="cardsign release renew --card signed.json")
 @click.option(
     "--card",
     "listed",
@@ -414,12 +401,13 @@ def renew(
     keystore: KeystoreOptions,
     **options: Any,
 ) -> int:
-    """Sign and publish the next release with the release key; for cron, daily.
+    """Sign and publish the next release; for cron, daily.
 
-    A release is signed if something is new or half of the newest release's time is over.
-    Without --card the release lists the signed public card of cardsign.toml. Listed cards stay
-    listed. A withdrawn card stays withdrawn until --card names it. An older card is dropped once no
-    cache can have it. Keys that were revoked in the key store are revoked by this release too.
+    The release key signs. A release is signed if something is new or half of the newest release's
+    time is over. Without --card the release lists the signed public card of cardsign.toml. Listed
+    cards stay listed. A withdrawn card stays withdrawn until --card names it. An older card is
+    dropped once no cache can have it. Keys that were revoked in the key store are revoked by this
+    release too.
 
     Exit status 1: something is left for a person.
     """

@@ -52,8 +52,7 @@ _MEMBERS: Final = ("origins", "cards", "require", "accept", "freshness")
 
 
 @trust_commands.command(
-    short_help="Add a trusted issuer by one anchor.",
-    example="cardsign trust add partner --origin https://agents.example.com --keyset keyset.json",
+    example="cardsign trust add partner --origin https://agents.example.com --keyset keyset.json"
 )
 @click.argument("who", metavar="NAME|URL")
 @click.option("--name", metavar="NAME", help="Your name for it [default: the URL's host].")
@@ -107,9 +106,7 @@ _MEMBERS: Final = ("origins", "cards", "require", "accept", "freshness")
     "--roots", is_flag=True, help="Pin the root set of --keyset or URL instead of the statement."
 )
 @click.option(
-    "--jwks",
-    metavar="FILE",
-    help="Pin these keys: a JWK Set, {KID: PEM}, or a public PEM.",
+    "--jwks", metavar="FILE", help="Pin these keys: a JWK Set, {KID: PEM}, or a public PEM."
 )
 @click.option("--jwks-url", metavar="URL", help="Trust any key set that is published there.")
 @frame.network_option
@@ -126,12 +123,13 @@ _MEMBERS: Final = ("origins", "cards", "require", "accept", "freshness")
 @verifier.policy_option
 @frame.dry_run_option
 def add(who: str, **options: Any) -> None:
-    """Add an issuer by one anchor: --keyset, --jwks, --jwks-url, or what URL's origin publishes.
+    """Add a trusted issuer by one anchor.
 
-    URL is where an issuer's card is. Without another anchor, the newest keyset statement of its
-    origin is fetched and pinned, or the keys of an origin that has none. Ask the issuer for the
-    digest over another channel first. With --digest another keyset is refused. Without it you are
-    shown what would be pinned, and asked. Where there is no terminal, say --yes.
+    The anchor is --keyset, --jwks, --jwks-url, or what URL's origin publishes. URL is where an
+    issuer's card is. Without another anchor, the newest keyset statement of its origin is fetched
+    and pinned, or the keys of an origin that has none. Ask the issuer for the digest over another
+    channel first. With --digest another keyset is refused. Without it you are shown what would be
+    pinned, and asked. Where there is no terminal, say --yes.
 
     If there is no policy yet, one is begun in this folder.
     """
@@ -269,22 +267,18 @@ def _say_all(warnings: Iterable[str]) -> None:
         say(safe(warning, limit=400))
 
 
-@trust_commands.command(
-    "import",
-    short_help="Propose issuers from a list of agents.",
-    example="cardsign trust import config.toml",
-)
+@trust_commands.command("import", example="cardsign trust import config.toml")
 @click.argument("listing", metavar="FILE", type=frame.PATH)
 @click.option("--yes", is_flag=True, help="Add them without asking.")
 @frame.network_option
 @frame.dry_run_option
 @verifier.policy_option
 def import_(listing: Path, yes: bool, insecure: bool, trust_file: Path | None) -> None:
-    """Propose an issuer for each [[a2a.external_agents]] of FILE, a TOML file.
+    """Propose an issuer for each agent of a list.
 
-    Each is asked what it publishes, as `cardsign trust add URL` does, and that is pinned. All are
-    added or none. Nothing is added before you agree. Agents whose name is already in the policy
-    are left out.
+    FILE is TOML with [[a2a.external_agents]]. Each is asked what it publishes, as `cardsign trust
+    add URL` does, and that is pinned. All are added or none. Nothing is added before you agree.
+    Agents whose name is already in the policy are left out.
     """
     policy = verifier.extensible_policy(trust_file)
     names = {issuer.name for issuer in policy.issuers}
@@ -312,7 +306,7 @@ def import_(listing: Path, yes: bool, insecure: bool, trust_file: Path | None) -
         say(f"{frame.done('added', 'add')} {entry['name']} to {policy.path}")
 
 
-@trust_commands.command("list", short_help="List the issuers.", example="cardsign trust list")
+@trust_commands.command("list", example="cardsign trust list")
 @verifier.policy_option
 def list_(trust_file: Path | None) -> None:
     """List the issuers: name, anchor, freshness and origins."""
@@ -334,13 +328,11 @@ def list_(trust_file: Path | None) -> None:
         say(f"  nothing. To remove it: cardsign trust forget {name}")
 
 
-@trust_commands.command(
-    "show", short_help="Show what is known about an issuer.", example="cardsign trust show partner"
-)
+@trust_commands.command("show", example="cardsign trust show partner")
 @click.argument("name")
 @verifier.policy_option
 def show_issuer(name: str, trust_file: Path | None) -> None:
-    """Show what the policy says about NAME, its entry in trust.lock, and the newest statements."""
+    """Show the policy of NAME, its entry in trust.lock, and statements."""
     policy = verifier.needed_policy(trust_file)
     issuer = policy.issuer(name)
     floor = read_lock(policy.lock).get(name)
@@ -363,10 +355,7 @@ def show_issuer(name: str, trust_file: Path | None) -> None:
     show(Answer({**issuer_json(issuer), "lock": lock, "statements": statements}, lines))
 
 
-@trust_commands.command(
-    short_help="Record newer statements in trust.lock.",
-    example="cardsign trust update --trust trust.toml",
-)
+@trust_commands.command(example="cardsign trust update --trust trust.toml")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @verifier.statements_option
 @frame.network_option
@@ -375,11 +364,11 @@ def show_issuer(name: str, trust_file: Path | None) -> None:
 def update(
     names: tuple[str, ...], statements: tuple[Path, ...], insecure: bool, trust_file: Path | None
 ) -> int:
-    """Fetch the issuers' statements, verify them, and record them in trust.lock.
+    """Record the issuers' newest statements in trust.lock.
 
-    From then on older cards and statements are refused on every machine that has this lock.
-    Commit it. With --statements nothing is fetched. Only issuers with a keyset or a root set as
-    their anchor have an entry.
+    They are fetched and verified. From then on older cards and statements are refused on every
+    machine that has this lock. Commit it. With --statements nothing is fetched. Only issuers with a
+    keyset or a root set as their anchor have an entry.
 
     Exit status: 0 the lock is up to date; 2 a fault of this machine, or a lock that contradicts
     the statements; 3 an issuer could not be asked, or its statements were not accepted.
@@ -440,9 +429,7 @@ def _update(
     return tuple(dict.fromkeys((*trust.blocks, *missing)))
 
 
-@trust_commands.command(
-    short_help="Remove an issuer from the policy.", example="cardsign trust remove partner"
-)
+@trust_commands.command(example="cardsign trust remove partner")
 @click.argument("name")
 @verifier.policy_option
 @frame.dry_run_option
@@ -460,10 +447,7 @@ def remove(name: str, trust_file: Path | None) -> None:
     show(Answer({"removed": name, "locked": is_locked}, notes=notes))
 
 
-@trust_commands.command(
-    short_help="Remove an issuer's entry from trust.lock.",
-    example="cardsign trust forget partner --yes",
-)
+@trust_commands.command(example="cardsign trust forget partner --yes")
 @click.argument("name")
 @verifier.policy_option
 @frame.dry_run_option
@@ -481,15 +465,12 @@ def forget(name: str, yes: bool, trust_file: Path | None) -> None:
     show(Answer({"forgotten": name}, notes=[note]))
 
 
-@trust_commands.command(
-    short_help="Move a pin forward to the keyset that trust.lock records.",
-    example="cardsign trust pin partner",
-)
+@trust_commands.command(example="cardsign trust pin partner")
 @click.argument("name")
 @verifier.policy_option
 @frame.dry_run_option
 def pin(name: str, trust_file: Path | None) -> None:
-    """Move the pin of NAME forward to the keyset statement that trust.lock records.
+    """Move the pin of NAME forward to the keyset of trust.lock.
 
     Roots retired before it can then no longer start another history. `cardsign trust update`
     brings the lock up to date.

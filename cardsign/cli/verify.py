@@ -414,18 +414,14 @@ def peers() -> None:
 # What is known about issuers, without any request.
 
 
-@peers.command(
-    "status",
-    short_help="Show what is known about the issuers, without any request.",
-    example="cardsign peers status",
-)
+@peers.command("status", example="cardsign peers status")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @verifier.policy_option
 def peers_status(names: tuple[str, ...], trust_file: Path | None) -> int:
-    """Show what is known about all issuers, or those with NAME, without any request.
+    """Show what is known about issuers, without any request.
 
-    It shows the newest statements that trust.lock and this user's cache lead to, and when they
-    expire.
+    Of all issuers, or those with NAME, it shows the newest statements that trust.lock and this
+    user's cache lead to, and when they expire.
 
     Exit status: 0 no required peer needs action; 1 something needs action now or soon; 2 a fault
     of this machine. Optional peers do not change it.
