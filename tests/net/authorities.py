@@ -88,6 +88,8 @@ def _certificate(
 
 
 def _general_name(name: str) -> x509.GeneralName:
+    if "://" in name:
+        return x509.UniformResourceIdentifier(name)
     try:
         return x509.IPAddress(ip_address(name))
     except ValueError:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
 
 from cardsign.jose.keys import PrivateKey
 from cardsign.server.settings import ServerSettings
 from cardsign.server.tokens import create_token
+from tests.net.authorities import Authority
 from tests.publish.publications import NOW, PUBLIC, publish_cards
-from tests.server.programs import Authority
-from tests.server.served import Served, Site, hearing, serve, write_tokens
+from tests.server.served import Site, hearing, serve, write_tokens
 
 
 @pytest.fixture(scope="session")
@@ -26,47 +24,32 @@ def key() -> PrivateKey:
 @pytest.fixture(autouse=True)
 def log() -> Iterator[list[str]]:
     """What servers say to the operator."""
-    with hearing() as Served.lines:
-        yield Served.lines
+    with hearing() as lines:
+        yield lines
 
 
 @pytest.fixture
 def make_site(tmp_path: Path, key: PrivateKey, log: list[str]) -> Callable[..., Site]:
-    """Publish a card with extended cards for some audiences, and serve them.
+    """Publish a card with an extended card for the staff, who have a token, and serve them."""
 
-    `tokens` names the audiences of the tokens; None configures no token table at all.
-    """
-
-    def make(
-        card: dict[str, Any] = PUBLIC,
-        audiences: tuple[str, ...] = ("staff",),
-        tokens: tuple[str, ...] | None = ("staff",),
-    ) -> Site:
-        directory = tmp_path / "pub"
-        generation = publish_cards(directory, key, card, *audiences)
-        made = {name: create_token(name) for name in tokens or ()}
-        settings = ServerSettings()
-        if tokens is not None:
-            path = write_tokens(tmp_path, *(line for _, line in made.values()))
-            settings = ServerSettings(token_file=path)
-        seconds = [0.0]
-        client = serve(directory, settings, now=lambda: NOW.timestamp() + seconds[0])
-        secrets = {name: token for name, (token, _) in made.items()}
-        return Site(client, directory, generation, secrets, seconds, settings, log)
+    def make(card: dict[str, Any] = PUBLIC) -> Site:
+        generation = publish_cards(tmp_path / "pub", key, card, "staff")
+        token, line = create_token("staff")
+        settings = ServerSettings(token_file=write_tokens(tmp_path, line))
+        client = serve(tmp_path / "pub", settings, now=NOW.timestamp)
+        return Site(client, tmp_path / "pub", generation, token, settings, log)
 
     return make
 
 
 @pytest.fixture
 def site(make_site: Callable[..., Site]) -> Site:
-    """The usual site: one extended card, one token."""
+    """The usual site."""
     return make_site()
 
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
-    """An authority, with the certificate of the server."""
+    """An authority of this test."""
     (tmp_path / "tls").mkdir()
-    made = Authority(tmp_path / "tls")
-    made.sign("tides", x509.IPAddress(ip_address("127.0.0.1")))
-    return made
+    return Authority(tmp_path / "tls")

@@ -9,23 +9,17 @@ import re
 import shutil
 import signal
 import socket
-import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 
+from tests.net.authorities import Authority
 from tests.support import workers_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -177,62 +171,19 @@ def running(
             yield Running(process, json.loads(line)["url"], folder / "log")
 
 
-# ------------------------------------------------------------------ certificates
-
-
-class Authority:
-    """One that signs the server's certificate and the clients'."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.key = ec.generate_private_key(ec.SECP256R1())
-        self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "authority")])
-        self.path = self.write("authority", self.name, self.key, None)
-
-    def write(
-        self,
-        name: str,
-        subject: x509.Name,
-        key: ec.EllipticCurvePrivateKey,
-        alternative: x509.GeneralName | None,
-    ) -> Path:
-        """A certificate and its key, in two files; of the certificate's path."""
-        now = datetime.now(UTC)
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self.name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(days=1))
-            .not_valid_after(now + timedelta(days=1))
-            .add_extension(x509.BasicConstraints(alternative is None, None), critical=True)
-        )
-        if alternative is not None:
-            names = x509.SubjectAlternativeName([alternative])
-            builder = builder.add_extension(names, critical=False)
-        made = builder.sign(self.key, SHA256())
-        path = self.folder / f"{name}.pem"
-        path.write_bytes(made.public_bytes(Encoding.PEM))
-        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        path.with_suffix(".key").write_bytes(private)
-        return path
-
-    def sign(self, name: str, alternative: x509.GeneralName) -> Path:
-        """A certificate of somebody."""
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        return self.write(name, subject, ec.generate_private_key(ec.SECP256R1()), alternative)
+# ------------------------------------------------------------------ nginx
 
 
 @contextlib.contextmanager
 def nginx(folder: Path, authority: Authority, config: str, **changes: str) -> Iterator[str]:
     """nginx with a file of the guide, its places moved here; the URL."""
-    port = free_port()
+    port, own = free_port(), str(authority.certificate("127.0.0.1"))
+    (folder / "clients.pem").write_text(authority.pem())
     for old, new in {
         "listen 443": f"listen 127.0.0.1:{port}",
-        "/etc/ssl/tides.pem": str(authority.folder / "tides.pem"),
-        "/etc/ssl/private/tides.key": str(authority.folder / "tides.key"),
-        "/etc/ssl/clients.pem": str(authority.path),
+        "/etc/ssl/tides.pem": own,
+        "/etc/ssl/private/tides.key": own,
+        "/etc/ssl/clients.pem": str(folder / "clients.pem"),
         **changes,
     }.items():
         config = config.replace(old, new)
@@ -264,9 +215,9 @@ def run_nginx(folder: Path, config: str, port: int) -> Iterator[None]:
 
 def asking(authority: Authority, certificate: Path | None = None) -> httpx.Client:
     """A client that trusts the authority, perhaps with a certificate of its own."""
-    context = ssl.create_default_context(cafile=str(authority.path))
+    context = authority.client()
     if certificate is not None:
-        context.load_cert_chain(certificate, certificate.with_suffix(".key"))
+        context.load_cert_chain(certificate)
     return httpx.Client(verify=context, trust_env=False, timeout=PATIENCE)
 
 

@@ -81,7 +81,7 @@ def test_whatever_is_wrong_with_a_newer_one_the_last_good_one_stays(
     publish_cards(site.directory, key, {**PUBLIC, "version": "2.0.0"}, "staff")
     spoil(site.directory)
     for _ in range(3):
-        site.wait()
+        look(site.client)
         assert version_of(site) == "1.2.0"
     (line,) = site.log
     assert line.startswith("warning: still serving generation 1: ")
@@ -93,10 +93,10 @@ def test_a_lower_generation_is_refused(site: Site, key: PrivateKey) -> None:
     """Going back would revive withdrawn cards and keys."""
     first = (site.directory / "current").read_bytes()
     publish_cards(site.directory, key, {**PUBLIC, "version": "2.0.0"}, "staff")
-    site.wait()
+    look(site.client)
     (site.directory / "current").write_bytes(first)
     for _ in range(3):
-        site.wait()
+        look(site.client)
         assert version_of(site) == "2.0.0"
     refusal = "warning: still serving generation 2: generation 1 is lower and is refused"
     assert site.log == ["serving generation 2", refusal]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import ssl
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,8 +14,9 @@ import pytest
 from cardsign.jose.keys import PrivateKey
 from cardsign.server.tokens import create_token
 from tests.integrations.test_mounted_bypass import FORMS, FORMS_0_3
+from tests.net.authorities import Authority
 from tests.publish.publications import PUBLIC, publish_cards
-from tests.server.programs import PATIENCE, Authority, blocks, free_port, nginx, started
+from tests.server.programs import PATIENCE, blocks, free_port, nginx, started
 
 pytestmark = pytest.mark.needs_servers
 
@@ -173,7 +173,7 @@ def test_slow_clients_stop_nobody_behind_nginx(
     """600: idle, silent and half-sent bodies, with the file of the guide in front."""
     (config,) = (one for one in blocks("nginx") if "upstream" in one)
     head = post("Content-Length: 1000")
-    context = ssl.create_default_context(cafile=str(authority.path))
+    context = authority.client()
     with contextlib.ExitStack() as stack:
         port, token = stack.enter_context(running(tmp_path, name, app))
         upstream = {"127.0.0.1:8080": f"127.0.0.1:{port}"}

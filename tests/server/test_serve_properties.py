@@ -109,7 +109,7 @@ def test_a_fault_of_ours_is_a_plain_500_and_tells_no_token(
         "error": {"code": 500, "status": "INTERNAL", "message": "Internal Server Error"}
     }
     assert "RuntimeError: broken" in caplog.text
-    assert site.tokens["staff"] not in caplog.text
+    assert site.token not in caplog.text
 
 
 def test_no_token_is_ever_logged(site: Site, capfd: pytest.CaptureFixture[str]) -> None:
@@ -118,7 +118,7 @@ def test_no_token_is_ever_logged(site: Site, capfd: pytest.CaptureFixture[str]) 
     site.client.get("/extendedAgentCard", headers={"Authorization": "Bearer wrong-token"})
 
     said = "".join(capfd.readouterr()) + "".join(site.log)
-    assert site.tokens["staff"] not in said
+    assert site.token not in said
     assert "wrong-token" not in said
 
 

@@ -29,7 +29,8 @@ from cardsign.server.settings import AudienceRule, ProviderSettings, ServerSetti
 from cardsign.server.tokens import create_token
 from tests.publish.publications import PUBLIC, publish_cards
 from tests.server.identity import Counterpart, Issuer, counterpart, unsigned
-from tests.server.served import Served, write_tokens
+from tests.server.served import serve as serve_app
+from tests.server.served import write_tokens
 
 AUD = "https://tides.example"
 PATH = "/a2a/extendedAgentCard"
@@ -39,8 +40,17 @@ HARBOUR = {"harbour": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
 DOOR = {"key": {"apiKeySecurityScheme": {"location": "header", "name": "door"}}}
 
 
-class Asked(Served):
-    """A server that is asked for its extended card."""
+class Asked:
+    """A server that is asked for its extended card, and what it says to the operator."""
+
+    def __init__(self, directory: Path, settings: ServerSettings, lines: list[str]) -> None:
+        self.ahead, self.lines, self.begin = 0.0, lines, len(lines)
+        self.client = serve_app(directory, settings, now=lambda: time.time() + self.ahead)
+
+    @property
+    def log(self) -> list[str]:
+        """What it said."""
+        return self.lines[self.begin :]
 
     def ask(self, **headers: str) -> Any:
         """Ask for the extended card."""
@@ -55,7 +65,7 @@ Serve = Callable[..., Asked]
 
 
 @pytest.fixture
-def serve(tmp_path: Path, key: PrivateKey) -> Serve:
+def serve(tmp_path: Path, key: PrivateKey, log: list[str]) -> Serve:
     """Publish cards for two audiences, with these schemes, and serve them."""
 
     def make(
@@ -66,7 +76,7 @@ def serve(tmp_path: Path, key: PrivateKey) -> Serve:
         either = demanded or [{"schemes": {name: {}}} for name in schemes]
         card = {**PUBLIC, "securitySchemes": schemes, "securityRequirements": either}
         publish_cards(tmp_path / "pub", key, card, "staff", "crew", now=datetime.now(UTC))
-        return Asked(tmp_path / "pub", ServerSettings(providers=providers), time.time)
+        return Asked(tmp_path / "pub", ServerSettings(providers=providers), log)
 
     return make
 
