@@ -215,7 +215,7 @@ def lint_card(data: bytes, settings: LintSettings | None = None) -> tuple[Findin
 
     Args:
         data: The card, UTF-8 JSON, at most 256 KiB and 10,000 values.
-        settings: Groups, severities and waivers of :class:`cardsign.lint.rules.LintSettings`.
+        settings: Groups and waivers of :class:`cardsign.lint.rules.LintSettings`.
 
     Raises:
         UsageFault: ``usage.conflict``: the settings name a rule or group that there is not.

@@ -21,7 +21,6 @@ from pydantic import (
 from cardsign.card.extensions import AUDIENCE
 from cardsign.errors import FileMissing, InputRefused
 from cardsign.files import leads_outside, outside, read_bytes
-from cardsign.findings import Severity
 from cardsign.keys.agenda import DEFAULT_SETTINGS, TimelineSettings
 from cardsign.lint.rules import LintSettings, Waiver
 from cardsign.tomltext import read_settings
@@ -110,7 +109,6 @@ class WaiverTable(_Table):
 class LintTable(_Table):
     groups: _Texts | None = None
     ignore: Annotated[frozenset[str], Field(strict=False)] = frozenset()
-    severities: dict[str, Severity] = Field(default={}, alias="severity")
     prefixes: _Texts = ()
     strict: bool = False
     legacy_sunset: date | None = None

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from cardsign.build.draft import Draft, Kind, first_in
+from cardsign.build.draft import Draft, Kind, Mappings, first_in
 from cardsign.build.reading import SourceDocument, SourcePlace, of_card, read_one, refusal
 from cardsign.card.convert import convert_card
 from cardsign.card.extensions import KEPT_OF_CARD, kept_of, with_kept
@@ -227,7 +227,7 @@ CARD_KIND: Final = Kind("card", take_cards, _is_card, folder=_FOLDER)
 PYPROJECT_FILE: Final = "pyproject.toml"
 _TABLE: Final = ("tool", "cardsign", "card")
 #: The card's member for each member of ``[project]``; the table is a card.
-PROJECT: Final = {"name": "name", "version": "version", "description": "description"}
+PROJECT: Final[Mappings] = {"name": "name", "version": "version", "description": "description"}
 
 
 def take_pyproject(sources: Sequence[Path], draft: Draft) -> None:

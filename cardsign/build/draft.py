@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from cardsign.build.reading import SURROGATE, SourceDocument, SourcePlace, refusal
 from cardsign.card.extensions import KEPT_OF_CARD, KEPT_OF_SKILL, with_kept
@@ -28,13 +28,23 @@ from cardsign.tomltext import Location
 
 #: Where a fact goes: names of members of A2A 1.0; under "skills", the skill's id comes second.
 Target = tuple[str, ...]
+#: The member of A2A 1.0, or of our extension, by the member of a source. Several names lead deeper
+#: into the source, a dot leads deeper into the card.
+Mappings: TypeAlias = Mapping[str | Location, str]
+#: How members of our extension are read.
+_READ_KEPT: Final[Mapping[str, Callable[..., Json]]] = {
+    "id": SourceDocument.text,
+    "stateTransitionHistory": SourceDocument.flag,
+    "inputSchema": SourceDocument.table,
+    "outputSchema": SourceDocument.table,
+}
 #: The place of values that are in no source.
 FILLED: Final = SourcePlace("filled by a rule")
 #: The version of a card where no source has one.
 DEFAULT_VERSION: Final = "0.0.0"
 _SKILL: Final = list(SKILL_1_0.fields)
 _OURS: Final = "our extension"
-_LISTED: Final = {
+_LISTED: Final[Mappings] = {
     name: name for name in ("name", "description", "examples", "inputModes", "outputModes")
 }
 
@@ -95,28 +105,27 @@ class Draft:
             self.take((_OURS, "skills", skill, name), value, place)
 
     def take_members(
-        self,
-        document: SourceDocument,
-        table: Mapping[str, str],
-        *,
-        at: Location = (),
-        to: Target = (),
+        self, document: SourceDocument, table: Mappings, *, at: Location = (), to: Target = ()
     ) -> None:
         """Take members of one object of a source, by its table of mappings.
 
         Args:
             document: The source.
-            table: The member of A2A 1.0 for each member of the source.
+            table: What becomes of which member.
             at: Where the object stands.
             to: Where its members go: of the card, or of one skill.
         """
         for name, member in table.items():
+            place = (*at, *([name] if isinstance(name, str) else name))
+            if document.get(*place) is None:
+                continue
+            if member in _READ_KEPT:
+                value = _READ_KEPT[member](document, *place)
+                self.keep(member, value, document.place(*place), *to[1:])
+                continue
             target = (*to, *member.split("."))
             field = field_of(target)
-            place = (*at, name)
             value = document.get(*place)
-            if value is None:
-                continue
             if field.kind == "string" and field.shape == "one":
                 value = document.text(*place)
             elif field.kind == "string" and field.shape == "list":

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from cardsign.build.draft import FILLED, Draft, Kind, describe_hint, first_in, found_in
+from cardsign.build.draft import FILLED, Draft, Kind, Mappings, describe_hint, first_in, found_in
 from cardsign.build.reading import SourceDocument, of_card, read_one
 from cardsign.card.convert import convert_card
 from cardsign.card.security import PROVIDERS, derive_security, not_advertised
@@ -20,19 +20,21 @@ from cardsign.card.values import members_of
 from cardsign.errors import CardRefused
 from cardsign.files import leads_outside
 
-#: The card's member for each member of forge.yaml, and of agent.json behind it.
-CONFIGURATION: Final = {"agent_id": "name", "version": "version", "description": "description"}
-SPECIFICATION: Final = {
+#: Of forge.yaml, and of agent.json behind it.
+CONFIGURATION: Final[Mappings] = {
+    "agent_id": "name",
+    "version": "version",
+    "description": "description",
+}
+SPECIFICATION: Final[Mappings] = {
     "name": "name",
     "description": "description",
     "version": "version",
     "provider": "provider",
     "documentationUrl": "documentationUrl",
-}
-#: Of `a2a` in agent.json: the capabilities of a card.
-CAPABILITIES: Final = {
-    "streaming": "capabilities.streaming",
-    "pushNotifications": "capabilities.pushNotifications",
+    ("a2a", "capabilities", "streaming"): "capabilities.streaming",
+    ("a2a", "capabilities", "pushNotifications"): "capabilities.pushNotifications",
+    ("a2a", "capabilities", "stateTransitionHistory"): "stateTransitionHistory",
 }
 _NAMES: Final = ("forge.yaml", "forge.yml", "forge.yaml.example")
 _SPECIFICATIONS: Final = ("agent.json", ".forge-output/agent.json")
@@ -54,10 +56,6 @@ def _take(file: Path, draft: Draft) -> None:
     if specification is not None:
         built = read_one(specification)
         draft.take_members(built, SPECIFICATION)
-        at = ("a2a", "capabilities")
-        draft.take_members(built, CAPABILITIES, at=at)
-        history = built.flag(*at, "stateTransitionHistory")
-        draft.keep("stateTransitionHistory", history, built.place(*at))
         for skill in built.rows("a2a", "skills"):
             draft.take_listed_skill(built, skill)
     _take_security(document, draft)
@@ -132,8 +130,8 @@ KIND: Final = Kind(
 
 # SKILL.md files: the frontmatter of each becomes one skill.
 
-#: The skill's member for each member of the frontmatter; name, category and tags: see `take_skill`.
-MEMBERS: Final = {
+#: Of the frontmatter; name, category and tags: see `take_skill`.
+MEMBERS: Final[Mappings] = {
     "description": "description",
     "examples": "examples",
     "modes": "inputModes",

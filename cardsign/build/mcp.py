@@ -10,24 +10,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from cardsign.build.draft import Draft, Kind
+from cardsign.build.draft import Draft, Kind, Mappings
 from cardsign.build.openfang import tool_id
 from cardsign.build.reading import SourceDocument, of_card, read_one
 from cardsign.card.security import authentication_schemes
 from cardsign.errors import CardRefused
 from cardsign.tomltext import Location
 
-#: The card's member for each member of a server card, and of its `serverInfo`.
-SERVER: Final = {
+#: Of a server card and its `serverInfo`, and of each tool.
+SERVER: Final[Mappings] = {
     "description": "description",
     "version": "version",
     "documentationUrl": "documentationUrl",
     "homepage": "documentationUrl",
     "homepageUrl": "documentationUrl",
     "iconUrl": "iconUrl",
+    ("serverInfo", "version"): "version",
+    ("serverInfo", "description"): "description",
+    ("publisher", "name"): "provider.organization",
+    ("publisher", "url"): "provider.url",
 }
-INFO: Final = {"version": "version", "description": "description"}
-PUBLISHER: Final = {"name": "provider.organization", "url": "provider.url"}
+TOOL: Final[Mappings] = {"inputSchema": "inputSchema", "outputSchema": "outputSchema"}
 #: Where the tools may be; the first place counts.
 _TOOLS: Final[tuple[Location, ...]] = (
     ("tools",),
@@ -75,8 +78,6 @@ def _take_server(document: SourceDocument, draft: Draft) -> None:
         name = document.text("title") or document.text("displayName") or name
         draft.take(("name",), name, document.place("name"))
     draft.take_members(document, SERVER)
-    draft.take_members(document, INFO, at=("serverInfo",))
-    draft.take_members(document, PUBLISHER, at=("publisher",))
     for member in ("auth", "authentication"):
         member_value = document.get(member)
         if member_value is None:
@@ -97,9 +98,7 @@ def _take_tool(document: SourceDocument, at: Location, server: str, draft: Draft
     text = document.text(*at, "description")
     place = document.place(*at)
     draft.take_skill(skill, name=title, tool=tool, description=text, place=place)
-    for member in ("inputSchema", "outputSchema"):
-        schema = document.table(*at, member)
-        draft.keep(member, schema, document.place(*at, member), skill)
+    draft.take_members(document, TOOL, at=at, to=("skills", skill))
 
 
 def _is_ours(document: SourceDocument) -> bool:

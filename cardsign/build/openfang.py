@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from cardsign.build.draft import DEFAULT_VERSION, Draft, Kind, found_in, take_prompt
+from cardsign.build.draft import DEFAULT_VERSION, Draft, Kind, Mappings, found_in, take_prompt
 from cardsign.build.reading import SourceDocument, SourcePlace, read_one
 from cardsign.card.security import PROVIDERS, derive_security
 from cardsign.card.values import Json
 
-#: The card's member for each member of a manifest. The version is the agent's own.
-AGENT: Final = {"name": "name", "version": "version", "description": "description"}
-HAND: Final = {"name": "name", "description": "description"}
+#: Of an agent and a hand. The version is the agent's own.
+AGENT: Final[Mappings] = {"name": "name", "version": "version", "description": "description"}
+HAND: Final[Mappings] = {"id": "id", "name": "name", "description": "description"}
 #: What OpenFang's server supports for every agent; not defaults, so the form of 0.2 has them too.
 SERVER: Final[dict[str, Json]] = {
     "capabilities.streaming": True,
@@ -55,7 +55,6 @@ def _take(path: Path, draft: Draft) -> None:
         _take_configuration(document, draft)
     elif "id" in document.value and "tools" in document.value:
         draft.take_members(document, HAND)
-        draft.keep("id", document.text("id"), document.place("id"))
         category = document.text("category")
         _take_tools(document, draft, ("tools",), (category, "tool") if category else ())
     else:

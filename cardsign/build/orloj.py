@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from cardsign.build.draft import Draft, Kind, found_in, take_prompt
+from cardsign.build.draft import Draft, Kind, Mappings, found_in, take_prompt
 from cardsign.build.reading import (
     SourceDocument,
     SourcePlace,
@@ -27,11 +27,13 @@ from cardsign.tomltext import Location
 API_VERSION: Final = "orloj.dev/v1"
 _FILES: Final = ("**/*.yaml", "**/*.yml")
 _DEFAULT_NAMESPACE: Final = "default"
-#: The card's member for each annotation and label of an AgentSystem or Agent, and the skill's for
-#: each member of a Tool's `spec`.
-ANNOTATIONS: Final = {"orloj.dev/description": "description"}
-LABELS: Final = {"orloj.dev/version": "version"}
-TOOL: Final = {"description": "description"}
+#: Of an Agent, an AgentSystem and a Tool.
+AGENT: Final[Mappings] = {("metadata", "annotations", "orloj.dev/description"): "description"}
+SYSTEM: Final[Mappings] = {**AGENT, ("metadata", "labels", "orloj.dev/version"): "version"}
+TOOL: Final[Mappings] = {
+    ("spec", "description"): "description",
+    ("spec", "input_schema"): "inputSchema",
+}
 _SETTINGS: Final = SourcePlace("cardsign.toml [build.orloj]")
 
 
@@ -85,8 +87,7 @@ def take_orloj(sources: Sequence[Path], draft: Draft) -> None:
     system = _choose(pool, draft.options.agent, SourcePlace(str(sources[0])))
     document = pool[system]
     draft.take(("name",), system[2], document.place("metadata", "name"))
-    draft.take_members(document, ANNOTATIONS, at=("metadata", "annotations"))
-    draft.take_members(document, LABELS, at=("metadata", "labels"))
+    draft.take_members(document, SYSTEM)
     _take_settings(draft)
     agents = [system]
     if system[0] == "AgentSystem":
@@ -123,7 +124,7 @@ def _choose(pool: _Pool, agent: str | None, place: SourcePlace) -> _Key:
 
 def _take_agent(agent: _Key, pool: _Pool, draft: Draft) -> None:
     document = pool[agent]
-    draft.take_members(document, ANNOTATIONS, at=("metadata", "annotations"))
+    draft.take_members(document, AGENT)
     take_prompt(document, ("spec", "prompt"), draft)
     for tool in _follow("Tool", agent, ("spec", "tools"), pool):
         _take_tool(tool[2], pool[tool], draft)
@@ -131,10 +132,8 @@ def _take_agent(agent: _Key, pool: _Pool, draft: Draft) -> None:
 
 def _take_tool(tool: str, document: SourceDocument, draft: Draft) -> None:
     tags = [*document.texts("spec", "capabilities"), *document.texts("spec", "operation_classes")]
-    draft.take_members(document, TOOL, at=("spec",), to=("skills", tool))
+    draft.take_members(document, TOOL, to=("skills", tool))
     draft.take_skill(tool, tool=tool, place=document.place("metadata", "name"), tags=tags)
-    at = ("spec", "input_schema")
-    draft.keep("inputSchema", document.table(*at), document.place(*at), tool)
 
 
 def _take_settings(draft: Draft) -> None:

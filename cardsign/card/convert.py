@@ -158,19 +158,16 @@ class _Upgrade:
     def interfaces(self) -> None:
         version = "0.2" if form_of(self.document) == "0.2" else "0.3.0"
         old: dict[str, Json] = {}
-        for interface in sorted(
-            interfaces_of(self.document), key=lambda interface: interface.member != "url"
-        ):
-            if interface.written_in != "1.0":  # the list of 0.3 repeats the card's own url
-                spoken = (
-                    interface.version
-                    if isinstance(interface.version, str) and interface.version
-                    else version
-                )
-                old.setdefault(
-                    repr((interface.url, interface.binding)),
-                    _made(interface.url, interface.binding, spoken),
-                )
+        # The list of 0.3 repeats the card's own url.
+        for interface in sorted(interfaces_of(self.document), key=lambda i: i.member != "url"):
+            if interface.written_in != "1.0":
+                spoken = interface.version if isinstance(interface.version, str) else ""
+                upgraded: Json = {
+                    "url": interface.url,
+                    "protocolBinding": interface.binding,
+                    "protocolVersion": spoken or version,
+                }
+                old.setdefault(repr((interface.url, interface.binding)), upgraded)
         if old:
             self.change("url and interfaces become supportedInterfaces", "/url")
         listed = elements_of(self.document.get("supportedInterfaces"))
@@ -335,10 +332,6 @@ def _requirements(value: Json, where: str) -> list[Json] | None:
     if value is None or isinstance(value, list):
         return value
     raise CardRefused("card.type", "expected a list of security requirements", path=where)
-
-
-def _made(url: Json, binding: Json, version: Json) -> dict[str, Json]:
-    return {"url": url, "protocolBinding": binding, "protocolVersion": version}
 
 
 # To 0.3 and 0.2.

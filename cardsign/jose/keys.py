@@ -320,6 +320,13 @@ class PublicKey:
         return PublicKey.from_jwk, (self.jwk(),)
 
 
+_GENERATORS: Final[Mapping[str, Callable[[], NativePrivateKey]]] = {
+    "ES256": lambda: ec.generate_private_key(ec.SECP256R1()),
+    "RS256": lambda: rsa.generate_private_key(EXPONENT, NEW_MODULUS_BITS),
+    "EdDSA": Ed25519PrivateKey.generate,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class PrivateKey:
     """A private key of this process; satisfies :class:`cardsign.jose.jws.Signer`.
@@ -339,18 +346,10 @@ class PrivateKey:
         Raises:
             ValueError: There is no such algorithm.
         """
+        if alg not in _GENERATORS:
+            raise ValueError(f"{alg!r}: expected ES256, RS256 or EdDSA")
         while True:
-            native: NativePrivateKey
-            match alg:
-                case "ES256":
-                    native = ec.generate_private_key(ec.SECP256R1())
-                case "RS256":
-                    native = rsa.generate_private_key(EXPONENT, NEW_MODULUS_BITS)
-                case "EdDSA":
-                    native = Ed25519PrivateKey.generate()
-                case _:
-                    raise ValueError(f"{alg!r}: expected ES256, RS256 or EdDSA")
-            private = cls.from_cryptography(native, kid=kid)
+            private = cls.from_cryptography(_GENERATORS[alg](), kid=kid)
             if not private.public.thumbprint.startswith("-"):
                 return private
 

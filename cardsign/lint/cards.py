@@ -1,4 +1,4 @@
-"""Linting whole cards: the rules are applied, weighed and waived, and the findings get lines."""
+"""Linting whole cards: the rules are applied and waived, and the findings get lines."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def lint_card(
 
     Args:
         untrusted_bytes: The card as received.
-        settings: Which rules apply, how severe they are, and what is waived.
+        settings: Which rules apply, and what is waived.
         name: For the report.
 
     Raises:
@@ -196,7 +196,7 @@ def lint_card(
 def lint_document(
     document: Mapping[str, Json], settings: rules.LintSettings = rules.DEFAULT_SETTINGS
 ) -> tuple[Finding, ...]:
-    """Return the findings of a readable card, before ignoring, weighing and waiving.
+    """Return the findings of a readable card, before ignoring and waiving.
 
     Args:
         document: As :func:`cardsign.card.strictjson.parse_object` reads it.
@@ -253,7 +253,7 @@ def check_settings(settings: rules.LintSettings) -> None:
         UsageFault: ``usage.conflict``.
     """
     waived = (waiver.rule for waiver in settings.waivers)
-    for name in (*(settings.groups or ()), *settings.ignore, *settings.severities, *waived):
+    for name in (*(settings.groups or ()), *settings.ignore, *waived):
         if name not in RULES and name not in GROUPS:
             hint = "Run: cardsign help codes"
             message = f"there is no rule {name!r}{closest(name, (*RULES, *GROUPS))}"
@@ -266,15 +266,12 @@ def _report_of(
     settings: rules.LintSettings,
     document: Mapping[str, Json] | None,
 ) -> CardReport:
-    """Return the report of some findings, by the settings: ignored, weighed, waived and capped."""
+    """Return the report of some findings, by the settings: ignored, waived and capped."""
     kept: list[Finding] = []
     waived: dict[str, list[Finding]] = {}
-    for unweighed in findings:
-        code = unweighed.code
-        if settings.ignore & {code, rules.group_of(code)}:
+    for finding in findings:
+        if settings.ignore & {finding.code, rules.group_of(finding.code)}:
             continue
-        severity = settings.severities.get(code)
-        finding = unweighed if severity is None else replace(unweighed, severity=severity)
         reason, ended = _waiver(finding, settings)
         if reason is not None:
             waived.setdefault(reason, []).append(finding)
@@ -348,7 +345,7 @@ def lint_references(
 def with_findings(
     report: CardReport, more: Iterable[Finding], settings: rules.LintSettings
 ) -> CardReport:
-    """Return a report with further findings, chosen and weighed by the same settings."""
+    """Return a report with further findings, chosen by the same settings."""
     chosen = (
         finding
         for finding in more

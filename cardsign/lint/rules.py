@@ -7,7 +7,7 @@ has the texts of each rule, and two examples, which are its tests.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -117,7 +117,7 @@ class Rule(NamedTuple):
 
     Attributes:
         severity: ``error``: some reader refuses the card, or is misled by it. ``warning``: it
-            should be fixed. ``note``: worth knowing. A project may set another one.
+            should be fixed. ``note``: worth knowing.
         on_value: Says what is wrong with one value of a card; None where a check of the group or
             something outside of the card says it.
         is_fixable: Whether :func:`cardsign.lint.portability.fix` repairs it without a loss.
@@ -173,7 +173,6 @@ class LintSettings:
     Attributes:
         groups: The groups and rules that are looked at; None for all that fit the card.
         ignore: Ids of rules, or groups, that are left out.
-        severities: By id of the rule, in place of its own.
         prefixes: Departments that a skill's id may begin with; empty for any.
         strict: A contract card needs description, spiffe_id and authentication, too.
         legacy_sunset: When the legacy path is to be switched off.
@@ -183,7 +182,6 @@ class LintSettings:
 
     groups: tuple[str, ...] | None = None
     ignore: frozenset[str] = frozenset()
-    severities: Mapping[str, Severity] = field(default_factory=dict, hash=False)
     prefixes: tuple[str, ...] = ()
     strict: bool = False
     legacy_sunset: date | None = None
