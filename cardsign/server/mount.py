@@ -132,8 +132,7 @@ class _Mount:
         if not are_extended or method not in ("GET", "HEAD"):
             return False
         # An agent's own may be at any address, of any tenant, and of A2A 0.3; no card says so.
-        is_listed = bool({script + path, path} & agent.extended_paths.keys())
-        return is_listed or place.endswith(_EXTENDED_ENDS)
+        return place.endswith(_EXTENDED_ENDS)
 
 
 def _refuse_encoding(environ: WSGIEnvironment) -> bool | None:

@@ -7,45 +7,55 @@ token. Then come, in any order:
   headers (``Name: value``, with ``\s`` for a space; in capitals of WSGI's environment), and a body:
   as it is if it begins as JSON does, else ``"\xff"``, the bytes of a literal of Python;
 * ``-> STATUS``, how all requests since the last answer are answered; ``= FILE`` with the bytes of a
-  published file, ``empty`` with none. Below it, indented: headers, ``Name: -`` for one that is not
-  there, ``Name: VALUE | VALUE`` for one that is there twice, ``only`` where there are no others but
-  Date; ``~ TEXT`` and ``!~ TEXT``, what the body holds and does not; members that its JSON has;
+  published file, ``empty`` with none, ``echo`` with method and body. Below it, indented: headers,
+  ``Name: -`` for one that is not there, ``Name: VALUE | VALUE`` for one that is there twice,
+  ``only`` where there are no others but Date; ``~ TEXT`` and ``!~ TEXT``, what the body holds and
+  does not; members that its JSON has;
 * ``@ extended AUDIENCES``, ``@ tokens AUDIENCES`` (``none`` for no table), ``@ settings TOML``;
   ``@ card JSON``, members that the card has in place of its own (null for none), ``@ card 0.3``;
   ``@ older JSON``, a document for clients of 0.3. With ``@ agent NAME`` there are several agents,
   each with an interface at ``/NAME/a2a``, and what follows is about that one;
+* ``@ mounted``: the cards stand before an agent, once of WSGI and once of ASGI, which answers 202
+  and says what came to it; both have to answer as the story says;
 * ``@ publish JSON``, ``@ withdraw``: a newer generation, which the server takes up;
 * ``@ clock +SECONDS``; ``@ log LINE``, the next line for the operator, ``@ log`` for no more.
 
 ``{token}`` is the token of the staff, ``{file FILE}`` the text of a published file, ``{tag FILE}``
 its ETag, ``{size FILE}`` its length, ``{time}`` when it was published, ``{time +1}`` an hour later,
-``{etag}`` the ETag of the answer before.
+``{etag}`` the ETag of the answer before, ``{pad}`` the 64 KiB that are read of a call, all spaces.
 """
 
 from __future__ import annotations
 
 import ast
+import asyncio
 import hashlib
 import json
 import re
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.http import http_date
 from werkzeug.test import Client, TestResponse
 
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.publish.publication import Documents, publish_generation, publish_statements
+from cardsign.server.a2a import MAX_CALL_BYTES
+from cardsign.server.mount import mount_cards
 from cardsign.server.settings import read_server_settings
+from cardsign.server.site import Publications
 from cardsign.server.tokens import create_token
 from tests.publish.publications import NOW, PUBLIC, PUBLIC_0_3, extended_card, sign
 from tests.server.served import look, serve
 
 FOLDER = Path(__file__).with_name("exchanges")
+MONTH = timedelta(days=30)
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
 Line = tuple[int, str]
 
@@ -72,7 +82,8 @@ class Story:
         self.card, self.older, self.name = PUBLIC, None, ""
         self.audiences, self.tokens, self.settings = ["staff"], ["staff"], "format = 1\n"
         self.secrets: dict[str, str] = {}
-        self.client: Client | None = None
+        self.doors: list[Client] = []
+        self.is_mounted = False
         self.ahead, self.said = 0.0, 0
         self.requests: list[dict[str, Any]] = []
         self.answers: list[TestResponse] = []
@@ -81,7 +92,10 @@ class Story:
 
     def publish(self) -> None:
         """Publish what the story says, as the next generation."""
-        extended = {name: sign(extended_card(self.card, name), self.key) for name in self.audiences}
+        # Mounted, the time is the real one.
+        begin = max(NOW, datetime.now(UTC)) if self.is_mounted else NOW
+        cards = {name: extended_card(self.card, name, begin + MONTH) for name in self.audiences}
+        extended = {name: sign(card, self.key) for name, card in cards.items()}
         older = None if self.older is None else sign(self.older, self.key)
         documents = Documents(
             sign(self.card, self.key),
@@ -91,9 +105,9 @@ class Story:
         )
         self.generation = publish_generation(documents, self.folder / "pub" / self.name, now=NOW)
 
-    def serve(self) -> Client:
-        """The server, which is started by the first request."""
-        if self.client is None:
+    def serve(self) -> list[Client]:
+        """The servers, which are started by the first request."""
+        if not self.doors:
             self.publish()
             lines = ""
             for audience in self.tokens:
@@ -104,9 +118,16 @@ class Story:
                 self.settings = self.settings.replace("\n", '\ntoken_file = "tokens"\n', 1)
             (self.folder / "serve.toml").write_text(self.settings)
             settings = read_server_settings(self.folder / "serve.toml")
-            now = NOW.timestamp()
-            self.client = serve(self.folder / "pub", settings, now=lambda: now + self.ahead)
-        return self.client
+            published, now = self.folder / "pub", NOW.timestamp()
+            if self.is_mounted:
+                apps = (
+                    mount_cards(agent, published, settings),
+                    as_wsgi(mount_cards(async_agent, published, settings)),
+                )
+                self.doors = [*map(Client, apps)]
+            else:
+                self.doors = [serve(published, settings, now=lambda: now + self.ahead)]
+        return self.doors
 
     def fill_in(self, text: str) -> str:
         """A line with what stands for its names in braces."""
@@ -115,8 +136,8 @@ class Story:
             word, rest = match[1], match[2].strip()
             if word == "token":
                 return self.secrets["staff"]
-            if word == "etag":
-                return self.etag
+            if word in ("etag", "pad"):
+                return self.etag if word == "etag" else " " * MAX_CALL_BYTES
             if word == "time":
                 return http_date(NOW + timedelta(hours=int(rest or 0)))
             data = self.generation.files[rest]
@@ -124,14 +145,14 @@ class Story:
                 return data.decode().strip()
             return str(len(data)) if word == "size" else f'"{hashlib.sha256(data).hexdigest()}"'
 
-        return re.sub(r"\{(token|etag|time|tag|size|file)((?: [^{}]+)?)\}", value, text)
+        return re.sub(r"\{(token|etag|pad|time|tag|size|file)((?: [^{}]+)?)\}", value, text)
 
     def take(self, line: str) -> None:
         """Do what a line says."""
         word, _, rest = line.strip().partition(" ")
         if line.startswith(" "):
             (self.check if self.answers else self.complete)(self.fill_in(line.strip()))
-        elif word in METHODS:
+        elif word.upper() in METHODS:
             if self.answers:
                 self.etag = self.answers[-1].headers.get("ETag", "")
                 self.answers, self.requests = [], []
@@ -144,10 +165,11 @@ class Story:
             request = {"method": word, "query_string": query, "headers": bearer}
             self.requests.append({**request, "environ_overrides": environ})
         elif word == "->":
-            self.answers = [self.serve().open("/", **request) for request in self.requests]
+            asked = list(product(self.requests, self.serve()))
+            self.answers = [ask(door, request) for request, door in asked]
             self.named.clear()
-            for answer in self.answers:
-                self.compare(answer, *rest.split())
+            for answer, (request, _) in zip(self.answers, asked, strict=True):
+                self.compare(answer, request, *rest.split())
         else:
             assert word == "@", "unknown line"
             self.do(*rest.partition(" ")[::2])
@@ -163,11 +185,15 @@ class Story:
             given = self.requests[-1].setdefault(kind, {})
             given[name] = value.strip().replace("\\s", " ")
 
-    def compare(self, answer: TestResponse, status: str, *body: str) -> None:
+    def compare(
+        self, answer: TestResponse, request: dict[str, Any], status: str, *body: str
+    ) -> None:
         """Compare the first line of what is expected."""
-        assert answer.status_code == int(status), f"{answer.request.url}: {answer.text}"
+        assert answer.status_code == int(status), f"{answer.request.url}: {answer.text[:999]}"
         if body == ("empty",):
             assert answer.data == b""
+        elif body == ("echo",):
+            assert answer.data == request["method"].encode() + b" " + request.get("data", b"")
         elif body:
             assert answer.data == self.generation.files[body[1]]
 
@@ -196,6 +222,8 @@ class Story:
             self.older = merged(PUBLIC_0_3, rest)
         elif what == "settings":
             self.settings += f"{rest}\n"
+        elif what == "mounted":
+            self.is_mounted = True
         elif what == "clock":
             self.ahead += float(rest)
         elif what == "log":
@@ -216,13 +244,73 @@ class Story:
             )
             assert withdrawn is not None
             self.generation = withdrawn
-            look(self.serve())
+            self.look()
         else:
             assert what == "publish", "unknown action"
             self.serve()
             self.card = merged(self.card, rest)
             self.publish()
-            look(self.serve())
+            self.look()
+
+    def look(self) -> None:
+        """Take up what was published; a mount does so before each request."""
+        for client in () if self.is_mounted else self.doors:
+            look(client)
+
+
+def agent(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+    """An agent that says what came to it."""
+    start_response("202 ACCEPTED", [])
+    return [environ["REQUEST_METHOD"].encode(), b" ", environ["wsgi.input"].read()]
+
+
+async def async_agent(scope: Any, receive: Any, send: Any) -> None:
+    """The same under ASGI."""
+    said, more = f"{scope['method']} ".encode(), True
+    while more:
+        message = await receive()
+        said, more = said + message.get("body", b""), message.get("more_body", False)
+    await send({"type": "http.response.start", "status": 202, "headers": []})
+    await send({"type": "http.response.body", "body": said})
+
+
+def as_wsgi(app: Any) -> Any:
+    """An application of ASGI, as werkzeug's client asks it."""
+
+    def answer(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        sent = list[dict[str, Any]]()
+        names = {name: name.removeprefix("HTTP_").replace("_", "-").lower() for name in environ}
+        fields = [name for name in environ if name.startswith(("HTTP_", "CONTENT_"))]
+        path = environ["SCRIPT_NAME"] + environ["PATH_INFO"]
+        scope = {
+            "type": "http",
+            "method": environ["REQUEST_METHOD"],
+            "path": path.encode("latin-1").decode(),
+            "root_path": environ["SCRIPT_NAME"],
+            "query_string": environ["QUERY_STRING"].encode(),
+            "headers": [(names[name].encode(), environ[name].encode()) for name in fields],
+        }
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": environ["wsgi.input"].read()}
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        asyncio.run(app(scope, receive, send))
+        headers = [(name.decode(), value.decode()) for name, value in sent[0]["headers"]]
+        start_response(f"{sent[0]['status']} X", headers)
+        return [message.get("body", b"") for message in sent[1:]]
+
+    return answer
+
+
+def ask(door: Client, request: dict[str, Any]) -> TestResponse:
+    """The answer to a request; an application's fault that begins late is an answer too."""
+    try:
+        return door.open("/", **request)
+    except RequestEntityTooLarge as fault:
+        return Client(fault).open("/")
 
 
 def merged(card: dict[str, Any], patch: str) -> dict[str, Any]:
@@ -246,9 +334,14 @@ def assert_within(expected: Any, answer: Any) -> None:
 
 @pytest.mark.parametrize("lines", [*stories()])
 def test_a_server_answers_as_its_story_says(
-    tmp_path: Path, key: PrivateKey, log: list[str], lines: list[Line]
+    tmp_path: Path,
+    key: PrivateKey,
+    log: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    lines: list[Line],
 ) -> None:
     """From a publication on disk to the last header."""
+    monkeypatch.setattr(Publications, "start_watching", Publications.look_at_all)
     story = Story(tmp_path, key, log)
     for number, line in lines:
         try:
