@@ -115,8 +115,6 @@ def endpoints_of(
     Raises:
         CallFailed: ``call.no_interface``: none is left.
     """
-    if isinstance(spoken, str):  # which would be a collection of its characters
-        raise TypeError(f"give a list of versions: endpoints_of(payload, [{spoken!r}])")
     interfaces = current_interfaces(cast(Mapping[str, Json], payload))
     readable = [endpoint for endpoint in map(_readable, interfaces) if endpoint is not None]
     fitting = tuple(endpoint for endpoint in readable if endpoint.a2a_version in spoken)

@@ -6,6 +6,7 @@ import ssl
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -30,29 +31,22 @@ class Authority:
         """Its certificate, for a file of trusted ones."""
         return self._issuer[0].public_bytes(serialization.Encoding.PEM).decode()
 
-    def server(
-        self, *names: str, days: tuple[int, int] = (-1, 1), self_signed: bool = False
-    ) -> ssl.SSLContext:
-        """A server's context with a certificate for these names, valid between these days."""
+    def server(self, *names: str, **how: Any) -> ssl.SSLContext:
+        """A server's context with a certificate, as :meth:`certificate` has it."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self.certificate(*names, days=days, self_signed=self_signed))
+        context.load_cert_chain(self.certificate(*names, **how))
         return context
 
     def certificate(
         self, *names: str, days: tuple[int, int] = (-1, 1), self_signed: bool = False
     ) -> Path:
-        """A file with such a certificate and its key."""
+        """A file with a certificate for these names, valid between these days, and its key."""
         issuer = None if self_signed else self._issuer
         certificate, key = _certificate(names[0], issuer, names, days)
         file = self._folder / f"{x509.random_serial_number():x}.pem"
-        file.write_bytes(
-            certificate.public_bytes(serialization.Encoding.PEM)
-            + key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            )
-        )
+        pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+        private = key.private_bytes(pem, form, serialization.NoEncryption())
+        file.write_bytes(certificate.public_bytes(pem) + private)
         return file
 
 
@@ -96,15 +90,12 @@ def _general_name(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
+_USAGES = (
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
+    *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+)
+
+
 def _usage(*, authority: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not authority,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=authority,
-        crl_sign=authority,
-        encipher_only=False,
-        decipher_only=False,
-    )
+    used = ("key_cert_sign", "crl_sign") if authority else ("digital_signature",)
+    return x509.KeyUsage(**{usage: usage in used for usage in _USAGES})

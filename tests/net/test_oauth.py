@@ -22,6 +22,7 @@ LOGIN = "https://login.example"
 AGENT = "https://tides.example"
 SETTINGS = FetchSettings(insecure_loopback_http=True)
 SECRET = "s3cr3t of mine"
+GOOD = {"access_token": "t", "token_type": "bearer", "expires_in": 60}
 
 
 def peer(payload: dict[str, Any], *places: str, settings: FetchSettings | None = None) -> Peer:
@@ -44,20 +45,13 @@ def card(requirements: list[dict[str, Any]], **schemes: dict[str, Any]) -> dict[
 
 BEARER = {"httpAuthSecurityScheme": {"scheme": "Bearer"}}
 OIDC = {"openIdConnectSecurityScheme": {"openIdConnectUrl": f"{LOGIN}/.well-known/x"}}
+OLD = {"o": {"type": "oauth2", **scheme()["oauth2SecurityScheme"]}}
+FITTING = card([{"k": []}, {"o": ["x"], "k": []}, {"o": ["y"]}], o=scheme(), k=BEARER)
 ANSWERS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "the one requirement": (card([{"o": ["b", "a"]}], o=scheme()), ("a", "b")),
-    "the first that fits": (
-        card([{"k": []}, {"o": ["x"], "k": []}, {"o": ["y"]}], o=scheme(), k=BEARER),
-        ("y",),
-    ),
+    "the first that fits": (FITTING, ("y",)),
     "no requirement": (card([], k=BEARER, o=scheme()), ()),
-    "of A2A 0.3": (
-        {
-            "securitySchemes": {"o": {"type": "oauth2", **scheme()["oauth2SecurityScheme"]}},
-            "security": [{"o": ["card.read"]}],
-        },
-        ("card.read",),
-    ),
+    "of A2A 0.3": ({"securitySchemes": OLD, "security": [{"o": ["read"]}]}, ("read",)),
 }
 
 
@@ -70,6 +64,8 @@ def test_G18_the_card_says_where_and_what_for(
     assert found == (parse_url(f"{LOGIN}/token"), scopes)
 
 
+OTHER_FLOW = {"openIdConnectSecurityScheme": scheme()["oauth2SecurityScheme"]}
+EVIL, PLAIN = scheme("https://evil.example/t"), scheme("http://login.example/t")
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no scheme": (card([]), "credential.scheme"),
     "another scheme": (card([{"k": []}], k=BEARER, o=scheme()), "credential.scheme"),
@@ -77,16 +73,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "OpenID Connect": (card([{"o": []}], o=OIDC), "credential.scheme"),
     "another flow": (card([{"o": []}], o=scheme(flow="authorizationCode")), "credential.scheme"),
     "a URL that is no text": (card([{"o": []}], o=scheme(["x"])), "credential.scheme"),
-    "a flow of another scheme": (
-        card([{"o": []}], o={"openIdConnectSecurityScheme": scheme()["oauth2SecurityScheme"]}),
-        "credential.scheme",
-    ),
+    "a flow of another scheme": (card([{"o": []}], o=OTHER_FLOW), "credential.scheme"),
     "a scope of two words": (card([{"o": ["a b"]}], o=scheme()), "credential.scheme"),
-    "another origin": (
-        card([{"o": []}], o=scheme("https://evil.example/t")),
-        "credential.elsewhere",
-    ),
-    "plain http": (card([{"o": []}], o=scheme("http://login.example/t")), "fetch.url"),
+    "another origin": (card([{"o": []}], o=EVIL), "credential.elsewhere"),
+    "plain http": (card([{"o": []}], o=PLAIN), "fetch.url"),
 }
 
 
@@ -104,33 +94,28 @@ def test_G18_nothing_is_guessed(payload: dict[str, Any], code: str) -> None:
 @pytest.fixture
 def server() -> Iterator[Counterpart]:
     """It issues `t1`, `t2` and so on."""
-    with counterpart() as one:
-        forms = []
+    with counterpart() as server:
+        forms = server.answers["forms"] = []
 
         def answer(form: dict[str, list[str]]) -> tuple[int, dict[str, Any]]:
             forms.append(form)
-            token = {"access_token": f"t{len(forms)}", "token_type": "bearer", "expires_in": 3600}
-            return 200, token
+            return 200, {**GOOD, "access_token": f"t{len(forms)}"}
 
-        one.answers["/token"] = answer
-        one.answers["forms"] = forms
-        yield one
+        server.answers["/token"] = answer
+        yield server
 
 
 class Caller:
     """A user with a client at the server, which is one of the issuer's origins."""
 
     def __init__(self, server: Counterpart) -> None:
-        self.credential = Credential(
-            "env:SECRET", environment={"SECRET": SECRET}, client_id="me:too"
-        )
         self.server = server.url
         self.payload = card([{"o": ["card.read", "b"]}], o=scheme(f"{server.url}/token"))
 
     def open(self) -> str:
-        url = parse_url(f"{AGENT}/a2a")
+        credential = Credential("env:SECRET", "me:too", {"SECRET": SECRET})
         agent = peer(self.payload, AGENT, self.server, settings=SETTINGS)
-        header = open_credential(self.credential, agent, url)
+        header = open_credential(credential, agent, parse_url(f"{AGENT}/a2a"))
         assert (str(header.origin), header.name) == (AGENT, "Authorization")
         return header.value
 
@@ -147,7 +132,6 @@ def test_G18_the_secret_goes_to_the_server_alone_and_the_token_to_the_agent(
     assert (scheme_name, base64.b64decode(pair)) == ("Basic", b"me%3Atoo:s3cr3t+of+mine")
 
 
-GOOD = {"access_token": "t", "token_type": "bearer", "expires_in": 60}
 BAD: dict[str, tuple[int, object, type[CardsignError], str]] = {
     "a client that is unknown": (401, {"error": SECRET}, CallFailed, "credential.refused"),
     "a scope that is refused": (400, {"error": "invalid_scope"}, CallFailed, "credential.refused"),

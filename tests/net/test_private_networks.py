@@ -38,7 +38,7 @@ from tests.net.peers import LOCAL, http, read_head, speaking
 from tests.net.ways_to_ask import Call, called
 from tests.publish.publications import PUBLIC, sign
 from tests.statements.making import NOW, key
-from tests.support import codes
+from tests.support import codes, put
 from tests.trust.histories import keyset
 
 INSIDE = "https://tides.example"  # resolves to a private address
@@ -60,25 +60,28 @@ def verifier(settings: FetchSettings, *issuers: TrustedIssuer) -> Verifier:
 
 
 def verdict(
-    settings: FetchSettings, *issuers: TrustedIssuer, url: str = INSIDE, **how: Any
-) -> tuple[str, list[str]]:
-    """Verdict and codes of what is at a URL."""
-    report = verifier(settings, *issuers).look_up(url, **how).report
-    return report.verdict, codes(report)
+    settings: FetchSettings, *issuers: TrustedIssuer, url: str = INSIDE, whose: str | None = None
+) -> str:
+    """The verdict on what is at a URL, with its codes where it is not trusted."""
+    subject = Subject(issuer=whose) if whose else None
+    report = verifier(settings, *issuers).look_up(url, subject).report
+    return (
+        report.verdict
+        if report.verdict == "trusted"
+        else " ".join((report.verdict, *codes(report)))
+    )
 
 
-def move(network: Network, name: str, address: str, answers: Any) -> Any:
-    """A host of the small internet, at this address."""
-    host = network.host(name, answers)
-    host.address = ip_address(address)
-    return host
+CODE = "fetch.forbidden_address"
+FORBIDDEN = f"indeterminate {CODE}"
 
 
 @pytest.fixture
 def office(network: Network) -> Network:
     """The agent and a vault, at private addresses."""
-    move(network, "tides.example", "10.1.2.3", {CARD_PATH: http(CARD)})
-    move(network, "vault.example", "10.1.9.9", {CARD_PATH: http(CARD), "/secret": http(b"{}")})
+    answers = {CARD_PATH: http(CARD), "/secret": http(b"{}")}
+    for name, address in (("tides.example", "10.1.2.3"), ("vault.example", "10.1.9.9")):
+        network.host(name, answers).address = ip_address(address)
     return network
 
 
@@ -87,44 +90,34 @@ def office(network: Network) -> Network:
 
 def test_an_enrolled_peer_is_reached_where_the_operator_says(office: Network) -> None:
     """Without that line it is not even dialled; the hint names the line."""
-    assert verdict(office.settings(), issuer(networks=(OFFICE,)))[0] == "trusted"
+    assert verdict(office.settings(), issuer(networks=(OFFICE,))) == "trusted"
     office.forget()
     report = verifier(office.settings(), issuer()).look_up(INSIDE).report
-    assert codes(report) == ["fetch.forbidden_address"]
-    assert "networks = " in (report.reasons[0].hint or "")
+    assert codes(report) == [CODE]
+    assert "networks = " in report.reasons[0].hint
     assert office.dialled == []
 
 
-METADATA = (
-    "100.100.100.200",
-    "169.254.169.254",
-    "169.254.170.2",
-    "fd00:42::42",
-    "fd00:c1::a9fe:a9fe",
-    "fd00:ec2::23",
-    "fd00:ec2::254",
-    "fd20:ce::254",
-    "::ffff:169.254.169.254",
-    "::ffff:100.100.100.200",
-    "64:ff9b::169.254.169.254",
-    "64:ff9b::100.100.100.200",
-)
+METADATA = """
+100.100.100.200 169.254.169.254 169.254.170.2 fd00:42::42 fd00:c1::a9fe:a9fe fd00:ec2::23
+fd00:ec2::254 fd20:ce::254 ::ffff:169.254.169.254 ::ffff:100.100.100.200
+64:ff9b::169.254.169.254 64:ff9b::100.100.100.200
+"""
 EVERYTHING = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 
 
-@pytest.mark.parametrize("text", METADATA)
+@pytest.mark.parametrize("text", METADATA.split())
 def test_no_network_of_the_policy_holds_a_clouds_metadata(text: str, network: Network) -> None:
     """Whatever the operator wrote, and the hint does not advise to write it."""
     address = ip_address(text)
     with pytest.raises(FetchFailed, match="metadata") as refused:
         check_address(address, networks=EVERYTHING)
     hint = "Name the address of an agent."
-    assert (refused.value.code, refused.value.hint) == ("fetch.forbidden_address", hint)
-    beside = ip_address(int(address) + 1)
+    assert (refused.value.code, refused.value.hint) == (CODE, hint)
     if text.startswith(("fd", "100.")):
-        check_address(beside, networks=EVERYTHING)
+        check_address(ip_address(int(address) + 1), networks=EVERYTHING)
     network.resolves("tides.example", [text])
-    assert verdict(network.settings(), issuer(networks=EVERYTHING))[1] == [refused.value.code]
+    assert verdict(network.settings(), issuer(networks=EVERYTHING)) == FORBIDDEN
     assert network.dialled == []
 
 
@@ -140,14 +133,12 @@ def test_real_sockets(authority: Authority) -> None:
     settings = replace(LOCAL, insecure_loopback_http=False, ssl_context=authority.client())
     with speaking(speak) as port:
         origin = f"https://localhost:{port}"
-        interface = {**PUBLIC["supportedInterfaces"][0], "url": origin}
-        card = {**PUBLIC, "supportedInterfaces": [interface]}
+        card = put(PUBLIC, "/supportedInterfaces/0/url", origin)
+        card["supportedInterfaces"] = card["supportedInterfaces"][:1]
         here = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
-        assert verdict(settings, issuer(origin=origin, networks=here), url=origin)[0] == "trusted"
-        assert verdict(settings, issuer(origin=origin), url=origin) == (
-            "indeterminate",
-            ["fetch.forbidden_address"],
-        )
+        allowed = issuer(origin=origin, networks=here)
+        assert verdict(settings, allowed, url=origin) == "trusted"
+        assert verdict(settings, issuer(origin=origin), url=origin) == FORBIDDEN
 
 
 # ------------------------------------------------------------------ who tries to use the leave
@@ -156,27 +147,21 @@ def test_real_sockets(authority: Authority) -> None:
 def test_another_issuer_has_no_such_leave(office: Network) -> None:
     """Neither in the same network, nor at the origin itself, nor out of what is kept."""
     office.resolves("other.example", ["10.1.2.3"])
-    inside = issuer(networks=(OFFICE,))
-    other = issuer("other", "https://other.example")
-    assert verdict(office.settings(), inside, other, url="https://other.example") == (
-        "indeterminate",
-        ["fetch.forbidden_address"],
-    )
+    inside, other = issuer(networks=(OFFICE,)), issuer("other", "https://other.example")
+    elsewhere = verdict(office.settings(), inside, other, url="https://other.example")
+    assert elsewhere == FORBIDDEN
     both = verifier(office.settings(), inside, other)
     assert both.look_up(INSIDE).report.verdict == "trusted"
     office.forget()
     report = both.look_up(INSIDE, Subject(issuer="other")).report
-    assert (codes(report), office.dialled) == (["fetch.forbidden_address"], [])
+    assert (codes(report), office.dialled) == ([CODE], [])
 
 
 def test_a_url_that_nobody_enrolled(office: Network) -> None:
     """The leave is for the issuer's origins, whoever is named; a subject adds none."""
-    inside = issuer(networks=(OFFICE,))
-    for how in ({}, {"subject": Subject(issuer="tides")}):
-        assert verdict(office.settings(), inside, url=f"{VAULT}/secret", **how) == (
-            "indeterminate",
-            ["fetch.forbidden_address"],
-        )
+    inside, url = issuer(networks=(OFFICE,)), f"{VAULT}/secret"
+    for whose in (None, "tides"):
+        assert verdict(office.settings(), inside, url=url, whose=whose) == FORBIDDEN
     assert office.dialled == []
 
 
@@ -205,22 +190,17 @@ def test_the_jwks_url_is_the_operators_too(office: Network) -> None:
     """It stands in the policy, so its origin is reached for this issuer; its answer adds none."""
     jwks = http(JwkSet.of([key("card").public]).to_bytes())
     office.hosts["vault.example"].answers = {JWKS_PATH: jwks}
-    keyed = issuer(anchor=JwksAnchor(VAULT + JWKS_PATH), networks=(OFFICE,))
-    assert verdict(office.settings(), keyed)[0] == "trusted"
+    anchor = JwksAnchor(VAULT + JWKS_PATH)
+    assert verdict(office.settings(), issuer(anchor=anchor, networks=(OFFICE,))) == "trusted"
     assert office.dialled == ["tides.example:443", "vault.example:443"]
-    bare = issuer(anchor=JwksAnchor(VAULT + JWKS_PATH))
-    assert verdict(office.settings(), bare)[0] == "indeterminate"
+    assert verdict(office.settings(), issuer(anchor=anchor)) != "trusted"
 
 
 def test_plain_http_stays_on_this_machine(office: Network) -> None:
     """Neither a network nor a proxy of the policy carries it."""
-    settings = replace(office.settings(), insecure_loopback_http=True)
+    settings, url = replace(office.settings(), insecure_loopback_http=True), "http://tides.example"
     for how in ({"networks": (OFFICE,)}, {"proxy": parse_origin("http://10.1.0.1:3128")}):
-        plain = issuer(origin="http://tides.example", **how)
-        assert verdict(settings, plain, url="http://tides.example") == (
-            "indeterminate",
-            ["fetch.forbidden_address"],
-        )
+        assert verdict(settings, issuer(origin=url, **how), url=url) == FORBIDDEN
     assert office.dialled == []
 
 
@@ -257,10 +237,10 @@ class Proxy:
 @pytest.fixture
 def proxy(office: Network) -> Iterator[Proxy]:
     """Knows every host of the office."""
-    one = Proxy(behind=lambda name: office.hosts[name].serve)
-    with speaking(one.speak) as port:
-        one.origin = parse_origin(f"http://127.0.0.1:{port}")
-        yield one
+    proxy = Proxy(behind=lambda name: office.hosts[name].serve)
+    with speaking(proxy.speak) as port:
+        proxy.origin = parse_origin(f"http://127.0.0.1:{port}")
+        yield proxy
 
 
 def outside(network: Network) -> FetchSettings:
@@ -278,7 +258,7 @@ def outside(network: Network) -> FetchSettings:
 
 def test_an_enrolled_peer_is_reached_by_the_proxy(office: Network, proxy: Proxy) -> None:
     """By CONNECT, with TLS to the peer itself: the proxy learns its name and nothing else."""
-    assert verdict(outside(office), issuer(proxy=proxy.origin))[0] == "trusted"
+    assert verdict(outside(office), issuer(proxy=proxy.origin)) == "trusted"
     assert proxy.asked == ["tides.example:443"]
     assert b"agent-card" not in b"".join(proxy.heads)
     assert office.hosts["tides.example"].targets == [f"GET {CARD_PATH}"]
@@ -296,15 +276,11 @@ def test_clients_go_by_the_proxy(call: Call, office: Network, proxy: Proxy) -> N
 
 def test_others_do_not_go_by_the_proxy(network: Network, proxy: Proxy) -> None:
     """Another issuer, or a URL that is not the issuer's, is asked directly or not at all."""
+    home = "https://public.example"
     network.host("public.example", {CARD_PATH: http(CARD)})
-    inside = issuer(proxy=proxy.origin)
-    public = issuer("public", "https://public.example")
-    for url, how in (
-        ("https://public.example", {}),
-        ("https://public.example", {"subject": Subject(issuer="tides")}),
-        (f"{VAULT}/secret", {"subject": Subject(issuer="tides")}),
-    ):
-        verdict(network.settings(), inside, public, url=url, **how)
+    issuers = (issuer(proxy=proxy.origin), issuer("public", home))
+    for url, whose in ((home, None), (home, "tides"), (f"{VAULT}/secret", "tides")):
+        verdict(network.settings(), *issuers, url=url, whose=whose)
     assert proxy.asked == []
     assert set(network.dialled) == {"public.example:443"}
 
@@ -313,19 +289,21 @@ def test_a_variable_is_no_leave(
     office: Network, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The variables that HTTP clients read change no way, with and without a policy's proxy."""
+    tried: list[bytes] = []
     with speaking(lambda connection: tried.append(connection.recv(1))) as port:
-        tried: list[bytes] = []
         for name in PROXIES:
             monkeypatch.setenv(name, f"http://127.0.0.1:{port}")
         monkeypatch.setenv("no_proxy", "tides.example")
-        assert verdict(outside(office), issuer(proxy=proxy.origin))[0] == "trusted"
-        assert verdict(office.settings(), issuer(networks=(OFFICE,)))[0] == "trusted"
-        assert verdict(office.settings(), issuer())[1] == ["fetch.forbidden_address"]
-        assert tried == []
+        assert verdict(outside(office), issuer(proxy=proxy.origin)) == "trusted"
+        assert verdict(office.settings(), issuer(networks=(OFFICE,))) == "trusted"
+        assert verdict(office.settings(), issuer()) == FORBIDDEN
+    assert tried == []
 
 
-def man_in_the_middle(authority: Authority) -> Callable[[str], Callable[[socket.socket], None]]:
-    """A proxy that ends TLS itself, with a certificate that nobody trusts."""
+def test_a_proxy_cannot_answer_for_the_peer(
+    office: Network, proxy: Proxy, authority: Authority
+) -> None:
+    """Its certificate is held against the peer's name: also where it ends TLS itself."""
     tls = authority.server("tides.example", self_signed=True)
 
     def speak(connection: socket.socket) -> None:
@@ -333,17 +311,9 @@ def man_in_the_middle(authority: Authority) -> Callable[[str], Callable[[socket.
             read_head(secured)
             secured.sendall(http(CARD))
 
-    return lambda name: speak
-
-
-def test_a_proxy_cannot_answer_for_the_peer(
-    office: Network, proxy: Proxy, authority: Authority
-) -> None:
-    """Its certificate is held against the peer's name."""
-    proxy.behind = man_in_the_middle(authority)
-    assert verdict(outside(office), issuer(proxy=proxy.origin))[1] == ["fetch.tls"]
-    proxy.behind = lambda name: office.hosts["vault.example"].serve
-    assert verdict(outside(office), issuer(proxy=proxy.origin))[1] == ["fetch.tls"]
+    for behind in (speak, office.hosts["vault.example"].serve):
+        proxy.behind = lambda name, behind=behind: behind
+        assert verdict(outside(office), issuer(proxy=proxy.origin)) == "indeterminate fetch.tls"
 
 
 ANSWERS = {
@@ -373,6 +343,6 @@ def test_a_silent_proxy(office: Network) -> None:
     with speaking(lambda connection: done.wait(60)) as port:
         silent = parse_origin(f"http://127.0.0.1:{port}")
         settings = replace(outside(office), connect_timeout=0.3, total_timeout=0.3)
-        found = verdict(settings, issuer(proxy=silent))
+        told = verdict(settings, issuer(proxy=silent))
         done.set()
-    assert found == ("indeterminate", ["fetch.timeout"])
+    assert told == "indeterminate fetch.timeout"

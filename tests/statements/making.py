@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from cardsign.card.values import jcs
+from cardsign.jose import base64url
 from cardsign.jose.jws import sign_payload
 from cardsign.jose.keys import PrivateKey
 from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE, Envelope, StatementRefused
@@ -60,6 +62,13 @@ def forged_entry(payload: bytes, name: str, kid: str, typ: str = TYP_KEYSET) -> 
     """A signature by `name` under a kid of the forger's choice."""
     public = PrivateKey.from_pkcs8_der(key(name).to_pkcs8_der(), kid=kid)
     return sign_payload(payload, public, typ=typ)
+
+
+def forged(payload: bytes, name: str = "ann", typ: str = TYP_KEYSET) -> bytes:
+    """A statement that nobody has read before signing it."""
+    entry = forged_entry(payload, name, thumbprint(name), typ)
+    document = {"payload": base64url.encode(payload), "signatures": [entry]}
+    return json.dumps(document).encode()
 
 
 def refusal(check: Callable[[], object]) -> str:

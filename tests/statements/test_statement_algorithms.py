@@ -20,11 +20,10 @@ from tests.jose.explicit_making import HEADER_ALGS, Made, made
 from tests.statements.making import (
     Members,
     entry,
-    forged_entry,
+    forged,
     keyset_members,
     keyset_payload,
     refusal,
-    thumbprint,
 )
 
 
@@ -49,12 +48,7 @@ def test_key_of_a_statement(alg: str, place: str) -> None:
     What signs cards alone may be for EdDSA.
     """
     members = keyset_members(**PLACES[place](made(alg).public.jwk()))
-    payload = jcs(members)
-    forged = {
-        "payload": base64url.encode(payload),
-        "signatures": [forged_entry(payload, "ann", thumbprint("ann"))],
-    }
-    untrusted = json.dumps(forged).encode()
+    untrusted = forged(jcs(members))
     if alg == "RS256" or (alg, place) == ("Ed25519", "cards"):
         assert keyset_payload(members) == read_keyset(untrusted).envelope.payload
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -40,6 +41,11 @@ from tests.trust.histories import (
 SKEW = timedelta(seconds=300)
 
 
+ONE = keyset("ann", "bob")
+TWO = after(ONE)
+THREE = after(TWO)
+
+
 class Trip:
     """One refresh of a verifier, and what became of it."""
 
@@ -49,53 +55,23 @@ class Trip:
         statements: Iterable[bytes],
         *,
         held: KeysetStatement | None = None,
-        issuer: str | None = None,
         floor: Floor | None = None,
         max_steps: int = MAX_STEPS,
     ) -> None:
-        self.held = held
-        self.refused: str | None = None
+        self.held, self.refused = held, None
         keysets = read_statements(statements, read_keyset, [])
         walk = Walk(keysets, floor or Floor(), NOW, SKEW, max_steps=max_steps)
-        self.kept = walk.passed
         try:
-            if self.held is None:
-                self.held = walk.begin(anchor, issuer)
+            self.held = held or walk.begin(anchor, None)
             if self.held is not None:
                 self.held = walk.onward(self.held)
         except StatementRefused as refusal:
             self.refused = refusal.code
-            self.held = self.kept[-1] if self.kept else self.held
+            self.held = walk.passed[-1] if walk.passed else self.held
+        self.number = None if self.held is None else self.held.number
+        self.steps = [passed.number for passed in walk.passed]
         self.reasons = codes(walk.reasons)
         self.messages = [reason.message for reason in walk.reasons]
-
-    @property
-    def number(self) -> tuple[int, int] | None:
-        """Where it has ended."""
-        return None if self.held is None else self.held.number
-
-    @property
-    def steps(self) -> list[tuple[int, int]]:
-        """What was kept, in order."""
-        return [one.number for one in self.kept]
-
-
-@pytest.fixture(scope="module")
-def one() -> bytes:
-    """Version 1."""
-    return keyset("ann", "bob")
-
-
-@pytest.fixture(scope="module")
-def two(one: bytes) -> bytes:
-    """Version 2."""
-    return after(one)
-
-
-@pytest.fixture(scope="module")
-def three(two: bytes) -> bytes:
-    """Version 3."""
-    return after(two)
 
 
 def other(statement: bytes, *signers: str) -> bytes:
@@ -106,91 +82,89 @@ def other(statement: bytes, *signers: str) -> bytes:
 # ------------------------------------------------------------------ the first
 
 
-def test_the_lowest_that_a_root_set_means_is_the_first(
-    one: bytes, two: bytes, three: bytes
-) -> None:
+def test_the_lowest_that_a_root_set_means_is_the_first() -> None:
     """So every rotation is walked, and what has revoked is seen."""
-    trip = Trip(RootAnchor.of(read_keyset(one).root), [three, two, one])
+    trip = Trip(RootAnchor.of(read_keyset(ONE).root), [THREE, TWO, ONE])
 
     assert trip.steps == [(1, 1), (1, 2), (1, 3)]
     assert trip.reasons == []
 
 
-def test_what_the_anchor_does_not_mean_is_told_once(one: bytes, two: bytes, three: bytes) -> None:
+def test_what_the_anchor_does_not_mean_is_told_once() -> None:
     """Where nothing better came; beside what it means it is not worth a word."""
-    trip = Trip(pin_of(three), [one, two])
+    trip = Trip(pin_of(THREE), [ONE, TWO])
     assert (trip.number, trip.reasons) == (None, ["statement.anchor"])
     assert "but got 2 keysets, the oldest keyset 1.1" in trip.messages[0]
-    assert Trip(pin_of(three), [one, two, three]).reasons == []
+    assert Trip(pin_of(THREE), [ONE, TWO, THREE]).reasons == []
 
 
 # ------------------------------------------------------------------ onwards
 
 
-def test_a_gap_is_named_once(one: bytes, two: bytes, three: bytes) -> None:
+def test_a_gap_is_named_once() -> None:
     """The nearest statement that nothing leads to, and not what lies beyond it."""
-    trip = Trip(pin_of(one), [one, after(three), three])
+    trip = Trip(pin_of(ONE), [ONE, after(THREE), THREE])
 
     assert (trip.number, trip.reasons) == ((1, 1), ["statement.gap"])
     assert trip.messages[0].startswith("keyset 1.3 is here")
-    assert Trip(pin_of(one), [one, three, after(three), two]).number == (1, 4)
+    assert Trip(pin_of(ONE), [ONE, THREE, after(THREE), TWO]).number == (1, 4)
 
 
-def test_what_was_refused_is_no_gap(one: bytes) -> None:
+def test_what_was_refused_is_no_gap() -> None:
     """It is reported for what it is."""
-    assert Trip(pin_of(one), [one, after(one, "ann", "eve")]).reasons == ["statement.unsigned"]
+    assert Trip(pin_of(ONE), [ONE, after(ONE, "ann", "eve")]).reasons == ["statement.unsigned"]
 
 
 # ------------------------------------------------------------------ floors
 
 
-def test_the_first_is_no_other_than_the_floor(one: bytes) -> None:
+def test_the_first_is_no_other_than_the_floor() -> None:
     """A root set may have signed two firsts, of which one was seen."""
-    pin = RootAnchor.of(read_keyset(one).root)
+    pin = RootAnchor.of(read_keyset(ONE).root)
     theirs = keyset("bob", "cat", revoked=[thumbprint("lost")])
-    floor = Floor(pin_of(one))
+    floor = Floor(pin_of(ONE))
 
     alone = Trip(pin, [theirs], floor=floor)
     assert (alone.number, alone.reasons) == (None, ["statement.fork"])
-    assert Trip(pin, [theirs, one], floor=floor).held == read_keyset(one)
+    assert Trip(pin, [theirs, ONE], floor=floor).held == read_keyset(ONE)
 
 
-def test_what_is_held_against_a_floor(one: bytes, two: bytes) -> None:
+def test_what_is_held_against_a_floor() -> None:
     """A memory that is another history than the floor's is no evidence of anything."""
-    held = read_keyset(other(one))
+    held = read_keyset(other(ONE))
 
-    trip = Trip(pin_of(one), [], held=held, floor=Floor(pin_of(two)))
+    trip = Trip(pin_of(ONE), [], held=held, floor=Floor(pin_of(TWO)))
     assert (trip.number, trip.refused) == ((1, 2), "statement.fork")
-    assert Trip(pin_of(one), [], held=read_keyset(two), floor=Floor(pin_of(two))).refused is None
+    assert Trip(pin_of(ONE), [], held=read_keyset(TWO), floor=Floor(pin_of(TWO))).refused is None
 
 
-def test_recovery_passes_a_floor_of_the_epoch_before(one: bytes) -> None:
+def test_recovery_passes_a_floor_of_the_epoch_before() -> None:
     """What was seen may have been the thief's, and recovery ends that (K7).
 
     From below the floor only by the recovery keys that were in force there.
     """
-    floor = Floor(KeysetId(1, 9, "0" * 64), recovery=recovery_digest(read_keyset(one)))
+    floor = Floor(KeysetId(1, 9, "0" * 64), recovery=recovery_digest(read_keyset(ONE)))
 
-    assert Trip(pin_of(one), [one, opened(one)], floor=floor).refused is None
+    assert Trip(pin_of(ONE), [ONE, opened(ONE)], floor=floor).refused is None
     for other_keys in (None, "0" * 64):
         replaced = Floor(KeysetId(1, 9, "0" * 64), recovery=other_keys)
-        assert Trip(pin_of(one), [one, opened(one)], floor=replaced).refused == "statement.rollback"
+        assert Trip(pin_of(ONE), [ONE, opened(ONE)], floor=replaced).refused == "statement.rollback"
     floor = Floor(KeysetId(2, 1, "0" * 64))
-    assert Trip(pin_of(one), [one, opened(one)], floor=floor).refused == "statement.rollback"
+    assert Trip(pin_of(ONE), [ONE, opened(ONE)], floor=floor).refused == "statement.rollback"
 
 
 # ------------------------------------------------------------------ bounds
 
 
-def test_junk_is_reported_and_left(one: bytes, two: bytes) -> None:
+def test_junk_is_reported_and_left() -> None:
     """Nothing that is no statement ends a reading."""
-    junk = [b"", b"{}", b"\xff", two[:-9], release(one), one.replace(b"payload", b"PAYLOAD")]
+    junk = [b"", b"{}", b"\xff", TWO[:-9], release(ONE), ONE.replace(b"payload", b"PAYLOAD")]
 
     reasons: list[Finding] = []
-    keysets = read_statements([*junk, one, two, one], read_keyset, reasons)
-    releases = read_statements([release(one), one, b"[]"], read_release, reasons)
-    assert keysets == [read_keyset(one), read_keyset(two)]
-    assert releases == [read_release(release(one))]
+    keysets = read_statements([*junk, ONE, TWO, ONE], read_keyset, reasons)
+    releases = read_statements([release(ONE), ONE, b"[]"], read_release, reasons)
+    assert keysets == [read_keyset(ONE), read_keyset(TWO)]
+    assert releases == [read_release(release(ONE))]
     assert {"statement.shape", "statement.typ"} == set(codes(reasons))
     assert len(reasons) == len(junk) + 2
 
@@ -206,10 +180,10 @@ CROWDS = {
 
 
 @pytest.mark.parametrize(("crowd", "beyond"), CROWDS.values(), ids=CROWDS)
-def test_so_much_is_read(one: bytes, crowd: list[bytes], beyond: bool) -> None:
+def test_so_much_is_read(crowd: list[bytes], beyond: bool) -> None:
     """K9: 2 MiB in one refresh; what comes twice, or can be no statement, takes no room."""
     reasons: list[Finding] = []
-    keysets = read_statements([*crowd, one], read_keyset, reasons)
+    keysets = read_statements([*crowd, ONE], read_keyset, reasons)
 
     assert (len(keysets) == 0) == beyond
     assert ("statement.too_many" in codes(reasons)) == beyond
@@ -282,17 +256,15 @@ def test_junk_costs_a_bounded_number_of_verifications(monkeypatch: pytest.Monkey
 
 def reachable(anchor: KeysetId, statements: list[KeysetStatement]) -> set[str]:
     """Everything that some lawful steps lead to, found slowly: all pairs, until nothing is new."""
-    found = {
-        one.digest for one in statements if is_lawful(lambda one=one: check_first(one, anchor))
-    }
+    found = {one.digest for one in statements if is_lawful(partial(check_first, one, anchor))}
     while True:
         more = {
             following.digest
             for held in statements
             if held.digest in found
             for following in statements
-            if is_lawful(lambda: check_successor(held, following))  # noqa: B023
-            or is_lawful(lambda: check_recovery(held, following))  # noqa: B023
+            if is_lawful(partial(check_successor, held, following))
+            or is_lawful(partial(check_recovery, held, following))
         }
         if more <= found:
             return found
@@ -306,11 +278,6 @@ def is_lawful(check: Callable[[], object]) -> bool:
     except StatementRefused:
         return False
     return True
-
-
-def number_of(statement: KeysetStatement) -> tuple[int, int]:
-    """What statements are ordered by."""
-    return statement.epoch, statement.version
 
 
 MOVES: tuple[Callable[[History], None], ...] = (
@@ -383,7 +350,7 @@ def test_a_statement_withheld_ends_the_walk_before_it(
     trip = Trip(anchor, received)
     readable = read_statements(received, read_keyset, [])
     lawful = reachable(anchor, readable)
-    ends = [number_of(one) for one in readable if one.digest in lawful]
+    ends = [one.number for one in readable if one.digest in lawful]
     assert trip.refused is None
     assert trip.number == max(ends, default=None)
     if trip.held is not None and trip.held.digest != digest_of(statements[-1]):

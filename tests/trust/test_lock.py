@@ -122,38 +122,21 @@ def test_the_file_is_the_same_whoever_writes_it(lock: Path, tmp_path: Path) -> N
     raise_lock(twin, {"b": keyset(1, 2)})
 
     assert lock.read_bytes() == twin.read_bytes()
-    assert lock.read_text() == (
-        json.dumps(
-            {
-                "format": "cardsign-lock/1",
-                "issuers": {
-                    "a": {
-                        "keyset": None,
-                        "newest_iat": 0,
-                        "release": {"digest": D0, "epoch": 1, "keyset_version": 2, "seq": 3},
-                    },
-                    "b": {
-                        "keyset": {"digest": D0, "epoch": 1, "version": 2},
-                        "newest_iat": 0,
-                        "release": None,
-                    },
-                },
-            },
-            indent=2,
-        )
-        + "\n"
-    )
-
-
-def test_no_lock_has_no_floors(lock: Path) -> None:
-    """A missing file is empty, and removing somebody does not make one."""
-    assert read_lock(lock) == {}
-    forget_entry(lock, "acme")
-    assert not lock.exists()
+    numbers = {"digest": D0, "epoch": 1, "keyset_version": 2, "seq": 3}
+    pin = {"digest": D0, "epoch": 1, "version": 2}
+    issuers = {
+        "a": {"keyset": None, "newest_iat": 0, "release": numbers},
+        "b": {"keyset": pin, "newest_iat": 0, "release": None},
+    }
+    document = {"format": "cardsign-lock/1", "issuers": issuers}
+    assert lock.read_text() == json.dumps(document, indent=2) + "\n"
 
 
 def test_an_issuer_is_taken_out(lock: Path) -> None:
-    """The others stay."""
+    """The others stay; a missing file is empty, and removing somebody does not make one."""
+    assert read_lock(lock) == {}
+    forget_entry(lock, "acme")
+    assert not lock.exists()
     raise_lock(lock, {"acme": keyset(1, 1), "other": keyset(1, 1)})
     forget_entry(lock, "acme")
     assert set(read_lock(lock)) == {"other"}
@@ -172,23 +155,28 @@ def test_somebody_else_is_editing(lock: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def document(**changes: Any) -> bytes:
     """A lock with changes to its one issuer."""
-    floor = {"keyset": None, "newest_iat": 0, "release": None, **changes}
-    return json.dumps({"format": "cardsign-lock/1", "issuers": {"acme": floor}}).encode()
+    return whole({"acme": {"keyset": None, "newest_iat": 0, "release": None, **changes}})
 
 
+def whole(issuers: Any, **changes: Any) -> bytes:
+    """A lock of these issuers."""
+    return json.dumps({"format": "cardsign-lock/1", "issuers": issuers, **changes}).encode()
+
+
+PIN = {"epoch": 1, "version": 1, "digest": D0}
 MALFORMED = {
     "no JSON": b"{",
-    "a member twice": b'{"format": "cardsign-lock/1", "format": "cardsign-lock/1", "issuers": {}}',
+    "a member twice": whole({}).replace(b"{", b'{"format": "cardsign-lock/1", ', 1),
     "no format": b'{"issuers": {}}',
-    "a newer format": b'{"format": "cardsign-lock/2", "issuers": {}}',
-    "an unknown member": b'{"format": "cardsign-lock/1", "issuers": {}, "x": 1}',
-    "issuers in a list": b'{"format": "cardsign-lock/1", "issuers": []}',
-    "a name that is a path": b'{"format": "cardsign-lock/1", "issuers": {"../x": {}}}',
-    "a floor without members": b'{"format": "cardsign-lock/1", "issuers": {"acme": {}}}',
+    "a newer format": whole({}, format="cardsign-lock/2"),
+    "an unknown member": whole({}, x=1),
+    "issuers in a list": whole([]),
+    "a name that is a path": whole({"../x": {}}),
+    "a floor without members": whole({"acme": {}}),
     "a floor with another": document(x=1),
-    "a short digest": document(keyset={"epoch": 1, "version": 1, "digest": "00"}),
-    "a version of none": document(keyset={"epoch": 1, "version": 0, "digest": D0}),
-    "a version that is a truth": document(keyset={"epoch": 1, "version": True, "digest": D0}),
+    "a short digest": document(keyset={**PIN, "digest": "00"}),
+    "a version of none": document(keyset={**PIN, "version": 0}),
+    "a version that is a truth": document(keyset={**PIN, "version": True}),
     "a release without a seq": document(release={"epoch": 1, "keyset_version": 1, "digest": D0}),
     "a time before all time": document(newest_iat=-1),
     "a time that is a truth": document(newest_iat=False),
@@ -208,6 +196,5 @@ def test_what_is_no_lock(lock: Path, data: bytes) -> None:
 
 def test_what_is_a_lock(lock: Path) -> None:
     """The twin of all of these is read."""
-    pin = {"epoch": 1, "version": 1, "digest": D0}
-    lock.write_bytes(document(keyset=pin, newest_iat=5))
+    lock.write_bytes(document(keyset=PIN, newest_iat=5))
     assert read_lock(lock) == {"acme": Floor(KeysetId(1, 1, D0), 5)}
