@@ -6,8 +6,8 @@ import functools
 import os
 import stat
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -35,11 +35,39 @@ def leftovers(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
+@contextmanager
+def umask(mask: int) -> Iterator[None]:
+    """Another umask."""
+    earlier = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(earlier)
+
+
+@contextmanager
+def fault(code: str, path: object = None) -> Iterator[None]:
+    """The fault in which the block has to end, with the path of the file."""
+    with pytest.raises(FileFault) as caught:
+        yield
+    assert (caught.value.code, caught.value.exit_status) == (code, 2)
+    assert path is None or caught.value.path == str(path)
+
+
+# Reading.
+
 read_plain = functools.partial(files.read_bytes, plain=True)
-READERS = [files.read_bytes, files.read_secret, read_plain]
+each_reader = pytest.mark.parametrize("read", [files.read_bytes, files.read_secret, read_plain])
+#: What makes a file that cannot be read, and the code; None: plain readers say what it is.
+UNREADABLE: dict[str, tuple[Callable[[Path], object], str | None]] = {
+    "absent": (lambda path: None, "file.not_found"),
+    "a directory": (lambda path: path.mkdir(mode=0o700), "file.unreadable"),
+    "too long": (lambda path: files.create_private(path, b"x" * 11), "file.unreadable"),
+    "a dangling link": (lambda path: path.symlink_to(path.with_name("absent")), None),
+}
 
 
-@pytest.mark.parametrize("read", READERS)
+@each_reader
 def test_a_file_is_read_whole(read, tmp_path):
     """What was written comes back, also at exactly the limit."""
     path = tmp_path / "file"
@@ -48,55 +76,24 @@ def test_a_file_is_read_whole(read, tmp_path):
     assert read(path, max_bytes=100_000) == b"x" * 100_000
 
 
-@pytest.mark.parametrize("read", READERS)
-@pytest.mark.parametrize(
-    ("prepare", "code"),
-    [
-        pytest.param(lambda path: None, "file.not_found", id="absent"),
-        pytest.param(lambda path: path.mkdir(mode=0o700), "file.unreadable", id="a directory"),
-        pytest.param(
-            lambda path: files.create_private(path, b"x" * 11), "file.unreadable", id="too long"
-        ),
-        pytest.param(
-            lambda path: path.symlink_to(path.with_name("absent")), None, id="a dangling link"
-        ),
-    ],
-)
+@each_reader
+@pytest.mark.parametrize(("prepare", "code"), UNREADABLE.values(), ids=UNREADABLE)
 def test_what_cannot_be_read_is_named(read, prepare, code, tmp_path):
     """Each obstacle has its code, and the path is in the error."""
     path = tmp_path / "file"
     prepare(path)
-    code = code or ("file.not_plain" if read is read_plain else "file.not_found")
-
-    with pytest.raises(FileFault) as caught:
+    with fault(code or ("file.not_plain" if read is read_plain else "file.not_found"), path):
         read(path, max_bytes=10)
 
-    assert (caught.value.code, caught.value.path) == (code, str(path))
-    assert caught.value.exit_status == 2
 
-
-@pytest.mark.parametrize("read", READERS)
-@pytest.mark.parametrize(
-    ("path", "code"),
-    [
-        pytest.param("a\0b", "file.unreadable", id="a NUL byte"),
-        pytest.param("x" * 300, "file.unreadable", id="a name too long"),
-        pytest.param("/dev/null/file", "file.not_found", id="below something that is no directory"),
-    ],
-)
-def test_an_impossible_path_is_a_fault_like_any_other(read, path, code):
-    """Nothing but a FileFault comes out."""
-    with pytest.raises(FileFault) as caught:
-        read(Path(path), max_bytes=10)
-
-    assert caught.value.code == code
-
-
-@pytest.mark.parametrize("read", READERS)
-def test_a_denied_file_is_unreadable(read, tmp_path, monkeypatch):
-    """The system's words are passed on (by patch: a test run by root is denied nothing)."""
+@each_reader
+def test_the_systems_refusals_are_faults_like_any_other(read, tmp_path, monkeypatch):
+    """Nothing but a FileFault comes out (denied by patch: a test run by root is denied nothing)."""
+    codes = {"a\0b": "file.unreadable", "x" * 300: "file.unreadable"}
+    for name, code in {**codes, "/dev/null/file": "file.not_found"}.items():
+        with fault(code):
+            read(Path(name), max_bytes=10)
     monkeypatch.setattr(os, "open", fail_with(13))
-
     with pytest.raises(FileFault, match=r"file\.unreadable: .*Permission denied"):
         read(tmp_path / "file", max_bytes=10)
 
@@ -116,27 +113,21 @@ def test_a_secret_is_the_users_own_or_roots(tmp_path, monkeypatch):
     """Another user's file is refused even where it could be read; a container's are root's."""
     path = tmp_path / "file"
     files.create_private(path, b"secret")
-    owner = path.stat().st_uid
-    for status_uid, is_read in ((owner, True), (0, True), (owner + 1, False)):
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "fstat", owned_by(os.fstat, status_uid))
-            patch.setattr(os, "geteuid", lambda: owner)
-            if is_read:
-                assert files.read_secret(path, max_bytes=10) == b"secret"
-                continue
-            with pytest.raises(FileFault, match=r"file\.permissions: .*another user"):
-                files.read_secret(path, max_bytes=10)
+    fstat = os.fstat
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    for uid in (1000, 0, 1001):
 
+        def status(descriptor, uid=uid):
+            members = list(fstat(descriptor))
+            members[4] = uid
+            return os.stat_result(members)
 
-def owned_by(fstat, uid):
-    """`os.fstat` that says of every file that it is this user's."""
-
-    def status(descriptor):
-        members = list(fstat(descriptor))
-        members[4] = uid
-        return os.stat_result(members)
-
-    return status
+        monkeypatch.setattr(os, "fstat", status)
+        if uid != 1001:
+            assert files.read_secret(path, max_bytes=10) == b"secret"
+            continue
+        with pytest.raises(FileFault, match=r"file\.permissions: .*another user"):
+            files.read_secret(path, max_bytes=10)
 
 
 def test_a_secret_may_come_through_a_link_or_pipe(tmp_path):
@@ -151,57 +142,34 @@ def test_a_secret_may_come_through_a_link_or_pipe(tmp_path):
     writer.join()
 
 
-def test_a_new_file_has_the_mode_asked_for(tmp_path):
-    """Less whatever the umask forbids."""
-    before = os.umask(0o027)
-    try:
-        files.write_atomic(tmp_path / "file", b"new", mode=0o644)
-    finally:
-        os.umask(before)
-
-    assert mode_of(tmp_path / "file") == 0o640
+# Writing.
 
 
-def test_an_existing_file_keeps_its_mode(tmp_path):
-    """Who closed a file does not find it open after the next write."""
-    path = tmp_path / "file"
-    files.create_private(path, b"old")
+def test_a_file_keeps_what_it_is(tmp_path):
+    """A new one has the mode asked for, less the umask; an old one its own; a link stays a link.
 
-    files.write_atomic(path, b"new")
-
-    assert (path.read_bytes(), mode_of(path)) == (b"new", 0o600)
-
-
-def test_a_link_is_written_through(tmp_path):
-    """The link stays a link, and its target gets the bytes."""
-    (tmp_path / "link").symlink_to("real")
-
-    files.write_atomic(tmp_path / "link", b"new")
-
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "real").read_bytes() == b"new"
-
-
-def test_a_device_is_not_replaced(tmp_path):
-    """Else root's `-o /dev/null` would put a plain file there."""
+    A device is not replaced: else root's `-o /dev/null` would put a plain file there.
+    """
+    path, link = tmp_path / "file", tmp_path / "link"
+    with umask(0o027):
+        files.write_atomic(path, b"new", mode=0o644)
+    assert mode_of(path) == 0o640
+    path.chmod(0o600)
+    link.symlink_to("file")
+    for plain in (False, True):
+        files.write_atomic(path if plain else link, b"newer", plain=plain)
+        assert (read_plain(path, max_bytes=9), mode_of(path)) == (b"newer", 0o600)
+    assert link.is_symlink()
+    assert leftovers(tmp_path) == ["file", "link"]
     files.write_atomic(Path(os.devnull), b"gone")
-
     assert stat.S_ISCHR(Path(os.devnull).stat().st_mode)
 
 
-@pytest.mark.parametrize(
-    ("target", "code"),
-    [
-        pytest.param(".", "file.unreadable", id="a directory"),
-        pytest.param("absent/file", "file.unwritable", id="in a directory that is absent"),
-    ],
-)
-def test_where_nothing_can_be_written_is_named(target, code, tmp_path):
+def test_where_nothing_can_be_written_is_named(tmp_path):
     """And nothing appears."""
-    with pytest.raises(FileFault) as caught:
-        files.write_atomic(tmp_path / target, b"new")
-
-    assert caught.value.code == code
+    for target, code in ((".", "file.unreadable"), ("absent/file", "file.unwritable")):
+        with fault(code):
+            files.write_atomic(tmp_path / target, b"new")
     assert leftovers(tmp_path) == []
 
 
@@ -212,12 +180,9 @@ def test_a_failed_write_leaves_the_old_file_alone(call, number, tmp_path, monkey
     path = tmp_path / "file"
     path.write_bytes(b"old")
     monkeypatch.setattr(os, call, fail_with(number))
-
-    with pytest.raises(FileFault) as caught:
+    with fault("file.unwritable"):
         files.write_atomic(path, b"new")
-
     monkeypatch.undo()
-    assert caught.value.code == "file.unwritable"
     assert path.read_bytes() == b"old"
     assert leftovers(tmp_path) == ["file"]
 
@@ -243,43 +208,62 @@ def test_the_bytes_are_durable_before_the_name_is(tmp_path, monkeypatch):
     assert calls == ["file", "replace", "directory"]
 
 
-def test_a_private_file_is_created_closed_to_others(tmp_path):
-    """Whatever the umask allows."""
-    before = os.umask(0)
-    try:
-        files.create_private(tmp_path / "file", b"secret")
-    finally:
-        os.umask(before)
-
-    assert mode_of(tmp_path / "file") == 0o600
-
-
-@pytest.mark.parametrize(
-    "occupy",
-    [
-        pytest.param(lambda path: path.write_bytes(b"old"), id="a file"),
-        pytest.param(lambda path: path.symlink_to("elsewhere"), id="a dangling link"),
-    ],
-)
-def test_a_private_file_never_takes_anothers_place(occupy, tmp_path):
-    """Nor does it follow a link that somebody laid."""
-    occupy(tmp_path / "file")
-
-    with pytest.raises(FileFault) as caught:
-        files.create_private(tmp_path / "file", b"secret")
-
-    assert caught.value.code == "file.exists"
-    assert leftovers(tmp_path) == ["file"]
-
-
-def test_a_private_file_that_cannot_be_synced_is_not_there(tmp_path, monkeypatch):
-    """After an error there is nothing to mistake for a key."""
+def test_a_private_file_is_closed_to_others_and_takes_nobodys_place(tmp_path, monkeypatch):
+    """Whatever the umask allows; nor does it follow a link. What cannot be synced is not there."""
+    path, link = tmp_path / "file", tmp_path / "link"
+    link.symlink_to("elsewhere")
+    with umask(0):
+        files.create_private(path, b"secret")
+    assert mode_of(path) == 0o600
+    for taken in (path, link):
+        with fault("file.exists"):
+            files.create_private(taken, b"another")
     monkeypatch.setattr(os, "fsync", fail_with(28))
-
     with pytest.raises(FileFault, match="No space left"):
-        files.create_private(tmp_path / "file", b"secret")
+        files.create_private(tmp_path / "new", b"secret")
+    assert leftovers(tmp_path) == ["file", "link"]
+    assert path.read_bytes() == b"secret"
 
-    assert leftovers(tmp_path) == []
+
+STRANGE: dict[str, Callable[[Path], object]] = {
+    "a link": lambda path: path.symlink_to("precious"),
+    "a link to nothing": lambda path: path.symlink_to("nothing"),
+    "a pipe": os.mkfifo,
+}
+
+
+@pytest.mark.parametrize("occupy", STRANGE.values(), ids=STRANGE)
+def test_what_is_no_plain_file_is_neither_read_nor_written(occupy, tmp_path):
+    """A link leads where somebody else wants; a pipe has no end."""
+    (tmp_path / "precious").write_bytes(b"old")
+    path = tmp_path / "file"
+    occupy(path)
+
+    with fault("file.not_plain", path):
+        read_plain(path, max_bytes=9)
+    with fault("file.not_plain", path):
+        files.write_atomic(path, b"new", plain=True)
+
+    assert (tmp_path / "precious").read_bytes() == b"old"
+    assert leftovers(tmp_path) == ["file", "precious"]
+
+
+def test_directories(tmp_path):
+    """One is made with its parents, keeps its mode, and takes no file's place; none is removed."""
+    path = tmp_path / "a" / "b"
+    files.make_directory(path, mode=0o700)
+    path.chmod(0o750)
+    files.make_directory(path, mode=0o700)
+    assert mode_of(path) == 0o750
+    (tmp_path / "file").write_bytes(b"old")
+    with fault("file.exists"):
+        files.make_directory(tmp_path / "file")
+    files.remove(tmp_path / "absent")
+    with fault("file.unreadable"):
+        files.remove(tmp_path)
+
+
+# Locks.
 
 
 def test_a_lock_is_held_by_one_at_a_time(tmp_path):
@@ -294,6 +278,8 @@ def test_a_lock_is_held_by_one_at_a_time(tmp_path):
 
     with files.locked(path, patience=0, busy=BUSY):
         assert mode_of(path) == 0o600
+    with fault("file.unwritable"), files.locked(tmp_path / "a" / "b", patience=0, busy=BUSY):
+        pytest.fail("locked nothing")
 
 
 def test_who_waits_for_a_lock_gets_it(tmp_path):
@@ -315,83 +301,7 @@ def test_who_waits_for_a_lock_gets_it(tmp_path):
     holder.join()
 
 
-def test_a_lock_that_cannot_be_made_is_a_fault(tmp_path):
-    """The system's refusal does not come out bare."""
-    with (
-        pytest.raises(FileFault) as caught,
-        files.locked(tmp_path / "absent" / "lock", patience=0, busy=BUSY),
-    ):
-        pytest.fail("locked nothing")
-
-    assert caught.value.code == "file.unwritable"
-
-
-def test_a_directory_is_made_once(tmp_path):
-    """With its parents; one that is there keeps its mode."""
-    path = tmp_path / "a" / "b"
-    files.make_directory(path, mode=0o700)
-    path.chmod(0o750)
-
-    files.make_directory(path, mode=0o700)
-
-    assert mode_of(path) == 0o750
-
-
-def test_a_directory_cannot_take_a_files_place(tmp_path):
-    """What stands there is left standing."""
-    (tmp_path / "file").write_bytes(b"old")
-
-    with pytest.raises(FileFault) as caught:
-        files.make_directory(tmp_path / "file")
-
-    assert caught.value.code == "file.exists"
-
-
-def test_only_files_are_removed(tmp_path):
-    """An absent file is fine; a directory is not ours to remove."""
-    files.remove(tmp_path / "absent")
-
-    with pytest.raises(FileFault) as caught:
-        files.remove(tmp_path)
-
-    assert caught.value.code == "file.unreadable"
-
-
-def test_a_plain_file_is_replaced(tmp_path):
-    """Or made; an existing one keeps its mode."""
-    path = tmp_path / "file"
-    files.write_atomic(path, b"new", plain=True)
-    path.chmod(0o600)
-    files.write_atomic(path, b"newer", plain=True)
-
-    assert (read_plain(path, max_bytes=9), mode_of(path)) == (b"newer", 0o600)
-    assert leftovers(tmp_path) == ["file"]
-
-
-STRANGE: dict[str, Callable[[Path], object]] = {
-    "a link": lambda path: path.symlink_to("precious"),
-    "a link to nothing": lambda path: path.symlink_to("nothing"),
-    "a pipe": os.mkfifo,
-}
-
-
-@pytest.mark.parametrize("occupy", STRANGE.values(), ids=STRANGE)
-def test_what_is_no_plain_file_is_neither_read_nor_written(occupy, tmp_path):
-    """A link leads where somebody else wants; a pipe has no end."""
-    (tmp_path / "precious").write_bytes(b"old")
-    path = tmp_path / "file"
-    occupy(path)
-
-    for attempt in (
-        lambda: read_plain(path, max_bytes=9),
-        lambda: files.write_atomic(path, b"new", plain=True),
-    ):
-        with pytest.raises(FileFault) as caught:
-            attempt()
-        assert (caught.value.code, caught.value.path) == ("file.not_plain", str(path))
-
-    assert (tmp_path / "precious").read_bytes() == b"old"
-    assert leftovers(tmp_path) == ["file", "precious"]
+# TOML.
 
 
 @pytest.mark.parametrize(
