@@ -11,7 +11,7 @@ import pytest
 from cardsign import sign_card, verify_card
 from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
-from cardsign.contract import STATUSES, EnvelopeReport, check_envelope
+from cardsign.contract import EnvelopeReport, check_envelope
 from cardsign.diff.cards import diff_live, diff_tools
 from cardsign.errors import CardRefused, JsonRefused
 from cardsign.jose.keys import JwkSet, PrivateKey
@@ -28,6 +28,7 @@ TASK: dict[str, Any] = {
     "metadata": {"trace_id": "t-1"},
 }
 RESPONSE = {**without(TASK, "/input"), "status": "ok", "output": {"harbour": "North"}}
+STATUSES = ("ok", "error", "partial", "skipped")
 UNTRACED = {**TASK, "metadata": {}}
 
 
