@@ -19,8 +19,8 @@ from cardsign.cli.sarif import annotation_lines, sarif_log
 from cardsign.findings import Finding, Place, ScanResult, list_findings
 from cardsign.inspect import page
 from tests.cli.conftest import Cardsign
-from tests.cli.peer import jwks_anchor, write_policy
 from tests.support import PORTABLE
+from tests.trust.policies import policy_text
 
 #: What a card may say to whoever reads it on a screen, or in the log of a pipeline.
 WORDS: dict[str, str] = {
@@ -265,7 +265,7 @@ def test_a_pipe_that_nobody_has_named_is_not_waited_for(
     """An archive of a stranger may hold one; no command would ever end."""
     Path("card.json").write_text(json.dumps(PORTABLE))
     if name == "trust.lock":
-        write_policy(jwks_anchor())
+        Path("trust.toml").write_text(policy_text())
     Path(name).parent.mkdir(exist_ok=True)
     os.mkfifo(name)
     ended = cardsign(*words)

@@ -1,4 +1,4 @@
-"""``cardsign build``: what it writes, what it prints, and how it ends."""
+"""``cardsign build`` of a live MCP server; ``transcripts/build.txt`` has the rest."""
 
 from __future__ import annotations
 
@@ -7,26 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from cardsign.cli.main import command_line
-
-SKILL = "---\nname: tides\ndescription: Says when the tide is high\n---\n"
-URL = "https://{name}.example/a2a"
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with one skill."""
-    (tmp_path / "SKILL.md").write_text(SKILL)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def run(*words: str) -> Result:
-    """Run the command without raising."""
-    return CliRunner().invoke(command_line, ["build", *words], standalone_mode=False)
-
+from tests.cli.conftest import Cardsign
 
 MCP_SERVER = """import json, sys
 open("started", "w").close()
@@ -46,30 +28,21 @@ for line in sys.stdin:
 
 
 @pytest.mark.needs_a2a
-def test_O27_a_program_runs_only_by_an_option(folder: Path) -> None:
+def test_O27_a_program_runs_only_by_an_option(cardsign: Cardsign) -> None:
     """Neither a list of servers nor the settings of a project start it; --run-mcp does."""
-    (folder / "server.py").write_text(MCP_SERVER)
+    Path("SKILL.md").write_text("---\nname: tides\ndescription: Says when the tide is high\n---\n")
+    Path("server.py").write_text(MCP_SERVER)
     servers = {"mcpServers": {"docs": {"command": sys.executable, "args": ["server.py"]}}}
-    (folder / "servers.json").write_text(json.dumps(servers))
-    said = ("--set", "description=Docs", "--url", URL, "-o", "card.json")
-    assert getattr(run("servers.json", *said).exception, "code", None) == "build.unsupported"
+    Path("servers.json").write_text(json.dumps(servers))
+    words = ("--set", "description=Docs", "--url", "https://{name}.example/a2a", "-o", "card.json")
+    assert "build.unsupported" in cardsign("build", "servers.json", *words).err
     settings = f'format = 1\n[build]\nrun_mcp = ["{sys.executable} server.py"]\n'
-    (folder / "cardsign.toml").write_text(settings)
-    assert run("SKILL.md", *said).exception is not None
-    (folder / "cardsign.toml").unlink()
-    assert not (folder / "started").exists()
-    done = run("--run-mcp", f"{sys.executable} server.py", *said)
-    assert done.exception is None
-    assert (folder / "started").exists()
-    (skill,) = json.loads((folder / "card.json").read_bytes())["skills"]
+    Path("cardsign.toml").write_text(settings)
+    assert cardsign("build", "SKILL.md", *words).status == 2
+    Path("cardsign.toml").unlink()
+    assert not Path("started").exists()
+    done = cardsign("build", "--run-mcp", f"{sys.executable} server.py", *words)
+    assert done.status == 0, done.err
+    assert Path("started").exists()
+    (skill,) = json.loads(Path("card.json").read_bytes())["skills"]
     assert skill["id"] == "mcp_docs_read"
-
-
-@pytest.mark.needs_a2a
-def test_a_live_server_on_this_machine_needs_the_option(folder: Path) -> None:
-    """As everywhere: loopback is refused without --insecure-loopback-http."""
-    words = ("--ask-mcp", "http://127.0.0.1:9/mcp", "--url", URL, "-o", "card.json")
-    assert getattr(run(*words).exception, "code", None) == "fetch.url"
-    refused = run(*words, "--insecure-loopback-http")
-    assert getattr(refused.exception, "code", None) == "fetch.failed"
-    assert getattr(run("-o", "card.json").exception, "code", None) == "usage.invalid"

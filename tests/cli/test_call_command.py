@@ -7,12 +7,13 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cardsign.jose.keys import JwkSet
 from tests.cli.conftest import Cardsign, Ended
-from tests.cli.live_peer import LivePeer
 from tests.publish.publications import sign
 from tests.statements.making import key
 
@@ -84,8 +85,10 @@ def running(cardsign: Cardsign) -> Callable[..., contextlib.AbstractContextManag
             return json.dumps(edit(json.loads(sign(card, key("card"))))).encode()
 
         with sdk_agent(lambda port: card_at(port, **how), served, token) as agent:
+            Path("jwks.json").write_bytes(JwkSet.of([key("card").public]).to_bytes())
             origin = f"http://127.0.0.1:{agent.port}"
-            LivePeer(origin, token, {}).write_policy()
+            added = cardsign("trust", "add", "tides", "--origin", origin, "--jwks", "jwks.json")
+            assert added.status == 0, added.err
             yield Called(agent, cardsign)
 
     return run

@@ -10,19 +10,21 @@ import pytest
 
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH
 from cardsign.verify.report import NotTrusted
-from tests.cli import peer
 from tests.cli.conftest import Cardsign, Network
+from tests.statements import current
 from tests.statements.making import URL, key
 from tests.support import PORTABLE, dump, signed
+
+HOME = "https://tides.example"
 
 
 def test_the_page_s_python_runs(cardsign: Cardsign, network: Network) -> None:
     """As it stands, but for the host: a trusted card is used, another raises."""
-    first = peer.keyset()
+    first = current.keyset()
     network[URL] = dump(signed(PORTABLE, key("card")))
-    network[peer.ORIGIN + KEYSET_PATH.format(epoch=1, version=1)] = first
-    network[peer.ORIGIN + RELEASE_PATH] = peer.release(first, PORTABLE)
-    assert cardsign("trust", "add", peer.ORIGIN, "--yes").status == 0
+    network[HOME + KEYSET_PATH.format(epoch=1, version=1)] = first
+    network[HOME + RELEASE_PATH] = current.release(first, PORTABLE)
+    assert cardsign("trust", "add", HOME, "--yes").status == 0
     page = (Path(__file__).parents[2] / "docs/guides/verify-a-peer.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     printed: list[Any] = []

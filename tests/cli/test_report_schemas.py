@@ -9,7 +9,6 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tests.cli import peer
 from tests.cli.conftest import Cardsign
 from tests.support import PORTABLE, dump, put
 from tests.tools import SARIF_SCHEMA
@@ -33,9 +32,8 @@ COMMANDS = {
 
 
 @pytest.fixture
-def _cards(cardsign: Cardsign) -> None:
+def _cards(signed: Path) -> None:
     """A signed card, one with faults in several places, and one that is no JSON."""
-    peer.write_cards()
     Path("bad.json").write_bytes(dump(put(put(PORTABLE, "/version", "two"), "/x\n", None)))
     Path("half.json").write_bytes(b'{"name":')
 

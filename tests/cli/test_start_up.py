@@ -5,8 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.cli import peer
-from tests.cli.conftest import Cardsign
+import pytest
 
 #: Libraries and rooms that a verdict by keys can do without.
 UNNEEDED = {
@@ -16,9 +15,9 @@ UNNEEDED = {
 }
 
 
-def test_verifying_loads_what_it_needs(cardsign: Cardsign) -> None:
+@pytest.mark.usefixtures("signed")
+def test_verifying_loads_what_it_needs() -> None:
     """And nothing else, so that it begins at once."""
-    peer.write_cards()
     program = (
         "import sys; from cardsign.cli.main import run_words\n"
         "status = run_words(sys.argv[1:]); print(status, *sys.modules)"

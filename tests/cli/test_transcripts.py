@@ -23,7 +23,8 @@ A name such as ``{KID}`` in what is printed takes the word, without spaces, quot
 stands there; from then on it stands for that word, in commands, files and outputs.
 
 The folder of a story holds ``tides.json``, a card on whose bytes all profiles agree, and
-``lax.json``, one with defaults and members of its own.
+``lax.json``, one with defaults and members of its own. For the shell ``$TESTS`` is where the tests
+are.
 
 Each command that cardsign's answer advises is run as printed, in the folder as it is then, and has
 to be understood; what it changes is put back. One with a placeholder in capitals has to be
@@ -283,7 +284,8 @@ def play(story: str, cardsign: Cardsign, world: World) -> str:
 
 
 @pytest.fixture
-def _cards(cardsign: Cardsign) -> None:
+def _cards(cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TESTS", str(FOLDER.parents[1]))
     Path("tides.json").write_text(json.dumps(PORTABLE, indent=2) + "\n")
     Path("lax.json").write_text(json.dumps(LAX, indent=2) + "\n")
 

@@ -30,10 +30,10 @@ from cardsign.urls import KEYSET_PATH, RELEASE_PATH, parse_place
 from cardsign.verify.report import NotTrusted, NoVerdict, Report
 from cardsign.verify.verdict import judge_card
 from cardsign.verify.verifier import Verifier
-from tests.cli import peer
 from tests.net.authorities import Authority
 from tests.net.internet import Clock, Network, Request, Takeover
 from tests.net.peers import PATIENCE, http
+from tests.statements import current
 from tests.statements.making import key
 from tests.support import PORTABLE, dump, signed
 from tests.trust.establishing import codes
@@ -69,8 +69,8 @@ class Site:
     def __post_init__(self) -> None:
         for name in ("tides.example", "mirror.example"):
             self.network.host(name, self.answer)
-        first = peer.keyset()
-        self.publish(first, release=peer.release(first, PORTABLE))
+        first = current.keyset()
+        self.publish(first, release=current.release(first, PORTABLE))
         self.serve(PORTABLE)
 
     def answer(self, request: Request) -> bytes:
@@ -173,7 +173,7 @@ def test_an_unchanged_peer_costs_one_conditional_request_and_no_signature_check(
         assert met.examine().verdict == "trusted"
         assert tides.asked == asked
     assert checked == []
-    tides.publish(release=peer.release(tides.documents[at(1, 1)], PORTABLE, OTHER, seq=47))
+    tides.publish(release=current.release(tides.documents[at(1, 1)], PORTABLE, OTHER, seq=47))
     tides.serve(OTHER)
     checked.clear()
     met.clock.passes(301)
@@ -195,15 +195,15 @@ def test_the_legacy_path_is_said(tides: Site) -> None:
     """Where there never was a card at the canonical path; going back to it is no vanishing."""
     tides.documents[LEGACY] = tides.documents.pop(CANONICAL)
     listed = {"url": HOST + LEGACY, "kind": "public", "seq": 42}
-    listed["payload_sha256"] = peer.digest(PORTABLE)
-    tides.publish(release=peer.release(tides.documents[at(1, 1)], cards=[listed], floor={}))
+    listed["payload_sha256"] = current.digest(PORTABLE)
+    tides.publish(release=current.release(tides.documents[at(1, 1)], cards=[listed], floor={}))
     looker = Looker(tides)
     report = looker.examine()
     assert (report.verdict, codes(report.reasons)) == ("trusted", ["card.legacy_path"])
     assert tides.paths()[:2] == [CANONICAL, LEGACY]
     assert looker.session.cards == {HOST + LEGACY}
     tides.documents[CANONICAL] = tides.documents.pop(LEGACY)
-    tides.publish(release=peer.release(tides.documents[at(1, 1)], PORTABLE, seq=43))
+    tides.publish(release=current.release(tides.documents[at(1, 1)], PORTABLE, seq=43))
     looker.clock.passes(301)
     assert looker.examine().verdict == "trusted"
     del tides.documents[CANONICAL]
@@ -246,8 +246,8 @@ KEYS = JwkSet.of([key("card").public]).to_bytes()
 
 def test_what_is_at_hand_goes_along(tides: Site) -> None:
     """Under a keyset anchor as any evidence; a key set stands for its URL, which is not asked."""
-    second = peer.keyset(2, tides.documents[at(1, 1)], iat=peer.T0 + 1)
-    tides.publish(release=peer.release(second, PORTABLE, seq=43))
+    second = current.keyset(2, tides.documents[at(1, 1)], iat=current.T0 + 1)
+    tides.publish(release=current.release(second, PORTABLE, seq=43))
     looker = Looker(tides)
     assert looker.examine().verdict == "indeterminate"
     supplied = SuppliedStatements((second,))
@@ -313,11 +313,11 @@ MIRROR = "https://mirror.example/copy.json"
 def two(tides: Site) -> Site:
     """The peer with a second agent, whose card is listed for a path of its own."""
     listed = [
-        {"url": url, "kind": "public", "payload_sha256": peer.digest(card), "seq": 43}
+        {"url": url, "kind": "public", "payload_sha256": current.digest(card), "seq": 43}
         for url, card in ((CARD, PORTABLE), (HOST + AGENT, OTHER))
     ]
     first = tides.documents[at(1, 1)]
-    tides.publish(release=peer.release(first, seq=43, cards=listed, floor={CARD: 43}))
+    tides.publish(release=current.release(first, seq=43, cards=listed, floor={CARD: 43}))
     tides.serve(OTHER, AGENT)
     tides.serve(OTHER, "/copy.json")
     return tides

@@ -24,10 +24,10 @@ from cardsign.trust.policy import KeysetAnchor, Policy, Subject, TrustedIssuer
 from cardsign.urls import CARD_PATH, KEYSET_PATH, RELEASE_PATH, parse_origin, parse_place
 from cardsign.verify.report import VerificationError
 from cardsign.verify.verifier import Verifier
-from tests.cli import peer
 from tests.net.internet import Answer, Host, Network, Request
 from tests.net.peers import http
 from tests.publish.publications import PUBLIC, PUBLIC_0_3, sign, with_skill
+from tests.statements import current
 from tests.statements.making import DAY, URL, key
 from tests.support import codes, put, without
 
@@ -45,7 +45,7 @@ def now() -> datetime:
 
 def extended(card: Mapping[str, Any] = PUBLIC, audience: str = AUDIENCE, seq: int = SEQ) -> Card:
     """An extended card, unsigned."""
-    marker = ExtendedMarker(audience, seq, peer.T0 + 5 * DAY)
+    marker = ExtendedMarker(audience, seq, current.T0 + 5 * DAY)
     return with_marker(with_skill(card, "pilots"), marker)
 
 
@@ -87,7 +87,7 @@ class Tides:
 
     def released(self, card: Mapping[str, Any] = PUBLIC, seq: int = SEQ, **changes: Any) -> bytes:
         """The answer with a release that lists a card."""
-        return http(peer.release(self.statement, dict(card), seq=seq, **changes))
+        return http(current.release(self.statement, dict(card), seq=seq, **changes))
 
     def secret_told(self) -> set[str]:
         """Who has been sent the token."""
@@ -108,7 +108,7 @@ def tides(
         is_holder = not shown.isdisjoint({f"Bearer {TOKEN}", TOKEN})
         return give(request) if is_holder else http(b"{}", status="401 Unauthorized")
 
-    statement = peer.keyset(origins=list(origins))
+    statement = current.keyset(origins=list(origins))
     site = Tides(network, network.host("tides.example", answer), statement)
     release = site.released(card, floor={URL: SEQ, "extended": 40})
     first = KEYSET_PATH.format(epoch=1, version=1)

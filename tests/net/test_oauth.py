@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import threading
 import traceback
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from werkzeug.serving import make_server
 
 from cardsign.errors import CallFailed, CardsignError, FetchFailed, UsageFault
 from cardsign.jose.keys import JwkSet
@@ -108,12 +111,13 @@ def server() -> Iterator[Counterpart]:
 class Caller:
     """A user with a client at the server, which is one of the issuer's origins."""
 
-    def __init__(self, server: Counterpart) -> None:
-        self.server = server.url
-        self.payload = card([{"o": ["card.read", "b"]}], o=scheme(f"{server.url}/token"))
+    def __init__(self, server: str, *, secret: str = SECRET) -> None:
+        self.server = server
+        self.secret = secret
+        self.payload = card([{"o": ["card.read", "b"]}], o=scheme(f"{server}/token"))
 
     def open(self) -> str:
-        credential = Credential("env:SECRET", "me:too", {"SECRET": SECRET})
+        credential = Credential("env:SECRET", "me:too", {"SECRET": self.secret})
         agent = peer(self.payload, AGENT, self.server, settings=SETTINGS)
         header = open_credential(credential, agent, parse_url(f"{AGENT}/a2a"))
         assert (str(header.origin), header.name) == (AGENT, "Authorization")
@@ -124,7 +128,7 @@ def test_G18_the_secret_goes_to_the_server_alone_and_the_token_to_the_agent(
     server: Counterpart,
 ) -> None:
     """By Basic, whose parts are form-encoded (RFC 6749 2.3.1)."""
-    assert Caller(server).open() == "Bearer t1"
+    assert Caller(server.url).open() == "Bearer t1"
     assert server.answers["forms"] == [
         {"grant_type": ["client_credentials"], "scope": ["b card.read"]}
     ]
@@ -153,7 +157,7 @@ def test_G18_what_is_no_token_is_not_shown(
     """The peer gets nothing; neither the secret nor a word of the server is repeated."""
     server.answers["/token"] = (status, answer)
     server.headers["Location"] = f"{server.url}/elsewhere"
-    caller = Caller(server)
+    caller = Caller(server.url)
     with pytest.raises(kind) as caught:
         caller.open()
     assert caught.value.code == code
@@ -163,10 +167,69 @@ def test_G18_what_is_no_token_is_not_shown(
 
 def test_G18_a_server_outside_the_issuers_origins_sees_no_secret(server: Counterpart) -> None:
     """Whatever the card says; nobody is asked."""
-    caller = Caller(server)
+    caller = Caller(server.url)
     with counterpart() as other:
         caller.payload = card([{"o": []}], o=scheme(f"{other.url}/token"))
         with pytest.raises(UsageFault) as caught:
             caller.open()
         assert caught.value.code == "credential.elsewhere"
         assert (server.asked, other.asked) == ([], [])
+
+
+@contextlib.contextmanager
+def authlib_server() -> Iterator[tuple[str, dict[str, str]]]:
+    """Authlib's server in Flask, which knows the client for one scope; its tokens with theirs."""
+    from authlib.integrations.flask_oauth2 import AuthorizationServer
+    from authlib.oauth2.rfc6749 import ClientMixin
+    from authlib.oauth2.rfc6749.grants import ClientCredentialsGrant
+    from flask import Flask
+
+    class Client(ClientMixin):  # type: ignore[misc, unused-ignore]
+        client_id = "me:too"
+
+        def check_client_secret(self, client_secret: str) -> bool:
+            return client_secret == "wh1spered+to/one"
+
+        def check_endpoint_auth_method(self, method: str, endpoint: str) -> bool:
+            return (method, endpoint) == ("client_secret_basic", "token")
+
+        def check_grant_type(self, grant_type: str) -> bool:
+            return grant_type == "client_credentials"
+
+        def get_allowed_scope(self, scope: str) -> str:
+            return " ".join(word for word in scope.split() if word == "card.read")
+
+    issued: dict[str, str] = {}
+
+    def save(token: dict[str, Any], request: object) -> None:
+        issued[token["access_token"]] = token.get("scope", "")
+
+    app = Flask("login")
+    authorization = AuthorizationServer(
+        app, query_client=lambda name: Client() if name == "me:too" else None, save_token=save
+    )
+    authorization.register_grant(ClientCredentialsGrant)
+    app.add_url_rule("/token", view_func=authorization.create_token_response, methods=["POST"])
+    http = make_server("127.0.0.1", 0, app, threaded=True)
+    http.log = lambda *words: None  # type: ignore[method-assign]
+    thread = threading.Thread(target=http.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{http.server_port}", issued
+    finally:
+        http.shutdown()
+        thread.join()
+        http.server_close()
+
+
+@pytest.mark.needs_authlib
+def test_G18_a_real_server_of_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Authlib's gives a token for the scope that it knows, and refuses another secret."""
+    monkeypatch.setenv("AUTHLIB_INSECURE_TRANSPORT", "1")
+    with authlib_server() as (url, issued):
+        value = Caller(url, secret="wh1spered+to/one").open()
+        assert issued == {value.removeprefix("Bearer "): "card.read"}
+        with pytest.raises(CallFailed) as caught:
+            Caller(url, secret="guessed-wrongly").open()
+        assert caught.value.code == "credential.refused"
+        assert len(issued) == 1
