@@ -306,7 +306,6 @@ MISUSE: dict[str, tuple[Callable[[], object], str]] = {
         lambda: room_of("net.guarded").GuardedTransport(origins={"https://a.example"}),
         "parse_origin('https://a.example')",
     ),
-    "versions as text": (lambda: room_of("net.endpoints").endpoints_of(CARD, "1.0"), "['1.0']"),
     "bytes for keys": (lambda: DOOR.JwkSet(KEYS), "JwkSet.from_bytes(data)"),
 }
 

@@ -161,8 +161,11 @@ def test_a_file_keeps_what_it_is(tmp_path):
         assert (read_plain(path, max_bytes=9), mode_of(path)) == (b"newer", 0o600)
     assert link.is_symlink()
     assert leftovers(tmp_path) == ["file", "link"]
-    files.write_atomic(Path(os.devnull), b"gone")
-    assert stat.S_ISCHR(Path(os.devnull).stat().st_mode)
+    reader, terminal = os.openpty()  # in whose folder nobody can put a plain file
+    files.write_atomic(Path(os.ttyname(terminal)), b"gone")
+    assert os.read(reader, 9) == b"gone"
+    os.close(reader)
+    os.close(terminal)
 
 
 def test_where_nothing_can_be_written_is_named(tmp_path):
