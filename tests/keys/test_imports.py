@@ -39,6 +39,7 @@ from tests.keys.elsewhere import SHUT, refusal, sign
 from tests.support import native, private_jwk
 
 PASSWORD = b"of the old tool"
+OTHER = PrivateKey.generate("ES256", kid="b")
 #: What writes a key, in a form that is to be read or refused.
 Writer = Callable[[PrivateKey], bytes]
 
@@ -101,17 +102,17 @@ def test_a_private_key_comes_in_under_its_thumbprint(write: Writer, private: Pri
     assert imported.public == private.public
     assert imported.public.kid == private.public.thumbprint
     assert import_private_key(write(private), kid="mine").public.kid == "mine"
+    jwk = b" \n" + private_jwk(private, kid="2024/a")
+    assert import_private_key(jwk).public.kid == "2024/a", "peers look the key up by it"
 
 
-@pytest.mark.parametrize("alg", ["ES256", "RS256"])
-def test_a_file_signs(alg: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    """By its path, in any form that can be imported."""
-    key: PrivateKey = request.getfixturevalue(alg.lower())
+def test_a_file_signs(es256: PrivateKey, tmp_path: Path) -> None:
+    """By its path, and only for the key that it holds."""
     file = tmp_path / "card-key.pem"
-    file.write_bytes(pem(key))
+    file.write_bytes(pem(es256))
     assert refusal(open_signer, f"file:{file}", None, SHUT) == "file.permissions"
     file.chmod(0o600)
-    sign(f"file:{file}", key.public)
+    sign(f"file:{file}", es256.public)
     other = PrivateKey.generate("ES256").public
     assert refusal(open_signer, f"file:{file}", other, SHUT) == "signer.wrong_key"
 
@@ -140,19 +141,17 @@ def der(tag: int, *parts: bytes | int | str) -> bytes:
 
 
 SALT, PBES2, AES_256 = der(4, bytes(16)), "06092a864886f70d01050d", "060960864801650304012a"
+PBKDF2, SCRYPT = "06092a864886f70d01050c", "06092b06010401da47040b"
 KDFS = {
-    "PBKDF2": ("06092a864886f70d01050c", der(0x30, SALT, 2**31 - 1)),
-    "PBKDF2, after a salt that is DER": (
-        "06092a864886f70d01050c",
-        der(0x30, der(4, der(0x30, "0500")), 2**31 - 1),
-    ),
-    "PBKDF2, in BER of no length": (
-        "06092a864886f70d01050c",
+    "PBKDF2": (PBKDF2, der(0x30, SALT, 2**31 - 1)),
+    "after a salt that is DER": (PBKDF2, der(0x30, der(4, der(0x30, "0500")), 2**31 - 1)),
+    "in BER of no length": (
+        PBKDF2,
         b"\x30\x80" + b"\x24\x80" + SALT + bytes(2) + der(2, "7fffffff") + bytes(2),
     ),
-    "PBKDF2, just too many": ("06092a864886f70d01050c", der(0x30, SALT, 10_000_001)),
-    "scrypt, memory": ("06092b06010401da47040b", der(0x30, SALT, 2**24, 8, 1)),
-    "scrypt, time": ("06092b06010401da47040b", der(0x30, SALT, 2**14, 8, 2**20)),
+    "just too many": (PBKDF2, der(0x30, SALT, 10_000_001)),
+    "scrypt, memory": (SCRYPT, der(0x30, SALT, 2**24, 8, 1)),
+    "scrypt, time": (SCRYPT, der(0x30, SALT, 2**14, 8, 2**20)),
 }
 
 
@@ -174,7 +173,7 @@ def test_a_key_that_takes_for_ever_to_open_is_refused(oid: str, parameters: byte
 @pytest.mark.parametrize(("count", "depth", "rounds"), [(1, 25, 2**31 - 1), (9, 0, 2_000_000)])
 def test_a_pkcs12_hides_no_cost_in_depth_or_number(count: int, depth: int, rounds: int) -> None:
     """OpenSSL follows bags within bags, and opens one part after the other."""
-    kdf = der(0x30, KDFS["PBKDF2"][0], der(0x30, SALT, rounds))
+    kdf = der(0x30, PBKDF2, der(0x30, SALT, rounds))
     scheme = der(0x30, kdf, der(0x30, AES_256, SALT))
     sealed = der(0x30, der(0x30, PBES2, scheme), der(4, bytes(64)))
     bag = der(0x30, "060b2a864886f70d010c0a0102", der(0xA0, sealed))
@@ -205,28 +204,18 @@ def test_a_pkcs12_that_takes_for_ever_to_open_is_refused(
             import_private_key(costly, password=unasked)
 
 
-def test_a_jwk_keeps_its_published_kid(private: PrivateKey) -> None:
-    """Peers look the key up by it; spaces before it are none of its business."""
-    jwk = b" \n" + private_jwk(private, kid="2024/a")
-    assert import_private_key(jwk).public.kid == "2024/a"
-
-
 WEAK: dict[str, tuple[Callable[[], Any], str]] = {
     "Ed448": (ed448.Ed448PrivateKey.generate, "key.unsupported"),
     "P-384": (lambda: ec.generate_private_key(ec.SECP384R1()), "key.unsupported"),
-    "secp256k1": (lambda: ec.generate_private_key(ec.SECP256K1()), "key.unsupported"),
     "DSA": (lambda: dsa.generate_private_key(1024), "key.unsupported"),
     "RSA of 1024 bits": (lambda: rsa.generate_private_key(65537, 1024), "key.weak_rsa"),
-    "RSA with e=3": (lambda: rsa.generate_private_key(3, 2048), "key.weak_rsa"),
 }
 
 
 @pytest.mark.parametrize(("make", "code"), WEAK.values(), ids=WEAK)
 def test_a_key_that_peers_would_refuse_does_not_come_in(make: Callable[[], Any], code: str) -> None:
-    """Found out now, not when the first card is verified."""
-    with pytest.raises(KeyRefused) as caught:
-        import_private_key(pem(make()))
-    assert (caught.value.code, caught.value.exit_status) == (code, 1)
+    """Found out now, not when the first card is verified; `tests/jose` decides which."""
+    assert refusal(import_private_key, pem(make())) == code
 
 
 def public_pem(key: PrivateKey) -> bytes:
@@ -237,20 +226,16 @@ def public_set(key: PrivateKey) -> bytes:
     return json.dumps({"keys": [key.public.jwk()]}).encode()
 
 
+def public_jwk(key: PrivateKey) -> bytes:
+    return export_public(key.public, "jwk")
+
+
 NONE: dict[str, tuple[Writer, str, str]] = {
     "a public PEM": (public_pem, "found a PEM of: public key", "store the private"),
-    "a public JWK": (
-        lambda key: export_public(key.public, "jwk"),
-        "without `d`",
-        "store the private",
-    ),
+    "a public JWK": (public_jwk, "without `d`", "store the private"),
     "a JWK Set of a public key": (public_set, "a JWK without `d`", "store the private"),
     "a symmetric key": (lambda _: b'{"kty": "oct", "k": "AAAA"}', "without `d`", "openssl genpkey"),
-    "a JWK Set of two": (
-        lambda key: jwk_set(key, PrivateKey.generate("ES256", kid="b")),
-        "this is a JWK Set of 2 keys",
-        "--kid",
-    ),
+    "a JWK Set of two": (lambda key: jwk_set(key, OTHER), "this is a JWK Set of 2 keys", "--kid"),
     "a certificate": (certified, "PEM of: certificate", "key"),
     "an OpenSSH key": (
         lambda key: pem(key, PrivateFormat.OpenSSH),
@@ -259,13 +244,7 @@ NONE: dict[str, tuple[Writer, str, str]] = {
     ),
     "two": (lambda key: pem(key) * 2, "private key, private key", ""),
     "DER": (lambda key: key.to_pkcs8_der(), "something else", "openssl pkey"),
-    "nothing": (lambda _: b"", "something else", ""),
     "garbage": (lambda _: b"\x00\xff" * 99, "something else", ""),
-    "a PEM of garbage": (
-        lambda key: re.sub(rb"\n[A-Za-z0-9+/=\n]+\n", b"\nAAAA\n", pem(key)),
-        "expected a private key",
-        "openssl",
-    ),
     "half a PEM": (lambda key: pem(key)[:150], "expected a private key", ""),
 }
 
@@ -283,7 +262,7 @@ def test_what_is_no_private_key_is_called_what_it_is(
 
 def test_a_kid_names_one_key_of_a_set(es256: PrivateKey) -> None:
     """A set of one needs none, and a kid that the set lacks chooses nothing."""
-    two = jwk_set(es256, PrivateKey.generate("ES256", kid="b"))
+    two = jwk_set(es256, OTHER)
     assert import_private_key(two, kid=es256.public.kid).public == es256.public
     assert import_private_key(jwk_set(es256)).public == es256.public
     with pytest.raises(KeyRefused, match="JWK Set of 2 keys"):
@@ -398,7 +377,7 @@ def test_a_pkcs12_without_a_passphrase_opens_unasked(
 
 PUBLIC: dict[str, tuple[Writer, str | None]] = {
     "PEM": (public_pem, None),
-    "JWK": (lambda key: export_public(key.public, "jwk"), None),
+    "JWK": (public_jwk, None),
     "JWK Set": (public_set, None),
     "a PEM by its kid": (lambda key: json.dumps({"k": public_pem(key).decode()}).encode(), None),
     "a private PEM": (pem, "key.private_material"),
@@ -446,32 +425,26 @@ def test_no_refusal_shows_the_private_half(es256: PrivateKey) -> None:
         assert secret not in f"{caught.value!s}{caught.value!r}{caught.value.hint}"
 
 
-_SSH = "ssh-keygen -q -t ecdsa -N '' -f KEY"
-_EC = "openssl ecparam -name prime256v1 -genkey"
-#: What tools and key services hand out, by the commands that make it, and what becomes of it.
-HANDED_OUT: dict[str, tuple[str, str | None]] = {
-    "openssl ecparam": (f"{_EC} -out FILE", None),
-    "ssh-keygen": (f"{_SSH} && mv KEY FILE", "key.malformed"),
-    "a public key of OpenSSH": (f"{_SSH} && mv KEY.pub FILE", "key.malformed"),
-    "the same by -e": (f"{_SSH} && ssh-keygen -e -f KEY > FILE", "key.malformed"),
-    "the same by -e -m PKCS8": (f"{_SSH} && ssh-keygen -e -m PKCS8 -f KEY > FILE", None),
-    "aws kms get-public-key": ('echo \'{"KeyId": "1", "PublicKey": "MFkw"}\' > FILE', "jwks"),
-    "gcloud kms keys versions get-public-key": (f"{_EC} | openssl pkey -pubout -out FILE", None),
-    "a service account of Google": ('echo \'{"private_key": "-----BEGIN"}\' > FILE', "jwks"),
-    "az keyvault key show": ('echo \'{"key": {"kty": "EC-HSM"}}\' > FILE', "jwks"),
+#: What tools and key services hand out, and what becomes of it.
+HANDED_OUT: dict[str, tuple[Writer, str | None]] = {
+    "openssl ecparam": (lambda key: PARAMETERS + pem(key), None),
+    "openssl pkey -pubout": (public_pem, None),
+    "a public key of OpenSSH": (lambda _: b"ecdsa-sha2-nistp256 AAAA ann@host", "key.malformed"),
+    "aws kms get-public-key": (lambda _: b'{"KeyId": "1", "PublicKey": "MFkw"}', "jwks"),
+    "a service account of Google": (lambda _: b'{"private_key": "-----BEGIN"}', "jwks"),
+    "az keyvault key show": (lambda _: b'{"key": {"kty": "EC-HSM"}}', "jwks"),
 }
 
 
-@pytest.mark.parametrize(("command", "code"), HANDED_OUT.values(), ids=HANDED_OUT)
+@pytest.mark.parametrize(("write", "code"), HANDED_OUT.values(), ids=HANDED_OUT)
 def test_what_others_hand_out_is_a_key_or_named(
-    command: str, code: str | None, tmp_path: Path
+    write: Writer, code: str | None, es256: PrivateKey, tmp_path: Path
 ) -> None:
     """As it is handed out, to `cardsign keys jwks --key file:FILE`."""
-    shell = ["sh", "-c", f"umask 077; {command}"]
-    subprocess.run(shell, cwd=tmp_path, check=True, capture_output=True, timeout=60)
-    uri, access = f"file:{tmp_path}/FILE", Access.by_passphrase(PASSWORD)
+    file, access = tmp_path / "FILE", Access.by_passphrase(PASSWORD)
+    file.write_bytes(write(es256))
+    file.chmod(0o600)
     if code is None:
-        (key,) = list_public_keys(uri, access)
-        assert key.kid == key.thumbprint
+        assert list_public_keys(f"file:{file}", access) == (es256.public,)
     else:
-        assert refusal(list_public_keys, uri, access).startswith(code)
+        assert refusal(list_public_keys, f"file:{file}", access).startswith(code)

@@ -87,16 +87,6 @@ def store(postgres: Server) -> Any:
 
 
 @pytest.fixture
-def hand(postgres: Server, store: Any) -> Callable[..., Any]:
-    """Runs SQL on the tables of `store`, as somebody with psql would."""
-
-    def run(*statements: str) -> Any:
-        return postgres.execute(store.url, *statements)
-
-    return run
-
-
-@pytest.fixture
 def pair(store: Any, es256: PrivateKey, another_es256: PrivateKey) -> Any:
     """An active key and a prepublished one."""
     for private in (es256, another_es256):
@@ -109,12 +99,12 @@ needs_server = pytest.mark.needs_postgres
 
 @needs_server
 def test_private_keys_are_sealed_and_in_a_table_of_their_own(
-    store: Any, es256: PrivateKey, hand: Callable[..., Any]
+    store: Any, es256: PrivateKey, postgres: Server
 ) -> None:
     """The lines hold what is public."""
     store.add(es256)
-    ((line,),) = hand("SELECT line FROM cardsign_line")
-    ((blob,),) = hand("SELECT data FROM cardsign_blob")
+    ((line,),) = postgres.execute(store.url, "SELECT line FROM cardsign_line")
+    ((blob,),) = postgres.execute(store.url, "SELECT data FROM cardsign_blob")
     assert es256.to_pkcs8_der()[36:68] not in blob
     assert (b"ciphertext" in blob, "ciphertext" in line) == (True, False)
 
@@ -141,10 +131,10 @@ def test_a_commit_that_others_hold_up_is_busy(pair: Any, postgres: Server) -> No
     ],
 )
 def test_what_somebody_made_of_the_tables_is_told(
-    statement: str, code: str, pair: Any, hand: Callable[..., Any]
+    statement: str, code: str, pair: Any, postgres: Server
 ) -> None:
     """By who has a way in; the chain of the log is checked as in a folder."""
-    hand(statement)
+    postgres.execute(pair.url, statement)
     assert refusal(pair.again) == code
 
 
@@ -159,16 +149,14 @@ def test_where_no_store_was_made_it_is_missing(postgres: Server) -> None:
 
 
 @needs_server
-def test_a_role_without_rights_is_told(
-    pair: Any, postgres: Server, hand: Callable[..., Any]
-) -> None:
+def test_a_role_without_rights_is_told(pair: Any, postgres: Server) -> None:
     """The server says which right is wanting."""
-    hand("DROP ROLE IF EXISTS reader", f"CREATE ROLE reader LOGIN PASSWORD '{SECRET}'")
-    poor = read_place(pair.url.replace(f"cardsign:{postgres.password}", f"reader:{SECRET}"))
     schema = pair.url.rpartition("%3D")[2]
-    hand(f"GRANT USAGE ON SCHEMA {schema} TO reader")
+    begin = ["DROP ROLE IF EXISTS reader", f"CREATE ROLE reader LOGIN PASSWORD '{SECRET}'"]
+    postgres.execute(pair.url, *begin, f"GRANT USAGE ON SCHEMA {schema} TO reader")
+    poor = read_place(pair.url.replace(f"cardsign:{postgres.password}", f"reader:{SECRET}"))
     code = refusal(open_store, poor, match="permission denied")
-    hand(f"REVOKE ALL ON SCHEMA {schema} FROM reader", "DROP ROLE reader")
+    postgres.execute(pair.url, f"REVOKE ALL ON SCHEMA {schema} FROM reader", "DROP ROLE reader")
     assert code == "keystore.unreachable"
 
 

@@ -162,12 +162,6 @@ def test_no_child_outlives_a_program_that_succeeds(tmp_path: Path) -> None:
             assert end.read(1) == b""
 
 
-def test_a_wrong_answer_is_not_given_out(written: Program, es256: PrivateKey) -> None:
-    """What does not verify with the stored key is no signature; stdin need not be read."""
-    uri = written("print('c2lnbmF0dXJl', end='')")
-    assert refusal(sign, uri, es256.public, allowing(uri), LARGE) == "signer.wrong_key"
-
-
 @pytest.mark.parametrize("name", ["absent", "a folder", "not executable", "no program"])
 def test_a_program_that_cannot_be_started(name: str, tmp_path: Path, es256: PrivateKey) -> None:
     """It is not there, or none."""

@@ -62,33 +62,12 @@ def test_each_version_signs_for_itself(openbao: OpenBao, rotated: tuple[str, str
         assert refusal(sign, uri, other, access(openbao)) == "signer.wrong_key"
 
 
-@pytest.mark.parametrize(("alg", "words"), [("ES256", "in DER"), ("RS256", "PSS")])
-def test_what_the_server_does_unasked_is_refused(
-    alg: str, words: str, openbao: OpenBao, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without our options it answers in DER, and pads by PSS: neither is given out."""
-    uri = openbao.make(f"unasked-{alg.lower()}", KINDS[alg])
-    public = enrol(uri, access(openbao))
-    unasked = {alg: {"marshaling_algorithm": "asn1"}}
-    monkeypatch.setattr("cardsign.keys.signers._VAULT_FORMS", unasked)
-    assert refusal(sign, uri, public, access(openbao), match=words) == "signer.wrong_key"
-
-
 def test_a_token_that_may_only_sign(openbao: OpenBao, rotated: tuple[str, str]) -> None:
     """That is all that signing needs; to enrol takes the right to read."""
     token = openbao.limited_token('path "transit/sign/rotated" { capabilities = ["update"] }')
     limited = access(openbao, token)
     sign(rotated[1], enrol(rotated[1], access(openbao)), limited)
     assert refusal(enrol, rotated[1], limited, match="permission denied") == "signer.credentials"
-
-
-def test_a_version_that_the_server_no_longer_uses(openbao: OpenBao) -> None:
-    """A version below `min_encryption_version` verifies there and signs no more."""
-    openbao.make("ended", "ecdsa-p256", versions=2)
-    uri = "hashivault://transit/ended?version=1"
-    public = enrol(uri, access(openbao))
-    openbao.root.secrets.transit.update_key_configuration(name="ended", min_encryption_version=2)
-    assert refusal(sign, uri, public, access(openbao), match="minimum") == "signer.failed"
 
 
 #: By place or by what is set in the environment.
@@ -119,14 +98,6 @@ def test_each_fault_has_its_own_message(
     uri = f"hashivault://{place}" if place else ROTATED
     silent = f"^(?!.*{openbao.root_token}).*{words}"
     assert refusal(sign, uri, es256.public, access(openbao, **changes), match=silent) == code
-
-
-@pytest.mark.usefixtures("rotated")
-def test_a_token_that_is_none(openbao: OpenBao, es256: PrivateKey) -> None:
-    """It is not repeated."""
-    none = access(openbao, "no-token")
-    silent = "^(?!.*no-token).*permission denied"
-    assert refusal(sign, ROTATED, es256.public, none, match=silent) == "signer.credentials"
 
 
 NOT_ENROLLED = {

@@ -5,22 +5,13 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from traceback import format_exception
-from typing import Any
 
 import pytest
 
-from cardsign.errors import CardsignError, PassphraseFault, SignerFault
+from cardsign.errors import CardsignError, SignerFault
 from cardsign.jose.keys import PrivateKey, PublicKey
-from cardsign.keys.secrets import (
-    Access,
-    PassphraseSource,
-    SignerPolicy,
-    user_file,
-    user_policy,
-    user_secrets,
-)
+from cardsign.keys.secrets import Access
 from cardsign.keys.signers import (
     RemoteKey,
     check_possession,
@@ -215,99 +206,3 @@ def test_a_wrong_answer_is_not_given_out(
     wrong = Answering(es256.public, lambda data: answer(es256, another_es256, data))
     assert refusal(wrong.sign, INPUT) == "signer.wrong_key"
     assert refusal(check_possession, wrong) == "signer.wrong_key"
-
-
-FILE = """
-format = 1
-allow = ["exec:/bin/sign?arg=2"]
-insecure_loopback_http = true
-"""
-
-
-def read_policy(home: Path, text: str, mode: int = 0o600) -> SignerPolicy:
-    """Write the user's own file, and read it."""
-    file = home / ".config/cardsign/signers.toml"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
-    file.chmod(mode)
-    return user_policy({"HOME": str(home)})
-
-
-def test_the_users_own_file_gives_leave(tmp_path: Path) -> None:
-    """Exactly what it lists; roles and absolute files of their passphrases by name."""
-    assert read_policy(tmp_path, FILE) == SignerPolicy(
-        format=1, allow=frozenset({"exec:/bin/sign?arg=2"}), insecure_loopback_http=True
-    )
-    files = read_policy(tmp_path, 'format = 1\npassphrase_files = { card = "/c" }').passphrase_files
-    assert files == {"card": Path("/c")}
-    nothing = SignerPolicy(format=1)
-    assert read_policy(tmp_path, "format = 1") == nothing
-    assert user_policy({"HOME": str(tmp_path / "absent")}) == user_policy({}) == nothing
-
-
-NO_LEAVE = {
-    "no TOML": "format = ",
-    "no format": "",
-    "another format": "format = 2",
-    "a format that is no number": "format = true",
-    "a misspelt member": "format = 1\nalow = []",
-    "no list": 'format = 1\nallow = "x"',
-    "no URI": "format = 1\nallow = [1]",
-    "no absolute path": 'format = 1\nfolders = ["cards"]',
-    "a relative passphrase file": 'format = 1\npassphrase_files = { card = "card" }',
-    "an unknown role": 'format = 1\npassphrase_files = { cards = "/run/card" }',
-    "no file": "format = 1\npassphrase_files = { card = 1 }",
-}
-
-
-@pytest.mark.parametrize("text", NO_LEAVE.values(), ids=NO_LEAVE)
-def test_a_file_that_gives_no_leave(text: str, tmp_path: Path) -> None:
-    """What is not understood allows nothing; the schema of cardsign.toml is not its own."""
-    with pytest.raises(CardsignError) as caught:
-        read_policy(tmp_path, text)
-    assert caught.value.code == "config.malformed"
-    assert "config schema" not in caught.value.hint
-    assert refusal(read_policy, tmp_path, FILE, 0o644) == "file.permissions"
-
-
-@pytest.mark.parametrize(
-    ("environment", "path"),
-    [
-        ({"HOME": "/h"}, "/h/.config/cardsign/signers.toml"),
-        ({"HOME": "/h", "XDG_CONFIG_HOME": "/c"}, "/c/cardsign/signers.toml"),
-        ({"HOME": "/h", "XDG_CONFIG_HOME": "c"}, "/h/.config/cardsign/signers.toml"),
-        ({}, None),
-    ],
-)
-def test_where_the_users_own_file_lies(environment: dict[str, str], path: str | None) -> None:
-    """Never relative to where a command is run."""
-    assert user_file(environment) == (path and Path(path))
-
-
-def test_each_secret_comes_from_its_own_place_and_once() -> None:
-    """A passphrase is no PIN, and a PIN no token."""
-    asked = list[str]()
-
-    def prompt(question: str) -> str:
-        asked.append(question)
-        return "typed"
-
-    environment = {"CARDSIGN_PASSPHRASE": "phrase", "CARDSIGN_PIN": "pin", "VAULT_TOKEN": "token"}
-    by_name = user_secrets(PassphraseSource(environment=environment, prompt=prompt))
-    secrets = [by_name(kind, "x") for kind in ("passphrase", "pin", "token")]
-    assert (secrets, asked) == ([b"phrase", b"pin", b"token"], [])
-
-    typed = user_secrets(PassphraseSource(prompt=prompt))
-    for kind, of in (("pin", "a"), ("pin", "a"), ("pin", "b"), ("passphrase", "a")) * 2:
-        assert typed(kind, of) == b"typed"  # type: ignore[arg-type]
-    assert asked == ["PIN of a: ", "PIN of b: ", "Passphrase of the a: "]
-    assert "typed" not in repr(typed)
-    assert refusal(Access.by_passphrase(b"phrase").secrets, "pin", "a") == "signer.credentials"
-
-
-@pytest.mark.parametrize(("kind", "hint"), [("pin", "CARDSIGN_PIN"), ("token", "BAO_TOKEN")])
-def test_a_secret_that_is_not_to_be_had(kind: Any, hint: str) -> None:
-    """The hint names its own place."""
-    with pytest.raises(PassphraseFault, match=f"(?i)no {kind}") as caught:
-        user_secrets(PassphraseSource())(kind, "the token")
-    assert hint in caught.value.hint

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import stat
 from copy import copy
 from pathlib import Path
@@ -13,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from cardsign.errors import FileFault
 from cardsign.jose.keys import PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.ledger import private_blob
+from cardsign.keys.secrets import Access
 from cardsign.keys.signers import check_possession
 from cardsign.keys.store import FolderStore, StoreUser, create_store, open_store
 from tests.keys.conftest import QuickStore, in_each_store
@@ -24,7 +22,13 @@ from tests.keys.elsewhere import refusal
 from tests.keys.states import NOON, after, public
 
 PASSPHRASE = b"correct horse battery staple"
-NEXT = b"another one altogether"
+CARD, RELEASE, NEXT = b"of the card keys", b"of the release keys", b"of the next year"
+
+
+def enter(store: Any, *names: str) -> None:
+    """Enter keys that are elsewhere."""
+    for name in names:
+        store.apply(agenda.enter, public(name), now=after(1), custody="exec:/x")
 
 
 @in_each_store
@@ -51,21 +55,34 @@ def test_of_two_who_decide_on_one_state_the_second_decides_again(
 ) -> None:
     """Nothing that the first has done is lost, and nothing is done twice."""
     store.add(es256)
-    other = store.again()
-    other.apply(agenda.enter, public("two"), now=after(1), custody="exec:/x")
-    store.apply(agenda.enter, public("three"), now=after(2), custody="exec:/x")
+    enter(store.again(), "two")
+    enter(store, "three")
     assert [key.state for key in store.state.keys] == ["active", "prepublished", "prepublished"]
-    assert refusal(store.add, PrivateKey.generate("ES256"), expect_seq=1) == ("keystore.changed")
+    assert refusal(store.add, PrivateKey.generate("ES256"), expect_seq=1) == "keystore.changed"
     assert store.again().state == store.state
 
 
 @in_each_store
-def test_a_key_that_is_here_is_not_entered_twice(store: Any, es256: PrivateKey) -> None:
-    """Nor another one under its kid."""
+def test_of_many_that_make_and_change_a_store_none_loses_anything(store: Any) -> None:
+    """Each decides again on what the others have committed."""
+    keys = [[f"{name}-{number}" for number in range(3)] for name in "abcdef"]
+    threads = [Thread(target=enter, args=(copy(store), *names)) for names in keys]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    state = store.load()
+    assert (state.seq, len(state.keys), len(state.active_keys())) == (18, 18, 1)
+
+
+@in_each_store
+def test_a_key_that_does_not_fit_is_not_entered(store: Any, es256: PrivateKey) -> None:
+    """Under a weak passphrase, a second time, or under the kid of another one."""
+    assert refusal(store.add, es256, passphrase=b"short") == "passphrase.unfit"
+    assert (store.read_lines(), store.load().seq) == ([], 0)
     store.add(es256)
-    assert refusal(store.add, es256) == "keystore.duplicate_key"
     named = PrivateKey.generate("ES256", kid=es256.public.kid)
-    assert refusal(store.add, named) == "keystore.duplicate_key"
+    assert [refusal(store.add, key) for key in (es256, named)] == ["keystore.duplicate_key"] * 2
     assert store.list_blobs() == store.state.private_blobs()
 
 
@@ -87,22 +104,11 @@ def test_the_private_key_of_an_ended_key_is_gone(store: Any, es256: PrivateKey) 
     """At once, and its record stays."""
     record = store.add(es256, roles=("root",))
     store.apply(agenda.revoke, record.kid, reason="ceased", now=after(1))
-    assert store.state.find(record.kid).private == "destroyed"
+    assert store.again().state.find(record.kid).private == "destroyed"
     assert store.list_blobs() == frozenset()
-    assert store.again().state.keys[0].kid == record.kid
 
 
-@in_each_store
-def test_keys_of_one_passphrase_are_in_one_custody(
-    store: Any, es256: PrivateKey, another_es256: PrivateKey, rs256: PrivateKey
-) -> None:
-    """Whoever has the passphrase and the files has them all; another passphrase is another."""
-    one = store.add(es256)
-    two = store.add(another_es256, roles=("release",))
-    three = store.add(rs256, roles=("root",), passphrase=NEXT)
-    assert one.custody == two.custody != three.custody
-    (moved,) = store.change_passphrase([two], PASSPHRASE, b"a third one of its own", now=after(9))
-    assert store.state.find(moved.kid).custody not in (one.custody, three.custody)
+# What a passphrase opens.
 
 
 @in_each_store
@@ -117,10 +123,54 @@ def test_a_stolen_passphrase_is_known_again_whatever_ended(
 
 
 @in_each_store
-def test_a_weak_passphrase_makes_nothing(store: Any, es256: PrivateKey) -> None:
-    """No store either."""
-    assert refusal(store.add, es256, passphrase=b"short") == "passphrase.unfit"
-    assert (store.read_lines(), store.load().seq) == ([], 0)
+def test_each_role_opens_with_its_own_secret(
+    store: Any, es256: PrivateKey, another_es256: PrivateKey
+) -> None:
+    """The other role's is never tried, and each passphrase is a custody."""
+    asked: list[str] = []
+
+    def of(role: str, secret: bytes) -> Any:
+        return lambda kind, name: (asked.append(role), secret)[1]
+
+    card = store.add(es256, passphrase=CARD)
+    root = store.add(PrivateKey.generate("ES256"), passphrase=CARD, roles=("root",))
+    release = store.add(another_es256, passphrase=RELEASE, roles=("release",))
+    assert card.custody == root.custody != release.custody
+    access = Access(of("all", CARD), by_role={"release": of("release", RELEASE)})
+    for record in (card, release):
+        store.signer(record, access)
+    assert asked == ["all", "release"]
+
+
+@in_each_store
+def test_a_passphrase_is_changed_for_the_keys_of_a_role(
+    store: Any, es256: PrivateKey, another_es256: PrivateKey
+) -> None:
+    """All or none, and never to that of another role: with it cron could sign cards."""
+    card, release = store.add(es256, passphrase=CARD), store.add(another_es256, roles=("release",))
+    change, now = store.change_passphrase, {"now": after(10)}
+    assert refusal(change, [release, card], PASSPHRASE, NEXT, **now) == "passphrase.wrong"
+    for record, old, new in (
+        (release, PASSPHRASE, b"short"),
+        (release, PASSPHRASE, CARD),
+        (card, CARD, PASSPHRASE),
+    ):
+        assert refusal(change, [record], old, new, **now) == "passphrase.unfit"
+        store.signer(record, old)
+    assert change([release], PASSPHRASE, NEXT, **now) == (release,)
+    release = store.state.find(release.kid)
+    assert change([release], PASSPHRASE, NEXT, **now) == (), "it has that one by now"
+    store.signer(release, NEXT)
+    store.signer(card, CARD)
+    assert release.custody != card.custody
+    events = [event for line in store.read_log() for event in line["events"]]
+    resealed = [event["key"] for event in events if event["event"] == "resealed"]
+    assert resealed == [release.thumbprint]
+    store.drop_blobs([private_blob(card.blob)])
+    assert change([release], NEXT, CARD, **now) == (release,), "what is not here cannot tell"
+
+
+# In a folder.
 
 
 def test_private_keys_are_closed_to_others_and_nothing_shows_them(
@@ -135,25 +185,6 @@ def test_private_keys_are_closed_to_others_and_nothing_shows_them(
     assert "PRIVATE" not in repr(store.state)
 
 
-@pytest.mark.parametrize("failing", ["fsync", "write", "replace"])
-def test_a_disk_that_takes_nothing_leaves_the_store_as_it_was(
-    store: QuickStore, es256: PrivateKey, monkeypatch: pytest.MonkeyPatch, failing: str
-) -> None:
-    """No line, and no private key that nobody names."""
-    store.add(es256)
-    before, log = store.state, store.log.read_bytes()
-
-    def full(*_: object) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, failing, full)
-        with pytest.raises(FileFault):
-            store.add(PrivateKey.generate("ES256"))
-    assert (store.load(), store.log.read_bytes()) == (before, log)
-    assert store.list_blobs() == before.private_blobs()
-
-
 def test_a_store_that_is_held_is_busy(
     store: QuickStore, es256: PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,31 +196,7 @@ def test_a_store_that_is_held_is_busy(
         assert store.again().state == store.state
 
 
-@in_each_store
-def test_of_many_that_make_and_change_a_store_none_loses_anything(store: Any) -> None:
-    """Each decides again on what the others have committed."""
-
-    def enter(name: str) -> None:
-        other = copy(store)
-        for number in range(3):
-            key = public(f"{name}-{number}")
-            other.apply(agenda.enter, key, now=after(number), custody="exec:/x")
-
-    threads = [Thread(target=enter, args=(name,)) for name in "abcdef"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    state = store.load()
-    assert (state.seq, len(state.keys), len(state.active_keys())) == (18, 18, 1)
-
-
-def test_where_no_store_is_it_is_missing(tmp_path: Path) -> None:
-    """A store begins with its first key."""
-    assert refusal(open_store, tmp_path / "keys") == "keystore.missing"
-
-
-# --- what the user has seen before --------------------------------------------------------
+# What the user has seen before.
 
 
 @pytest.fixture
@@ -199,50 +206,45 @@ def ann(tmp_path: Path) -> StoreUser:
 
 
 @pytest.fixture
-def watched(tmp_path: Path, ann: StoreUser, es256: PrivateKey) -> Path:
+def watched(tmp_path: Path, ann: StoreUser) -> Path:
     """A store with three lines, which the user has seen."""
-    store = create_store(tmp_path / "keys", ann)
-    store.add_key(es256, PASSPHRASE, now=NOON)
-    for name in ("two", "three"):
-        store.apply(agenda.enter, public(name), now=after(1), custody="exec:/x")
+    enter(create_store(tmp_path / "keys", ann), "one", "two", "three")
     return tmp_path / "keys"
 
 
-def test_a_log_that_was_put_back_is_refused(watched: Path, ann: StoreUser) -> None:
-    """An older copy may lack a revocation; without a memory it looks whole."""
-    log = watched / "log.jsonl"
-    whole = log.read_bytes().splitlines(keepends=True)
-    log.write_bytes(b"".join(whole[:2]))
+def cut(store: Path, lines: int) -> None:
+    """Put back the first lines of the log."""
+    log = store / "log.jsonl"
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:lines]))
+
+
+def test_a_log_that_does_not_lead_back_to_what_was_seen_is_refused(
+    watched: Path, ann: StoreUser
+) -> None:
+    """An older copy may lack a revocation; one that was written anew has a right chain."""
+    cut(watched, 2)
     assert refusal(open_store, watched, ann, match="line 3") == "keystore.other_history"
-    assert open_store(watched).state.seq == 2
-
-
-def test_a_log_that_was_written_anew_is_refused(watched: Path, ann: StoreUser) -> None:
-    """Its chain is right; it is not the one that was seen."""
-    log = watched / "log.jsonl"
-    whole = log.read_bytes().splitlines(keepends=True)
-    log.write_bytes(b"".join(whole[:2]))
     forger = open_store(watched)
-    for name in ("mallory", "another", "third"):
-        forger.apply(agenda.enter, public(name), now=after(1), custody="exec:/x")
+    assert forger.state.seq == 2, "without a memory it looks whole"
+    enter(forger, "mallory", "another", "third")
     assert refusal(open_store, watched, ann) == "keystore.other_history"
 
 
 def test_what_continues_the_log_that_was_seen_is_accepted(watched: Path, ann: StoreUser) -> None:
     """Another machine may have gone further; a new store may be made in an emptied place."""
-    open_store(watched).apply(agenda.enter, public("four"), now=after(2), custody="exec:/x")
+    enter(open_store(watched), "four")
     assert open_store(watched, ann).state.seq == 4
     (watched / "log.jsonl").unlink()
     assert refusal(open_store, watched, ann, match="this machine saw one") == "keystore.missing"
-    create_store(watched, ann).apply(agenda.enter, public("five"), now=after(2), custody="exec:/x")
+    enter(create_store(watched, ann), "five")
     assert open_store(watched, ann).state.seq == 1
 
 
 def test_a_store_is_known_by_whatever_path_it_is_named(watched: Path, ann: StoreUser) -> None:
     """A link to it is it; and what is remembered must be ours."""
-    link, log = watched.parent / "link", watched / "log.jsonl"
+    link = watched.parent / "link"
     link.symlink_to(watched)
-    log.write_bytes(log.read_bytes().splitlines(keepends=True)[0])
+    cut(watched, 1)
     assert refusal(open_store, link, ann) == "keystore.other_history"
     assert ann.folder
     (file,) = ann.folder.iterdir()
@@ -255,7 +257,7 @@ def test_a_home_that_takes_nothing_is_told_and_hinders_nobody(tmp_path: Path) ->
     told: list[str] = []
     (tmp_path / "state").write_text("no folder")
     ann = StoreUser("ann@host", tmp_path / "state", told.append)
-    store = create_store(tmp_path / "keys", ann)
-    store.apply(agenda.enter, public("one"), now=NOON, custody="exec:/x")
+    enter(create_store(tmp_path / "keys", ann), "one")
     assert open_store(tmp_path / "keys", ann).state.seq == 1
     assert any("cannot be remembered" in line for line in told)
+    assert refusal(open_store, tmp_path / "none") == "keystore.missing"

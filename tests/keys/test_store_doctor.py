@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,69 +24,53 @@ def examine(store: FolderStore) -> list[tuple[str, str, str]]:
     return [(finding.code, finding.severity, finding.path) for finding in findings]
 
 
-def private_key(store: FolderStore) -> Path:
-    """The file of its only private key."""
-    (path,) = (store.path / "private").glob("*.key")
-    return path
+def spoil(store: FolderStore, how: str) -> Path:
+    """Do something to a store of one key; the path that is to be named."""
+    (key,) = (store.path / "private").glob("*.key")
+    elsewhere = store.path.parent / "elsewhere"
+    leftover, orphan = store.path / f".log.jsonl.{'0' * 16}.tmp", key.with_name(f"{'0' * 64}.key")
+    match how:
+        case "a leftover":
+            leftover.write_bytes(b"{")
+            return leftover
+        case "an orphan":
+            orphan.touch(0o600)
+            return orphan
+        case "a lost key":
+            key.unlink()
+        case "an empty key":
+            key.write_bytes(b"")
+        case "a linked key":
+            key.rename(elsewhere)
+            key.symlink_to(elsewhere)
+        case "an edited log":
+            log = store.log.read_bytes()
+            store.log.write_bytes(log.replace(b'"card"', b'"root"') + b"{}\n")
+            return store.path
+    return key
 
 
-def add_leftover(store: FolderStore) -> Path:
-    path = store.path / f".log.jsonl.{'0' * 16}.tmp"
-    path.write_bytes(b"{")
-    return path
+SPOILT = {
+    "a leftover": ("doctor.leftover", "note"),  # nothing refers to it
+    "an orphan": ("doctor.leftover", "error"),
+    "a lost key": ("doctor.private_missing", "error"),
+    "an empty key": ("doctor.private_missing", "error"),
+    "a linked key": ("doctor.symlink", "error"),
+    "an edited log": ("keystore.corrupt", "error"),
+}
 
 
-def add_orphan(store: FolderStore) -> Path:
-    path = store.path / "private" / f"{'0' * 64}.key"
-    path.touch(0o600)
-    return path
-
-
-def lose_key(store: FolderStore) -> Path:
-    path = private_key(store)
-    path.unlink()
-    return path
-
-
-def empty_key(store: FolderStore) -> Path:
-    path = private_key(store)
-    path.write_bytes(b"")
-    return path
-
-
-def link_key(store: FolderStore) -> Path:
-    path = private_key(store)
-    path.rename(store.path.parent / "elsewhere")
-    path.symlink_to(store.path.parent / "elsewhere")
-    return path
-
-
-def edit_log(store: FolderStore) -> Path:
-    store.log.write_bytes(store.log.read_bytes().replace(b'"card"', b'"root"') + b"{}\n")
-    return store.path
-
-
-@pytest.mark.parametrize(
-    ("spoil", "code", "severity"),
-    [
-        (add_leftover, "doctor.leftover", "note"),  # nothing refers to it
-        (add_orphan, "doctor.leftover", "error"),
-        (lose_key, "doctor.private_missing", "error"),
-        (empty_key, "doctor.private_missing", "error"),
-        (link_key, "doctor.symlink", "error"),
-        (edit_log, "keystore.corrupt", "error"),
-    ],
-)
+@pytest.mark.parametrize("how", SPOILT)
 def test_what_is_wrong_is_told_and_left_to_a_person(
-    store: Any, es256: PrivateKey, spoil: Callable[[FolderStore], Path], code: str, severity: str
+    store: Any, es256: PrivateKey, how: str
 ) -> None:
     """A store that is well has no finding, nor has one with a file of somebody else."""
     store.add(es256)
     (store.path / "README.md").write_text("mine")
     assert examine(store) == []
-    path = spoil(store)
+    path = spoil(store, how)
     files = sorted(store.path.rglob("*"))
-    assert examine(store) == [(code, severity, str(path))]
+    assert examine(store) == [(*SPOILT[how], str(path))]
     assert sorted(store.path.rglob("*")) == files
 
 
@@ -107,9 +90,7 @@ def test_what_others_can_reach_is_closed_by_the_command_that_is_told(
     record = store.add(es256)
     (path,) = store.path.glob(name)
     path.chmod(mode)
-
     (finding,) = examine_store(store)
-
     assert (finding.code, finding.severity) == ("doctor.permissions", severity)
     assert finding.path == str(path)
     subprocess.run(shlex.split(finding.fix.removeprefix("Run: ")), check=True)
@@ -144,7 +125,6 @@ def test_a_private_folder_that_is_a_link_is_neither_read_nor_written(
     folder, elsewhere = store.path / "private", store.path.parent / "elsewhere"
     folder.rename(elsewhere)
     folder.symlink_to(elsewhere)
-
     for attempt in (
         lambda: store.signer(record, b"correct horse battery staple"),
         lambda: store.drop_blobs([private_blob(record.blob)]),
@@ -153,7 +133,6 @@ def test_a_private_folder_that_is_a_link_is_neither_read_nor_written(
         assert refusal(attempt) == "file.not_plain"
     assert [path.name for path in elsewhere.iterdir()] == [f"{record.blob}.key"]
     assert "doctor.symlink" in [code for code, _, _ in examine(store)]
-
     folder.unlink()
     elsewhere.rename(folder)
     assert store.add(another_es256).private == "held"

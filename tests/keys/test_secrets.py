@@ -1,0 +1,241 @@
+"""A secret comes from where it was said to be, or from a person; and what signers may do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cardsign.errors import CardsignError, PassphraseFault
+from cardsign.keys.secrets import (
+    MAX_FILE_BYTES,
+    Access,
+    PassphraseSource,
+    SignerPolicy,
+    check_strength,
+    new_passphrase,
+    read_passphrase,
+    terminal_prompt,
+    user_file,
+    user_policy,
+    user_secrets,
+)
+from tests.keys.elsewhere import refusal
+
+ENVIRONMENT = {"CARDSIGN_PASSPHRASE": "from the environment"}
+
+
+def answers(*texts: str) -> Callable[[str], str]:
+    """A person who types these, one after the other."""
+    rest: Iterator[str] = iter(texts)
+    return lambda question: next(rest)
+
+
+def nobody(question: str) -> str:
+    """A person who must not be asked."""
+    pytest.fail(f"asked {question!r}")
+
+
+def end_of_file(question: str) -> str:
+    raise EOFError
+
+
+def write(folder: Path, content: bytes, mode: int = 0o600) -> Path:
+    """A passphrase file."""
+    path = folder / "passphrase"
+    path.write_bytes(content)
+    path.chmod(mode)
+    return path
+
+
+CONTENTS = {
+    "without newline": (b"passphrase", b"passphrase"),
+    "with carriage return": (b"passphrase\r\n", b"passphrase"),
+    "with more lines": (b"passphrase\nnote\n", b"passphrase"),
+    "with spaces, which count": (b" pass phrase \n", b" pass phrase "),
+    "in no charset": (b"\xff\xfe\xfd passphrase\n", b"\xff\xfe\xfd passphrase"),
+}
+
+
+@pytest.mark.parametrize(("content", "expected"), CONTENTS.values(), ids=CONTENTS)
+def test_the_first_line_of_a_file_counts(content: bytes, expected: bytes, tmp_path: Path) -> None:
+    """Byte for byte, without the end of the line; nobody is asked."""
+    source = PassphraseSource(write(tmp_path, content), ENVIRONMENT, nobody)
+    assert read_passphrase(source) == new_passphrase(source) == expected
+
+
+def test_a_pipe_is_read_like_a_file() -> None:
+    """As `--passphrase-file <(pass show cards)` gives it."""
+    reading, writing = os.pipe()
+    os.write(writing, b"from a pipe\n")
+    os.close(writing)
+    source = PassphraseSource(Path(f"/dev/fd/{reading}"), ENVIRONMENT, nobody)
+    assert read_passphrase(source) == b"from a pipe"
+    os.close(reading)
+
+
+def test_the_environment_goes_before_the_terminal() -> None:
+    """As os.environ holds it: bytes that are no text are escaped."""
+    source = PassphraseSource(environment=ENVIRONMENT, prompt=nobody)
+    assert read_passphrase(source) == b"from the environment"
+    assert "from the environment" not in repr(source)
+    source = PassphraseSource(environment={"CARDSIGN_PASSPHRASE": os.fsdecode(b"\xff\xfe")})
+    assert read_passphrase(source) == b"\xff\xfe"
+
+
+def test_a_person_is_asked_once_for_what_exists_and_twice_for_what_is_new() -> None:
+    """Nobody can see what is typed. The answer's UTF-8 counts."""
+    assert read_passphrase(PassphraseSource(prompt=answers("ünicode"))) == "ünicode".encode()
+    twice = PassphraseSource(prompt=answers("long enough", "long enough"))
+    assert new_passphrase(twice) == b"long enough"
+
+
+@pytest.mark.parametrize("typed", [["long enough", "long enogh"], ["hunter2"], [""]])
+def test_a_new_passphrase_must_be_typed_twice_and_long_enough(typed: list[str]) -> None:
+    """Else nothing is made with it; what is short is not asked for again, and never repeated."""
+    with pytest.raises(PassphraseFault) as caught:
+        new_passphrase(PassphraseSource(prompt=answers(*typed)))
+    assert caught.value.code == "passphrase.unfit"
+    assert "hunter2" not in f"{caught.value!s}{caught.value!r}{caught.value.hint}"
+
+
+def test_eight_are_enough_and_seven_are_not() -> None:
+    """The limit is where it is said to be."""
+    check_strength(b"8 letter")
+    assert refusal(check_strength, b"7 lette") == "passphrase.unfit"
+
+
+UNSET = {"CARDSIGN_PASSPHRASE": ""}
+NOTHING = {
+    "nobody to ask": PassphraseSource(),
+    "Control-D": PassphraseSource(prompt=end_of_file),
+    "no text": PassphraseSource(prompt=lambda _: b"\xff".decode()),
+    "empty in the environment": PassphraseSource(environment=UNSET, prompt=nobody),
+    "empty at the terminal": PassphraseSource(prompt=answers("")),
+}
+
+
+@pytest.mark.parametrize("source", NOTHING.values(), ids=NOTHING)
+def test_what_gives_nothing_gives_no_passphrase(source: PassphraseSource) -> None:
+    """An unset secret of a pipeline comes as an empty one, and must not fall through."""
+    with pytest.raises(PassphraseFault) as caught:
+        read_passphrase(source)
+    assert (caught.value.code, caught.value.exit_status) == ("passphrase.none", 2)
+
+
+@pytest.mark.parametrize(("stdin", "stderr"), [(True, True), (True, False), (False, True)])
+def test_a_prompt_needs_a_terminal_on_both_sides(
+    stdin: bool, stderr: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a pipeline a question would hang for ever."""
+    for name, answer in (("stdin", stdin), ("stderr", stderr)):
+        monkeypatch.setattr(f"sys.{name}", SimpleNamespace(isatty=lambda answer=answer: answer))
+    assert (terminal_prompt() is not None) == (stdin and stderr)
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])
+def test_a_passphrase_file_open_to_others_is_refused(mode: int, tmp_path: Path) -> None:
+    """It is no secret any more; nor is a long file one that was meant."""
+    source = PassphraseSource(write(tmp_path, b"passphrase", mode))
+    assert refusal(read_passphrase, source) == "file.permissions"
+    write(tmp_path, b"x" * (MAX_FILE_BYTES + 1))
+    assert refusal(read_passphrase, source) == "file.unreadable"
+
+
+def test_each_secret_comes_from_its_own_place_and_once() -> None:
+    """A passphrase is no PIN, and a PIN no token."""
+    asked = list[str]()
+
+    def prompt(question: str) -> str:
+        asked.append(question)
+        return "typed"
+
+    environment = {"CARDSIGN_PASSPHRASE": "phrase", "CARDSIGN_PIN": "pin", "VAULT_TOKEN": "token"}
+    by_name = user_secrets(PassphraseSource(environment=environment, prompt=prompt))
+    secrets = [by_name(kind, "x") for kind in ("passphrase", "pin", "token")]
+    assert (secrets, asked) == ([b"phrase", b"pin", b"token"], [])
+    typed = user_secrets(PassphraseSource(prompt=prompt))
+    for kind, of in (("pin", "a"), ("pin", "a"), ("pin", "b"), ("passphrase", "a")) * 2:
+        assert typed(kind, of) == b"typed"  # type: ignore[arg-type]
+    assert asked == ["PIN of a: ", "PIN of b: ", "Passphrase of the a: "]
+    assert "typed" not in repr(typed)
+    assert refusal(Access.by_passphrase(b"phrase").secrets, "pin", "a") == "signer.credentials"
+
+
+@pytest.mark.parametrize(("kind", "hint"), [("pin", "CARDSIGN_PIN"), ("token", "BAO_TOKEN")])
+def test_a_secret_that_is_not_to_be_had(kind: Any, hint: str) -> None:
+    """The hint names its own place."""
+    with pytest.raises(PassphraseFault, match=f"(?i)no {kind}") as caught:
+        user_secrets(PassphraseSource())(kind, "the token")
+    assert hint in caught.value.hint
+
+
+# The user's own file, which gives leave.
+
+
+FILE = """
+format = 1
+allow = ["exec:/bin/sign?arg=2"]
+insecure_loopback_http = true
+passphrase_files = { card = "/c" }
+"""
+
+
+def read_policy(home: Path, text: str, mode: int = 0o600) -> SignerPolicy:
+    """Write the user's own file, and read it."""
+    file = home / ".config/cardsign/signers.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    file.chmod(mode)
+    return user_policy({"HOME": str(home)})
+
+
+def test_the_users_own_file_gives_leave(tmp_path: Path) -> None:
+    """Exactly what it lists."""
+    assert read_policy(tmp_path, FILE) == SignerPolicy(
+        format=1,
+        allow=frozenset({"exec:/bin/sign?arg=2"}),
+        insecure_loopback_http=True,
+        passphrase_files={"card": Path("/c")},
+    )
+    nothing = SignerPolicy(format=1)
+    assert read_policy(tmp_path, "format = 1") == nothing
+    assert user_policy({"HOME": str(tmp_path / "absent")}) == user_policy({}) == nothing
+    assert refusal(read_policy, tmp_path, FILE, 0o644) == "file.permissions"
+
+
+NO_LEAVE = {
+    "no TOML": "format = ",
+    "no format": "",
+    "another format": "format = 2",
+    "a format that is no number": "format = true",
+    "a misspelt member": "format = 1\nalow = []",
+    "no list": 'format = 1\nallow = "x"',
+    "no URI": "format = 1\nallow = [1]",
+    "no absolute path": 'format = 1\nfolders = ["cards"]',
+    "a relative passphrase file": 'format = 1\npassphrase_files = { card = "card" }',
+    "an unknown role": 'format = 1\npassphrase_files = { cards = "/run/card" }',
+    "no file": "format = 1\npassphrase_files = { card = 1 }",
+}
+
+
+@pytest.mark.parametrize("text", NO_LEAVE.values(), ids=NO_LEAVE)
+def test_a_file_that_gives_no_leave(text: str, tmp_path: Path) -> None:
+    """What is not understood allows nothing; the schema of cardsign.toml is not its own."""
+    with pytest.raises(CardsignError) as caught:
+        read_policy(tmp_path, text)
+    assert caught.value.code == "config.malformed"
+    assert "config schema" not in caught.value.hint
+
+
+def test_where_the_users_own_file_lies() -> None:
+    """Never relative to where a command is run."""
+    own = "cardsign/signers.toml"
+    assert user_file({"HOME": "/h"}) == Path("/h/.config") / own
+    assert user_file({"HOME": "/h", "XDG_CONFIG_HOME": "/c"}) == Path("/c") / own
+    assert user_file({"HOME": "/h", "XDG_CONFIG_HOME": "c"}) == Path("/h/.config") / own
+    assert user_file({}) is None
