@@ -58,6 +58,13 @@ def test_O20_O22_tools_become_skills_under_namespaced_ids(
     assert "x.example" not in json.dumps(card)
 
 
+def test_a_schema_that_is_no_object_is_refused(write: Write) -> None:
+    """It would stand in the card as it is."""
+    source = write("tools.json", json.dumps({**SERVER, "tools": [{**TOOL, "inputSchema": "x"}]}))
+    with pytest.raises(BuildRefused, match="inputSchema: expected an object"):
+        built(source)
+
+
 LISTS = {
     "json": json.dumps({"mcpServers": {"github": {"command": "npx", "args": ["-y", "x"]}}}),
     "toml": '[[mcp_servers]]\nname = "github"\n[mcp_servers.transport]\ncommand = "npx"\n',

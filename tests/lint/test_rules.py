@@ -360,6 +360,7 @@ def test_B6_skill_ids_are_department_verb_noun() -> None:
         assert contract_findings({"/skills/0/skill_id": name}) == ["contract.verb"]
     for name in ("check_tides", "iam.Check_Tides", "iam.check", "iam-x.check_tides"):
         assert contract_findings({"/skills/0/skill_id": name}) == ["contract.skill-id"]
+    assert contract_findings({"/skills/0/skill_id": ""}) == ["contract.skill"]
     assert contract_findings({}, prefixes=("ops",)) == ["contract.skill-id"] * 2
     assert contract_findings({}, prefixes=("iam",)) == []
 
