@@ -97,6 +97,9 @@ class Figures:
     excluded: Counter[str] = field(default_factory=Counter)
     longest: dict[str, int] = field(default_factory=dict)
     short_of_bound: dict[str, int] = field(default_factory=dict)
+    worlds: int = 1
+    distinct: int = 0  # signatures that were checked
+    asked: int = 0
 
     def measured(self, what: str, seconds: int, bound: int | None = None) -> None:
         """Note a length of time, and how much it was short of what is documented."""
@@ -107,6 +110,9 @@ class Figures:
 
     def add(self, other: Figures) -> None:
         """Take in what another world has counted."""
+        self.worlds += other.worlds
+        self.distinct += other.distinct
+        self.asked += other.asked
         self.verifications += other.verifications
         self.excluded += other.excluded
         for what, seconds in other.longest.items():

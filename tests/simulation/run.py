@@ -11,9 +11,8 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -28,40 +27,12 @@ from tests.simulation.world import simulate  # noqa: E402
 WORKERS: Final = min(2, os.cpu_count() or 1)
 
 
-@dataclass
-class Outcome:
-    """What all worlds of a run came to.
-
-    Attributes:
-        figures: Theirs, added up.
-        first: The first seed.
-        worlds: How many; their seeds follow one another.
-        distinct: Signatures that were checked.
-        asked: How often one was to be checked.
-        seconds: How long it took.
-    """
-
-    first: int
-    figures: Figures = field(default_factory=Figures)
-    worlds: int = 0
-    distinct: int = 0
-    asked: int = 0
-    seconds: float = 0.0
-
-    def add(self, figures: Figures, checks: Checks) -> None:
-        """Take in one world."""
-        self.figures.add(figures)
-        self.worlds += 1
-        self.distinct += checks.distinct
-        self.asked += checks.asked
-
-
-def one(seed: int) -> tuple[Figures, Checks]:
+def one(seed: int) -> Figures:
     """One world, alone."""
     with Checks().everywhere() as checks:
         figures = simulate(seed, checks).figures
-    checks.forget()
-    return figures, checks
+    figures.distinct, figures.asked = checks.distinct, checks.asked
+    return figures
 
 
 def run(
@@ -69,8 +40,8 @@ def run(
     first: int,
     *,
     workers: int = 1,
-    world: Callable[[int], tuple[Figures, Checks]] = one,
-) -> Outcome:
+    world: Callable[[int], Figures] = one,
+) -> Figures:
     """Simulate one world after another until so many verifications have been made.
 
     The same arguments give the same figures, with any number of workers. `world` is for a caller
@@ -79,27 +50,20 @@ def run(
     Raises:
         Broken: A statement does not hold.
     """
-    outcome, began = Outcome(first), time.monotonic()
-    if workers == 1:
-        for seed in count(first):
-            outcome.add(*world(seed))
-            if outcome.figures.total >= verifications:
-                break
-    else:
-        _side_by_side(outcome, verifications, workers)
-    outcome.seconds = time.monotonic() - began
-    return outcome
+    figures = Figures(worlds=0)
+    worlds = map(world, count(first)) if workers == 1 else _side_by_side(first, workers)
+    for each in worlds:
+        figures.add(each)
+        if figures.total >= verifications:
+            break
+    return figures
 
 
-def _side_by_side(outcome: Outcome, verifications: int, workers: int) -> None:
+def _side_by_side(first: int, workers: int) -> Iterator[Figures]:
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        while True:
-            following = outcome.first + outcome.worlds
-            for figures, checks in pool.map(one, range(following, following + 8 * workers)):
-                outcome.add(figures, checks)
-                if outcome.figures.total >= verifications:
-                    return
+        for begin in count(first, 8 * workers):
+            yield from pool.map(one, range(begin, begin + 8 * workers))
 
 
 def main() -> int:
@@ -109,16 +73,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the first world")
     options = parser.parse_args()
     workers = 1 if options.verifications == 1 else WORKERS
+    began = time.monotonic()
     try:
-        outcome = run(options.verifications, options.seed, workers=workers)
+        figures = run(options.verifications, options.seed, workers=workers)
     except Broken as broken:
         print(broken, file=sys.stderr)
         return 1
-    figures = outcome.figures
     print(
-        f"{figures.total} verifications in {outcome.worlds} worlds, seeds {outcome.first} to "
-        f"{outcome.first + outcome.worlds - 1}, {outcome.distinct} signatures checked, "
-        f"{outcome.seconds:.0f} s: all three statements hold"
+        f"{figures.total} verifications in {figures.worlds} worlds, seeds {options.seed} to "
+        f"{options.seed + figures.worlds - 1}, {figures.distinct} signatures checked, "
+        f"{time.monotonic() - began:.0f} s: all three statements hold"
     )
     for what, times in (*figures.verifications.items(), *figures.excluded.items()):
         print(f"  {times:9} {what}")
