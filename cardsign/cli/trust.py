@@ -395,8 +395,7 @@ def update(
         notes = [f"{policy.lock} is up to date"]
     for name, findings in wrong.items():
         for finding in findings:
-            say(f"{name}: {finding.code}: {safe(finding.message, limit=300)}")
-            say(f"  {safe(finding.hint, limit=300)}")
+            frame.say_finding(finding, head=f"{name}: ", with_hint=True)
     shown = {name: [finding.to_json() for finding in findings] for name, findings in wrong.items()}
     view = {"lock": str(policy.lock), "raised": list(raised), "problems": shown}
     return show(Answer(view, notes=notes, exit_status=status if wrong else errors.EXIT_OK))
