@@ -120,6 +120,7 @@ def import_(
         return
     if public is not None:
         raise UsageFault("usage.conflict", "--public goes with the URI of a signer")
+    source = source.removeprefix("file:")
     with of_the_user(source):
         data = frame.read_input(source, max_bytes=MAX_KEY_FILE_BYTES)
         try:
@@ -130,8 +131,8 @@ def import_(
                 password=lambda: read_passphrase(keystore.source(role), question=question),
             )
         except errors.PassphraseFault as fault:
-            hint = "If the file has a passphrase of its own, import it with that one, and change "
-            hint += f"it afterwards: cardsign keys passwd --role {role}"
+            hint = "Type the passphrase that the file has, or set CARDSIGN_PASSPHRASE to it. "
+            hint += "`cardsign keys passwd` changes it afterwards."
             raise errors.PassphraseFault(
                 fault.code, fault.message, path=source, hint=hint
             ) from fault
