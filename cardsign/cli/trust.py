@@ -442,7 +442,8 @@ def remove(name: str, trust_file: Path | None) -> None:
     is_locked = enroll.remove_issuer(policy, name, dry_run=frame.is_dry_run())
     notes = [f"{frame.done('removed', 'remove')} {name} from {policy.path}"]
     if is_locked:
-        notes.append(f"{policy.lock} keeps its entry; to remove it: cardsign trust forget {name}")
+        then = "" if frame.is_dry_run() else f"; to remove it: cardsign trust forget {name}"
+        notes.append(f"{policy.lock} {frame.done('keeps', 'keep')} its entry{then}")
     show(Answer({"removed": name, "locked": is_locked}, notes=notes))
 
 
