@@ -290,23 +290,20 @@ def _without_secrets(value: Any) -> Any:
 def say_notes(notes: Iterable[Finding]) -> None:
     """Say notes of a report on stderr; under ``--quiet`` only what was refused."""
     for note in cap_findings(notes):
-        say_finding(note, asked=note.severity == "error")
+        _say_finding(note, is_asked=note.severity == "error")
 
 
 def print_error(error: CardsignError) -> None:
     """Print an error: code, what and where, then what to do."""
-    say_finding(error.finding, asked=True, with_hint=True)
+    _say_finding(error.finding, is_asked=True)
+    if error.hint:
+        say(f"  {safe(error.hint, limit=600)}", asked=True)
 
 
-def say_finding(
-    finding: Finding, *, head: str = "", asked: bool = False, with_hint: bool = False
-) -> None:
-    """Say a finding on stderr: its code, what and where, then what to do if that is wanted."""
+def _say_finding(finding: Finding, *, is_asked: bool) -> None:
     where = str(finding.place)
     place = f" ({safe(where, limit=120)})" if where else ""
-    say(f"{head}{finding.code}: {safe(finding.message, limit=400)}{place}", asked=asked)
-    if with_hint and finding.hint:
-        say(f"  {safe(finding.hint, limit=600)}", asked=asked)
+    say(f"{finding.code}: {safe(finding.message, limit=400)}{place}", asked=is_asked)
 
 
 # Commands.

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -163,7 +164,14 @@ def find_signers(
     help="When the extended card ends, at most 400 days ahead: YYYY-MM-DD (the end of that day) or "
     "YYYY-MM-DDThh:mm:ss. Without an offset it is UTC.",
 )
-@issuer.key_option
+@click.option(
+    "--key",
+    "uris",
+    metavar="URI",
+    multiple=True,
+    help="Sign only with this key: env:NAME (a PEM or JWK in a variable), file:PATH, or the URI of "
+    "a signer, such as awskms:///ID, whose program or library then runs. May be repeated.",
+)
 @issuer.public_option
 @issuer.kid_option
 @issuer.unlock_options
@@ -245,6 +253,10 @@ def _sign_card(
     )
     signing = sign_with_notes(document, signers, how)
     frame.write_output(output, signing.document)
+    # A device, such as /dev/null, cannot be read again.
+    is_file = output != frame.STDIO and not frame.is_dry_run() and Path(output).is_file()
+    if is_file and frame.read_input(output) != signing.document:
+        raise errors.SigningRefused("sign.self_check", f"{output} does not hold what was signed")
     return signers, signing
 
 
@@ -305,7 +317,7 @@ def _explain(signing: SignedCard, signers: Sequence[Signer]) -> Iterator[str]:
     help="The gateway's endpoint. {path} stands for the path of each endpoint of the card.",
 )
 @frame.output_option()
-@issuer.key_option
+@click.option("--key", "uris", metavar="URI", multiple=True, help="As for `cardsign sign`.")
 @subject_options
 @statements_option
 @issuer.unlock_options

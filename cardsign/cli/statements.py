@@ -117,10 +117,9 @@ def draft(
 
     Only the draft is written. A draft without changes renews the statement before it.
     """
-    work = keystore.work()
-    store = work.store
+    store = keystore.open()
     drafted = keysets.draft_keyset(
-        work,
+        Work(store, moment(), project_config()),
         add_roots=_named_keys(store, add_root, "--add-root"),
         recovery=_named_keys(store, recovery_keys, "--recovery"),
         lifetime=timedelta(days=days or keysets.KEYSET_LIFETIME.days),

@@ -395,7 +395,8 @@ def update(
         notes = [f"{policy.lock} is up to date"]
     for name, findings in wrong.items():
         for finding in findings:
-            frame.say_finding(finding, head=f"{name}: ", with_hint=True)
+            say(f"{name}: {finding.code}: {safe(finding.message, limit=300)}")
+            say(f"  {safe(finding.hint, limit=300)}")
     shown = {name: [finding.to_json() for finding in findings] for name, findings in wrong.items()}
     view = {"lock": str(policy.lock), "raised": list(raised), "problems": shown}
     return show(Answer(view, notes=notes, exit_status=status if wrong else errors.EXIT_OK))
@@ -442,8 +443,7 @@ def remove(name: str, trust_file: Path | None) -> None:
     is_locked = enroll.remove_issuer(policy, name, dry_run=frame.is_dry_run())
     notes = [f"{frame.done('removed', 'remove')} {name} from {policy.path}"]
     if is_locked:
-        then = "" if frame.is_dry_run() else f"; to remove it: cardsign trust forget {name}"
-        notes.append(f"{policy.lock} {frame.done('keeps', 'keep')} its entry{then}")
+        notes.append(f"{policy.lock} keeps its entry; to remove it: cardsign trust forget {name}")
     show(Answer({"removed": name, "locked": is_locked}, notes=notes))
 
 

@@ -22,6 +22,7 @@ from cardsign.card.profiles import canonicalize
 from cardsign.jose import base64url
 from cardsign.testing.conformance import read_file
 from tests.attack_runner.corpus import CORPUS, FORMAT
+from tests.support import PORTABLE
 
 Json = dict[str, Any]
 
@@ -30,21 +31,7 @@ NOW: Final = 1_795_262_400
 DAY: Final = 86_400
 ORIGIN: Final = "https://tides.example"
 JWKS_URL: Final = f"{ORIGIN}/.well-known/jwks.json"
-CARD: Final[Json] = {
-    "name": "Tide tables",
-    "description": "Says when the water comes",
-    "version": "1.2.0",
-    "supportedInterfaces": [
-        {"url": f"{ORIGIN}/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
-    ],
-    "provider": {"url": f"{ORIGIN}/", "organization": "Harbour office"},
-    "capabilities": {"streaming": True},
-    "securitySchemes": {"harbour": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
-    "securityRequirements": [{"schemes": {"harbour": {"list": ["read"]}}}],
-    "defaultInputModes": ["text/plain"],
-    "defaultOutputModes": ["text/plain"],
-    "skills": [{"id": "tides", "name": "Tides", "description": "When", "tags": ["sea"]}],
-}
+CARD: Final[Json] = PORTABLE
 _COLUMNS: Final = 200
 
 

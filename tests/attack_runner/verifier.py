@@ -53,13 +53,9 @@ def judge(case: Case) -> Iterator[Outcome]:
                 yield _outcome(report)
 
 
-def policy_of(case: Case) -> Policy:
-    """The policy of a case; equal ones are read once."""
-    return _policy(case.policy)
-
-
 @cache
-def _policy(data: bytes) -> Policy:
+def policy_of(data: bytes) -> Policy:
+    """The policy of a case; equal ones are read once."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "trust.toml"
         path.write_bytes(data)
@@ -68,7 +64,7 @@ def _policy(data: bytes) -> Policy:
 
 def _verifier(case: Case, folder: Path) -> Verifier:
     """A verifier with the policy, the lock and the memory of a case, and an empty cache."""
-    policy = policy_of(case)
+    policy = policy_of(case.policy)
     lock: Path | Memory = Memory()
     if case.lock is not None:
         lock = folder / "trust.lock"
@@ -103,7 +99,7 @@ def _outcome(report: Report, traffic: Traffic | None = None) -> Outcome:
 def _examine(case: Case, step: Mapping[str, Any], verifier: Verifier) -> Report:
     now = datetime.fromtimestamp(step["now"], UTC)
     verifier.clock = lambda: now
-    subject, card = subject_of(step["subject"]), case.input(step["card"])
+    subject, card = Subject(**step["subject"]), case.input(step["card"])
     statements, at = _evidence(case, step), now if step.get("historic") else None
     if "public" in step:
         public, audience = case.input(step["public"]), step["subject"]["audience"]
@@ -123,11 +119,6 @@ def _evidence(case: Case, step: Mapping[str, Any]) -> SuppliedStatements:
         untrusted_jwks=case.input(brought["jwks"]) if "jwks" in brought else None,
         jwks_url=brought.get("jwks_url"),
     )
-
-
-def subject_of(members: Mapping[str, str]) -> Subject:
-    """Whom a verdict is about."""
-    return Subject(**members)
 
 
 # ------------------------------------------------------------------ transcripts
@@ -186,7 +177,7 @@ def play(
         rewire: Takes a safeguard out of the settings.
     """
     try:
-        policy = policy_of(case)
+        policy = policy_of(case.policy)
         _enrol(case, policy, folder / "trust.lock")
     except UsageFault as fault:
         yield from [Outcome("none", (fault.code,))] * len(case.steps)
@@ -251,7 +242,7 @@ def _settings(world: World, clocks: Clocks, certificates: Certificates) -> Fetch
 
 
 def _told(case: Case, verifier: Verifier, step: Mapping[str, Any], nth: int) -> Outcome:
-    subject = subject_of(step["subject"]) if "subject" in step else None
+    subject = Subject(**step["subject"]) if "subject" in step else None
     url = step["url"].replace("{n}", str(nth))
     try:
         report = verifier.look_up(url, subject).report

@@ -36,7 +36,7 @@ from tests.net.peers import PATIENCE, http
 from tests.statements import current
 from tests.statements.making import key
 from tests.support import PORTABLE, dump, signed
-from tests.trust.establishing import codes
+from tests.trust.establishing import codes, listed
 
 HOST = "https://tides.example"
 CANONICAL = "/.well-known/agent-card.json"
@@ -69,8 +69,8 @@ class Site:
     def __post_init__(self) -> None:
         for name in ("tides.example", "mirror.example"):
             self.network.host(name, self.answer)
-        first = current.keyset()
-        self.publish(first, release=current.release(first, PORTABLE))
+        self.documents[at(1, 1)] = current.keyset()
+        self.release(PORTABLE)
         self.serve(PORTABLE)
 
     def answer(self, request: Request) -> bytes:
@@ -88,13 +88,10 @@ class Site:
         """Put a signed card there."""
         self.documents[path] = dump(signed(card, key(signer)))
 
-    def publish(self, *keysets: bytes, release: bytes | None = None) -> None:
-        """Put statements where they belong."""
-        for statement in keysets:
-            keyset = read_keyset(statement)
-            self.documents[at(keyset.epoch, keyset.version)] = statement
-        if release is not None:
-            self.documents[RELEASE_PATH] = release
+    def release(self, *cards: dict[str, Any], under: bytes = b"", **changes: Any) -> None:
+        """Put a release of these cards there, under the first keyset if no other is given."""
+        statement = current.release(under or self.documents[at(1, 1)], *cards, **changes)
+        self.documents[RELEASE_PATH] = statement
 
     def paths(self) -> list[str]:
         """What was asked for since the last time this was asked."""
@@ -173,7 +170,7 @@ def test_an_unchanged_peer_costs_one_conditional_request_and_no_signature_check(
         assert met.examine().verdict == "trusted"
         assert tides.asked == asked
     assert checked == []
-    tides.publish(release=current.release(tides.documents[at(1, 1)], PORTABLE, OTHER, seq=47))
+    tides.release(PORTABLE, OTHER, seq=47)
     tides.serve(OTHER)
     checked.clear()
     met.clock.passes(301)
@@ -194,16 +191,14 @@ def test_a_mirror_is_asked_for_the_card_alone(tides: Site) -> None:
 def test_the_legacy_path_is_said(tides: Site) -> None:
     """Where there never was a card at the canonical path; going back to it is no vanishing."""
     tides.documents[LEGACY] = tides.documents.pop(CANONICAL)
-    listed = {"url": HOST + LEGACY, "kind": "public", "seq": 42}
-    listed["payload_sha256"] = current.digest(PORTABLE)
-    tides.publish(release=current.release(tides.documents[at(1, 1)], cards=[listed], floor={}))
+    tides.release(cards=[listed(PORTABLE, url=HOST + LEGACY, seq=42)], floor={})
     looker = Looker(tides)
     report = looker.examine()
     assert (report.verdict, codes(report.reasons)) == ("trusted", ["card.legacy_path"])
     assert tides.paths()[:2] == [CANONICAL, LEGACY]
     assert looker.session.cards == {HOST + LEGACY}
     tides.documents[CANONICAL] = tides.documents.pop(LEGACY)
-    tides.publish(release=current.release(tides.documents[at(1, 1)], PORTABLE, seq=43))
+    tides.release(PORTABLE, seq=43)
     looker.clock.passes(301)
     assert looker.examine().verdict == "trusted"
     del tides.documents[CANONICAL]
@@ -247,7 +242,7 @@ KEYS = JwkSet.of([key("card").public]).to_bytes()
 def test_what_is_at_hand_goes_along(tides: Site) -> None:
     """Under a keyset anchor as any evidence; a key set stands for its URL, which is not asked."""
     second = current.keyset(2, tides.documents[at(1, 1)], iat=current.T0 + 1)
-    tides.publish(release=current.release(second, PORTABLE, seq=43))
+    tides.release(PORTABLE, under=second, seq=43)
     looker = Looker(tides)
     assert looker.examine().verdict == "indeterminate"
     supplied = SuppliedStatements((second,))
@@ -312,12 +307,8 @@ MIRROR = "https://mirror.example/copy.json"
 @pytest.fixture
 def two(tides: Site) -> Site:
     """The peer with a second agent, whose card is listed for a path of its own."""
-    listed = [
-        {"url": url, "kind": "public", "payload_sha256": current.digest(card), "seq": 43}
-        for url, card in ((CARD, PORTABLE), (HOST + AGENT, OTHER))
-    ]
-    first = tides.documents[at(1, 1)]
-    tides.publish(release=current.release(first, seq=43, cards=listed, floor={CARD: 43}))
+    cards = [listed(PORTABLE, url=CARD, seq=43), listed(OTHER, url=HOST + AGENT, seq=43)]
+    tides.release(seq=43, cards=cards, floor={CARD: 43})
     tides.serve(OTHER, AGENT)
     tides.serve(OTHER, "/copy.json")
     return tides

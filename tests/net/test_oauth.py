@@ -170,9 +170,8 @@ def test_G18_a_server_outside_the_issuers_origins_sees_no_secret(server: Counter
     caller = Caller(server.url)
     with counterpart() as other:
         caller.payload = card([{"o": []}], o=scheme(f"{other.url}/token"))
-        with pytest.raises(UsageFault) as caught:
+        with pytest.raises(UsageFault, match=r"^credential\.elsewhere: "):
             caller.open()
-        assert caught.value.code == "credential.elsewhere"
         assert (server.asked, other.asked) == ([], [])
 
 

@@ -114,9 +114,8 @@ def test_an_entry_whose_anchor_is_no_keyset_any_more_is_refused(policy: Path) ->
     text = policy.read_text()
     keyset = text[text.index("keyset =") :].splitlines()[0]
     policy.write_text(text.replace(keyset, 'jwks = "https://tides.example/jwks.json"'))
-    with pytest.raises(UsageFault) as fault:
+    with pytest.raises(UsageFault, match=r"^lock\.other_anchor: "):
         verifier(policy)
-    assert fault.value.code == "lock.other_anchor"
 
 
 def test_a_keyset_policy_made_in_code_names_its_lock() -> None:
@@ -303,9 +302,8 @@ def test_several_locks_count_by_their_maximum_and_a_fork_blocks_one_issuer(polic
     assert "statement.rollback" in codes(report)
     other = TIDES.keyset_after(FIRST, exp=TIDES.t0 + 50 * 86400)
     raise_lock(policy.with_suffix(".lock"), {"tides": Floor(read_keyset(other).id)})
-    with pytest.raises(UsageFault) as fault:
+    with pytest.raises(UsageFault, match=r"^statement\.fork: "):
         verdict(policy, [FIRST, SECOND], [], lock=both)
-    assert fault.value.code == "statement.fork"
 
 
 def _raise_many(lock: Path, number: int, pins: list[KeysetId]) -> None:
@@ -421,9 +419,8 @@ def test_a_policy_found_in_the_working_directory_never_raises_its_lock(policy: P
     found = read_policy(policy, is_own=False)
     judge = Verifier(found, cache=Memory(), clock=lambda: NOW)
     judge.examine(SIGNED, statements=given([FIRST, SECOND], []), issuer="tides")
-    with pytest.raises(UsageFault) as fault:
+    with pytest.raises(UsageFault, match=r"^config\.not_allowed: "):
         judge.raise_lock()
-    assert fault.value.code == "config.not_allowed"
 
 
 def test_steps_of_the_cache_do_not_count_among_those_of_a_refresh(

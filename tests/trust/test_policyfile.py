@@ -207,9 +207,8 @@ def test_a_link_is_refused_whoever_names_it(tmp_path: Path) -> None:
     link = tmp_path / "trust.toml"
     link.symlink_to("real.toml")
     for is_own in (True, False):
-        with pytest.raises(FileFault) as refused:
+        with pytest.raises(FileFault, match=r"^file\.not_plain: "):
             read_policy(link, is_own=is_own)
-        assert refused.value.code == "file.not_plain"
     assert read_policy(tmp_path / "real.toml").issuers
 
 
