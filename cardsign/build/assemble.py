@@ -261,10 +261,8 @@ def _write(draft: Draft, kind: Kind) -> BuiltCard:
     if a2a == "both":
         versions = ("1.0", "0.3")
     for version in versions:
-        converted = convert_card(_spoken(draft, version), version)
-        if version != "1.0":
-            draft.reasons.extend(converted.changes)
-        documents[version] = data = render(converted.document)
+        notes = None if version == "1.0" else draft.reasons
+        documents[version] = data = render(convert_card(_spoken(draft, version), version, notes))
         try:
             Card.from_bytes(data)
         except JsonRefused as refused:

@@ -16,6 +16,7 @@ from cardsign.card.convert import convert_card
 from cardsign.card.extensions import KEPT_OF_CARD, kept_of, with_kept
 from cardsign.card.values import Json, elements_of, members_of
 from cardsign.errors import CardRefused
+from cardsign.findings import Finding
 from cardsign.lint.cards import lint_document
 from cardsign.lint.portability import camel_case
 from cardsign.lint.rules import LintSettings
@@ -54,18 +55,19 @@ def _take_card(document: SourceDocument, draft: Draft) -> None:
     if isinstance(document.get("signature"), dict):
         text = "`signature` is no signature of A2A and is left out; sign the card that is built"
         draft.warn("build.changed", text, document.place("signature"))
+    notes: list[Finding] = []
     try:
-        converted = convert_card(_rename_members(document, draft), "1.0")
+        card = convert_card(_rename_members(document, draft), "1.0", notes)
     except CardRefused as refused:
         at = tuple(token for token in refused.path.split("/") if token)
         if refused.code in ("card.auth_type", "card.auth_setting"):
             at = ("auth",) if "auth" in document.value else ("authentication",)
         raise of_card(refused, document.place(*at)) from refused
-    for change in converted.changes:
+    for change in notes:
         place = _place(document, tuple(token for token in change.path.split("/") if token))
         left_out = change.message.endswith("left out") and "signature" not in change.message
         draft.warn("build.left_out" if left_out else "build.changed", change.message, place)
-    _take_document(converted.document, document, draft)
+    _take_document(card, document, draft)
 
 
 def _rename_members(document: SourceDocument, draft: Draft) -> dict[str, Json]:

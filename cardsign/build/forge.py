@@ -83,7 +83,7 @@ def _take_security(document: SourceDocument, draft: Draft) -> None:
         places.append(document.place(*at))
     required = document.flag("auth", "required") is not False
     try:
-        hand = convert_card({"securitySchemes": by_hand}, "1.0").document.get("securitySchemes")
+        hand = convert_card({"securitySchemes": by_hand}, "1.0").get("securitySchemes")
         derived = derive_security(schemes, required=required, by_hand=members_of(hand))
     except CardRefused as refused:
         raise of_card(refused, document.place("auth")) from refused

@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from cardsign.card import security
@@ -51,19 +50,6 @@ _Change: TypeAlias = Callable[[str, str], None]
 _FLOWS: Final = ("authorizationCode", "clientCredentials", "implicit", "password", "deviceCode")
 
 
-@dataclass(frozen=True, slots=True)
-class Conversion:
-    """A card in another form.
-
-    Attributes:
-        document: The card, without signatures.
-        changes: What is not what it was, and where it stood in the card that was given.
-    """
-
-    document: dict[str, Json]
-    changes: tuple[Finding, ...]
-
-
 def form_of(document: Mapping[str, Json]) -> A2aVersion:
     """Return the A2A version whose form a card has; a hybrid counts as 1.0.
 
@@ -80,14 +66,17 @@ def form_of(document: Mapping[str, Json]) -> A2aVersion:
     return "0.3" if any(document.get(name) is not None for name in old) else "1.0"
 
 
-def convert_card(document: Mapping[str, Json], to: A2aVersion) -> Conversion:
-    """Put a card into another form.
+def convert_card(
+    document: Mapping[str, Json], to: A2aVersion, notes: list[Finding] | None = None
+) -> dict[str, Json]:
+    """Return a card in another form, without signatures.
 
     Nothing is filled in: what is missing in the card is missing in the result.
 
     Args:
         document: The card, of any form or a mix of them.
         to: The form wanted. The card's own form gives the card without what is unknown in it.
+        notes: Takes what is not what it was, and where it stood in the card that was given.
 
     Raises:
         CardRefused: ``card.auth_type``, ``card.auth_setting``: an `authentication` that cannot be
@@ -95,12 +84,10 @@ def convert_card(document: Mapping[str, Json], to: A2aVersion) -> Conversion:
             member is of a type that cannot be converted. ``json.too_many_values``: a requirement
             becomes more alternatives than a card may have.
     """
-    upgrade = _Upgrade(respelled(document, CARD_1_0, CARD_0_3))
+    upgrade = _Upgrade(respelled(document, CARD_1_0, CARD_0_3), [] if notes is None else notes)
     card = upgrade.made()
     security.check_security(card)
-    if to != "1.0":
-        card = _downgraded(card, to, upgrade.change)
-    return Conversion(card, tuple(upgrade.changes))
+    return card if to == "1.0" else _downgraded(card, to, upgrade.change)
 
 
 # To 1.0.
@@ -113,23 +100,22 @@ class _Upgrade:
         document: The card as it was given.
         card: What becomes of it.
         kept: What goes into our extension.
-        changes: What has changed, as notes.
+        notes: What has changed.
         names: Of each scheme of the card that was given, the names that it has now.
     """
 
-    def __init__(self, document: Mapping[str, Json]) -> None:
-        self.document = document
+    def __init__(self, document: Mapping[str, Json], notes: list[Finding]) -> None:
+        self.document, self.notes = document, notes
         self.card: dict[str, Json] = {
             name: document[name]
             for name in ("name", "description", *_SHARED, *_MODES)
             if document.get(name) is not None
         }
         self.kept = kept_of(document)
-        self.changes: list[Finding] = []
         self.names: dict[str, list[str]] = {}
 
     def change(self, message: str, path: str) -> None:
-        self.changes.append(Finding("build.changed", message, Place(path)))
+        self.notes.append(Finding("build.changed", message, Place(path)))
 
     def made(self) -> dict[str, Json]:
         document, card, kept = self.document, self.card, self.kept

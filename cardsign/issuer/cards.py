@@ -156,7 +156,7 @@ def read_source(card: ProjectCard, build: BuildSettings) -> bytes:
         if card.skills:
             document = _select_skills(document, card)
         if card.legacy is not None:
-            document = convert_card(document, cast(A2aVersion, card.legacy)).document
+            document = convert_card(document, cast(A2aVersion, card.legacy))
         return render(document)
 
 

@@ -44,7 +44,7 @@ def test_Q40_every_fact_of_a_source_is_in_its_card_of_0_2(shared: Path) -> None:
     for source in sources:
         card = built(source)
         assert [*card.documents] == ["0.2"]
-        old = convert_card(json.loads(card.document), "1.0").document
+        old = convert_card(json.loads(card.document), "1.0")
         new = json.loads(built(source, a2a="1.0").document)
         for interface in (*old["supportedInterfaces"], *new["supportedInterfaces"]):  # type: ignore[misc]
             del interface["protocolVersion"]

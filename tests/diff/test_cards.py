@@ -228,7 +228,7 @@ def built(**skill: Any) -> dict[str, Any]:
     """The card as `build` makes it: what A2A has no member for stands in our extension."""
     identity = "spiffe://h.example/agent/Harbour/dev/north/1.2.3"
     source = card(spiffe_id=identity, skills__0={**SKILL, **skill})
-    return convert_card(source, "1.0").document
+    return convert_card(source, "1.0")
 
 
 OURS = "/capabilities/extensions/1/params/skills/tides"
@@ -309,7 +309,7 @@ def test_the_version_in_an_identity_is_no_change_of_its_own() -> None:
     old = card(spiffe_id="spiffe://h.example/agent/Harbour/dev/north/1.2.3")
     new = card(spiffe_id="spiffe://h.example/agent/Harbour/dev/north/1.2.4", version="1.2.4")
     assert compare(old, new).changes == ()
-    before, after = (convert_card(one, "1.0").document for one in (old, new))
+    before, after = (convert_card(one, "1.0") for one in (old, new))
     assert compare(before, after).changes == ()
     other = card(spiffe_id="spiffe://h.example/agent/Harbour/live/north/1.2.4")
     (change,) = compare(old, other).changes

@@ -232,10 +232,10 @@ def test_what_says_the_same_is_no_change() -> None:
 
 def test_a_half_that_says_what_the_other_says_changes_nothing() -> None:
     """A card of 0.3 and the same for clients of 1.0; the twin: another address is a change."""
-    old = convert_card(CARD, "0.3").document
+    old = convert_card(CARD, "0.3")
     del old["additionalInterfaces"]
     interface = {"url": old["url"], "protocolBinding": "GRPC", "protocolVersion": "0.3"}
-    requirements = convert_card(old, "1.0").document["securityRequirements"]
+    requirements = convert_card(old, "1.0")["securityRequirements"]
     both: dict[str, Any] = {
         **copy.deepcopy(old),
         "supportedInterfaces": [interface],
