@@ -256,7 +256,7 @@ def play(story: str, cardsign: Cardsign, world: World) -> str:
             count, later = int(repeated[1]), repeated[2]
             continue
         if step.change:
-            world.change(step.change)
+            world.change(fill_in(step.change, names))
             continue
         command = fill_in(step.command, names)
         if command.startswith("cd "):
