@@ -42,7 +42,7 @@ def _locate(text: object, info: ValidationInfo[_Context]) -> object:
     if not isinstance(text, str):
         return text
     if "://" in text:  # a server would be told the user's password
-        raise ValueError("is a path; a database is named by CARDSIGN_KEYSTORE or --keystore")
+        raise ValueError("is a path; a key store's database is named by CARDSIGN_KEYSTORE")
     if not text or not text.isprintable():
         raise ValueError("is empty or has control characters")
     place = info.context[0].parent / text
@@ -56,8 +56,12 @@ def _check_place(place: Path, source: str, context: _Context) -> Path:
     """
     file, allowed = context
     if leads_outside(file.parent, place, allowed):
-        raise outside(place, source, file)
-    if place.exists() and not (place.is_file() or place.is_dir()):
+        raise ValueError from outside(place, source, file)
+    try:
+        is_special = place.exists() and not (place.is_file() or place.is_dir())
+    except OSError as exc:  # such as a name that is too long, or a folder that may not be read
+        raise ValueError(f"cannot be looked at: {exc.strerror}") from exc
+    if is_special:
         raise ValueError(f"names {place.name!r}, which is a device or pipe")
     return place
 
@@ -220,7 +224,9 @@ class ProjectConfig(_Table):
     """
 
     format: int = Field(ge=1, le=1)
-    issuer: str | None = Field(default=None, description="the https origin of the cards")
+    issuer: Annotated[str, AfterValidator(_read_origin)] | None = Field(
+        default=None, description="the https origin of the cards"
+    )
     keystore: _Place | None = None
     publish: _Place | None = Field(default=None, description="the publication directory")
     live: Annotated[str, AfterValidator(_read_origin)] | None = None

@@ -8,11 +8,13 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from cardsign.errors import UsageFault, closest
 from cardsign.files import USER_FILE
+from cardsign.findings import Place
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -123,6 +125,10 @@ def read_settings(
         line: int | None = line_of(find_lines(untrusted_bytes.decode()), error["loc"])
         if error["type"] == "missing" and len(error["loc"]) == 1:
             line = None
+        cause = getattr(error.get("ctx", {}).get("error"), "__cause__", None)
+        if isinstance(cause, UsageFault):  # which a validator raised, with a code of its own
+            cause.finding = replace(cause.finding, place=Place(str(path), line))
+            raise cause from refused
         raise bad_settings(path, explain_error(error, form), line) from refused
     except ValueError as exc:
         problem = "the file must be UTF-8" if isinstance(exc, UnicodeDecodeError) else str(exc)
@@ -152,8 +158,12 @@ def explain_error(error: Any, form: type[BaseModel]) -> str:
     value = re.sub(r"[^ -~]", "?", repr(error["input"]))[:MAX_SHOWN]
     if error["type"] == "path_type":  # pydantic names its own class
         return f"{name} = {value}: expected a path, in quotes"
+    if error["loc"] == ("format",) and error["type"] == "less_than_equal":
+        return f"format = {value}: it is newer than this cardsign, which reads 1; update cardsign"
     quotes = ", without quotes" if error["type"] == "date_type" else ""
-    message = re.sub("tuple|frozenset", "list", error["msg"])  # Python's words for a list
+    # In place of Python's words for a list, and for a table.
+    message = re.sub("tuple|frozenset", "list", error["msg"])
+    message = re.sub(r"dictionary or (?:an )?instance of \w+|dictionary", "table", message)
     return f"{name} = {value}: {message[:1].lower()}{message[1:]}{quotes}"
 
 

@@ -31,7 +31,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
@@ -348,7 +348,7 @@ def uncovered_parts(payload: Payload, *, accept_lossy: bool = False) -> tuple[Un
         return ()
     lossy = accept_lossy and payload.profile not in FULL_PROFILES
     walk = _Walk(payload, payload.received, payload.rewritten, lossy)
-    return tuple(walk.members(payload.received, _Place((), CARD_1_0, CARD_0_3, False)))
+    return tuple(walk.members(payload.received, (), (CARD_1_0, CARD_0_3), False))
 
 
 #: Pointers that a report lists of one card; more would help nobody, and their number is given.
@@ -393,23 +393,8 @@ def left_open(payload: Payload, *, accept_lossy: bool = False) -> LeftOpen:
     return remembered[accept_lossy]
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where the walk stands, and in which messages of the two schemas; None where one ends."""
-
-    tokens: Tokens
-    current: Message | None
-    old: Message | None
-    security: bool
-
-    def below(self, token: str | int, field: Field | None, old_field: Field | None) -> _Place:
-        security = self.security or any(f is not None and f.security for f in (field, old_field))
-        current = field.message if field else None
-        old = old_field.message if old_field else None
-        return _Place((*self.tokens, token), current, old, security)
-
-    def element(self, token: str | int) -> _Place:
-        return replace(self, tokens=(*self.tokens, token))
+#: The messages of A2A 1.0 and 0.3 at a place; None where a schema ends.
+_Messages: TypeAlias = tuple[Message | None, Message | None]
 
 
 class _Walk:
@@ -431,62 +416,73 @@ class _Walk:
         owners = (rewritten[name] for name in ("skills", "securitySchemes") if name in rewritten)
         return {child.origin: child for owner in owners for _, child in owner.children()}
 
-    def members(self, node: Node, place: _Place) -> Iterator[Uncovered]:
+    def members(
+        self, node: Node, tokens: Tokens, messages: _Messages, security: bool
+    ) -> Iterator[Uncovered]:
         assert isinstance(node.value, dict)  # noqa: S101 - only objects have members
+        current, old = messages
         for name, child in node.value.items():
             is_held = child in self.in_part
             if child in self.whole or (is_held and not isinstance(child.value, dict | list)):
                 continue
-            field = place.current.spelled.get(name) if place.current else None
-            old_field = place.old.fields.get(name) if place.old else None
-            below = place.below(name, field, old_field)
-            if is_held:
-                yield from self._inside(child, field, old_field, below)
+            field = current.spelled.get(name) if current else None
+            old_field = old.fields.get(name) if old else None
+            fields = [entry for entry in (field, old_field) if entry is not None]
+            secure = security or any(entry.security for entry in fields)
+            place = (*tokens, name)
+            if not is_held:
+                excuse = self._excuse(node, child, place, secure, field, old_field)
+                yield Uncovered(child, place, secure, excuse)
+                continue
+            message = field.message if field else None
+            below = (message, old_field.message if old_field else None)
+            if isinstance(child.value, dict) and not any(f.shape == "map" for f in fields):
+                yield from self.members(child, place, below, secure)
             else:
-                exact = field if field is not None and field.name == name else None
-                excuse = self._excuse(node, child, below, field, exact, old_field)
-                yield Uncovered(child, below.tokens, below.security, excuse)
+                yield from self._elements(child, place, below, secure, field)
 
-    def _inside(
-        self, node: Node, field: Field | None, old_field: Field | None, place: _Place
+    def _elements(
+        self,
+        node: Node,
+        tokens: Tokens,
+        messages: _Messages,
+        security: bool,
+        field: Field | None = None,
     ) -> Iterator[Uncovered]:
-        keyed = any(f is not None and f.shape == "map" for f in (field, old_field))
-        if isinstance(node.value, dict) and not keyed:
-            yield from self.members(node, place)
-            return
         for token, child in node.children():
+            place = (*tokens, token)
             if child in self.whole:
                 continue
             if child not in self.in_part:
                 by_value = self.accept_lossy and field is not None and _is_empty(child, field)
                 excuse = Excuse.DROPPED_BY_VALUE if by_value else None
-                yield Uncovered(child, (*place.tokens, token), place.security, excuse)
+                yield Uncovered(child, place, security, excuse)
             elif isinstance(child.value, dict):
-                yield from self.members(child, place.element(token))
+                yield from self.members(child, place, messages, security)
             elif isinstance(child.value, list):
-                yield from self._inside(child, None, None, place.element(token))
+                yield from self._elements(child, place, messages, security)
 
     def _excuse(
         self,
         owner: Node,
         node: Node,
-        place: _Place,
+        tokens: Tokens,
+        security: bool,
         field: Field | None,
-        exact: Field | None,
         old_field: Field | None,
     ) -> Excuse | None:
-        """Return the excuse; `exact` is the 1.0 field if the member has its very spelling."""
+        exact = field if field is not None and field.name == tokens[-1] else None
         fields = [entry for entry in (exact, old_field) if entry is not None]
         # Rule 1 reads a default as if the member were not there. Where absence means the card's
         # own default, an empty list or null may say "none".
         is_default = exact is not None and not exact.required and exact.is_default(node.value)
         if (is_default or (node.value is None and fields)) and not (
-            place.security or any(entry.inherits for entry in fields)
+            security or any(entry.inherits for entry in fields)
         ):
             return Excuse.SCHEMA_DEFAULT
         message = self.messages.get(owner)
         beside = message.value if message is not None and isinstance(message.value, dict) else {}
-        if says_the_same(node, place.tokens, self.payload, beside):
+        if says_the_same(node, tokens, self.payload, beside):
             return Excuse.SAME_AS_1_0
         if self.accept_lossy and field is not None and _is_empty(node, field, whole=True):
             return Excuse.DROPPED_BY_VALUE

@@ -137,8 +137,8 @@ def call(url: str, text: str | None, **options: Any) -> int:
     """
     named = frame.take(VerifierOptions, options)
     _check_call(text, options)
-    calling = _load_sdk()
     message = "" if text is None else _read_message(text)
+    calling = _load_sdk()
     batch, public, credential = named.visit(url)
     report = public.report
     if report.card is None:

@@ -290,20 +290,23 @@ def _without_secrets(value: Any) -> Any:
 def say_notes(notes: Iterable[Finding]) -> None:
     """Say notes of a report on stderr; under ``--quiet`` only what was refused."""
     for note in cap_findings(notes):
-        _say_finding(note, is_asked=note.severity == "error")
+        say_finding(note, asked=note.severity == "error")
 
 
 def print_error(error: CardsignError) -> None:
     """Print an error: code, what and where, then what to do."""
-    _say_finding(error.finding, is_asked=True)
-    if error.hint:
-        say(f"  {safe(error.hint, limit=600)}", asked=True)
+    say_finding(error.finding, asked=True, with_hint=True)
 
 
-def _say_finding(finding: Finding, *, is_asked: bool) -> None:
+def say_finding(
+    finding: Finding, *, head: str = "", asked: bool = False, with_hint: bool = False
+) -> None:
+    """Say a finding on stderr: its code, what and where, then what to do if that is wanted."""
     where = str(finding.place)
     place = f" ({safe(where, limit=120)})" if where else ""
-    say(f"{finding.code}: {safe(finding.message, limit=400)}{place}", asked=is_asked)
+    say(f"{head}{finding.code}: {safe(finding.message, limit=400)}{place}", asked=asked)
+    if with_hint and finding.hint:
+        say(f"  {safe(finding.hint, limit=600)}", asked=asked)
 
 
 # Commands.

@@ -71,8 +71,8 @@ key_option: Final = click.option(
     "uris",
     metavar="URI",
     multiple=True,
-    help="The key at URI instead of a key store: env:NAME, file:PATH or the URI of a signer, such "
-    "as awskms:///ID. A public key will do. May be repeated.",
+    help="The key at URI instead of a key store: env:NAME or file:PATH (a PEM or JWK), or the URI "
+    "of a signer, such as awskms:///ID, whose program or library then runs. May be repeated.",
 )
 kid_option: Final = click.option(
     "--kid", metavar="KID", help="The kid under which the key of --key is published."

@@ -15,9 +15,9 @@ import click
 from cardsign import errors
 from cardsign.cli import frame, issuer
 from cardsign.cli.frame import Answer, Group, is_json, members, moment, safe, say, show
-from cardsign.cli.issuer import KeystoreOptions, project_config
+from cardsign.cli.issuer import KeystoreOptions
 from cardsign.errors import UsageFault, of_the_user
-from cardsign.findings import Finding, counted
+from cardsign.findings import counted
 from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.keys import KID_FORM, JwkSet, PrivateKey, PublicKey, short_kid
 from cardsign.keys import agenda, ledger
@@ -120,6 +120,7 @@ def import_(
         return
     if public is not None:
         raise UsageFault("usage.conflict", "--public goes with the URI of a signer")
+    source = source.removeprefix("file:")
     with of_the_user(source):
         data = frame.read_input(source, max_bytes=MAX_KEY_FILE_BYTES)
         try:
@@ -130,8 +131,8 @@ def import_(
                 password=lambda: read_passphrase(keystore.source(role), question=question),
             )
         except errors.PassphraseFault as fault:
-            hint = "If the file has a passphrase of its own, import it with that one, and change "
-            hint += f"it afterwards: cardsign keys passwd --role {role}"
+            hint = "Type the passphrase that the file has, or set CARDSIGN_PASSPHRASE to it. "
+            hint += "`cardsign keys passwd` changes it afterwards."
             raise errors.PassphraseFault(
                 fault.code, fault.message, path=source, hint=hint
             ) from fault
@@ -194,21 +195,17 @@ def key_json(record: ledger.KeyRecord) -> dict[str, Any]:
 @issuer.keystore_option
 def list_(ahead: bool, keystore: KeystoreOptions) -> int:
     """List the keys, oldest first."""
-    store, now = keystore.open(), moment()
     if ahead:
-        from cardsign.issuer.reconcile import (
-            foresee,  # all of an issuer, which a list does not need
-        )
-        from cardsign.issuer.work import Work
+        from cardsign.issuer.reconcile import foresee  # and all of an issuer
 
-        progress = foresee(Work(store, now, project_config()))
-        return show(Answer(issuer.ahead_json(progress), issuer.ahead_lines(progress, now)))
-    records, rows = store.state.keys, []
+        work = keystore.work()
+        progress = foresee(work)
+        return show(Answer(issuer.ahead_json(progress), issuer.ahead_lines(progress, work.now)))
+    records, rows = keystore.open().state.keys, []
     for record in records:
         gone = "  (private key destroyed)" if record.private == "destroyed" else ""
-        roles = f"{', '.join(record.roles)}{gone}"
-        created = day(record.created)
-        rows.append((record.kid, record.alg, record.state, created, roles))
+        roles = ", ".join(record.roles) + gone
+        rows.append((record.kid, record.alg, record.state, day(record.created), roles))
     columns = {"kid": 0, "algorithm": 0, "state": 12, "made": 0, "roles": 0}
     return show(Answer([key_json(record) for record in records], frame.table_lines(columns, rows)))
 
@@ -423,7 +420,8 @@ def jwks(output: str, uris: tuple[str, ...], kid: str | None, keystore: Keystore
     If there is a keyset statement, the set holds only keys that the newest one lists. The output is
     JSON with or without --json.
 
-    With --key the set holds the keys that are named, and no key store is read.
+    With --key the set holds the keys that are named, of which public ones will do, and no key
+    store is read.
     """
     if uris or kid is not None:
         keys = keystore.list_keys(uris, kid)
@@ -483,25 +481,17 @@ def doctor(keystore: KeystoreOptions) -> int:
     Exit status 1: there is an error.
     """
     from cardsign.issuer.doctor import examine_issuer
-    from cardsign.issuer.work import Work
 
     store = stores.locate_store(keystore.located(), issuer.local_user())
     with issuer.explaining_absence():
-        findings = examine_issuer(Work(store, moment(), project_config()))
+        findings = examine_issuer(keystore.work(store=store))
     is_healthy = all(finding.severity == "note" for finding in findings)
     if not is_json():
         if is_healthy:
             say("the key store is healthy")
         for finding in findings:
-            _say_finding(finding)
+            is_error = finding.severity == "error"
+            head = f"{finding.severity}: "
+            frame.say_finding(finding, head=head, asked=is_error, with_hint=True)
     status = errors.EXIT_OK if is_healthy else errors.EXIT_NOT_TRUSTED
     return show(Answer([finding.to_json() for finding in findings], exit_status=status))
-
-
-def _say_finding(finding: Finding) -> None:
-    """Say what doctor reports, and what to do; under ``--quiet`` errors alone."""
-    where = f" ({safe(finding.path)})" if finding.path else ""
-    text = f"{finding.severity}: {finding.code}: {safe(finding.message, limit=400)}{where}"
-    is_error = finding.severity == "error"
-    say(text, asked=is_error)
-    say(f"  {finding.hint}", asked=is_error)

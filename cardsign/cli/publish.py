@@ -106,7 +106,8 @@ def publish(
     only its keys are published, and the newest release must list the card. The same content makes
     no new generation. The time is recorded, because key rotation waits for caches.
 
-    With --jwks or --key there is no key store: CARD is published with the keys that are named.
+    With --jwks or --key there is no key store: CARD is published with the keys that are named, of
+    which public ones will do.
 
     --export writes the public files below DIR/site in the layout of their URLs, and their headers
     as DIR/site/_headers and DIR/nginx.conf. It never writes extended cards.

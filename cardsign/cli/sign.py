@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -164,14 +163,7 @@ def find_signers(
     help="When the extended card ends, at most 400 days ahead: YYYY-MM-DD (the end of that day) or "
     "YYYY-MM-DDThh:mm:ss. Without an offset it is UTC.",
 )
-@click.option(
-    "--key",
-    "uris",
-    metavar="URI",
-    multiple=True,
-    help="Sign only with this key: env:NAME (a PEM or JWK in a variable), file:PATH, or the URI of "
-    "a signer, such as awskms:///ID, whose program or library then runs. May be repeated.",
-)
+@issuer.key_option
 @issuer.public_option
 @issuer.kid_option
 @issuer.unlock_options
@@ -253,10 +245,6 @@ def _sign_card(
     )
     signing = sign_with_notes(document, signers, how)
     frame.write_output(output, signing.document)
-    # A device, such as /dev/null, cannot be read again.
-    is_file = output != frame.STDIO and not frame.is_dry_run() and Path(output).is_file()
-    if is_file and frame.read_input(output) != signing.document:
-        raise errors.SigningRefused("sign.self_check", f"{output} does not hold what was signed")
     return signers, signing
 
 
@@ -317,7 +305,7 @@ def _explain(signing: SignedCard, signers: Sequence[Signer]) -> Iterator[str]:
     help="The gateway's endpoint. {path} stands for the path of each endpoint of the card.",
 )
 @frame.output_option()
-@click.option("--key", "uris", metavar="URI", multiple=True, help="As for `cardsign sign`.")
+@issuer.key_option
 @subject_options
 @statements_option
 @issuer.unlock_options

@@ -117,9 +117,10 @@ def draft(
 
     Only the draft is written. A draft without changes renews the statement before it.
     """
-    store = keystore.open()
+    work = keystore.work()
+    store = work.store
     drafted = keysets.draft_keyset(
-        Work(store, moment(), project_config()),
+        work,
         add_roots=_named_keys(store, add_root, "--add-root"),
         recovery=_named_keys(store, recovery_keys, "--recovery"),
         lifetime=timedelta(days=days or keysets.KEYSET_LIFETIME.days),

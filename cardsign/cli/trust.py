@@ -395,8 +395,7 @@ def update(
         notes = [f"{policy.lock} is up to date"]
     for name, findings in wrong.items():
         for finding in findings:
-            say(f"{name}: {finding.code}: {safe(finding.message, limit=300)}")
-            say(f"  {safe(finding.hint, limit=300)}")
+            frame.say_finding(finding, head=f"{name}: ", with_hint=True)
     shown = {name: [finding.to_json() for finding in findings] for name, findings in wrong.items()}
     view = {"lock": str(policy.lock), "raised": list(raised), "problems": shown}
     return show(Answer(view, notes=notes, exit_status=status if wrong else errors.EXIT_OK))
@@ -443,7 +442,8 @@ def remove(name: str, trust_file: Path | None) -> None:
     is_locked = enroll.remove_issuer(policy, name, dry_run=frame.is_dry_run())
     notes = [f"{frame.done('removed', 'remove')} {name} from {policy.path}"]
     if is_locked:
-        notes.append(f"{policy.lock} keeps its entry; to remove it: cardsign trust forget {name}")
+        then = "" if frame.is_dry_run() else f"; to remove it: cardsign trust forget {name}"
+        notes.append(f"{policy.lock} {frame.done('keeps', 'keep')} its entry{then}")
     show(Answer({"removed": name, "locked": is_locked}, notes=notes))
 
 

@@ -68,20 +68,13 @@ def read_time(text: str) -> datetime:
     ),
 )
 @click.argument("cards", nargs=-1, metavar="CARD|DIR|URL...")
-@click.option("--issuer", metavar="NAME", help="Whose card it must be, by the policy's own name.")
 @click.option(
     "--origin",
     metavar="ORIGIN",
     help="Whose card it must be: the issuer trusted for this origin. With --jwks alone: every "
     "interface must be at it.",
 )
-@click.option(
-    "--jwks",
-    metavar="FILE|URL",
-    help="One of these keys must have signed the card. No policy is read; revocation cannot be "
-    "seen.",
-)
-@verifier.policy_option
+@verifier.subject_options
 @verifier.statements_option
 @click.option(
     "--at",
@@ -90,7 +83,6 @@ def read_time(text: str) -> datetime:
     help="Judge by another time, which trusts nothing: YYYY-MM-DD (0:00 UTC), or ISO 8601 with an "
     "offset.",
 )
-@verifier.accept_option
 @click.option(
     "--profile",
     "profiles",
@@ -100,7 +92,6 @@ def read_time(text: str) -> datetime:
     help="Of the accepted profiles, count only this one; served-as-is is the strictest. May be "
     "repeated.",
 )
-@frame.network_option
 @click.option(
     "--extended",
     metavar="FILE",

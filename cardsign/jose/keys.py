@@ -465,6 +465,10 @@ def _load(
             unknown = "the key or its encryption is unknown here"
             raise KeyRefused("key.unsupported", unknown) from exc
         except ValueError as exc:
+            if str(exc).startswith("Unknown key encryption"):  # whatever the passphrase
+                hint = "Encrypt it anew: openssl pkey -in OLD -aes256 -out NEW."
+                unknown = "the private key is encrypted by a cipher that is unknown here"
+                raise KeyRefused("key.unsupported", unknown, hint=hint) from exc
             if passphrase:
                 message = "the passphrase does not open the private key"
                 raise PassphraseFault("passphrase.wrong", message) from exc

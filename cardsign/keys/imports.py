@@ -47,8 +47,11 @@ from cardsign.keys.secrets import Access
 MAX_KEY_FILE_BYTES: Final = 64 * 1024  # bytes; a key with its certificates has some 10 KiB
 
 # What to do about an input, by what it is.
-_DER: Final = "From DER: openssl pkey -inform DER -in FILE -out FILE.pem."
-_OPENSSH: Final = "From OpenSSH, of a copy: ssh-keygen -p -m PKCS8 -f COPY."
+_DER: Final = "From DER: openssl pkey -inform DER -in FILE -out FILE.pem; -pubin for a public key."
+_OPENSSH: Final = (
+    "ssh-keygen -p -m PKCS8 -f COPY converts an RSA or ECDSA key. For Ed25519 make another: "
+    "openssl genpkey -algorithm ed25519 -out card-key.pem."
+)
 _MAKE: Final = (
     "Make one: openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out card-key.pem."
 )
@@ -252,9 +255,12 @@ def _choose(jwks: list[Any], kid: str | None) -> Mapping[str, Json]:
     if len(named) == 1:
         only: Mapping[str, Json] = named[0]
         return only
+    if named and kid is not None:
+        message = f"{len(named)} keys of this JWK Set have the kid {kid!r}, expected one"
+        raise KeyRefused("key.malformed", message, hint="Leave the others out of it.")
     message = f"this is a JWK Set of {len(jwks)} keys, expected one"
-    kid = next((jwk["kid"] for jwk in jwks if isinstance(jwk.get("kid"), str)), "KID")
-    raise KeyRefused("key.malformed", message, hint=f"Name one of them: --kid {kid}.")
+    kids = [jwk["kid"] for jwk in jwks if isinstance(jwk.get("kid"), str)]
+    raise KeyRefused("key.malformed", message, hint=f"Name one: --kid {kids[0]}." if kids else "")
 
 
 def import_public_key(data: bytes, *, kid: str | None = None) -> PublicKey:
@@ -367,7 +373,7 @@ def read_local_key(uri: str, access: Access, kid: str | None) -> PrivateKey:
 def _is_public(data: bytes) -> bool:
     """Say whether a key file is meant as public; what is read as such is refused if it is not."""
     if data.lstrip().startswith(b"{"):
-        return b'"d"' not in data
+        return not re.search(rb'"d"\s*:', data)
     labels = pem_labels(data)
     return any("PUBLIC" in label for label in labels) and PRIVATE_LABELS.isdisjoint(labels)
 
@@ -378,7 +384,7 @@ def _read_local(uri: str, access: Access) -> bytes:
     path = Path(uri.removeprefix("file:"))
     if uri == "file:" or not (is_shown(uri) or os.path.exists(path)):
         hint = "file: takes the path of a key file; a key that is in a variable: env:NAME."
-        refuse_uri(uri, "expected file:PATH, such as file:card-key.pem", hint)
+        refuse_uri(uri, "there is no such file; expected file:PATH, as file:card-key.pem", hint)
     if str(path).startswith("~") and not os.path.exists(path):
         refuse_uri(uri, "`~` is not expanded here", "Write the whole path: --key file:$HOME/...")
 

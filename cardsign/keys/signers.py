@@ -692,8 +692,10 @@ def open_signer(
         return private
     if public is None:
         message = "the public key of this signer must be known before it signs"
-        hint = f"Write it down once: cardsign keys jwks --key '{uri}' -o jwks.json; then give "
-        hint += "--public jwks.json."
+        hint = "Give it: --public FILE."
+        if not isinstance(key, ProgramKey):
+            hint = f"Write it down once: cardsign keys jwks --key '{uri}' -o jwks.json; then give "
+            hint += "--public jwks.json."
         raise SignerFault("signer.no_public", message, path=uri, hint=hint)
     if public.alg not in STATEMENT_ALGORITHMS:
         message = f"a signer of this kind signs with ES256 or RS256, not {public.alg}"

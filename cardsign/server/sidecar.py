@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -48,12 +47,19 @@ def create_verdict_app(open_batch: Callable[[], Batch]) -> Flask:
 
     The body is the card as received. `issuer`, `url`, `origin` and `audience` in the query say
     whose card it must be, as for :meth:`cardsign.Verifier.examine`. The status is 200 whatever the
-    verdict is, and 503 while the policy or its lock cannot be read. ``GET /healthz`` answers 503
-    also while cards are judged by what was read before.
+    verdict is, and 503 while the policy or its lock cannot be read, as that of ``GET /healthz``.
     """
     app = Flask("cardsign-verdicts", static_folder=None)
     app.json.sort_keys = False  # type: ignore[attr-defined]
-    rules = _Rules(open_batch)
+    rules, read_at, guard = open_batch(), time.monotonic(), threading.Lock()
+
+    def read_rules() -> Batch:
+        # Other commands raise the lock and fill the cache, while this server goes on for years.
+        nonlocal rules, read_at
+        with guard:
+            if time.monotonic() >= read_at + FRESH_SECONDS:
+                rules, read_at = open_batch(), time.monotonic()
+            return rules
 
     @app.before_request
     def refuse() -> None:
@@ -65,16 +71,16 @@ def create_verdict_app(open_batch: Callable[[], Batch]) -> Flask:
 
     @app.get("/healthz")
     def show_health() -> Response:
-        with suppress(CardsignError):
-            rules.read()
-        if rules.fault is None:
-            return json_response({"status": "ok"}, 200, NO_STORE)
-        failing: Any = {"status": "failing", "error": rules.fault.finding.to_json()}
-        return json_response(failing, 503, NO_STORE)
+        try:
+            read_rules()
+        except CardsignError as fault:
+            failing: Any = {"status": "failing", "error": fault.finding.to_json()}
+            return json_response(failing, 503, NO_STORE)
+        return json_response({"status": "ok"}, 200, NO_STORE)
 
     @app.post("/verify")
     def verify() -> Response:
-        batch, names = rules.read(), request.args.to_dict()
+        batch, names = read_rules(), request.args.to_dict()
         for name in names.keys() - SubjectNames.__annotations__.keys():
             near = closest(name, SubjectNames.__annotations__)
             raise _bad_question(f"the query has the unknown parameter {name!r}{near}")
@@ -89,6 +95,8 @@ def create_verdict_app(open_batch: Callable[[], Batch]) -> Flask:
     @app.errorhandler(CardsignError)
     def show_fault(fault: CardsignError) -> tuple[Response, int]:
         is_ours = isinstance(fault, LocalFault) and fault.code not in _ASKED_WRONGLY
+        if is_ours:
+            log.error("%s", fault)
         return jsonify(error=fault.finding.to_json()), 503 if is_ours else 400
 
     @app.errorhandler(exceptions.HTTPException)
@@ -132,37 +140,3 @@ class WholeRequests:
         environ |= {"wsgi.input": BytesIO(body), "CONTENT_LENGTH": str(len(body))}
         threads = self._threads if scope["method"] == "POST" else self._others
         await answer_by_wsgi(self._app, environ, send, threads)
-
-
-class _Rules:
-    """The policy and its lock, which are read again after some seconds.
-
-    Other commands raise the lock and fill the cache, while this server goes on for years. A policy
-    that somebody is writing leaves the last good one; by one that is lost nothing is judged.
-    """
-
-    def __init__(self, open_batch: Callable[[], Batch]) -> None:
-        self._open, self._guard = open_batch, threading.Lock()
-        self._batch: Batch | CardsignError = open_batch()
-        self._until = time.monotonic() + FRESH_SECONDS
-        self.fault: CardsignError | None = None  # what was wrong when it was last read
-
-    def read(self) -> Batch:
-        """Return what cards are judged by now.
-
-        Raises:
-            LocalFault: Something of it is lost.
-        """
-        with self._guard:
-            if time.monotonic() >= self._until:
-                try:
-                    self._batch, self.fault = self._open(), None
-                except CardsignError as fault:
-                    log.error("%s", fault)
-                    self.fault = fault
-                    if fault.code != "policy.malformed":
-                        self._batch = fault
-                self._until = time.monotonic() + FRESH_SECONDS
-            if isinstance(self._batch, CardsignError):
-                raise self._batch
-            return self._batch

@@ -329,7 +329,7 @@ class Publications:
             return served
         try:
             newest = load_current(self.location / name)
-            if served is None or newest.number > served.generation.number:
+            if served is None or _is_newer(newest, served.generation):
                 agent = self._make_agent(name, newest)
             elif newest.number < served.generation.number:
                 problem = f"generation {newest.number} is lower and is refused"
@@ -354,6 +354,15 @@ class Publications:
         documents = public_documents(generation, self.settings)
         paths = find_paths(card, *older)
         return Agent(name, generation, documents, extended, *paths, Page(generation))
+
+
+def _is_newer(newest: Generation, served: Generation) -> bool:
+    """Return whether a generation comes after the one that is served.
+
+    A pipeline that begins with an empty folder publishes generation 1 each time, with a later time.
+    """
+    is_later = newest.files != served.files and newest.published_at > served.published_at
+    return newest.number > served.number or is_later
 
 
 def _exchange_moment(stamp: FileStamp | None) -> float:

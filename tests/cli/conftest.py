@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -281,6 +282,8 @@ class World:
 def world(clock: Callable[[datetime], None], monkeypatch: pytest.MonkeyPatch) -> World:
     """A world in which no URL answers yet."""
     world = World(clock, monkeypatch)
+    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    monkeypatch.setenv("PATH", programs)  # that of the shell has `cardsign`, too
     monkeypatch.setattr("os.fsync", lambda descriptor: None)  # no power fails here
     for module in ("net.fetch", "issuer.publishing"):
         monkeypatch.setattr(f"cardsign.{module}.fetch_document", world.fetch)

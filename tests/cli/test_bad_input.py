@@ -20,7 +20,6 @@ from cardsign.findings import Finding, Place, ScanResult, list_findings
 from cardsign.inspect import page
 from tests.cli.conftest import Cardsign
 from tests.support import PORTABLE
-from tests.trust.policies import policy_text
 
 #: What a card may say to whoever reads it on a screen, or in the log of a pipeline.
 WORDS: dict[str, str] = {
@@ -247,33 +246,6 @@ def test_a_verdict_that_is_not_heard_is_a_fault_of_this_machine(
     assert ended.stderr.decode() == said
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("cardsign.toml", ["config", "check"]),
-        ("trust.toml", ["verify", "card.json"]),
-        ("trust.lock", ["verify", "card.json"]),
-        ("keys/log.jsonl", ["keys", "list"]),
-        ("public/current", ["serve", "public", "--bind", "127.0.0.1:0"]),
-        ("cards/a.card.json", ["lint", "cards"]),
-        ("statements/a.json", ["verify", "card.json", "--statements", "statements"]),
-    ],
-)
-def test_a_pipe_that_nobody_has_named_is_not_waited_for(
-    cardsign: Cardsign, name: str, words: list[str]
-) -> None:
-    """An archive of a stranger may hold one; no command would ever end."""
-    Path("card.json").write_text(json.dumps(PORTABLE))
-    if name == "trust.lock":
-        Path("trust.toml").write_text(policy_text())
-    Path(name).parent.mkdir(exist_ok=True)
-    os.mkfifo(name)
-    ended = cardsign(*words)
-    assert ended.status != 0
-    assert "this is a " in ended.text + ended.err
-    assert "pipe" in ended.text + ended.err
-
-
 def test_a_crash_shows_its_traceback_to_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     """CARDSIGN_DEBUG lets it through."""
     monkeypatch.setenv("CARDSIGN_DEBUG", "1")
@@ -319,28 +291,6 @@ def test_an_encrypted_key_that_a_command_makes_is_shown(cardsign: Cardsign) -> N
     begin = "-----BEGIN ENCRYPTED {}-----".format("PRIVATE KEY")
     assert safe(begin) == begin
     assert begin in json_text({"recovery": f"{begin}\nMIIB"})
-
-
-DOCUMENTS: dict[str, tuple[str, ...]] = {
-    "sign": ("sign", "card.json", "--force", "-o", "-"),
-    "lint --fix": ("lint", "card.json", "--fix", "-o", "-"),
-}
-
-
-@pytest.mark.parametrize("words", DOCUMENTS.values(), ids=DOCUMENTS)
-def test_a_document_on_standard_output_commands_no_runner(
-    words: tuple[str, ...], cardsign: Cardsign
-) -> None:
-    """It is the same JSON: its signatures hold."""
-    said = "##vso[task.complete] ##teamcity[x] # ## not one"
-    Path("card.json").write_text(json.dumps({**PORTABLE, "description": said}))
-    assert cardsign("keys", "generate").status == 0
-    assert cardsign("keys", "jwks", "-o", "jwks.json").status == 0
-    ended = cardsign(*words)
-    assert json.loads(ended.out)["description"] == said
-    assert not re.search(rb"##[a-z\[]", ended.out)
-    if words[0] == "sign":
-        assert cardsign("verify", "-", "--jwks", "jwks.json", stdin=ended.out).status == 0
 
 
 def test_a_question_is_escaped(

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from cardsign.batch import Batch, Outcome, verify_many
-from cardsign.errors import FileFault, LocalFault, UsageFault
+from cardsign.errors import FileFault, LocalFault
 from cardsign.jose.keys import JwkSet
 from cardsign.verify.verifier import Verifier
 from tests.cli.conftest import Store
@@ -27,18 +27,6 @@ from tests.test_batch import KEYS, card_of, policy_of
 ROOT = Path(__file__).resolve().parents[2]
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 pytestmark = pytest.mark.needs_dask
-
-
-@pytest.mark.parametrize(
-    "address",
-    ["tcp://10.0.0.7:8786", "tcp://127.0.0.1.example:8786", "ws://localhost:8786", "tls://"],
-)
-def test_plain_tcp_to_another_machine_is_refused(address: str) -> None:
-    """Before anything is sent; the message says why, and what to give instead."""
-    with pytest.raises(UsageFault, match="decides its verdicts") as caught:
-        list(verify_many(["a"], verifier(), cluster=address, view=repr))
-
-    assert "tls://HOST:8786" in caught.value.hint
 
 
 # A real scheduler with two workers.

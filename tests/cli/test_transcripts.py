@@ -7,8 +7,8 @@ A file begins with what its story shows. Then come, in any order:
   at a terminal, ``> FILE`` for standard output, or ``NAME=VALUE`` in front for the environment;
   the lines below are what it prints, stdout before stderr. ``...`` stands for any text in a line,
   and alone in a line for any lines. ``[exit N]`` ends the output of a command that does not exit
-  with 0. After 2, and after ``[exit 1, nothing changed]``, every file of the folder has to be as
-  it was, but not after ``[exit 2, something changed]``;
+  with 0. After 2, after ``[exit 1, nothing changed]`` and after ``--dry-run``, every file of the
+  folder has to be as it was, but not after ``[exit 2, something changed]``;
 * ``? QUESTION: ANSWER``, first in what a command prints, for each secret that it asks a person for
   at a terminal, and what is typed;
 * ``$ COMMAND``, any other command, for the shell; ``$ cd FOLDER`` holds for all that follow;
@@ -230,12 +230,13 @@ def bad_hint(ended: Ended, cardsign: Cardsign) -> str:
 
 
 def list_files() -> dict[str, tuple[int, bytes]]:
-    """The mode and content of all files of the story, but for locks and the user's home."""
+    """The mode and content of all files of the story, but for locks and which stores were seen."""
     files, home = dict[str, tuple[int, bytes]](), Path(os.environ["HOME"])
     for path in home.parent.rglob("*"):
-        if path.is_relative_to(home) or path.name in {"lock", ".lock"}:
-            continue
         mode, content = path.lstat().st_mode, b""
+        is_of_home = stat.S_ISDIR(mode) and path.is_relative_to(home)
+        if is_of_home or path.name in {"lock", ".lock"} or "keystores" in path.parts:
+            continue
         if stat.S_ISLNK(mode):
             content = os.readlink(path).encode()
         elif stat.S_ISREG(mode):
@@ -263,6 +264,7 @@ def play(story: str, cardsign: Cardsign, world: World) -> str:
             os.chdir(command[3:])
             continue
         status, is_unchanged = step.end
+        is_unchanged |= " --dry-run" in command
         files = list_files() if is_unchanged else {}
         secrets = [fill_in(secret, names) for secret in step.secrets]
         printed = ""
@@ -276,8 +278,10 @@ def play(story: str, cardsign: Cardsign, world: World) -> str:
         if not step.fits(printed, ended.status, names):
             expected = f"expected, exit {status}:\n{fill_in(step.text, names)}"
             return f"$ {command}\n{expected}\nprinted, exit {ended.status}:\n{printed}"
-        if is_unchanged and files != list_files():
-            return f"$ {command}\nwrote into the folder"
+        target = Path(command.rpartition(" > ")[2]).absolute()  # this one the shell writes
+        changes = dict(files.items() ^ list_files().items()) if is_unchanged else {}
+        if changes.keys() - {str(target)}:
+            return f"$ {command}\nwrote into the folder: {', '.join(changes)}"
         if COMMAND.fullmatch(command) and (fault := bad_hint(ended, cardsign)):
             return f"$ {command}\nadvises what does not run: {fault}"
     return ""
@@ -308,6 +312,7 @@ WRONG = {
     "a change where there is none": "$ cat a\none\n$ echo > c; exit 1\n[exit 1, nothing changed]",
     "a change by a fault": "$ echo > a; exit 2\n[exit 2]",
     "a question that nobody asks": "$ cardsign help\n? Passphrase: x\n...",
+    "a dry run that is none": "$ touch c; : --dry-run",
     "another word than the name stands for": "$ cat a\n{WORD}\n$ echo two\n{WORD}",
     "a command that runs too seldom": "@ 3 times, +1d\n$ cat a\none\none",
     "a name for two words": "$ cat a a\n{WORD}\n{WORD}\n$ echo one two\n{WORD} {WORD}",

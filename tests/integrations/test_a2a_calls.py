@@ -51,7 +51,19 @@ MESSAGE = {"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text"
 PATIENCE = 120.0
 
 
+CREDENTIAL = Credential("env:TIDES", environment={"TIDES": TOKEN})
 TOKEN_HEADER = Header.of(parse_origin(HOST), BEARER, TOKEN)
+
+
+def policy(place: str = HOST) -> Policy:
+    """The agent, by its key."""
+    anchor = KeysAnchor(JwkSet.of([key("card").public]), {})
+    return Policy((TrustedIssuer("tides", anchor, (parse_place(place),), freshness="waived"),))
+
+
+def peer(network: Network, card: dict[str, Any]) -> Peer:
+    """The agent, whose card is trusted."""
+    return Peer(f"{HOST}/card", card, policy(), policy().issuers[0], network.settings())
 
 
 def agent(
@@ -64,9 +76,7 @@ def agent(
     """An endpoint of a card that was verified, the first one if none is named."""
     from cardsign.integrations.calling import Call
 
-    issuer = TrustedIssuer("tides", KeysAnchor(JwkSet.of([key("card").public]), {}), None)
-    peer = Peer(f"{HOST}/card", card, Policy((issuer,)), issuer, network.settings())
-    return Call(peer, endpoint or endpoints_of(card)[0], header, seconds)
+    return Call(peer(network, card), endpoint or endpoints_of(card)[0], header, seconds)
 
 
 def call(network: Network, *args: Any, **how: Any) -> Any:
@@ -86,6 +96,9 @@ def rpc(make: Callable[[Request], dict[str, Any]]) -> Answer:
 
 def result(value: Any) -> Answer:
     return rpc(lambda request: {"result": value})
+
+
+AT_NOON = result(MESSAGE)
 
 
 def error(message: str, code: int = -32603) -> Answer:
@@ -178,7 +191,7 @@ def test_a_hostile_agent(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """One of our own errors, in bounded time; nobody else is asked, and the token shows nowhere."""
-    network.host("evil.example", result(MESSAGE))
+    network.host("evil.example", AT_NOON)
     network.host("tides.example", answer)
     with caplog.at_level(logging.DEBUG), pytest.raises(CardsignError) as caught:
         call(network, seconds=1 if code == "fetch.timeout" else PATIENCE)
@@ -192,35 +205,27 @@ def test_a_hostile_agent(
     assert set(network.names) == {"tides.example"}
 
 
-def test_a_token_goes_to_no_other_endpoint(network: Network) -> None:
-    """Whatever is called with it: the header is put on requests to its own origin alone."""
+@pytest.mark.parametrize("header", [TOKEN_HEADER, None], ids=["a token", "none"])
+def test_the_sdk_has_no_choice_of_endpoints(network: Network, header: Header | None) -> None:
+    """It would take the card's first; and a token goes to its own origin alone."""
     network.host("cdn.example", result(MESSAGE))
-    card = put(CARD, "/supportedInterfaces/0/url", "https://cdn.example/a2a")
-    assert call(network, card).text == "at noon"
-    assert network.told(TOKEN.encode()) == set()
-
-
-def test_the_sdk_has_no_choice_of_endpoints(network: Network) -> None:
-    """It would take the card's first; it is given the one that was chosen."""
     network.host("tides.example", result(MESSAGE))
     first = {**CARD["supportedInterfaces"][0], "url": "https://cdn.example/a2a"}
     card = {**CARD, "supportedInterfaces": [first, *CARD["supportedInterfaces"]]}
-    assert call(network, card, endpoints_of(card)[1], None).text == "at noon"
-    assert network.names == ["tides.example"]
+    for endpoint in endpoints_of(card):
+        assert call(network, card, endpoint, header).text == "at noon"
+    assert network.names == ["cdn.example", "tides.example"]
+    assert network.told(TOKEN.encode()) == ({"tides.example"} if header else set())
 
 
 def test_who_has_a_credential_is_not_called_without_it(network: Network) -> None:
     """That the card's endpoints stand elsewhere is for the user to decide."""
     from cardsign.integrations.calling import open_call
 
-    anchor = KeysAnchor(JwkSet.of([key("card").public]), {})
-    issuer = TrustedIssuer("tides", anchor, (parse_place(HOST),))
     card = put(CARD, "/supportedInterfaces/0/url", "https://cdn.example/a2a")
-    peer = Peer(f"{HOST}/card", card, Policy((issuer,)), issuer, network.settings())
-    credential = Credential("env:T", environment={"T": TOKEN})
-    for secret, code in ((credential, "credential.elsewhere"), (None, "call.no_interface")):
+    for secret, code in ((CREDENTIAL, "credential.elsewhere"), (None, "call.no_interface")):
         with pytest.raises(CardsignError) as caught:
-            open_call(peer, secret, seconds=PATIENCE)
+            open_call(peer(network, card), secret, seconds=PATIENCE)
         assert caught.value.code == code
     assert network.names == []
 
@@ -357,21 +362,6 @@ SECURED = {
 }
 
 
-CREDENTIAL = Credential("env:TIDES", environment={"TIDES": TOKEN})
-
-
-def policy(place: str = HOST) -> Policy:
-    """The agent, by its key."""
-    anchor = KeysAnchor(JwkSet.of([key("card").public]), {})
-    return Policy((TrustedIssuer("tides", anchor, (parse_place(place),), freshness="waived"),))
-
-
-def answer(request: Request) -> bytes:
-    """An agent that has one answer."""
-    call = json.loads(request.body)
-    return http(json.dumps({"jsonrpc": "2.0", "id": call["id"], "result": MESSAGE}).encode())
-
-
 def told(client: Any, text: str = "when?") -> Any:
     """Send a text by the SDK's client; the text of its last answer."""
     from a2a.helpers import get_message_text, new_text_message
@@ -400,7 +390,7 @@ def talk(network: Network, use: Any = told, **how: Any) -> Any:
     return asyncio.run(run())
 
 
-def serve(network: Network, card: bytes, agent: Answer = answer) -> Host:
+def serve(network: Network, card: bytes, agent: Answer = AT_NOON) -> Host:
     return network.host("tides.example", {PATH: http(card), "/a2a": agent})
 
 
@@ -449,29 +439,16 @@ def test_a_real_agent_of_the_sdk() -> None:
     assert said == ("you said: hello", "TASK_STATE_COMPLETED")
 
 
-FOREIGN = put(PUBLIC, "/supportedInterfaces/0/url", "https://evil.example/a2a")
-REFUSED = {
-    "a stranger's card": (sign(PUBLIC, key("mallory")), "key.unknown"),
-    "an interface elsewhere": (sign(FOREIGN, key("card")), "card.origin_mismatch"),
-}
-
-
-@pytest.mark.parametrize(("card", "code"), REFUSED.values(), ids=REFUSED)
-def test_no_other_agent_is_called(card: bytes, code: str, network: Network) -> None:
-    """Nothing but the card is asked for, and no credential is sent."""
-    from a2a.client.errors import AgentCardResolutionError
-
+def test_no_other_agent_is_called(network: Network) -> None:
+    """Of a stranger's card nothing but the card is asked for, and no credential is sent."""
     from cardsign.integrations.a2a_sdk import CardNotTrusted
 
-    network.host("evil.example", answer)
-    host = serve(network, card)
+    host = serve(network, sign(PUBLIC, key("mallory")))
     with pytest.raises(CardNotTrusted) as caught:
         talk(network, credential=CREDENTIAL)
-    assert isinstance(caught.value, AgentCardResolutionError)
-    assert code in [reason.code for reason in caught.value.report.reasons]
+    assert "key.unknown" in [reason.code for reason in caught.value.report.reasons]
     assert set(host.targets) == {f"GET {PATH}"}
     assert network.told(TOKEN.encode()) == set()
-    assert "evil.example" not in network.names
 
 
 def test_the_credential_goes_inside_the_issuers_origins(network: Network) -> None:
@@ -479,7 +456,7 @@ def test_the_credential_goes_inside_the_issuers_origins(network: Network) -> Non
     host = serve(network, sign(SECURED, key("card")))
     assert talk(network, credential=CREDENTIAL) == "at noon"
     assert [one.headers.get("authorization") for one in host.requests] == [None, f"Bearer {TOKEN}"]
-    network.host("evil.example", answer)
+    network.host("evil.example", AT_NOON)
     elsewhere = http(b"", status="307 There", location="https://evil.example/a2a")
     serve(network, sign(SECURED, key("card")), elsewhere)
     with pytest.raises(Exception, match="307"):

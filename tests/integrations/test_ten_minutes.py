@@ -6,14 +6,12 @@ name ``tides.example`` leads here by the settings of curl and, for who verifies,
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,7 +21,7 @@ from tests.net.authorities import Authority
 from tests.net.internet import hand_on
 from tests.net.peers import read_head, speaking
 from tests.publish.publications import PUBLIC
-from tests.server.programs import ended, free_port, run_nginx, wait_for
+from tests.server.programs import free_port, nginx, started
 
 pytestmark = [pytest.mark.needs_a2a, pytest.mark.needs_nginx, pytest.mark.needs_curl]
 
@@ -108,36 +106,6 @@ def operator(tmp_path: Path, authority: Authority) -> Operator:
     return found
 
 
-@contextlib.contextmanager
-def serving(operator: Operator, authority: Authority, tmp_path: Path) -> Iterator[int]:
-    """uvicorn with the agent and the cards, and nginx before both; the port of nginx."""
-    (code,), (config,) = blocks("python"), blocks("nginx")
-    (operator.work / "served.py").write_text(code)
-    own, agent = free_port(), free_port()
-    certificate = authority.certificate("tides.example")
-    for old, new in {
-        "listen 443": f"listen 127.0.0.1:{own}",
-        "127.0.0.1:8080": f"127.0.0.1:{agent}",
-        "/etc/ssl/tides.pem": str(certificate),
-        "/etc/ssl/private/tides.key": str(certificate),
-    }.items():
-        assert old in config
-        config = config.replace(old, new)
-    command = ["-m", "uvicorn", "served:app", "--port", str(agent)]
-    server = subprocess.Popen(
-        [sys.executable, *command],
-        cwd=operator.work,
-        env=operator.environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    with ended(server):
-        wait_for(agent, server)
-        with run_nginx(tmp_path, config, own):
-            yield own
-
-
 def test_a_new_operator_has_both_cards_in_front_of_the_agent(
     operator: Operator, authority: Authority, tmp_path: Path
 ) -> None:
@@ -149,7 +117,17 @@ def test_a_new_operator_has_both_cards_in_front_of_the_agent(
         settings.write(second)
     operator.run(publish)
     (tmp_path / "ca.pem").write_text(authority.pem())
-    with serving(operator, authority, tmp_path) as port:
+    (code,), (config,) = blocks("python"), blocks("nginx")
+    (operator.work / "served.py").write_text(code)
+    free = free_port()
+    assert "127.0.0.1:8080" in config
+    places = {"127.0.0.1:8080": f"127.0.0.1:{free}"}
+    module = f"uvicorn served:app --port {free}"
+    with (
+        started(module, operator.work, free, **operator.environment),
+        nginx(tmp_path, authority, config, **places) as url,
+    ):
+        port = int(url.rpartition(":")[2])
         (operator.home / ".curlrc").write_text(
             f"silent\nfail\ncacert = {tmp_path}/ca.pem\n"
             f"connect-to = tides.example:443:127.0.0.1:{port}\n"

@@ -10,6 +10,7 @@ import json
 import re
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -140,22 +141,26 @@ def test_the_action_signs_by_a_kms(root: Path, trial: Trial, secrets: dict[str, 
 
 
 def test_the_action_checks_what_is_live(root: Path, trial: Trial, secrets: dict[str, str]) -> None:
-    """By the committed keys; another card there fails the job."""
+    """By the committed keys; another card there fails the job, also our own of before."""
     trial.runs("rm -r keys")
     inputs = {"key": "env:CARD_KEY", "kid": "card-2026", "publish": "public", "export": "static"}
     Runner(root, trial).runs(secrets, **inputs)
+    place = trial.folder / "static/site/.well-known/agent-card.json"
+    before = place.read_bytes()
+    trial.runs("sed -i s/1.2.0/1.3.0/ card.json")
+    Runner(root, trial).runs(secrets, **inputs)
+    card = place.read_bytes()
+    runner = Runner(root, trial)
+    for step in runner.action["runs"]["steps"]:
+        for command in ("verify ", "diff --live "):
+            step["run"] = step["run"].replace(command, f"{command}--insecure-loopback-http ")
+    edited = card.replace(b"1.3.0", b"1.3.9")
     with local_site() as site:
-        card = (trial.folder / "static/site/.well-known/agent-card.json").read_bytes()
-        for body, is_ours in ((card, True), (card.replace(b"1.2.0", b"1.2.9"), False)):
+        for body, fault in ((card, ""), (edited, r"sig\.bad"), (before, "version")):
             site.answers = {"/.well-known/agent-card.json": body}
-            runner = Runner(root, trial)
-            for step in runner.action["runs"]["steps"]:
-                step["run"] = step["run"].replace("verify ", "verify --insecure-loopback-http ")
-            if is_ours:
+            refused = pytest.raises(AssertionError, match=fault) if fault else nullcontext()
+            with refused:
                 runner.runs(secrets, live=site.origin)
-            else:
-                with pytest.raises(AssertionError, match=r"sig\.bad"):
-                    runner.runs(secrets, live=site.origin)
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ def running(
 @contextlib.contextmanager
 def nginx(folder: Path, authority: Authority, config: str, **changes: str) -> Iterator[str]:
     """nginx with a file of the guide, its places moved here; the URL."""
-    port, own = free_port(), str(authority.certificate("127.0.0.1"))
+    port, own = free_port(), str(authority.certificate("127.0.0.1", "tides.example"))
     (folder / "clients.pem").write_text(authority.pem())
     for old, new in {
         "listen 443": f"listen 127.0.0.1:{port}",

@@ -18,11 +18,13 @@ token. Then come, in any order:
 * ``@ mounted``: the cards stand before an agent, once of WSGI and once of ASGI, which answers 202
   and says what came to it; both have to answer as the story says;
 * ``@ publish JSON``, ``@ withdraw``: a newer generation, which the server takes up;
-* ``@ clock +SECONDS``; ``@ log LINE``, the next line for the operator, ``@ log`` for no more.
+* ``@ clock +SECONDS``; ``@ log LINE``, the next line for the operator, ``@ log`` for no more;
+  ``@ event JSON``, fields of the next event, ``@ event`` likewise.
 
 ``{token}`` is the token of the staff, ``{file FILE}`` the text of a published file, ``{tag FILE}``
 its ETag, ``{size FILE}`` its length, ``{time}`` when it was published, ``{time +1}`` an hour later,
-``{etag}`` the ETag of the answer before, ``{pad}`` the 64 KiB that are read of a call, all spaces.
+``{etag}`` the ETag of the answer before, ``{kid}`` that of the key, ``{pad}``
+the 64 KiB that are read of a call, all spaces.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ from cardsign.server.settings import read_server_settings
 from cardsign.server.site import Publications
 from cardsign.server.tokens import create_token
 from tests.publish.publications import NOW, PUBLIC, PUBLIC_0_3, extended_card, sign
-from tests.server.served import look, serve
+from tests.server.served import hearing, look, serve
 
 FOLDER = Path(__file__).with_name("exchanges")
 MONTH = timedelta(days=30)
@@ -77,8 +79,8 @@ def stories() -> Iterator[Any]:
 class Story:
     """A server, what is asked, and how that was answered."""
 
-    def __init__(self, folder: Path, key: PrivateKey, log: list[str]) -> None:
-        self.folder, self.key, self.log = folder, key, log
+    def __init__(self, folder: Path, key: PrivateKey, log: list[str], events: list[str]) -> None:
+        self.folder, self.key, self.log, self.events = folder, key, log, events
         self.card, self.older, self.name = PUBLIC, None, ""
         self.audiences, self.tokens, self.settings = ["staff"], ["staff"], "format = 1\n"
         self.secrets: dict[str, str] = {}
@@ -136,8 +138,9 @@ class Story:
             word, rest = match[1], match[2].strip()
             if word == "token":
                 return self.secrets["staff"]
-            if word in ("etag", "pad"):
-                return self.etag if word == "etag" else " " * MAX_CALL_BYTES
+            if word in ("etag", "pad", "kid"):
+                pad, kid = " " * MAX_CALL_BYTES, self.key.public.kid
+                return {"etag": self.etag, "pad": pad, "kid": kid}[word]
             if word == "time":
                 return http_date(NOW + timedelta(hours=int(rest or 0)))
             data = self.generation.files[rest]
@@ -145,7 +148,7 @@ class Story:
                 return data.decode().strip()
             return str(len(data)) if word == "size" else f'"{hashlib.sha256(data).hexdigest()}"'
 
-        return re.sub(r"\{(token|etag|pad|time|tag|size|file)((?: [^{}]+)?)\}", value, text)
+        return re.sub(r"\{(token|etag|kid|pad|time|tag|size|file)((?: [^{}]+)?)\}", value, text)
 
     def take(self, line: str) -> None:
         """Do what a line says."""
@@ -230,8 +233,15 @@ class Story:
             lines = self.log[self.said :]
             assert lines[:1] == ([rest] if rest else [])
             self.said += len(lines[:1])
+        elif what == "event":
+            self.serve()
+            assert bool(self.events) == bool(rest)
+            if rest:
+                assert_within(
+                    json.loads(self.fill_in(rest)), json.loads(self.events.pop(0))["fields"]
+                )
         elif what == "agent":
-            if self.name:
+            if self.name and not self.doors:
                 self.publish()
             self.name = rest
             interface = {"protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
@@ -342,10 +352,11 @@ def test_a_server_answers_as_its_story_says(
 ) -> None:
     """From a publication on disk to the last header."""
     monkeypatch.setattr(Publications, "start_watching", Publications.look_at_all)
-    story = Story(tmp_path, key, log)
-    for number, line in lines:
-        try:
-            story.take(line)
-        except Exception as wrong:
-            raise AssertionError(f"line {number}: {line.strip()}\n{wrong}") from wrong
+    with hearing("cardsign.events") as events:
+        story = Story(tmp_path, key, log, events)
+        for number, line in lines:
+            try:
+                story.take(line)
+            except Exception as wrong:
+                raise AssertionError(f"line {number}: {line.strip()}\n{wrong}") from wrong
     assert story.answers or not story.requests, "the last request has no answer"

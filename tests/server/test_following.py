@@ -11,6 +11,7 @@ import shutil
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,22 @@ def test_a_lower_generation_is_refused(site: Site, key: PrivateKey) -> None:
         assert version_of(site) == "2.0.0"
     refusal = "warning: still serving generation 2: generation 1 is lower and is refused"
     assert site.log == ["serving generation 2", refusal]
+
+
+def test_a_publication_that_begins_anew_is_served_if_it_is_later(
+    site: Site, key: PrivateKey
+) -> None:
+    """As from a pipeline, whose folder is empty each time; the key of before may be stolen."""
+    for version in ("2.0.0", "3.0.0"):
+        publish_cards(site.directory, key, {**PUBLIC, "version": version}, "staff")
+    look(site.client)
+    shutil.rmtree(site.directory)
+    card = {**PUBLIC, "version": "4.0.0"}
+    later = NOW + timedelta(days=1)
+    publish_cards(site.directory, PrivateKey.generate("ES256"), card, "staff", now=later)
+    look(site.client)
+    assert version_of(site) == "4.0.0"
+    assert site.log == ["serving generation 3", "serving generation 1"]
 
 
 def test_there_is_no_server_on_a_damaged_publication(site: Site) -> None:

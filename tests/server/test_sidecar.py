@@ -124,40 +124,31 @@ def test_what_is_no_question_is_refused(client: FlaskClient) -> None:
         assert answer.json["error"]["code"] == str(status)
 
 
-def test_a_changed_policy_counts_and_a_broken_one_does_not(
+def test_no_card_is_judged_by_a_policy_that_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is read again while the server runs; until it is whole, the one before counts.
-
-    Health says so.
-    """
+    """It is read again while the server runs. A fault of this machine is 503, as health says."""
     monkeypatch.chdir(tmp_path)
-    Path("trust.toml").write_text(ISSUER)
+    policy, asked = Path("trust.toml"), {"issuer": "harbour"}
+    policy.write_text(ISSUER)
     client = create_verdict_app(open_policy).test_client()
-    assert client.get("/healthz").status_code == 200
-    Path("trust.toml").write_text("format = ")
-    assert ask(client, CARD, issuer="harbour")["verdict"] == "trusted"
-    failing = client.get("/healthz")
-    assert (failing.status_code, failing.json["error"]["code"]) == (503, "policy.malformed")
-    Path("trust.toml").write_text("format = 1\n")
-    assert client.get("/healthz").json == {"status": "ok"}
-    gone = client.post("/verify", data=CARD, query_string={"issuer": "harbour"})
+    for spoil, code in (
+        (lambda: policy.write_text("format = "), "policy.malformed"),
+        (policy.unlink, "file.not_found"),
+    ):
+        assert ask(client, CARD, **asked)["verdict"] == "trusted"
+        assert client.get("/healthz").json == {"status": "ok"}
+        spoil()
+        for _ in range(2):
+            lost = client.post("/verify", data=CARD, query_string=asked)
+            failing = client.get("/healthz")
+            for answer in (lost, failing):
+                assert (answer.status_code, answer.json["error"]["code"]) == (503, code)
+            assert "verdict" not in lost.json
+        policy.write_text(ISSUER)
+    policy.write_text("format = 1\n")
+    gone = client.post("/verify", data=CARD, query_string=asked)
     assert gone.status_code == 400
-
-
-def test_a_lost_policy_gives_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fault of this machine is 503; once the policy is back, cards are judged again."""
-    monkeypatch.chdir(tmp_path)
-    Path("trust.toml").write_text(ISSUER)
-    client = create_verdict_app(open_policy).test_client()
-    Path("trust.toml").unlink()
-    for _ in range(2):  # what was read before is not taken up again by one that is half written
-        lost = client.post("/verify", data=CARD, query_string={"issuer": "harbour"})
-        assert (lost.status_code, [*lost.json]) == (503, ["error"])
-        assert client.get("/healthz").status_code == 503
-        Path("trust.toml").write_text("format = ")
-    Path("trust.toml").write_text(ISSUER)
-    assert ask(client, CARD, issuer="harbour")["verdict"] == "trusted"
 
 
 @pytest.mark.needs_node
@@ -213,11 +204,6 @@ async def sent_after(
 
     await app({"method": method, "path": path, "headers": [(b"host", b"localhost")]}, receive, send)
     return sent
-
-
-def answer_to(*messages: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the application of a key sends."""
-    return asyncio.run(sent_after(WholeRequests(create_verdict_app(open_keys)), *messages))
 
 
 WHOLE = {"type": "http.request", "body": CARD}
@@ -276,38 +262,32 @@ def test_a_policy_that_is_slow_to_read_stops_no_other_request() -> None:
 
 
 BEGUN = {"type": "http.request", "body": CARD, "more_body": True}
+#: What a client sends before it says nothing more, and the status that it gets.
+CLIENTS = {
+    "whole": ([WHOLE], 200),
+    "silent": ([], 408),
+    "half-sent": ([BEGUN], 408),
+    "gone": ([BEGUN, {"type": "http.disconnect"}], 400),
+}
 
 
-@pytest.mark.parametrize("messages", [(), (BEGUN,)], ids=["silent", "half-sent"])
-def test_a_body_has_a_deadline(
-    messages: tuple[dict[str, Any], ...], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("messages", "status"), CLIENTS.values(), ids=CLIENTS)
+def test_what_does_not_come_whole_in_time_is_not_judged(
+    messages: list[dict[str, Any]],
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Whatever has come by then is not judged."""
-    monkeypatch.setattr("cardsign.server.sidecar.BODY_SECONDS", 0.01)
-    start, end = answer_to(*messages)
-    assert start["status"] == 408
-    assert (b"connection", b"close") in start["headers"]
-    assert b"verdict" not in end["body"]
-
-
-def test_a_client_that_has_gone_is_not_judged(caplog: pytest.LogCaptureFixture) -> None:
-    """Its card did not come whole; the twin did. A body that is no HTTP ends so too."""
+    """And its connection is closed; nothing of it is for the operator."""
     caplog.set_level("INFO", "cardsign")
-    start, end = answer_to(BEGUN, {"type": "http.disconnect"})
-    assert (start["status"], b"verdict" in end["body"]) == (400, False)
-    assert caplog.text == ""
-    assert answer_to(WHOLE)[0]["status"] == 200
-
-
-def test_the_socket_of_a_living_server_is_left_alone(tmp_path: Path) -> None:
-    """And a folder that is not there is one clear fault."""
-    with socket.socket(socket.AF_UNIX) as other:
-        other.bind(str(tmp_path / "s"))
-        other.listen()
-        for where in ("s", "none/s"):
-            with pytest.raises(ServeFault, match=r"serve\.bind"):
-                serve_verdicts(open_keys, str(tmp_path / where))
-        assert (tmp_path / "s").is_socket()
+    if status == 408:
+        monkeypatch.setattr("cardsign.server.sidecar.BODY_SECONDS", 0.01)
+    app = WholeRequests(create_verdict_app(open_keys))
+    start, end = asyncio.run(sent_after(app, *messages))
+    assert start["status"] == status
+    assert ((b"connection", b"close") in start["headers"]) is (status != 200)
+    assert (b"verdict" in end["body"]) is (status == 200)
+    assert status == 200 or caplog.text == ""
 
 
 @pytest.mark.parametrize(
@@ -318,17 +298,22 @@ def test_the_socket_of_a_living_server_is_left_alone(tmp_path: Path) -> None:
         ("127.0.0.1", UsageFault),
         ("127.0.0.1:70000", UsageFault),
         ("./notes.txt", ServeFault),
+        ("./taken", ServeFault),
+        ("none/s", ServeFault),
     ],
 )
 def test_it_listens_on_this_machine_alone(
     where: str, kind: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And takes no file's place."""
+    """And takes no file's place, nor that of a living server's socket."""
     monkeypatch.chdir(tmp_path)
     Path("notes.txt").write_text("mine")
-    with pytest.raises(kind):
-        serve_verdicts(open_keys, where)
-    assert Path("notes.txt").read_text() == "mine"
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind("taken")
+        other.listen()
+        with pytest.raises(kind):
+            serve_verdicts(open_keys, where)
+    assert (Path("notes.txt").read_text(), Path("taken").is_socket()) == ("mine", True)
 
 
 @contextmanager

@@ -132,7 +132,7 @@ def test_limits_count_the_client_that_a_proxy_names(site: Site) -> None:
 def test_a_line_of_the_log_says_who_asked_for_what() -> None:
     """Without headers and query. A path forges no line: line ends are escaped, and it is cut off.
 
-    `test_serve_oidc_live.py` has a real server write it.
+    `test_serve_process.py` has a real server write it.
     """
     request = {"addr": "192.0.2.1", "time": "2027-01-15 08:00:00 +0000", "method": "GET"}
     request |= {"path": CARD, "query_string": "t=1", "status": 200, "dt_ms": 0.44}
