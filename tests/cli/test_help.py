@@ -15,52 +15,37 @@ from cardsign.cli.main import command_line as cli
 from cardsign.errors import CardsignError
 from tests.cli.conftest import Cardsign, parse
 
-
-def modules_after(program: str) -> set[str]:
-    """The modules that are loaded once an interpreter of its own has run a program."""
-    asked = f"import sys\n{program}\nprint('\\nloaded', *sys.modules)"
-    done = subprocess.run([sys.executable, "-c", asked], check=True, capture_output=True, text=True)
-    return set(done.stdout.rpartition("\nloaded")[2].split())
-
-
 HELP = (
     "from cardsign.cli.main import command_line; "
     "command_line.main(['--help'], standalone_mode=False)"
 )
+#: Programs, the module that each needs, and those for which nobody waits who runs it.
+LOADS: dict[str, tuple[str, str, str]] = {
+    "help": (
+        *(HELP, "cli.frame"),
+        ".api .card .cli.cards .config .files .issuer .jose .keys .lint .net .server .trust .urls "
+        ".verify json difflib unicodedata cryptography pydantic flask",
+    ),
+    "a verifier": (
+        "from cardsign.cli import cards, fetch, trust, verify",
+        *("verify", ".issuer .keys .publish .server flask"),
+    ),
+    "a list of keys": (
+        "import cardsign.cli.keys",
+        *("keys.store", ".issuer .server .trust flask"),
+    ),
+    "an issuer": ("import cardsign.cli.statements", "issuer.reconcile", ".server flask"),
+}
 
 
-def test_help_loads_no_command() -> None:
-    """Who only looks does not wait for what eighteen commands need."""
-    loaded = modules_after(HELP)
-    assert {name for name in loaded if name.startswith("cardsign")} == {
-        "cardsign",
-        "cardsign.cli",
-        "cardsign.cli.frame",
-        "cardsign.cli.main",
-        "cardsign.errors",
-        "cardsign.findings",
-    }
-    assert not loaded & {"json", "difflib", "unicodedata", "cryptography"}
-
-
-VERIFIER = ("cards", "fetch", "trust", "verify")
-
-
-def test_a_command_of_a_verifier_loads_nothing_of_an_issuer() -> None:
-    """Who has no keys does not wait for a key store."""
-    loaded = modules_after(f"import {', '.join(f'cardsign.cli.{name}' for name in VERIFIER)}")
-    assert "cardsign.verify" in loaded
-    issuers = ("cardsign.issuer", "cardsign.keys", "cardsign.publish")
-    assert [name for name in loaded if name.startswith(issuers)] == []
-
-
-def test_a_list_of_keys_loads_nothing_of_an_issuer() -> None:
-    """Nor a server or a verifier; what is due is another matter."""
-    loaded = modules_after("import cardsign.cli.keys")
-    assert "cardsign.keys.store" in loaded
-    others = ("cardsign.issuer", "cardsign.server", "cardsign.trust", "flask")
-    assert [name for name in loaded if name.startswith(others)] == []
-    assert "cardsign.issuer.reconcile" in modules_after("import cardsign.cli.statements")
+@pytest.mark.parametrize(("program", "needed", "others"), LOADS.values(), ids=LOADS)
+def test_a_command_loads_what_it_needs(program: str, needed: str, others: str) -> None:
+    """Who only looks, or has no keys, does not wait for a key store or a server."""
+    program = f"import sys\n{program}\nprint('\\nloaded', *sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    loaded = done.stdout.rpartition("\nloaded")[2].replace("cardsign.", ".").split()
+    assert f".{needed}" in loaded
+    assert set(others.split()).isdisjoint(loaded)
 
 
 # click keeps the help option that a command's first context asks for, so all ask for the same.
@@ -73,9 +58,15 @@ def test_every_command_is_there_and_is_listed_in_full(name: str) -> None:
     command = cli.get_command(CONTEXT, name)
     assert command is not None
     assert command.name == name
-    (line,) = [line for line in cli.get_help(CONTEXT).splitlines() if line.startswith(f"  {name} ")]
-    assert line.endswith(".")
-    assert not line.endswith("..")
+    pages = [(cli.get_help(CONTEXT), [name])]
+    if isinstance(command, click.Group):
+        page = command.get_help(click.Context(command, CONTEXT, name))
+        pages.append((page, [*command.commands]))
+    for page, names in pages:
+        for listed in names:
+            (line,) = [line for line in page.splitlines() if line.startswith(f"  {listed} ")]
+            assert line.endswith(".")
+            assert not line.endswith("..")
 
 
 def walk(context: click.Context) -> Iterator[click.Context]:
@@ -90,66 +81,56 @@ def walk(context: click.Context) -> Iterator[click.Context]:
         yield from walk(click.Context(below, context, name))
 
 
-LEAVES = {one.command_path: one for one in walk(CONTEXT)}
+LEAVES = {context.command_path: context for context in walk(CONTEXT)}
+each_leaf = pytest.mark.parametrize("path", LEAVES)
 
 
-@pytest.mark.parametrize("path", LEAVES)
+@each_leaf
 def test_every_command_has_examples_that_it_understands(path: str) -> None:
-    """A user who copies an example gets no usage error."""
-    context = LEAVES[path]
-    _, found, shown = context.command.get_help(context).partition("\nExample:\n")
-    assert found
+    """A user who copies an example gets no usage error, and none that writes a lock is refused."""
+    _, title, shown = LEAVES[path].command.get_help(LEAVES[path]).partition("\nExample:\n")
+    assert title
     for line in map(str.strip, shown.strip().splitlines()):
         program, *words = shlex.split(line.partition(" > ")[0].partition(" | ")[0])
         assert (program, parse(words)) == ("cardsign", path)
+        # A policy that is only found in this folder raises no lock.
+        raises_lock = "--update" in words or path == "cardsign trust update"
+        assert not raises_lock or "--trust" in words
 
 
-def test_what_writes_the_lock_names_the_policy() -> None:
-    """One that is only found in this folder raises no lock: the example would be refused."""
-    for path in ("cardsign trust update", "cardsign peers verify --update"):
-        context = LEAVES[path.removesuffix(" --update")]
-        assert f"{path} --trust trust.toml" in context.command.get_help(context)
-
-
-@pytest.mark.parametrize("path", LEAVES)
+@each_leaf
 def test_no_option_of_a_command_takes_the_last_of_two_values(path: str) -> None:
     """It is named; what may be repeated, and a flag that says the same twice, is no mistake."""
     command = LEAVES[path].command
-    for one in command.params:
-        if not isinstance(one, click.Option):
+    for option in command.params:
+        if not isinstance(option, click.Option):
             continue
-        takes_one = not one.multiple and (not one.is_flag or bool(one.secondary_opts))
-        names = [one.opts[-1], (one.secondary_opts or one.opts)[0]]
-        words = [word for name in names for word in ((name,) if one.is_flag else (name, "x"))]
+        takes_one = not option.multiple and (not option.is_flag or bool(option.secondary_opts))
+        names = [option.opts[-1], (option.secondary_opts or option.opts)[0]]
+        words = [word for name in names for word in ((name,) if option.is_flag else (name, "x"))]
+        problem = ""
         try:
             command.make_context(path, words, **cli.context_settings)
         except (click.ClickException, CardsignError, click.exceptions.Exit) as error:
-            said = str(error)
-        else:
-            said = ""
-        assert (f"'{one.opts[-1]}' is given twice" in said) == takes_one, one.opts
+            problem = str(error)
+        assert (f"'{option.opts[-1]}' is given twice" in problem) == takes_one, option.opts
 
 
 def test_advanced_options_are_listed_last() -> None:
-    """Those that there are, below the others; a short command has no such section."""
+    """What most people need fits one screen; a short command has no such section."""
+    pages = {path: context.command.get_help(context) for path, context in LEAVES.items()}
     for path, context in LEAVES.items():
-        names = {name for param in context.command.params for name in param.opts}
         assert isinstance(context.command, Command)
+        names = {name for param in context.command.params for name in param.opts}
         assert context.command.advanced <= names, path
-    text = {path: context.command.get_help(context) for path, context in LEAVES.items()}
-    verify = text["cardsign verify"]
+    verify = pages["cardsign verify"]
     assert verify.index("  --jwks") < verify.index("\nAdvanced:\n") < verify.index("  --cluster")
-    assert "Advanced:" not in text["cardsign diff"]
+    assert "Advanced:" not in pages["cardsign diff"]
+    for path in ("cardsign verify", "cardsign sign", "cardsign keys generate"):
+        assert len(pages[path].partition("\nAdvanced:\n")[0].splitlines()) <= 40
 
 
-@pytest.mark.parametrize("words", ["verify", "sign", "keys"])
-def test_what_most_people_need_fits_one_screen(cardsign: Cardsign, words: str) -> None:
-    """What experts need stands below."""
-    shown = cardsign(words, "--help").text.partition("\nAdvanced:\n")[0]
-    assert len(shown.splitlines()) <= 40
-
-
-@pytest.mark.parametrize("path", LEAVES)
+@each_leaf
 def test_every_command_takes_json_and_quiet(path: str, cardsign: Cardsign) -> None:
     """An error is one JSON object with code, message and what to do, and exit status 2."""
     ended = cardsign(*path.split()[1:], "--quiet", "--json", "--no-such-option")
@@ -172,12 +153,10 @@ def test_a_crash_is_one_json_object(cardsign: Cardsign, monkeypatch: pytest.Monk
 
 def test_a_shell_gets_completions(cardsign: Cardsign) -> None:
     """Of commands and of options; asking for them is no fault."""
-    asked = {"_CARDSIGN_COMPLETE": "bash_complete"}
-    commands = cardsign(COMP_WORDS="cardsign ve", COMP_CWORD="1", **asked)
-    options = cardsign(COMP_WORDS="cardsign verify --jw", COMP_CWORD="2", **asked)
-
-    assert (commands.status, commands.text) == (0, "plain,verify\n")
-    assert (options.status, options.text) == (0, "plain,--jwks\n")
+    for words, completion in (("cardsign ve", "verify"), ("cardsign verify --jw", "--jwks")):
+        asked = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        ended = cardsign(_CARDSIGN_COMPLETE="bash_complete", **asked)
+        assert (ended.status, ended.text) == (0, f"plain,{completion}\n")
 
 
 @pytest.mark.parametrize("words", [(), ("verify",), ("trust", "add")], ids=" ".join)
