@@ -347,10 +347,15 @@ _COMMON_OPTIONS: Final = (
 )
 
 
-def _name_help(error: CardsignError, context: click.Context) -> None:
-    """Say which help to read, where nothing else is advised."""
-    if error.code in ("usage.invalid", "usage.conflict") and not error.finding.fix:
-        error.finding = replace(error.finding, fix=f"See {context.command_path} --help.")
+@contextlib.contextmanager
+def _naming_help(context: click.Context) -> Iterator[None]:
+    """Say of an error which help to read, where nothing else is advised."""
+    try:
+        yield
+    except CardsignError as error:
+        if error.code in ("usage.invalid", "usage.conflict") and not error.finding.fix:
+            error.finding = replace(error.finding, fix=f"See {context.command_path} --help.")
+        raise
 
 
 class Command(click.Command):
@@ -371,12 +376,9 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the words; an error says which help to read."""
-        try:
+        with _naming_help(ctx):
             self._refuse_second_values(ctx, args)
             return super().parse_args(ctx, args)
-        except CardsignError as error:
-            _name_help(error, ctx)
-            raise
 
     def _refuse_second_values(self, ctx: click.Context, args: list[str]) -> None:
         """Refuse a second value of an option, of which click would take the last in silence."""
@@ -392,12 +394,9 @@ class Command(click.Command):
                 ctx.fail(f"option '{param.opts[-1]}' is given twice, and takes one value")
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Carry it out; an error says which help to read, and names files that the user knows."""
-        try:
+        """Carry it out; an error says which help to read."""
+        with _naming_help(ctx):
             return super().invoke(ctx)
-        except CardsignError as error:
-            _name_help(error, ctx)
-            raise
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options that most people need, then the advanced ones."""
@@ -634,8 +633,7 @@ dry_run_option: Final = click.option(
 
 def is_dry_run() -> bool:
     """Return whether ``--dry-run`` was given to the command that runs now."""
-    context = click.get_current_context(silent=True)
-    return context is not None and DRY_RUN in context.meta
+    return bool(_meta(DRY_RUN))
 
 
 def done(past: str, verb: str) -> str:

@@ -140,9 +140,8 @@ def add(who: str, **options: Any) -> None:
     warnings = [*proposal.warnings]
     if "freshness" not in members and not isinstance(proposal.anchor, KeysetAnchor):
         members["freshness"] = "waived"
-        warnings.append(
-            "freshness is waived: revocation and rollback cannot be seen with this anchor"
-        )
+        waived = "freshness is waived: revocation and rollback cannot be seen with this anchor"
+        warnings.append(waived)
     enroll.add_issuers(
         policy,
         [(members, proposal)],
@@ -150,7 +149,8 @@ def add(who: str, **options: Any) -> None:
         cache=StatementCache.of_user(),
         dry_run=frame.is_dry_run(),
     )
-    _say_all(warnings)
+    for warning in warnings:
+        say(safe(warning, limit=400))
     keyset = proposal.keyset
     say_if_old(keyset, now)
     notes = [f"{frame.done('added', 'add')} {members['name']} to {policy.path}"]
@@ -194,9 +194,14 @@ def _propose(
     url: Url | None, options: Mapping[str, Any], ask: Ask, limits: Limits, now: datetime
 ) -> enroll.Proposal:
     """Return the anchor that is named, or what the origin of `url` publishes."""
-    _check_named(url, options)
     keysets, jwks, jwks_url = options["keysets"], options["jwks"], options["jwks_url"]
-    roots = options["roots"]
+    roots, named = options["roots"], sum(map(bool, (keysets, jwks, jwks_url)))
+    if named > 1 or (url is None and not named):
+        why = "expected exactly one of --keyset, --jwks and --jwks-url, or a URL"
+        raise UsageFault("usage.conflict", why)
+    if (options["releases"] or (roots and named)) and not keysets:
+        why = "--release goes with --keyset, --roots with --keyset or a URL"
+        raise UsageFault("usage.conflict", why)
     if keysets:
         supplied = load_statements((*keysets, *options["releases"]))
         with of_the_user("--keyset"):
@@ -215,19 +220,6 @@ def _propose(
     return enroll.propose_published(url.origin, ask, limits=limits, roots=roots, now=now)
 
 
-def _check_named(url: Url | None, options: Mapping[str, Any]) -> None:
-    """Refuse options of which one excludes another, or goes with one that is not there."""
-    keysets, jwks, roots = options["keysets"], options["jwks"], options["roots"]
-    named = sum(map(bool, (keysets, jwks, options["jwks_url"])))
-    why = ""
-    if named > 1 or (url is None and not named):
-        why = "expected exactly one of --keyset, --jwks and --jwks-url, or a URL"
-    elif (options["releases"] or (roots and named)) and not keysets:
-        why = "--release goes with --keyset, --roots with --keyset or a URL"
-    if why:
-        raise UsageFault("usage.conflict", why)
-
-
 def _asker(insecure: bool, now: datetime) -> Ask:
     from cardsign.net.fetch import DocumentFetcher
 
@@ -243,28 +235,21 @@ def _compare(proposal: enroll.Proposal, digest: str | None, *, yes: bool) -> Non
     if digest is not None:
         enroll.check_told(proposal, digest)
     elif (keyset or proposal.seen_at) and not yes and not frame.is_dry_run():
-        lines, noun, hint = _key_lines(proposal), "thumbprints", ""
         if keyset is not None:
-            lines, noun = keyset_lines(keyset), "digest"
+            lines, noun = [*keyset_lines(keyset)], "digest"
             hint = f"If it agrees, type the same command with --digest {keyset.digest}. "
+        else:
+            lines, noun, hint = (
+                [f"keys at     {safe(proposal.seen_at, limit=300)}"],
+                "thumbprints",
+                "",
+            )
+            keys = proposal.anchor.keys.keys if isinstance(proposal.anchor, KeysAnchor) else ()
+            lines += [f"key         {key.thumbprint}  {safe(key.kid, limit=64)}" for key in keys]
         for line in lines:
             frame.write_line(line, err=True)
         question = f"compare the {noun} above with the issuer over another channel"
         frame.confirm(yes, question, hint=f"{hint}With --yes nothing is compared.")
-
-
-def _key_lines(proposal: enroll.Proposal) -> Iterator[str]:
-    """Yield the keys that were found at a URL, for a person to compare."""
-    yield f"keys at     {safe(proposal.seen_at, limit=300)}"
-    if isinstance(proposal.anchor, KeysAnchor):
-        for key in proposal.anchor.keys.keys:
-            yield f"key         {key.thumbprint}  {safe(key.kid, limit=64)}"
-
-
-def _say_all(warnings: Iterable[str]) -> None:
-    """Say each on a line of its own."""
-    for warning in warnings:
-        say(safe(warning, limit=400))
 
 
 @trust_commands.command("import", example="cardsign trust import config.toml")
@@ -298,7 +283,8 @@ def import_(listing: Path, yes: bool, insecure: bool, trust_file: Path | None) -
         say(f"{policy.path} has all of these agents")
         return
     if not yes and not frame.is_dry_run():
-        _say_all(warning for _, proposal in added for warning in proposal.warnings)
+        for warning in (warning for _, proposal in added for warning in proposal.warnings):
+            say(safe(warning, limit=400))
         count = counted(len(added), "issuer")
         frame.confirm(yes, f"{count} will be added to {policy.path}, by what is published now")
     enroll.add_issuers(policy, added, cache=StatementCache.of_user(), dry_run=frame.is_dry_run())
