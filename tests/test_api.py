@@ -233,7 +233,6 @@ def room_of(room: str) -> Any:
 
 MISUSE: dict[str, tuple[Callable[[], object], str]] = {
     "a str for the bytes": (lambda: V(SIGNED.decode(), jwks=KEYS), "read_bytes()"),
-    "a dict for the bytes": (lambda: V(json.loads(SIGNED), jwks=KEYS), "read_bytes()"),
     "neither keys nor policy": (lambda: V(SIGNED), "jwks=Path('jwks.json').read_bytes()"),
     "keys and policy": (lambda: V(SIGNED, jwks=KEYS, policy=POLICY), "either jwks or policy"),
     "keys and an issuer": (lambda: V(SIGNED, jwks=KEYS, issuer="x"), "issuer='NAME'"),
@@ -242,12 +241,10 @@ MISUSE: dict[str, tuple[Callable[[], object], str]] = {
         lambda: V(SIGNED, jwks="https://a.example/jwks.json"),
         "Policy.from_jwks_url('https://a.example/jwks.json', origin=...)",
     ),
-    "a key for the keys": (lambda: V(SIGNED, jwks=TIDES.key("card").public), "read_bytes()"),
     "a policy of an anchor": (
         lambda: Policy(JwksAnchor("https://a.example/")),
         "Policy.from_jwks_url(url, origin=...)",
     ),
-    "a policy of a list": (lambda: Policy([JwksAnchor("https://a.example/")]), "Policy.load(path)"),
     "nobody's card": (lambda: V(SIGNED, policy=POLICY), "issuer='NAME' or url='https://...'"),
     "two subjects": (
         lambda: V(SIGNED, policy=POLICY, issuer="tides", url=TIDES.url),
@@ -267,29 +264,24 @@ MISUSE: dict[str, tuple[Callable[[], object], str]] = {
     "the URI of a signer": (lambda: DOOR.sign_card(SIGNED, "file:key.pem"), "open_signer("),
     "no signer": (lambda: DOOR.sign_card(SIGNED, None), "no signer is a NoneType"),
     "two dicts to compare": (lambda: DOOR.diff_cards(CARD, CARD), "Path('old.json').read_bytes()"),
-    "two names to compare": (lambda: DOOR.diff_cards("a", "b"), "bytes, not str"),
     "a misspelt argument": (
         lambda: DOOR.verify_card(SIGNED, policy=POLICY, isuer="tides"),
         "'isuer'; did you mean 'issuer'?",
     ),
     "a time as text": (lambda: DOOR.verify_card(SIGNED, jwks=KEYS, now="2026-01-01"), "now=dat"),
-    "a time as a number": (lambda: DOOR.discover(TIDES.url, policy=POLICY, now=0), "now=datetime"),
     "a historic time as a number": (
         lambda: DOOR.Verifier(POLICY).examine(SIGNED, issuer="tides", at=0),
         "not int: datetime.now(UTC)",
     ),
     "no URL": (lambda: DOOR.discover(None, policy=POLICY), "a URL is text, not NoneType"),
-    "a URL as bytes": (lambda: DOOR.discover(b"https://a.example", policy=POLICY), "not bytes"),
     "text for a key set": (lambda: DOOR.JwkSet.of("x"), "JwkSet.of([key.public])"),
     "private keys in a set": (lambda: DOOR.JwkSet.of([TIDES.key("card")]), "[key.public]"),
     "the text of a set": (lambda: DOOR.JwkSet.from_bytes("{}"), "read_bytes()"),
     "the text of a JWK": (lambda: DOOR.PublicKey.from_jwk("x"), "from_jwk(json.loads(text))"),
-    "the text of a private JWK": (lambda: DOOR.PrivateKey.from_jwk("x"), "json.loads(text)"),
     "the text of a PEM": (lambda: DOOR.PrivateKey.from_pem("-----BEGIN"), "bytes, not str"),
     "a password as text": (lambda: DOOR.PrivateKey.from_pem(b"", "secret"), "password=b'...'"),
     "settings of lint as a dict": (lambda: DOOR.lint_card(SIGNED, {"a": 1}), "LintSettings"),
     "members as a list": (lambda: DOOR.build_card("SKILL.md", members=["a"]), "members={"),
-    "a dict to build of": (lambda: DOOR.build_card({}), "build_card('SKILL.md'"),
     "settings of the net as a dict": (lambda: DOOR.Verifier(POLICY, net={}), "FetchSettings()"),
     "no card signer": (lambda: room_of("integrations.a2a_sdk").CardSigner("x"), "open_signer("),
     "a policy for a verifier": (
