@@ -1,4 +1,4 @@
-"""`cardsign serve` and `cardsign verify --serve`: granian's ASGI server around an application.
+"""What runs: `cardsign serve`, and `cardsign verify --serve`, each granian's ASGI server.
 
 It is not granian's WSGI server: a WSGI environ has one name for ``X-Name`` and ``X_Name``, and so
 a client's header would pass for the proxy's. The ASGI adapter drops names with an underscore.
@@ -6,6 +6,7 @@ a client's header would pass for the proxy's. The ASGI adapter drops names with 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import json
@@ -22,24 +23,31 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from flask import Flask, abort, jsonify, request
+from werkzeug import exceptions
 
 from cardsign.card.values import Json
-from cardsign.errors import CardsignError, ServeFault, UsageFault, install_hint
+from cardsign.errors import CardsignError, LocalFault, ServeFault, UsageFault, closest, install_hint
+from cardsign.files import MAX_INPUT_BYTES
 from cardsign.findings import counted
 from cardsign.server import mount
-from cardsign.server.app import create_app
+from cardsign.server.a2a import NO_STORE, json_response
+from cardsign.server.app import REFUSAL, create_app
 from cardsign.server.settings import DEFAULT_SETTINGS, LOOPBACK, ServerSettings, in_networks
-from cardsign.server.sidecar import WholeRequests, create_verdict_app
 from cardsign.server.site import Publications
 from cardsign.server.tokens import read_tokens
+from cardsign.trust.policy import SubjectNames
 from cardsign.urls import is_this_machine
 
 if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
 
-    from flask import Flask
+    from flask import Response
 
     from cardsign.batch import Batch
 
@@ -53,6 +61,13 @@ BACKPRESSURE: Final = 8192
 MAX_SHOWN: Final = 256  # characters of a path in the log
 _RESPAWN_SECONDS: Final = 0.5
 _SIGNAL_SECONDS: Final = 0.1
+#: How long a policy, its lock and its statements count before they are read again.
+FRESH_SECONDS: Final = 10.0
+#: How long the body of a request may take, after its head. An honest caller has it at hand.
+BODY_SECONDS: Final = 5.0
+_JUDGED_AT_A_TIME: Final = 4
+#: Faults of the caller; any other is one of this machine.
+_ASKED_WRONGLY: Final = ("usage.invalid", "policy.unknown_issuer")
 
 
 def serve(
@@ -158,39 +173,6 @@ def check_settings(settings: ServerSettings, *, is_running: bool = False) -> Non
             "metrics need prometheus-client, which is not installed",
             hint=install_hint("metrics"),
         )
-
-
-def serve_verdicts(open_batch: Callable[[], Batch], where: str, *, as_json: bool = False) -> None:
-    """Answer ``POST /verify`` until SIGTERM or SIGINT. Nothing is fetched.
-
-    Args:
-        open_batch: Reads the policy and all that goes with it. Can be pickled.
-        where: ``HOST:PORT`` of this machine, or the path of a socket, which is its owner's alone.
-        as_json: Say where as one JSON object on stdout as well, once requests are answered.
-
-    Raises:
-        UsageFault: ``usage.conflict``: it is no address of this machine.
-        ServeFault: ``serve.bind``; ``serve.worker_died``.
-        LocalFault: As `open_batch`.
-    """
-    open_batch()  # what is wrong with it is said before anything listens
-    with hold_place(where) as address:
-        server = make_server(DEFAULT_SETTINGS, address)
-
-        @server.on_startup  # type: ignore[untyped-decorator]
-        def start_parent() -> None:
-            log_to_stderr()
-            server.bind_uds = None  # granian would remove whatever is there at the end
-            say = partial(announce, address, "answering POST /verify at", {}, as_json=as_json)
-            threading.Thread(target=say, daemon=True).start()
-
-        run_server(server, partial(_load_verdicts, open_batch))
-
-
-def _load_verdicts(open_batch: Callable[[], Batch]) -> WholeRequests:
-    log_to_stderr()
-    follow_parent()
-    return WholeRequests(create_verdict_app(open_batch))
 
 
 def make_server(settings: ServerSettings, address: tuple[str, int] | Path) -> Any:
@@ -445,6 +427,142 @@ def reserve_address(host: str, port: int) -> Iterator[tuple[str, int]]:
 def make_url(address: tuple[str, int]) -> str:
     host, port = address
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+# Verdicts for programs in other languages, on this machine alone.
+
+
+def serve_verdicts(open_batch: Callable[[], Batch], where: str, *, as_json: bool = False) -> None:
+    """Answer ``POST /verify`` until SIGTERM or SIGINT. Nothing is fetched.
+
+    Args:
+        open_batch: Reads the policy and all that goes with it. Can be pickled.
+        where: ``HOST:PORT`` of this machine, or the path of a socket, which is its owner's alone.
+        as_json: Say where as one JSON object on stdout as well, once requests are answered.
+
+    Raises:
+        UsageFault: ``usage.conflict``: it is no address of this machine.
+        ServeFault: ``serve.bind``; ``serve.worker_died``.
+        LocalFault: As `open_batch`.
+    """
+    open_batch()  # what is wrong with it is said before anything listens
+    with hold_place(where) as address:
+        server = make_server(DEFAULT_SETTINGS, address)
+
+        @server.on_startup  # type: ignore[untyped-decorator]
+        def start_parent() -> None:
+            log_to_stderr()
+            server.bind_uds = None  # granian would remove whatever is there at the end
+            say = partial(announce, address, "answering POST /verify at", {}, as_json=as_json)
+            threading.Thread(target=say, daemon=True).start()
+
+        run_server(server, partial(_load_verdicts, open_batch))
+
+
+def _load_verdicts(open_batch: Callable[[], Batch]) -> WholeRequests:
+    log_to_stderr()
+    follow_parent()
+    return WholeRequests(create_verdict_app(open_batch))
+
+
+def create_verdict_app(open_batch: Callable[[], Batch]) -> Flask:
+    """Return the application that answers ``POST /verify`` with a verdict, as JSON.
+
+    The body is the card as received. `issuer`, `url`, `origin` and `audience` in the query say
+    whose card it must be, as for :meth:`cardsign.Verifier.examine`. The status is 200 whatever the
+    verdict is, and 503 while the policy or its lock cannot be read, as that of ``GET /healthz``.
+    """
+    app = Flask("cardsign-verdicts", static_folder=None)
+    app.json.sort_keys = False  # type: ignore[attr-defined]
+    rules, read_at, guard = open_batch(), time.monotonic(), threading.Lock()
+
+    def read_rules() -> Batch:
+        # Other commands raise the lock and fill the cache, while this server goes on for years.
+        nonlocal rules, read_at
+        with guard:
+            if time.monotonic() >= read_at + FRESH_SECONDS:
+                rules, read_at = open_batch(), time.monotonic()
+            return rules
+
+    @app.before_request
+    def refuse() -> None:
+        # A page in a browser could reach this server by a name of its own (DNS rebinding).
+        if not is_this_machine(urlsplit(f"//{request.host}").hostname or ""):
+            abort(421)
+        if REFUSAL in request.environ:
+            raise request.environ[REFUSAL]
+
+    @app.get("/healthz")
+    def show_health() -> Response:
+        try:
+            read_rules()
+        except CardsignError as fault:
+            failing: Any = {"status": "failing", "error": fault.finding.to_json()}
+            return json_response(failing, 503, NO_STORE)
+        return json_response({"status": "ok"}, 200, NO_STORE)
+
+    @app.post("/verify")
+    def verify() -> Response:
+        batch, names = read_rules(), request.args.to_dict()
+        for name in names.keys() - SubjectNames.__annotations__.keys():
+            near = closest(name, SubjectNames.__annotations__)
+            raise _bad_question(f"the query has the unknown parameter {name!r}{near}")
+        if len(named := names.keys() & {"issuer", "url", "origin"}) > 1:
+            raise _bad_question(f"the query has {' and '.join(sorted(named))}")
+        subject = batch.verifier.subject_of(names) if names else batch.subject  # type: ignore[arg-type]
+        if subject.is_nobody:
+            raise _bad_question("the query has none of the parameters issuer, url and origin")
+        report = batch.verifier.judge(request.get_data(), subject, batch.statements)
+        return jsonify(report.to_json())
+
+    @app.errorhandler(CardsignError)
+    def show_fault(fault: CardsignError) -> tuple[Response, int]:
+        is_ours = isinstance(fault, LocalFault) and fault.code not in _ASKED_WRONGLY
+        if is_ours:
+            log.error("%s", fault)
+        return jsonify(error=fault.finding.to_json()), 503 if is_ours else 400
+
+    @app.errorhandler(exceptions.HTTPException)
+    def show_http_error(error: exceptions.HTTPException) -> tuple[Response, int, dict[str, str]]:
+        allowed = ", ".join(getattr(error, "valid_methods", None) or ())
+        shown = jsonify(error={"code": str(error.code), "message": error.name})
+        return shown, error.code or 500, {"Allow": allowed} if allowed else {}
+
+    return app
+
+
+def _bad_question(message: str) -> UsageFault:
+    hint = "Name whose card it must be by one of issuer=NAME, origin=ORIGIN and url=URL."
+    return UsageFault("usage.invalid", message, hint=hint)
+
+
+class WholeRequests:
+    """The ASGI application that reads a request whole, and then has `app` answer it.
+
+    A client that sends nothing holds a connection, and no thread. A card waits for one of a few
+    threads, and a question about health for none.
+    """
+
+    def __init__(self, app: Flask) -> None:
+        self._app, self._threads = app, ThreadPoolExecutor(_JUDGED_AT_A_TIME, "cardsign")
+        # Also a question about health may have to read the policy, from a disk that is slow.
+        self._others = ThreadPoolExecutor(1, "cardsign-health")
+
+    async def __call__(self, scope: mount.Scope, receive: mount.Receive, send: mount.Send) -> None:
+        """Answer a request; a body that is too long or too slow is not read to its end."""
+        environ, body = mount.make_environ(scope), b""
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                body, _, is_whole = await mount.read_ahead(receive, MAX_INPUT_BYTES)
+            if len(body) > MAX_INPUT_BYTES:
+                environ[REFUSAL] = exceptions.RequestEntityTooLarge()
+            elif not is_whole:
+                environ[REFUSAL] = exceptions.ClientDisconnected()
+        except TimeoutError:
+            environ[REFUSAL] = exceptions.RequestTimeout()
+        environ |= {"wsgi.input": BytesIO(body), "CONTENT_LENGTH": str(len(body))}
+        threads = self._threads if scope["method"] == "POST" else self._others
+        await mount.answer_by_wsgi(self._app, environ, send, threads)
 
 
 @contextlib.contextmanager

@@ -28,8 +28,7 @@ from cardsign.batch import Batch
 from cardsign.errors import ServeFault, UsageFault
 from cardsign.files import MAX_INPUT_BYTES
 from cardsign.jose.keys import PrivateKey
-from cardsign.server.run import serve_verdicts
-from cardsign.server.sidecar import WholeRequests, create_verdict_app
+from cardsign.server.run import WholeRequests, create_verdict_app, serve_verdicts
 from cardsign.trust.policy import Policy, Subject
 from cardsign.verify.report import Report
 from cardsign.verify.verifier import Verifier
@@ -63,7 +62,7 @@ def open_policy() -> Batch:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is on disk is read again for each question."""
-    monkeypatch.setattr("cardsign.server.sidecar.FRESH_SECONDS", 0)
+    monkeypatch.setattr("cardsign.server.run.FRESH_SECONDS", 0)
 
 
 @pytest.fixture
@@ -281,7 +280,7 @@ def test_what_does_not_come_whole_in_time_is_not_judged(
     """And its connection is closed; nothing of it is for the operator."""
     caplog.set_level("INFO", "cardsign")
     if status == 408:
-        monkeypatch.setattr("cardsign.server.sidecar.BODY_SECONDS", 0.01)
+        monkeypatch.setattr("cardsign.server.run.BODY_SECONDS", 0.01)
     app = WholeRequests(create_verdict_app(open_keys))
     start, end = asyncio.run(sent_after(app, *messages))
     assert start["status"] == status
