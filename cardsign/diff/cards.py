@@ -596,7 +596,8 @@ def _compare_ways(old: _Members, new: _Members) -> Iterator[Change]:
     owners = [("", old, new)]
     owners += [(path, former[n][1], skill) for n, (path, skill) in present.items() if n in former]
     for path, *pair in owners:
-        member = next((name for name in _REQUIREMENTS if name in pair[1]), "security")
+        named = (name for side in reversed(pair) for name in _REQUIREMENTS if name in side)
+        member = next(named, "security")
         place = append(path, member)
         was, now = (_ways_in(requirements_of(*entry)) for entry in zip(pair, declared, strict=True))
         # Most ways stay as they are; only the others are held against each way of the new card.
