@@ -80,12 +80,6 @@ def messages(card: dict[str, Any], to: A2aVersion) -> list[str]:
     return [note.message for note in notes]
 
 
-@pytest.mark.parametrize("version", CARDS)
-def test_the_form_of_a_card_is_recognised(version: A2aVersion) -> None:
-    """By its members."""
-    assert form_of(CARDS[version]) == version
-
-
 @pytest.mark.parametrize("to", CARDS)
 @pytest.mark.parametrize("version", CARDS)
 def test_an_older_card_comes_home_from_1_0_unchanged(version: A2aVersion, to: A2aVersion) -> None:

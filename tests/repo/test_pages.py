@@ -211,6 +211,7 @@ def test_pages_run() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_a_block_is_run_or_says_why_not(page: Path) -> None:
     """Each block has a language that is run, checked or only shown; nothing else."""
+    targets = {*re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)}
     for one in BLOCK.finditer(page.read_text(encoding="utf-8")):
         body = textwrap.dedent(one["body"])
         assert one["language"] in LANGUAGES, body
@@ -221,17 +222,9 @@ def test_a_block_is_run_or_says_why_not(page: Path) -> None:
         elif one["language"] == "sh":
             lines = [line.partition("#")[0].strip() for line in body.splitlines() if line]
             assert [line for line in lines if not INSTALLED.fullmatch(line)] == []
+            assert {line[5:] for line in lines if line.startswith("make ")} <= targets
         tests = re.findall(r"tests/[\w/-]+\.(?:py|txt)", one["why"] or "")
         assert [name for name in tests if not (ROOT / name).is_file()] == []
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_a_make_target_that_a_page_names_exists(page: Path, root: Path) -> None:
-    """In a block for the checkout."""
-    makefile = (root / "Makefile").read_text(encoding="utf-8")
-    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
-    text = "\n".join(body for _, body in blocks(page.read_text(encoding="utf-8"), "sh"))
-    assert set(re.findall(r"^make ([a-z-]+)", text, re.MULTILINE)) <= targets
 
 
 def test_a_card_may_declare_the_statements(root: Path) -> None:
