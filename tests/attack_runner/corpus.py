@@ -127,44 +127,26 @@ def read_attack(path: Path) -> Attack:
 # ------------------------------------------------------------------ what a case is given
 
 
-def inputs(case: Case) -> list[tuple[str, bytes]]:
-    """Everything that a case puts to a verifier, each with its role, such as `step 0 card`."""
-    return [(role, case.input(one)) for role, one in named_inputs(case.members)]
-
-
-def named_inputs(members: Mapping[str, Any]) -> Iterator[tuple[str, str | Description]]:
-    """The inputs of a case, by role, as the case has them."""
-    yield "policy", members["policy"]
-    if "lock" in members:
-        yield "lock", members["lock"]
+def inputs_of(members: Mapping[str, Any]) -> Iterator[str | Description]:
+    """Everything that a case puts to a verifier, as the case has it."""
+    yield members["policy"]
+    yield from _named(members, "lock")
     memory = members.get("memory", "none")
-    for issuer, known in memory.items() if isinstance(memory, dict) else ():
-        for name in ("keyset", "release", "jwks"):
-            if name in known:
-                yield f"memory {issuer} {name}", known[name]
-    for number, step in enumerate(members["steps"]):
-        for role, one in _of_step(step):
-            yield f"step {number} {role}", one
+    for known in memory.values() if isinstance(memory, dict) else ():
+        yield from _named(known, "keyset", "release", "jwks")
+    for step in members["steps"]:
+        supplied = step.get("evidence", {})
+        yield from _named(step, "card", "public")
+        yield from (*supplied.get("keysets", ()), *supplied.get("releases", ()))
+        yield from _named(supplied, "jwks")
+        yield from _named(step["expect"], "card")
+        for said in step.get("answers", {}).values():
+            for answer in (said or {}).get("turns", [said or {}]):
+                yield from _named(answer, "body", "raw")
+                yield from _named(answer.get("storm", {}), "card")
+                then = answer.get("then")
+                yield from _named(then if isinstance(then, dict) else {}, "send")
 
 
-def _of_step(step: Mapping[str, Any]) -> Iterator[tuple[str, str | Description]]:
-    supplied = step.get("evidence", {})
-    for role in ("card", "public"):
-        if role in step:
-            yield role, step[role]
-    for role in ("keysets", "releases"):
-        for number, one in enumerate(supplied.get(role, ())):
-            yield f"{role} {number}", one
-    if "jwks" in supplied:
-        yield "jwks", supplied["jwks"]
-    for url, said in step.get("answers", {}).items():
-        for number, answer in enumerate((said or {}).get("turns", [said or {}])):
-            then = answer.get("then")
-            found = {"body": answer.get("body"), "raw": answer.get("raw")}
-            found["storm"] = answer.get("storm", {}).get("card")
-            found["then"] = then["send"] if isinstance(then, dict) else None
-            for role, one in found.items():
-                if one is not None:
-                    yield f"{url} {number} {role}", one
-    if "card" in step["expect"]:
-        yield "expected card", step["expect"]["card"]
+def _named(members: Mapping[str, Any], *names: str) -> Iterator[str | Description]:
+    return (members[name] for name in names if name in members)

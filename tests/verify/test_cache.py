@@ -109,6 +109,14 @@ def test_a_key_that_did_not_count_yet_does_not_count_by_a_later_verdict(anew: li
     assert len(anew) == 2
 
 
+def test_a_verdict_by_pinned_keys_ends_with_its_key() -> None:
+    """Nothing else about them ever changes, so no newer matter ends it."""
+    jwk = {**key("card").public.jwk(), "exp": T0 + 60}
+    tides = Tides(anchor=KeysAnchor(JwkSet.from_bytes(dump({"keys": [jwk]}))), freshness="waived")
+    for seconds, verdict in ((0, "trusted"), (59, "trusted"), (60, "untrusted")):
+        assert tides.says(keysets=[], releases=[], now=later(seconds)).verdict == verdict
+
+
 def test_only_trusted_verdicts_are_kept() -> None:
     """What was missing may have come meanwhile."""
     for circumstances in ({"card": card_of("eve")}, {"card": b"{"}, {"releases": []}):
