@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ import pytest
 from cardsign import JwkSet, PrivateKey, inspect_card, lint_card, sign_card
 from cardsign.cli.main import run_words
 from tests.cli.local_site import local_site
+from tests.server.programs import free_port, started
 from tests.support import PORTABLE, put
 
 # The SDK gives a server the stderr that there was when it was imported, which must be a real one:
@@ -122,7 +121,9 @@ def test_O21_over_streamable_http_on_this_machine(signed: str, tmp_path: Path) -
     """The same answers; a page of another site, which a browser may send here, gets none."""
     from mcp import Client
 
-    with serving(tmp_path) as (port, command):
+    port = free_port()
+    words = f"cardsign mcp {' '.join(NAMED)} --port {port}"
+    with started(words, tmp_path, port):
         url = f"http://127.0.0.1:{port}/mcp"
 
         async def talking() -> Any:
@@ -130,45 +131,13 @@ def test_O21_over_streamable_http_on_this_machine(signed: str, tmp_path: Path) -
                 return await client.call_tool("verify", {"card": signed})
 
         assert anyio.run(talking).structured_content["verdict"] == "trusted"
+        command = [sys.executable, "-m", *words.split()]
         second = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert second.returncode == 2
         assert f"serve.bind: 127.0.0.1:{port} cannot be bound" in second.stderr
         for name, status in (("Host", 421), ("Origin", 403)):
             headers = {name: "http://evil.example" if name == "Origin" else "evil.example"}
             assert httpx.post(url, headers=headers, json={}).status_code == status
-
-
-@contextlib.contextmanager
-def serving(folder: Path) -> Iterator[tuple[int, list[str]]]:
-    """A server over HTTP, its port and its command; it cannot tell which free port it took."""
-    for _ in range(5):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
-        command = [sys.executable, "-m", "cardsign", "mcp", *NAMED, "--port", str(port)]
-        with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as server:
-            try:
-                assert server.stderr
-                assert f"http://127.0.0.1:{port}/mcp" in server.stderr.readline()
-                if answers(port, server):
-                    yield port, command
-                    return
-                said = server.stderr.read()
-                assert "serve.bind" in said, said
-            finally:
-                server.kill()
-    raise AssertionError("others took each port first")
-
-
-def answers(port: int, server: subprocess.Popen[str]) -> bool:
-    """Whether the server listens there; not if it has ended."""
-    deadline = time.monotonic() + 120
-    while server.poll() is None:
-        assert time.monotonic() < deadline, f"nobody listens on port {port}"
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-            return True
-        time.sleep(0.02)
-    return False
 
 
 @pytest.mark.needs_a2a
