@@ -134,6 +134,7 @@ def test_O21_over_streamable_http_on_this_machine(signed: str, tmp_path: Path) -
         command = [sys.executable, "-m", *words.split()]
         second = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert second.returncode == 2
+        assert f"serving {url}\n" in second.stderr  # which it says before
         assert f"serve.bind: 127.0.0.1:{port} cannot be bound" in second.stderr
         for name, status in (("Host", 421), ("Origin", 403)):
             headers = {name: "http://evil.example" if name == "Origin" else "evil.example"}
