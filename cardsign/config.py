@@ -74,6 +74,7 @@ def _read_origin(text: str) -> str:
 
 
 _Place = Annotated[Path, Field(strict=False), BeforeValidator(_locate)]
+_Origin = Annotated[str, AfterValidator(_read_origin)]
 _Texts = Annotated[tuple[str, ...], Field(strict=False)]
 
 
@@ -153,8 +154,7 @@ class ProjectCard(_Table):
     def _check_members(self) -> ProjectCard:
         if (self.source == Path()) != bool(self.build):
             raise ValueError("needs one of 'source' and 'build'")
-        is_extended = self.audience is not None
-        if is_extended != (self.expires is not None) or (is_extended and self.legacy):
+        if (self.audience is None) != (self.expires is None) or (self.audience and self.legacy):
             raise ValueError("needs both or none of 'audience' and 'expires', without 'legacy'")
         return self
 
@@ -186,19 +186,17 @@ def _arrange_cards(
 
 def _check_agents(cards: Collection[ProjectCard]) -> None:
     """Check that there is one public card, or one of each of several agents."""
-    agents = [card.agent for card in cards if card.is_public]
     names = [card.agent_name for card in cards if card.is_public]
     is_named = len(set(names)) == len(names) and all(map(AGENT_NAME.fullmatch, names))
-    if cards and len(agents) != 1 and not (names and is_named):
+    if cards and len(names) != 1 and not (names and is_named):
         raise ValueError("needs one table without 'audience', or more with an 'agent' each")
-    if any(card.agent not in agents for card in cards if card.agent or len(agents) > 1):
+    if any(card.agent_name not in names for card in cards if card.agent or len(names) > 1):
         raise ValueError("has an extended card without the 'agent' of a public one")
 
 
 def _list_versions(card: ProjectCard, context: _Context) -> Iterator[ProjectCard]:
     """Yield the card of a table, and the one for older clients next to it."""
-    if card.build:
-        card = card.model_copy(update={"source": card.build[0]})
+    card = card.model_copy(update={"source": card.build[0]} if card.build else None)
     yield card.model_copy(update={"legacy": None})
     if card.legacy is not None:
         older = card.signed.with_suffix(f".{card.legacy}{card.signed.suffix}")
@@ -224,12 +222,10 @@ class ProjectConfig(_Table):
     """
 
     format: int = Field(ge=1, le=1)
-    issuer: Annotated[str, AfterValidator(_read_origin)] | None = Field(
-        default=None, description="the https origin of the cards"
-    )
+    issuer: _Origin | None = Field(default=None, description="the https origin of the cards")
     keystore: _Place | None = None
     publish: _Place | None = Field(default=None, description="the publication directory")
-    live: Annotated[str, AfterValidator(_read_origin)] | None = None
+    live: _Origin | None = None
     timeline: TimelineSettings = DEFAULT_SETTINGS
     build: BuildSettings = BuildSettings()
     lint: LintTable = LintTable()
