@@ -18,13 +18,13 @@ from typing import IO, Any, Final, NamedTuple, TypeAlias
 import click
 
 from cardsign import errors
-from cardsign.batch import Batch, Outcome, heaviest, in_threads, verify_many
+from cardsign.batch import Outcome, heaviest, in_threads, verify_many
 from cardsign.card.profiles import DEFAULT_PROFILES
 from cardsign.card.values import jcs
 from cardsign.cli import frame, verifier
 from cardsign.cli.frame import STDIO, Answer, Command, Group, is_json, moment, safe, say, show
 from cardsign.errors import LocalFault, UsageFault
-from cardsign.files import MAX_INPUT_BYTES, file_fault, read_bytes
+from cardsign.files import MAX_INPUT_BYTES, file_fault
 from cardsign.findings import Finding, counted
 from cardsign.inputs import Inputs
 from cardsign.times import minute
@@ -177,7 +177,8 @@ def verify(cards: tuple[str, ...], verbose: bool, **options: Any) -> int:
     if options["extended"] is None:
         outcomes = list(verify_many(names, batch, view=_whole, **how))
     else:
-        outcomes = _beside(batch, names[0], inputs.contents, options["extended"])
+        public, extended = inputs.read(names[0]) or b"", frame.read_input(options["extended"])
+        outcomes = [*batch.examine_beside(names[0], public, options["extended"], extended)]
     report = outcomes[-1].result
     if output is not None and not isinstance(report, LocalFault) and report.card is not None:
         # The octets of the verified payload: their SHA-256 is `payload_sha256`.
@@ -259,16 +260,6 @@ def _check_together(cards: Sequence[str], form: str, options: Mapping[str, Any])
 def _is_file(name: str, output: str) -> bool:
     """Return whether both name one file, however they are spelt."""
     return os.path.exists(name) and os.path.exists(output) and os.path.samefile(name, output)
-
-
-def _beside(
-    batch: Batch, public: str, documents: Mapping[str, bytes], extended: str
-) -> list[Outcome]:
-    untrusted_public = documents.get(public, b"")
-    if not untrusted_public and not is_url(public):
-        untrusted_public = read_bytes(Path(public), max_bytes=MAX_INPUT_BYTES)
-    untrusted_extended = frame.read_input(extended)
-    return [*batch.examine_beside(public, untrusted_public, extended, untrusted_extended)]
 
 
 _HOST: Final = re.compile(r"(?:[a-z0-9-]+\.)+[a-z]{2,63}(?::[0-9]{1,5})?(?:/.*)?|localhost:[0-9].*")
