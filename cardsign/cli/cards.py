@@ -66,7 +66,7 @@ _MAX_MEMBERS: Final = 1000
 @click.option(
     "--prompt-excerpt",
     is_flag=True,
-    help="Take a missing description from a prompt's first sentence.",
+    help="Fill a missing description by a prompt's first sentence.",
 )
 @click.option(
     "--ask-mcp",
@@ -213,9 +213,7 @@ def _settings(options: Mapping[str, Any]) -> LintSettings:
     "--ignore", metavar="RULE", multiple=True, help="Leave out a rule or group; repeatable."
 )
 @click.option(
-    "--strict",
-    is_flag=True,
-    help="A contract card needs description, spiffe_id and authentication, too.",
+    "--strict", is_flag=True, help="Contract cards need description, spiffe_id and authentication."
 )
 @click.option(
     "--fail-on",
@@ -228,10 +226,7 @@ def _settings(options: Mapping[str, Any]) -> LintSettings:
     "json", "sarif", "github", text="; sarif: for code scanning; github: annotations"
 )
 @click.option(
-    "--fix",
-    "fixing",
-    is_flag=True,
-    help="Write a fixed copy to OUT; only what loses nothing is fixed.",
+    "--fix", "fixing", is_flag=True, help="Write a copy to OUT, fixed where that loses nothing."
 )
 @frame.output_option("OUT", "Where the fixed card goes; '-' for stdout.", default=None)
 @frame.dry_run_option
@@ -344,18 +339,14 @@ def contract_check(
 @click.argument("old")
 @click.argument("new", required=False)
 @click.option("--live", is_flag=True, help="Say whether NEW is what was committed as OLD.")
-@click.option(
-    "--tools",
-    metavar="FILE",
-    help="Compare the skills' schemas with a saved answer to tools/list, in place of NEW.",
-)
+@click.option("--tools", metavar="FILE", help="In place of NEW: a saved answer to tools/list.")
 @frame.network_option
 def diff(old: str, new: str | None, live: bool, tools: str | None, insecure: bool) -> int:
     """Say what changed from card OLD to NEW, and whether NEW's version says so.
 
     Each is a file, a URL, or REVISION:PATH in the git repository of this folder. Nothing is
     verified, and signatures are not compared; with --live they are, and the bytes, unless only
-    NEW is signed.
+    NEW is signed. With --tools the skills' schemas are compared with those of the tools.
 
     Exit status 0: the version is enough; with --live or --tools: nothing differs. 1: a higher
     version is needed; something differs. 3: the version is enough unless a change that cannot be
@@ -383,10 +374,7 @@ def diff(old: str, new: str | None, live: bool, tools: str | None, insecure: boo
 @click.argument("card")
 @click.option("--jwks", metavar="FILE", help="The keys to check a file's signatures by.")
 @click.option(
-    "--html",
-    "page",
-    metavar="OUT",
-    help="Write one page for people instead, as `cardsign serve` does at /; '-' for stdout.",
+    "--html", "page", metavar="OUT", help="Write one page for people instead, as `serve` does at /."
 )
 @frame.format_option("json", "sarif", text="; sarif: for code scanning")
 @frame.network_option

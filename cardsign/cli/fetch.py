@@ -34,20 +34,12 @@ DEFAULT_TIMEOUT: Final = 60  # seconds; agents think
 
 @click.command(cls=Command, example="cardsign fetch https://agents.example.com -o card.json")
 @click.argument("url", metavar="URL")
-@frame.output_option(
-    "OUT",
-    "Write the verified payload here [default: stdout]; if the card is not trusted, OUT is not "
-    "changed.",
+@frame.output_option("OUT", "Where the verified payload goes; not changed if it is not trusted.")
+@click.option(
+    "--extended", is_flag=True, help="Fetch the extended card, where the trusted public card says."
 )
 @click.option(
-    "--extended",
-    is_flag=True,
-    help="Fetch the extended card, at an endpoint that the trusted public card names.",
-)
-@click.option(
-    "--audience",
-    metavar="ID",
-    help="For whom the extended card must be, as the issuer told you; with --extended.",
+    "--audience", metavar="ID", help="For whom the extended card must be, as the issuer told you."
 )
 @visit_options
 def fetch(url: str, output: str, extended: bool, audience: str | None, **options: Any) -> int:

@@ -27,10 +27,7 @@ from cardsign.keys.store import StorePlace, create_store, read_place
 
 @click.command(cls=Command, example="cardsign init --issuer https://agents.example.com")
 @click.option(
-    "--issuer",
-    "origin",
-    metavar="ORIGIN",
-    help="The https origin of the cards, such as https://a.example.",
+    "--issuer", "origin", metavar="ORIGIN", help="Where the cards are, such as https://a.example."
 )
 @click.option(
     "--card",

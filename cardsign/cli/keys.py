@@ -64,10 +64,7 @@ def _check_kid(_context: click.Context, _option: click.Parameter, kid: str | Non
 @keys.command(example="cardsign keys generate --alg ES256")
 @issuer.alg_option
 @click.option(
-    "--kid",
-    metavar="TEXT",
-    callback=_check_kid,
-    help="The kid to publish, such as card-2026 [default: thumbprint].",
+    "--kid", metavar="TEXT", callback=_check_kid, help="The kid to publish [default: thumbprint]."
 )
 @role_option
 @issuer.unlock_options
@@ -335,10 +332,7 @@ def _ask_to_revoke(
 
 @keys.command(example="cardsign keys passwd --role release")
 @click.option(
-    "--role",
-    type=click.Choice(ledger.ROLES),
-    required=True,
-    help="The role whose keys get the new passphrase.",
+    "--role", type=click.Choice(ledger.ROLES), required=True, help="The role of the keys."
 )
 @click.option(
     "--new-passphrase-file",

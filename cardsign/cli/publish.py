@@ -43,9 +43,7 @@ from cardsign.publish.publication import DEFAULT_MAX_AGE, Documents, note_public
     "published].",
 )
 @click.option(
-    "--drop-others",
-    is_flag=True,
-    help="Stop publishing extended cards, and a card of A2A 0.3, that are not named.",
+    "--drop-others", is_flag=True, help="Stop publishing extended and 0.3 cards that are not named."
 )
 @click.option(
     "-o",
@@ -78,9 +76,7 @@ from cardsign.publish.publication import DEFAULT_MAX_AGE, Documents, note_public
     help="Also write the public files for a static host or nginx.",
 )
 @click.option(
-    "--watch",
-    is_flag=True,
-    help="Keep running, and publish the cards of cardsign.toml whenever a source changes.",
+    "--watch", is_flag=True, help="Keep running, and publish whenever a source of a card changes."
 )
 @click.option(
     "--every",

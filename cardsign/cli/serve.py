@@ -34,11 +34,7 @@ _SHOWN: Final = 12  # characters of a digest
     help="Where to listen; port 0 is any free one.",
 )
 @click.option(
-    "--settings",
-    "settings_file",
-    metavar="FILE",
-    type=frame.PATH,
-    help="The server's settings, as TOML.",
+    "--settings", "settings_file", metavar="FILE", type=frame.PATH, help="The server's settings."
 )
 @click.option(
     "--token-file",
@@ -135,11 +131,7 @@ def create(
 
 
 _token_file = click.option(
-    "--token-file",
-    metavar="FILE",
-    required=True,
-    type=frame.PATH,
-    help="The file with the tokens' digests.",
+    "--token-file", metavar="FILE", required=True, type=frame.PATH, help="The tokens' digests."
 )
 
 

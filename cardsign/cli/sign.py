@@ -126,14 +126,10 @@ def find_signers(
     "every endpoint, security scheme and scope. all: for every SDK.",
 )
 @click.option(
-    "--force",
-    is_flag=True,
-    help="Sign it even if it is not a proper Agent Card, and say what is wrong.",
+    "--force", is_flag=True, help="Sign what is no proper Agent Card, too, and say what is wrong."
 )
 @click.option(
-    "--known-keys",
-    metavar="JWKS",
-    help="Keys of other signers, to check their signatures. Bad signatures are dropped.",
+    "--known-keys", metavar="JWKS", help="Keys of other signers, whose bad signatures are dropped."
 )
 @click.option("--drop-foreign", is_flag=True, help="Drop the signatures of other signers.")
 @click.option(
@@ -169,9 +165,7 @@ def find_signers(
 @issuer.unlock_options
 @frame.dry_run_option
 @click.option(
-    "--explain",
-    is_flag=True,
-    help="Say who accepts each signature, and what it covers and leaves open.",
+    "--explain", is_flag=True, help="Say who accepts each signature, and what it leaves open."
 )
 def sign(
     card: str | None, output: str, explain: bool, keystore: KeystoreOptions, **options: Any
@@ -352,10 +346,7 @@ def resign(
 )
 @click.argument("card")
 @click.option(
-    "--profile",
-    type=click.Choice(tuple(PROFILES)),
-    required=True,
-    help="The rule that makes the payload.",
+    "--profile", type=click.Choice(tuple(PROFILES)), required=True, help="The rule of the payload."
 )
 def canonicalize(card: str, profile: ProfileName) -> int:
     """Print exactly the bytes that a signature on CARD ('-' for stdin) covers under a profile."""

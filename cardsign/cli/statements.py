@@ -191,9 +191,7 @@ def _ask_digest(digest: str | None) -> str:
 @keyset.command(example="cardsign keyset recover --recovery-file recovery.key")
 @draft_option
 @click.option(
-    "--digest",
-    metavar="SHA-256",
-    help="Of a keyset that is yours, as init printed it; needed if the key store is lost.",
+    "--digest", metavar="SHA-256", help="Of a keyset of yours; needed if the key store is lost."
 )
 @click.option(
     "--new-recovery-out",
@@ -373,9 +371,7 @@ def release() -> None:
     help="Withdraw the card at this URL. No card there is current any more.",
 )
 @click.option(
-    "--raise-floor",
-    is_flag=True,
-    help="Make older cards at the URL of each --card invalid now, even if caches still have them.",
+    "--raise-floor", is_flag=True, help="Make older cards at the URL of each --card invalid now."
 )
 @click.option(
     "--extended-floor",

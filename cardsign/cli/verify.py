@@ -93,9 +93,7 @@ def read_time(text: str) -> datetime:
     "repeated.",
 )
 @click.option(
-    "--extended",
-    metavar="FILE",
-    help="Verify this extended card beside its public CARD; with --audience.",
+    "--extended", metavar="FILE", help="Verify this extended card beside CARD; with --audience."
 )
 @click.option("--audience", metavar="ID", help="The audience that the extended card must be for.")
 @click.option(
@@ -123,9 +121,7 @@ def read_time(text: str) -> datetime:
     "OUT", "If the card is trusted, write its verified payload here; '-' for stdout.", default=None
 )
 @click.option(
-    "--serve",
-    metavar="HOST:PORT|PATH",
-    help="Answer POST /verify here or at a socket, for programs in other languages.",
+    "--serve", metavar="HOST:PORT|PATH", help="Answer POST /verify here, for other languages."
 )
 @frame.format_option("json", "sarif", text="; sarif: for code scanning")
 @click.option(
