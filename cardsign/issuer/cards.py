@@ -11,42 +11,20 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final, cast
 
+from cardsign import errors
 from cardsign.build.assemble import build_card, have_agents
 from cardsign.build.draft import BuildOptions
+from cardsign.card import extensions
 from cardsign.card.convert import convert_card
 from cardsign.card.document import Card, render, unsigned
-from cardsign.card.extensions import (
-    FIELDS_URI,
-    ExtendedMarker,
-    check_audience,
-    find_marker,
-    with_marker,
-)
 from cardsign.card.interfaces import list_origins
 from cardsign.card.schema import A2aVersion
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.card.values import Json, members_of
 from cardsign.config import BuildSettings, ProjectCard, ProjectConfig
-from cardsign.errors import (
-    CardRefused,
-    CardsignError,
-    FileFault,
-    FileMissing,
-    InputRefused,
-    PassphraseFault,
-    StoreFault,
-    UsageFault,
-    of_the_user,
-)
+from cardsign.errors import InputRefused, UsageFault, of_the_user
 from cardsign.files import read_bytes, write_atomic
-from cardsign.issuer.publishing import (
-    describe_generation,
-    explain_refused_card,
-    find_update_gap,
-    is_unrecorded,
-    publish_cards,
-    update_publication,
-)
+from cardsign.issuer import publishing
 from cardsign.issuer.release import card_digest, find_release_gap, is_card_withdrawn
 from cardsign.issuer.work import (
     NEEDS_A_PERSON,
@@ -62,7 +40,7 @@ from cardsign.jose.keys import JwkSet
 from cardsign.keys.agenda import cards_to_sign
 from cardsign.keys.ledger import PUBLISHED
 from cardsign.keys.secrets import Access
-from cardsign.publish.generation import CARD_FILE, Generation, newest_generation
+from cardsign.publish.generation import CARD_FILE, Generation
 from cardsign.publish.publication import Documents, published_card
 from cardsign.sign import SignedCard, SigningOptions, sign_document, sign_with_notes
 from cardsign.times import day, utc
@@ -132,7 +110,8 @@ def _check_origins(work: Work, card: ProjectCard, source: bytes) -> None:
             options = " ".join(f"--origin {name}" for name in (*keyset.origins, origin))
             hint = "Correct it, or let the roots allow that origin too: cardsign keyset draft "
             hint += f"{options}. Then: {work.again}"
-            raise CardRefused("card.origin_mismatch", message, path=str(card.source), hint=hint)
+            path = str(card.source)
+            raise errors.CardRefused("card.origin_mismatch", message, path=path, hint=hint)
 
 
 def read_source(card: ProjectCard, build: BuildSettings) -> bytes:
@@ -183,16 +162,16 @@ def _select_skills(document: Mapping[str, Json], card: ProjectCard) -> dict[str,
     chosen: dict[str, Json] = {**document, "skills": shown}
     chosen.pop("signatures", None)  # they are of the whole card
     capabilities = document.get("capabilities")
-    extensions = capabilities.get("extensions") if isinstance(capabilities, dict) else None
-    if isinstance(capabilities, dict) and isinstance(extensions, list):
-        kept = [_keep_skills(extension, card.skills) for extension in extensions]
+    declared = capabilities.get("extensions") if isinstance(capabilities, dict) else None
+    if isinstance(capabilities, dict) and isinstance(declared, list):
+        kept = [_keep_skills(extension, card.skills) for extension in declared]
         chosen["capabilities"] = {**capabilities, "extensions": list(filter(None, kept))}
     return chosen
 
 
 def _keep_skills(extension: Json, skills: Collection[str]) -> Json:
     """Return our extension with what it keeps of these skills, or None; any other as it is."""
-    if not isinstance(extension, dict) or extension.get("uri") != FIELDS_URI:
+    if not isinstance(extension, dict) or extension.get("uri") != extensions.FIELDS_URI:
         return extension
     params = dict(members_of(extension.get("params")))
     of_skills = params.pop("skills", None)
@@ -227,7 +206,7 @@ def read_signed(card: ProjectCard) -> bytes | None:
     """Return the signed form of a card, as it was written last; None where there is none."""
     try:
         return read_bytes(card.signed, max_bytes=MAX_CARD_BYTES)
-    except FileMissing:
+    except errors.FileMissing:
         return None
 
 
@@ -275,18 +254,18 @@ def expiry(text: str, now: datetime) -> int:
 
 def _marker(
     work: Work, card: ProjectCard, source: bytes, earlier: bytes | None
-) -> ExtendedMarker | None:
+) -> extensions.ExtendedMarker | None:
     """Return what makes a card that of an audience: the marker that it has, while that will do."""
     if card.audience is None or card.expires is None:
         return None
-    check_audience(card.audience)
+    extensions.check_audience(card.audience)
     end = expiry(card.expires, work.now)
     own = _find_own_marker(work, earlier) if earlier else None
     if earlier and own and own.audience == card.audience and _says_the_same(source, earlier, own):
         is_kept = own.exp <= end and not _is_half_over(own, end, work.now)
         if own.exp == end or (_renews_itself(card) and is_kept):
             return own
-    return ExtendedMarker(card.audience, max(1, work.store.load().release_seq), end)
+    return extensions.ExtendedMarker(card.audience, max(1, work.store.load().release_seq), end)
 
 
 def _renews_itself(card: ProjectCard) -> bool:
@@ -294,25 +273,25 @@ def _renews_itself(card: ProjectCard) -> bool:
     return bool(card.audience and card.expires and _SPAN.fullmatch(card.expires))
 
 
-def _is_half_over(marker: ExtendedMarker, end: int, now: datetime) -> bool:
+def _is_half_over(marker: extensions.ExtendedMarker, end: int, now: datetime) -> bool:
     """Say whether half of the time is over that a card has until `end` if it is signed now."""
     return marker.exp - now.timestamp() <= (end - now.timestamp()) / 2
 
 
-def _find_own_marker(work: Work, untrusted_card: bytes) -> ExtendedMarker | None:
+def _find_own_marker(work: Work, untrusted_card: bytes) -> extensions.ExtendedMarker | None:
     """Return the marker of a card that was signed here; else anybody may have written it."""
     keys = JwkSet.of([key.public for key in work.store.load().keys if key.state in PUBLISHED])
     if not published_card("", untrusted_card, keys).kids:
         return None
-    return find_marker(Card.from_bytes(untrusted_card).document)
+    return extensions.find_marker(Card.from_bytes(untrusted_card).document)
 
 
-def _says_the_same(source: bytes, signed: bytes, marker: ExtendedMarker | None) -> bool:
+def _says_the_same(source: bytes, signed: bytes, marker: extensions.ExtendedMarker | None) -> bool:
     """Return whether a signed card is what would be signed now, with the source's signatures."""
     try:
         old = Card.from_bytes(signed).document
         new = Card.from_bytes(source).document
-        new = new if marker is None else with_marker(new, marker)
+        new = new if marker is None else extensions.with_marker(new, marker)
     except InputRefused:
         return False
     kept, needed = (
@@ -335,19 +314,15 @@ def _find_signed(work: Work) -> Documents | None:
     Raises:
         PassphraseFault: ``passphrase.none``: one has to be signed again.
     """
-    store, config = work.store, work.config
-    has_key = any("card" in key.roles for key in store.load().keys)
+    has_key = any("card" in key.roles for key in work.store.load().keys)
     if not has_key or (is_card_withdrawn(work) and not _is_switched_off(work)):
         return None
-    if config.cards:
-        signed_cards = sign_sources(work, card_signers(store, None, now=work.now))
-        if any(signing.document != read_signed(card) for card, signing in signed_cards):
-            raise PassphraseFault("passphrase.none", "a card is not written yet")
-        return to_publish([(card, signing.document) for card, signing in signed_cards])
-    newest = newest_generation(config.publish)
-    if newest is None or not newest.card:
-        return None
-    return _sign_published(newest, _make_sign(work, None))
+    if not work.config.cards:
+        return _sign_published(work, None)
+    signed_cards = sign_sources(work, card_signers(work.store, None, now=work.now))
+    if any(signing.document != read_signed(card) for card, signing in signed_cards):
+        raise errors.PassphraseFault("passphrase.none", "a card is not written yet")
+    return to_publish([(card, signing.document) for card, signing in signed_cards])
 
 
 def _is_switched_off(work: Work) -> bool:
@@ -374,7 +349,12 @@ def _make_sign(work: Work, access: Access | bytes | None) -> Callable[[bytes], b
     return partial(sign_document, signers=signers, options=options)
 
 
-def _sign_published(newest: Generation, sign: Callable[[bytes], bytes]) -> Documents:
+def _sign_published(work: Work, access: Access | bytes | None) -> Documents | None:
+    """Sign the published cards again, in memory; None where none is published."""
+    newest = work.published
+    if newest is None or not newest.card:
+        return None
+    sign = _make_sign(work, access)
     extended = {name: sign(card) for name, card in newest.extended.items()}
     return Documents(sign(newest.card), extended=extended)
 
@@ -390,7 +370,7 @@ def publish_signed(work: Work, documents: Documents, *, writes: bool = True) -> 
     if newest is not None and newest.legacy_card is not None and stays:
         sign = _make_sign(work, work.access if writes else None)
         documents = replace(documents, legacy_card=sign(newest.legacy_card))
-    return publish_cards(
+    return publishing.publish_cards(
         documents,
         work.config,
         now=work.now,
@@ -408,11 +388,11 @@ def _sign_again(work: Work) -> list[str]:
             for card, signing in sign_cards(work)
             if signing.changed
         ]
-    newest = work.published
-    if newest is None or not newest.card:
+    documents = _sign_published(work, work.access)
+    if documents is None:
         return []
-    generation = publish_signed(work, _sign_published(newest, _make_sign(work, work.access)))
-    return ["updated the signatures of the published cards", *describe_generation(work, generation)]
+    done = publishing.describe_generation(work, publish_signed(work, documents))
+    return ["updated the signatures of the published cards", *done]
 
 
 # What the cards lack.
@@ -427,17 +407,17 @@ def find_card_gaps(work: Work, *, is_astray: bool) -> Iterator[Gap]:
     config, signed = work.config, None
     if (unlisted := _find_unlisted_card(work)) is not None:
         yield from find_release_gap(work)
-        yield from find_update_gap(work)
+        yield from publishing.find_update_gap(work)
         yield unlisted
         return
     is_back = _is_switched_off(work)
     try:
         signed = _find_signed(work)
-    except (*NEEDS_A_PERSON, StoreFault) as fault:
-        if isinstance(fault, StoreFault) and fault.code not in UNLISTED:
+    except (*NEEDS_A_PERSON, errors.StoreFault) as fault:
+        if isinstance(fault, errors.StoreFault) and fault.code not in UNLISTED:
             raise
         yield _describe_signing(work)
-    except (InputRefused, FileFault) as fault:  # what is written or built is no card now
+    except (InputRefused, errors.FileFault) as fault:  # what is written or built is no card now
         if fault.code == "build.switched_off":
             yield from _find_withdrawal(work, fault)
             return
@@ -452,10 +432,10 @@ def find_card_gaps(work: Work, *, is_astray: bool) -> Iterator[Gap]:
     if signed is not None and config.publish is not None:
         yield from _find_publication_gap(work, signed)
     else:
-        yield from find_update_gap(work)
+        yield from publishing.find_update_gap(work)
 
 
-def _find_withdrawal(work: Work, fault: CardsignError) -> Iterator[Gap]:
+def _find_withdrawal(work: Work, fault: errors.CardsignError) -> Iterator[Gap]:
     """Yield what still shows the cards of an agent that its source switches off.
 
     No key is needed to take them out of what is published.
@@ -465,9 +445,9 @@ def _find_withdrawal(work: Work, fault: CardsignError) -> Iterator[Gap]:
     if newest is not None and newest.card:
 
         def close() -> list[str]:
-            generation = update_publication(work, with_statements=False, withdraws=True)
+            generation = publishing.update_publication(work, with_statements=False, withdraws=True)
             done = f"withdrew the card of {name}: {fault.message} ({fault.path})"
-            return [done, *describe_generation(work, generation)]
+            return [done, *publishing.describe_generation(work, generation)]
 
         yield Gap(f"withdraw the card of {name}", why=fault.message, until=work.now, close=close)
     if any(read_signed(card) is not None for card in work.config.cards):
@@ -477,7 +457,7 @@ def _find_withdrawal(work: Work, fault: CardsignError) -> Iterator[Gap]:
             close=partial(_remove_signed, work.config),
         )
     yield from find_release_gap(work, withdraws=True)
-    yield from find_update_gap(work)
+    yield from publishing.find_update_gap(work)
 
 
 def _describe_signing(work: Work) -> Gap:
@@ -504,7 +484,7 @@ def _describe_signing(work: Work) -> Gap:
 
 def _harmful_from(work: Work) -> datetime | None:
     """Return when it harms that cards wait: now, if verifiers do not trust what is published."""
-    return work.now if explain_refused_card(work) else None
+    return work.now if publishing.explain_refused_card(work) else None
 
 
 def _find_unlisted_card(work: Work) -> Gap | None:
@@ -512,10 +492,7 @@ def _find_unlisted_card(work: Work) -> Gap | None:
 
     Whoever had the lost keys may have put it there, so a person looks at it before it is signed.
     """
-    newest, release = (
-        work.published,
-        work.release,
-    )
+    newest, release = work.published, work.release
     is_listed = bool(work.config.cards or (release and (release.cards or release.floor)))
     if newest is None or work.keyset is None or is_listed:
         return None
@@ -539,18 +516,18 @@ def _find_publication_gap(work: Work, signed: Documents) -> Iterator[Gap]:
     until = _harmful_from(work)
 
     def close() -> list[str]:
-        return describe_generation(work, publish_signed(work, signed))
+        return publishing.describe_generation(work, publish_signed(work, signed))
 
     try:
         generation = publish_signed(work, signed, writes=False)
-    except PassphraseFault:
+    except errors.PassphraseFault:
         yield Gap("publish the cards", key_holder("card"), until=until, close=close)
-    except (*NEEDS_A_PERSON, FileFault) as fault:
+    except (*NEEDS_A_PERSON, errors.FileFault) as fault:
         why = f"{fault.code}: {fault.message}"
         yield Gap("publish the cards", command=fault.finding.fix, why=why)
-        yield from find_update_gap(work)
+        yield from publishing.find_update_gap(work)
     else:
-        if generation.created or is_unrecorded(work, generation):
+        if generation.created or publishing.is_unrecorded(work, generation):
             yield Gap("publish the cards", until=until, close=close)
 
 
@@ -567,7 +544,7 @@ def find_ending_cards(work: Work) -> Iterator[Gap]:
     ends: dict[str, datetime] = {}
     for untrusted_card in filter(None, cards):
         with suppress(InputRefused):  # which signing and publishing refuse as well
-            marker = find_marker(Card.from_bytes(untrusted_card).document)
+            marker = extensions.find_marker(Card.from_bytes(untrusted_card).document)
             if marker is None:
                 continue
             end, begin = utc(marker.exp), first.get(card_digest(untrusted_card))

@@ -14,29 +14,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from cardsign import errors
 from cardsign.card.document import Card
 from cardsign.card.interfaces import list_origins
 from cardsign.card.strictjson import MAX_CARD_BYTES
-from cardsign.errors import (
-    CardsignError,
-    FileFault,
-    PassphraseFault,
-    SigningRefused,
-    StoreFault,
-    UsageFault,
-    of_the_user,
-)
+from cardsign.errors import UsageFault, of_the_user
 from cardsign.files import CONFIG_FILE, create_private, read_bytes, remove, write_atomic
 from cardsign.findings import counted
-from cardsign.issuer.keyset import (
-    KEYSET_LIFETIME,
-    KeysetPlan,
-    check_begun,
-    draft_keyset,
-    draft_next,
-    with_signatures,
-    write_draft,
-)
+from cardsign.issuer import keyset as keysets
 from cardsign.issuer.publishing import published_statements
 from cardsign.issuer.release import ReleaseChanges, needed_keyset, sign_next_release
 from cardsign.issuer.work import RECOVER, Work
@@ -95,7 +80,7 @@ class IssuerPlan:
         """
         if os.path.lexists(self.folder / CONFIG_FILE):  # a link that leads nowhere too
             message, hint = "this folder is set up already", "Use another folder."
-            raise FileFault("file.exists", message, path=CONFIG_FILE, hint=hint)
+            raise errors.FileFault("file.exists", message, path=CONFIG_FILE, hint=hint)
         if not self.origin:
             hint = "Name its origin: cardsign init --issuer https://HOST"
             raise UsageFault("usage.conflict", "no issuer is named", hint=hint)
@@ -107,7 +92,7 @@ class IssuerPlan:
         for place in {self.keystore, self.root_keystore or self.keystore}:
             if is_taken(place):
                 keys = len(open_store(place, moved=True).state.keys)
-                raise FileFault(
+                raise errors.FileFault(
                     "file.exists",
                     f"{place} holds a key store with {counted(keys, 'key')}",
                     hint="To use it, write cardsign.toml (docs/reference/settings.md). "
@@ -179,21 +164,21 @@ def init_issuer(
         for role, key in private.items():
             store = stores[-1 if role == "root" else 0]
             store.add_key(key, passphrases[role], now=now, roles=(role,), holder=_OWNER)
-    except CardsignError:
+    except errors.CardsignError:
         if plan.recovery_out is not None and not any(store.state.seq for store in stores):
             remove(plan.recovery_out)  # nothing names that key yet
         raise
     work = Work(stores[0], now, access=passphrases["release"])
     root = RootKey(private["root"].public, _OWNER)
-    draft = draft_keyset(
+    draft = keysets.draft_keyset(
         work,
         origins=(plan.origin,),
         add_roots=(root,) if plan.has_root_apart else (),  # else it is found in the store
         recovery=(RootKey(recovery.public, _OWNER),),
     )
-    keyset = with_signatures(draft, [private["root"]])
+    keyset = keysets.with_signatures(draft, [private["root"]])
     for store in stores:
-        keep_keyset(store, keyset, write_draft(keyset), now=now)
+        keep_keyset(store, keyset, keysets.write_draft(keyset), now=now)
     sign_next_release(work, ReleaseChanges())
     write_settings(plan.folder, keyset.origins[0], plan.keystore, _PUBLICATION, plan.card)
     return keyset, text
@@ -203,7 +188,7 @@ def _choose_recovery_passphrase(passphrases: RolePassphrases) -> bytes:
     """Return the recovery key's own passphrase, or that of the card key where it has none."""
     own = passphrases.get("recovery")
     if own in [passphrases[role] for role in ("card", "root", "release")]:
-        raise PassphraseFault(
+        raise errors.PassphraseFault(
             "passphrase.unfit",
             "the recovery key must have a passphrase of its own",
             hint="Choose another one for the recovery key, so that a thief of one has not both.",
@@ -245,7 +230,7 @@ def open_recovery_key(file: Path, passphrase: bytes) -> PrivateKey:
     data = read_bytes(file, max_bytes=MAX_ENVELOPE_BYTES)
     try:
         pkcs8, label = open_envelope(data, passphrase)
-    except (StoreFault, PassphraseFault) as fault:
+    except (errors.StoreFault, errors.PassphraseFault) as fault:
         fault.finding = fault.finding.at(str(file))
         raise
     return PrivateKey.from_pkcs8_der(pkcs8, kid=label["kid"])
@@ -302,9 +287,9 @@ def recover(
         quorum = Quorum(1, (RootKey(renewed.public, quorum.keys[0].holder),))
     plan = _plan_recovery(previous, RootKey(root.public, holder), quorum, lost)
     with of_the_user("the draft"):
-        plan = plan.following(store.state, now=now, until=now + KEYSET_LIFETIME)
-        draft = draft_next(plan, previous, now=now, recovery=True)
-    signed = with_signatures(draft, [old, root])
+        plan = plan.following(store.state, now=now, until=now + keysets.KEYSET_LIFETIME)
+        draft = keysets.draft_next(plan, previous, now=now, recovery=True)
+    signed = keysets.with_signatures(draft, [old, root])
     with _created(new_recovery_out, envelope):  # the passphrase may be a stolen one
         record = store.add_key(root, secrets["root"], now=now, roles=("root",), holder=holder)
     return signed, record
@@ -317,7 +302,7 @@ def _created(path: Path | None, data: bytes) -> Iterator[None]:
         create_private(path, data)
     try:
         yield
-    except CardsignError:
+    except errors.CardsignError:
         if path is not None:
             remove(path)
         raise
@@ -342,9 +327,9 @@ def _replace_keys(
 
 def _plan_recovery(
     previous: KeysetStatement, root: RootKey, recovery: Quorum | None, lost: frozenset[str]
-) -> KeysetPlan:
+) -> keysets.KeysetPlan:
     """Plan one new root, and a list of revoked keys that has the old roots and the lost keys."""
-    plan = KeysetPlan.of(previous)
+    plan = keysets.KeysetPlan.of(previous)
     plan = replace(plan, root=Quorum(1, (root,)), recovery=recovery, revoked=frozenset())
     return plan.revoking(lost.union(key.public.thumbprint for key in previous.root.keys))
 
@@ -357,7 +342,7 @@ def _find_newest(
     if published is not None:
         _check_our_own(published, digest)
     newest = published.newest if published else needed_keyset(work.store)
-    check_begun(newest, work.now)
+    keysets.check_begun(newest, work.now)
     return newest, published.keysets if published else {}
 
 
@@ -376,7 +361,7 @@ def _check_our_own(published: CheckedIssued, digest: str | None) -> None:
 def _check_recovery_key(key: PrivateKey, previous: KeysetStatement) -> None:
     listed = previous.recovery.keys if previous.recovery else ()
     if key.public.thumbprint not in {other.public.thumbprint for other in listed}:
-        raise SigningRefused(
+        raise errors.SigningRefused(
             "sign.no_key",
             "this is no recovery key of the newest statement",
             hint="Name the file of one that it lists: cardsign keyset show --json.",

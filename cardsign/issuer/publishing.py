@@ -14,17 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from cardsign import errors
 from cardsign.card.document import Card
 from cardsign.card.extensions import declares_extended_card
 from cardsign.config import ProjectConfig
-from cardsign.errors import (
-    FetchFailed,
-    FileFault,
-    LocalFault,
-    PublishRefused,
-    ServeFault,
-    UsageFault,
-)
+from cardsign.errors import PublishRefused, UsageFault
 from cardsign.findings import counted
 from cardsign.issuer.work import Gap, Work
 from cardsign.jose.keys import JwkSet, PublicKey
@@ -32,6 +26,7 @@ from cardsign.keys import agenda, history
 from cardsign.keys.secrets import Access
 from cardsign.keys.store import KeyStore, digest_of
 from cardsign.net.fetch import FetchSettings, fetch_document
+from cardsign.publish import publication as publications
 from cardsign.publish.generation import (
     CARD_FILE,
     CURRENT_FILE,
@@ -39,17 +34,6 @@ from cardsign.publish.generation import (
     Publisher,
     newest_generation,
     read_statements_left,
-)
-from cardsign.publish.publication import (
-    DEFAULT_MAX_AGE,
-    CheckedIssued,
-    Documents,
-    Issued,
-    check_publisher,
-    publication_of,
-    publish_generation,
-    publish_statements,
-    statements_in,
 )
 from cardsign.statements.envelope import StatementRefused
 from cardsign.statements.keyset import KeysetStatement, check_step
@@ -76,7 +60,7 @@ def needed_publication(config: ProjectConfig) -> Path:
     return config.publish
 
 
-def published_statements(directory: Path | None) -> CheckedIssued | None:
+def published_statements(directory: Path | None) -> publications.CheckedIssued | None:
     """Return the statements that are published, also by a damaged generation; None if none are.
 
     Raises:
@@ -85,11 +69,11 @@ def published_statements(directory: Path | None) -> CheckedIssued | None:
     if directory is None:
         return None
     if generation := newest_generation(directory):
-        return statements_in(generation)
+        return publications.statements_in(generation)
     for keysets, release in read_statements_left(directory):
         with suppress(PublishRefused):
             if keysets:
-                return Issued(keysets, release).checked(now=None)
+                return publications.Issued(keysets, release).checked(now=None)
     return None
 
 
@@ -133,14 +117,14 @@ def _publisher_of(store: KeyStore, issuer: str | None = None) -> Publisher:
     return Publisher(keystore=digest_of(store.read_lines()[0]), issuer=issuer)
 
 
-def _statements_of(store: KeyStore) -> Issued | None:
+def _statements_of(store: KeyStore) -> publications.Issued | None:
     keysets, release = history.statements_to_publish(store)
-    return Issued(keysets, release) if keysets else None
+    return publications.Issued(keysets, release) if keysets else None
 
 
 def _with_published(
-    documents: Documents, newest: Generation | None, *, drops_others: bool
-) -> Documents:
+    documents: publications.Documents, newest: Generation | None, *, drops_others: bool
+) -> publications.Documents:
     """Return documents with what stays of the newest generation.
 
     Raises:
@@ -161,7 +145,7 @@ def _with_published(
 
 
 def publish_cards(
-    documents: Documents,
+    documents: publications.Documents,
     config: ProjectConfig,
     *,
     now: datetime,
@@ -197,7 +181,7 @@ def publish_cards(
     directory = needed_publication(config)
     newest = newest_generation(directory)
     if max_age is None:
-        usual = DEFAULT_MAX_AGE if newest is None else newest.max_age
+        usual = publications.DEFAULT_MAX_AGE if newest is None else newest.max_age
         max_age = min(usual, config.timeline.max_age)
     documents = _with_published(documents, newest, drops_others=drops_others)
     documents = replace(documents, max_age=max_age)
@@ -208,7 +192,7 @@ def publish_cards(
             issued=_statements_of(store),
             publisher=_publisher_of(store, config.issuer),
         )
-    generation = publish_generation(documents, directory, now=now, writes=writes)
+    generation = publications.publish_generation(documents, directory, now=now, writes=writes)
     if store is not None and writes:
         record_generation(store, config, generation, newest, now=now)
     return generation
@@ -239,7 +223,7 @@ def update_publication(
     earlier = newest_generation(directory)
     if directory is None or earlier is None:
         return None
-    generation = publish_statements(
+    generation = publications.publish_statements(
         _statements_of(store) if with_statements else None,
         directory,
         now=work.now,
@@ -266,7 +250,7 @@ def find_update_gap(work: Work) -> Iterator[Gap]:
     """Yield that statements, or the end of keys, are not in what is published."""
     try:
         generation = update_publication(work, writes=False)
-    except (PublishRefused, FileFault, UsageFault) as fault:
+    except (PublishRefused, errors.FileFault, UsageFault) as fault:
         yield Gap("update what is published", command=fault.finding.fix, why=fault.message)
         return
     if generation is not None and (generation.created or is_unrecorded(work, generation)):
@@ -316,7 +300,7 @@ def _has_published(work: Work, directory: Path) -> bool:
     """Say whether this key store has published something in a directory."""
     try:
         newest = newest_generation(directory)
-    except (ServeFault, FileFault):  # which the steps that publish report
+    except (errors.ServeFault, errors.FileFault):  # which the steps that publish report
         return False
     owner = newest.publisher if newest else None
     return owner is not None and owner.keystore == _publisher_of(work.store).keystore
@@ -340,7 +324,7 @@ def explain_refused_card(work: Work) -> PublishRefused | None:
     """Return why verifiers do not trust the published card; None if they do, or it is withdrawn."""
     generation = work.published
     try:
-        checked = statements_in(generation)
+        checked = publications.statements_in(generation)
         if generation is None or checked is None:
             return None
         release, path = checked.release, work.path_of(CARD_PATH)
@@ -358,8 +342,9 @@ def explain_refused_card(work: Work) -> PublishRefused | None:
 def is_unrecorded(work: Work, generation: Generation) -> bool:
     """Say whether the log lacks a generation that counts once it is in its folder."""
     state = work.store.load()
-    is_seen_live = work.config.live is not None  # see :func:`find_live_gap`
-    return not is_seen_live and bool(agenda.record_publication(state, publication_of(generation)))
+    if work.config.live is not None:
+        return False  # see :func:`find_live_gap`
+    return bool(agenda.record_publication(state, publications.publication_of(generation)))
 
 
 def record_generation(
@@ -380,10 +365,10 @@ def record_generation(
     if config.live is not None and generation.card:
         return
     try:
-        publication = publication_of(generation)
-        earlier = publication_of(replaced) if replaced else None
+        publication = publications.publication_of(generation)
+        earlier = publications.publication_of(replaced) if replaced else None
         store.apply(agenda.record_publication, publication, now=now, replaced=earlier)
-    except LocalFault as fault:
+    except errors.LocalFault as fault:
         raise type(fault)(
             fault.code,
             f"generation {generation.number} is published, but not on record: {fault.message}",
@@ -397,7 +382,7 @@ def find_live_gap(work: Work) -> Iterator[Gap]:
     generation, live = work.published, work.config.live
     if live is None or generation is None:
         return
-    is_new = agenda.record_publication(work.store.load(), publication_of(generation))
+    is_new = agenda.record_publication(work.store.load(), publications.publication_of(generation))
     if generation.card and not is_new:
         return
     if why := _find_not_live(work, live, generation):
@@ -409,7 +394,7 @@ def find_live_gap(work: Work) -> Iterator[Gap]:
 
 
 def _record_live(work: Work, generation: Generation) -> list[str]:
-    seen = replace(publication_of(generation), at=work.now)
+    seen = replace(publications.publication_of(generation), at=work.now)
     work.store.apply(agenda.record_publication, seen, now=work.now)
     return [f"saw generation {generation.number} at {work.config.live}"]
 
@@ -423,7 +408,7 @@ def _find_not_live(work: Work, live: str, generation: Generation) -> str:
         try:
             url = live + work.path_of(path)
             served, why = fetch_document(url, settings).untrusted_body, ""
-        except FetchFailed as fault:
+        except errors.FetchFailed as fault:
             served, why = b"", fault.message
         if served != data:
             why = why or "it serves another one"
@@ -434,7 +419,7 @@ def _find_not_live(work: Work, live: str, generation: Generation) -> str:
 # Whether what is published is ours, and has come as far as the key store.
 
 
-def check_ours(work: Work) -> CheckedIssued | None:
+def check_ours(work: Work) -> publications.CheckedIssued | None:
     """Return the statements that are published, if those of this key store have led to them.
 
     Raises:
@@ -491,13 +476,13 @@ def check_publishable(
 
 
 def _check_following(
-    work: Work, published: CheckedIssued, keyset: bytes | None, release: bytes | None
+    work: Work, published: publications.CheckedIssued, keyset: bytes | None, release: bytes | None
 ) -> None:
     issued = _statements_of(work.store)
     keysets = (*(issued.keysets if issued else ()), *([keyset] if keyset else ()))
     # A new key store, after a loss, has signed no release yet.
     newest = release or (issued.release if issued else None) or published.release_bytes
-    candidate = Issued(keysets, newest)
+    candidate = publications.Issued(keysets, newest)
     # A release that names a new keyset is newer than all before: so it ends a thief's fast-forward.
     ends = replace(published, release=None) if keyset else published
     candidate.checked(now=work.now, published=published).check_follows(ends)
@@ -558,7 +543,7 @@ def check_owner(work: Work) -> None:
     """
     directory = work.config.publish
     if directory is not None:
-        check_publisher(newest_generation(directory), _publisher_of(work.store), directory)
+        publications.check_publisher(work.published, _publisher_of(work.store), directory)
 
 
 def check_complete(work: Work) -> None:

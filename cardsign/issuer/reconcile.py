@@ -16,29 +16,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, TypeAlias
 
-from cardsign.errors import (
-    CardsignError,
-    FileFault,
-    FileMissing,
-    LocalFault,
-    PassphraseFault,
-    PublishRefused,
-    ServeFault,
-    SignerFault,
-    StoreFault,
-    UsageFault,
-)
+from cardsign import errors
+from cardsign.errors import CardsignError, StoreFault, UsageFault
 from cardsign.findings import counted
+from cardsign.issuer import keyset as keysets
 from cardsign.issuer import publishing
 from cardsign.issuer import release as releases
 from cardsign.issuer.cards import find_card_gaps, find_ending_cards
-from cardsign.issuer.keyset import (
-    accept_keyset,
-    find_keyset_gaps,
-    is_root_holder,
-    keyset_due,
-    read_draft_file,
-)
 from cardsign.issuer.work import (
     NEEDS_A_PERSON,
     RECOVER,
@@ -93,7 +77,7 @@ def find_gaps(work: Work, *, only_cards: bool = False) -> Iterator[Gap]:
     if not is_recovering:
         if not only_cards:
             yield from find_key_gaps(work)
-            yield from find_keyset_gaps(work)
+            yield from keysets.find_keyset_gaps(work)
         yield from find_card_gaps(work, is_astray=bool(stranger))
         yield from find_ending_cards(work)
     yield from publishing.find_live_gap(work)
@@ -106,7 +90,7 @@ def foresee(work: Work) -> Progress:
     settings, renewal = work.config.timeline, None
     is_over = history.has_ended(state, keyset)
     if keyset and not is_over and not history.awaits_recovery(state, keyset):
-        renewal = keyset_due(state, keyset, now=work.now)
+        renewal = keysets.keyset_due(state, keyset, now=work.now)
     return Progress(ahead=agenda.steps(state, settings, work.now), renewal=renewal)
 
 
@@ -117,11 +101,11 @@ def _find_stranger(work: Work) -> tuple[list[Gap], bool]:
     """Return the gap where what is published is not ours, and whether the roots have forked."""
     try:
         publishing.check_ours(work)
-    except (UsageFault, ServeFault, FileFault) as fault:
+    except (UsageFault, errors.ServeFault, errors.FileFault) as fault:
         move = f"mv {shlex.quote(str(work.config.publish))} ELSEWHERE && {work.again}"
         message = "find out who wrote what is published, and move it away if nobody here did"
         return [Gap(f"{message}: {fault.message}", command=move)], False
-    except PublishRefused as fault:
+    except errors.PublishRefused as fault:
         message = f"go on with the key store that has published: {fault.message}"
         return [Gap(message, command="cardsign keys rotate --keystore DIR")], True
     return [], False
@@ -167,8 +151,8 @@ def _find_unkept_keysets(work: Work) -> Iterator[Gap]:
         holders.append((work.roots, " in the key store of the root keys"))
     statements = [keyset for holder, _ in holders for keyset in history.kept_keysets(holder.store)]
     # What is wrong with the file is said once a draft is due, which would go there.
-    with suppress(FileFault, UsageFault):
-        statements += filter(None, [read_draft_file(work.draft)])
+    with suppress(errors.FileFault, UsageFault):
+        statements += filter(None, [keysets.read_draft_file(work.draft)])
     for holder, where in holders:
         for statement in statements:
             with suppress(StatementRefused):
@@ -178,7 +162,7 @@ def _find_unkept_keysets(work: Work) -> Iterator[Gap]:
 
 
 def _accept_keyset(holder: Work, statement: KeysetStatement, where: str) -> list[str]:
-    is_new = accept_keyset(holder, statement, name=str(holder.draft), is_overtaken=True)
+    is_new = keysets.accept_keyset(holder, statement, name=str(holder.draft), is_overtaken=True)
     return [f"kept keyset {statement.label}{where}"] if is_new else []
 
 
@@ -260,7 +244,7 @@ def _make_key(work: Work, step: agenda.Step) -> list[str]:
     access, seq = work.access_for(step.role), store.state.seq
     if key.private == "held" and not key.is_stolen:
         secret = access.passphrase(key.custody, store.name_custody(key))
-        with suppress(FileMissing):  # a key whose file is not here cannot tell
+        with suppress(errors.FileMissing):  # a key whose file is not here cannot tell
             store.signer(key, secret)
     else:
         stolen = " (not the stolen one)" if key.is_stolen else ""
@@ -319,7 +303,7 @@ def _close(work: Work, find: Callable[[Work], Iterable[Gap]], done: Sequence[str
             _close_gaps(part, find, lines)
         gaps_left = [gap for part in parts for gap in _close_gaps(part, find, lines)]
         remaining = tuple(unique_gaps(gaps_left))
-    except LocalFault as fault:
+    except errors.LocalFault as fault:
         if not lines:
             raise
         path = f" ({fault.path})" if fault.path else ""
@@ -364,7 +348,8 @@ def _is_for_a_person(fault: CardsignError) -> bool:
 
 def _stays(fault: CardsignError) -> bool:
     """Say whether nothing that is done in this call can end a fault."""
-    return isinstance(fault, PassphraseFault | SignerFault) or fault.code == "keystore.same_custody"
+    kinds = errors.PassphraseFault, errors.SignerFault
+    return isinstance(fault, kinds) or fault.code == "keystore.same_custody"
 
 
 def _for_people(
@@ -399,7 +384,7 @@ def _explain(work: Work, gap: Gap, fault: CardsignError | None) -> Gap:
         message = f"{gap.what} with the other copy of this key store: {names}, which this one lacks"
         return Gap(message, command="cardsign keys rotate --keystore DIR", until=gap.until)
     message = gap.text if fault is None else f"{gap.text}: {fault.message}"
-    if isinstance(fault, PassphraseFault) and not fault.finding.fix:  # else it is of a PIN
+    if isinstance(fault, errors.PassphraseFault) and not fault.finding.fix:  # else it is of a PIN
         roots: tuple[ledger.Role, ...] = ("root",) if gap.awaits_roots else ()
         for role in roots or [role for role in ledger.ROLES if gap.who == key_holder(role)]:
             variable = ledger.passphrase_variable(role)
@@ -426,10 +411,10 @@ def publish_keyset(work: Work, statement: KeysetStatement, *, name: str) -> Prog
     """
     works = work.by_agent()
     is_published = any(part.published for part in works)
-    is_new = accept_keyset(work, statement, name=name)
+    is_new = keysets.accept_keyset(work, statement, name=name)
     lines = [f"keyset {statement.label} as the newest"] if is_new else []
     done = _describe(work, "keep", "kept", lines)
-    is_kept_alone = not is_published or is_root_holder(work.store)
+    is_kept_alone = not is_published or keysets.is_root_holder(work.store)
     return Progress(tuple(done)) if is_kept_alone else _publish_statements(work, done)
 
 

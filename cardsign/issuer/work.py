@@ -35,7 +35,7 @@ DRAFT_FILE: Final = "next-keyset.json"
 #: How a recovery begins, for hints.
 RECOVER: Final = "cardsign keyset recover --recovery-file FILE"
 #: What a person can put right, with another passphrase, another key or another card.
-NEEDS_A_PERSON: Final = (PassphraseFault, SignerFault, SigningRefused, PublishRefused)
+NEEDS_A_PERSON: Final = PassphraseFault, SignerFault, SigningRefused, PublishRefused
 #: How long before something ends someone must act; of a card at most a quarter of its time.
 NOTICE: Final = timedelta(days=14)
 #: That no key may sign yet, or that none of the card does now: the next keyset lists other keys.

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,8 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 30.0  # seconds until it answers; under one is usual
-GRACE = 20.0  # seconds until it has ended
+from tests.server.programs import ended, free_port, wait_until
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,38 +59,24 @@ def binary() -> Path | None:
 
 @contextmanager
 def running(folder: Path, *, tls: bool) -> Iterator[OpenBao]:
-    """Start a server, wait until it answers, and end it by its id."""
+    """Start a server, wait until it answers, and end it."""
     import hvac
 
     program = binary()
     assert program is not None
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    token = secrets.token_hex(16)
+    port, token = free_port(), secrets.token_hex(16)
     command = [program, "server", "-dev", "-dev-no-store-token"]
     command += [f"-dev-root-token-id={token}", f"-dev-listen-address=127.0.0.1:{port}"]
     command += ["-dev-tls", f"-dev-tls-cert-dir={folder}"] if tls else []
     log = folder / "server.log"
-    environment = {"HOME": str(folder), "PATH": os.defpath}
+    how: dict[str, Any] = {"env": {"HOME": str(folder), "PATH": os.defpath}}
     with log.open("wb") as sink:
-        process = subprocess.Popen(command, env=environment, stdout=sink, stderr=sink)
-    try:
+        process = subprocess.Popen(command, stdout=sink, stderr=sink, start_new_session=True, **how)
+    with ended(process):
+        wait_until(lambda: b"Development mode should NOT be used" in log.read_bytes())
         authority = folder / "vault-ca.pem" if tls else None
         address = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
-        _wait(process, log, authority)
         client = hvac.Client(address, token, verify=str(authority) if authority else True)
         client.sys.enable_secrets_engine("transit")
         yield OpenBao(address, token, authority, client)
         client.adapter.close()
-    finally:
-        process.terminate()
-        process.wait(GRACE)
-
-
-def _wait(process: subprocess.Popen[bytes], log: Path, authority: Path | None) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while b"Development mode should NOT be used" not in log.read_bytes():
-        assert process.poll() is None, log.read_text()
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.05)

@@ -7,10 +7,8 @@ import pwd
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,8 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 60.0  # seconds until it answers; one or two are usual
-GRACE = 30  # seconds until it has ended
+from tests.server.programs import ended, free_port, wait_until
+
 ACCOUNT = "postgres"  # what the server runs as where we are root, which it refuses to be
 SETTINGS = ("fsync=off", "max_connections=40", "shared_buffers=16MB")
 
@@ -73,7 +71,7 @@ def is_here() -> bool:
 
 @contextmanager
 def running() -> Iterator[Server]:
-    """Start a server, wait until it answers, and end it by its id."""
+    """Start a server, wait until it answers, and end it."""
     place = programs()
     assert place is not None
     account: dict[str, Any] = {}
@@ -81,10 +79,18 @@ def running() -> Iterator[Server]:
     if os.getuid() == 0:
         account = {"user": ACCOUNT, "group": pwd.getpwnam(ACCOUNT).pw_gid, "extra_groups": ()}
         shutil.chown(folder, ACCOUNT)
-    password = secrets.token_hex(16)
+    account["cwd"] = folder
+    port, password, log = free_port(), secrets.token_hex(16), folder / "server.log"
     try:
         _initialise(place, folder, password, account)
-        with _served(place, folder, account) as port:
+        command = [place / "postgres", "-D", folder / "data", "-p", str(port), "-h", "127.0.0.1"]
+        command += ["-k", folder, *(part for setting in SETTINGS for part in ("-c", setting))]
+        with log.open("wb") as sink:
+            process = subprocess.Popen(
+                command, stdout=sink, stderr=sink, start_new_session=True, **account
+            )
+        with ended(process, signal.SIGINT):  # a fast shutdown: nobody's work is waited for
+            wait_until(lambda: b"ready to accept connections" in log.read_bytes())
             yield Server(port, password)
     finally:
         shutil.rmtree(folder)
@@ -93,30 +99,8 @@ def running() -> Iterator[Server]:
 def _initialise(place: Path, folder: Path, password: str, account: dict[str, Any]) -> None:
     secret = folder / "password"
     secret.write_text(password)
-    if account:
+    if "user" in account:
         shutil.chown(secret, ACCOUNT)
     command = [place / "initdb", "-D", folder / "data", "-U", "cardsign", "-A", "scram-sha-256"]
     command += [f"--pwfile={secret}", "--encoding=UTF8", "--locale=C", "--no-sync"]
-    subprocess.run(command, check=True, capture_output=True, cwd=folder, **account)
-
-
-@contextmanager
-def _served(place: Path, folder: Path, account: dict[str, Any]) -> Iterator[int]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    command = [place / "postgres", "-D", folder / "data", "-p", str(port), "-h", "127.0.0.1"]
-    command += ["-k", folder, *(part for setting in SETTINGS for part in ("-c", setting))]
-    log = folder / "server.log"
-    with log.open("wb") as sink:
-        process = subprocess.Popen(command, stdout=sink, stderr=sink, cwd=folder, **account)
-    try:
-        deadline = time.monotonic() + PATIENCE
-        while b"ready to accept connections" not in log.read_bytes():
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.05)
-        yield port
-    finally:
-        process.send_signal(signal.SIGINT)  # a fast shutdown: nobody's work is waited for
-        process.wait(GRACE)
+    subprocess.run(command, check=True, capture_output=True, **account)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from cryptography import x509
@@ -184,24 +182,6 @@ def test_a_pkcs12_hides_no_cost_in_depth_or_number(count: int, depth: int, round
     whole = der(0x30, data, der(0xA0, der(4, der(0x30, *[part] * count))))
     with pytest.raises(KeyRefused, match=r"key\.unsupported"):
         import_private_key(der(0x30, 3, whole), password=unasked)
-
-
-@pytest.mark.parametrize("scheme", [("-certpbe", "NONE"), ("-keypbe", "NONE"), ("-legacy",), ()])
-def test_a_pkcs12_that_takes_for_ever_to_open_is_refused(
-    scheme: tuple[str, ...], openssl_keys: Path, tmp_path: Path
-) -> None:
-    """At once; and of an honest cost it is opened, whatever of it is encrypted."""
-    key, file = openssl_keys / "RSA", tmp_path / "cards.p12"
-    words = ("pkcs12", "-export", "-inkey", key, "-in", f"{key}.crt", *scheme)
-    openssl(*words, "-passout", f"pass:{PASSWORD.decode()}", "-iter", 1234, "-out", file)
-    honest = file.read_bytes()
-    assert import_private_key(honest, password=lambda: PASSWORD).public.alg == "RS256"
-    costs = [at.start() for at in re.finditer(re.escape(der(2, "04d2")), honest)]
-    assert costs
-    for at in costs:  # the same length, so that all else stays as it is
-        costly = honest[:at] + der(2, "7fff") + honest[at + 4 :]
-        with patch("cardsign.keys.imports._MAX_ROUNDS", 32_766), pytest.raises(KeyRefused):
-            import_private_key(costly, password=unasked)
 
 
 WEAK: dict[str, tuple[Callable[[], Any], str]] = {
