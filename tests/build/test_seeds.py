@@ -72,7 +72,7 @@ BLOCKS: dict[tuple[str, int], tuple[str, str]] = {
     ("openfang", 2114): ("envelope", "envelope.form envelope.status envelope.untraced"),
     # The configuration is no agent: `agent.toml` names one.
     ("openfang", 2205): ("manifest", "build.missing: no source names the agent"),
-    # The page does not show the Agent. tests/build/test_orloj.py builds the seed's card with it.
+    # The page does not show the Agent. transcripts/build-orloj.txt has one.
     ("orloj", 63): ("manifest", "build.reference: no source defines the Agent"),
     ("orloj", 74): ("card", "built"),
 }
