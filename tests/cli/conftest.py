@@ -22,9 +22,7 @@ import pytest
 from cardsign.cli.main import command_line, run_words
 from cardsign.errors import FetchFailed
 from cardsign.jose.keys import PrivateKey
-from cardsign.keys import agenda
-from cardsign.keys.ledger import RevocationReason
-from cardsign.keys.store import FolderStore, create_store, open_store
+from cardsign.keys.store import FolderStore, create_store
 from cardsign.net.fetch import FetchSettings, OtherStatus
 from cardsign.trust.walk import FetchResult
 from cardsign.verify.verifier import Verifier
@@ -176,12 +174,6 @@ def cardsign(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cardsign:
         return Ended(status, out.content(), err.content().decode())
 
     return command
-
-
-def revoke_in_log(kid: str, reason: RevocationReason, place: str = "keys") -> None:
-    """Let the log alone say that a key is revoked, as a command does that is killed after it."""
-    store, now = open_store(Path(place)), datetime.now(UTC)
-    store.apply(agenda.revoke, kid, reason=reason, now=now)
 
 
 @pytest.fixture

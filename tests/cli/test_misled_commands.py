@@ -9,7 +9,9 @@ sets the clock.
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +68,9 @@ class Misled(Story):
 
 
 @pytest.fixture
-def story(cardsign: Cardsign, monkeypatch: pytest.MonkeyPatch) -> Misled:
+def story(cardsign: Cardsign, clock: Callable[[datetime], None]) -> Misled:
     """An issuer an hour after its first publication."""
-    made = Misled(cardsign, Clock(monkeypatch))
+    made = Misled(cardsign, Clock(clock))
     made.begin()
     return made
 
