@@ -33,7 +33,7 @@ def serve(
     app = create_app(Publications(directory, settings or ServerSettings(), now=now))
     app.testing = True
     app.extensions["cardsign"].start_watching = lambda: None
-    return Client(app)
+    return Client(app, use_cookies=False)
 
 
 def look(client: Client) -> None:

@@ -21,10 +21,10 @@ token. Then come, in any order:
 * ``@ clock +SECONDS``; ``@ log LINE``, the next line for the operator, ``@ log`` for no more;
   ``@ event JSON``, fields of the next event, ``@ event`` likewise.
 
-``{token}`` is the token of the staff, ``{file FILE}`` the text of a published file, ``{tag FILE}``
-its ETag, ``{size FILE}`` its length, ``{time}`` when it was published, ``{time +1}`` an hour later,
-``{etag}`` the ETag of the answer before, ``{kid}`` that of the key, ``{pad}``
-the 64 KiB that are read of a call, all spaces.
+``{token}`` is the token of the staff, ``{basic}`` that as somebody's password, ``{file FILE}`` the
+text of a published file, ``{tag FILE}`` its ETag, ``{size FILE}`` its length, ``{time}`` when it
+was published, ``{time +1}`` an hour later, ``{etag}`` the ETag of the answer before, ``{kid}`` that
+of the key, ``{pad}`` the 64 KiB that are read of a call, all spaces.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ import asyncio
 import hashlib
 import json
 import re
+from base64 import b64encode
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import product
@@ -117,6 +118,7 @@ class Story:
                 lines += f"{line}\n"
             if self.tokens != ["none"]:
                 (self.folder / "tokens").write_text(lines)
+            if self.tokens != ["none"] and "provider" not in self.settings:
                 self.settings = self.settings.replace("\n", '\ntoken_file = "tokens"\n', 1)
             (self.folder / "serve.toml").write_text(self.settings)
             settings = read_server_settings(self.folder / "serve.toml")
@@ -136,8 +138,9 @@ class Story:
 
         def value(match: re.Match[str]) -> str:
             word, rest = match[1], match[2].strip()
-            if word == "token":
-                return self.secrets["staff"]
+            if word in ("token", "basic"):
+                secret = self.secrets["staff"]
+                return secret if word == "token" else b64encode(f"peer:{secret}".encode()).decode()
             if word in ("etag", "pad", "kid"):
                 pad, kid = " " * MAX_CALL_BYTES, self.key.public.kid
                 return {"etag": self.etag, "pad": pad, "kid": kid}[word]
@@ -148,7 +151,9 @@ class Story:
                 return data.decode().strip()
             return str(len(data)) if word == "size" else f'"{hashlib.sha256(data).hexdigest()}"'
 
-        return re.sub(r"\{(token|etag|kid|pad|time|tag|size|file)((?: [^{}]+)?)\}", value, text)
+        return re.sub(
+            r"\{(token|basic|etag|kid|pad|time|tag|size|file)((?: [^{}]+)?)\}", value, text
+        )
 
     def take(self, line: str) -> None:
         """Do what a line says."""
