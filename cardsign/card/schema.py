@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any, Final, Literal, TypeAlias, cast
 
@@ -107,6 +107,7 @@ _SHAPES: Final[Mapping[str, Shape]] = {"": "one", "[": "list", "{": "map"}
 class Field:
     """One member of a message, as the walks need it.
 
+    `snake_name` is the protobuf spelling, which proto3 JSON parsers accept as well.
     `shape` says whether `kind` stands alone, in a list, or as a map's values. A `free` value
     is not looked into. `presence` tells set from unset (messages, structs, proto `optional`).
     `inherits` says that the member's absence means a default of the card's, not "none".
@@ -115,6 +116,7 @@ class Field:
     """
 
     name: str
+    snake_name: str
     kind: JsonKind
     shape: Shape
     expected: JsonType
@@ -125,11 +127,6 @@ class Field:
     security: bool
     oneof: bool
     inherits: bool
-
-    @property
-    def snake_name(self) -> str:
-        """The protobuf spelling, which proto3 JSON parsers accept as well."""
-        return snake(self.name)
 
     def is_default(self, value: object) -> bool:
         """Return whether `value` is what proto3 JSON leaves out for a member without presence."""
@@ -165,7 +162,6 @@ class Message:
         return {fold(name): f for name, f in self.fields.items()}
 
 
-@cache
 def snake(name: str) -> str:
     """Return a camelCase name in snake_case."""
     return re.sub(r"[A-Z]", lambda match: "_" + match[0].lower(), name)
@@ -229,6 +225,7 @@ def _read_field(text: str, messages: Mapping[str, Message], *, oneof: bool) -> F
     kind = cast(JsonKind, "message" if message else type_name)
     return Field(
         name=name,
+        snake_name=snake(name),
         kind=kind,
         shape=shape,
         expected=_CONTAINERS.get(shape, _JSON_TYPES[kind]),
