@@ -1,7 +1,8 @@
-"""Whole tasks of an issuer in one call each, under a virtual clock, as a peer sees them."""
+"""Whole tasks of an issuer in one call each, under a virtual clock, as a peer or doctor sees."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cardsign.issuer.doctor import examine_issuer
 from cardsign.issuer.epochs import open_recovery_key, recover
 from cardsign.issuer.keyset import (
     accept_keyset,
@@ -32,6 +34,7 @@ from cardsign.statements.release import read_release
 from tests.issuer.site import NOW, RECOVERY, ROOT, SECRETS, Peer, Site, begun, peer_of
 from tests.keys.elsewhere import refusal
 from tests.publish.publications import put_in_place
+from tests.support import PORTABLE
 
 
 @pytest.fixture
@@ -297,3 +300,43 @@ def test_without_its_settings_a_recovery_leaves_the_published_card_to_a_person(
         assert "cardsign release renew --card signed.json && cardsign publish" in left.command
     assert site.live.card == before
     assert recovered.label in site.live.keysets, "the lost keys end all the same"
+
+
+# What doctor tells of an issuer.
+
+
+def alarms(site: Site, severity: str = "error") -> list[str]:
+    """What somebody has to act upon."""
+    findings = examine_issuer(site.work())
+    return [finding.message for finding in findings if finding.severity == severity]
+
+
+def test_a_cron_that_has_died_is_an_alarm_before_the_release_ends(site: Site) -> None:
+    site.now += timedelta(days=3, hours=11)  # what the next release says anew can wait for cron
+    assert alarms(site) == []
+    site.now += timedelta(hours=2)
+    assert [message.partition(";")[0] for message in alarms(site)] == ["renew the release"]
+
+
+def test_a_revocation_that_no_release_witnesses_is_an_alarm(site: Site) -> None:
+    """Also of a key that nobody trusts: who can write the log could take the line away."""
+    spare = PrivateKey.generate("ES256")
+    site.store.add_key(spare, site.secrets["card"], now=site.now)
+    site.now += timedelta(minutes=1)
+    site.store.apply(agenda.revoke, spare.public.kid, reason="ceased", now=site.now)
+    assert any("names the newest revocation" in message for message in alarms(site))
+    site.rotate("card", "release", root=True)
+    assert alarms(site) == []
+
+
+def test_cards_that_wait_while_the_published_one_is_trusted_are_no_alarm(site: Site) -> None:
+    """The honest twin."""
+    site.config.cards[0].source.write_text(json.dumps({**PORTABLE, "name": "Tides again"}))
+    assert "sign the cards" in alarms(site, "note")
+    assert alarms(site) == []
+
+
+def test_a_clock_that_was_set_back_is_an_alarm(site: Site) -> None:
+    """By more than the skew."""
+    site.now -= timedelta(seconds=301)
+    assert any("this clock says it is not yet" in message for message in alarms(site))

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import functools
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Literal
 
 from cardsign.card.document import Card
 from cardsign.card.profiles import canonicalize
 from cardsign.errors import SignatureRefused
+from cardsign.issuer.work import PreviewStore
 from cardsign.jose.jws import Entry, check_entry, read_entry
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.keys import agenda
 from cardsign.keys.ledger import KeyRecord
-from cardsign.keys.store import KeyStore
+from cardsign.keys.store import FolderStore
 from cardsign.net.fetch import REFRESH_INTERVAL
 from cardsign.statements.keyset import KeysetId, RootAnchor
 from cardsign.trust.lock import Floor
@@ -185,7 +187,7 @@ class KeysetPeer:
         return supplied
 
 
-class MemoryStore(KeyStore):
+class MemoryStore(PreviewStore):
     """A key store in memory, for one thread; it seals nothing.
 
     Attributes:
@@ -193,9 +195,7 @@ class MemoryStore(KeyStore):
     """
 
     def __init__(self) -> None:
-        super().__init__("memory")
-        self.lines: list[bytes] = []
-        self.blobs: dict[str, bytes] = {}
+        super().__init__(FolderStore(Path("nowhere")))
         self.private: dict[str, PrivateKey] = {}
 
     def add_key(self, private: PrivateKey, passphrase: bytes, **how: Any) -> KeyRecord:
@@ -211,23 +211,3 @@ class MemoryStore(KeyStore):
 
     def signer(self, record: KeyRecord, access: object) -> PrivateKey:
         return self.private[record.thumbprint]
-
-    def read_lines(self, start: int = 1) -> list[bytes]:
-        return self.lines[start - 1 :]
-
-    def append(self, seq: int, lines: Sequence[bytes], blobs: Mapping[str, bytes]) -> bool:
-        self.lines += lines
-        self.blobs.update(blobs)
-        return True
-
-    def read_blob(self, name: str) -> bytes:
-        return self.blobs[name]
-
-    def drop_blobs(self, names: Collection[str]) -> None:
-        """Nothing is sealed."""
-
-    def list_blobs(self) -> frozenset[str]:
-        return frozenset(self.blobs)
-
-    def place_of(self, name: str) -> str:
-        return name
