@@ -373,10 +373,8 @@ def ask_for_extended_card(
     headers, call = _request_to(endpoint)
     if header is not None:
         if url.origin != header.origin:
-            raise UsageFault(
-                "credential.elsewhere",
-                f"{url.origin} is not where the credential belongs, {header.origin}",
-            )
+            message = f"{url.origin} is not where the credential belongs, {header.origin}"
+            raise UsageFault("credential.elsewhere", message)
         headers.append((header.name, header.value))
     there = replace(settings, max_bytes=MAX_ANSWER_BYTES)
     try:

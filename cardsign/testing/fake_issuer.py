@@ -12,6 +12,7 @@ from cardsign.api import sign_card
 from cardsign.card.profiles import canonicalize
 from cardsign.card.values import jcs
 from cardsign.jose import base64url
+from cardsign.jose.algorithms import StatementAlg
 from cardsign.jose.keys import JwkSet, PrivateKey
 from cardsign.statements.envelope import TYP_KEYSET, TYP_RELEASE
 from cardsign.statements.keyset import KeysetStatement, read_keyset
@@ -74,11 +75,9 @@ class FakeIssuer:
     def key(self, name: str) -> PrivateKey:
         """Return the key of that name: RS256 if the name begins with ``rsa``, otherwise ES256."""
         if name not in self._keys:
-            self._keys[name] = (
-                self._make_key(name)
-                if self._make_key
-                else PrivateKey.generate("RS256" if name.startswith("rsa") else "ES256")
-            )
+            alg: StatementAlg = "RS256" if name.startswith("rsa") else "ES256"
+            make = self._make_key
+            self._keys[name] = make(name) if make else PrivateKey.generate(alg)
         return self._keys[name]
 
     def thumbprint(self, name: str) -> str:
@@ -172,11 +171,7 @@ class FakeIssuer:
         return {
             "format": "cardsign-release/1",
             "issuer": self.name,
-            "keyset": {
-                "epoch": statement.epoch,
-                "version": statement.version,
-                "digest": statement.digest,
-            },
+            "keyset": statement.id.to_json(),
             "seq": 5,
             "iat": self.t0,
             "exp": self.t0 + 7 * DAY,

@@ -154,13 +154,11 @@ def _propose_published_keys(origin: Origin, ask: Ask) -> Proposal:
     answer = ask(f"{origin}{JWKS_PATH}", MAX_JWKS_BYTES)
     if answer.outcome == "failed":
         raise _nothing_published(origin, no_answer(answer))
+    if answer.outcome == "absent":
+        neither = "it publishes neither a keyset statement nor a key set"
+        raise _nothing_published(origin, Finding("jwks.malformed", neither))
     try:
-        if answer.outcome == "absent":
-            raise KeyRefused(
-                "jwks.malformed", "it publishes neither a keyset statement nor a key set"
-            )
-        keys = JwkSet.from_bytes(answer.untrusted_body)
-        proposal = propose_keys(keys)
+        proposal = propose_keys(JwkSet.from_bytes(answer.untrusted_body))
     except (KeyRefused, UsageFault) as refusal:
         raise _nothing_published(origin, refusal.finding) from refusal
     pinned = f"{origin} publishes no keyset statement, so its current keys are pinned"
@@ -183,11 +181,8 @@ def propose_keys(jwks: JwkSet) -> Proposal:
     """
     if not jwks.keys:
         raise UsageFault("jwks.malformed", "the set holds no key to pin")
-    skipped = tuple(
-        f"the key {skipped_key.kid!r} was left out: {skipped_key.message}"
-        for skipped_key in jwks.skipped
-    )
-    return Proposal(KeysAnchor(JwkSet.of(jwks.keys)), warnings=skipped)
+    skipped = (f"the key {key.kid!r} was left out: {key.message}" for key in jwks.skipped)
+    return Proposal(KeysAnchor(JwkSet.of(jwks.keys)), warnings=tuple(skipped))
 
 
 def read_digest(text: str) -> str:
@@ -200,11 +195,8 @@ def read_digest(text: str) -> str:
     if not DIGEST.fullmatch(digest):
         is_hex = not digest.strip("0123456789abcdef")
         shown = str(len(digest)) if is_hex else repr(text[:80])
-        raise UsageFault(
-            "usage.invalid",
-            f"a digest has 64 hex digits; you gave {shown}",
-            hint="Ask the issuer for the whole digest.",
-        )
+        message = f"a digest has 64 hex digits; you gave {shown}"
+        raise UsageFault("usage.invalid", message, hint="Ask the issuer for the whole digest.")
     return digest
 
 
@@ -225,11 +217,8 @@ def check_told(proposal: Proposal, digest: str) -> None:
     if keyset is None:
         return
     if digest not in proposal.digests:
-        raise StatementRefused(
-            "statement.digest",
-            f"keyset {keyset.label} has the digest {keyset.digest}, and you gave {digest}",
-            hint=_DO_NOT_ADD,
-        )
+        message = f"keyset {keyset.label} has the digest {keyset.digest}, and you gave {digest}"
+        raise StatementRefused("statement.digest", message, hint=_DO_NOT_ADD)
     for doubt in proposal.doubts:
         raise StatementRefused(doubt.code, doubt.message, hint=_DO_NOT_ADD)
 

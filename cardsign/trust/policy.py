@@ -50,11 +50,10 @@ class KeysAnchor:
         for key in self.keys.keys:
             holder = self.holders.get(key.kid, "")
             if holders.setdefault(key.thumbprint, holder) != holder:
-                raise UsageFault(
-                    "policy.malformed",
-                    f"{holders[key.thumbprint]!r} and {holder!r} hold one key, under two kids",
-                    hint="A key has one holder: two names for one key would count twice.",
-                )
+                both = f"{holders[key.thumbprint]!r} and {holder!r}"
+                hint = "A key has one holder: two names for one key would count twice."
+                message = f"{both} hold one key, under two kids"
+                raise UsageFault("policy.malformed", message, hint=hint)
 
 
 def check_jwks_url(url: str) -> str:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from ipaddress import ip_network
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Final, Self, TypeAlias, cast, get_args
 
@@ -56,7 +55,7 @@ from cardsign.trust.policy import (
     TrustedIssuer,
     check_jwks_url,
 )
-from cardsign.urls import Origin, parse_origin, parse_place, without_userinfo
+from cardsign.urls import Origin, Place, parse_origin, parse_place, without_userinfo
 
 #: The format of the file.
 FORMAT: Final = 1
@@ -330,9 +329,7 @@ def parse_policy(text: str, *, source: str = POLICY_FILE, is_own: bool = True) -
     if not is_own and (problem := next(_check_named(file), None)):
         raise _fault(problem, text, source, "config.not_allowed")
     policy = Policy(tuple(table.issuer() for table in file.issuer), Limits(**vars(file.limits)))
-    for at, message, hint in chain(
-        _check_apart(policy), _check_issuers(policy), _check_cards(policy)
-    ):
+    for at, message, hint in _check_issuers(policy):
         raise _fault((at, f"{_key(at)}: {message}", hint), text, source)
     return policy
 
@@ -374,66 +371,57 @@ def _check_named(file: TrustFile) -> Iterator[Problem]:
             yield ("issuer", index, member), message, hint
 
 
-def _check_apart(policy: Policy) -> Iterator[Problem]:
-    """Yield where two issuers have one name, or one place."""
-    owners: dict[object, str] = {}
+def _check_issuers(policy: Policy) -> Iterator[Problem]:
+    """Yield where two issuers have one name or one place, or members do not go together."""
+    names, owners = set[str](), dict[Place, str]()
     for index, issuer in enumerate(policy.issuers):
-        if issuer.name in owners:
-            message = f"two issuers have the name {issuer.name!r}"
-            yield ("issuer", index, "name"), message, ""
-        owners[issuer.name] = issuer.name
+        at: Location = ("issuer", index)
+        if issuer.name in names:
+            yield (*at, "name"), f"two issuers have the name {issuer.name!r}", ""
+        names.add(issuer.name)
         for nth, place in enumerate(issuer.places or ()):
             if (owner := owners.setdefault(place, issuer.name)) != issuer.name:
-                message = f"{place} belongs to {owner!r} already"
                 hint = "Keep issuers of one origin apart by path prefixes, such as "
                 hint += '"https://host/agents/name/".'
-                yield ("issuer", index, "origins", nth), message, hint
-
-
-def _check_issuers(policy: Policy) -> Iterator[Problem]:
-    """Yield where the members of an issuer do not go together."""
-    for index, issuer in enumerate(policy.issuers):
+                yield (*at, "origins", nth), f"{place} belongs to {owner!r} already", hint
         for member in ("require", "cards"):
             for text, times in Counter(getattr(issuer, member)).items():
                 if times > 1:
-                    yield ("issuer", index, member), f"{text!r} is listed twice", ""
+                    yield (*at, member), f"{text!r} is listed twice", ""
         if issuer.proxy is not None and issuer.networks:
             hint = "A proxy looks up the names of hosts itself, so leave `networks` out."
-            yield ("issuer", index, "proxy"), "`proxy` and `networks` exclude one another", hint
+            yield (*at, "proxy"), "`proxy` and `networks` exclude one another", hint
         if isinstance(issuer.anchor, KeysAnchor):
-            yield from _check_keys(index, issuer, issuer.anchor)
+            yield from _check_keys(at, issuer, issuer.anchor)
+        yield from _check_cards(at, issuer, policy)
 
 
-def _check_keys(index: int, issuer: TrustedIssuer, anchor: KeysAnchor) -> Iterator[Problem]:
+def _check_keys(at: Location, issuer: TrustedIssuer, anchor: KeysAnchor) -> Iterator[Problem]:
     for key in anchor.keys.keys:
         if key.alg not in issuer.algorithms:
+            hint = f'Write algorithms = ["{key.alg}"] in this [[issuer]] if its cards may be '
+            hint += "signed so, or remove the key."
             allowed = ", ".join(issuer.algorithms)
-            hint = (
-                f'Write algorithms = ["{key.alg}"] in this [[issuer]] if its cards may be signed '
-            )
-            hint += "so, or remove the key."
             message = f"the key {key.kid!r} is for {key.alg}, and `algorithms` is {allowed}"
-            yield ("issuer", index, "anchor", "keys"), message, hint
+            yield (*at, "anchor", "keys"), message, hint
     holders = sorted(set(anchor.holders.values()))
     hint = f"Holders are {', '.join(holders)}." if holders else "Give each key a `holder`."
     for holder in issuer.require:
         if holder not in holders:
             message = f"no pinned key is held by {holder!r}{closest(holder, holders)}"
-            yield ("issuer", index, "require"), message, hint
+            yield (*at, "require"), message, hint
 
 
-def _check_cards(policy: Policy) -> Iterator[Problem]:
+def _check_cards(at: Location, issuer: TrustedIssuer, policy: Policy) -> Iterator[Problem]:
     """Yield each card that is not its issuer's own, so that it says nothing about the issuer."""
-    for index, issuer in enumerate(policy.issuers):
-        for nth, url in enumerate(issuer.cards):
-            try:
-                owner = policy.find(Subject(url=url))
-                why = f"{owner.name!r} holds it" if owner else "no issuer's `origins` hold it"
-            except CardRefused as refusal:
-                owner, why = None, refusal.message
-            if owner is not issuer:
-                message = f"{url!r} is no card of {issuer.name!r}: {why}"
-                yield ("issuer", index, "cards", nth), message, ""
+    for nth, url in enumerate(issuer.cards):
+        try:
+            owner = policy.find(Subject(url=url))
+            why = f"{owner.name!r} holds it" if owner else "no issuer's `origins` hold it"
+        except CardRefused as refusal:
+            owner, why = None, refusal.message
+        if owner is not issuer:
+            yield (*at, "cards", nth), f"{url!r} is no card of {issuer.name!r}: {why}", ""
 
 
 # Edits.

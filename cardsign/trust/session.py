@@ -244,26 +244,20 @@ class Session:
             self.jwks = self._read_jwks(statements) or self.jwks
         if self.jwks is None:
             name = self.issuer.name
-            hint = (
-                "Verify the URL of the card, or give the keys: cardsign verify CARD --jwks FILE. "
-            )
-            hint += "With verify --serve, which fetches nothing, pin its keys or keyset instead: "
+            hint = "Verify the URL of the card, or give the keys: cardsign verify CARD --jwks FILE."
+            hint += " With verify --serve, which fetches nothing, pin its keys or keyset instead: "
             hint += f"cardsign trust remove {name}, then cardsign trust add URL"
             return self._without_source(f"the key set at {url} is not at hand", hint)
         return self._by_keys(self.jwks, {})
 
     def _by_keys(self, jwks: JwkSet, holders: Mapping[str, str]) -> IssuerTrust:
         """Return the keys of a set, as far as they say themselves that they may be used."""
-        return self._trust(
-            (
-                IssuerKey(
-                    key, ("card",), holders.get(key.kid, ""), key.validity.nbf, key.validity.exp
-                )
-                for key in jwks.keys
-            ),
-            unsupported=jwks.skipped,
-            revoked=frozenset(key.thumbprint for key in jwks.keys if key.validity.is_revoked),
+        keys = (
+            IssuerKey(key, ("card",), holders.get(key.kid, ""), key.validity.nbf, key.validity.exp)
+            for key in jwks.keys
         )
+        revoked = frozenset(key.thumbprint for key in jwks.keys if key.validity.is_revoked)
+        return self._trust(keys, unsupported=jwks.skipped, revoked=revoked)
 
     def _by_keyset(
         self, anchor: KeysetAnchor, statements: SuppliedStatements, now: datetime

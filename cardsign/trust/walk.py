@@ -355,11 +355,8 @@ class Walk:
     def _check_lock(self, statement: KeysetStatement) -> None:
         digest = self._required.get(statement.number)
         if digest is not None and digest != statement.digest:
-            raise StatementRefused(
-                "statement.fork",
-                f"{describe(statement)} was {digest} when it was seen and is "
-                f"{statement.digest} now",
-            )
+            both = f"was {digest} when it was seen and is {statement.digest} now"
+            raise StatementRefused("statement.fork", f"{describe(statement)} {both}")
 
     def _accept(self, statement: KeysetStatement) -> KeysetStatement:
         self.passed.append(statement)

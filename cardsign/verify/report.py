@@ -215,6 +215,9 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON of ``cardsign verify --json`` (schema cardsign.verdict/2)."""
+        statements = {"keyset": self.keyset, "release": self.release}
+        coverage: dict[str, Any] = {"profile": self.profile, "uncovered": list(self.uncovered)}
+        coverage |= {"uncovered_count": self.uncovered_count, "all_but": self.all_but}
         return {
             "schema": SCHEMA,
             "verdict": self.verdict,
@@ -222,17 +225,9 @@ class Report:
             "answers": self.answers.to_json(),
             "reasons": [reason.to_json() for reason in self.reasons],
             "signatures": [signature.to_json() for signature in self.signatures],
-            "coverage": {
-                "profile": self.profile,
-                "uncovered": list(self.uncovered),
-                "uncovered_count": self.uncovered_count,
-                "all_but": self.all_but,
-            },
+            "coverage": coverage,
             "issuer": self.issuer,
-            "statements": {
-                "keyset": self.keyset and asdict(self.keyset),
-                "release": self.release and asdict(self.release),
-            },
+            "statements": {name: used and asdict(used) for name, used in statements.items()},
             "checked_at": self.checked_at.isoformat() if self.checked_at else None,
             "valid_until": self.valid_until.isoformat() if self.valid_until else None,
             "historic": self.historic,

@@ -388,10 +388,7 @@ def _coverage_reasons(opened: LeftOpen, profile: str) -> Iterator[Finding]:
         where = part.pointer
         code, message = "coverage.uncovered", "is not signed"
         if part.security:
-            code, message = (
-                "coverage.requirement_unsigned",
-                "says who may call, and it is not signed",
-            )
+            code, message = "coverage.requirement_unsigned", f"says who may call, and it {message}"
         yield Finding(code, f"{where} {message} ({profile} leaves it out)", Place(where))
     if opened.count > len(opened.first):
         more = f"{opened.count - len(opened.first)} more places are not signed"
