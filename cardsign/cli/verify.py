@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from functools import partial
@@ -317,12 +317,10 @@ def _show_each(
         err: Text goes to stderr.
     """
     indent = None if is_lines or count > 1 or file is not None else 2
-    is_counted = count > 1 and _is_watched() and not frame.is_quiet()
     statuses, results, faults = list[int](), [], Counter[str]()
-    with _appended(file) as lines:
+    with _appended(file) as lines, _counter(count) as write_counter:
         for shown in cards:
-            if is_counted:
-                _write_counter("")
+            write_counter("")
             if shown.fault is not None:
                 fault = f"{shown.fault}\n{shown.fault.finding.fix}"
                 if fault not in faults:
@@ -335,8 +333,7 @@ def _show_each(
             elif shown.value is not None:
                 frame.print_json(shown.value, indent=indent, file=lines)
             statuses.append(shown.status)
-            if is_counted:
-                _write_counter(f"{len(statuses)}/{count} cards" if len(statuses) < count else "")
+            write_counter(f"{len(statuses)}/{count} cards")
     if more := faults.total() - len(faults):
         noun = "fault" if len(faults) == 1 else "faults"
         say(f"the same {noun} for {counted(more, 'more card')}")
@@ -361,14 +358,21 @@ def _appended(file: Path | None) -> Iterator[IO[str] | None]:
         yield lines
 
 
-def _is_watched() -> bool:
-    """Return whether stderr is a terminal that can take a line back."""
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+@contextlib.contextmanager
+def _counter(count: int) -> Iterator[Callable[[str], None]]:
+    """Yield what writes a counter to a terminal's stderr, which is taken away at the end."""
+    can_take_back = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
+    def write(text: str) -> None:
+        if count > 1 and can_take_back and not frame.is_quiet():
+            with contextlib.suppress(OSError):
+                click.echo(f"\r{text}\033[K", nl=False, err=True)
 
-def _write_counter(text: str) -> None:
-    with contextlib.suppress(OSError):
-        click.echo(f"\r{text}\033[K", nl=False, err=True)
+    write(f"0/{count} cards")
+    try:
+        yield write
+    finally:
+        write("")
 
 
 def _summary(statuses: Sequence[int], of: str = "") -> str:
