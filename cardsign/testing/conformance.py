@@ -146,14 +146,17 @@ def run_cases(folder: Path, command: str) -> ConformanceReport:
 def _split_command(command: str) -> list[str]:
     """Return the words of a command; files are named from the root, where it runs."""
     try:
-        program, *arguments = shlex.split(command)
+        words = shlex.split(command)
     except ValueError as exc:
         raise UsageFault("usage.invalid", f"--verifier names no command: {exc}") from exc
+    if not words:
+        raise UsageFault("usage.invalid", "--verifier names no command: it is empty")
+    program, *arguments = words
     path = shutil.which(program)
     if path is None:
         raise UsageFault("usage.invalid", f"there is no program {program!r}")
-    words = [os.path.abspath(word) if os.path.isfile(word) else word for word in arguments]
-    return [os.path.abspath(path), *words]
+    named = [os.path.abspath(word) if os.path.isfile(word) else word for word in arguments]
+    return [os.path.abspath(path), *named]
 
 
 def _find_problem(words: list[str], folder: Path, numbered: tuple[int, ConformanceCase]) -> str:
@@ -183,7 +186,13 @@ def _reading(path: Path) -> Iterator[Any]:
     try:
         yield json.loads(read_bytes(path, max_bytes=MAX_INPUT_BYTES, plain=True))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as exc:
-        problem = f"lacks {exc}" if isinstance(exc, KeyError) else str(exc)
+        problem = "its members have other types"
+        if isinstance(exc, RecursionError):
+            problem = "it is nested too deep"
+        elif isinstance(exc, KeyError):
+            problem = f"lacks {exc}"
+        elif isinstance(exc, ValueError):
+            problem = str(exc)
         message = f"this is no file of the corpus: {problem}"
         hint = "See tests/attacks/README.md and tests/vectors/README.md."
         raise UsageFault("usage.invalid", message, path=str(path), hint=hint) from exc
