@@ -71,6 +71,20 @@ def client() -> FlaskClient:
     return create_verdict_app(open_keys).test_client()
 
 
+@pytest.fixture
+def policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The policy of the working directory."""
+    monkeypatch.chdir(tmp_path)
+    Path("trust.toml").write_text(ISSUER)
+    return tmp_path / "trust.toml"
+
+
+@pytest.fixture
+def by_policy(policy: Path) -> FlaskClient:
+    """Of an application that trusts an issuer."""
+    return create_verdict_app(open_policy).test_client()
+
+
 def ask(client: FlaskClient, card: bytes, **query: str) -> Any:
     """The answer to a question about a card."""
     answer = client.post("/verify", data=card, query_string=query)
@@ -89,13 +103,9 @@ def test_a_verdict_is_the_one_that_verify_prints(client: FlaskClient) -> None:
     assert ask(client, b"")["verdict"] != "trusted"
 
 
-def test_the_query_says_whose_card_it_must_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_query_says_whose_card_it_must_be(by_policy: FlaskClient) -> None:
     """By the policy's name, its origin or the URL from which it came."""
-    monkeypatch.chdir(tmp_path)
-    Path("trust.toml").write_text(ISSUER)
-    client = create_verdict_app(open_policy).test_client()
+    client = by_policy
     there = "https://tides.example/.well-known/agent-card.json"
     for query in ({"issuer": "harbour"}, {"origin": "https://tides.example"}, {"url": there}):
         assert ask(client, CARD, **query)["verdict"] == "trusted"
@@ -124,13 +134,10 @@ def test_what_is_no_question_is_refused(client: FlaskClient) -> None:
 
 
 def test_no_card_is_judged_by_a_policy_that_cannot_be_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    policy: Path, by_policy: FlaskClient
 ) -> None:
     """It is read again while the server runs. A fault of this machine is 503, as health says."""
-    monkeypatch.chdir(tmp_path)
-    policy, asked = Path("trust.toml"), {"issuer": "harbour"}
-    policy.write_text(ISSUER)
-    client = create_verdict_app(open_policy).test_client()
+    client, asked = by_policy, {"issuer": "harbour"}
     for spoil, code in (
         (lambda: policy.write_text("format = "), "policy.malformed"),
         (policy.unlink, "file.not_found"),
@@ -153,14 +160,12 @@ def test_no_card_is_judged_by_a_policy_that_cannot_be_read(
 @pytest.mark.needs_node
 @pytest.mark.parametrize("status", [200, 400, 503])
 def test_the_javascript_of_the_guide_says_why(
-    status: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    status: int, policy: Path, by_policy: FlaskClient
 ) -> None:
     """The message of the first reason, or of the error where there is no verdict."""
-    monkeypatch.chdir(tmp_path)
-    Path("trust.toml").write_text(ISSUER)
-    client = create_verdict_app(open_policy).test_client()
+    client = by_policy
     if status == 503:
-        Path("trust.toml").unlink()
+        policy.unlink()
     query = {"issuer": "nobody" if status == 400 else "harbour"}
     answer = client.post("/verify", data=b"no card", query_string=query)
     assert answer.status_code == status
