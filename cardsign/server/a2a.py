@@ -140,16 +140,11 @@ class A2AError(Exception):
         call_id: Of the JSON-RPC call, as far as it was read.
     """
 
-    def __init__(
-        self,
-        kind: ErrorKind,
-        message: str,
-        challenges: tuple[str, ...] = (),
-        *,
-        call_id: Json = None,
-    ) -> None:
+    call_id: Json = None
+
+    def __init__(self, kind: ErrorKind, message: str, challenges: tuple[str, ...] = ()) -> None:
         super().__init__(message)
-        self.kind, self.challenges, self.call_id = kind, challenges, call_id
+        self.kind, self.challenges = kind, challenges
 
 
 def status_body(status: int, message: str, details: list[Json]) -> dict[str, Json]:
@@ -235,8 +230,9 @@ def parse_call(untrusted_body: bytes) -> dict[str, Json]:
     if isinstance(call_id, bool | list | dict):
         raise A2AError(INVALID_REQUEST, "id is not a string, number or null")
     if call.get("jsonrpc") != "2.0" or not isinstance(call.get("method"), str):
-        problem = "the request lacks jsonrpc 2.0 or the name of a method"
-        raise A2AError(INVALID_REQUEST, problem, call_id=call_id)
+        lacking = A2AError(INVALID_REQUEST, "the request lacks jsonrpc 2.0 or the name of a method")
+        lacking.call_id = call_id
+        raise lacking
     return call
 
 

@@ -29,6 +29,7 @@ from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 log = logging.getLogger(__name__)
 
 STORAGE_SECONDS: Final = 0.25  # for one answer of a storage elsewhere: a request waits for it
+_TIMEOUTS: Final = ("socket_timeout", "socket_connect_timeout")
 #: Counters in this process, one for each client and rate.
 MAX_COUNTERS: Final = 16 * 1024
 #: Some proxies write the port behind the address, as URLs do.
@@ -334,10 +335,7 @@ def limit_rate(app: Flask, settings: ServerSettings) -> None:
         application_limits=[settings.rate],
         application_limits_exempt_when=is_probe,
         storage_uri=settings.rate_storage,
-        storage_options={
-            "socket_timeout": STORAGE_SECONDS,  # type: ignore[dict-item]
-            "socket_connect_timeout": STORAGE_SECONDS,  # type: ignore[dict-item]
-        },
+        storage_options=dict.fromkeys(_TIMEOUTS, STORAGE_SECONDS),  # type: ignore[arg-type]
         in_memory_fallback_enabled=True,
         swallow_errors=True,  # of requests that were under way when the storage went
     )
