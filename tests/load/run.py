@@ -12,12 +12,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import http.client
-import json
 import os
 import shutil
 import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -33,14 +30,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from cardsign.jose.keys import PrivateKey
 from cardsign.server.tokens import create_token
 from tests.publish.publications import PUBLIC, publish_cards
-from tests.support import workers_of
+from tests.server.programs import free_port, redis, running
 
 CARD = "/.well-known/agent-card.json"
 EXTENDED = "/a2a/extendedAgentCard"
 CLIENTS = 4
 FAULTS = ("publish", "break", "rotate", "kill", "reload", "publish", "redis")
 WORKERS = 2
-PATIENCE = 60.0
+HAS_REDIS = shutil.which("redis-server") is not None
 
 
 @dataclass
@@ -81,7 +78,7 @@ class Load:
         self.lock = threading.Lock()
         self.key = PrivateKey.generate("ES256")
         self.bodies: dict[bytes, int] = {}
-        self.version = 0
+        self.version, self.has_redis = 0, False
         self.token, line = create_token("staff")
         (folder / "tokens").write_text(line + "\n")
         self.publish()
@@ -100,60 +97,27 @@ class Load:
     @contextlib.contextmanager
     def serving(self) -> Iterator[None]:
         """Two workers, which count in Redis where there is one."""
-        settings = f'format = 1\ntoken_file = "tokens"\nworkers = {WORKERS}\n'
-        with socket.socket() as held:
-            held.bind(("127.0.0.1", 0))
-            self.redis_port = held.getsockname()[1]
-        self.redis: subprocess.Popen[bytes] | None = None
-        if shutil.which("redis-server"):
-            self.start_redis()
+        settings = f'token_file = "tokens"\nworkers = {WORKERS}\n'
+        self.redis, self.redis_port = contextlib.ExitStack(), free_port()
+        if HAS_REDIS:
             storage = f"redis://127.0.0.1:{self.redis_port}"
             settings += f'rate = "1000000/second"\nrate_storage = "{storage}"\n'
-        (self.folder / "serve.toml").write_text(settings)
-        command = [sys.executable, "-m", "cardsign", "serve", "pub", "--settings", "serve.toml"]
-        root = str(Path(__file__).resolve().parents[2])
-        self.process = subprocess.Popen(
-            [*command, "--bind", "127.0.0.1:0", "--json"],
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env={**os.environ, "PYTHONPATH": root},
-            start_new_session=True,
-        )
-        try:
-            assert self.process.stdout is not None
-            url = json.loads(self.process.stdout.readline())["url"]
-            self.port = int(url.rpartition(":")[2])
+            self.turn_redis()
+        with self.redis, running(self.folder, settings) as self.server:
             yield
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGTERM)
-            self.process.communicate(timeout=PATIENCE)
-            self.stop_redis()
 
-    def start_redis(self) -> None:
-        """A Redis of our own, which keeps nothing."""
-        command = ["redis-server", "--port", str(self.redis_port), "--bind", "127.0.0.1"]
-        self.redis = subprocess.Popen(
-            [*command, "--save", ""], stdout=subprocess.DEVNULL, cwd=self.folder
-        )
-
-    def stop_redis(self) -> None:
-        """It is gone, if it was there."""
-        if self.redis is not None:
-            self.redis.terminate()
-            self.redis.wait(PATIENCE)
-            self.redis = None
-
-    def workers(self) -> list[int]:
-        """The processes that answer."""
-        return sorted(workers_of(self.process.pid))
+    def turn_redis(self) -> None:
+        """Stop Redis, or start one."""
+        self.has_redis = not self.has_redis
+        if self.has_redis:
+            self.redis.enter_context(redis(self.folder, self.redis_port))
+        else:
+            self.redis.close()
 
     def memory(self) -> int:
         """KiB that all of them hold."""
         held = 0
-        for pid in self.workers():
+        for pid in self.server.workers:
             with contextlib.suppress(OSError, IndexError):
                 text = Path(f"/proc/{pid}/status").read_text()
                 held += int(text.split("VmRSS:")[1].split()[0])
@@ -174,22 +138,19 @@ class Load:
             time.sleep(0.2)
             current.write_bytes(whole)
         elif fault == "reload":
-            self.process.send_signal(signal.SIGHUP)
+            self.server.process.send_signal(signal.SIGHUP)
         elif fault == "kill":
-            workers = self.workers()
+            workers = sorted(self.server.workers)
             if len(workers) > 1:  # else nobody would be left to answer
                 os.kill(workers[0], signal.SIGKILL)
-        elif fault == "redis" and shutil.which("redis-server"):
-            if self.redis is not None:
-                self.stop_redis()
-            else:
-                self.start_redis()
+        elif fault == "redis" and HAS_REDIS:
+            self.turn_redis()
 
     def client(self) -> None:
         """Ask until nothing is left to ask."""
         seen = 0
         headers = {EXTENDED: {"Authorization": f"Bearer {self.token}"}, CARD: {}}
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=30)
         with contextlib.closing(connection):
             while True:
                 with self.lock:
