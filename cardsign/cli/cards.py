@@ -209,9 +209,7 @@ def _settings(options: Mapping[str, Any]) -> LintSettings:
     help="Only this layer of a contract's rules: 1 JSON and JSON Schema, 2 required members, "
     "3 schemas and names, 4 A2A.",
 )
-@click.option(
-    "--ignore", metavar="RULE", multiple=True, help="Leave out a rule or group; repeatable."
-)
+@click.option("--ignore", metavar="RULE", multiple=True, help="Leave out a rule or group.")
 @click.option(
     "--strict", is_flag=True, help="Contract cards need description, spiffe_id and authentication."
 )

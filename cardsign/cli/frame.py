@@ -399,13 +399,14 @@ class Command(click.Command):
             return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options that most people need, then the advanced ones."""
+        """Write the options that most people need, then the advanced ones; say what repeats."""
         sections: dict[str, list[tuple[str, str]]] = {"Options": [], "Advanced": []}
         for param in self.get_params(ctx):
-            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
-            if record is not None:
+            if isinstance(param, click.Option) and (record := param.get_help_record(ctx)):
                 is_advanced = not self.advanced.isdisjoint(param.opts)
-                sections["Advanced" if is_advanced else "Options"].append(record)
+                repeats = " May be repeated." if param.multiple else ""
+                records = sections["Advanced" if is_advanced else "Options"]
+                records.append((record[0], record[1] + repeats))
         for title, records in sections.items():
             if records:
                 with formatter.section(title):

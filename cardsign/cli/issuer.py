@@ -72,7 +72,7 @@ key_option: Final = click.option(
     metavar="URI",
     multiple=True,
     help="The key at URI instead of a key store: env:NAME or file:PATH (a PEM or JWK), or the URI "
-    "of a signer, such as awskms:///ID, whose program or library then runs. May be repeated.",
+    "of a signer, such as awskms:///ID, whose program or library then runs.",
 )
 kid_option: Final = click.option(
     "--kid", metavar="KID", help="The kid under which the key of --key is published."

@@ -34,7 +34,7 @@ from cardsign.publish.publication import DEFAULT_MAX_AGE, Documents, note_public
     "--extended",
     metavar="NAME=FILE",
     multiple=True,
-    help="An extended card that was signed for the audience NAME. May be repeated.",
+    help="An extended card that was signed for the audience NAME.",
 )
 @click.option(
     "--legacy-card",

@@ -138,7 +138,7 @@ def find_signers(
     metavar="NAME=VALUE",
     multiple=True,
     help="Put this into the `header` of each signature, such as jku=https://HOST/jwks.json. It is "
-    "not signed: anybody can change it. Never alg, kid, typ, crit or b64. May be repeated.",
+    "not signed: anybody can change it. Never alg, kid, typ, crit or b64.",
 )
 @click.option(
     "--extended",

@@ -80,7 +80,7 @@ def _named_keys(store: KeyStore, texts: Iterable[str], option: str) -> tuple[Roo
     "origins",
     metavar="ORIGIN",
     multiple=True,
-    help="An origin where interfaces may be; replaces all earlier origins. May be repeated.",
+    help="An origin where interfaces may be; replaces all earlier origins.",
 )
 @click.option("--days", type=click.IntRange(1, 400), help="How long it is valid [default: 90].")
 @click.option(
@@ -360,8 +360,7 @@ def release() -> None:
     "listed",
     metavar="[URL=]FILE",
     multiple=True,
-    help="A signed card to list, before it is published [default URL: the issuer's "
-    f"{CARD_PATH}]. May be repeated.",
+    help=f"A signed card to list, before it is published [default URL: the issuer's {CARD_PATH}].",
 )
 @click.option(
     "--withdraw",

@@ -62,21 +62,18 @@ _MEMBERS: Final = ("origins", "cards", "require", "accept", "freshness")
     metavar="ORIGIN",
     multiple=True,
     help="Where its cards and interfaces may be: https://host, or https://host/path/ for "
-    "everything below it. May be repeated [default: the URL's origin].",
+    "everything below it [default: the URL's origin].",
 )
 @click.option(
     "--card",
     "cards",
     metavar="URL",
     multiple=True,
-    help="A card that `cardsign peers verify` checks. May be repeated [default: the URL, or the "
+    help="A card that `cardsign peers verify` checks [default: the URL, or the "
     "card of each origin].",
 )
 @click.option(
-    "--require",
-    metavar="HOLDER",
-    multiple=True,
-    help="Holders who must all have signed a card. May be repeated.",
+    "--require", metavar="HOLDER", multiple=True, help="Holders who must all have signed a card."
 )
 @verifier.accept_option
 @click.option(
@@ -91,8 +88,7 @@ _MEMBERS: Final = ("origins", "cards", "require", "accept", "freshness")
     metavar="FILE",
     multiple=True,
     type=frame.PATH,
-    help="Pin this keyset statement. May be repeated; each must follow the one before, and the "
-    "newest is pinned.",
+    help="Pin this keyset statement; each must follow the one before, and the newest is pinned.",
 )
 @click.option(
     "--release",
@@ -100,7 +96,7 @@ _MEMBERS: Final = ("origins", "cards", "require", "accept", "freshness")
     metavar="FILE",
     multiple=True,
     type=frame.PATH,
-    help="A release statement under that keyset. May be repeated.",
+    help="A release statement under that keyset.",
 )
 @click.option(
     "--roots", is_flag=True, help="Pin the root set of --keyset or URL instead of the statement."

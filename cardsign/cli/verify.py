@@ -89,8 +89,7 @@ def read_time(text: str) -> datetime:
     multiple=True,
     type=click.Choice(DEFAULT_PROFILES),
     metavar="PROFILE",
-    help="Of the accepted profiles, count only this one; served-as-is is the strictest. May be "
-    "repeated.",
+    help="Of the accepted profiles, count only this one; served-as-is is the strictest.",
 )
 @click.option(
     "--extended", metavar="FILE", help="Verify this extended card beside CARD; with --audience."
