@@ -386,8 +386,8 @@ def test_a_store_needs_its_passphrase(tmp_path: Path) -> None:
     """And signs with its active keys when it has it."""
     store, now = create_store(tmp_path / "keys"), datetime.now(UTC)
     key = PrivateKey.generate("ES256").public
-    store.apply(agenda.enter, key, custody="exec:/x", now=now)
-    store.apply(agenda.revoke, key.kid, reason="ceased", now=now)
+    store.commit(agenda.enter, key, custody="exec:/x", now=now)
+    store.commit(agenda.revoke, key.kid, reason="ceased", now=now)
     with pytest.raises(TypeError, match="needs its passphrase"):
         cardsign.sign_card(SIGNED, store)
     with pytest.raises(SigningRefused, match=r"sign\.no_key"):

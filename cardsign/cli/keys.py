@@ -112,7 +112,7 @@ def import_(
             key = issuer.read_public(public, kid=kid)
         check_possession(open_signer(source, key, access))
         store = stores.create_store(path, issuer.local_user())
-        store.apply(agenda.enter, key, custody=source, now=moment(), roles=(role,))
+        store.commit(agenda.enter, key, custody=source, now=moment(), roles=(role,))
         _made(store.state.find(key.thumbprint), store, path)
         return
     if public is not None:
@@ -427,7 +427,7 @@ def jwks(output: str, uris: tuple[str, ...], kid: str | None, keystore: Keystore
     published = store.state.published_keys()
     listed = find_listed(store, published, "card")
     frame.write_output(output, JwkSet.of([key.public for key in listed]).to_bytes())
-    store.apply(agenda.record_key_set, now=moment())
+    store.commit(agenda.record_key_set, now=moment())
     if not listed:
         say("no key is in it: whoever takes it trusts none of your cards", asked=True)
         say("  next: cardsign keys rotate, which says what is missing", asked=True)

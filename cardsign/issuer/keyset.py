@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -352,22 +352,16 @@ def draft_if_due(
     following = keyset_due(state, previous, now=now)
     if not following.is_due(now):
         return None
-    if draft is not None and _follows(draft, previous):
-        is_right = is_begun(draft, previous) or not find_changed(state, draft, utc(draft.iat))
-        if is_right and not keyset_due(state, draft, now=now).is_due(now):
-            return draft, False
+    with suppress(StatementRefused):
+        if draft is not None:
+            check_draft(draft, previous)
+            is_right = is_begun(draft, previous) or not find_changed(state, draft, utc(draft.iat))
+            if is_right and not keyset_due(state, draft, now=now).is_due(now):
+                return draft, False
     # The draft says when it came to be due, unless that was too long ago.
     since = max(following.due, utc(previous.iat)).replace(microsecond=0)
     issued = now if since > now or now >= since + KEYSET_LIFETIME / 3 else since
     return _draft_at(state, previous, issued), True
-
-
-def _follows(draft: KeysetStatement, previous: KeysetStatement) -> bool:
-    try:
-        check_draft(draft, previous)
-    except StatementRefused:
-        return False
-    return True
 
 
 def is_begun(draft: KeysetStatement, previous: KeysetStatement | None) -> bool:

@@ -360,14 +360,14 @@ def record_generation(
     Where the settings name a live URL, it is recorded once that serves it: :func:`find_live_gap`.
 
     Raises:
-        LocalFault: As :meth:`KeyStore.apply`, with what to do.
+        LocalFault: As :meth:`KeyStore.commit`, with what to do.
     """
     if config.live is not None and generation.card:
         return
     try:
         publication = publications.publication_of(generation)
         earlier = publications.publication_of(replaced) if replaced else None
-        store.apply(agenda.record_publication, publication, now=now, replaced=earlier)
+        store.commit(agenda.record_publication, publication, now=now, replaced=earlier)
     except errors.LocalFault as fault:
         raise type(fault)(
             fault.code,
@@ -395,7 +395,7 @@ def find_live_gap(work: Work) -> Iterator[Gap]:
 
 def _record_live(work: Work, generation: Generation) -> list[str]:
     seen = replace(publications.publication_of(generation), at=work.now)
-    work.store.apply(agenda.record_publication, seen, now=work.now)
+    work.store.commit(agenda.record_publication, seen, now=work.now)
     return [f"saw generation {generation.number} at {work.config.live}"]
 
 

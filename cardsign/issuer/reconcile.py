@@ -465,7 +465,7 @@ def adopt(work: Work) -> Progress:
 
 def rotate_now(work: Work, kids: Sequence[str]) -> Progress:
     """Begin the rotation of these active keys, or of all, and close the gaps."""
-    work.store.apply(agenda.replace_key, kids, now=work.now)
+    work.store.commit(agenda.replace_key, kids, now=work.now)
     return reconcile(work)
 
 

@@ -487,7 +487,7 @@ def _find_told_revocations(work: Work, thumbprints: Sequence[str]) -> Iterator[G
     names = ", ".join(state.find(str(event["key"])).named for event in ended)
 
     def close() -> list[str]:
-        work.store.apply(agenda.end_told_releases, thumbprints, now=work.now)
+        work.store.commit(agenda.end_told_releases, thumbprints, now=work.now)
         return [f"revoked {names}"]
 
     yield Gap(f"revoke {names}", close=close)

@@ -84,7 +84,7 @@ _URL: Final = re.compile(
 )
 MAX_ATTEMPTS: Final = 100  # at one change; each that fails is one that another process made
 
-CARD_ROLE: Final[tuple[Role, ...]] = ("card",)
+
 _SEEN: Final = re.compile(rb"([0-9]{1,18}) ([0-9a-f]{64})\n")
 
 
@@ -269,35 +269,28 @@ class KeyStore(ABC):
             message = "the newest line of a key store's log cannot be remembered"
             self.user.warn(f"{fault.code}: {message} ({self._seen}: {fault.message})")
 
-    def apply(
-        self, decide: Callable[..., list[Event]], *arguments: Any, now: datetime, **named: Any
-    ) -> StoreState:
-        """Commit what a decision of :mod:`cardsign.keys.agenda` makes of the newest state.
-
-        ``store.apply(revoke, kid, reason="ceased", now=now)``. Raises as `decide`, and as
-        :meth:`commit`.
-        """
-        return self.commit(lambda state: decide(state, *arguments, **named), now=now)
-
     def commit(
         self,
-        decide: Callable[[StoreState], list[Event]],
-        *,
+        decide: Callable[..., list[Event]],
+        *arguments: Any,
         now: datetime,
         blobs: Mapping[str, bytes] | None = None,
         moved: bool = False,
+        **named: Any,
     ) -> StoreState:
         """Commit the events that `decide` makes of the newest state; again if others were faster.
 
-        No event is no commit. `blobs` are kept with the line. A store begins with its first
-        commit. What was destroyed or sealed anew is removed.
+        Further arguments are those of `decide`, such as a decision of :mod:`cardsign.keys.agenda`:
+        ``store.commit(revoke, kid, reason="ceased", now=now)``. No event is no commit. `blobs` are
+        kept with the line. A store begins with its first commit. What was destroyed or sealed anew
+        is removed.
 
         Raises:
-            StoreFault: ``file.busy``: others leave it no chance; or as :meth:`load`.
+            StoreFault: ``file.busy``: others leave it no chance; as `decide`, and as :meth:`load`.
         """
         for _ in range(MAX_ATTEMPTS):
             state = self.load(moved=moved)
-            if not (events := decide(state)):
+            if not (events := decide(state, *arguments, **named)):
                 return state
             fold_all(state, events, now)  # refuses in the words of the decision
             line = write_line(state, events, now, self.user.actor)
@@ -379,7 +372,7 @@ class KeyStore(ABC):
         passphrase: bytes,
         *,
         now: datetime,
-        roles: tuple[Role, ...] = CARD_ROLE,
+        roles: tuple[Role, ...] = ("card",),
         holder: str | None = None,
         expect_seq: int | None = None,
     ) -> KeyRecord:

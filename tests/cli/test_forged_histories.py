@@ -144,8 +144,8 @@ def test_a_key_that_was_written_into_the_log_signs_no_card(issuer: Cardsign) -> 
     """By new lines, as a cardsign would write them: our key ends, and theirs is active."""
     store, now = open_store(Path("keys")), datetime.now(UTC)
     theirs = PrivateKey.generate("ES256").public
-    store.apply(agenda.revoke, active("card"), reason="superseded", now=now)
-    store.apply(agenda.enter, theirs, custody="exec:/bin/evil", now=now)
+    store.commit(agenda.revoke, active("card"), reason="superseded", now=now)
+    store.commit(agenda.enter, theirs, custody="exec:/bin/evil", now=now)
     moves = [
         {"event": "moved", "key": theirs.thumbprint, "to": state}
         for state in ("prepublished", "active")

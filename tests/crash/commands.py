@@ -74,7 +74,7 @@ def announce(root: Path, seconds: int) -> None:
     signed = sign_card(CARD, [store.signer(key, PASSPHRASE.encode()) for key in keys])
     documents = Documents(signed, store.state.jwks(), max_age=50)
     generation = publish_generation(documents, root / "public", now=after(seconds))
-    store.apply(agenda.record_publication, publication_of(generation), now=after(seconds))
+    store.commit(agenda.record_publication, publication_of(generation), now=after(seconds))
 
 
 class NothingDue(Exception):
@@ -103,7 +103,7 @@ def retiring(root: Path) -> None:
 def revoking(root: Path) -> None:
     """The second takes over at the next tick."""
     store = open_store(root / "keys")
-    store.apply(agenda.revoke, "one", reason="superseded", now=after(220))
+    store.commit(agenda.revoke, "one", reason="superseded", now=after(220))
 
 
 def nothing(root: Path) -> None:

@@ -55,7 +55,7 @@ def prepare(store: KeyStore, now: datetime) -> None:
         state = store.load()
         kids = [record.kid for record in state.published_keys()]
         signers = [record.kid for record in state.signing_keys(now)]
-        store.apply(record_publication, published(now, kids, signers, max_age=0), now=now)
+        store.commit(record_publication, published(now, kids, signers, max_age=0), now=now)
         store.take_due_step(now=now, settings=SETTINGS)
 
 

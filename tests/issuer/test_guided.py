@@ -125,7 +125,7 @@ def test_a_publication_of_the_future_stops_no_rotation(together: Site, year: int
 def test_the_next_key_of_a_signer_is_made_there(tmp_path: Path) -> None:
     """By a person: no private key comes to lie in the key store beside it."""
     store, key = create_store(tmp_path / "keys"), PrivateKey.generate("ES256")
-    store.apply(agenda.enter, key.public, custody="exec:/usr/local/bin/sign", now=NOW)
+    store.commit(agenda.enter, key.public, custody="exec:/usr/local/bin/sign", now=NOW)
     (gap,) = find_key_gaps(Work(store, NOW))
     assert gap.what == "make the next ES256 card key where the active one is"
     assert (gap.close, gap.command) == (None, "cardsign keys import URI")
@@ -323,7 +323,7 @@ def test_a_revocation_that_no_release_witnesses_is_an_alarm(site: Site) -> None:
     spare = PrivateKey.generate("ES256")
     site.store.add_key(spare, site.secrets["card"], now=site.now)
     site.now += timedelta(minutes=1)
-    site.store.apply(agenda.revoke, spare.public.kid, reason="ceased", now=site.now)
+    site.store.commit(agenda.revoke, spare.public.kid, reason="ceased", now=site.now)
     assert any("names the newest revocation" in message for message in alarms(site))
     site.rotate("card", "release", root=True)
     assert alarms(site) == []

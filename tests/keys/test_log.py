@@ -32,10 +32,10 @@ def told(store: QuickStore, es256: PrivateKey, another_es256: PrivateKey) -> Qui
     store.add(es256, now=after(0))
     store.add(another_es256, now=after(1))
     kids = [key.kid for key in store.state.keys]
-    store.apply(agenda.record_publication, published(after(10), kids, kids[:1]), now=after(10))
+    store.commit(agenda.record_publication, published(after(10), kids, kids[:1]), now=after(10))
     store.take_due_step(now=after(300), settings=replace(QUICK, rotate_every=0))
-    store.apply(agenda.record_publication, published(after(310), kids), now=after(310))
-    store.apply(agenda.revoke, kids[0], reason="superseded", now=after(320))
+    store.commit(agenda.record_publication, published(after(310), kids), now=after(310))
+    store.commit(agenda.revoke, kids[0], reason="superseded", now=after(320))
     return store
 
 
@@ -76,7 +76,7 @@ def test_a_log_that_is_cut_anywhere_says_what_its_whole_lines_say(
         if cut % 403 == 0 or log[cut : cut + 1] == b"\n":
             again = FolderStore(store.path)
             assert again.load() == known[len(whole)], cut
-            again.apply(agenda.enter, public("new"), now=after(400), custody="exec:/x")
+            again.commit(agenda.enter, public("new"), now=after(400), custody="exec:/x")
             assert open_store(store.path).state.seq == len(whole) + 1
 
 
@@ -88,7 +88,7 @@ def test_no_torn_line_is_cut_off_through_a_link(told: QuickStore, tmp_path: Path
     store.log.unlink()
     store.log.symlink_to(target)
     with pytest.raises(FileFault, match=r"file\.unwritable"):
-        store.apply(agenda.enter, public("new"), now=after(400), custody="exec:/x")
+        store.commit(agenda.enter, public("new"), now=after(400), custody="exec:/x")
     assert target.read_bytes() == torn
 
 

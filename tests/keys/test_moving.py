@@ -39,7 +39,7 @@ def test_the_new_place_signs_and_the_old_one_names_it(
     for attempt in (
         store.load,
         store.again,
-        lambda: store.apply(agenda.revoke, record.kid, reason="ceased", now=after(20)),
+        lambda: store.commit(agenda.revoke, record.kid, reason="ceased", now=after(20)),
     ):
         fault = refusal(attempt)
         assert (fault.code, str(tmp_path / "new") in fault.message) == ("keystore.moved", True)

@@ -206,5 +206,5 @@ def test_no_store_shows_the_password(
 @needs_server
 def test_what_was_written_is_what_is_read(pair: Any) -> None:
     """To the last character, also one that the database knows of in no text."""
-    pair.apply(agenda.record_publication, published(NOON, ["\u0000", "\u00e9"]), now=NOON)
+    pair.commit(agenda.record_publication, published(NOON, ["\u0000", "\u00e9"]), now=NOON)
     assert pair.again().state == pair.state

@@ -28,7 +28,7 @@ CARD, RELEASE, NEXT = b"of the card keys", b"of the release keys", b"of the next
 def enter(store: Any, *names: str) -> None:
     """Enter keys that are elsewhere."""
     for name in names:
-        store.apply(agenda.enter, public(name), now=after(1), custody="exec:/x")
+        store.commit(agenda.enter, public(name), now=after(1), custody="exec:/x")
 
 
 @in_each_store
@@ -103,7 +103,7 @@ def test_a_blob_that_is_missing_or_another_is_refused(store: Any, es256: Private
 def test_the_private_key_of_an_ended_key_is_gone(store: Any, es256: PrivateKey) -> None:
     """At once, and its record stays."""
     record = store.add(es256, roles=("root",))
-    store.apply(agenda.revoke, record.kid, reason="ceased", now=after(1))
+    store.commit(agenda.revoke, record.kid, reason="ceased", now=after(1))
     assert store.again().state.find(record.kid).private == "destroyed"
     assert store.list_blobs() == frozenset()
 
@@ -117,7 +117,7 @@ def test_a_stolen_passphrase_is_known_again_whatever_ended(
 ) -> None:
     """The sealed key is kept for that: nothing new is made under it."""
     record = store.add(es256)
-    store.apply(agenda.revoke, record.kid, reason="compromised", now=after(1))
+    store.commit(agenda.revoke, record.kid, reason="compromised", now=after(1))
     assert refusal(store.add, another_es256) == "keystore.same_custody"
     assert store.add(another_es256, passphrase=NEXT).state == "prepublished"
 

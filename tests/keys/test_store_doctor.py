@@ -111,7 +111,7 @@ def test_a_store_that_is_being_changed_is_not_judged(
 def test_an_ended_key_may_be_without_its_private_key(store: Any, es256: PrivateKey) -> None:
     """Nobody needs it any more, also that of a thief."""
     record = store.add(es256)
-    store.apply(agenda.revoke, record.kid, reason="compromised", now=after(1))
+    store.commit(agenda.revoke, record.kid, reason="compromised", now=after(1))
     assert examine(store) == []
     store.drop_blobs(store.list_blobs())
     assert examine(store) == []

@@ -161,7 +161,7 @@ class Issuer:
         kids = tuple(key.kid for key in jwks.keys)
         shown = PublishedCard("agent-card.json", digest, self.signers_of[card], URL)
         told = Publication(generation, when, self.setting.oldest_card, kids, (shown,))
-        self.store.apply(agenda.record_publication, told, now=now)
+        self.store.commit(agenda.record_publication, told, now=now)
 
     # -------------------------------------------------------------- statements
 
@@ -287,7 +287,7 @@ class Issuer:
     def revoke(self, t: int, kid: str) -> None:
         """At 3 a.m.: a key is revoked with all of its custody, the card signed and published."""
         now = self.clock(t, 0)
-        self.store.apply(agenda.revoke, kid, reason="compromised", now=now)
+        self.store.commit(agenda.revoke, kid, reason="compromised", now=now)
         while self.store.take_due_step(now=now, settings=self.setting.timeline):
             pass
         for key in self.store.state.keys:

@@ -205,7 +205,7 @@ class MemoryStore(PreviewStore):
         if "custody" not in entering:
             # Whoever has revoked a custody gives the store another passphrase.
             entering.update(custody=f"file:{len(self.state.stolen)}", blob="0" * 64)
-        self.apply(agenda.enter, private.public, **entering)
+        self.commit(agenda.enter, private.public, **entering)
         self.private[private.public.thumbprint] = private
         return self.state.find(private.public.thumbprint)
 
