@@ -9,8 +9,8 @@ token. Then come, in any order:
 * ``-> STATUS``, how all requests since the last answer are answered; ``= FILE`` with the bytes of a
   published file, ``empty`` with none, ``echo`` with method and body. Below it, indented: headers,
   ``Name: -`` for one that is not there, ``Name: VALUE | VALUE`` for one that is there twice,
-  ``Name: ...`` with any value, ``Name: > 0`` with a number, ``only`` where there are no others but Date; ``~ TEXT`` and
-  ``!~ TEXT``, what the body holds and does not; members that its JSON has;
+  ``Name: ...`` with any value, ``Name: > 0`` with a number, ``only`` where there are no others but
+  Date; ``~ TEXT`` and ``!~ TEXT``, what the body holds and does not; members that its JSON has;
 * ``@ extended AUDIENCES``, ``@ tokens AUDIENCES`` (``none`` for no table), ``@ settings TOML``;
   ``@ card JSON``, members that the card has in place of its own (null for none), ``@ card 0.3``;
   ``@ older JSON``, a document for clients of 0.3. With ``@ agent NAME`` there are several agents,
