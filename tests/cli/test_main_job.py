@@ -47,7 +47,7 @@ def test_a_publication_that_cannot_be_recorded_says_so(
         raise PassphraseFault("file.unwritable", "the operating system says: no space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr(FolderStore, "apply", full)
+        patch.setattr(FolderStore, "commit", full)
         ended = cardsign("publish", "signed.json", "-o", "public")
     assert (ended.status, "is published, but not on record" in ended.err) == (2, True)
     assert keystore.load().publications == ()
