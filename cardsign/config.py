@@ -190,8 +190,17 @@ def _check_agents(cards: Collection[ProjectCard]) -> None:
     is_named = len(set(names)) == len(names) and all(map(AGENT_NAME.fullmatch, names))
     if cards and len(names) != 1 and not (names and is_named):
         raise ValueError("needs one table without 'audience', or more with an 'agent' each")
-    if any(card.agent_name not in names for card in cards if card.agent or len(names) > 1):
+    agents = {card.agent_name: card.agent for card in cards if card.is_public}
+    named = [card for card in cards if card.agent or len(names) > 1]
+    if not all(_are_one(card.agent, agents.get(card.agent_name)) for card in named):
         raise ValueError("has an extended card without the 'agent' of a public one")
+
+
+def _are_one(agent: str | None, other: str | None) -> bool:
+    """Say whether two agents of one name are one, of which either may lack its namespace."""
+    if not agent or not other:
+        return False
+    return agent == other or "/" not in agent or "/" not in other
 
 
 def _list_versions(card: ProjectCard, context: _Context) -> Iterator[ProjectCard]:
