@@ -166,7 +166,9 @@ def sign(
     frame.write_output(draft, keysets.write_draft(signed))
     lines = signing_lines(signed, previous)
     notes = [f"signed by {line}" for line in lines]
-    if not any(signing.missing for signing in keysets.quorum_signatures(signed, previous)):
+    if previous is None and signed.number > (1, 1):
+        notes.append("  this key store keeps no earlier keyset, whose roots sign too: send it back")
+    elif not any(signing.missing for signing in keysets.quorum_signatures(signed, previous)):
         elsewhere = ""
         if not any(key.rotates for key in work.store.state.keys):
             # Signers of the next statement are shown what it changes in this one.
@@ -488,7 +490,9 @@ def signing_lines(statement: KeysetStatement, previous: KeysetStatement | None) 
     lines = []
     for signing in keysets.quorum_signatures(statement, previous):
         signed = ", ".join(sorted(signing.signed)) or "nobody"
-        wanting = f"; {signing.missing} missing" if signing.missing else ""
+        absent = sorted({key.holder for key in signing.quorum.keys} - signing.signed)
+        choice = f"{signing.missing} of " if signing.missing < len(absent) else ""
+        wanting = f"; missing: {choice}{', '.join(absent)}" if signing.missing else ""
         threshold = signing.quorum.threshold
         lines.append(f"{signing.name}: {len(signing.signed)} of {threshold} ({signed}){wanting}")
     return lines

@@ -441,13 +441,19 @@ def draft_keyset(
     check_begun(previous, now)
     plan = KeysetPlan.of(previous) if previous else _plan_first(work)
     plan = plan.following(store.state, now=now, until=now + lifetime)
+    holders = {key.holder for key in plan.root.keys}
+    if unknown := [holder for holder in remove_roots if holder not in holders]:
+        message = f"{unknown[0]!r} holds no root key, and so cannot be removed"
+        hint = f"The holders are {', '.join(sorted(holders))}."
+        raise UsageFault("usage.conflict", message, hint=hint)
     roots = [key for key in plan.root.keys if key.holder not in remove_roots] + [*add_roots]
     if not origins and not any(plan.origins):
         hint = "Name it: cardsign keyset draft --origin https://HOST"
         raise UsageFault("usage.conflict", "no origin of the issuer is known", hint=hint)
     if not roots:
         hint = "Make one: cardsign keys generate --role root"
-        raise UsageFault("usage.conflict", "there is no root key to sign a keyset", hint=hint)
+        hint = "Add another first: --add-root HOLDER=FILE." if remove_roots else hint
+        raise UsageFault("usage.conflict", "no root key is left to sign a keyset", hint=hint)
     with of_the_user("the origin"):
         allowed = tuple(str(parse_origin(origin)) for origin in origins or plan.origins)
     plan = replace(
@@ -730,8 +736,9 @@ def _keyset_needed_by(work: Work, newest: KeysetStatement) -> datetime:
 def _find_missing_signatures(
     work: Work, draft: KeysetStatement, newest: KeysetStatement, until: datetime
 ) -> Iterator[Gap]:
-    digest = draft.digest
-    message = f"sign keyset {draft.label}, digest {digest}"
+    message = f"sign keyset {draft.label}"
+    if is_final := _is_final(work, until):
+        message += f", digest {draft.digest}"
     if work.now.timestamp() >= newest.exp:
         # Nobody renewed it, or this clock is ahead. A keyset of a wrong, later time would
         # be refused by all, and neither a keyset nor a recovery could follow it until then.
@@ -739,8 +746,10 @@ def _find_missing_signatures(
             f", if it is {day(work.now)}: keyset {newest.label} has "
             "ended by this machine's clock, which may be ahead"
         )
-        # What a root holder types, whose key store is DIR.
-        sign = f"cardsign keyset sign {work.draft} --digest {digest} --keystore DIR && {work.again}"
+        # What a root holder types.
+        place = shlex.quote(work.roots.store.place) if work.roots else "DIR"
+        sign = f"cardsign keyset sign {work.draft} --digest {draft.digest} --keystore {place}"
+        sign += f" && {work.again}"
         yield Gap(message, "each root holder", sign, awaits_roots=True)
         return
     asked: set[str] = set()
@@ -750,7 +759,14 @@ def _find_missing_signatures(
             asked.add(who)
             close = partial(_sign_draft, work, holder, draft, here[0])
             yield Gap(message, who, until=until, close=close, awaits_roots=True)
-    yield from _ask_roots(work, draft, newest, message, asked, until)
+    yield from _ask_roots(work, draft, newest, message, asked, until, is_final)
+
+
+def _is_final(work: Work, until: datetime) -> bool:
+    """Say whether a draft stays as it is: a key that is due to be made changes it."""
+    ahead = steps(work.store.state, work.config.timeline, work.now)
+    changes = any(step.action == "generate" and step.is_due(work.now) for step in ahead)
+    return not changes or until <= work.now + NOTICE
 
 
 def _write_draft(file: Path, draft: KeysetStatement) -> list[str]:
@@ -779,14 +795,12 @@ def _ask_roots(
     message: str,
     asked: set[str],
     until: datetime,
+    is_final: bool,
 ) -> Iterator[Gap]:
     """Yield which root holders have to sign; who works here brings the root key.
 
-    Holders elsewhere are asked once the draft is final: a key that is due to be made changes it.
+    Holders elsewhere are asked once the draft is final.
     """
-    ahead = steps(work.store.state, work.config.timeline, work.now)
-    is_final = not any(step.action == "generate" and step.is_due(work.now) for step in ahead)
-    is_final |= until <= work.now + NOTICE
     absent = set() if work.roots else {key.holder for key in work.store.state.keys}
     sign = f"cardsign keyset sign {work.draft.name} --digest {draft.digest}"
     sent = (

@@ -372,10 +372,8 @@ def find_wait(
         case "retire" if cards := unsigned_cards(state, key):
             return f"its successor has not signed the published cards {_named(cards)}", None
         case "retire" if (cards := signed_cards(state, key)) and times.stops_signing:
-            message = (
-                f"it signs until {second(times.stops_signing)}; from then on sign the published "
-            )
-            return f"{message}cards {_named(cards)} again, so that they no longer need it", None
+            message = f"it signs until {second(times.stops_signing)}; then the published cards "
+            return f"{message}{_named(cards)} have to be signed again without it", None
         case "retire" if times.relieved and times.stops_signing:
             until = max(times.stops_signing, times.relieved + settled.turnover)
             return "caches may hold cards that need it", until
@@ -385,8 +383,9 @@ def find_wait(
 
 
 def _named(cards: tuple[PublishedCard, ...]) -> str:
-    names = ", ".join(card.url or card.name for card in cards[:_SHOWN])
-    return f"{names} and {len(cards) - _SHOWN} more" if len(cards) > _SHOWN else names
+    names = list(dict.fromkeys(card.url or card.name for card in cards))
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
 
 
 def _steps(state: StoreState, settings: TimelineSettings) -> Iterator[Step]:

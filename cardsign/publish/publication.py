@@ -450,6 +450,8 @@ def publish_statements(
             kept = [key for key in keys if key.thumbprint not in ended]
             files[JWKS_FILE] = JwkSet.of(kept).to_bytes()
         owner = newest.publisher or publisher
+        if owner and publisher and published is not None:  # whose statements these lead on from
+            owner = Publisher(keystore=publisher.keystore, issuer=publisher.issuer or owner.issuer)
         generation = Generation(0, now, newest.max_age, files, publisher=owner)
         return _commit(directory, generation, newest, writes=writes)
 
