@@ -308,7 +308,7 @@ def contract_check(
 
     The card is verified first. If it is not trusted, nothing is checked. No `pattern` of a schema
     is tried. Exit status 0: it keeps the contract. 1: it does not, or the card is not trusted.
-    3: nothing breaks it, but something of a schema could not be checked.
+    3: nothing breaks it, but part of a schema could not be checked.
     """
     from cardsign.api import verify_card
     from cardsign.contract import check_envelope

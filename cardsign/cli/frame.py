@@ -650,7 +650,7 @@ def confirm(yes: bool, warning: str, *, hint: str = "Add --yes if you are sure."
     if yes or is_dry_run():
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        message = f"this needs a yes, and there is no terminal: {warning}"
+        message = f"this needs confirmation, and there is no terminal to ask on: {warning}"
         raise UsageFault("usage.unanswered", message, hint=hint)
     if not click.confirm(f"cardsign: {safe(warning, limit=600)}. Go on?", err=True):
         message = f"the answer was no: {warning}"

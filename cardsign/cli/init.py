@@ -137,8 +137,8 @@ def _new_agent(name: str) -> None:
 def _custody_lines(plan: IssuerPlan, shared: Sequence[Role]) -> Iterator[str]:
     """Yield which keys can be stolen together."""
     if online := [role for role in shared if role != "recovery"]:
-        where = f"the {name_roles(['card', *online])} are in {plan.keystore}"
-        yield f"{where} under one passphrase: who steals one has them all"
+        keys = f"the {name_roles(['card', *online])} in {plan.keystore}"
+        yield f"one passphrase opens {keys}: whoever steals one has them all"
         yield "  a passphrase in CARDSIGN_RELEASE_PASSPHRASE keeps cron from signing cards"
         if plan.root_keystore is None:
             yield "  --root-keystore DIR keeps the root key offline"

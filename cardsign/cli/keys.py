@@ -414,8 +414,7 @@ def jwks(output: str, uris: tuple[str, ...], kid: str | None, keystore: Keystore
     If there is a keyset statement, the set holds only keys that the newest one lists. The output is
     JSON with or without --json.
 
-    With --key the set holds the keys that are named, of which public ones will do, and no key
-    store is read.
+    With --key the set holds only the keys named, which may be public, and no key store is read.
     """
     if uris or kid is not None:
         keys = keystore.list_keys(uris, kid)

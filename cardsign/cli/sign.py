@@ -126,7 +126,7 @@ def find_signers(
     "every endpoint, security scheme and scope. all: for every SDK.",
 )
 @click.option(
-    "--force", is_flag=True, help="Sign what is no proper Agent Card, too, and say what is wrong."
+    "--force", is_flag=True, help="Sign even what is not a valid Agent Card, and say what is wrong."
 )
 @click.option(
     "--known-keys", metavar="JWKS", help="Keys of other signers, whose bad signatures are dropped."

@@ -427,7 +427,7 @@ def show_release(keystore: KeystoreOptions) -> int:
     """Show the newest release. Exit status 1 if another one is due.
 
     Another one is due when half of the release's lifetime is over, when it names an older keyset
-    statement, or when the clock was ahead as it was signed.
+    statement, or when it was signed while the clock was ahead.
     """
     store = keystore.open()
     keyset, newest = needed_keyset(store), kept_release(store)

@@ -80,8 +80,8 @@ def read_time(text: str) -> datetime:
     "--at",
     metavar="TIME",
     type=read_time,
-    help="Judge by another time, which trusts nothing: YYYY-MM-DD (0:00 UTC), or ISO 8601 with an "
-    "offset.",
+    help="Judge as of another time; the verdict is then never trusted: YYYY-MM-DD (0:00 UTC), or "
+    "ISO 8601 with an offset.",
 )
 @click.option(
     "--profile",

@@ -93,7 +93,9 @@ def _find_advice(work: Work, state: StoreState) -> Iterator[Finding]:
         message += "line would notice that it was taken away"
         yield Finding("doctor.unwitnessed", message, Place(work.store.place), severity="note")
     if work.config.publish is not None and work.config.live is None:
-        message = "`live` is not set, so a publication counts once it is in its folder"
+        message = (
+            "`live` is not set, so what is published counts as served once it is in its folder"
+        )
         yield Finding("doctor.folder_counts", message, Place("cardsign.toml"), severity="note")
 
 

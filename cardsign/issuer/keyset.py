@@ -588,7 +588,7 @@ def sign_keyset(
     if not signers or any(signer.public.thumbprint not in able for signer in signers):
         raise SigningRefused(
             "sign.no_key",
-            "no key that is here has to sign this statement",
+            "no key in this key store is among those that must sign this statement",
             path=work.store.place,
             hint="See who has to: cardsign keyset show DRAFT.",
         )

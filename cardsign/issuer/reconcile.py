@@ -523,9 +523,8 @@ def _warn_of_copies(work: Work, ended: Sequence[ledger.KeyRecord]) -> tuple[str,
         return ()
     names = ", ".join(key.named for key in stolen)
     another = work.command("keys jwks -o jwks.json")
-    return (
-        f"whoever keeps a copy of the key set trusts {names} until they get another: {another}",
-    )
+    copies = "anyone with an old copy of the key set still trusts"
+    return (f"{copies} {names}; send them a new one: {another}",)
 
 
 def _check_not_needed(work: Work, record: ledger.KeyRecord) -> None:

@@ -150,7 +150,7 @@ def enter(
     if custody_group(custody) in state.stolen:
         raise StoreFault(
             "keystore.same_custody",
-            f"this custody was stolen ({custody_group(custody)}), so no key is made in it",
+            f"the keys kept there are stolen ({custody_group(custody)}), so no new key may be",
             hint=f"Set {passphrase_variable(roles[0])} to a new passphrase of the "
             f"{roles[0]} keys, or name another signer.",
         )

@@ -114,7 +114,8 @@ def note_publication(generation: Generation) -> Iterator[Finding]:
         yield from note_interfaces(card.document)
     public = cards.get(CARD_FILE)
     if public and not generation.extended and declares_extended_card(public.document):
-        message = "the public card declares an extended card, and none is published"
+        message = "the public card declares an extended card, and none is published: name one with "
+        message += "--extended AUDIENCE=FILE, or declare none"
         place = Place("/capabilities/extendedAgentCard")
         yield Finding("publish.extended", message, place, severity="warning")
 

@@ -329,12 +329,11 @@ class Publications:
             return served
         try:
             newest = load_current(self.location / name)
-            if served is None or _is_newer(newest, served.generation):
+            # A pipeline that begins with an empty folder publishes generation 1 each time.
+            if served is None or newest.published_at > served.generation.published_at:
                 agent = self._make_agent(name, newest)
-            elif newest.number < served.generation.number:
-                problem = f"generation {newest.number} is lower and is refused"
             elif newest.files != served.generation.files:
-                problem = f"there is another generation {newest.number} now"
+                problem = f"generation {newest.number} is not newer, and is refused"
         except CardsignError as exc:
             if served is None and self.is_single:
                 raise
@@ -354,15 +353,6 @@ class Publications:
         documents = public_documents(generation, self.settings)
         paths = find_paths(card, *older)
         return Agent(name, generation, documents, extended, *paths, Page(generation))
-
-
-def _is_newer(newest: Generation, served: Generation) -> bool:
-    """Return whether a generation comes after the one that is served.
-
-    A pipeline that begins with an empty folder publishes generation 1 each time, with a later time.
-    """
-    is_later = newest.files != served.files and newest.published_at > served.published_at
-    return newest.number > served.number or is_later
 
 
 def _exchange_moment(stamp: FileStamp | None) -> float:

@@ -273,8 +273,8 @@ def _quorum(value: Json, path: str) -> Quorum:
     if not threshold <= holders <= MAX_HOLDERS:
         raise StatementRefused(
             "statement.threshold",
-            f"{threshold} of {holders} holders, expected at most {MAX_HOLDERS} holders "
-            "and no more signatures than that",
+            f"the threshold is {threshold} and the number of holders {holders}, expected at most "
+            f"{MAX_HOLDERS} holders and a threshold that they can reach",
             path=f"{path}/threshold",
         )
     return Quorum(threshold, keys)

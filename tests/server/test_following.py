@@ -68,7 +68,7 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda d: (d / "current").write_text('{"format": 9}'),
         "serve.newer_format",
     ),
-    "another generation of the same number": (publish_anew, "there is another generation 1 now"),
+    "another generation of the same number": (publish_anew, "generation 1 is not newer"),
     "an extended card that is none": (put_extended(b"{"), ""),
     "an extended card without marker": (put_extended(b'{"name":"x","capabilities":{}}'), ""),
 }
@@ -99,7 +99,7 @@ def test_a_lower_generation_is_refused(site: Site, key: PrivateKey) -> None:
     for _ in range(3):
         look(site.client)
         assert version_of(site) == "2.0.0"
-    refusal = "warning: still serving generation 2: generation 1 is lower and is refused"
+    refusal = "warning: still serving generation 2: generation 1 is not newer, and is refused"
     assert site.log == ["serving generation 2", refusal]
 
 
@@ -117,6 +117,13 @@ def test_a_publication_that_begins_anew_is_served_if_it_is_later(
     look(site.client)
     assert version_of(site) == "4.0.0"
     assert site.log == ["serving generation 3", "serving generation 1"]
+    for _ in range(2):  # of an earlier time again, under a higher number
+        publish_cards(site.directory, key, {**PUBLIC, "version": "5.0.0"}, "staff")
+    current = json.loads((site.directory / "current").read_bytes())
+    early = json.dumps({**current, "published_at": "2026-11-21T12:00:01Z"})
+    (site.directory / "current").write_text(early)
+    look(site.client)
+    assert version_of(site) == "4.0.0"
 
 
 def test_there_is_no_server_on_a_damaged_publication(site: Site) -> None:
