@@ -26,8 +26,6 @@ from cardsign.lint.rules import LintSettings, Waiver
 from cardsign.tomltext import read_settings
 from cardsign.urls import AGENT_NAME, AGENT_PATH, AGENT_PATH_PATTERN, parse_origin
 
-MAX_CONFIG_BYTES: Final = 64 * 1024  # bytes; a few lines are usual
-
 # The tables of the file, whose paths are still texts. They give editors a JSON Schema, too.
 
 _Text = Annotated[str, Field(min_length=1)]
@@ -190,17 +188,9 @@ def _check_agents(cards: Collection[ProjectCard]) -> None:
     is_named = len(set(names)) == len(names) and all(map(AGENT_NAME.fullmatch, names))
     if cards and len(names) != 1 and not (names and is_named):
         raise ValueError("needs one table without 'audience', or more with an 'agent' each")
-    agents = {card.agent_name: card.agent for card in cards if card.is_public}
-    named = [card for card in cards if card.agent or len(names) > 1]
-    if not all(_are_one(card.agent, agents.get(card.agent_name)) for card in named):
+    agents = [card.agent for card in cards if card.is_public]
+    if any(card.agent not in agents for card in cards if card.agent or len(agents) > 1):
         raise ValueError("has an extended card without the 'agent' of a public one")
-
-
-def _are_one(agent: str | None, other: str | None) -> bool:
-    """Say whether two agents of one name are one, of which either may lack its namespace."""
-    if not agent or not other:
-        return False
-    return agent == other or "/" not in agent or "/" not in other
 
 
 def _list_versions(card: ProjectCard, context: _Context) -> Iterator[ProjectCard]:
@@ -270,7 +260,7 @@ def read_config(path: Path, *, allowed: Collection[Path] = ()) -> ProjectConfig:
         FileFault: It is there but cannot be read.
     """
     try:
-        data = read_bytes(path, max_bytes=MAX_CONFIG_BYTES, is_found=True)
+        data = read_bytes(path, max_bytes=64 * 1024, is_found=True)  # a few lines are usual
     except FileMissing:
         return NO_CONFIG
     config = read_settings(data, path, ProjectConfig, (path, allowed))
