@@ -85,7 +85,7 @@ def new_passphrase(source: PassphraseSource, *, question: str = "New passphrase:
     is_typed = passphrase is None
     if passphrase is None:
         passphrase = _asked(source.prompt, question)
-    check_strength(passphrase)
+    check_strength(passphrase, "" if is_typed else str(source.file or source.variable))
     if is_typed and _asked(source.prompt, "The same again: ") != passphrase:
         hint = "Type the same one twice."
         raise PassphraseFault("passphrase.unfit", "the two passphrases differ", hint=hint)
@@ -95,11 +95,11 @@ def new_passphrase(source: PassphraseSource, *, question: str = "New passphrase:
 _ADVICE: Final = "Use at least 8 characters, best a random one from a password manager."
 
 
-def check_strength(passphrase: bytes) -> None:
+def check_strength(passphrase: bytes, source: str = "") -> None:
     """Refuse (``passphrase.unfit``) what is too short for a new key; its strength is unknown."""
     if len(passphrase) < MIN_BYTES:
         message = f"the passphrase is shorter than {MIN_BYTES} characters"
-        raise PassphraseFault("passphrase.unfit", message, hint=_ADVICE)
+        raise PassphraseFault("passphrase.unfit", message, path=source, hint=_ADVICE)
 
 
 def _unasked(source: PassphraseSource) -> bytes | None:
