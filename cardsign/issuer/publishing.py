@@ -272,12 +272,8 @@ def find_stale_publications(work: Work) -> Iterator[Gap]:
     if folder is None:
         return
     if work.agent and (folder / CURRENT_FILE).is_file():
-        message = (
-            f"move away what was published in {folder} itself: servers serve it, and none of the "
-        )
-        message += (
-            "agents. Name one as `root` in the server's settings, or peers lose the statements"
-        )
+        message = f"move away what was published in {folder} itself: servers serve it, and none "
+        message += "of the agents"
         yield _move_away(work, message, CARD_PATH, folder / CURRENT_FILE)
     for current in sorted(folder.glob(f"*/{CURRENT_FILE}")):
         name = current.parent.name

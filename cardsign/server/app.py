@@ -125,6 +125,8 @@ def show_document(name: str, agent_name: str | None = None) -> Response:
     publications = find_publications()
     agent = find_agent(agent_name)
     document = agent.documents.get(path) if agent else None
+    if agent_name is None and agent is None:
+        document = publications.site.statements.get(path)
     is_card = path in (CARD_PATH, LEGACY_CARD_PATH) and agent_name is None
     if publications.settings.placeholder and is_card and not publications.site.agents:
         document = _PLACEHOLDER_DOCUMENT

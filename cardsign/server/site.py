@@ -52,7 +52,7 @@ from cardsign.server.providers import Places, make_providers
 from cardsign.server.settings import ServerSettings
 from cardsign.statements.envelope import StatementRefused
 from cardsign.times import utc
-from cardsign.urls import AGENT_NAME, CARD_PATH, EXTENDED_PATH, parse_url
+from cardsign.urls import AGENT_NAME, CARD_PATH, EXTENDED_PATH, STATEMENTS_PATH, parse_url
 
 log = logging.getLogger(__name__)
 #: Its messages are lines of JSON; `cardsign serve` writes them to stderr as they are.
@@ -121,6 +121,19 @@ class Site:
 
     agents: Mapping[str, Agent] = field(default_factory=dict)
     root: Agent | None = None
+
+    @cached_property
+    def statements(self) -> Mapping[str, Document]:
+        """The newest statements of the issuer of all agents, for the root of the host.
+
+        There are none where the agents have several issuers: nobody says whose the host is.
+        """
+        issued = [agent for agent in self.agents.values() if agent.generation.keysets]
+        if len({agent.generation.keysets.get("1.1") for agent in issued}) != 1:
+            return {}
+        newest = max(issued, key=lambda agent: agent.generation.published_at)
+        documents = newest.documents.items()
+        return {path: file for path, file in documents if path.startswith(STATEMENTS_PATH)}
 
     def summarize(self) -> dict[str, int]:
         """Return how many agents there are; of the only publication the generation."""

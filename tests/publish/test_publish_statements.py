@@ -28,6 +28,7 @@ from tests.support import signed as signed_card
 
 KEYSET = "/.well-known/cardsign/keyset/1.1.json"
 RELEASE = "/.well-known/cardsign/release.json"
+HOUR = timedelta(hours=1)
 
 
 def document(statement: KeysetStatement | ReleaseStatement) -> bytes:
@@ -66,6 +67,18 @@ def test_statements_are_served_as_signed(path: str, body: bytes, tmp_path: Path)
     assert got.headers["Cache-Control"] == "public, max-age=300"
     again = answer(tmp_path / "public", path, **{"If-None-Match": got.headers["ETag"]})
     assert (again.status_code, again.data) == (304, b"")
+
+
+def test_the_statements_of_several_agents_are_at_the_root_of_their_host(tmp_path: Path) -> None:
+    """Where peers look for them; not where the agents have several issuers."""
+    put(tmp_path / "tides")
+    put(tmp_path / "waves", Issued(ISSUED.keysets, document(released(ONE, R1))), now=NOW + HOUR)
+    newest = answer(tmp_path, "/agents/waves" + RELEASE)
+    assert answer(tmp_path, RELEASE).data == newest.data != document(R1)
+    assert answer(tmp_path, KEYSET).data == document(ONE)
+    put(tmp_path / "winds", Issued((document(OTHER),), document(released(OTHER, None, LISTED))))
+    assert answer(tmp_path, RELEASE).status_code == 404
+    assert answer(tmp_path, "/agents/waves" + RELEASE).status_code == 200
 
 
 def test_a_short_max_age_holds_for_statements_too(tmp_path: Path) -> None:
