@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -161,4 +162,6 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # in a locale that cannot show a character
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    if not sys.warnoptions:  # what libraries tell developers is no message to a user
+        warnings.simplefilter("ignore")
     sys.exit(run_words(sys.argv[1:]))
