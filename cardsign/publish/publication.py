@@ -107,15 +107,12 @@ def check_cards(cards: Mapping[str, bytes], jwks: JwkSet, now: datetime) -> None
 
 def note_publication(generation: Generation) -> Iterator[Finding]:
     """Yield warnings of what readers of a generation will miss or refuse."""
-    cards = {
-        name: Card.from_bytes(data) for name, data in generation.files.items() if is_card(name)
-    }
-    for card in cards.values():
-        yield from note_interfaces(card.document)
-    public = cards.get(CARD_FILE)
-    if public and not generation.extended and declares_extended_card(public.document):
-        message = "the public card declares an extended card, and none is published: name one with "
-        message += "--extended AUDIENCE=FILE, or declare none"
+    for name, data in generation.files.items():
+        if is_card(name):
+            yield from note_interfaces(Card.from_bytes(data).document)
+    public = Card.from_bytes(generation.card).document if generation.card else {}
+    if not generation.extended and declares_extended_card(public):
+        message = "the public card declares an extended one, but none is named by --extended"
         place = Place("/capabilities/extendedAgentCard")
         yield Finding("publish.extended", message, place, severity="warning")
 
