@@ -474,6 +474,9 @@ def create_verdict_app(open_batch: Callable[[], Batch]) -> Flask:
     """
     app = Flask("cardsign-verdicts", static_folder=None)
     app.json.sort_keys = False  # type: ignore[attr-defined]
+    app.before_request(_refuse_strangers)
+    app.register_error_handler(CardsignError, _show_fault)
+    app.register_error_handler(exceptions.HTTPException, _show_http_error)
     rules, read_at, guard = open_batch(), time.monotonic(), threading.Lock()
 
     def read_rules() -> Batch:
@@ -483,14 +486,6 @@ def create_verdict_app(open_batch: Callable[[], Batch]) -> Flask:
             if time.monotonic() >= read_at + FRESH_SECONDS:
                 rules, read_at = open_batch(), time.monotonic()
             return rules
-
-    @app.before_request
-    def refuse() -> None:
-        # A page in a browser could reach this server by a name of its own (DNS rebinding).
-        if not is_this_machine(urlsplit(f"//{request.host}").hostname or ""):
-            abort(421)
-        if REFUSAL in request.environ:
-            raise request.environ[REFUSAL]
 
     @app.get("/healthz")
     def show_health() -> Response:
@@ -515,20 +510,28 @@ def create_verdict_app(open_batch: Callable[[], Batch]) -> Flask:
         report = batch.verifier.judge(request.get_data(), subject, batch.statements)
         return jsonify(report.to_json())
 
-    @app.errorhandler(CardsignError)
-    def show_fault(fault: CardsignError) -> tuple[Response, int]:
-        is_ours = isinstance(fault, LocalFault) and fault.code not in _ASKED_WRONGLY
-        if is_ours:
-            log.error("%s", fault)
-        return jsonify(error=fault.finding.to_json()), 503 if is_ours else 400
-
-    @app.errorhandler(exceptions.HTTPException)
-    def show_http_error(error: exceptions.HTTPException) -> tuple[Response, int, dict[str, str]]:
-        allowed = ", ".join(getattr(error, "valid_methods", None) or ())
-        shown = jsonify(error={"code": str(error.code), "message": error.name})
-        return shown, error.code or 500, {"Allow": allowed} if allowed else {}
-
     return app
+
+
+def _refuse_strangers() -> None:
+    # A page in a browser could reach this server by a name of its own (DNS rebinding).
+    if not is_this_machine(urlsplit(f"//{request.host}").hostname or ""):
+        abort(421)
+    if REFUSAL in request.environ:
+        raise request.environ[REFUSAL]
+
+
+def _show_fault(fault: CardsignError) -> tuple[Response, int]:
+    is_ours = isinstance(fault, LocalFault) and fault.code not in _ASKED_WRONGLY
+    if is_ours:
+        log.error("%s", fault)
+    return jsonify(error=fault.finding.to_json()), 503 if is_ours else 400
+
+
+def _show_http_error(error: exceptions.HTTPException) -> tuple[Response, int, dict[str, str]]:
+    allowed = ", ".join(getattr(error, "valid_methods", None) or ())
+    shown = jsonify(error={"code": str(error.code), "message": error.name})
+    return shown, error.code or 500, {"Allow": allowed} if allowed else {}
 
 
 def _bad_question(message: str) -> UsageFault:
