@@ -420,22 +420,23 @@ def as_js_client(card: Node) -> Node:
         RuleRefusal: The SDK would throw instead of verifying, or a value is of a wrong type.
     """
     members = object_of(card)
-    if _is_0_3_to_js(members):
-        card = _from_0_3(card, members)
-    elif _is_instance(members):
+    if _is_legacy_to_js(members):
+        card = _convert_0_3_as_js(card, members)
+    elif _is_instance_to_js(members):
         names = ("securitySchemes", "security_schemes")
-        for scheme in chain.from_iterable(_schemes_in(members, name) for name in names):
+        for scheme in chain.from_iterable(_list_schemes(members, name) for name in names):
             object_of(scheme)
-        card = card.with_value({n: child for n, child in members.items() if n not in names})
+        kept = {name: child for name, child in members.items() if name not in names}
+        card = card.with_value(kept)
     return without_empties(_without_proto(prune_empty(card, CARD_1_0)))
 
 
-def _schemes_in(members: dict[str, Node], name: str) -> Iterable[Node]:
+def _list_schemes(members: dict[str, Node], name: str) -> Iterable[Node]:
     schemes = members.get(name, _ABSENT)
     return () if schemes.value is None else object_of(schemes).values()
 
 
-def _is_0_3_to_js(members: dict[str, Node]) -> bool:
+def _is_legacy_to_js(members: dict[str, Node]) -> bool:
     """Return what the SDK's `isLegacyAgentCard` does."""
     interfaces = members.get("supportedInterfaces", _ABSENT).value
     if isinstance(interfaces, list) and interfaces:
@@ -447,7 +448,7 @@ def _is_0_3_to_js(members: dict[str, Node]) -> bool:
     return speaks_0_3 or any(name in members for name in _ONLY_0_3)
 
 
-def _is_instance(members: dict[str, Node]) -> bool:
+def _is_instance_to_js(members: dict[str, Node]) -> bool:
     """Return what `isProtoAgentCard` does: its first scheme or requirement looks like 1.0."""
     schemes = members.get("securitySchemes", _ABSENT).children()
     _, scheme = next(schemes, ("", _ABSENT))
@@ -463,48 +464,51 @@ def _names_schemes(owner: dict[str, Node]) -> bool:
     return isinstance(first, dict) and "schemes" in first
 
 
-def _from_0_3(card: Node, members: dict[str, Node]) -> Node:
+def _convert_0_3_as_js(card: Node, members: dict[str, Node]) -> Node:
     """Return what the SDK's `toCoreAgentCard` does, without the schemes, which are lost anyway."""
     capabilities = object_of(members.get("capabilities", _ABSENT))
-    for scheme in _schemes_in(members, "securitySchemes"):
+    for scheme in _list_schemes(members, "securitySchemes"):
         _check_js_scheme(object_of(scheme), scheme)
     transport = members.get("preferredTransport", _ABSENT)
     version = members.get("protocolVersion", _ABSENT)
     interface = {
         "url": members.get("url", _ABSENT),
         "protocolBinding": Node(DEFAULT_TRANSPORT) if transport.value is None else transport,
-        "protocolVersion": version if _is_true(version) else Node(_JS_VERSION),
+        "protocolVersion": version if _is_truthy(version) else Node(_JS_VERSION),
     }
     additional = members.get("additionalInterfaces", _ABSENT)
     others = [] if additional.value is None else list_of(additional)
-    interfaces = [Node(interface), *(_upgrade_interface(o, Node(_JS_VERSION)) for o in others)]
-    offers = _pick(capabilities, "streaming", "pushNotifications", "extensions")
+    upgraded = (_upgrade_interface(other, Node(_JS_VERSION)) for other in others)
+    interfaces = [Node(interface), *upgraded]
+    offers = _select_members(capabilities, "streaming", "pushNotifications", "extensions")
     offers["extendedAgentCard"] = members.get("supportsAuthenticatedExtendedCard", _ABSENT)
-    skills = _list_in(card, "skills")
+    skills = _require_list(card, "skills")
     core = {
-        **_pick(members, "name", "description", "version", "provider"),
-        **_pick(members, "documentationUrl", "iconUrl"),
+        **_select_members(members, "name", "description", "version", "provider"),
+        **_select_members(members, "documentationUrl", "iconUrl"),
         "supportedInterfaces": Node(interfaces, additional.origin),
         "capabilities": Node(offers, members["capabilities"].origin),
-        "securityRequirements": _js_requirements(members),
-        "defaultInputModes": _list_in(card, "defaultInputModes"),
-        "defaultOutputModes": _list_in(card, "defaultOutputModes"),
-        "skills": Node([_js_skill(skill) for skill in list_of(skills)], skills.origin),
+        "securityRequirements": _convert_js_requirements(members),
+        "defaultInputModes": _require_list(card, "defaultInputModes"),
+        "defaultOutputModes": _require_list(card, "defaultOutputModes"),
+        "skills": Node([_convert_js_skill(skill) for skill in list_of(skills)], skills.origin),
     }
     return Node(core, card.origin)
 
 
-def _js_skill(skill: Node) -> Node:
+def _convert_js_skill(skill: Node) -> Node:
     members = object_of(skill)
-    kept = _pick(members, "id", "name", "description", "examples", "inputModes", "outputModes")
-    kept["tags"] = _list_in(skill, "tags")
-    kept["securityRequirements"] = _js_requirements(members)
+    kept = _select_members(
+        members, "id", "name", "description", "examples", "inputModes", "outputModes"
+    )
+    kept["tags"] = _require_list(skill, "tags")
+    kept["securityRequirements"] = _convert_js_requirements(members)
     return Node(kept, skill.origin)
 
 
-def _js_requirements(members: dict[str, Node]) -> Node:
+def _convert_js_requirements(members: dict[str, Node]) -> Node:
     legacy = members.get("security", _ABSENT)
-    listed = list_of(legacy) if _is_true(legacy) else []
+    listed = list_of(legacy) if _is_truthy(legacy) else []
     for requirement in listed:
         for scopes in object_of(requirement).values():
             list_of(scopes)
@@ -517,20 +521,22 @@ def _check_js_scheme(members: dict[str, Node], scheme: Node) -> None:
         refuse(scheme, f"type must be one of {', '.join(SCHEME_TYPES)}")
     if kind == "oauth2":
         flows = members.get("flows", _ABSENT)
-        if not any(_is_true(flow) for flow in _pick(object_of(flows), *_JS_FLOWS).values()):
+        if not any(
+            _is_truthy(flow) for flow in _select_members(object_of(flows), *_JS_FLOWS).values()
+        ):
             refuse(flows, "expected at least one OAuth flow of A2A 0.3")
 
 
-def _is_true(node: Node) -> bool:
+def _is_truthy(node: Node) -> bool:
     """`Boolean(value)`: an empty list or object is true."""
     return isinstance(node.value, dict | list) or bool(node.value)
 
 
-def _pick(members: dict[str, Node], *names: str) -> dict[str, Node]:
+def _select_members(members: dict[str, Node], *names: str) -> dict[str, Node]:
     return {name: members[name] for name in names if name in members}
 
 
-def _list_in(owner: Node, name: str) -> Node:
+def _require_list(owner: Node, name: str) -> Node:
     node = object_of(owner).get(name, _ABSENT)
     if not isinstance(node.value, list):
         refuse(owner, f"{name} must be a list")
@@ -540,8 +546,8 @@ def _list_in(owner: Node, name: str) -> Node:
 def _without_proto(node: Node) -> Node:
     """Return a copy made by assignments, of which one to ``__proto__`` makes no member."""
     if isinstance(node.value, dict):
-        kept = {n: _without_proto(child) for n, child in node.value.items() if n != "__proto__"}
-        return node.with_value(kept)
+        members = ((name, child) for name, child in node.value.items() if name != "__proto__")
+        return node.with_value({name: _without_proto(child) for name, child in members})
     if isinstance(node.value, list):
         return node.with_value([_without_proto(child) for child in node.value])
     return node

@@ -1,4 +1,4 @@
-"""What every command has alike: help, options, files, printing, errors and exit statuses.
+"""What all commands share: help, options, files, printing, errors and exit statuses.
 
 A command is a function under ``@click.command(cls=Command)``. It reads its options, calls one
 function of the library, and returns what :func:`show` returns: the exit status.
@@ -43,7 +43,7 @@ if TYPE_CHECKING:  # what a command loads that needs it
     from cardsign.jose.keys import JwkSet
     from cardsign.net.fetch import FetchSettings
 
-# How everything leaves the program.
+# Output: all that the program prints.
 
 # Categories that move the cursor, reorder text or hide in it: controls, formats (bidi,
 # zero-width, tags), surrogates, private use, unassigned, line and paragraph separators.
@@ -96,7 +96,7 @@ DRY_RUN: Final = "cardsign.dry-run"
 
 
 class Result(Protocol):
-    """What a command shows: reports of the library are results, and so is an :class:`Answer`."""
+    """What a command shows: a report of the library, or an :class:`Answer`."""
 
     @property
     def exit_status(self) -> int:
@@ -611,7 +611,7 @@ def output_option(
     )
 
 
-# ``--dry-run``: the command looks, and says what it would do; and what is final asks first.
+# ``--dry-run``, which only says what would be done; and the question before what is final.
 
 
 def begin_dry_run(context: click.Context, _: click.Parameter, is_given: bool) -> bool:

@@ -420,16 +420,16 @@ def draft_keyset(
 ) -> KeysetStatement:
     """Draft the next statement: the key store's keys as they are now, and what people change.
 
-    Nothing is written. Without any change it renews the one before. What is not named stays.
+    Nothing is written. What is not named stays as it is, so without changes it is a renewal.
 
     Args:
         work: The key store. Before its first statement every root key of it becomes a root, and
             the settings name the origin unless `origins` do.
-        origins: Where interfaces may be.
-        add_roots: Root keys more.
-        remove_roots: Holders whose root keys go.
+        origins: Where interfaces may be; empty for the origins of the statement before.
+        add_roots: Root keys to add.
+        remove_roots: Holders whose root keys are removed.
         threshold: How many root holders must sign.
-        recovery: The recovery keys instead of those before, any of which will do.
+        recovery: Recovery keys that replace the earlier ones; any one of them is enough.
         lifetime: How long it is valid.
 
     Raises:
@@ -452,7 +452,8 @@ def draft_keyset(
         raise UsageFault("usage.conflict", "no origin of the issuer is known", hint=hint)
     if not roots:
         hint = "Make one: cardsign keys generate --role root"
-        hint = "Add another first: --add-root HOLDER=FILE." if remove_roots else hint
+        if remove_roots:
+            hint = "Add another first: --add-root HOLDER=FILE."
         raise UsageFault("usage.conflict", "no root key is left to sign a keyset", hint=hint)
     with of_the_user("the origin"):
         allowed = tuple(str(parse_origin(origin)) for origin in origins or plan.origins)
