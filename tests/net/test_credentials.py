@@ -49,11 +49,18 @@ NO_SOURCES += ["env:MY-TOKEN", "file:token", "file:/token?arg=1"]
 MISTAKEN = [f"env:{SECRET}", "env:hunter2secret", "file:/hunter2secret", "file:/t?hunter2secret=1"]
 
 
+def use(uri: str) -> None:
+    """Make a credential, and read it where only that shows that the URI is a mistake."""
+    credential = Credential(uri, environment={})
+    if uri in MISTAKEN:
+        credential.secret()
+
+
 @pytest.mark.parametrize("uri", [*NO_SOURCES, *MISTAKEN])
 def test_what_is_no_source_is_refused(uri: str) -> None:
     """What may be the credential itself, put there by mistake, is in no message or traceback."""
     with pytest.raises(UsageFault, match=r"credential\.none") as caught:
-        Credential(uri, environment={}).secret()
+        use(uri)
     shown = "".join(traceback.format_exception(caught.value))
     assert SECRET not in shown
     assert "hunter2secret" not in shown

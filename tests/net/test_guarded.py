@@ -366,9 +366,9 @@ async def leave(
         tasks.cancel_scope.cancel()
 
 
-def promise(connection: socket.socket) -> None:
-    """Send the head of an answer that never comes to an end."""
-    connection.sendall(http(b" " * 999, content_length="9999"))
+def promise(connection: socket.socket, body: bytes = b"") -> None:
+    """Send the head of an answer, and no more of its body than this."""
+    connection.sendall(http(body, content_length="9999"))
 
 
 def test_a_cancelled_task_closes_its_connection(network: Network, peer: Host) -> None:
@@ -455,7 +455,7 @@ def test_an_answer_that_is_not_read(call: Call, network: Network, peer: Host) ->
     transport = GuardedTransport(network.settings())
 
     def speak(connection: socket.socket) -> None:
-        promise(connection)
+        promise(connection, b" " * 999)
         wait_for_the_end(connection)
         gone.set()
 

@@ -193,7 +193,7 @@ def test_the_jwks_url_is_the_operators_too(office: Network) -> None:
     anchor = JwksAnchor(VAULT + JWKS_PATH)
     assert verdict(office.settings(), issuer(anchor=anchor, networks=(OFFICE,))) == "trusted"
     assert office.dialled == ["tides.example:443", "vault.example:443"]
-    assert verdict(office.settings(), issuer(anchor=anchor)) != "trusted"
+    assert verdict(office.settings(), issuer(anchor=anchor)).startswith("indeterminate ")
 
 
 def test_plain_http_stays_on_this_machine(office: Network) -> None:

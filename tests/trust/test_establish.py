@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -158,6 +159,17 @@ def test_a_lock_that_is_ahead_of_every_clock_is_accused(anchor: KeysetAnchor, on
     assert reason.code == "time.clock_behind"
     assert "9999-12-31" in reason.message
     assert "the lock is wrong" in reason.hint
+
+
+def test_a_clock_that_is_behind_is_accused_and_no_key(anchor: KeysetAnchor, one: bytes) -> None:
+    """Both times are said, and nobody is told to waive freshness."""
+    session = session_of(anchor, floor=Floor(newest_iat=T0))
+    first, *others = stand(session, [one], now=later(-DAY)).blocks
+    assert first.code == "time.clock_behind"
+    minute = r"\d{4}-\d\d-\d\d \d\d:\d\d UTC"
+    message = f"a statement of {minute} was seen before, and this clock says {minute}"
+    assert re.fullmatch(message, first.message)
+    assert not any("waive" in reason.hint for reason in (first, *others))
 
 
 MOMENTS: dict[str, tuple[float, Limits, list[str]]] = {

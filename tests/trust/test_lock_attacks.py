@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -346,8 +347,35 @@ def test_a_read_only_disk(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert report.verdict == "trusted"
     with pytest.raises(FileFault) as fault:
         update(policy, [FIRST, SECOND], [])
-    assert fault.value.exit_status == 2
+    assert (fault.value.code, fault.value.exit_status) == ("file.unwritable", 2)
     assert policy.with_suffix(".lock").read_bytes() == before
+
+
+@pytest.mark.needs_mounts
+def test_a_disk_mounted_read_only(policy: Path, tmp_path: Path) -> None:
+    """The same on a real read-only mount."""
+    script = tmp_path / "run.py"
+    paths = [tmp_path / name for name in ("card", "second", "release")]
+    for path, data in zip(paths, (SIGNED, SECOND, release(SECOND, seq=5)), strict=True):
+        path.write_bytes(data)
+    (tmp_path / "first").write_bytes(FIRST)
+    script.write_text(
+        "import sys\nfrom pathlib import Path\nfrom datetime import datetime, UTC\n"
+        "from cardsign.errors import FileFault\n"
+        "from cardsign.verify.verifier import Verifier\n"
+        "from cardsign.trust.walk import SuppliedStatements\n"
+        "folder = Path(sys.argv[1])\nread = lambda name: (folder / name).read_bytes()\n"
+        "v = Verifier(folder / 'trust.toml', cache=folder / 'cache',\n"
+        "    clock=lambda: datetime(2026, 11, 21, 12, tzinfo=UTC))\n"
+        "s = SuppliedStatements((read('first'), read('second')), (read('release'),))\n"
+        "print(v.examine(read('card'), statements=s, issuer='tides').verdict)\n"
+        "try:\n    v.raise_lock()\nexcept FileFault as fault:\n    print(fault.code)\n"
+    )
+    mount = "mount --bind $1 $1 && mount -o remount,ro,bind $1 && exec $2 $3 $1"
+    words = ["unshare", "-m", "sh", "-c", mount, "sh", str(tmp_path), sys.executable, str(script)]
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    ran = subprocess.run(words, capture_output=True, text=True, env=environ, check=False)
+    assert ran.stdout.split() == ["trusted", "file.unwritable"], ran.stderr
 
 
 # -------------------------------------------------------------- the cache
