@@ -10,7 +10,9 @@ token. Then come, in any order:
   published file, ``empty`` with none, ``echo`` with method and body. Below it, indented: headers,
   ``Name: -`` for one that is not there, ``Name: VALUE | VALUE`` for one that is there twice,
   ``Name: ...`` with any value, ``Name: > 0`` with a number, ``only`` where there are no others but
-  Date; ``~ TEXT`` and ``!~ TEXT``, what the body holds and does not; members that its JSON has;
+  Date; ``~ TEXT`` and ``!~ TEXT``, what the body holds and does not; members that its JSON has,
+  among others; ``== JSON`` and ``error.data == JSON``, exactly; ``members NAMES``, no others;
+  ``Content-Length: whole``; ``Access-Control-*: -`` for no header that begins so;
 * ``@ extended AUDIENCES``, ``@ tokens AUDIENCES`` (``none`` for no table), ``@ settings TOML``;
   ``@ card JSON``, members that the card has in place of its own (null for none), ``@ card 0.3``;
   ``@ older JSON``, a document for clients of 0.3. With ``@ agent NAME`` there are several agents,
@@ -58,6 +60,7 @@ from tests.publish.publications import NOW, PUBLIC, PUBLIC_0_3, extended_card, s
 from tests.server.served import hearing, look, serve
 
 FOLDER = Path(__file__).with_name("exchanges")
+EXACT = re.compile(r"([a-z.]*) ?== ([\[{].*)")  # the JSON of an answer, or a member of it
 MONTH = timedelta(days=30)
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
 Line = tuple[int, str]
@@ -211,6 +214,18 @@ class Story:
         for answer in self.answers:
             if line[0] == "{":
                 assert_within(json.loads(line), answer.json)
+            elif exact := EXACT.fullmatch(line):
+                value_there = answer.json
+                for member in filter(None, exact[1].split(".")):
+                    value_there = value_there[member]
+                assert value_there == json.loads(exact[2])
+            elif line.startswith("members "):
+                assert list(answer.json) == line.split()[1:]
+            elif line == "Content-Length: whole":
+                assert answer.headers["Content-Length"] == str(len(answer.data))
+            elif line.endswith("-*: -"):
+                prefix = line.removesuffix("*: -").lower()
+                assert not any(key.lower().startswith(prefix) for key, _ in answer.headers)
             elif line.startswith(("~ ", "!~ ")):
                 assert (line.partition(" ")[2] in answer.text) is (line[0] == "~")
             elif line == "only":

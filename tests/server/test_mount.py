@@ -7,6 +7,7 @@ import contextlib
 import json
 from collections.abc import Iterable
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +15,12 @@ from flask import Flask, request
 from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.test import Client, create_environ
 
+from cardsign.jose.keys import PrivateKey
 from cardsign.server.a2a import MAX_CALL_BYTES
 from cardsign.server.mount import card_blueprint, make_environ, mount_cards
+from cardsign.server.settings import ServerSettings
 from cardsign.server.site import Publications
+from tests.publish.publications import publish_cards
 from tests.server.served import Site
 
 CARD = "/.well-known/agent-card.json"
@@ -272,6 +276,27 @@ def test_a_blueprint_answers_for_the_card(site: Site) -> None:
     assert staff in client.post("/a2a", data=json.dumps(CALL), headers=site.bearer()).data
     long = b"x" * (3 * MAX_CALL_BYTES)
     assert client.post("/a2a", data=long).data == long
+
+
+def test_L19_a_disabled_agent_has_no_card_in_a_blueprint(site: Site) -> None:
+    """As in front of an agent."""
+    app = Flask("agent")
+    app.register_blueprint(card_blueprint(site.directory, ServerSettings(enabled=False)))
+    assert app.test_client().get(CARD).status_code == 404
+
+
+def test_without_settings_an_agent_keeps_an_extended_card_of_its_own(tmp_path: Path) -> None:
+    """None is published, and no token table is named."""
+
+    def accept(environ: Any, start_response: Any) -> Iterable[bytes]:
+        start_response("202 ACCEPTED", [])
+        return [b""]
+
+    publish_cards(tmp_path / "pub", PrivateKey.generate("ES256"))
+    client = Client(mount_cards(accept, tmp_path / "pub"))
+    assert client.get("/a2a/extendedAgentCard").status_code == 202
+    assert client.post("/a2a", data=json.dumps(CALL)).status_code == 202
+    assert client.get(CARD).status_code == 200
 
 
 def test_a_blueprint_comes_before_what_reads_the_body(site: Site) -> None:
