@@ -384,3 +384,43 @@ def test_a_server_answers_as_its_story_says(
             except Exception as wrong:
                 raise AssertionError(f"line {number}: {line.strip()}\n{wrong}") from wrong
     assert story.answers or not story.requests, "the last request has no answer"
+
+
+UNTRUE = {
+    "another status": ["-> 404"],
+    "another file": ["-> 200 = jwks.json"],
+    "a body where there is none": ["-> 200 empty"],
+    "another header": ["-> 200", "    Content-Type: text/html"],
+    "a header that is there": ["-> 200", "    ETag: -"],
+    "headers that begin so": ["-> 200", "    Access-Control-*: -"],
+    "a number that is none": ["-> 200", "    Content-Type: > 0"],
+    "more headers than named": ["-> 200", "    Content-Type: application/json", "    only"],
+    "a text that is not there": ["-> 200", "    ~ nowhere"],
+    "a text that is there": ["-> 200", "    !~ Tide tables"],
+    "a member of another value": ["-> 200", '    {"name": "x"}'],
+    "a whole that is a part": ["-> 200", '    == {"name": "Tide tables"}'],
+    "a member that is a part": ["-> 200", "    capabilities == {}"],
+    "members that are not all": ["-> 200", "    members name"],
+    "a length that is not that": ["-> 200", "    Content-Length: 1"],
+    "a line that nobody logged": ["-> 200", "@ log warning: x"],
+    "a word that there is not": ["-> 200", "wait"],
+}
+
+
+@pytest.mark.parametrize("untrue", UNTRUE.values(), ids=UNTRUE)
+def test_a_story_that_is_not_true_is_seen(
+    tmp_path: Path,
+    key: PrivateKey,
+    log: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    untrue: list[str],
+) -> None:
+    """The player can fail, at the last line."""
+    monkeypatch.setattr(Publications, "start_watching", Publications.look_at_all)
+    with hearing("cardsign.events") as events:
+        story = Story(tmp_path, key, log, events)
+        *true, last = ["GET /.well-known/agent-card.json", *untrue]
+        for line in true:
+            story.take(line)
+        with pytest.raises((AssertionError, AttributeError, KeyError, IndexError, ValueError)):
+            story.take(last)
