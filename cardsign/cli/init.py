@@ -22,7 +22,7 @@ from cardsign.findings import counted
 from cardsign.issuer.epochs import IssuerPlan, RolePassphrases, init_issuer
 from cardsign.keys.ledger import Role, name_roles
 from cardsign.keys.secrets import new_passphrase, user_file, user_policy
-from cardsign.keys.store import StorePlace, create_store, read_place
+from cardsign.keys.store import StorePlace, create_store, is_taken, read_place
 
 
 @click.command(cls=Command, example="cardsign init --issuer https://agents.example.com")
@@ -66,7 +66,8 @@ def init(
 
     It makes four keys. The root key signs the keyset statement, which says which keys count. The
     card key signs cards. From cron, the release key lists the current cards. The recovery
-    key replaces a stolen root key; no copy of it is kept.
+    key replaces a stolen root key; no copy of it is kept. A key store that signs cards already
+    keeps its card keys.
 
     CARDSIGN_ROOT_PASSPHRASE, CARDSIGN_RELEASE_PASSPHRASE and CARDSIGN_RECOVERY_PASSPHRASE give
     those keys passphrases of their own. So do the passphrase files in your own settings.
@@ -75,17 +76,22 @@ def init(
         _new_agent(agent)
         return
     place = keystore.place
-    if place is None:
+    if place is None and os.path.lexists(CONFIG_FILE):
+        place = keystore.located()
+    elif place is None:
         named = os.environ.get(issuer.KEYSTORE_VARIABLE)
         place = read_place(named) if named else issuer.allowed_store(Path(issuer.DEFAULT_KEYSTORE))
     out = None if recovery_out == frame.STDIO else Path(recovery_out)
     plan = IssuerPlan(Path(), place, origin or "", recovery_out=out, **options)
     plan.check()
+    has_store, has_settings = is_taken(place), plan.has_settings
     create = partial(create_store, user=issuer.local_user())
     passphrases = _ask_passphrases(keystore)
     keyset, recovery = init_issuer(plan, passphrases, now=moment(), create=create)
     text = recovery.decode() if out is None else ""
-    kids: dict[str, str] = {role: key.public.kid for key in keyset.keys for role in key.roles}
+    kids: dict[str, str] = {
+        role: key.public.kid for key in reversed(keyset.keys) for role in key.roles
+    }
     kids["root"] = keyset.root.keys[0].public.kid
     value = {"config": CONFIG_FILE, "keystore": str(place), "alg": options["alg"]}
     value |= {"kid": kids["card"], "keys": kids}
@@ -95,9 +101,11 @@ def init(
         "tell your verifiers the digest of keyset 1.1 over a channel that they trust:",
         f"  {keyset.digest}",
         *_permission_lines(place),
-        f"wrote {CONFIG_FILE} and the key store {place} with the card key",
+        f"the key store {place} keeps the card key"
+        if has_store
+        else f"wrote {CONFIG_FILE} and the key store {place} with the card key",
         f"  {kids['card']}",
-        *_next_lines(plan),
+        *_next_lines(plan, has_settings=has_settings),
     ]
     show(Answer(value | ({"recovery": text} if text else {}), text.splitlines(), notes))
 
@@ -163,12 +171,14 @@ def _permission_lines(place: StorePlace) -> Iterator[str]:
         yield f"  folders = {folders} in {own} (mode 0600, format = 1) allows it"
 
 
-def _next_lines(plan: IssuerPlan) -> Iterator[str]:
+def _next_lines(plan: IssuerPlan, *, has_settings: bool) -> Iterator[str]:
     """Yield what comes next."""
     roots, card = plan.root_keystore, plan.card
     apart = f" --root-keystore {shlex.quote(str(roots))}" if roots else ""
     rotate = "cardsign keys rotate" + apart
-    if card is None:
+    if has_settings:
+        yield f"  next: {rotate}, which signs the cards of {CONFIG_FILE} and publishes them"
+    elif card is None:
         yield "  next: cardsign sign card.json -o signed.json"
         yield "  then: cardsign release renew --card signed.json; cardsign publish signed.json"
     elif Path(card).exists():

@@ -20,7 +20,6 @@ from cardsign.card.interfaces import list_origins
 from cardsign.card.strictjson import MAX_CARD_BYTES
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.files import CONFIG_FILE, create_private, read_bytes, remove, write_atomic
-from cardsign.findings import counted
 from cardsign.issuer import keyset as keysets
 from cardsign.issuer.publishing import published_statements
 from cardsign.issuer.release import ReleaseChanges, needed_keyset, sign_next_release
@@ -78,7 +77,8 @@ class IssuerPlan:
             UsageFault: ``usage.conflict``: no issuer is named;
                 ``usage.invalid``: no https origin, nor http on this machine.
         """
-        if os.path.lexists(self.folder / CONFIG_FILE):  # a link that leads nowhere too
+        extends = is_taken(self.keystore) and _has_cards_alone(self.keystore)
+        if self.has_settings and not extends:
             message, hint = "this folder is set up already", "Use another folder."
             raise errors.FileFault("file.exists", message, path=CONFIG_FILE, hint=hint)
         if not self.origin:
@@ -90,11 +90,10 @@ class IssuerPlan:
             raise UsageFault("usage.invalid", f"the issuer is an https origin, not {origin}")
         self._check_card(origin)
         for place in {self.keystore, self.root_keystore or self.keystore}:
-            if is_taken(place):
-                keys = len(open_store(place, moved=True).state.keys)
+            if is_taken(place) and not (extends and place == self.keystore):
                 raise errors.FileFault(
                     "file.exists",
-                    f"{place} holds a key store with {counted(keys, 'key')}",
+                    f"{place} holds a key store with keys of an issuer",
                     hint="To use it, write cardsign.toml (docs/reference/settings.md). "
                     "For a second issuer use another folder.",
                 )
@@ -109,6 +108,11 @@ class IssuerPlan:
         if origins and origin not in origins:
             message = f"{self.card} has an interface at {origins[0]}, and --issuer is {origin}"
             raise UsageFault("card.origin_mismatch", message, hint="Correct one of them.")
+
+    @property
+    def has_settings(self) -> bool:
+        """Whether the folder has settings, be it by a link that leads nowhere."""
+        return os.path.lexists(self.folder / CONFIG_FILE)
 
     @property
     def has_root_apart(self) -> bool:
@@ -127,6 +131,12 @@ class IssuerPlan:
         return shared if "recovery" in passphrases else (*shared, "recovery")
 
 
+def _has_cards_alone(place: StorePlace) -> bool:
+    """Return whether a key store has signed cards, and is nobody's issuer yet."""
+    state = open_store(place).state
+    return not state.keysets and all(key.roles == ("card",) for key in state.keys)
+
+
 def init_issuer(
     plan: IssuerPlan,
     passphrases: RolePassphrases,
@@ -135,6 +145,8 @@ def init_issuer(
     create: Callable[[StorePlace], KeyStore] = create_store,
 ) -> tuple[KeysetStatement, bytes]:
     """Set up a folder with root, card, release and recovery keys and the first statements.
+
+    A key store that is there keeps its card keys, and the first keyset statement lists them.
 
     Args:
         plan: What is set up.
@@ -156,8 +168,10 @@ def init_issuer(
     if plan.recovery_out is not None:
         create_private(plan.recovery_out, text)
     algs: dict[Role, SigningAlg] = {"root": "ES256", "card": plan.alg, "release": "ES256"}
-    private = {role: PrivateKey.generate(alg) for role, alg in algs.items()}
     stores = [create(plan.keystore)]
+    if stores[0].state.active_keys("card"):
+        del algs["card"]
+    private = {role: PrivateKey.generate(alg) for role, alg in algs.items()}
     if plan.root_keystore is not None and plan.has_root_apart:
         stores.append(create(plan.root_keystore))
     try:
@@ -165,7 +179,7 @@ def init_issuer(
             store = stores[-1 if role == "root" else 0]
             store.add_key(key, passphrases[role], now=now, roles=(role,), holder=_OWNER)
     except errors.CardsignError:
-        if plan.recovery_out is not None and not any(store.state.seq for store in stores):
+        if plan.recovery_out is not None:
             remove(plan.recovery_out)  # nothing names that key yet
         raise
     work = Work(stores[0], now, access=passphrases["release"])
@@ -180,7 +194,8 @@ def init_issuer(
     for store in stores:
         keep_keyset(store, keyset, keysets.write_draft(keyset), now=now)
     sign_next_release(work, ReleaseChanges())
-    write_settings(plan.folder, keyset.origins[0], plan.keystore, _PUBLICATION, plan.card)
+    if not plan.has_settings:
+        write_settings(plan.folder, keyset.origins[0], plan.keystore, _PUBLICATION, plan.card)
     return keyset, text
 
 
