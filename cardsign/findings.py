@@ -28,16 +28,24 @@ _WIDTH: Final = 96  # columns of a text, whatever the terminal has
 # fmt: off
 _NOTES: Final = frozenset({
     "card.legacy_path", "check.cache-unsaid", "check.etag-absent", "check.no-keys",
-    "coverage.absence_unprovable", "diff.additive", "diff.wording", "fetch.stale",
-    "refresh.next_unknown", "sig.compat",
+    "contract.app-version", "contract.names", "contract.path-constant", "contract.skill-count",
+    "contract.undescribed", "contract.verb", "coverage.absence_unprovable", "diff.additive",
+    "diff.wording", "fetch.stale", "portable.default", "portable.empty-params",
+    "portable.empty-security", "portable.empty-value", "refresh.next_unknown", "sig.compat",
     "sign.compat_lossy", "sign.header_unsigned", "trust.freshness_waived", "trusted",
 })
 _WARNINGS: Final = frozenset({
     "build.changed", "build.filled", "build.left_out", "build.not_advertised", "build.prompt",
     "card.missing_required", "card.single_signature_block", "check.cache-long",
-    "check.etag-unsigned", "diff.unclear", "envelope.output",
-    "envelope.unclear", "envelope.untraced", "peer.statement_ends",
-    "refresh.no_answer", "sign.compat_no_endpoint", "sign.sdk_refuses", "sign.dual_document",
+    "check.etag-unsigned", "contract.open-object", "contract.untracked", "contract.vague",
+    "diff.unclear", "envelope.output", "envelope.unclear", "envelope.untraced",
+    "meaning.binding", "meaning.extended-open", "meaning.extended-spelling",
+    "meaning.hidden-character", "meaning.legacy-path", "meaning.media-type",
+    "meaning.no-requirement", "meaning.not-advertised", "meaning.old-flow", "meaning.open-door",
+    "meaning.protocol-version", "meaning.scope", "meaning.version", "members.empty",
+    "peer.statement_ends", "portable.legacy-member", "portable.null", "portable.snake-case",
+    "portable.unknown-member", "refresh.no_answer", "secrets.internal-address",
+    "secrets.local-path", "sign.compat_no_endpoint", "sign.sdk_refuses", "sign.dual_document",
     "sign.foreign", "sign.profile_skipped", "sign.replaced",
 })
 # fmt: on

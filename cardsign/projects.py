@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from cardsign.card.extensions import is_contract
 from cardsign.card.security import PROVIDERS, not_advertised, schemes_of
 from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.card.values import finding_at
 from cardsign.errors import BuildRefused, FileFault, UsageFault
 from cardsign.files import read_bytes
 from cardsign.findings import Finding
 from cardsign.inputs import ask_git, load_card
-from cardsign.lint.cards import CardReport, find_at, lint_card, lint_references, with_findings
+from cardsign.lint.cards import CardReport, lint_card, lint_references, with_findings
 from cardsign.lint.rules import LintSettings
 
 if TYPE_CHECKING:  # what most cards do not need
@@ -125,7 +126,7 @@ def _of_folder(
         try:
             data = read_bytes(path, max_bytes=MAX_CARD_BYTES, plain=True)
         except FileFault as fault:
-            unread = find_at("json.not-read", (), fault.message)
+            unread = finding_at("json.not-read", (), fault.message)
             yield with_findings(CardReport(str(path), ()), [unread], settings)
             continue
         report = lint_card(data, settings, name=str(path))
@@ -136,7 +137,9 @@ def _of_folder(
         for agent in sorted(above.iterdir()):
             plain = agent.is_dir() and not agent.is_symlink() and agent.name not in _SKIPPED
             if plain and not agent.name.startswith((".", "_")) and agent not in with_cards:
-                finding = find_at("contract.no-card", (), "there is no .well-known/agent-card.json")
+                finding = finding_at(
+                    "contract.no-card", (), "there is no .well-known/agent-card.json"
+                )
                 yield with_findings(CardReport(str(agent), ()), [finding], settings)
 
 
@@ -147,21 +150,21 @@ def _beside(
     if report.document is None:
         return
     for kind in _not_advertised(_agent_of(path), {*schemes_of(report.document)}, read):
-        yield find_at("meaning.not-advertised", (), not_advertised(kind))
+        yield finding_at("meaning.not-advertised", (), not_advertised(kind))
     if not is_contract(report.document):
         return
     names = tracked(folder)
     if names is not None and os.path.relpath(path, folder) not in names:
-        yield find_at("contract.untracked", (), "git does not track this file")
+        yield finding_at("contract.untracked", (), "git does not track this file")
     if path.parent.name == _WELL_KNOWN:
         code = path.parents[1] / "agent.py"
         if code.is_file() and b"AGENTCARD_PATH" not in _content(code, _MAX_CODE_BYTES):
-            yield find_at("contract.path-constant", (), "agent.py does not name AGENTCARD_PATH")
+            yield finding_at("contract.path-constant", (), "agent.py does not name AGENTCARD_PATH")
     version = _application_version(path, folder, read)
     own = report.document.get("version")
     if version is not None and isinstance(own, str) and version != own:
         message = f"the application is {version[:40]!r}, the card {own[:40]!r}"
-        yield find_at("contract.app-version", ("version",), message)
+        yield finding_at("contract.app-version", ("version",), message)
 
 
 def _agent_of(card: Path) -> Path:

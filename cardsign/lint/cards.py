@@ -9,7 +9,7 @@ from typing import Any, Final
 from cardsign.card.document import Card
 from cardsign.card.extensions import is_contract
 from cardsign.card.strictjson import offsets, position
-from cardsign.card.values import Json, split
+from cardsign.card.values import Json, finding_at
 from cardsign.errors import (
     EXIT_NOT_TRUSTED,
     EXIT_OK,
@@ -26,6 +26,7 @@ from cardsign.findings import (
     cap_findings,
     count_severities,
     cut,
+    list_codes,
     list_findings,
 )
 from cardsign.lint import contract, meaning, portability, rules, secrets
@@ -39,31 +40,33 @@ GROUPS: Final[dict[str, str]] = {
     "portable": "one payload for all default profiles, so one signature serves every SDK",
     "secrets": "keys, tokens, internal addresses and settings",
 }
+#: Refusals of the strict reader that are rules as well.
+_REFUSALS: Final = ("card.two_spellings", "card.signatures_shape", "card.signatures_too_many")
+#: The codes of all rules. A rule, once released, keeps its code and what it means.
+RULES: Final = tuple(
+    code for code in list_codes() if code in _REFUSALS or code.partition(".")[0] in GROUPS
+)
+#: What finds breaches of the rules of a group; that of `portable` says what can be fixed, too.
+CHECKS: Final[dict[str, tuple[rules.CardCheck, ...]]] = {
+    "members": meaning.CHECKS_OF_MEMBERS,
+    "meaning": meaning.CHECKS,
+    "contract": contract.CHECKS,
+    "secrets": secrets.CHECKS,
+}
 _SYNTAX: Final = ("json", "contract.schema")
 _REQUIRED: Final = ("contract.required", "contract.strict", "contract.skill", "contract.no-card")
 #: What ``--layer`` chooses: groups and rules, by the four layers of the contract standard.
 LAYERS: Final[dict[str, tuple[str, ...]]] = {
     "1": _SYNTAX,
     "2": _REQUIRED,
-    "3": tuple(code for code in contract.RULES if code not in (*_SYNTAX, *_REQUIRED)),
+    "3": tuple(
+        code
+        for code in RULES
+        if code.startswith("contract.") and code not in (*_SYNTAX, *_REQUIRED)
+    ),
     "4": ("members", "meaning"),
 }
-RULES: Final[dict[str, rules.Rule]] = {
-    **meaning.RULES,
-    **secrets.RULES,
-    **contract.RULES,
-    **portability.RULES,
-}
-#: What finds breaches of the rules of a group that are about more than one value.
-CHECKS: Final[dict[str, tuple[rules.CardCheck, ...]]] = {
-    "members": meaning.CHECKS_OF_MEMBERS,
-    "meaning": meaning.CHECKS,
-    "contract": contract.CHECKS,
-}
-_ORDER: Final = {code: index for index, code in enumerate(RULES)}
 SCHEMA: Final = "cardsign.lint/1"
-# In a card of A2A 0.3 these only repeat its version.
-_OF_THE_OLD_VERSION: Final = frozenset({"portable.legacy-member"})
 # Findings that repeat one of an earlier group about the same place.
 _ECHOES: Final = {
     "portable.wrong-type": "members.type",
@@ -180,17 +183,9 @@ def lint_card(
     try:
         document = Card.from_bytes(untrusted_bytes).document
     except (JsonRefused, CardRefused) as refusal:
-        tokens = split(refusal.path) if refusal.path.startswith("/") else ()
-        place = replace(refusal.finding.place, tokens=tokens)
-        unreadable = replace(find_at(refusal.code, tokens, refusal.message), place=place)
-        return _report_of(name, [unreadable], settings, None)
+        return _report_of(name, [refusal.finding], settings, None)
     report = _report_of(name, lint_document(document, settings), settings, document)
-    waived = placed([finding for finding, _ in report.waived], untrusted_bytes)
-    return replace(
-        report,
-        findings=placed(report.findings, untrusted_bytes),
-        waived=tuple(zip(waived, (reason for _, reason in report.waived), strict=True)),
-    )
+    return _with_lines(report, untrusted_bytes.decode())
 
 
 def lint_document(
@@ -202,25 +197,26 @@ def lint_document(
         document: As :func:`cardsign.card.strictjson.parse_object` reads it.
         settings: As for :func:`lint_card`.
     """
-    subject = rules.LintedCard(document, settings)
-    chosen = settings.groups
+    subject, chosen = rules.LintedCard(document, settings), settings.groups
     findings: list[Finding] = []
     for group in GROUPS:
         if group == "contract" and chosen is None and not is_contract(document):
             continue
-        in_group = {
-            code: rule
-            for code, rule in RULES.items()
-            if rules.group_of(code) == group and _is_chosen(code, settings)
-        }
+        in_group = {code for code in RULES if rules.group_of(code) == group}
+        codes = {code for code in in_group if _is_chosen(code, settings)}
+        if not codes:
+            continue
         if group == "portable":
-            of_group = portability.find_unportable(subject)
-            if chosen is None:
-                of_group = _drop_echoes(of_group, findings, subject)
-            findings += (finding for finding in of_group if finding.code in in_group)
-        elif in_group:
-            breaches = rules.apply_rules(in_group, subject, CHECKS.get(group, ()))
-            findings += sorted(breaches, key=lambda finding: _ORDER[finding.code])
+            of_group = [*portability.find_unportable(subject)]
+        else:
+            breaches = (breach for check in CHECKS.get(group, ()) for breach in check(subject))
+            of_group = sorted(
+                (finding_at(*breach) for breach in breaches),
+                key=lambda finding: RULES.index(finding.code),
+            )
+        findings += (finding for finding in of_group if finding.code in codes)
+    if chosen is None:
+        findings = [*_drop_echoes(findings, subject)]
     return tuple(dict.fromkeys(findings))
 
 
@@ -229,16 +225,14 @@ def _is_chosen(code: str, settings: rules.LintSettings) -> bool:
     return chosen is None or code in chosen or rules.group_of(code) in chosen
 
 
-def _drop_echoes(
-    findings: Iterable[Finding], earlier: Sequence[Finding], subject: rules.LintedCard
-) -> Iterator[Finding]:
+def _drop_echoes(findings: Sequence[Finding], subject: rules.LintedCard) -> Iterator[Finding]:
     """Yield the findings that do not repeat an earlier group's about the same place."""
-    known_places = {(finding.code, finding.place.tokens) for finding in earlier}
+    known_places = {(finding.code, finding.place.tokens) for finding in findings}
     for finding in findings:
         places = {finding.place.tokens}
-        if finding.code in _OF_THE_OLD_VERSION:
+        if finding.code == "portable.legacy-member":
             if subject.a2a_version != "1.0":
-                continue
+                continue  # there it only repeats the card's version
             # Of a flat scheme the earlier group reports `type`.
             if finding.place.tokens[0] == "securitySchemes":
                 places.add((*finding.place.tokens[:2], "type"))
@@ -272,14 +266,19 @@ def _report_of(
     for finding in findings:
         if settings.ignore & {finding.code, rules.group_of(finding.code)}:
             continue
-        reason, ended = _waiver(finding, settings)
-        if reason is not None:
-            waived.setdefault(reason, []).append(finding)
-        elif ended:
-            message = f"{finding.message} (its waiver ended on {ended})"
-            kept.append(replace(finding, message=message))
-        else:
-            kept.append(finding)
+        waivers = [
+            waiver
+            for waiver in settings.waivers
+            if waiver.rule == finding.code and waiver.path in ("", finding.path)
+        ]
+        reasons = [waiver.reason for waiver in waivers if not waiver.has_ended(settings.today)]
+        if reasons:
+            waived.setdefault(reasons[0], []).append(finding)
+            continue
+        if waivers:
+            message = f"{finding.message} (its waiver ended on {waivers[-1].expires})"
+            finding = replace(finding, message=message)
+        kept.append(finding)
     accepted = (
         (finding, reason)
         for reason, findings_waived in waived.items()
@@ -288,64 +287,40 @@ def _report_of(
     return CardReport(name, cap_findings(kept), tuple(accepted), document)
 
 
-def _waiver(finding: Finding, settings: rules.LintSettings) -> tuple[str | None, str]:
-    """Return why a finding is waived, and if its waiver has ended, on which day."""
-    ended = ""
-    for waiver in settings.waivers:
-        if waiver.rule != finding.code or (waiver.path and waiver.path != finding.path):
-            continue
-        if waiver.expires is None or settings.today is None or settings.today < waiver.expires:
-            return waiver.reason, ""
-        ended = waiver.expires.isoformat()
-    return None, ended
-
-
-def placed(findings: Sequence[Finding], data: bytes) -> tuple[Finding, ...]:
-    """Return findings with the line and column of their members in the card's text."""
+def _with_lines(report: CardReport, text: str) -> CardReport:
+    """Return a report whose findings have the line and column of their members in the text."""
+    findings = (*report.findings, *(finding for finding, _ in report.waived))
     token_paths = {finding.place.tokens for finding in findings}
-    if not token_paths:
-        return ()
-    text = data.decode("utf-8")
     starts = ((tuple(map(str, tokens)), at) for tokens, at, _ in offsets(text) if tokens)
     places = {tokens: position(text[:at]) for tokens, at in starts if tokens in token_paths}
-    placed_findings = []
-    for finding in findings:
+
+    def with_line(finding: Finding) -> Finding:
         line, column = places.get(finding.place.tokens, (None, None))
-        if line is not None:
-            finding = replace(finding, place=replace(finding.place, line=line, column=column))
-        placed_findings.append(finding)
-    return tuple(placed_findings)
+        return replace(finding, place=replace(finding.place, line=line, column=column))
 
-
-# Findings from outside the card: its file, its project, and other cards.
-
-
-def find_at(code: str, tokens: rules.Tokens, message: str) -> Finding:
-    """Return the finding of a rule that is checked outside of the card."""
-    return rules.make_finding(code, RULES[code], tokens, message)
+    return replace(
+        report,
+        findings=tuple(map(with_line, report.findings)),
+        waived=tuple((with_line(finding), reason) for finding, reason in report.waived),
+    )
 
 
 def lint_references(
     reports: Sequence[CardReport], settings: rules.LintSettings = rules.DEFAULT_SETTINGS
 ) -> tuple[CardReport, ...]:
     """Return the reports with the references between their cards that do not resolve."""
-    cards = {
-        str(report.document.get("name")): report.document
-        for report in reports
-        if report.document is not None
-    }
-    linked = []
-    for report in reports:
-        references = contract.find_references(report.document or {}, cards)
-        findings = [find_at("contract.reference", *reference) for reference in references]
-        linked.append(with_findings(report, findings, settings))
-    return tuple(linked)
+    documents = [report.document or {} for report in reports]
+    cards = {str(document["name"]): document for document in documents if "name" in document}
+    return tuple(
+        with_findings(report, contract.find_references(document, cards), settings)
+        for report, document in zip(reports, documents, strict=True)
+    )
 
 
 def with_findings(
     report: CardReport, more: Iterable[Finding], settings: rules.LintSettings
 ) -> CardReport:
-    """Return a report with further findings, chosen by the same settings."""
+    """Return a report with findings from outside the card, chosen by the same settings."""
     chosen = (
         finding
         for finding in more

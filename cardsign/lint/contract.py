@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from semver import Version
 
 from cardsign.card.extensions import SCHEMA_MEMBERS, contract_member, skill_schemas
 from cardsign.card.security import authentication_schemes
-from cardsign.card.values import Json, elements_of, members_of
+from cardsign.card.values import Json, elements_of, finding_at, members_of
 from cardsign.errors import CardRefused
-from cardsign.lint.rules import Breach, LintedCard, Rule, Tokens
-from cardsign.lint.schemas import MAX_STEPS, Problem, Steps, TooMuchWork, find_fault
+from cardsign.findings import Finding
+from cardsign.lint.rules import Breach, LintedCard, Tokens
+from cardsign.lint.schemas import find_fault
 
 _STRICT: Final = ("description", "spiffe_id", "authentication")
 _SKILL_ID: Final = re.compile(r"(?P<prefix>[a-z][a-z0-9_]*)\.(?P<verb>[a-z0-9]+)(?:_[a-z0-9]+)+")
@@ -117,7 +118,6 @@ def schemas(subject: LintedCard) -> Iterator[Breach]:
 
     Patterns come from a stranger and are never compiled.
     """
-    steps = Steps(left=MAX_STEPS * 2 // 3)  # for all schemas of the card
     for skill_schema in skill_schemas(subject.document):
         value, where = skill_schema.schema, skill_schema.tokens
         if not isinstance(value, dict):
@@ -125,25 +125,12 @@ def schemas(subject: LintedCard) -> Iterator[Breach]:
             continue
         if "$comment" not in value and _says_nothing(value):
             yield "contract.empty-schema", where, "it takes anything"
-        try:
-            fault = None if steps.left < 0 else _find_fault(value, steps)
-        except TooMuchWork:
-            fault = (), "it is too large to be held against the meta-schema"
-        if fault is not None:
+        draft = str(value.get("$schema"))
+        fault = find_fault(value, lists_items="/draft-07/" in draft or "/2019-09/" in draft)
+        if re.search(r"/draft-0[1-6]/", draft):
+            yield "contract.schema", where, "it is of a draft before 7"
+        elif fault is not None:
             yield "contract.schema", (*where, *fault[0]), fault[1]
-
-
-def _find_fault(schema: dict[str, Json], steps: Steps) -> Problem | None:
-    """Return what the meta-schema of its draft refuses in a schema."""
-    from jsonschema import Draft7Validator, Draft201909Validator, Draft202012Validator
-
-    draft = str(schema.get("$schema"))
-    if re.search(r"/draft-0[1-6]/", draft):
-        return (), "it is of a draft before 7"
-    checker: Any = Draft202012Validator
-    if "/draft-07/" in draft or "/2019-09/" in draft:
-        checker = Draft7Validator if "/draft-07/" in draft else Draft201909Validator
-    return find_fault(schema, checker, steps)
 
 
 def _says_nothing(value: Mapping[str, Json]) -> bool:
@@ -231,7 +218,7 @@ def identity(subject: LintedCard) -> Iterator[Breach]:
 
 def find_references(
     document: Mapping[str, Json], cards: Mapping[str, Mapping[str, Json]]
-) -> Iterator[tuple[Tokens, str]]:
+) -> Iterator[Finding]:
     """Yield references to other agents whose cards are missing, or do not refer back.
 
     A foreman lists its `metadata.specialists`, and each of them names its `metadata.foreman`.
@@ -248,34 +235,13 @@ def find_references(
     for place, name, member in named:
         other = cards.get(str(name))
         if other is None:
-            yield place, f"there is no card of {str(name)[:60]!r}"
+            message = f"there is no card of {str(name)[:60]!r}"
+            yield finding_at("contract.reference", place, message)
             continue
         back = members_of(contract_member(other, "metadata")[1]).get(member)
         if back is not None and own_name not in (back if isinstance(back, list) else [back]):
             message = f"{str(name)[:60]!r} does not name this agent as {member}"
-            yield place, message
+            yield finding_at("contract.reference", place, message)
 
 
 CHECKS: Final = (required, skills, schemas, fields, undescribed, words, identity)
-RULES: Final = {
-    "contract.required": Rule("error"),
-    "contract.strict": Rule("error"),
-    "contract.skill": Rule("error"),
-    "contract.skill-id": Rule("error"),
-    "contract.verb": Rule("note"),
-    "contract.skill-count": Rule("note"),
-    "contract.schema": Rule("error"),
-    "contract.empty-schema": Rule("error"),
-    "contract.open-object": Rule("warning"),
-    "contract.field-type": Rule("error"),
-    "contract.undescribed": Rule("note"),
-    "contract.vague": Rule("warning"),
-    "contract.names": Rule("note"),
-    "contract.spiffe": Rule("error"),
-    "contract.authentication": Rule("error"),
-    "contract.reference": Rule("error"),
-    "contract.no-card": Rule("error"),
-    "contract.untracked": Rule("warning"),
-    "contract.path-constant": Rule("note"),
-    "contract.app-version": Rule("note"),
-}

@@ -10,20 +10,13 @@ from semver import Version
 
 from cardsign.card.extensions import declares_extended_card, extensions_of, find_marker
 from cardsign.card.interfaces import BINDING_MEMBERS, interfaces_of
-from cardsign.card.schema import fold, snake
-from cardsign.card.security import Scheme, security_problems
+from cardsign.card.schema import check_members, fold, snake
+from cardsign.card.security import Scheme, requirements_of, security_problems
 from cardsign.card.values import Json, elements_of, members_of, split, value_at
 from cardsign.errors import CardRefused, SignatureRefused
-from cardsign.lint.rules import Breach, LintedCard, Rule, Spot, Tokens
+from cardsign.lint.rules import Breach, LintedCard, Tokens
 from cardsign.urls import interface_url, is_this_machine, parse_url, without_userinfo
 
-# Refusals of the strict reader are rules with the same codes.
-_READING: Final = (
-    *("json.too_large", "json.too_many_values", "json.not_utf8", "json.bom", "json.syntax"),
-    *("json.duplicate_member", "json.number", "json.integer_range", "json.surrogate"),
-    *("json.depth", "json.trailing", "json.not_object", "json.not-read"),
-    *("card.two_spellings", "card.signatures_shape", "card.signatures_too_many"),
-)
 # Of a flat scheme, `type` alone is reported.
 _FOLLOWS_TYPE: Final = ("in", "name", "scheme", "flows", "bearerFormat", "openIdConnectUrl")
 
@@ -39,7 +32,7 @@ def required_and_types(subject: LintedCard) -> Iterator[Breach]:
     """
     groups = subject.settings.groups
     is_said = (groups is None or "meaning" in groups) and not any(interfaces_of(subject.document))
-    for problem in subject.problems:
+    for problem in check_members(subject.document, subject.a2a_version):
         tokens = problem.place.tokens
         if problem.code == "card.type":
             yield "members.type", tokens, problem.message
@@ -236,11 +229,12 @@ def extensions(subject: LintedCard) -> Iterator[Breach]:
         yield "meaning.extensions-place", ("extensions",), message
 
 
-def hidden_character(spot: Spot) -> str | None:
-    """Return which characters of a text or name are invisible or change its direction."""
-    text = f"{spot.name or ''}{spot.value if isinstance(spot.value, str) else ''}"
-    hidden = sorted({f"U+{ord(char):04X}" for char in _HIDDEN.findall(text)})
-    return f"holds {', '.join(hidden)[:100]}" if hidden else None
+def hidden_character(subject: LintedCard) -> Iterator[Breach]:
+    """Yield the texts and names with characters that are invisible or change the direction."""
+    for spot in subject.spots:
+        text = f"{spot.name or ''}{spot.value if isinstance(spot.value, str) else ''}"
+        if hidden := sorted({f"U+{ord(char):04X}" for char in _HIDDEN.findall(text)}):
+            yield "meaning.hidden-character", spot.tokens, f"holds {', '.join(hidden)[:100]}"
 
 
 def legacy_path(subject: LintedCard) -> Iterator[Breach]:
@@ -319,7 +313,12 @@ def requirements(subject: LintedCard) -> Iterator[Breach]:
         for name, entry in subject.schemes.items()
         if entry.type == "oauth2"
     }
-    for demand in subject.requirements:
+    demands = (
+        demand
+        for tokens, owner in subject.owners
+        for demand in requirements_of(owner, subject.schemes, tokens)
+    )
+    for demand in demands:
         if demand.problem is not None:
             yield "meaning.requirement", demand.tokens, demand.problem
         if demand.is_open:
@@ -365,38 +364,5 @@ def signatures(subject: LintedCard) -> Iterator[Breach]:
 
 CHECKS: Final = (
     *(interfaces, protocol_version, media_type, skill_id, version, extended_card, extensions),
-    *(legacy_path, schemes, requirements, no_requirement, signatures),
+    *(hidden_character, legacy_path, schemes, requirements, no_requirement, signatures),
 )
-RULES: Final = {
-    **dict.fromkeys(_READING, Rule("error")),
-    "members.missing": Rule("error"),
-    "members.type": Rule("error"),
-    "members.empty": Rule("warning"),
-    "members.version": Rule("error"),
-    "meaning.no-interface": Rule("error"),
-    "meaning.url": Rule("error"),
-    "meaning.placeholder": Rule("error"),
-    "meaning.http": Rule("error"),
-    "meaning.binding": Rule("warning"),
-    "meaning.protocol-version": Rule("warning"),
-    "meaning.media-type": Rule("warning"),
-    "meaning.skill-id": Rule("error"),
-    "meaning.version": Rule("warning"),
-    "meaning.extended-open": Rule("warning"),
-    "meaning.extended-spelling": Rule("warning"),
-    "meaning.extended-marker": Rule("error"),
-    "meaning.extension": Rule("error"),
-    "meaning.extensions-place": Rule("error"),
-    "meaning.hidden-character": Rule("warning", hidden_character),
-    "meaning.legacy-path": Rule("warning"),
-    "meaning.not-advertised": Rule("warning"),
-    "meaning.scheme": Rule("error"),
-    "meaning.scheme-url": Rule("error"),
-    "meaning.old-flow": Rule("warning"),
-    "meaning.requirement": Rule("error"),
-    "meaning.no-requirement": Rule("warning"),
-    "meaning.open-door": Rule("warning"),
-    "meaning.scope": Rule("warning"),
-    "meaning.signature": Rule("error"),
-    "meaning.foreign-signature": Rule("error"),
-}

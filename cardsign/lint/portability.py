@@ -15,136 +15,17 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Final
 
 from cardsign.card.document import Card, render, unsigned
-from cardsign.card.schema import Field, JsonType, fold
-from cardsign.card.values import Json, members_of
+from cardsign.card.schema import Message, fold
+from cardsign.card.values import Json, finding_at, members_of
 from cardsign.errors import closest
 from cardsign.findings import Finding
-from cardsign.lint.rules import LintedCard, Rule, Spot, Tokens, apply_rules
+from cardsign.lint.rules import LintedCard, Spot, Tokens
 
 _MAX_MISSPELT: Final = 64  # characters of a name for which a similar one is looked for
-
-
-# Members of no 1.0 schema.
-
-
-def unknown_member(spot: Spot) -> str | None:
-    """Say that neither version has a member, in an object that 1.0 has."""
-    if spot.role != "member" or spot.message is None or spot.field or spot.old_field:
-        return None
-    folded = {**(spot.old_message.folded if spot.old_message else {}), **spot.message.folded}
-    name = spot.name or ""
-    meant = folded.get(fold(name))
-    hint = f"; did you mean {meant.name}?" if meant is not None else ""
-    if not hint and len(name) <= _MAX_MISSPELT:
-        hint = closest(name, [field.name for field in folded.values()])
-    return f"neither A2A 1.0 nor 0.3 defines this member here{hint}"
-
-
-def legacy_member(spot: Spot) -> str | None:
-    """Say that only 0.3 has a member, in an object that 1.0 has."""
-    if spot.role != "member" or spot.message is None or spot.field or not spot.old_field:
-        return None
-    return "a null member of A2A 0.3" if spot.value is None else "a member of A2A 0.3"
-
-
-def snake_case(spot: Spot) -> str | None:
-    """Say that a member has its other name, which protobuf's JSON readers take."""
-    field = spot.field
-    if spot.role != "member" or field is None or field.name == spot.name:
-        return None
-    return f"the protobuf spelling of {field.name}"
-
-
-def oneof(spot: Spot) -> str | None:
-    """Say that another member of the same oneof is set."""
-    field, owner = spot.field, spot.owner
-    if spot.role != "member" or field is None or not field.oneof or spot.value is None:
-        return None
-    chosen = None
-    for name, value in owner.items() if isinstance(owner, dict) else ():
-        if name == spot.name:
-            break
-        other = spot.message.spelled.get(name) if spot.message else None
-        if other is not None and other.oneof and value is not None:
-            chosen = other.name
-    return None if chosen is None else f"{chosen} and {field.name} in one object"
-
-
-# What a member holds.
-
-
-def null(spot: Spot) -> str | None:
-    """Say that a member is null, which means the same as its absence."""
-    return "is null" if _is_null(spot) else None
-
-
-def default(spot: Spot) -> str | None:
-    """Say that a member has its default, which means the same as its absence."""
-    return f"is {json.dumps(spot.value)}, its default" if _is_default(spot) else None
-
-
-def empty_value(spot: Spot) -> str | None:
-    """Say what the pruning profiles drop, unless it is free-form or about who may call."""
-    field = spot.field
-    return _empty(spot) if field and field.kind != "free" and not spot.security else None
-
-
-def empty_params(spot: Spot) -> str | None:
-    """Say what the pruning profiles drop of free-form content."""
-    if spot.role == "free":
-        return f"is {json.dumps(spot.value)}" if _is_empty(spot.value) else None
-    field = spot.field
-    return _empty(spot) if field and field.kind == "free" and not spot.security else None
-
-
-def empty_security(spot: Spot) -> str | None:
-    """Say what the pruning profiles drop of who may call."""
-    return _empty(spot) if spot.role != "free" and spot.security else None
-
-
-def wrong_type(spot: Spot) -> str | None:
-    """Say that the schema of 1.0 has another type here."""
-    expected = _expected(spot)
-    if expected is None or spot.value is None or isinstance(spot.value, expected[0]):
-        return None
-    return f"expected {expected[1]}"
-
-
-def _expected(spot: Spot) -> JsonType | None:
-    """Return the JSON type that 1.0 has here; None where it has none."""
-    if spot.field is None or spot.role not in ("member", "element"):
-        return None
-    return spot.field.expected if spot.role == "member" else spot.field.element
-
-
-def _is_null(spot: Spot) -> bool:
-    is_known = spot.role == "member" and spot.field is not None
-    return is_known and spot.value is None and not spot.security
-
-
-def _is_default(spot: Spot) -> bool:
-    field: Field | None = spot.field
-    if spot.role != "member" or field is None or field.required or spot.security:
-        return False
-    return field.is_default(spot.value)
-
-
-def _empty(spot: Spot) -> str | None:
-    """Say what is empty here, unless it is a null or default that is left out."""
-    value, expected = spot.value, _expected(spot)
-    if expected is None or not (value is None or isinstance(value, expected[0])):
-        return None
-    unset = value is False and spot.field is not None and not spot.field.presence
-    if not (_is_empty(value) or unset) or _is_null(spot) or _is_default(spot):
-        return None
-    return f"is {json.dumps(value)}"
-
-
-def _is_empty(value: Json) -> bool:
-    return value is None or value in ("", [], {})
 
 
 # No rule asks what it means that a 1.0 member is there, be it as null: that depends on the quirks
@@ -157,11 +38,11 @@ _DEPENDS_ON_REWRITING: Final = frozenset({"portable.null", "portable.snake-case"
 
 
 def find_unportable(card: LintedCard) -> Iterator[Finding]:
-    """Yield what makes a card unportable, in document order by group of rules.
+    """Yield what makes a card unportable, in document order.
 
     Says nothing of whether the card is complete, true or wise, nor of its signatures.
     """
-    findings = tuple(apply_rules(RULES, card))
+    findings = [finding for spot in card.spots for finding in _check_spot(spot)]
     # Where a2a-sdk would rewrite the card, less can be fixed without a change of its meaning.
     is_rewritten = any(_is_of_rewriting(finding) and not finding.fixable for finding in findings)
     for finding in findings:
@@ -176,26 +57,57 @@ def _is_of_rewriting(finding: Finding) -> bool:
     return finding.code == "portable.legacy-member" and finding.place.tokens[-1] in _REWRITTEN
 
 
-def _always(_: Spot) -> bool:
-    return True
+def _check_spot(spot: Spot) -> Iterator[Finding]:
+    if spot.role == "member" and spot.message is not None:
+        yield from _check_name(spot, spot.message)
+    field, value = spot.field, spot.value
+    if field is None:
+        return
+    expected, type_name = field.expected if spot.role == "member" else field.element
+    is_empty = value is None or value in ("", [], {})
+    means_absence = spot.role == "member" and not spot.security
+    if spot.role == "free":
+        if is_empty:
+            yield _finding("empty-params", spot, f"is {json.dumps(value)}")
+    elif value is not None and not isinstance(value, expected):
+        yield _finding("wrong-type", spot, f"expected {type_name}")
+    elif means_absence and value is None:
+        yield _finding("null", spot, "is null", fixable=True)
+    elif means_absence and not field.required and field.is_default(value):
+        yield _finding("default", spot, f"is {json.dumps(value)}, its default", fixable=True)
+    elif is_empty or (value is False and not field.presence):
+        kind = "security" if spot.security else "params" if field.kind == "free" else "value"
+        yield _finding(f"empty-{kind}", spot, f"is {json.dumps(value)}")
 
 
-def _is_idle(spot: Spot) -> bool:
-    return spot.value is None and not spot.security
+def _check_name(spot: Spot, message: Message) -> Iterator[Finding]:
+    """Yield what is wrong with the name of a member of an object that 1.0 has."""
+    field, name, value = spot.field, spot.tokens[-1], spot.value
+    if field is None and spot.old_field is not None:
+        text = "a null member of A2A 0.3" if value is None else "a member of A2A 0.3"
+        fixable = value is None and not spot.security
+        yield _finding("legacy-member", spot, text, fixable=fixable)
+    elif field is None:
+        folded = {**(spot.old_message.folded if spot.old_message else {}), **message.folded}
+        meant = folded.get(fold(name))
+        hint = f"; did you mean {meant.name}?" if meant is not None else ""
+        if not hint and len(name) <= _MAX_MISSPELT:
+            hint = closest(name, [field.name for field in folded.values()])
+        text = f"neither A2A 1.0 nor 0.3 defines this member here{hint}"
+        yield _finding("unknown-member", spot, text)
+    elif field.name != name:
+        text = f"the protobuf spelling of {field.name}"
+        yield _finding("snake-case", spot, text, fixable=True)
+    if field is not None and field.oneof and value is not None:
+        members = takewhile(lambda member: member[0] != name, members_of(spot.owner).items())
+        fields = (message.spelled.get(other) for other, child in members if child is not None)
+        others = [other.name for other in fields if other is not None and other.oneof]
+        if others:
+            yield _finding("oneof", spot, f"{others[-1]} and {field.name} in one object")
 
 
-RULES: Final = {
-    "portable.unknown-member": Rule("warning", unknown_member),
-    "portable.legacy-member": Rule("warning", legacy_member, is_fixable=_is_idle),
-    "portable.snake-case": Rule("warning", snake_case, is_fixable=_always),
-    "portable.oneof": Rule("error", oneof),
-    "portable.null": Rule("warning", null, is_fixable=_always),
-    "portable.default": Rule("note", default, is_fixable=_always),
-    "portable.empty-value": Rule("note", empty_value),
-    "portable.empty-params": Rule("note", empty_params),
-    "portable.empty-security": Rule("note", empty_security),
-    "portable.wrong-type": Rule("error", wrong_type),
-}
+def _finding(rule: str, spot: Spot, message: str, *, fixable: bool = False) -> Finding:
+    return replace(finding_at(f"portable.{rule}", spot.tokens, message), fixable=fixable)
 
 
 # Fixing.

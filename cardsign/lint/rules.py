@@ -1,22 +1,22 @@
-"""Lint rules and what they look at: the values of a card, each with its fields of both schemas.
+"""What lint rules look at: the values of a card, each with its fields of both schemas.
 
-A module of rules has a table ``RULES``, and ``CHECKS``, which find what breaks them. ``codes.toml``
-has the texts of each rule, and two examples, which are its tests.
+A module of rules has ``CHECKS``, which find what breaks them. ``codes.toml`` has the texts of each
+rule, and two examples, which are its tests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from cardsign.card.document import Card, unsigned
-from cardsign.card.schema import CARD_0_3, CARD_1_0, DocumentVersion, Field, Message, check_members
-from cardsign.card.security import Requirement, Scheme, requirements_of, schemes_of
-from cardsign.card.values import Json, children_of, objects_in, pointer
-from cardsign.findings import Finding, Place, Severity, describe_code
+from cardsign.card.schema import CARD_0_3, CARD_1_0, DocumentVersion, Field, Message
+from cardsign.card.security import Scheme, schemes_of
+from cardsign.card.values import Json, children_of, objects_in
+from cardsign.findings import Finding, describe_code
 
 #: ``member`` of an object for which a schema has a message; ``element`` of a list or map that a
 #: field holds; ``free`` for what stands inside free-form content of 1.0; ``outside`` otherwise.
@@ -68,18 +68,8 @@ def _inside(
             field = message.spelled.get(name) if message else None
             old_field = old.fields.get(field.name if field else name) if old else None
             security = security or any(f is not None and f.security for f in (field, old_field))
-        spot = Spot(
-            (*above.tokens, name),
-            name if isinstance(owner, dict) else None,
-            value,
-            role,
-            owner,
-            message,
-            field,
-            old_field,
-            security,
-            old,
-        )
+        tokens, key = (*above.tokens, name), name if isinstance(owner, dict) else None
+        spot = Spot(tokens, key, value, role, owner, message, field, old_field, security, old)
         yield spot
         yield from _below(spot)
 
@@ -104,28 +94,8 @@ def _below(spot: Spot) -> Iterator[Spot]:
 Tokens: TypeAlias = tuple[str, ...]
 #: The code of a rule, a place of a card, and what is wrong there, without a final period.
 Breach: TypeAlias = tuple[str, Tokens, str]
-#: What is wrong with a value; None where nothing is.
-SpotCheck: TypeAlias = Callable[[Spot], str | None]
-#: Yields what breaks some rules of a group, which one function sees in passing.
+#: Yields what breaks some rules of a group.
 CardCheck: TypeAlias = "Callable[[LintedCard], Iterator[Breach]]"
-
-
-class Rule(NamedTuple):
-    """One rule. A rule, once released, keeps its code and what it means.
-
-    Its texts and examples are in ``codes.toml``.
-
-    Attributes:
-        severity: ``error``: some reader refuses the card, or is misled by it. ``warning``: it
-            should be fixed. ``note``: worth knowing.
-        on_value: Says what is wrong with one value of a card; None where a check of the group or
-            something outside of the card says it.
-        is_fixable: Whether :func:`cardsign.lint.portability.fix` repairs it without a loss.
-    """
-
-    severity: Severity
-    on_value: SpotCheck | None = None
-    is_fixable: Callable[[Spot], bool] | None = None
 
 
 def describe_finding(finding: Finding) -> dict[str, object]:
@@ -165,6 +135,10 @@ class Waiver:
     expires: date | None = None
     path: str = ""
 
+    def has_ended(self, today: date | None) -> bool:
+        """Return whether it holds no more; an unknown day ends nothing."""
+        return self.expires is not None and today is not None and today >= self.expires
+
 
 @dataclass(frozen=True, slots=True)
 class LintSettings:
@@ -192,30 +166,6 @@ class LintSettings:
 DEFAULT_SETTINGS: Final = LintSettings()
 
 
-def apply_rules(
-    rules: Mapping[str, Rule], subject: LintedCard, checks: Iterable[CardCheck] = ()
-) -> Iterator[Finding]:
-    """Yield what breaks some rules: for each value in document order, then for the card."""
-    on_values = [(code, rule, rule.on_value) for code, rule in rules.items() if rule.on_value]
-    for spot in subject.spots if on_values else ():
-        for code, rule, on_value in on_values:
-            if (message := on_value(spot)) is not None:
-                fixable = rule.is_fixable is not None and rule.is_fixable(spot)
-                yield make_finding(code, rule, spot.tokens, message, fixable=fixable)
-    for check in checks:
-        for code, tokens, message in check(subject):
-            if code in rules:
-                yield make_finding(code, rules[code], tokens, message)
-
-
-def make_finding(
-    code: str, rule: Rule, tokens: Tokens, message: str, *, fixable: bool = False
-) -> Finding:
-    """Return a finding at a place of a card; () is the card itself."""
-    place = Place(pointer(*tokens), tokens=tokens)
-    return Finding(code, message, place, severity=rule.severity, fixable=fixable)
-
-
 class LintedCard:
     """A card, with values that several rules need computed once."""
 
@@ -237,11 +187,6 @@ class LintedCard:
         return tuple(_inside(card, "member", CARD_1_0, CARD_0_3))
 
     @cached_property
-    def problems(self) -> tuple[Finding, ...]:
-        """What the schema of the card's version finds."""
-        return check_members(self.document, self.a2a_version)
-
-    @cached_property
     def skills(self) -> tuple[tuple[Tokens, Mapping[str, Json]], ...]:
         """The skills that are objects, with their places."""
         listed = objects_in(self.document.get("skills"))
@@ -251,15 +196,6 @@ class LintedCard:
     def schemes(self) -> dict[str, Scheme]:
         """The schemes that the card declares."""
         return schemes_of(self.document)
-
-    @cached_property
-    def requirements(self) -> tuple[Requirement, ...]:
-        """The requirements of the card and of its skills."""
-        return tuple(
-            requirement
-            for tokens, owner in self.owners
-            for requirement in requirements_of(owner, self.schemes, tokens)
-        )
 
     @property
     def owners(self) -> tuple[tuple[Tokens, Mapping[str, Json]], ...]:

@@ -7,12 +7,12 @@ one is unclear. References outside the schema are not followed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
-from cardsign.card.values import Json, levels
+from cardsign.card.values import Json, children_of, elements_of, levels, members_of
 
 #: Steps of one comparison: about one for each keyword of a schema that is applied to a value.
 MAX_STEPS: Final = 30_000
@@ -21,23 +21,101 @@ MAX_PROBLEMS: Final = 50
 #: Keywords that need a pattern, and those that turn a value that fits into one that does not.
 _PATTERNS: Final = ("pattern", "patternProperties")
 _TURNING: Final = ("not", "oneOf", "if", "maxContains")
-_SCHEMAS_BY_NAME: Final = ("properties", "$defs", "definitions")
-_SCHEMA_LISTS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
-_SCHEMAS: Final = ("items", "additionalProperties")
-_TEXTS: Final = ("title", "description", "$comment", "format", "pattern", "$ref")
-# fmt: off
-_LIMITS: Final = frozenset({
-    "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minLength", "maxLength",
-    "minItems", "maxItems", "minProperties", "maxProperties", "minContains", "maxContains",
-})
-_ALL_TYPES: Final = frozenset({
-    "null", "boolean", "integer", "number", "string", "array", "object"
-})
-# fmt: on
 #: What gives a part of a schema a name of its own, or looks for one.
 _NAMES: Final = frozenset({"$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor"})
+_NO_SCHEMA: Final = (AttributeError, LookupError, TypeError, ValueError)
 #: Where in a value, and what is wrong there.
 Problem: TypeAlias = tuple[tuple[str, ...], str]
+
+
+# What the meta-schemas ask of the keywords. The library takes a millisecond for each subschema, and
+# cards have thousands.
+
+# fmt: off
+_TYPES: Final = ("null", "boolean", "integer", "number", "string", "array", "object")
+_SCHEMAS: Final = frozenset({
+    "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not",
+    "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties",
+})
+_SCHEMA_LISTS: Final = ("allOf", "anyOf", "oneOf", "prefixItems")
+_SCHEMAS_BY_NAME: Final = (
+    "$defs", "definitions", "dependentSchemas", "patternProperties", "properties",
+)
+_TEXTS: Final = (
+    "$anchor", "$comment", "$dynamicAnchor", "$dynamicRef", "$id", "$ref", "$schema",
+    "contentEncoding", "contentMediaType", "description", "format", "pattern", "title",
+)
+_NUMBERS: Final = ("exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum")
+_COUNTS: Final = (
+    "maxContains", "maxItems", "maxLength", "maxProperties",
+    "minContains", "minItems", "minLength", "minProperties",
+)
+# fmt: on
+
+
+def _is_number(value: Json) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_list_of_names(value: Json) -> bool:
+    """Return whether no name in a list is there twice; what is none is found by itself."""
+    names = [name for name in elements_of(value) if isinstance(name, str)]
+    return isinstance(value, list) and len(set(names)) == len(names)
+
+
+def _is_type(value: Json) -> bool:
+    names: list[Json] = value if isinstance(value, list) else [value]
+    return names != [] and all(name in _TYPES for name in names) and _is_list_of_names(names)
+
+
+_ALLOWED: Final[dict[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys((*_SCHEMA_LISTS, "items"), lambda value: elements_of(value) != []),
+    **dict.fromkeys(_SCHEMAS_BY_NAME, lambda value: isinstance(value, dict)),
+    **dict.fromkeys(_TEXTS, lambda value: isinstance(value, str)),
+    **dict.fromkeys(_NUMBERS, _is_number),
+    **dict.fromkeys(
+        _COUNTS, lambda value: _is_number(value) and value >= 0 and float(value).is_integer()
+    ),
+    **dict.fromkeys(
+        ("deprecated", "readOnly", "uniqueItems", "writeOnly"),
+        lambda value: isinstance(value, bool),
+    ),
+    **dict.fromkeys(("enum", "examples"), lambda value: isinstance(value, list)),
+    "multipleOf": lambda value: _is_number(value) and value > 0,
+    "required": _is_list_of_names,
+    "type": _is_type,
+}
+
+
+def find_fault(schema: Json, *, lists_items: bool = False) -> Problem | None:
+    """Return the first place at which a schema is invalid, and why; None if it is valid.
+
+    Args:
+        schema: As parsed JSON. A pattern in it is not looked at.
+        lists_items: Whether `items` may be a list, as before draft 2020-12.
+    """
+    return min(_list_faults(schema, (), lists_items), default=None)
+
+
+def _list_faults(schema: Json, place: tuple[str, ...], lists_items: bool) -> Iterator[Problem]:
+    if not isinstance(schema, dict | bool):
+        yield place, "a schema is an object, true or false"
+    for name, value in members_of(schema).items():
+        at = (*place, name)
+        if name in _SCHEMAS and not (name == "items" and lists_items and isinstance(value, list)):
+            yield from _list_faults(value, at, lists_items)
+        elif name in _ALLOWED and not _ALLOWED[name](value):
+            yield at, f"`{name}` cannot have this value"
+        elif name in (*_SCHEMA_LISTS, *_SCHEMAS_BY_NAME, "items"):
+            for token, part in children_of(value):
+                yield from _list_faults(part, (*at, str(token)), lists_items)
+        elif name == "required":
+            for index, part in enumerate(elements_of(value)):
+                if not isinstance(part, str):
+                    yield (*at, str(index)), "expected a name"
+
+
+# Values.
 
 
 class TooMuchWork(Exception):
@@ -45,7 +123,7 @@ class TooMuchWork(Exception):
 
 
 @dataclass(slots=True)
-class Steps:
+class _Steps:
     """The steps that are left, and whether a pattern was skipped."""
 
     left: int = MAX_STEPS
@@ -53,7 +131,7 @@ class Steps:
     #: By identity, how many characters the containers of the value have, about.
     sizes: dict[int, int] = field(default_factory=dict)
 
-    def counted(self, keyword: str, apply: Any, *, tries_patterns: bool) -> Any:
+    def counted(self, keyword: str, apply: Any) -> Any:
         """Return the function of a keyword, wrapped to count its steps first."""
 
         def counting(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
@@ -66,10 +144,9 @@ class Steps:
             self.left -= len(value) // 10 if isinstance(value, dict | list) else 0
             if self.left < 0:
                 raise TooMuchWork
-            needs_pattern = keyword in _PATTERNS or (
+            if keyword in _PATTERNS or (
                 keyword == "additionalProperties" and "patternProperties" in schema
-            )
-            if needs_pattern and not tries_patterns:
+            ):
                 kind = str if keyword == "pattern" else dict
                 self.met_pattern |= isinstance(instance, kind) and bool(instance)
                 return ()
@@ -80,20 +157,13 @@ class Steps:
     def _weight(self, value: Json) -> int:
         return len(value) if isinstance(value, str) else self.sizes.get(id(value), 0)
 
-    def weigh(self, value: Json) -> None:
-        """Record the size of each object and list of a value."""
-        for level in reversed([*levels(value)]):
-            for container in level:
-                if isinstance(container, dict | list):
-                    inner = (
-                        [*container, *container.values()]
-                        if isinstance(container, dict)
-                        else container
-                    )
-                    self.sizes[id(container)] = 2 + sum(
-                        len(element) if isinstance(element, str) else self.sizes.get(id(element), 8)
-                        for element in inner
-                    )
+    def weigh(self, value: Json) -> int:
+        """Return about how many characters a value has, and record it for what it holds."""
+        if not isinstance(value, dict | list):
+            return len(value) if isinstance(value, str) else 8
+        size = 2 + sum(self.weigh(child) for _, child in children_of(value))
+        self.sizes[id(value)] = size + sum(map(len, members_of(value)))
+        return self.sizes[id(value)]
 
 
 def find_problems(schema: dict[str, Json], value: Json) -> tuple[list[Problem], str]:
@@ -103,26 +173,32 @@ def find_problems(schema: dict[str, Json], value: Json) -> tuple[list[Problem], 
         What is certainly invalid, and why the rest is unclear; empty if it is not.
     """
     from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
+    from referencing import Registry
     from referencing.exceptions import Unresolvable
 
+    if (fault := find_fault(schema)) is not None:
+        return [], f"its schema cannot be used: {fault[1]}"
     objects = [part for level in levels(schema) for part in level if isinstance(part, dict)]
     if costly := _find_costly(schema, objects):
         return [], f"{costly} could take long to try"
-    steps, problems = Steps(), []
+    steps, problems = _Steps(), []
     steps.weigh(value)
     steps.weigh(schema)
+    keywords = Draft202012Validator.VALIDATORS.items()
+    counted = {name: steps.counted(name, apply) for name, apply in keywords}
+    bounded: Any = extend(Draft202012Validator, counted)  # type: ignore[no-untyped-call]
+    # With a registry of its own no reference is ever fetched.
+    errors = bounded(schema, registry=Registry()).iter_errors(value)
     try:
-        if (fault := find_fault(schema, Draft202012Validator, steps)) is not None:
-            return [], f"its schema cannot be used: {fault[1]}"
-        errors = _errors(Draft202012Validator, schema, value, steps)
         for error in islice(errors, MAX_PROBLEMS):
             problems.append((tuple(map(str, error.absolute_path)), error.message))
     except TooMuchWork:
         return [], "checking it against its schema would take too long"
     # A reference may lead to what is no schema, of which the library says nothing of its own.
-    except (Unresolvable, RecursionError, ArithmeticError, *_NO_SCHEMA) as fault:
+    except (Unresolvable, RecursionError, ArithmeticError, *_NO_SCHEMA) as exc:
         problem = "it refers to itself without end"
-        if not isinstance(fault, RecursionError):
+        if not isinstance(exc, RecursionError):
             problem = "it refers to what is no schema in it"
         return [], f"its schema cannot be used: {problem}"
     if not steps.met_pattern:
@@ -140,75 +216,3 @@ def _find_costly(schema: dict[str, Json], objects: list[dict[str, Json]]) -> str
     if any(("$id" in part and part is not schema) or _NAMES & part.keys() for part in objects):
         return "a schema with an $id or anchor within"
     return ""
-
-
-_NO_SCHEMA: Final = (AttributeError, LookupError, TypeError, ValueError)
-
-
-def find_fault(schema: dict[str, Json], draft: Any, steps: Steps) -> Problem | None:
-    """Return the first place at which a schema is invalid, and why; None if it is valid.
-
-    Raises:
-        TooMuchWork: That cannot be told in the steps that are left.
-    """
-    # The library walks sets: which of its errors comes first changes from start to start.
-    shortened = _without_sound_parts(schema)
-    errors = _errors(draft, draft.META_SCHEMA, shortened, steps, tries_patterns=True)
-    places = ((tuple(map(str, error.absolute_path)), error.validator) for error in errors)
-    first = min(places, default=None)
-    return first and (first[0], f"{first[1]} of the meta-schema is not met")
-
-
-def _errors(
-    draft: Any, schema: Any, value: Json, steps: Steps, *, tries_patterns: bool = False
-) -> Iterator[Any]:
-    from jsonschema.validators import extend
-    from referencing import Registry
-
-    keywords = {
-        name: steps.counted(name, apply, tries_patterns=tries_patterns)
-        for name, apply in draft.VALIDATORS.items()
-    }
-    bounded: Any = extend(draft, keywords)  # type: ignore[no-untyped-call]
-    # With a registry of its own no reference is ever fetched.
-    yield from bounded(schema, registry=Registry()).iter_errors(value)
-
-
-def _without_sound_parts(schema: Json) -> Json:
-    """Return a schema without the parts that every draft accepts; True if nothing is left.
-
-    The library takes a millisecond for each subschema, and cards have thousands.
-    """
-    if not isinstance(schema, dict):
-        return schema
-    parts = {name: _without_sound_schemas(name, value) for name, value in schema.items()}
-    return {name: value for name, value in parts.items() if not _is_sound(name, value)} or True
-
-
-def _without_sound_schemas(name: str, value: Json) -> Json:
-    """Return the value of a keyword, its subschemas without what is sound in them."""
-    if name in _SCHEMAS_BY_NAME and isinstance(value, dict):
-        return {key: _without_sound_parts(part) for key, part in value.items()}
-    if name in _SCHEMA_LISTS and isinstance(value, list):
-        return [_without_sound_parts(part) for part in value]
-    return _without_sound_parts(value) if name in _SCHEMAS else value
-
-
-def _is_sound(name: str, value: Json) -> bool:
-    """Say whether a keyword, of whose subschemas only the doubtful are left, is sound."""
-    if name in _SCHEMAS_BY_NAME:
-        return isinstance(value, dict) and all(isinstance(part, bool) for part in value.values())
-    if name in _SCHEMA_LISTS:
-        parts = value if isinstance(value, list) else []
-        return parts != [] and all(isinstance(part, bool) for part in parts)
-    if name in _SCHEMAS:
-        return isinstance(value, bool)
-    if name in _TEXTS:
-        return isinstance(value, str)
-    if name == "type":
-        return isinstance(value, str) and value in _ALL_TYPES
-    if name in _LIMITS:
-        return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    if name == "required" and isinstance(value, list):
-        return len({part for part in value if isinstance(part, str)}) == len(value)
-    return name in ("default", "const") or (name == "enum" and isinstance(value, list))

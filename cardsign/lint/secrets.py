@@ -7,11 +7,12 @@ can suppress a finding.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from cardsign.lint.rules import Rule, Spot
+from cardsign.lint.rules import Breach, LintedCard, Spot
 
 # fmt: off
 _TOKENS: Final[dict[str, re.Pattern[str]]] = {
@@ -152,12 +153,23 @@ def internal_member(spot: Spot) -> str | None:
     return f"{spot.name[:40]} is internal" if folded in _INTERNAL_NAMES else None
 
 
-RULES: Final = {
-    "secrets.private-key": Rule("error", private_key),
-    "secrets.token": Rule("error", token),
-    "secrets.password": Rule("error", password),
-    "secrets.url": Rule("error", url),
-    "secrets.internal-address": Rule("warning", internal_address),
-    "secrets.local-path": Rule("warning", local_path),
-    "secrets.internal-member": Rule("error", internal_member),
+_FINDERS: Final = {
+    "secrets.private-key": private_key,
+    "secrets.token": token,
+    "secrets.password": password,
+    "secrets.url": url,
+    "secrets.internal-address": internal_address,
+    "secrets.local-path": local_path,
+    "secrets.internal-member": internal_member,
 }
+
+
+def secrets(subject: LintedCard) -> Iterator[Breach]:
+    """Yield the values that are secret or internal, and the members that hold such."""
+    for spot in subject.spots:
+        for code, find in _FINDERS.items():
+            if message := find(spot):
+                yield code, spot.tokens, message
+
+
+CHECKS: Final = (secrets,)

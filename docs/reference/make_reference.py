@@ -169,8 +169,8 @@ def lint() -> str:
     sections = [NOTE, "# Lint", *map(wrapped, LINT_INTRODUCTION)]
     for name, about in GROUPS.items():
         lines = [
-            f"* `{code}` ({rule.severity}): {describe_code(code).title}"
-            for code, rule in RULES.items()
+            f"* `{code}` ({severity_of(code)}): {describe_code(code).title}"
+            for code in RULES
             if group_of(code) == name
         ]
         sections.append(f"## {name}\n\nOf {about}.\n\n" + "\n".join(lines))

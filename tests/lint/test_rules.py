@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from cardsign.card.strictjson import MAX_CARD_BYTES
+from cardsign.card.values import finding_at
 from cardsign.errors import UsageFault
-from cardsign.findings import describe_code
+from cardsign.findings import describe_code, severity_of
 from cardsign.lint.cards import (
     GROUPS,
     LAYERS,
     RULES,
     CardReport,
-    find_at,
     lint_card,
     lint_references,
     with_findings,
@@ -187,7 +187,7 @@ def test_groups_can_be_chosen() -> None:
 
 def test_what_is_found_around_a_card_is_chosen_too() -> None:
     """But for a card that could not be read, of which no group can say anything."""
-    around = [find_at(code, (), "m") for code in ("contract.untracked", "json.not-read")]
+    around = [finding_at(code, (), "m") for code in ("contract.untracked", "json.not-read")]
     for groups, expected in ((None, around), (("contract",), around), (("secrets",), around[1:])):
         report = with_findings(CardReport("a.json", ()), around, LintSettings(groups=groups))
         assert [*report.findings] == expected
@@ -541,7 +541,7 @@ def test_B13_two_to_five_skills_are_recommended() -> None:
         many = [{**skill, "skill_id": f"iam.check_tides{one}"} for one in range(number)]
         found_ones = contract_findings({"/skills": many})
         assert ("contract.skill-count" in found_ones) is (number == 6)
-    assert RULES["contract.skill-count"].severity == "note"
+    assert severity_of("contract.skill-count") == "note"
 
 
 def test_B16_the_version_is_semantic() -> None:
