@@ -8,7 +8,6 @@ policy can name them.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
 from cardsign.errors import UsageFault
@@ -23,47 +22,28 @@ VerifyAlg: TypeAlias = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Algorithm:
-    """One algorithm: its names, and which keys are for it.
-
-    The length of a signature follows from the key: r and s at the full length of the curve's
-    coordinates, 64 bytes for Ed25519, the length of the modulus for RSA.
-
-    Attributes:
-        name: In policies, verdicts and our own JWKs.
-        kty: The type of its keys.
-        crv: Their curve; empty for RSA.
-        alias: A second name in headers and JWKs, which means the same; empty where there is none.
-    """
-
-    name: VerifyAlg
-    kty: Literal["EC", "OKP", "RSA"]
-    crv: str = ""
-    alias: str = ""
-
-
-#: By name, in the order in which refusals list them.
-ALGORITHMS: Final[dict[str, Algorithm]] = {
-    algorithm.name: algorithm
-    for algorithm in (
-        Algorithm("ES256", "EC", "P-256"),
-        Algorithm("ES384", "EC", "P-384"),
-        Algorithm("ES512", "EC", "P-521"),
-        Algorithm("EdDSA", "OKP", "Ed25519", alias="Ed25519"),
-        Algorithm("RS256", "RSA"),
-        Algorithm("RS384", "RSA"),
-        Algorithm("RS512", "RSA"),
-        Algorithm("PS256", "RSA"),
-        Algorithm("PS384", "RSA"),
-        Algorithm("PS512", "RSA"),
-    )
+#: The type and the curve of the keys of each, in the order in which refusals list them. The length
+#: of a signature follows from the key: r and s at the full length of the curve's coordinates, 64
+#: bytes for Ed25519, the length of the modulus for RSA.
+ALGORITHMS: Final[dict[VerifyAlg, tuple[str, str]]] = {
+    "ES256": ("EC", "P-256"),
+    "ES384": ("EC", "P-384"),
+    "ES512": ("EC", "P-521"),
+    "EdDSA": ("OKP", "Ed25519"),
+    "RS256": ("RSA", ""),
+    "RS384": ("RSA", ""),
+    "RS512": ("RSA", ""),
+    "PS256": ("RSA", ""),
+    "PS384": ("RSA", ""),
+    "PS512": ("RSA", ""),
 }
+#: The other name of EdDSA with a key on Ed25519, in headers and JWKs (RFC 9864 2.2).
+ED25519: Final = "Ed25519"
 STATEMENT_ALGORITHMS: Final[tuple[StatementAlg, ...]] = get_args(StatementAlg)
 SIGNING_ALGORITHMS: Final[tuple[SigningAlg, ...]] = get_args(SigningAlg)
 
 
-def choose(names: Collection[str]) -> tuple[Algorithm, ...]:
+def choose(names: Collection[str]) -> tuple[VerifyAlg, ...]:
     """Return the algorithms of these names, in the order of the table.
 
     Raises:
@@ -76,11 +56,10 @@ def choose(names: Collection[str]) -> tuple[Algorithm, ...]:
             f"{', '.join(refused) or 'no algorithm'} cannot be accepted; what can is "
             + ", ".join(ALGORITHMS),
         )
-    return tuple([algorithm for name, algorithm in ALGORITHMS.items() if name in names])
+    return tuple([algorithm for algorithm in ALGORITHMS if algorithm in names])
 
 
-def named(alg: object, among: Collection[Algorithm]) -> Algorithm | None:
+def named(alg: object, among: Collection[VerifyAlg]) -> VerifyAlg | None:
     """Return the one that the `alg` of a header or JWK means, or None if it is none of these."""
-    return next(
-        (algorithm for algorithm in among if alg and alg in (algorithm.name, algorithm.alias)), None
-    )
+    name = "EdDSA" if alg == ED25519 else alg
+    return next((algorithm for algorithm in among if algorithm == name), None)

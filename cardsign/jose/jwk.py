@@ -26,7 +26,7 @@ from joserfc.jwk import ECKey, OKPKey, RSAKey
 from cardsign.card.values import Json
 from cardsign.errors import KeyRefused
 from cardsign.jose import base64url
-from cardsign.jose.algorithms import Algorithm, named
+from cardsign.jose.algorithms import ALGORITHMS, VerifyAlg, named
 
 # Which RSA numbers we accept: nothing that a laptop, or a known flaw, can factor.
 
@@ -166,8 +166,8 @@ def refuse_private_members(untrusted_jwk: Mapping[str, Json]) -> None:
 
 
 def check_purpose(
-    untrusted_jwk: Mapping[str, Json], algorithms: Collection[Algorithm], *, operation: str
-) -> Algorithm:
+    untrusted_jwk: Mapping[str, Json], algorithms: Collection[VerifyAlg], *, operation: str
+) -> VerifyAlg:
     """Return the one of `algorithms` that a JWK serves; it must be meant for our signatures.
 
     Type and curve name it, and for RSA the member ``alg``: without it, the key is for RS256.
@@ -175,7 +175,22 @@ def check_purpose(
     Raises:
         KeyRefused: ``key.unsupported``, ``key.alg_mismatch``, ``key.use``, ``key.malformed``.
     """
-    algorithm = _find_algorithm(untrusted_jwk, algorithms)
+    kty, alg = text_member(untrusted_jwk, "kty"), "RS256"
+    fitting = [name for name in algorithms if ALGORITHMS[name][0] == kty]
+    if not fitting:
+        types = " or ".join(dict.fromkeys(ALGORITHMS[name][0] for name in algorithms))
+        raise KeyRefused("key.unsupported", f"expected a key of type {types}", path="/kty")
+    if kty != "RSA":
+        curves = {ALGORITHMS[name][1]: name for name in fitting}
+        if (crv := text_member(untrusted_jwk, "crv")) not in curves:
+            expected = f"expected the curve {' or '.join(curves)}"
+            raise KeyRefused("key.unsupported", expected, path="/crv")
+        fitting = [alg := curves[crv]]
+    if "alg" in untrusted_jwk:
+        alg = text_member(untrusted_jwk, "alg")
+    if (algorithm := named(alg, fitting)) is None:
+        message = f"this {kty} key is not for {' or '.join(fitting)}"
+        raise KeyRefused("key.alg_mismatch", message, path="/alg")
     if "use" in untrusted_jwk and text_member(untrusted_jwk, "use") != "sig":
         raise KeyRefused("key.use", "expected a key with use=sig", path="/use")
     operations = untrusted_jwk.get("key_ops", [operation])
@@ -183,30 +198,6 @@ def check_purpose(
         _malformed("key_ops", "is no list")
     if operation not in operations:
         raise KeyRefused("key.use", f"expected {operation!r} among key_ops", path="/key_ops")
-    return algorithm
-
-
-def _find_algorithm(
-    untrusted_jwk: Mapping[str, Json], algorithms: Collection[Algorithm]
-) -> Algorithm:
-    kty = text_member(untrusted_jwk, "kty")
-    fitting = [algorithm for algorithm in algorithms if algorithm.kty == kty]
-    if not fitting:
-        types = " or ".join(dict.fromkeys(algorithm.kty for algorithm in algorithms))
-        raise KeyRefused("key.unsupported", f"expected a key of type {types}", path="/kty")
-    alg = "RS256"  # of an RSA key that names none: type and curve say nothing about it
-    if kty != "RSA":
-        crv, curves = text_member(untrusted_jwk, "crv"), {choice.crv: choice for choice in fitting}
-        if crv not in curves:
-            expected = f"expected the curve {' or '.join(curves)}"
-            raise KeyRefused("key.unsupported", expected, path="/crv")
-        fitting = [curves[crv]]
-        alg = fitting[0].name
-    if "alg" in untrusted_jwk:
-        alg = text_member(untrusted_jwk, "alg")
-    if (algorithm := named(alg, fitting)) is None:
-        names = " or ".join(algorithm.name for algorithm in fitting)
-        raise KeyRefused("key.alg_mismatch", f"this {kty} key is not for {names}", path="/alg")
     return algorithm
 
 

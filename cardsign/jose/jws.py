@@ -17,14 +17,7 @@ from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json
 from cardsign.errors import JsonRefused, KeyRefused, SignatureRefused, SigningRefused
 from cardsign.jose import base64url
-from cardsign.jose.algorithms import (
-    ALGORITHMS,
-    SIGNING_ALGORITHMS,
-    Algorithm,
-    VerifyAlg,
-    choose,
-    named,
-)
+from cardsign.jose.algorithms import ALGORITHMS, SIGNING_ALGORITHMS, VerifyAlg, choose, named
 from cardsign.jose.keys import KID_FORM, MAX_HEADER_BYTES, PrivateKey, PublicKey, check_answer
 
 # The headers of one signature: what they may say, and what makes a signature refused.
@@ -80,16 +73,16 @@ class Entry:
     members: Mapping[str, Json] = field(hash=False)
 
 
-def _read_protected(protected: str, signature: bytes, algorithms: Collection[Algorithm]) -> Entry:
+def _read_protected(protected: str, signature: bytes, algorithms: Collection[VerifyAlg]) -> Entry:
     """Read a protected header, given as base64url, whose alg is one of those accepted."""
     members = header_members(protected)
     _refuse_extensions(members, "/protected")
-    algorithm = named(members.get("alg"), algorithms)
-    if algorithm is None:
-        names = [accepted.name for accepted in algorithms]
-        allowed = " or ".join(names) if len(names) < 3 else f"one of {', '.join(names)}"
+    alg = named(members.get("alg"), algorithms)
+    if alg is None:
+        few = len(algorithms) < 3
+        allowed = " or ".join(algorithms) if few else f"one of {', '.join(algorithms)}"
         # No policy can accept what is not in the closed list (E11).
-        hint = "" if named(members.get("alg"), ALGORITHMS.values()) else _SIGN_OTHERWISE
+        hint = "" if named(members.get("alg"), ALGORITHMS) else _SIGN_OTHERWISE
         raise _refused("sig.alg_forbidden", members, "alg", f"expected {allowed}", hint=hint)
     kid, typ = members.get("kid"), members.get("typ")
     if kid is None:
@@ -98,10 +91,10 @@ def _read_protected(protected: str, signature: bytes, algorithms: Collection[Alg
         expected = "expected 1 to 256 printable ASCII characters"
         raise _refused("sig.kid_form", members, "kid", expected)
     if "typ" not in members:
-        return Entry(protected, signature, algorithm.name, kid, None, "full", members)
+        return Entry(protected, signature, alg, kid, None, "full", members)
     if not isinstance(typ, str) or typ.lower() not in _KINDS:
         raise _refused("sig.typ_forbidden", members, "typ", f"expected {TYP_JOSE}")
-    return Entry(protected, signature, algorithm.name, kid, typ, _KINDS[typ.lower()], members)
+    return Entry(protected, signature, alg, kid, typ, _KINDS[typ.lower()], members)
 
 
 def _check_unprotected(untrusted_header: Json, protected: Mapping[str, Json]) -> None:

@@ -53,13 +53,13 @@ def read_token(
     typ = str(header.get("typ", "")).lower().removeprefix("application/")
     if types and typ not in types:
         raise TokenRefused(f"`typ` is none of {', '.join(sorted(types))}")
-    algorithm, kid = named(header.get("alg"), tuple(ALGORITHMS.values())), header.get("kid")
-    if algorithm is None:
+    alg, kid = named(header.get("alg"), ALGORITHMS), header.get("kid")
+    if alg is None:
         raise TokenRefused("`alg` is no algorithm that is accepted")
     key = find(kid) if isinstance(kid, str) else None
     if key is None:
         raise TokenRefused("the token names no key of its issuer")
-    if key.alg != algorithm.name:
+    if key.alg != alg:
         raise TokenRefused(f"the token's key is for {key.alg}")
     claims = _object(parts[1], "payload", MAX_TOKEN_CHARS, MAX_CLAIMS_DEPTH)
     try:

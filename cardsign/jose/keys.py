@@ -42,6 +42,7 @@ from cardsign.errors import (
 from cardsign.jose import base64url
 from cardsign.jose.algorithms import (
     ALGORITHMS,
+    ED25519,
     SIGNING_ALGORITHMS,
     SigningAlg,
     VerifyAlg,
@@ -92,8 +93,7 @@ class _Registry(jws.JWSRegistry):
     max_signature_length = base64url.encoded_length(MAX_SIGNATURE_BYTES)
 
     def __init__(self) -> None:
-        aliases = {algorithm.alias for algorithm in ALGORITHMS.values() if algorithm.alias}
-        super().__init__(algorithms={*ALGORITHMS, *aliases}, strict_check_header=False)
+        super().__init__(algorithms={*ALGORITHMS, ED25519}, strict_check_header=False)
         self.header_registry = {name: JWS_HEADER_REGISTRY[name] for name in ("alg", "kid", "typ")}
 
     def get_alg(self, name: str) -> Any:
@@ -214,9 +214,8 @@ class PublicKey:
         """
         check_type(untrusted_jwk, Mapping, *_JWK)
         refuse_private_members(untrusted_jwk)
-        algorithm = check_purpose(untrusted_jwk, choose(algorithms), operation="verify")
-        native = native_public_key(untrusted_jwk)
-        key = cls._of(native, algorithm.name, _kid(untrusted_jwk, kid))
+        alg = check_purpose(untrusted_jwk, choose(algorithms), operation="verify")
+        key = cls._of(native_public_key(untrusted_jwk), alg, _kid(untrusted_jwk, kid))
         validity = Validity.read(untrusted_jwk)
         return key if validity == Validity() else replace(key, validity=validity)
 
@@ -490,33 +489,23 @@ def check_answer(public: PublicKey, signing_input: bytes, untrusted_answer: byte
     Raises:
         SignerFault: ``signer.wrong_key``, saying what the answer is if that can be seen.
     """
-    try:
-        _check_input(public, signing_input, untrusted_answer)
-    except SignatureRefused as exc:
-        seen = _recognise(public, signing_input, untrusted_answer) or exc.message
-        raise SignerFault("signer.wrong_key", f"with the key {public.kid!r}: {seen}") from exc
-
-
-def _check_input(public: PublicKey, signing_input: bytes, signature: bytes) -> None:
     protected, _, encoded = signing_input.decode("ascii").partition(".")
-    public.check(protected, base64url.decode(encoded), signature)
-
-
-def _recognise(public: PublicKey, signing_input: bytes, answer: bytes) -> str:
-    """Say in which of the usual ways an answer is wrong; empty if in none of them."""
-    if isinstance(public.native, rsa.RSAPublicKey):
-        with suppress(InvalidSignature):
-            public.native.verify(answer, signing_input, _PSS, SHA256())
-            return "the signature is padded by PSS, expected PKCS #1 v1.5"
-    elif isinstance(public.native, ec.EllipticCurvePublicKey):
-        with suppress(ValueError):
-            raw = raw_from_der(answer, size=public.signature_bytes // 2)
-            try:
-                _check_input(public, signing_input, raw)
-            except SignatureRefused:
-                return "the signature is in DER, and by another key"
-            return "the signature is in DER, expected r and s of 32 bytes each"
-    return ""
+    payload = base64url.decode(encoded)
+    try:
+        public.check(protected, payload, untrusted_answer)
+    except SignatureRefused as exc:
+        problem = exc.message
+        if isinstance(public.native, rsa.RSAPublicKey):
+            with suppress(InvalidSignature):
+                public.native.verify(untrusted_answer, signing_input, _PSS, SHA256())
+                problem = "the signature is padded by PSS, expected PKCS #1 v1.5"
+        elif isinstance(public.native, ec.EllipticCurvePublicKey):
+            with suppress(ValueError, SignatureRefused):
+                raw = raw_from_der(untrusted_answer, size=public.signature_bytes // 2)
+                problem = "the signature is in DER, and by another key"
+                public.check(protected, payload, raw)
+                problem = "the signature is in DER, expected r and s of 32 bytes each"
+        raise SignerFault("signer.wrong_key", f"with the key {public.kid!r}: {problem}") from exc
 
 
 # JWK Sets (RFC 7517 section 5): read from a stranger, or built from our numbers.
