@@ -22,7 +22,7 @@ from cardsign.verify.verifier import Verifier
 
 if TYPE_CHECKING:
     from cardsign.build.assemble import BuiltCard
-    from cardsign.build.reading import SourceDocument
+    from cardsign.build.reading import SourceValue
     from cardsign.findings import Finding
     from cardsign.inspect.card import Inspection
     from cardsign.jose.jws import Signer
@@ -237,7 +237,7 @@ def build_card(
     members: Mapping[str, str] | None = None,
     agent: str | None = None,
     prompt_excerpt: bool = False,
-    live: Sequence[SourceDocument] = (),
+    live: Sequence[SourceValue] = (),
 ) -> BuiltCard:
     """Build a card from an agent's manifests, or convert one. Nothing of a source is run.
 

@@ -25,7 +25,7 @@ from cardsign.lint.cards import CardReport, lint_card, lint_references, with_fin
 from cardsign.lint.rules import LintSettings
 
 if TYPE_CHECKING:  # what most cards do not need
-    from cardsign.build.reading import SourceDocument
+    from cardsign.build.reading import SourceValue
 
 #: Cards of one folder that are read; a folder of more is refused.
 MAX_CARDS: Final = 10_000
@@ -39,7 +39,7 @@ _MAX_INDEX_BYTES: Final = 16 * 1024 * 1024  # of the names that git tracks
 #: Where an application says its version.
 _VERSIONS: Final = {"pyproject.toml": ("project", "version"), "package.json": ("version",)}
 
-_Reader: TypeAlias = "Callable[[Path], SourceDocument | None]"
+_Reader: TypeAlias = "Callable[[Path], SourceValue | None]"
 _Index: TypeAlias = Callable[[Path], frozenset[str] | None]
 
 
@@ -178,15 +178,15 @@ def _not_advertised(agent: Path, declared: Set[str], read: _Reader) -> Iterator[
     if document is None:
         return
     try:
-        for at in document.rows("auth", "providers"):
-            kind, name = document.text(*at, "type"), document.text(*at, "name")
+        for provider in document.rows("auth", "providers"):
+            kind, name = provider.text("type"), provider.text("name")
             if kind is not None and kind not in PROVIDERS and not declared & {kind, name}:
                 yield kind
     except BuildRefused:
         return  # `cardsign build` says what is wrong with it
 
 
-def _source(path: Path) -> SourceDocument | None:
+def _source(path: Path) -> SourceValue | None:
     """Return a file beside a card; None for a link, and for what `build` would refuse."""
     if path.is_symlink() or not path.is_file():
         return None
@@ -203,7 +203,7 @@ def _application_version(path: Path, folder: Path, read: _Reader) -> str | None:
     for place in path.parents:
         for name, at in _VERSIONS.items():
             document = read(place / name)
-            version = document.get(*at) if document else None
+            version = document.get(*at).value if document else None
             if isinstance(version, str):
                 return version
         if place == folder:

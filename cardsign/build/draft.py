@@ -7,55 +7,46 @@ taken, and what is taken is cut down to the schema: nothing else of a source can
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import isfinite
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from cardsign.build.reading import SURROGATE, SourceDocument, SourcePlace, refusal
-from cardsign.card.extensions import KEPT_OF_CARD, KEPT_OF_SKILL, with_kept
+from cardsign.build.reading import SURROGATE, SourceValue
+from cardsign.card.extensions import with_kept
 from cardsign.card.schema import CARD_1_0, SKILL_1_0, A2aVersion, Field
-from cardsign.card.security import DerivedSecurity
-from cardsign.card.values import Json, members_of
+from cardsign.card.security import authentication_schemes
+from cardsign.card.values import Json
 from cardsign.config import BuildSettings, OrlojSettings
-from cardsign.files import leads_outside
+from cardsign.errors import CardRefused
 from cardsign.findings import Finding, Place
 from cardsign.tomltext import Location
 
 #: Where a fact goes: names of members of A2A 1.0; under "skills", the skill's id comes second.
+#: What A2A has no place for goes below :data:`OURS`.
 Target = tuple[str, ...]
 #: The member of A2A 1.0, or of our extension, by the member of a source. Several names lead deeper
 #: into the source, a dot leads deeper into the card.
 Mappings: TypeAlias = Mapping[str | Location, str]
-#: How members of our extension are read.
-_READ_KEPT: Final[Mapping[str, Callable[..., Json]]] = {
-    "id": SourceDocument.text,
-    "stateTransitionHistory": SourceDocument.flag,
-    "inputSchema": SourceDocument.table,
-    "outputSchema": SourceDocument.table,
+#: The members of our extension that tables name, and how they are read.
+_KEPT: Final[Mapping[str, type]] = {
+    "id": str,
+    "stateTransitionHistory": bool,
+    "inputSchema": dict,
+    "outputSchema": dict,
 }
+OURS: Final = "our extension"
 #: The place of values that are in no source.
-FILLED: Final = SourcePlace("filled by a rule")
+FILLED: Final = SourceValue("filled by a rule")
 #: The version of a card where no source has one.
 DEFAULT_VERSION: Final = "0.0.0"
-_SKILL: Final = list(SKILL_1_0.fields)
-_OURS: Final = "our extension"
+NO_VERSION: Final = f"no source has a version; filled in: {DEFAULT_VERSION}"
 _LISTED: Final[Mappings] = {
     name: name for name in ("name", "description", "examples", "inputModes", "outputModes")
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """One value of the card, and where it was taken from."""
-
-    target: Target
-    value: Json
-    place: SourcePlace
+_USERINFO: Final = re.compile(r"\s*[a-z][a-z0-9+.-]*:[/\\]{2}[^/?#\\\s]*@", re.IGNORECASE)
 
 
 class Draft:
@@ -63,196 +54,198 @@ class Draft:
 
     Attributes:
         options: The options of the user.
-        reasons: What was changed or left out, in order.
-        filled: Defaults that were filled in; the form of 0.2 has none of them.
+        facts: What was taken, each value with the place that it comes from.
+        notes: What was filled, changed or left out, in order.
         listen_path: The path after the base URL, if a source has one.
     """
 
     def __init__(self, options: BuildOptions) -> None:
         self.options = options
-        self.reasons: list[Finding] = []
-        self.filled: list[Finding] = []
+        self.facts: dict[Target, SourceValue] = {}
+        self.notes: list[Finding] = []
         self.listen_path: str | None = None
-        self._facts: dict[Target, Fact] = {}
 
-    def take(self, target: Target, value: Json, place: SourcePlace) -> bool:
+    def take(self, target: Target, value: Json, place: SourceValue) -> bool:
         """Take a value, unless one is there already, or the whole of which it is a part.
 
-        A null, an empty text and an empty list say nothing. What the schema does not know inside
-        the value is left out. Returns whether it was taken.
+        A null, an empty text and an empty list say nothing, nor does an empty object that is none
+        of A2A. What the schema does not know inside the value is left out. Returns whether it was
+        taken.
 
         Raises:
             BuildRefused: ``build.type``: the schema wants another type, or JSON has no such value.
                 ``build.unsupported``: a URL in it holds a user name or a password.
         """
-        is_taken = any(target[:count] in self._facts for count in range(1, len(target) + 1))
-        if value is None or value in ("", []) or is_taken:
+        is_taken = any(target[:count] in self.facts for count in range(1, len(target) + 1))
+        is_ours = target[0] == OURS
+        if is_taken or value in (None, "", []) or (is_ours and value == {}):
             return False
-        _check_json([*target, value], ascii(".".join(target))[1:-1], place)
-        if target[0] != _OURS:
-            value = _fit(value, field_of(target), ".".join(target), self, place)
-        self._facts[target] = Fact(target, value, place)
+        name = ascii(".".join(target))[1:-1]
+        self._fit(list(target), None, name, place)
+        fitting = self._fit(value, None if is_ours else field_of(target), name, place)
+        self.facts[target] = replace(place, value=fitting)
         return True
 
-    def keep(self, name: str, value: Json, place: SourcePlace, skill: str | None = None) -> None:
-        """Keep a member of the card or of a skill that A2A 1.0 has no place for, in our extension.
-
-        An empty object of a skill says nothing.
-        """
-        if skill is None and name in KEPT_OF_CARD:
-            self.take((_OURS, name), value, place)
-        elif skill is not None and name in KEPT_OF_SKILL and value != {}:
-            self.take((_OURS, "skills", skill, name), value, place)
-
-    def take_members(
-        self, document: SourceDocument, table: Mappings, *, at: Location = (), to: Target = ()
-    ) -> None:
+    def take_members(self, source: SourceValue, table: Mappings, *to: str) -> None:
         """Take members of one object of a source, by its table of mappings.
 
         Args:
-            document: The source.
+            source: The object.
             table: What becomes of which member.
-            at: Where the object stands.
             to: Where its members go: of the card, or of one skill.
         """
-        for name, member in table.items():
-            place = (*at, *([name] if isinstance(name, str) else name))
-            if document.get(*place) is None:
-                continue
-            if member in _READ_KEPT:
-                value = _READ_KEPT[member](document, *place)
-                self.keep(member, value, document.place(*place), *to[1:])
-                continue
+        for path, member in table.items():
+            value = source.get(*([path] if isinstance(path, str) else path))
             target = (*to, *member.split("."))
-            field = field_of(target)
-            value = document.get(*place)
-            if field.kind == "string" and field.shape == "one":
-                value = document.text(*place)
-            elif field.kind == "string" and field.shape == "list":
-                value = list(document.texts(*place))
-            elif field.kind == "bool":
-                value = document.flag(*place)
-            self.take(target, value, document.place(*place))
+            kind = _KEPT.get(member) or field_of(target).expected[0]
+            if member in _KEPT:
+                target = (OURS, *target)
+            if kind is str:
+                self.take(target, value.text(), value)
+            elif kind is list:
+                self.take(target, [*value.texts()], value)
+            else:
+                self.take(target, value.read(kind), value)
 
     def take_skill(
         self,
         skill: str,
+        place: SourceValue,
         *,
-        place: SourcePlace,
         name: str | None = None,
         description: str | None = None,
         tags: Sequence[str] = (),
-        tagged: SourcePlace | None = None,
+        tagged: SourceValue | None = None,
         tool: str | None = None,
     ) -> None:
         """Take the required members of a skill. Tags are unique without case, and never empty.
 
         A `tool` is a skill too; without a description it gets a sentence.
         """
-        to = ("skills", skill)
         if tool is not None:
             description = description or f"Can use the {tool} tool"
-        self.take((*to, "id"), skill, place)
-        self.take((*to, "name"), name or skill, place)
-        self.take((*to, "description"), description, place)
         folded: dict[str, Json] = {}
         for tag in tags or ["skill" if tool is None else "tool"]:
             folded.setdefault(tag.casefold(), tag)
-        self.take((*to, "tags"), list(folded.values()), tagged or place)
+        self.take(("skills", skill, "id"), skill, place)
+        self.take(("skills", skill, "name"), name or skill, place)
+        self.take(("skills", skill, "description"), description, place)
+        self.take(("skills", skill, "tags"), [*folded.values()], tagged or place)
 
-    def take_listed_skill(self, document: SourceDocument, at: Location) -> None:
+    def take_listed_skill(self, source: SourceValue) -> None:
         """Take a skill of a source's list, in the words of A2A, with the place of each member.
 
         Raises:
             BuildRefused: ``build.missing``: it has neither id nor name.
         """
-        skill = document.text(*at, "id") or document.text(*at, "name")
+        skill = source.text("id") or source.text("name")
         if skill is None:
-            raise document.refuse("build.missing", "the skill has neither id nor name", *at)
-        self.take_members(document, _LISTED, at=at, to=("skills", skill))
-        self.take_skill(
-            skill,
-            tags=document.texts(*at, "tags"),
-            place=document.place(*at),
-            tagged=document.place(*at, "tags"),
-        )
+            raise source.refuse("build.missing", "the skill has neither id nor name")
+        self.take_members(source, _LISTED, "skills", skill)
+        self.take_skill(skill, source, tags=source.texts("tags"), tagged=source.get("tags"))
 
-    def take_security(
-        self,
-        derived: DerivedSecurity,
-        place: SourcePlace,
-        places: Mapping[str, SourcePlace] = MappingProxyType({}),
-    ) -> None:
-        """Add schemes to those that are there, and requirements if there are none.
-
-        Args:
-            derived: Both.
-            place: Of the requirements, and of the schemes that `places` does not name.
-            places: Of schemes, by name.
-        """
-        schemes, requirements = derived
+    def take_authentication(self, source: SourceValue) -> None:
+        """Add the schemes of an `authentication`, and its requirements if there are none yet."""
+        try:
+            schemes, requirements = authentication_schemes(source.value)
+        except CardRefused as refused:
+            raise source.refuse_as(refused) from refused
         for name, scheme in schemes.items():
-            self.take(("securitySchemes", name), scheme, places.get(name, place))
-        self.take(("securityRequirements",), requirements, place)
+            self.take(("securitySchemes", name), scheme, source)
+        self.take(("securityRequirements",), requirements, source)
 
-    def warn(self, code: str, message: str, place: SourcePlace) -> None:
-        """Add a warning for the user."""
-        self.reasons.append(Finding(code, message, Place(str(place))))
+    def take_prompt(self, prompt: SourceValue) -> None:
+        """Take a missing description from a prompt's first sentence, if that was asked for."""
+        words = " ".join((prompt.text() or "").split()) if self.options.prompt_excerpt else ""
+        sentence, stop, _ = words.partition(". ")
+        text = sentence + stop.strip()
+        text = text if len(text) <= 200 else f"{text[:197]}..."
+        if self.take(("description",), text, prompt):
+            self.note("build.prompt", f"taken from the prompt: {text!r}", prompt)
 
-    def fill(self, target: Target, value: Json, message: str, place: SourcePlace) -> None:
+    def fill(self, target: Target, value: Json, message: str, place: SourceValue) -> None:
         """Take a default, unless there is a value, and add a note if there is a message."""
         if self.take(target, value, FILLED) and message:
-            self.filled.append(Finding("build.filled", message, Place(str(place))))
+            self.note("build.filled", message, place)
 
-    def has(self, member: str) -> bool:
-        """Return whether something was taken for a member of the card, or below it."""
-        return any(target[0] == member for target in self._facts)
+    def note(self, code: str, message: str, place: SourceValue) -> None:
+        """Add a note for the user."""
+        self.notes.append(Finding(code, message, Place(str(place))))
 
     def value(self, *target: str) -> Json:
         """Return what was taken for a member; None where nothing was."""
-        fact = self._facts.get(target)
-        return fact.value if fact else None
+        return self.facts[target].value if target in self.facts else None
 
-    def skill_ids(self) -> list[str]:
-        """Return the ids of the skills, sorted."""
-        return sorted({target[1] for target in self._facts if target[0] == "skills"})
-
-    def replace(self, target: Target, value: Json, place: SourcePlace) -> None:
-        """Take a value of the options in place of the value that is there."""
-        for fact in [fact for fact in self._facts if fact[: len(target)] == target]:
-            del self._facts[fact]
-        self.take(target, value, place)
-
-    def facts(self, *, filled: bool = True) -> tuple[Fact, ...]:
-        """Return what was taken, in the order of the schema, skills by id.
-
-        Args:
-            filled: Include defaults.
-        """
-        facts = (fact for fact in self._facts.values() if filled or fact.place != FILLED)
-        return tuple(sorted(facts, key=_rank))
-
-    def document(self, *, filled: bool = True) -> dict[str, Json]:
-        """Return the card of A2A 1.0 that the facts make."""
+    def document(self) -> dict[str, Json]:
+        """Return the card of A2A 1.0 that the facts make; what is a part wins over the whole."""
         card: dict[str, Any] = {}
-        for fact in self.facts(filled=filled):
-            *above, last = fact.target
-            owner = card
+        for target in sorted(self.facts, key=rank):
+            *above, last = target
+            owner, value = card, self.value(*target)
             for token in above:
                 owner = owner.setdefault(token, {})
-            owner[last] = fact.value
+            owner[last] = {**value, **owner.get(last, {})} if isinstance(value, dict) else value
         if "skills" in card:
             card["skills"] = list(card["skills"].values())
-        return with_kept(card, card.pop(_OURS, {}))
+        return with_kept(card, card.pop(OURS, {}))
+
+    def _fit(self, value: Json, field: Field | None, name: str, place: SourceValue) -> Json:
+        """Return the value as its field allows it, without what the schema does not have.
+
+        Where there is no field, it may be anything that JSON can hold.
+        """
+        if field is not None and not isinstance(value, field.expected[0]):
+            raise place.refuse("build.type", f"{name}: expected {field.expected[1]}")
+        if isinstance(value, list):
+            part = _element(field)
+            return [
+                self._fit(element, part, f"{name}[{index}]", place)
+                for index, element in enumerate(value)
+            ]
+        if isinstance(value, dict):
+            return self._fit_members(value, field, name, place)
+        if isinstance(value, str) and _USERINFO.match(value):
+            text = f"{name}: a URL holds a user name or a password, and a card is public"
+            raise place.refuse("build.unsupported", text, hint="Write the URL without it.")
+        if isinstance(value, str) and SURROGATE.search(value):
+            raise place.refuse("build.type", f"{name}: the text contains an unpaired surrogate")
+        is_number = isinstance(value, int) or (isinstance(value, float) and isfinite(value))
+        if not (value is None or isinstance(value, str) or is_number):
+            kind = type(value).__name__
+            raise place.refuse("build.type", f"{name}: JSON has no such value ({kind})")
+        return value
+
+    def _fit_members(
+        self, value: dict[str, Json], field: Field | None, name: str, place: SourceValue
+    ) -> dict[str, Json]:
+        self._fit([*value], None, name, place)  # names may hold what a text may not, too
+        message = field.message if field is not None and field.shape == "one" else None
+        if message is None:
+            part = _element(field)
+            return {key: self._fit(value[key], part, f"{name}.{key}", place) for key in value}
+        for member in value:
+            if member not in message.fields:
+                self.note("build.left_out", f"{name}.{member} is no member of A2A 1.0", place)
+        return {
+            member: self._fit(value[member], field, f"{name}.{member}", place)
+            for member, field in message.fields.items()
+            if value.get(member) is not None
+        }
 
 
-def _rank(fact: Fact) -> tuple[int, str, int]:
+def _element(field: Field | None) -> Field | None:
+    """Return the field of what a list or map holds; None where that may be anything."""
+    if field is None or field.shape == "one":
+        return None
+    return replace(field, shape="one", expected=field.element)
+
+
+def rank(target: Target) -> tuple[int, str, int]:
     """Return the place in the order of the schema, skills by id, schemes by name, ours last."""
-    first, *rest = fact.target
-    names = list(CARD_1_0.fields)
-    place = names.index(first) if first in names else len(names)
+    first, *rest = target
+    place = [*CARD_1_0.fields, OURS].index(first)
     if first == "skills":
-        return place, rest[0], _SKILL.index(rest[1])
+        return place, rest[0], [*SKILL_1_0.fields].index(rest[1])
     return place, rest[0] if rest and first == "securitySchemes" else "", 0
 
 
@@ -260,18 +253,18 @@ def field_of(target: Target) -> Field:
     """Return the field of the schema that a target names.
 
     Raises:
-        KeyError: There is none.
+        KeyError, IndexError: There is none.
     """
-    first, *rest = target
-    field = CARD_1_0.fields[first]
-    if first == "skills":
-        rest = rest[1:]
-    if field.shape == "map" and rest:
-        return replace(field, name=rest[0], shape="one", expected=field.element)
-    for name in rest:
-        if field.message is None:
+    is_skill = target[0] == "skills"
+    first, *below = target[2:] if is_skill else target
+    field = (SKILL_1_0 if is_skill else CARD_1_0).fields[first]
+    for name in below:
+        if field.shape == "map":
+            field = replace(field, shape="one", expected=field.element)
+        elif field.message is None or field.shape == "list":
             raise KeyError(name)
-        field = field.message.fields[name]
+        else:
+            field = field.message.fields[name]
     return field
 
 
@@ -280,55 +273,7 @@ def describe_hint(skill: str) -> str:
     return f"Write one into the source, or pass --set 'skills.{skill}.description=...'"
 
 
-def _check_json(value: object, name: str, place: SourcePlace) -> None:
-    """Refuse what JSON cannot hold, such as TOML's dates, and URLs with a credential."""
-    if isinstance(value, Mapping | list):
-        for part in [*value, *value.values()] if isinstance(value, Mapping) else value:
-            _check_json(part, name, place)
-    elif isinstance(value, str) and _USERINFO.match(value):
-        text = f"{name}: a URL holds a user name or a password, and a card is public"
-        raise refusal("build.unsupported", text, place, hint="Write the URL without it.")
-    elif isinstance(value, str) and SURROGATE.search(value):
-        raise refusal("build.type", f"{name}: the text contains an unpaired surrogate", place)
-    elif not isinstance(value, str | int | float | None) or value in (inf, -inf) or value != value:
-        kind = type(value).__name__
-        raise refusal("build.type", f"{name}: JSON has no such value ({kind})", place)
-
-
-_USERINFO: Final = re.compile(r"\s*[a-z][a-z0-9+.-]*:[/\\]{2}[^/?#\\\s]*@", re.IGNORECASE)
-
-
-def _fit(value: Json, field: Field, name: str, draft: Draft, place: SourcePlace) -> Json:
-    """Return the value as its field allows it, without what the schema does not have."""
-    expected, words = field.expected
-    if not isinstance(value, expected):
-        raise refusal("build.type", f"{name}: expected {words}", place)
-    if field.shape != "one":
-        field = replace(field, shape="one", expected=field.element)
-        if isinstance(value, list):
-            return [
-                _fit(element, field, f"{name}[{index}]", draft, place)
-                for index, element in enumerate(value)
-            ]
-        parts = members_of(value).items()
-        return {key: _fit(part, field, f"{name}.{key}", draft, place) for key, part in parts}
-    if field.message is None or not isinstance(value, dict):
-        return value
-    fields = field.message.fields
-    for member in value:
-        if member not in fields:
-            draft.warn("build.left_out", f"{name}.{member} is no member of A2A 1.0", place)
-    return {
-        member: _fit(value[member], field, f"{name}.{member}", draft, place)
-        for member, field in fields.items()
-        if value.get(member) is not None
-    }
-
-
-# Options, kinds of sources, and the search for files.
-
-#: Files of one source; a card of more skills would be refused for its size.
-MAX_FILES: Final = 20_000
+# Options, and kinds of sources.
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,11 +294,11 @@ class BuildOptions:
     a2a: A2aVersion | str | None = None
     base_url: str | None = None
     url: str | None = None
-    members: Mapping[str, str] = field(default_factory=dict, hash=False)
+    members: Mapping[str, str] = field(default_factory=dict)
     agent: str | None = None
     prompt_excerpt: bool = False
     orloj: OrlojSettings = field(default_factory=OrlojSettings)
-    live: tuple[SourceDocument, ...] = ()
+    live: tuple[SourceValue, ...] = ()
 
     def with_settings(self, settings: BuildSettings) -> BuildOptions:
         """Return these options with those of a project where there are none."""
@@ -377,53 +322,13 @@ class Kind:
         folder: A file that a folder of the kind has; ``*`` may stand for a name.
         a2a: The form that its cards have unless another is asked for.
         modes: What input and output modes default to.
-        path: What follows the base URL; ``{name}`` is the card's name.
+        path: What follows the base URL.
     """
 
     name: str
     take: Callable[[Sequence[Path], Draft], None]
-    is_file: Callable[[SourceDocument], bool]
+    is_file: Callable[[SourceValue], bool]
     folder: tuple[str, ...] = ()
     a2a: A2aVersion = "1.0"
     modes: tuple[str, ...] = ("text/plain",)
-    path: str | Callable[[Draft], str] = ""
-
-
-def found_in(folder: Path, patterns: Sequence[str]) -> Iterator[Path]:
-    """Yield the files of a folder that fit a pattern, each once, sorted by path.
-
-    A link that leads out of the folder is refused: the folder may be a stranger's.
-
-    Raises:
-        BuildRefused: ``build.limit``; ``build.unsupported`` for such a link.
-    """
-    paths: set[Path] = set()
-    for pattern in patterns:
-        for path in folder.glob(pattern):
-            paths.add(path)
-            if len(paths) > MAX_FILES:
-                message = f"more than {MAX_FILES} files"
-                raise refusal("build.limit", message, SourcePlace(str(folder)))
-    for path in sorted(paths):
-        if leads_outside(folder, path):
-            message = "it is a link that leads out of its folder"
-            hint = "Put the file itself there."
-            raise refusal("build.unsupported", message, SourcePlace(str(path)), hint=hint)
-        if os.path.isfile(path):
-            yield path
-
-
-def first_in(folder: Path, names: Sequence[str]) -> Path | None:
-    """Return the first of these files that a folder has; links as in :func:`found_in`."""
-    return next((file for name in names for file in found_in(folder, (name,))), None)
-
-
-def take_prompt(document: SourceDocument, at: Location, draft: Draft) -> None:
-    """Take a missing description from a prompt's first sentence, if that was asked for."""
-    words = " ".join((document.text(*at) or "").split()) if draft.options.prompt_excerpt else ""
-    sentence, stop, _ = words.partition(". ")
-    text = sentence + stop.strip()
-    text = text if len(text) <= 200 else f"{text[:197]}..."
-    place = document.place(*at)
-    if draft.take(("description",), text, place):
-        draft.warn("build.prompt", f"taken from the prompt: {text!r}", place)
+    path: Callable[[Draft], str] = lambda _: ""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from cardsign.build.draft import FILLED, Draft, Kind, Mappings, describe_hint, first_in, found_in
-from cardsign.build.reading import SourceDocument, of_card, read_one
+from cardsign.build.draft import Draft, Kind, Mappings, describe_hint
+from cardsign.build.reading import SourceValue, find_files, first_file, read_first, read_one
 from cardsign.card.convert import convert_card
 from cardsign.card.security import PROVIDERS, derive_security, not_advertised
 from cardsign.card.values import members_of
@@ -43,85 +43,76 @@ _SPECIFICATIONS: Final = ("agent.json", ".forge-output/agent.json")
 def take_forge(sources: Sequence[Path], draft: Draft) -> None:
     """Take agents of Forge: folders, or their forge.yaml."""
     for source in sources:
-        file = first_in(source, _NAMES) if os.path.isdir(source) else source
-        if file is not None:
-            _take(file, draft)
+        document = read_first(source, _NAMES)
+        folder = Path(document.file).parent
+        draft.take_members(document, CONFIGURATION)
+        if specification := first_file(folder, _SPECIFICATIONS):
+            built = read_one(specification)
+            draft.take_members(built, SPECIFICATION)
+            for skill in built.rows("a2a", "skills"):
+                draft.take_listed_skill(skill)
+        _take_security(document, draft)
+        _take_skills(document, folder, draft)
+        _take_tools(document, draft)
 
 
-def _take(file: Path, draft: Draft) -> None:
-    folder = file.parent
-    document = read_one(file)
-    draft.take_members(document, CONFIGURATION)
-    specification = first_in(folder, _SPECIFICATIONS)
-    if specification is not None:
-        built = read_one(specification)
-        draft.take_members(built, SPECIFICATION)
-        for skill in built.rows("a2a", "skills"):
-            draft.take_listed_skill(built, skill)
-    _take_security(document, draft)
-    _take_tools(document, draft)
-    _take_skills(document, folder, draft)
-
-
-def _take_security(document: SourceDocument, draft: Draft) -> None:
+def _take_security(document: SourceValue, draft: Draft) -> None:
     """Take the chain of providers; schemes written by hand stay as they are."""
-    by_hand = document.table("securitySchemes")
-    schemes, places = [], []
-    for at in document.rows("auth", "providers"):
-        kind = document.text(*at, "type")
+    schemes, providers = [], []
+    for provider in document.rows("auth", "providers"):
+        kind = provider.text("type")
         if kind is None:
-            raise document.refuse("build.missing", "the provider has no type", *at)
+            raise provider.refuse("build.missing", "the provider has no type")
         if kind not in PROVIDERS:
-            draft.warn("build.not_advertised", not_advertised(kind), document.place(*at))
+            draft.note("build.not_advertised", not_advertised(kind), provider)
             continue
         try:
-            scheme = PROVIDERS[kind](document.table(*at, "settings"))
+            scheme = PROVIDERS[kind](provider.read(dict, "settings") or {})
         except CardRefused as refused:
-            message = f"{kind}: {refused.message}"
-            raise document.refuse("build.missing", message, *at) from refused
-        schemes.append((document.text(*at, "name") or kind, scheme))
-        places.append(document.place(*at))
-    required = document.flag("auth", "required") is not False
+            raise provider.refuse("build.missing", f"{kind}: {refused.message}") from refused
+        schemes.append((provider.text("name") or kind, scheme))
+        providers.append(provider)
+    required = document.read(bool, "auth", "required") is not False
     try:
-        hand = convert_card({"securitySchemes": by_hand}, "1.0").get("securitySchemes")
-        derived = derive_security(schemes, required=required, by_hand=members_of(hand))
+        written = {"securitySchemes": document.read(dict, "securitySchemes")}
+        by_hand = members_of(convert_card(written, "1.0").get("securitySchemes"))
+        derived, requirements = derive_security(schemes, required=required, by_hand=by_hand)
     except CardRefused as refused:
-        raise of_card(refused, document.place("auth")) from refused
+        raise document.get("auth").refuse_as(refused) from refused
+    for name in by_hand:
+        place = document.get("securitySchemes", name)
+        draft.take(("securitySchemes", name), by_hand[name], place)
     # The last alternative may be the one without a scheme.
-    at_hand = {name: document.place("securitySchemes", name) for name in by_hand}
-    for place, alternative in zip(places, derived[1], strict=False):
+    for place, alternative in zip(providers, requirements, strict=False):
         for name in members_of(members_of(alternative).get("schemes")):
-            at_hand.setdefault(name, place)
-    draft.take_security(derived, document.place("auth", "providers"), at_hand)
+            draft.take(("securitySchemes", name), derived[name], place)
+    draft.take(("securityRequirements",), requirements, document.get("auth", "providers"))
 
 
-def _take_tools(document: SourceDocument, draft: Draft) -> None:
-    named = [(at, document.text(*at, "name")) for at in document.rows("tools")]
-    listed = document.texts("builtin_tools")
-    places = [*named, *((("builtin_tools", index), tool) for index, tool in enumerate(listed))]
-    for at, tool in places:
-        if tool is None:
-            raise document.refuse("build.missing", "the tool has no name", *at)
-        text = document.text(*at, "description") if at[0] == "tools" else None
-        draft.take_skill(tool, tool=tool, description=text, place=document.place(*at))
+def _take_tools(document: SourceValue, draft: Draft) -> None:
+    for tool in document.rows("tools"):
+        name = tool.text("name")
+        if name is None:
+            raise tool.refuse("build.missing", "the tool has no name")
+        draft.take_skill(name, tool, tool=name, description=tool.text("description"))
+    for index, name in enumerate(document.texts("builtin_tools")):
+        draft.take_skill(name, document.get("builtin_tools", index), tool=name)
 
 
-def _take_skills(document: SourceDocument, folder: Path, draft: Draft) -> None:
+def _take_skills(document: SourceValue, folder: Path, draft: Draft) -> None:
     main = folder / (document.text("skills", "path") or MAIN)
     if leads_outside(folder, main):
         message = "skills.path leads out of the agent's folder"
         hint = "Name a file of that folder."
-        raise document.refuse("build.unsupported", message, "skills", "path", hint=hint)
-    files = found_skills(folder, PLACES)
-    if os.path.isfile(main) and main not in files:
-        files.insert(0, main)
-    take_files(files, main, draft)
+        raise document.get("skills", "path").refuse("build.unsupported", message, hint=hint)
+    files = [main] if os.path.isfile(main) else []
+    take_files(dict.fromkeys([*files, *find_skills(folder, PLACES)]), main, draft)
 
 
 KIND: Final = Kind(
     "forge",
     take_forge,
-    lambda document: "agent_id" in document.value,
+    lambda document: "agent_id" in document.members,
     folder=_NAMES,
     a2a="0.3",
     modes=("text/plain", "application/json"),
@@ -140,49 +131,14 @@ MEMBERS: Final[Mappings] = {
     "outputModes": "outputModes",
     "output_modes": "outputModes",
 }
+#: Of the agent's main skill.
+MAIN_MEMBERS: Final[Mappings] = {("metadata", "version"): "version", "version": "version"}
 _DISPLAY_NAMES: Final = ("display_name", "displayName", "display-name", "title")
 MAIN: Final = "SKILL.md"
 #: Where an agent keeps them.
 PLACES: Final = (MAIN, "skills/*.md", "skills/*/SKILL.md")
 #: Where a folder of skills has them.
 _FOLDER: Final = (*PLACES, "*/SKILL.md", ".agents/skills/*/SKILL.md", ".claude/skills/*/SKILL.md")
-
-
-def _take_file(path: Path, draft: Draft) -> tuple[str, SourceDocument]:
-    """Take one file, and return the id of its skill and the document.
-
-    Raises:
-        BuildRefused: ``build.syntax``, ``build.type``; ``build.missing``: it has no name or no
-            description.
-    """
-    document = read_one(path)
-    name = document.text("name")
-    if name is None:
-        hint = "Add ---, `name: ...`, `description: ...`, --- at its top."
-        raise document.refuse("build.missing", "the skill has no name", hint=hint)
-    skill = _id(name)
-    if document.text("description") is None and draft.value("skills", skill, "description") is None:
-        message = f"the skill {skill!r} has no description"
-        raise document.refuse("build.missing", message, hint=describe_hint(skill))
-    place = document.place("name")
-    if draft.value("skills", skill, "id") is not None:
-        draft.warn("build.left_out", f"a skill {skill!r} is there already, and stays", place)
-    display = next(
-        (display_name for key in _DISPLAY_NAMES if (display_name := document.text(key))), None
-    )
-    category = document.text("category")
-    tags = [*([category] if category else []), *document.texts("tags")]
-    draft.take_members(document, MEMBERS, to=("skills", skill))
-    draft.take_skill(
-        skill,
-        name=display or name,
-        tags=tags,
-        place=place,
-        tagged=document.place("category" if category else "tags"),
-    )
-    if modes := document.texts("modes"):
-        draft.take(("skills", skill, "outputModes"), list(modes), document.place("modes"))
-    return skill, document
 
 
 def take_skills(sources: Sequence[Path], draft: Draft) -> None:
@@ -192,42 +148,61 @@ def take_skills(sources: Sequence[Path], draft: Draft) -> None:
     SKILL.md, where nothing else says them.
     """
     for source in sources:
-        files = [source]
-        if os.path.isdir(source):
-            files = found_skills(source, (*_FOLDER, *(["*.md"] if source.name == "skills" else ())))
-        skills = take_files(files, source / MAIN, draft)
-        if len(skills) == 1:
-            _take_main(draft, *skills[0])
-        elif skills:  # its own SKILL.md has named it already
-            draft.take(("name",), _id(source.resolve().name), FILLED)
+        patterns = (*_FOLDER, "*.md") if source.name == "skills" else _FOLDER
+        files = find_skills(source, patterns)
+        take_files(files, files[0] if len(files) == 1 else source / MAIN, draft)
+        if files:
+            folder = SourceValue(str(source))
+            draft.take(("name",), _id(source.resolve().name), folder)
 
 
-def found_skills(folder: Path, patterns: Sequence[str]) -> list[Path]:
-    """Return the files of a folder that fit a pattern, except its README.md."""
-    return [file for file in found_in(folder, patterns) if file.name != "README.md"]
+def find_skills(source: Path, patterns: Sequence[str]) -> list[Path]:
+    """Return the files of a folder that fit a pattern, except its README.md; a file itself."""
+    files = find_files(source, patterns)
+    return [file for file in files if file.name != "README.md" or file == source]
 
 
-def take_files(files: Sequence[Path], main: Path, draft: Draft) -> list[tuple[str, SourceDocument]]:
+def take_files(files: Iterable[Path], main: Path, draft: Draft) -> None:
     """Take files of one agent, whose name, description and version are those of its main file.
 
-    Returns:
-        The id of each skill that was taken, and what was read of it.
+    Raises:
+        BuildRefused: ``build.syntax``, ``build.type``; ``build.missing``: a skill has no name or
+            no description.
     """
-    taken = []
     for path in files:
-        taken.append(_take_file(path, draft))
+        document = read_one(path)
+        skill = _take_file(document, draft)
         if path == main:
-            _take_main(draft, *taken[-1])
-    return taken
+            for member in ("name", "description"):
+                fact = draft.facts["skills", skill, member]
+                draft.take((member,), fact.value, fact)
+            draft.take_members(document, MAIN_MEMBERS)
 
 
-def _take_main(draft: Draft, skill: str, document: SourceDocument) -> None:
-    """Take the agent's name, description and version from its main skill, where missing."""
-    for fact in draft.facts():
-        if fact.target[:2] == ("skills", skill) and fact.target[2] in ("name", "description"):
-            draft.take(fact.target[2:], fact.value, fact.place)
-    for at in (("metadata", "version"), ("version",)):
-        draft.take(("version",), document.text(*at), document.place(*at))
+def _take_file(document: SourceValue, draft: Draft) -> str:
+    """Take one file, and return the id of its skill."""
+    name = document.text("name")
+    if name is None:
+        hint = "Add ---, `name: ...`, `description: ...`, --- at its top."
+        raise document.refuse("build.missing", "the skill has no name", hint=hint)
+    skill, place = _id(name), document.get("name")
+    if ("skills", skill, "id") in draft.facts:
+        draft.note("build.left_out", f"a skill {skill!r} is there already, and stays", place)
+    draft.take_members(document, MEMBERS, "skills", skill)
+    if ("skills", skill, "description") not in draft.facts:
+        message = f"the skill {skill!r} has no description"
+        raise document.refuse("build.missing", message, hint=describe_hint(skill))
+    display = next((text for key in _DISPLAY_NAMES if (text := document.text(key))), name)
+    category = document.text("category")
+    draft.take_skill(
+        skill,
+        place,
+        name=display,
+        tags=[*([category] if category else []), *document.texts("tags")],
+        tagged=document.get("category" if category else "tags"),
+    )
+    draft.take(("skills", skill, "outputModes"), [*document.texts("modes")], document.get("modes"))
+    return skill
 
 
 def _id(name: str) -> str:

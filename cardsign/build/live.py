@@ -11,12 +11,12 @@ import json
 import logging
 import os
 import shlex
-import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from cardsign.build.reading import MAX_SOURCE_BYTES, SourceDocument, SourcePlace, read_json, refusal
+from cardsign.build.reading import MAX_SOURCE_BYTES, SourceValue, read_json
 from cardsign.errors import CardsignError, UsageFault, install_hint
 from cardsign.findings import cut
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings
@@ -34,14 +34,29 @@ SAVE_IT: Final = (
 
 
 def ask_servers(
-    asked: Sequence[str], run: Sequence[str], settings: FetchSettings = DEFAULT_SETTINGS
-) -> tuple[SourceDocument, ...]:
+    asked: Sequence[str],
+    run: Sequence[str],
+    settings: FetchSettings = DEFAULT_SETTINGS,
+    *,
+    seconds: float = SECONDS,
+) -> tuple[SourceValue, ...]:
     """Ask MCP servers by URL, and run those that are local programs.
+
+    Servers are asked over streamable HTTP. Programs are run here and without a shell, and asked
+    over stdio; they inherit the few variables that the mcp package hands on.
+
+    Args:
+        asked: URLs.
+        run: Commands.
+        settings: How URLs are reached.
+        seconds: How long one server may take.
 
     Raises:
         TypeError: One of the lists is a str.
-        UsageFault: ``usage.not_installed``: the extra mcp is not.
-        FetchFailed, BuildRefused: As :func:`ask_mcp` and :func:`run_mcp`.
+        UsageFault: ``usage.not_installed``: the extra mcp is not; ``usage.invalid``: what is to be
+            run is no command.
+        FetchFailed: ``fetch.*``: a server may not be asked, or cannot be.
+        BuildRefused: ``build.*``: a server gives no list of tools, or too long a one.
     """
     if isinstance(asked, str) or isinstance(run, str):
         raise TypeError("ask_mcp and run_mcp are lists of str")
@@ -52,58 +67,36 @@ def ask_servers(
         raise UsageFault("usage.not_installed", message, hint=install_hint("mcp")) from exc
     # Without a handler Python prints what the SDK logs about a server's messages to stderr.
     logging.getLogger("mcp").addHandler(logging.NullHandler())
-    return (*(ask_mcp(url, settings) for url in asked), *(run_mcp(command) for command in run))
+    return (*(_ask(url, settings, seconds) for url in asked), *(_run(c, seconds) for c in run))
 
 
-def ask_mcp(url: str, settings: FetchSettings = DEFAULT_SETTINGS) -> SourceDocument:
-    """Ask a server over streamable HTTP.
-
-    Raises:
-        FetchFailed: ``fetch.*``: it may not be asked, or cannot be.
-        BuildRefused: ``build.*``: it gives no list of tools, or too long a one.
-    """
+def _ask(url: str, settings: FetchSettings, seconds: float) -> SourceValue:
     from mcp.client.streamable_http import streamable_http_client
 
     from cardsign.net.mcp import McpTransport
 
     guard = McpTransport(url, settings, max_bytes=2 * MAX_SOURCE_BYTES)
     server = streamable_http_client(url, http_client=guard.client())
-    return _list_tools(server, SourcePlace(url), seconds=SECONDS, guard=guard)
+    return _list_tools(server, SourceValue(url), seconds, guard)
 
 
-def run_mcp(command: str, *, seconds: float = SECONDS) -> SourceDocument:
-    """Run a program, here and without a shell, and ask it over stdio.
-
-    It inherits the few variables that the mcp package hands on.
-
-    Raises:
-        UsageFault: ``usage.invalid``: it is no command.
-        BuildRefused: ``build.*``: it gives no list of tools, or too long a one.
-    """
+def _run(command: str, seconds: float) -> SourceValue:
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
     try:
         name, *arguments = shlex.split(command)
     except ValueError as exc:  # no word at all, or a quote that is never closed
         raise UsageFault("usage.invalid", "--run-mcp takes PROGRAM ARGUMENT...") from exc
-    place = SourcePlace(f"--run-mcp {name}")  # without arguments, which may hold a secret
-    path = shutil.which(name)
-    if path is None:
-        hint = "Install it, or give its whole path."
-        raise refusal("build.unsupported", f"there is no program {name!r}", place, hint=hint)
+    place = SourceValue(f"--run-mcp {name}")  # without arguments, which may hold a secret
     with open(os.devnull, "w") as nowhere:
-        server = stdio_client(StdioServerParameters(command=path, args=arguments), nowhere)
-        return _list_tools(server, place, seconds=seconds)
+        server = stdio_client(StdioServerParameters(command=name, args=arguments), nowhere)
+        return _list_tools(server, place, seconds)
 
 
 def _list_tools(
-    server: Any, place: SourcePlace, *, seconds: float, guard: McpTransport | None = None
-) -> SourceDocument:
-    """Return a server's name, version and tools, as a document without lines.
-
-    Raises:
-        BuildRefused, FetchFailed: As :func:`ask_mcp`.
-    """
+    server: Any, place: SourceValue, seconds: float, guard: McpTransport | None = None
+) -> SourceValue:
+    """Return a server's name, version and tools, as a document without lines."""
 
     async def ask() -> dict[str, Any]:
         async with asyncio.timeout(seconds):
@@ -116,25 +109,23 @@ def _list_tools(
     except Exception as exc:  # noqa: BLE001  the boundary: the client raises groups of anything
         failure = guard.failure if guard is not None else None
         raise failure or _no_list(exc, place, seconds) from None
-    tools, size = len(answer["tools"]), len(json.dumps(answer))
-    if tools > MAX_TOOLS or size > MAX_SOURCE_BYTES or answer.pop("nextCursor"):
+    data = json.dumps(answer).encode()
+    if len(answer["tools"]) > MAX_TOOLS or len(data) > MAX_SOURCE_BYTES or answer["nextCursor"]:
         message = f"it lists more than {MAX_TOOLS} tools, {MAX_SOURCE_BYTES} bytes of them, or "
-        raise refusal("build.limit", f"{message}{MAX_PAGES} pages", place)
-    (document,) = read_json(json.dumps(answer).encode(), place.file)
-    return SourceDocument(place.file, document.value, {(): 0})
+        raise place.refuse("build.limit", f"{message}{MAX_PAGES} pages")
+    return replace(read_json(data, place.file), lines={})
 
 
-def _no_list(exc: BaseException, place: SourcePlace, seconds: float) -> CardsignError:
+def _no_list(exc: BaseException, place: SourceValue, seconds: float) -> CardsignError:
     """Return the first cause of what the client raised, as one of our own errors."""
     while isinstance(exc, BaseExceptionGroup):
         exc = exc.exceptions[0]
+    problem = str(exc).partition("\n")[0] or type(exc).__name__
     if isinstance(exc, TimeoutError):
-        message = f"the server did not answer within {seconds:.0f} seconds"
-    else:
-        line = str(exc).partition("\n")[0]
-        words = "".join(char if char.isprintable() else "?" for char in line)
-        message = f"the server gave no list of tools: {cut(words) or type(exc).__name__}"
-    return refusal("build.unsupported", message, place, hint=SAVE_IT)
+        problem = f"it did not answer within {seconds:.0f} seconds"
+    problem = "".join(char if char.isprintable() else "?" for char in problem)
+    message = f"the server gave no list of tools: {cut(problem)}"
+    return place.refuse("build.unsupported", message, hint=SAVE_IT)
 
 
 async def _ask_for_tools(server: Any) -> dict[str, Any]:
@@ -145,13 +136,14 @@ async def _ask_for_tools(server: Any) -> dict[str, Any]:
     async with Client(server, cache=None) as client:
         for _ in range(MAX_PAGES):
             page = await client.list_tools(cursor=cursor)
-            tools += [
-                tool.model_dump(mode="json", by_alias=True, exclude_none=True)
-                for tool in page.tools
-            ]
+            tools += (_dump(tool) for tool in page.tools)
             cursor = page.next_cursor
             if cursor is None or len(tools) > MAX_TOOLS:
                 break
         info = client.server_info
-    named = info.model_dump(mode="json", by_alias=True, exclude_none=True) if info else {}
-    return {"serverInfo": named, "tools": tools, "nextCursor": cursor}
+    return {"serverInfo": _dump(info) if info else {}, "tools": tools, "nextCursor": cursor}
+
+
+def _dump(model: Any) -> dict[str, Any]:
+    dumped: dict[str, Any] = model.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return dumped

@@ -5,27 +5,27 @@ Prompts, models, settings, requirements and shell rules are never looked at.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from cardsign.build.draft import DEFAULT_VERSION, Draft, Kind, Mappings, found_in, take_prompt
-from cardsign.build.reading import SourceDocument, SourcePlace, read_one
-from cardsign.card.security import PROVIDERS, derive_security
+from cardsign.build.draft import DEFAULT_VERSION, NO_VERSION, OURS, Draft, Kind, Mappings, Target
+from cardsign.build.reading import SourceValue, find_files, read_one
 from cardsign.card.values import Json
 
 #: Of an agent and a hand. The version is the agent's own.
 AGENT: Final[Mappings] = {"name": "name", "version": "version", "description": "description"}
 HAND: Final[Mappings] = {"id": "id", "name": "name", "description": "description"}
 #: What OpenFang's server supports for every agent; not defaults, so the form of 0.2 has them too.
-SERVER: Final[dict[str, Json]] = {
-    "capabilities.streaming": True,
-    "capabilities.pushNotifications": False,
-    "defaultInputModes": ["text/plain"],
-    "defaultOutputModes": ["text/plain"],
+SERVER: Final[dict[Target, Json]] = {
+    ("capabilities", "streaming"): True,
+    ("capabilities", "pushNotifications"): False,
+    ("defaultInputModes",): ["text/plain"],
+    ("defaultOutputModes",): ["text/plain"],
+    (OURS, "stateTransitionHistory"): True,
 }
-_SERVER: Final = SourcePlace("OpenFang's server")
+_SERVER: Final = SourceValue("OpenFang's server")
 _LISTEN_PATH: Final = "/a2a"
 _FILES: Final = ("agent.toml", "HAND.toml", "config.toml", "openfang.toml")
 
@@ -38,59 +38,47 @@ def tool_id(name: str) -> str:
 def take_openfang(sources: Sequence[Path], draft: Draft) -> None:
     """Take agents, hands and configurations: files, or folders of them."""
     for source in sources:
-        for file in found_in(source, _FILES) if os.path.isdir(source) else [source]:
-            _take(file, draft)
-    if draft.take(("version",), DEFAULT_VERSION, _SERVER):  # every card of the server has one
-        draft.warn(
-            "build.filled", f"no source has a version; filled in: {DEFAULT_VERSION}", _SERVER
-        )
-    for member, value in SERVER.items():
-        draft.take(tuple(member.split(".")), value, _SERVER)
-    draft.keep("stateTransitionHistory", True, _SERVER)
+        for file in find_files(source, _FILES):
+            _take(read_one(file), draft)
+    draft.fill(("version",), DEFAULT_VERSION, NO_VERSION, _SERVER)  # every card of it has one
+    for target, value in SERVER.items():
+        draft.take(target, value, _SERVER)
 
 
-def _take(path: Path, draft: Draft) -> None:
-    document = read_one(path)
+def _take(document: SourceValue, draft: Draft) -> None:
     if _is_configuration(document):
         _take_configuration(document, draft)
-    elif "id" in document.value and "tools" in document.value:
-        draft.take_members(document, HAND)
-        category = document.text("category")
-        _take_tools(document, draft, ("tools",), (category, "tool") if category else ())
-    else:
-        draft.take_members(document, AGENT)
-        take_prompt(document, ("model", "system_prompt"), draft)
-        _take_tools(document, draft, ("capabilities", "tools"), ())
+        return
+    is_hand = document.members.keys() >= {"id", "tools"}
+    tools = document.get(*([] if is_hand else ["capabilities"]), "tools")
+    category = document.text("category") if is_hand else None
+    draft.take_members(document, HAND if is_hand else AGENT)
+    draft.take_prompt(document.get("model", "system_prompt"))
+    for index, tool in enumerate(tools.texts()):
+        name, place = tool.replace("_", " "), tools.get(index)
+        tags = [category, "tool"] if category else []
+        draft.take_skill(tool_id(tool), place, name=name, tool=tool, tags=tags)
 
 
-def _take_tools(
-    document: SourceDocument, draft: Draft, at: tuple[str, ...], tags: tuple[str, ...]
-) -> None:
-    for index, tool in enumerate(document.texts(*at)):
-        name, place = tool.replace("_", " "), document.place(*at, index)
-        draft.take_skill(tool_id(tool), name=name, tool=tool, tags=tags, place=place)
-
-
-def _take_configuration(document: SourceDocument, draft: Draft) -> None:
+def _take_configuration(document: SourceValue, draft: Draft) -> None:
     """Take the listen path, and that an API key is required; the key itself is never taken."""
-    if document.flag("a2a", "enabled") is False:
-        draft.warn("build.changed", "A2A is switched off in it", document.place("a2a"))
-    path = document.text("a2a", "listen_path")
-    draft.listen_path = path or _LISTEN_PATH
-    if document.get("api_key") not in (None, ""):
-        derived = derive_security([("bearer", PROVIDERS["static_token"]({}))])
-        draft.take_security(derived, document.place("api_key"))
+    if document.read(bool, "a2a", "enabled") is False:
+        draft.note("build.changed", "A2A is switched off in it", document.get("a2a"))
+    draft.listen_path = document.text("a2a", "listen_path")
+    key = document.get("api_key")
+    if key.value not in (None, ""):
+        draft.take_authentication(replace(key, value={"type": "bearer"}))
 
 
-def _is_configuration(document: SourceDocument) -> bool:
-    marks = ("a2a", "default_model", "network", "mcp_servers")
-    return "name" not in document.value and any(mark in document.value for mark in marks)
+def _is_configuration(document: SourceValue) -> bool:
+    marks = {"a2a", "default_model", "network", "mcp_servers"}
+    return "name" not in document.members and not marks.isdisjoint(document.members)
 
 
-def _is_ours(document: SourceDocument) -> bool:
-    value = document.value
-    is_manifest = "name" in value and ("module" in value or "model" in value or "tools" in value)
-    is_configuration = _is_configuration(document) and value.keys() != {"mcp_servers"}
+def _is_ours(document: SourceValue) -> bool:
+    members = document.members
+    is_manifest = "name" in members and not {"module", "model", "tools"}.isdisjoint(members)
+    is_configuration = _is_configuration(document) and members.keys() != {"mcp_servers"}
     return document.file.endswith(".toml") and (is_manifest or is_configuration)
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -142,10 +143,10 @@ def _outputs(output: str, built: BuiltCard) -> Iterator[tuple[str, bytes]]:
 
 def _fact_lines(built: BuiltCard) -> Iterator[str]:
     """Yield each member with the place that it comes from."""
-    members = [safe(".".join(fact.target)) for fact in built.facts[:_MAX_MEMBERS]]
+    members = [safe(".".join(target)) for target in islice(built.facts, _MAX_MEMBERS)]
     width = min(max(map(len, members), default=0), 48)
-    for member, fact in zip(members, built.facts, strict=False):
-        yield f"{member:<{width}}  {safe(str(fact.place))}"
+    for member, place in zip(members, built.facts.values(), strict=False):
+        yield f"{member:<{width}}  {safe(str(place))}"
     if more := len(built.facts) - len(members):
         yield f"and {more:,} more members"
 
@@ -157,13 +158,13 @@ def _to_json(built: BuiltCard, files: list[str]) -> dict[str, object]:
         "reasons": [fact.to_json() for fact in cap_findings(built.reasons)],
         "members": [
             {
-                "member": [cut(token, MAX_TOKEN) for token in fact.target],
-                "file": fact.place.file,
-                "line": fact.place.line or None,
+                "member": [cut(token, MAX_TOKEN) for token in target],
+                "file": place.file,
+                "line": place.line,
             }
-            for fact in built.facts[:_MAX_MEMBERS]
+            for target, place in islice(built.facts.items(), _MAX_MEMBERS)
         ],
-        "members_left_out": len(built.facts[_MAX_MEMBERS:]),
+        "members_left_out": max(0, len(built.facts) - _MAX_MEMBERS),
     }
 
 

@@ -16,8 +16,8 @@ import pytest
 import cardsign
 from cardsign.build.assemble import build_card
 from cardsign.build.draft import BuildOptions
-from cardsign.build.live import ask_mcp, ask_servers, run_mcp
-from cardsign.build.reading import SourceDocument
+from cardsign.build.live import SECONDS, ask_servers
+from cardsign.build.reading import SourceValue
 from cardsign.errors import BuildRefused, CardsignError, FetchFailed, UsageFault
 from tests.net.internet import Answer, Network, Request
 from tests.net.peers import http
@@ -28,7 +28,17 @@ URL = "https://docs.example/mcp"
 TOOL = {"name": "read", "description": "Reads", "inputSchema": {"type": "object"}}
 
 
-def built(*live: Callable[[], SourceDocument], sources: tuple[Path, ...] = ()) -> bytes:
+def ask(network: Network, url: str = URL) -> SourceValue:
+    """What one server says."""
+    return ask_servers([url], [], network.settings())[0]
+
+
+def run(command: str, seconds: float = SECONDS) -> SourceValue:
+    """What one program says."""
+    return ask_servers([], [command], seconds=seconds)[0]
+
+
+def built(*live: SourceValue, sources: tuple[Path, ...] = ()) -> bytes:
     members = {"description": "Docs"}
     options = BuildOptions(url="https://a.example/a2a", members=members, live=live)
     return build_card(sources, options).document
@@ -42,13 +52,13 @@ def skills(card: bytes) -> list[str]:
 def test_O28_a_live_server_says_what_is_saved_of_it(network: Network, tmp_path: Path) -> None:
     """The same bytes; and no byte leaves round the rules: all go to the one host."""
     saved = tmp_path / "docs.json"
-    saved.write_text(json.dumps(run_mcp(f"{sys.executable} {SERVER} stdio").value))
+    saved.write_text(json.dumps(run(f"{sys.executable} {SERVER} stdio").value))
     command = [sys.executable, SERVER, "streamable-http"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout
         try:
             host = network.relay("docs.example", int(process.stdout.readline()))
-            card = built(ask_mcp(URL, network.settings()))
+            card = built(ask(network))
         finally:
             process.kill()
     assert card == built(sources=(saved,))
@@ -92,7 +102,7 @@ def test_pages_are_read_one_by_one(network: Network, stream: bool) -> None:
     """Each by the cursor of the one before, as JSON and as a stream of events."""
     pages = ({"tools": [TOOL], "nextCursor": "two"}, {"tools": [{**TOOL, "name": "write"}]})
     host = network.host("docs.example", peer(*pages, stream=stream))
-    assert skills(built(ask_mcp(URL, network.settings()))) == ["mcp_docs_read", "mcp_docs_write"]
+    assert skills(built(ask(network))) == ["mcp_docs_read", "mcp_docs_write"]
     sent = [json.loads(request.body) for request in host.requests if request.body]
     asked = [call.get("params", {}) for call in sent if call["method"] == "tools/list"]
     assert [params.get("cursor") for params in asked] == [None, "two"]
@@ -116,7 +126,7 @@ def test_a_hostile_server_ends_in_a_reason(
     """In bounded time, and nobody else is asked."""
     network.host("docs.example", answer)
     with pytest.raises(kind) as refused:
-        built(ask_mcp(URL, network.settings()))
+        built(ask(network))
     assert (refused.value.code, set(network.dialled)) == (code, {"docs.example:443"})
 
 
@@ -125,7 +135,7 @@ def test_private_addresses_are_not_asked(network: Network) -> None:
     network.resolves("docs.example", ["169.254.169.254"])
     for url, code in ((URL, "fetch.forbidden_address"), ("http://docs.example/", "fetch.url")):
         with pytest.raises(FetchFailed) as refused:
-            built(ask_mcp(url, network.settings()))
+            built(ask(network, url))
         assert (refused.value.code, network.dialled) == (code, [])
 
 
@@ -168,7 +178,7 @@ def test_O20_O28_a_program_is_asked_over_stdio(
     """
     monkeypatch.setenv("SECRET", "x")
     command = program(PID + ECHO)
-    assert skills(built(run_mcp(command))) == ["mcp_docs_t"]
+    assert skills(built(run(command))) == ["mcp_docs_t"]
     number, had_secret = Path("pid").read_text().split()
     assert had_secret == "False"
     with pytest.raises(ProcessLookupError):
@@ -192,17 +202,17 @@ def test_a_program_that_misbehaves_is_refused(program: Callable[[str], str], cod
     """And ended."""
     (seconds, words), began = BAD_PROGRAMS[code], time.monotonic()
     with pytest.raises(BuildRefused, match=words) as refused:
-        built(run_mcp(program(code), seconds=seconds))
+        built(run(program(code), seconds=seconds))
     assert refused.value.code == "build.unsupported"
     assert time.monotonic() - began < 50
 
 
 def test_a_command_is_split_and_never_given_to_a_shell(tmp_path: Path) -> None:
     """A program that is not there is said; its arguments are not, since they may hold a secret."""
-    with pytest.raises(BuildRefused, match="no program 'nowhere-mcp'") as refused:
-        built(run_mcp(f"nowhere-mcp --token=abc; touch {tmp_path / 'x'}"))
+    with pytest.raises(BuildRefused, match=r"No such file.*'nowhere-mcp'") as refused:
+        built(run(f"nowhere-mcp --token=abc; touch {tmp_path / 'x'}"))
     assert "abc" not in str(refused.value)
     assert not (tmp_path / "x").exists()
     for command in ("", "a 'b"):
         with pytest.raises(UsageFault, match="PROGRAM"):
-            built(run_mcp(command))
+            built(run(command))
