@@ -10,13 +10,14 @@ import json
 import logging
 import math
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
-from flask import Request, Response, request
+from flask import Request, Response, g, request
 from werkzeug.exceptions import HTTPException
 
 from cardsign.card.document import Card
@@ -35,6 +36,8 @@ log = logging.getLogger(__name__)
 PRIVATE: Final = {"Cache-Control": "private, no-cache", "Vary": "Authorization"}
 NO_STORE: Final = {"Cache-Control": "no-store"}
 NO_SNIFF: Final = {"X-Content-Type-Options": "nosniff"}
+#: Of these HTTP errors the client is told more than the name.
+_EXPLAINED: Final = (400, 413, 415, 429, 503)
 #: Bytes. A request for a card has about 100; what other methods send is refused anyway.
 MAX_CALL_BYTES: Final = 64 * 1024
 TOO_LONG: Final = "a request for a card has at most 64 KiB"
@@ -131,27 +134,18 @@ UNAVAILABLE: Final = ErrorKind(-32000, 503, rpc_status=503)
 BAD_CREDENTIALS: Final = ErrorKind(-32000, 400, rpc_status=400)
 
 
-class A2AError(Exception):
-    """A request is refused. The message is for a person at the other end.
+class A2AError(HTTPException):
+    """A request is refused. The description is for a person at the other end.
 
     Attributes:
         kind: The kind of error.
         challenges: Values of ``WWW-Authenticate``, a header line each.
-        call_id: Of the JSON-RPC call, as far as it was read.
     """
-
-    call_id: Json = None
 
     def __init__(self, kind: ErrorKind, message: str, challenges: tuple[str, ...] = ()) -> None:
         super().__init__(message)
-        self.kind, self.challenges = kind, challenges
-
-
-def status_body(status: int, message: str, details: list[Json]) -> dict[str, Json]:
-    """Return a google.rpc.Status as JSON; `details`, which A2A's own errors have, if there are."""
-    name = "FAILED_PRECONDITION" if details else _GRPC_STATUSES.get(status, "UNKNOWN")
-    error: dict[str, Json] = {"code": status, "status": name, "message": message}
-    return {"error": error | ({"details": details} if details else {})}
+        self.code, self.kind, self.challenges = kind.status, kind, challenges
+        self.retry_after = RETRY_SECONDS if kind is UNAVAILABLE else None
 
 
 _GRPC_STATUSES: Final = {
@@ -169,33 +163,25 @@ _GRPC_STATUSES: Final = {
 }
 
 
-def answer_a2a_error(error: A2AError) -> Response:
-    """Return the answer to a refused request, in the shape of the protocol that it used."""
-    kind, details = error.kind, list[Json]()
-    if kind.reason:
-        info = "type.googleapis.com/google.rpc.ErrorInfo"
-        details = [{"@type": info, "reason": kind.reason, "domain": "a2a-protocol.org"}]
-    if request.method == "POST":
-        shown: dict[str, Json] = {"code": kind.rpc_code, "message": str(error)}
+def answer_error(error: HTTPException) -> Response:
+    """Return a refusal as JSON that no cache keeps, in the shape of the protocol that was used."""
+    status, headers, details = error.code or 500, NO_STORE, list[Json]()
+    name = _GRPC_STATUSES.get(status, "UNKNOWN")
+    message = error.description if status in _EXPLAINED else HTTPStatus(status).phrase
+    if isinstance(error, A2AError):
+        headers, message = PRIVATE, error.description
+        if error.kind.reason:
+            name, info = "FAILED_PRECONDITION", "type.googleapis.com/google.rpc.ErrorInfo"
+            details = [{"@type": info, "reason": error.kind.reason, "domain": "a2a-protocol.org"}]
+    shown: dict[str, Json] = {"code": status, "status": name, "message": message}
+    body: dict[str, Json] = {"error": shown | ({"details": details} if details else {})}
+    if isinstance(error, A2AError) and request.method == "POST":
+        status, shown = error.kind.rpc_status, {"code": error.kind.rpc_code, "message": message}
         shown |= {"data": details} if details else {}
-        call: Json = {"jsonrpc": "2.0", "id": error.call_id, "error": shown}
-        response = json_response(call, kind.rpc_status, PRIVATE)
-    else:
-        body = status_body(kind.status, str(error), details)
-        response = json_response(body, kind.status, PRIVATE)
-    for challenge in error.challenges:
+        body = {"jsonrpc": "2.0", "id": g.get("call_id"), "error": shown}
+    response = json_response(body, status, headers)
+    for challenge in getattr(error, "challenges", ()):
         response.headers.add("WWW-Authenticate", challenge)
-    if kind is UNAVAILABLE:
-        response.headers["Retry-After"] = str(RETRY_SECONDS)
-    return response
-
-
-def answer_http_error(error: HTTPException) -> Response:
-    """Return what HTTP itself refuses (404, 405, 410, 429, 500) as JSON that no cache keeps."""
-    status = error.code or 500
-    message = error.description if status in (400, 413, 415, 429, 503) else None
-    body = status_body(status, message or HTTPStatus(status).phrase, [])
-    response = json_response(body, status, NO_STORE)
     if methods := getattr(error, "valid_methods", None):
         response.headers["Allow"] = ", ".join(methods)
     if retry_after := getattr(error, "retry_after", None):
@@ -226,13 +212,11 @@ def parse_call(untrusted_body: bytes) -> dict[str, Json]:
         if exc.code == "json.not_object":
             raise A2AError(INVALID_REQUEST, "the request is not one JSON object") from exc
         raise A2AError(PARSE_ERROR, f"the request is not strict JSON ({exc.code})") from exc
-    call_id = call.get("id")
-    if isinstance(call_id, bool | list | dict):
+    if isinstance(call.get("id"), bool | list | dict):
         raise A2AError(INVALID_REQUEST, "id is not a string, number or null")
+    g.call_id = call.get("id")  # which each answer repeats from here on
     if call.get("jsonrpc") != "2.0" or not isinstance(call.get("method"), str):
-        lacking = A2AError(INVALID_REQUEST, "the request lacks jsonrpc 2.0 or the name of a method")
-        lacking.call_id = call_id
-        raise lacking
+        raise A2AError(INVALID_REQUEST, "the request lacks jsonrpc 2.0 or the name of a method")
     return call
 
 
@@ -292,6 +276,8 @@ class ExtendedCards:
                 message = f"the extended card of audience {audience} does not say until when it is"
                 raise ServeFault("serve.corrupt_generation", message)
             self._cards[audience] = extended_document(body), marker.exp
+        #: Whether there is any, also one that has expired.
+        self.are_published = bool(self._cards)
         schemes = schemes_of(card)
         #: What the card demands: alternatives, each the names of schemes that go together.
         self._alternatives = [
@@ -309,15 +295,10 @@ class ExtendedCards:
         for problem in security_problems(card):
             message = f"it cannot be read what the public card demands: {problem.message}"
             raise ServeFault("serve.schemes", message)
-        taken = {name for names in self._taken.values() for name in names}
-        for name in sorted(frozenset[str]().union(*self._alternatives) - taken):
+        demanded = frozenset[str]().union(*self._alternatives)
+        for name in sorted(demanded.difference(*self._taken.values())):
             message = f"the public card demands {name!r}, and no provider of the server takes it"
             raise ServeFault("serve.schemes", message)
-
-    @property
-    def are_published(self) -> bool:
-        """Whether there is any, also one that has expired."""
-        return bool(self._cards)
 
     def check_offer(self, request: Request) -> None:
         """Check what the public card says already, and may be said before authentication.
@@ -358,31 +339,30 @@ class ExtendedCards:
         if not self._providers:
             raise A2AError(NOT_CONFIGURED, "no extended card is configured")
         denied: list[Denied] = []
-        is_unreachable = False
-        satisfied: dict[str, set[str]] = {}
+        audience, is_unreachable = None, False
+        shown = defaultdict[str, set[str]](set)  # the schemes of the credentials, by audience
         for provider, names in self._taken.items():
             try:
                 audience = provider.find_audience(request)
             except Denied as exc:
                 log.info("refused a credential (%s): %s", provider.name, exc)
                 denied.append(exc)
-                continue
             except Unavailable as exc:
                 log.warning("could not check a credential (%s): %s", provider.name, exc.description)
                 is_unreachable = True
-                continue
-            if audience and self._are_enough(names, satisfied.setdefault(audience, set())):
-                self._refuse_query_token(request)
-                return audience
-        if is_unreachable:
+            else:
+                if audience and self._are_enough(names, shown[audience]):
+                    break
+            audience = None
+        if audience is None and is_unreachable:
             message = f"your token cannot be checked now; try again in {RETRY_SECONDS} s"
             raise A2AError(UNAVAILABLE, message)
-        if not denied:
-            message = "send all credentials that the card demands together" if satisfied else ""
-            challenges = self._challenges("")
-            raise A2AError(UNAUTHENTICATED, message or "send a credential", challenges)
-        self._refuse_query_token(request)
-        raise self._refusal(denied)
+        if (audience or denied) and "access_token" in request.args:  # which logs keep (RFC 6750 2)
+            challenges = self._challenges("invalid_request")
+            raise A2AError(BAD_CREDENTIALS, "send one token, in the header", challenges)
+        if audience is None:
+            raise self._refusal(denied, is_part=bool(shown))
+        return audience
 
     def _are_enough(self, names: list[str], shown: set[str]) -> bool:
         """Return whether a credential for some schemes opens a card, beside those shown before."""
@@ -391,22 +371,18 @@ class ExtendedCards:
         is_own = not any(alternative.intersection(names) for alternative in self._alternatives)
         return is_own or any(need and need <= shown for need in self._alternatives)
 
-    def _refusal(self, denied: list[Denied]) -> A2AError:
-        """Return the answer to credentials that are not valid, or that open nothing."""
+    def _refusal(self, denied: list[Denied], *, is_part: bool) -> A2AError:
+        """Return the answer to who sent nothing, or what is not valid, or opens nothing."""
         scopes = next((exc.scopes for exc in denied if exc.scopes is not None), None)
-        if scopes is None:
-            challenges = self._challenges("invalid_token")
-            return A2AError(UNAUTHENTICATED, "the credential is not valid", challenges)
-        lacking = f"; it lacks {' or '.join(scopes)}" if scopes else ""
-        message = f"the credential opens no extended card{lacking}"
-        challenges = self._challenges("insufficient_scope", scopes)
-        return A2AError(FORBIDDEN, message, challenges)
-
-    def _refuse_query_token(self, request: Request) -> None:
-        """Refuse a second token in the query: queries end up in logs (RFC 6750 2)."""
-        if "access_token" in request.args:
-            challenges = self._challenges("invalid_request")
-            raise A2AError(BAD_CREDENTIALS, "send one token, in the header", challenges)
+        if scopes is not None:
+            lacking = f"; it lacks {' or '.join(scopes)}" if scopes else ""
+            message = f"the credential opens no extended card{lacking}"
+            return A2AError(FORBIDDEN, message, self._challenges("insufficient_scope", scopes))
+        message = "send all credentials that the card demands together"
+        if not is_part or denied:
+            message = "the credential is not valid" if denied else "send a credential"
+        challenges = self._challenges("invalid_token" if denied else "")
+        return A2AError(UNAUTHENTICATED, message, challenges)
 
     def _challenges(self, error: str, scopes: tuple[str, ...] = ()) -> tuple[str, ...]:
         """Return one challenge for each scheme that the card declares, named after it."""
@@ -425,12 +401,7 @@ class ExtendedCards:
         for audience, (_, expires) in self._cards.items():
             if expires <= self._now():
                 yield f"the extended card of audience {audience} has expired and is not served"
-        if not self.are_published:
+        if not self._cards:
             yield "the public card declares an extended card, but none was published"
         if not self._providers:
             yield "there is no token, so the extended card cannot be asked for"
-        elif not any(self._taken.values()):
-            yield (
-                "the public card declares no security scheme that the server takes, "
-                "so clients cannot know how to ask for the extended card"
-            )

@@ -7,34 +7,22 @@ the `Site` of `site.py`, which is exchanged when a publication changes; rules an
 
 from __future__ import annotations
 
-import ipaddress
-import logging
 import re
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from flask import Flask, Response, abort, current_app, request
-from pydantic import IPvAnyNetwork
 from werkzeug import exceptions
 
 from cardsign.publish.generation import ANY_ORIGIN, PublicFile
 from cardsign.server import a2a
 from cardsign.server.a2a import NO_SNIFF, NO_STORE, Document
-from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings, in_networks, parse_address
+from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
 from cardsign.server.site import Agent, Publications, midnight, public_document
+from cardsign.server.traffic import count_requests, limit_rate
 from cardsign.urls import CARD_PATH, LEGACY_CARD_PATH
 
-log = logging.getLogger(__name__)
-
-STORAGE_SECONDS: Final = 0.25  # for one answer of a storage elsewhere: a request waits for it
-_TIMEOUTS: Final = ("socket_timeout", "socket_connect_timeout")
-#: Counters in this process, one for each client and rate.
-MAX_COUNTERS: Final = 16 * 1024
-#: Some proxies write the port behind the address, as URLs do.
-_PORT: Final = re.compile(r"^([0-9.]+|\[[^\]]*\]):[0-9]+$")
-_PREFIX: Final = 64  # bits of an IPv6 address that one client has
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 READ_METHODS: Final = ("GET", "HEAD", "OPTIONS")
 #: In the environment of a request: whether its body was read, and what a mount refuses it with.
@@ -84,8 +72,7 @@ def create_app(
     app.url_map.merge_slashes = False  # which would redirect
     app.before_request(begin_request)
     app.after_request(finish_response)
-    app.register_error_handler(a2a.A2AError, a2a.answer_a2a_error)
-    app.register_error_handler(exceptions.HTTPException, a2a.answer_http_error)
+    app.register_error_handler(exceptions.HTTPException, a2a.answer_error)
     add_rules(app, settings)
     if settings.rate:
         limit_rate(app, settings)
@@ -123,12 +110,11 @@ def show_document(name: str, agent_name: str | None = None) -> Response:
     """Answer with a public document: card, key set, statement or OAuth metadata."""
     path = f"/.well-known/{name}"
     publications = find_publications()
-    agent = find_agent(agent_name)
-    document = agent.documents.get(path) if agent else None
-    if agent_name is None and agent is None:
-        document = publications.site.statements.get(path)
+    site = publications.site
+    shown = site if agent_name is None else site.agents.get(agent_name)
+    document = shown.documents.get(path) if shown else None
     is_card = path in (CARD_PATH, LEGACY_CARD_PATH) and agent_name is None
-    if publications.settings.placeholder and is_card and not publications.site.agents:
+    if publications.settings.placeholder and is_card and not site.agents:
         document = _PLACEHOLDER_DOCUMENT
     if document is None:
         return answer_interface(path.removeprefix("/"), agent_name)
@@ -140,13 +126,14 @@ def show_document(name: str, agent_name: str | None = None) -> Response:
 
 def show_page(agent_name: str | None = None) -> Response:
     """Answer with the card as a page for people, if HTML is asked for."""
-    agent = find_agent(agent_name)
+    publications = find_publications()
+    site = publications.site
+    agent = site.root if agent_name is None else site.agents.get(agent_name)
     wants_page = "text/html" in request.headers.get("Accept", "")
     is_shown = wants_page and request.method in ("GET", "HEAD")
     if agent is None or not agent.generation.card or not is_shown:
         return answer_interface("", agent_name)
-    now = find_publications().now()
-    return agent.page.find_document(now).respond()
+    return agent.find_page(publications.now()).respond()
 
 
 def answer_interface(path: str = "", agent_name: str | None = None) -> Response:
@@ -162,11 +149,7 @@ def answer_interface(path: str = "", agent_name: str | None = None) -> Response:
         agent = next(filter(None, named), None)
     if agent is None:
         raise exceptions.NotFound
-    allowed: list[str] = []
-    if any(place in agent.extended_paths for place in places):
-        allowed += ("GET", "HEAD")
-    if any(place in agent.rpc_paths for place in places):
-        allowed.append("POST")
+    allowed = [way for way, paths in agent.paths.items() if not paths.keys().isdisjoint(places)]
     if not allowed:
         raise exceptions.NotFound
     allowed.append("OPTIONS")
@@ -198,13 +181,9 @@ def answer_rpc(agent: Agent) -> Response:
     call = a2a.parse_call(read_body())
     if "id" not in call:  # which must not be answered
         return Response(status=204)
-    try:
-        agent.extended.check_offer(request)
-        a2a.check_call(call)
-        return a2a.answer_call(call, agent.extended.find_card(audience).body)
-    except a2a.A2AError as exc:
-        exc.call_id = call["id"]
-        raise
+    agent.extended.check_offer(request)
+    a2a.check_call(call)
+    return a2a.answer_call(call, agent.extended.find_card(audience).body)
 
 
 def show_catalogue() -> Response:
@@ -245,12 +224,6 @@ def show_readiness() -> Response:
 def find_publications() -> Publications:
     """Return what the application serves."""
     return cast(Publications, current_app.extensions["cardsign"])
-
-
-def find_agent(name: str | None) -> Agent | None:
-    """Return the agent of a name, or the one at the root of the host."""
-    site = find_publications().site
-    return site.root if name is None else site.agents.get(name)
 
 
 def answer_public(document: Document) -> Response:
@@ -316,135 +289,3 @@ def finish_response(response: Response) -> Response:
     if has_body and not was_read:
         response.headers["Connection"] = "close"
     return response
-
-
-# Limits and metrics.
-
-
-def limit_rate(app: Flask, settings: ServerSettings) -> None:
-    """Refuse clients that ask too often, before anything else is done; probes do not count."""
-    from flask_limiter import Limiter
-    from limits.storage import MemoryStorage
-
-    def find_client() -> str:
-        return find_address(
-            request.remote_addr or "", request.headers.get("X-Forwarded-For", ""), settings.proxies
-        )
-
-    limiter = Limiter(
-        find_client,
-        app=app,
-        application_limits=[settings.rate],
-        application_limits_exempt_when=is_probe,
-        storage_uri=settings.rate_storage,
-        storage_options=dict.fromkeys(_TIMEOUTS, STORAGE_SECONDS),  # type: ignore[arg-type]
-        in_memory_fallback_enabled=True,
-        swallow_errors=True,  # of requests that were under way when the storage went
-    )
-
-    def bound_counters() -> None:
-        # A client with so many addresses gains nothing; refusing new clients would harm others.
-        storage = limiter.storage
-        if isinstance(storage, MemoryStorage) and len(storage.storage) >= MAX_COUNTERS:
-            storage.reset()
-            log.warning("rate limits are counted anew after %d counters", MAX_COUNTERS)
-
-    def answer_too_many(error: exceptions.TooManyRequests) -> Response:
-        error.description = "too many requests; try again later"
-        response = a2a.answer_http_error(error)
-        limit = limiter.current_limit
-        seconds = int(limit.reset_at - time.time()) + 1 if limit else 1
-        response.headers["Retry-After"] = str(max(1, seconds))
-        return response
-
-    app.before_request_funcs.setdefault(None, []).insert(0, bound_counters)
-    app.register_error_handler(exceptions.TooManyRequests, answer_too_many)
-
-
-def is_probe() -> bool:
-    """Return whether a machine of the operator asks, by a method that opens nothing."""
-    return request.method in ("GET", "HEAD") and request.endpoint in (
-        "show_health",
-        "show_readiness",
-        "show_metrics",
-    )
-
-
-def find_address(peer: str, forwarded: str, proxies: tuple[IPvAnyNetwork, ...]) -> str:
-    """Return the address that a request comes from; of IPv6 the network.
-
-    Args:
-        peer: Where the connection comes from.
-        forwarded: What ``X-Forwarded-For`` says, which counts from proxies alone.
-        proxies: Their networks.
-    """
-    address, addresses = peer, forwarded.split(",")
-    while in_networks(address, proxies) and addresses and (nearer := addresses.pop().strip()):
-        address = _PORT.sub(r"\1", nearer).strip("[]")
-    parsed = parse_address(address)
-    if parsed is None:
-        return "unknown"
-    if isinstance(parsed, ipaddress.IPv6Address):
-        return str(ipaddress.ip_network((parsed, _PREFIX), strict=False))
-    return str(parsed)
-
-
-def count_requests(app: Flask, publications: Publications) -> None:
-    """Count the answers of an application, and tell the counts of all workers at ``/metrics``.
-
-    No label holds what a client chose: the endpoint is the view that answered.
-    """
-    import prometheus_client as prometheus
-    from prometheus_client.multiprocess import MultiProcessCollector
-
-    own = prometheus.CollectorRegistry()
-    requests = prometheus.Counter(
-        "cardsign_requests", "Requests answered.", ("endpoint", "status"), registry=own
-    )
-    duration = prometheus.Histogram("cardsign_request_seconds", "Time to answer.", registry=own)
-
-    def begin() -> None:
-        request.environ["cardsign.began"] = time.perf_counter()
-
-    def count(response: Response) -> Response:
-        if request.endpoint != "show_metrics":
-            requests.labels(request.endpoint or "none", response.status_code).inc()
-            duration.observe(time.perf_counter() - request.environ["cardsign.began"])
-        return response
-
-    def show_metrics() -> Response:
-        registry = prometheus.CollectorRegistry()
-        MultiProcessCollector(registry)
-        registry.register(_Gauges(publications))
-        text = prometheus.generate_latest(registry)
-        return Response(text, content_type=prometheus.CONTENT_TYPE_LATEST, headers=NO_STORE)
-
-    app.before_request_funcs.setdefault(None, []).insert(0, begin)
-    app.after_request(count)
-    app.add_url_rule("/metrics", view_func=show_metrics, provide_automatic_options=False)
-
-
-class _Gauges:
-    """What is served now, and what is wrong, by agent; the only one has no name."""
-
-    def __init__(self, publications: Publications) -> None:
-        self._publications = publications
-
-    def collect(self) -> Iterator[Any]:
-        """Yield the gauges."""
-        from prometheus_client.core import GaugeMetricFamily
-
-        served = {n: agent.generation for n, agent in self._publications.site.agents.items()}
-        numbers = {name: generation.number for name, generation in served.items()}
-        times = {name: generation.published_at.timestamp() for name, generation in served.items()}
-        counts = {name: len(lines) for name, lines in self._publications.problems.items()}
-        gauges: dict[str, tuple[str, Mapping[str, float]]] = {
-            "generation": ("The generation that is served.", numbers),
-            "published_timestamp_seconds": ("When it was published.", times),
-            "problems": ("What the log says is wrong with it.", counts),
-        }
-        for name, (meaning, values) in gauges.items():
-            family = GaugeMetricFamily(f"cardsign_{name}", meaning, labels=["agent"])
-            for agent, value in values.items():
-                family.add_metric([agent], value)
-            yield family

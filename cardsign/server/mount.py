@@ -30,7 +30,7 @@ from cardsign.card.strictjson import parse_object
 from cardsign.errors import JsonRefused
 from cardsign.server.a2a import CARD_METHODS, MAX_CALL_BYTES, TOO_LONG
 from cardsign.server.app import BODY_WAS_READ, REFUSAL, create_app
-from cardsign.server.settings import DEFAULT_SETTINGS, ServerSettings
+from cardsign.server.settings import ASKING, DEFAULT_SETTINGS, ServerSettings
 from cardsign.server.site import Publications
 from cardsign.urls import EXTENDED_PATH, STATEMENTS_PATH
 
@@ -314,11 +314,11 @@ def _call_wsgi(app: Any, environ: WSGIEnvironment) -> tuple[int, list[tuple[str,
 def needs_thread(environ: WSGIEnvironment, settings: ServerSettings) -> bool:
     """Return whether an answer may wait for a body or another host, or is much work."""
     path = environ["SCRIPT_NAME"] + environ["PATH_INFO"]
-    is_much = path in (settings.catalogue, "/metrics")
-    if is_much or not environ[BODY_WAS_READ] or settings.counts_elsewhere:
+    counts_elsewhere = settings.rate and settings.rate_storage != "memory://"
+    if counts_elsewhere or not environ[BODY_WAS_READ] or path in (settings.catalogue, "/metrics"):
         return True
     is_for_known = environ["REQUEST_METHOD"] == "POST" or path.endswith(_EXTENDED_ENDS)
-    return is_for_known and settings.asks_others
+    return is_for_known and any(provider.type in ASKING for provider in settings.providers)
 
 
 async def read_ahead(receive: Receive, max_bytes: int) -> tuple[bytes, Receive, bool]:
@@ -415,34 +415,23 @@ def make_environ(scope: Scope, receive: Receive | None = None) -> WSGIEnvironmen
         if b"_" in raw_name or (is_framing and receive is None):
             continue
         if receive and is_framing and environ[BODY_WAS_READ]:
-            body = _ReceivedBody(receive, asyncio.get_running_loop())
-            environ |= {"wsgi.input": BufferedReader(body), BODY_WAS_READ: False}
+            environ |= {"wsgi.input": _ReceivedBody(receive), BODY_WAS_READ: False}
         key = name if name in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{name}"
         value = raw_value.decode("latin-1")
         environ[key] = f"{environ[key]},{value}" if key in environ else value
     return environ
 
 
-class _ReceivedBody(RawIOBase):
+class _ReceivedBody:
     """What an event loop receives, read by another thread."""
 
-    def __init__(self, receive: Receive, loop: asyncio.AbstractEventLoop) -> None:
-        self._receive, self._loop = receive, loop
-        self._piece, self._is_over = b"", False
+    def __init__(self, receive: Receive) -> None:
+        self._receive, self._loop = receive, asyncio.get_running_loop()
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._piece and not self._is_over:
-            message = asyncio.run_coroutine_threadsafe(self._next(), self._loop).result()
-            if message["type"] != "http.request":  # it is no HTTP, or the client has gone
-                raise exceptions.ClientDisconnected
-            self._piece = message.get("body", b"")
-            self._is_over = not message.get("more_body", False)
-        data, self._piece = self._piece[: len(buffer)], self._piece[len(buffer) :]
-        buffer[: len(data)] = data
-        return len(data)
-
-    async def _next(self) -> Message:
-        return await self._receive()
+    def read(self, size: int) -> bytes:
+        """Return the whole body, or the beginning of one that is longer than a size."""
+        reading = read_ahead(self._receive, size)
+        body, _, is_whole = asyncio.run_coroutine_threadsafe(reading, self._loop).result()
+        if not is_whole and len(body) <= size:  # it is no HTTP, or the client has gone
+            raise exceptions.ClientDisconnected
+        return body

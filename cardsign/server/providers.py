@@ -37,13 +37,21 @@ from werkzeug.exceptions import ServiceUnavailable
 
 from cardsign.card.security import PROVIDERS, ProviderType, Scheme, azure_issuer, schemes_of
 from cardsign.card.strictjson import parse_object
-from cardsign.card.values import Json
-from cardsign.errors import CardRefused, FetchFailed, JsonRefused, KeyRefused, UsageFault
+from cardsign.card.values import Json, elements_of, members_of
+from cardsign.errors import (
+    CardRefused,
+    CardsignError,
+    FetchFailed,
+    JsonRefused,
+    KeyRefused,
+    UsageFault,
+)
+from cardsign.files import file_stamp
 from cardsign.jose.jwt import MAX_TOKEN_CHARS, TokenRefused, check_claims, read_token
 from cardsign.jose.keys import PublicKey
 from cardsign.net.fetch import FetchSettings, OtherStatus, PrivateAccess, fetch_document
 from cardsign.server.settings import ProviderSettings, ServerSettings, in_networks
-from cardsign.server.tokens import TokenFile
+from cardsign.server.tokens import Token, digest_token, read_tokens
 from cardsign.urls import Origin, parse_url
 
 log = logging.getLogger(__name__)
@@ -89,25 +97,16 @@ class Unavailable(ServiceUnavailable):
         super().__init__(problem, retry_after=RETRY_SECONDS)
 
 
-class Places:
+class Places(BoundedSemaphore):
     """How many requests may wait at a time for slow bodies, or for other hosts: ``with places:``.
 
-    That is a quarter of the threads. A request without a place gets
-    :class:`Unavailable`, and is told to come back.
-
-    Args:
-        threads: Requests that are answered at a time.
+    A request without a place gets :class:`Unavailable`, and is told to come back.
     """
 
-    def __init__(self, threads: int) -> None:
-        self._free = BoundedSemaphore(max(1, threads // 4))
-
-    def __enter__(self) -> None:
-        if not self._free.acquire(blocking=False):
+    def __enter__(self, *_: object) -> bool:
+        if not self.acquire(blocking=False):
             raise Unavailable("too many requests wait; try again later")
-
-    def __exit__(self, *_: object) -> None:
-        self._free.release()
+        return True
 
 
 class Provider:
@@ -120,6 +119,7 @@ class Provider:
 
     Attributes:
         settings: As given.
+        name: What the log calls it.
         scheme: What it wants from a caller, by the table from which cards are built.
 
     Raises:
@@ -128,9 +128,15 @@ class Provider:
 
     #: The statuses that are about our own credential, or about how often we ask.
     refusals_of_us: ClassVar[tuple[int, ...]] = (401, 403, 408, 429)
+    #: The types of schemes whose callers send another credential, although it travels alike.
+    refused_types: ClassVar[tuple[str, ...]] = ()
+    #: Whether what another host answers concerns one token alone; else a host that says anything
+    #: but what it was asked for is not asked again for a while.
+    asks_about_token: ClassVar[bool] = True
 
     def __init__(self, settings: ProviderSettings, hosts: Places, now: Now) -> None:
         self.settings, self._hosts, self._now = settings, hosts, now
+        self.name = f"{settings.type} {settings.issuer}".rstrip()
         self._secret = read_secret(settings.client or settings.secret)
         self._failed: dict[Origin, float] = {}  # when each host could not be reached last
         members: dict[str, Json] = {"issuer": settings.issuer, "tenant": settings.tenant}
@@ -138,14 +144,9 @@ class Provider:
         derived: Json = {settings.type: dict(PROVIDERS[settings.type](members))}
         (self.scheme,) = schemes_of({"securitySchemes": derived}).values()
 
-    @property
-    def name(self) -> str:
-        """What the log calls it."""
-        return f"{self.settings.type} {self.settings.issuer}".rstrip()
-
     def gives(self, scheme: Scheme) -> bool:
         """Return whether a caller who does what a scheme of the card says is known here."""
-        return self.scheme.gives(scheme)
+        return scheme.type not in self.refused_types and self.scheme.gives(scheme)
 
     def find_audience(self, request: Request) -> str | None:
         """Return whose card the caller gets; None where the request holds no such credential.
@@ -213,12 +214,7 @@ class Provider:
         return f"Bearer realm={quote(realm)}{more}"
 
     def ask(
-        self,
-        url: str,
-        *,
-        form: bytes | None = None,
-        authorization: str | None = None,
-        is_about_token: bool = True,
+        self, url: str, *, form: bytes | None = None, authorization: str | None = None
     ) -> dict[str, Json]:
         """Return the JSON object that another host answers with.
 
@@ -226,8 +222,6 @@ class Provider:
             url: Where it is asked.
             form: What is posted; None for GET.
             authorization: Our own credential, likewise.
-            is_about_token: Whether what it answers concerns one token alone; else a host that
-                says anything but what it was asked for is not asked again for a while.
 
         Raises:
             Denied: It says no to the token, or what cannot be read.
@@ -247,19 +241,19 @@ class Provider:
             insecure_loopback_http=self.settings.insecure_loopback_http,
             access=PrivateAccess(origins, networks) if networks else None,
         )
+        headers = (("Authorization", authorization),) if authorization else ()
         try:
-            headers = (("Authorization", authorization),) if authorization else ()
             answer = fetch_document(url, reach, headers=headers, body=form)
             return parse_object(answer.untrusted_body, max_bytes=MAX_ANSWER_BYTES)
         except OtherStatus as exc:
             problem = f"{asked.origin} answers {exc.status}"
-            if not is_about_token:
+            if not self.asks_about_token:
                 raise self.fail(url, problem) from exc
             is_denied = 400 <= exc.status < 500 and exc.status not in self.refusals_of_us
             raise (Denied if is_denied else Unavailable)(problem) from exc
         except (FetchFailed, JsonRefused) as exc:
             is_answer = isinstance(exc, JsonRefused) or exc.code in _UNREADABLE_ANSWERS
-            if is_about_token and is_answer:
+            if self.asks_about_token and is_answer:
                 raise Denied(f"the answer about it cannot be read ({exc.code})") from exc
             shown = str(replace(asked, query=""))  # a query may hold a secret
             raise self.fail(url, str(exc).replace(str(asked), shown)) from exc
@@ -272,18 +266,37 @@ class Provider:
 
 
 class StaticTokens(Provider):
-    """Tokens whose digests stand in a file with the audience of each, wherever they are sent."""
+    """Tokens whose digests stand in a file with the audience of each, wherever they are sent.
+
+    The file is read again when it changes. One that is gone revokes all tokens; a malformed one
+    leaves the last good ones.
+    """
 
     def __init__(self, settings: ProviderSettings, hosts: Places, now: Now) -> None:
         super().__init__(settings, hosts, now)
-        self._tokens = TokenFile(cast(Path, settings.token_file), now)
+        self._tokens: dict[str, Token] = {}
+        self._stamp: object = ()
+        self._refresh()
 
     def check(self, credential: str) -> str:
         """As :meth:`Provider.check`."""
-        token = self._tokens.find(credential)
-        if token is None:
+        self._refresh()
+        token = self._tokens.get(digest_token(credential))
+        if token is None or (token.expires and token.expires.timestamp() <= self._now()):
             raise Denied("the token is unknown, revoked or expired")
         return token.audience
+
+    def _refresh(self) -> None:
+        path = cast(Path, self.settings.token_file)
+        if (current := file_stamp(path)) == self._stamp:
+            return
+        self._stamp = current
+        if current is None:
+            log.error("%s is not there: no token opens anything", path)
+        try:
+            self._tokens = read_tokens(path) if current else {}
+        except CardsignError as exc:
+            log.error("the tokens stay as they were: %s", exc)
 
 
 #: What a certificate that cannot be read raises, as it is loaded or as its parts are looked at.
@@ -344,20 +357,18 @@ def _read_certificate(untrusted_text: str) -> x509.Certificate:
 
 def _read_claims(certificate: x509.Certificate) -> Claims:
     """Return what rules may name: SANs (a SPIFFE id is a `uri`), common name, fingerprint."""
-    uris, hosts = list[Json](), list[Json]()
-    try:
+    names = x509.SubjectAlternativeName([])
+    with suppress(x509.ExtensionNotFound):
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        uris += names.get_values_for_type(x509.UniformResourceIdentifier)
-        hosts += names.get_values_for_type(x509.DNSName)
-    except x509.ExtensionNotFound:
-        pass
+    uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+    hosts = names.get_values_for_type(x509.DNSName)
     # A SPIFFE certificate has one URI and no more (X509-SVID 2): else whose it is is not clear.
-    if len(uris) > 1 and any(str(uri).lower().startswith("spiffe:") for uri in uris):
+    if len(uris) > 1 and any(uri.lower().startswith("spiffe:") for uri in uris):
         raise Denied("the certificate has a SPIFFE id beside another URI")
     common = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return {
-        "uri": uris,
-        "dns": hosts,
+        "uri": [*uris],
+        "dns": [*hosts],
         "cn": [str(name.value) for name in common],
         "fingerprint": certificate.fingerprint(SHA256()).hex(),
     }
@@ -365,6 +376,8 @@ def _read_claims(certificate: x509.Certificate) -> Claims:
 
 class Jwt(Provider):
     """Tokens that their issuer signed: ``oidc``, ``azure_ad``, ``gcp_iap``."""
+
+    asks_about_token = False  # but for its keys
 
     def __init__(self, settings: ProviderSettings, hosts: Places, now: Now) -> None:
         update: dict[str, str] = {}
@@ -406,13 +419,13 @@ class Jwt(Provider):
         """Ask the issuer for its keys."""
         url, keys_url = str(self.scheme.members.get("openIdConnectUrl")), self.settings.url
         if not keys_url:
-            configuration = self.ask(url, is_about_token=False)
+            configuration = self.ask(url)
             keys_url = str(configuration.get("jwks_uri"))
             # Else one issuer could speak with the keys of another (OpenID Connect Discovery 4.3).
             if configuration.get("issuer") != self.settings.issuer:
                 raise self.fail(url, "it names another issuer")
         try:
-            document = self.ask(keys_url, is_about_token=False)
+            document = self.ask(keys_url)
         except CardRefused as exc:  # what its configuration names is no URL
             raise self.fail(url, str(exc)) from exc
         self._keys = self._read_keys(document)
@@ -424,30 +437,24 @@ class Jwt(Provider):
         Strictness about a whole set is for the keys of cards: here one odd key among an issuer's
         many would lock out every caller.
         """
-        entries = document.get("keys")
+        entries = [*map(members_of, elements_of(document.get("keys")))]
+        kids = Counter(str(entry.get("kid")) for entry in entries)
         keys: dict[str, PublicKey] = {}
-        kids = Counter[Json]()
-        for index, entry in enumerate(entries if isinstance(entries, list) else ()):
-            members = entry if isinstance(entry, dict) else {}
-            kid = members.get("kid")
+        for index, entry in enumerate(entries):
+            kid = entry.get("kid")
             try:
-                if not isinstance(kid, str):
-                    raise KeyRefused("key.malformed", "it has no kid")
-                kids[kid] += 1
-                if kids[kid] > 1:
-                    raise KeyRefused("jwks.duplicate_kid", "its kid is there twice")
-                keys[kid] = PublicKey.from_jwk(members)
+                if not isinstance(kid, str) or kids[kid] > 1:
+                    raise KeyRefused("key.malformed", "it has no kid of its own")
+                keys[kid] = PublicKey.from_jwk(entry)
             except KeyRefused as exc:
                 log.warning("provider %s: skipped key %d of the issuer: %s", self.name, index, exc)
-        return {kid: key for kid, key in keys.items() if kids[kid] == 1}
+        return keys
 
 
 class Introspection(Provider):
     """Opaque tokens about which their server is asked: ``http_verifier`` (RFC 7662)."""
 
-    def gives(self, scheme: Scheme) -> bool:
-        """As :meth:`Provider.gives`."""
-        return super().gives(scheme) and scheme.type != "openIdConnect"
+    refused_types = ("openIdConnect",)
 
     def check(self, credential: str) -> str:
         """As :meth:`Provider.check`."""
@@ -481,10 +488,7 @@ class AwsSts(Provider):
     """
 
     refusals_of_us = (408, 429)  # it gets no credential of ours
-
-    def gives(self, scheme: Scheme) -> bool:
-        """As :meth:`Provider.gives`."""
-        return super().gives(scheme) and scheme.type == "http"
+    refused_types = ("oauth2", "openIdConnect")
 
     def read_credential(self, request: Request) -> str | None:
         """As :meth:`Provider.read_credential`."""

@@ -7,7 +7,6 @@ a client's header would pass for the proxy's. The ASGI adapter drops names with 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import json
 import logging
@@ -19,20 +18,20 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
 from flask import Flask, abort, jsonify, request
 from werkzeug import exceptions
 
 from cardsign.card.values import Json
-from cardsign.errors import CardsignError, LocalFault, ServeFault, UsageFault, closest, install_hint
+from cardsign.errors import CardsignError, LocalFault, ServeFault, UsageFault, install_hint
 from cardsign.files import MAX_INPUT_BYTES
 from cardsign.findings import counted
 from cardsign.server import mount
@@ -100,56 +99,38 @@ def serve(
     host, port = split_address(bind, "--bind takes HOST:PORT")
     settings = read_settings()
     check_settings(settings)
-    with (
-        reserve_address(host, port) as address,
-        tempfile.TemporaryDirectory(prefix="cardsign-metrics-") as counters,
-    ):
+    reloads = multiprocessing.Value("L", 0)
+    with tempfile.TemporaryDirectory(prefix="cardsign-metrics-") as counters:
+        address = free_address(host, port)
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = counters  # before workers import the library
         publications = Publications(location, settings)  # fails before anything listens
-        _warn_of_slow_clients(settings, address[0])
-        reloads = multiprocessing.Value("L", 0)
+        if not settings.behind_proxy and not in_networks(address[0], LOOPBACK):
+            log.warning(
+                "slow clients can hold threads of this server; put a proxy that reads requests "
+                "whole in front, and say so: behind_proxy = true"
+            )
         server = make_server(settings, address)
-        reload = partial(_reload, read_settings, publications, reloads)
 
-        def announce_and_follow() -> None:
-            ((noun, number),) = (summary := publications.site.summarize()).items()
-            served = counted(number, "agent") if noun == "agents" else f"generation {number}"
-            announce(address, f"serving {served} on", summary, as_json=as_json)
-            publications.start_watching()
+        def reload(*_: object) -> None:
+            try:
+                newer = read_settings()
+                check_settings(newer, is_running=True)
+            except CardsignError as exc:
+                log.error("the settings stay as they were: %s", exc)
+                return
+            publications.settings = newer  # which say what events are logged
+            reloads.value += 1
+            log.info("reading settings and tokens again")
 
         @server.on_startup  # type: ignore[untyped-decorator]
         def start_parent() -> None:
             signal.signal(signal.SIGHUP, reload)  # granian's own would end each worker
-            threading.Thread(target=announce_and_follow, daemon=True).start()
+            publications.start_watching()
+            ((noun, number),) = (summary := publications.site.summarize()).items()
+            served = counted(number, "agent") if noun == "agents" else f"generation {number}"
+            announce(address, f"serving {served} on", summary, as_json=as_json)
 
         run_server(server, partial(Worker, location, read_settings, reloads))
-
-
-def _reload(
-    read_settings: Callable[[], ServerSettings],
-    publications: Publications,
-    reloads: Synchronized[int],
-    *_: object,
-) -> None:
-    """Read the settings again, and have each worker do so; the handler of SIGHUP."""
-    try:
-        newer = read_settings()
-        check_settings(newer, is_running=True)
-    except CardsignError as exc:
-        log.error("the settings stay as they were: %s", exc)
-        return
-    publications.settings = newer  # which say what events are logged
-    with reloads.get_lock():
-        reloads.value += 1
-    log.info("reading settings and tokens again")
-
-
-def _warn_of_slow_clients(settings: ServerSettings, host: str) -> None:
-    if not settings.behind_proxy and not in_networks(host, LOOPBACK):
-        log.warning(
-            "slow clients can hold threads of this server; put a proxy that reads requests "
-            "whole in front, and say so: behind_proxy = true"
-        )
 
 
 def check_settings(settings: ServerSettings, *, is_running: bool = False) -> None:
@@ -318,17 +299,20 @@ def announce(
     address: tuple[str, int] | Path, words: str, members: Mapping[str, Json], *, as_json: bool
 ) -> None:
     """Say where requests are answered, once they are: in a line, and perhaps as JSON on stdout."""
-    if isinstance(address, Path):
-        family, url = socket.AF_UNIX, f"unix:{address}"
-    else:
+    family, url = socket.AF_UNIX, f"unix:{address}"
+    if not isinstance(address, Path):
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         url = make_url(address)
-    with socket.socket(family) as client:
-        while client.connect_ex(str(address) if isinstance(address, Path) else address):
-            time.sleep(0.02)
-    if as_json:
-        print(json.dumps({**members, "url": url}), flush=True)
-    log.info("%s %s", words, url)
+
+    def wait_and_say() -> None:
+        with socket.socket(family) as client:
+            while client.connect_ex(str(address) if isinstance(address, Path) else address):
+                time.sleep(0.02)
+        if as_json:
+            print(json.dumps({**members, "url": url}), flush=True)
+        log.info("%s %s", words, url)
+
+    threading.Thread(target=wait_and_say, daemon=True).start()
 
 
 def follow_parent(look: Callable[[], None] = lambda: None) -> None:
@@ -398,30 +382,24 @@ def split_address(text: str, expected: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-@contextlib.contextmanager
-def reserve_address(host: str, port: int) -> Iterator[tuple[str, int]]:
-    """Hold an address that no other process listens on, for granian to listen on.
+def free_address(host: str, port: int) -> tuple[str, int]:
+    """Return an address at which nobody listens; of port 0 any free one.
 
     granian binds with SO_REUSEPORT, by which a second server would start without a word and
     get a share of the requests. This socket is bound without it, so that it fails beside
-    anybody else; it never listens, and lets granian in afterwards.
+    anybody else.
+
+    Raises:
+        ServeFault: ``serve.bind``.
     """
-    with contextlib.ExitStack() as stack:
-        try:
-            family, _, _, _, sockaddr = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-            reserved = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
-            # Beside the remains of closed connections (TIME_WAIT), but not beside one who listens.
-            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            reserved.bind(sockaddr)
-        except (OSError, UnicodeError) as exc:
-            where = make_url((host, port)).removeprefix("http://")
-            raise ServeFault("serve.bind", f"{where} cannot be bound: {exc}") from exc
-        address, free_port, *_ = reserved.getsockname()
-        if sys.platform == "linux":
-            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        else:
-            reserved.close()  # elsewhere granian's socket would not be let in
-        yield address, free_port
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.create_server((host, port), family=family) as trial:
+            address, free_port, *_ = trial.getsockname()
+    except (OSError, UnicodeError) as exc:
+        where = make_url((host, port)).removeprefix("http://")
+        raise ServeFault("serve.bind", f"{where} cannot be bound: {exc}") from exc
+    return address, free_port
 
 
 def make_url(address: tuple[str, int]) -> str:
@@ -446,17 +424,16 @@ def serve_verdicts(open_batch: Callable[[], Batch], where: str, *, as_json: bool
         LocalFault: As `open_batch`.
     """
     open_batch()  # what is wrong with it is said before anything listens
-    with hold_place(where) as address:
-        server = make_server(DEFAULT_SETTINGS, address)
+    address = free_place(where)
+    server = make_server(DEFAULT_SETTINGS, address)
 
-        @server.on_startup  # type: ignore[untyped-decorator]
-        def start_parent() -> None:
-            log_to_stderr()
-            server.bind_uds = None  # granian would remove whatever is there at the end
-            say = partial(announce, address, "answering POST /verify at", {}, as_json=as_json)
-            threading.Thread(target=say, daemon=True).start()
+    @server.on_startup  # type: ignore[untyped-decorator]
+    def start_parent() -> None:
+        log_to_stderr()
+        server.bind_uds = None  # granian would remove whatever is there at the end
+        announce(address, "answering POST /verify at", {}, as_json=as_json)
 
-        run_server(server, partial(_load_verdicts, open_batch))
+    run_server(server, partial(_load_verdicts, open_batch))
 
 
 def _load_verdicts(open_batch: Callable[[], Batch]) -> WholeRequests:
@@ -477,15 +454,14 @@ def create_verdict_app(open_batch: Callable[[], Batch]) -> Flask:
     app.before_request(_refuse_strangers)
     app.register_error_handler(CardsignError, _show_fault)
     app.register_error_handler(exceptions.HTTPException, _show_http_error)
-    rules, read_at, guard = open_batch(), time.monotonic(), threading.Lock()
+
+    @lru_cache(maxsize=1)
+    def read_at(_: int) -> Batch:
+        return open_batch()
 
     def read_rules() -> Batch:
         # Other commands raise the lock and fill the cache, while this server goes on for years.
-        nonlocal rules, read_at
-        with guard:
-            if time.monotonic() >= read_at + FRESH_SECONDS:
-                rules, read_at = open_batch(), time.monotonic()
-            return rules
+        return read_at(int(time.monotonic() / FRESH_SECONDS))
 
     @app.get("/healthz")
     def show_health() -> Response:
@@ -498,15 +474,14 @@ def create_verdict_app(open_batch: Callable[[], Batch]) -> Flask:
 
     @app.post("/verify")
     def verify() -> Response:
-        batch, names = read_rules(), request.args.to_dict()
-        for name in names.keys() - SubjectNames.__annotations__.keys():
-            near = closest(name, SubjectNames.__annotations__)
-            raise _bad_question(f"the query has the unknown parameter {name!r}{near}")
-        if len(named := names.keys() & {"issuer", "url", "origin"}) > 1:
-            raise _bad_question(f"the query has {' and '.join(sorted(named))}")
-        subject = batch.verifier.subject_of(names) if names else batch.subject  # type: ignore[arg-type]
-        if subject.is_nobody:
-            raise _bad_question("the query has none of the parameters issuer, url and origin")
+        batch, names = read_rules(), cast(SubjectNames, request.args.to_dict())
+        subject = batch.subject
+        try:
+            if names or subject.is_nobody:
+                subject = batch.verifier.subject_of(names, needed=True)
+        except TypeError as exc:
+            hint = "Name whose card it must be by one of issuer=NAME, origin=ORIGIN and url=URL."
+            raise UsageFault("usage.invalid", str(exc), hint=hint) from exc
         report = batch.verifier.judge(request.get_data(), subject, batch.statements)
         return jsonify(report.to_json())
 
@@ -532,11 +507,6 @@ def _show_http_error(error: exceptions.HTTPException) -> tuple[Response, int, di
     allowed = ", ".join(getattr(error, "valid_methods", None) or ())
     shown = jsonify(error={"code": str(error.code), "message": error.name})
     return shown, error.code or 500, {"Allow": allowed} if allowed else {}
-
-
-def _bad_question(message: str) -> UsageFault:
-    hint = "Name whose card it must be by one of issuer=NAME, origin=ORIGIN and url=URL."
-    return UsageFault("usage.invalid", message, hint=hint)
 
 
 class WholeRequests:
@@ -568,36 +538,23 @@ class WholeRequests:
         await mount.answer_by_wsgi(self._app, environ, send, threads)
 
 
-@contextlib.contextmanager
-def hold_place(where: str) -> Iterator[tuple[str, int] | Path]:
-    """Hold an address of this machine, or take the place of the socket of an earlier run."""
-    if "/" in where:
-        make_way(where)
-        yield Path(where)
-        return
-    host, port = split_address(where, "--serve takes HOST:PORT or a path with a slash")
-    if not is_this_machine(host):
-        hint = "Serve other machines through a proxy that authenticates them."
-        raise UsageFault("usage.conflict", f"{host} is not this machine", hint=hint)
-    with reserve_address(host, port) as address:
-        yield address
-
-
-def make_way(where: str) -> None:
-    """Remove the socket of an earlier run, if nobody listens at it.
-
-    Raises:
-        ServeFault: ``serve.bind``: somebody does, or no socket can be there.
-    """
+def free_place(where: str) -> tuple[str, int] | Path:
+    """Return a free address of this machine, or the path of a socket at which nobody listens."""
+    if "/" not in where:
+        host, port = split_address(where, "--serve takes HOST:PORT or a path with a slash")
+        if not is_this_machine(host):
+            hint = "Serve other machines through a proxy that authenticates them."
+            raise UsageFault("usage.conflict", f"{host} is not this machine", hint=hint)
+        return free_address(host, port)
     path = Path(where)
     try:
-        with socket.socket(socket.AF_UNIX) as client:
+        with socket.socket(socket.AF_UNIX) as client, socket.socket(socket.AF_UNIX) as trial:
             client.setblocking(False)
             if path.is_socket() and client.connect_ex(where) == errno.ECONNREFUSED:
                 path.unlink()
-        with socket.socket(socket.AF_UNIX) as trial:  # since granian says nothing of use
-            trial.bind(where)
+            trial.bind(where)  # since granian says nothing of use
         path.unlink()
     except (OSError, ValueError) as exc:
         hint = "Name a socket of your own, in a folder that is there."
         raise ServeFault("serve.bind", str(exc), path=where, hint=hint) from exc
+    return path

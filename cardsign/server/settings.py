@@ -7,7 +7,7 @@ networks and who may have an extended card, so it is named on the command line a
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -55,39 +55,27 @@ def _check_catalogue(path: str) -> str:
     return path
 
 
-def _check_rate(rate: str) -> str:
-    try:
-        if rate:
-            limits.parse_many(rate)
-    except ValueError as exc:
-        raise ValueError(f"= {rate!r} is no rate, such as 100/minute") from exc
-    return rate
+def _read_by(parse: Callable[[str], object], expected: str) -> AfterValidator:
+    """Return what refuses a text that `parse` cannot read; an empty one is a setting left out."""
 
+    def check(text: str) -> str:
+        try:
+            if text:
+                parse(text)
+        except (CardRefused, ConfigurationError, ValueError) as exc:
+            raise ValueError(f"= {text!r}: {exc}; expected {expected}") from exc
+        return text
 
-def _check_storage(uri: str) -> str:
-    try:
-        limits.storage.storage_from_string(uri)
-    except ConfigurationError as exc:
-        raise ValueError(f"= {uri!r}: {exc}") from exc
-    return uri
-
-
-def _check_url(url: str) -> str:
-    try:
-        if url:
-            parse_url(url)
-    except CardRefused as exc:
-        raise ValueError(f"= {url!r}: {exc.message}") from exc
-    return url
+    return AfterValidator(check)
 
 
 #: In a settings file it is relative to that file.
 _File = Annotated[Path, Field(strict=False), AfterValidator(_find_beside)]
 _CATALOGUE_FORM: Final = StringConstraints(pattern=r"^(/[!-~]*)?$")
 _Catalogue = Annotated[str, _CATALOGUE_FORM, AfterValidator(_check_catalogue)]
-_Rate = Annotated[str, AfterValidator(_check_rate)]
-_Url = Annotated[str, AfterValidator(_check_url)]
-_Storage = Annotated[str, AfterValidator(_check_storage)]
+_Rate = Annotated[str, _read_by(limits.parse_many, "a rate, such as 100/minute")]
+_Url = Annotated[str, _read_by(parse_url, "a URL, such as https://login.example.com")]
+_Storage = Annotated[str, _read_by(limits.storage.storage_from_string, "memory:// or redis://HOST")]
 
 #: What each type of provider cannot do without.
 NEEDS: Final[dict[ProviderType, tuple[str, ...]]] = {
@@ -102,7 +90,7 @@ NEEDS: Final[dict[ProviderType, tuple[str, ...]]] = {
     "mtls": (),
 }
 #: Those for which another host is asked.
-_ASKING: Final = frozenset({"http_verifier", "oidc", "azure_ad", "gcp_iap", "aws_sigv4"})
+ASKING: Final = frozenset({"http_verifier", "oidc", "azure_ad", "gcp_iap", "aws_sigv4"})
 LOOPBACK: Final = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
 _OF_AWS: Final = ("account", "arn", "sub")
 
@@ -168,15 +156,14 @@ class ProviderSettings(_Table):
     @model_validator(mode="after")
     def check(self) -> Self:
         """Refuse a provider that could not work, or that lets in whom nobody named."""
-        for name in NEEDS[self.type]:
-            if not getattr(self, name):
-                member = "[[provider.rule]]" if name == "rules" else repr(name)
-                raise ValueError(f"is of type {self.type}: {member} is missing")
         for problem in self._find_problems():
             raise ValueError(f"is of type {self.type}: {problem}")
         return self
 
     def _find_problems(self) -> Iterator[str]:
+        for name in NEEDS[self.type]:
+            if not getattr(self, name):
+                yield f"{'[[provider.rule]]' if name == 'rules' else repr(name)} is missing"
         if self.type == "aws_sigv4":
             if self.opens or any(rule.claim not in _OF_AWS for rule in self.rules):
                 names = " or ".join(_OF_AWS[:2])
@@ -239,16 +226,6 @@ class ServerSettings(_Table):
     workers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] = 1
     access_log: bool = False
     metrics: bool = False
-
-    @property
-    def asks_others(self) -> bool:
-        """Whether another host may be asked who a caller is."""
-        return any(provider.type in _ASKING for provider in self.providers)
-
-    @property
-    def counts_elsewhere(self) -> bool:
-        """Whether requests are counted on another host."""
-        return bool(self.rate) and self.rate_storage != "memory://"
 
 
 DEFAULT_SETTINGS: Final = ServerSettings()

@@ -22,6 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import Final, TypeAlias
 from urllib.parse import unquote, urlsplit
@@ -33,7 +34,7 @@ from cardsign.card.interfaces import Interface, current_interfaces, interfaces_o
 from cardsign.card.security import schemes_of
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json, members_of
-from cardsign.errors import CardRefused, CardsignError, ServeFault, SignatureRefused
+from cardsign.errors import CardRefused, CardsignError, SignatureRefused
 from cardsign.files import FileStamp, file_stamp
 from cardsign.inspect import page
 from cardsign.jose.jws import read_entry
@@ -82,7 +83,7 @@ PAGE_HEADERS: Final = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Agent:
     """One agent's generation, ready to be served.
 
@@ -91,23 +92,23 @@ class Agent:
         generation: What was published.
         documents: The public documents by path.
         extended: The extended cards.
-        extended_paths: Where GET asks for one.
-        rpc_paths: Where POST takes JSON-RPC.
-        page: The card as a page for people.
+        paths: By method: where its interfaces give the extended card and take JSON-RPC.
+        page: The card as a page for people, once it was asked for, and when its verdict ends.
     """
 
     name: str
     generation: Generation
     documents: Mapping[str, Document]
     extended: ExtendedCards
-    extended_paths: Paths
-    rpc_paths: Paths
-    page: Page
+    paths: Mapping[str, Paths]
+    page: tuple[Document | None, float] = (None, -math.inf)
 
-    @cached_property
-    def hosts(self) -> frozenset[str]:
-        """The hosts that its card names."""
-        return frozenset[str]().union(*self.extended_paths.values(), *self.rpc_paths.values())
+    def find_page(self, now: float) -> Document:
+        """Return the page at a Unix time."""
+        document, ends = self.page
+        if document is None or now >= ends:
+            document, _ = self.page = _make_page(self.generation, now)
+        return document
 
 
 @dataclass(frozen=True)
@@ -123,17 +124,19 @@ class Site:
     root: Agent | None = None
 
     @cached_property
-    def statements(self) -> Mapping[str, Document]:
-        """The newest statements of the issuer of all agents, for the root of the host.
+    def documents(self) -> Mapping[str, Document]:
+        """The public documents at the root of the host: of its agent, or else of the issuer.
 
-        There are none where the agents have several issuers: nobody says whose the host is.
+        Those are the newest statements. There are none where the agents have several issuers:
+        nobody says whose the host is.
         """
+        if self.root:
+            return self.root.documents
         issued = [agent for agent in self.agents.values() if agent.generation.keysets]
         if len({agent.generation.keysets.get("1.1") for agent in issued}) != 1:
             return {}
-        newest = max(issued, key=lambda agent: agent.generation.published_at)
-        documents = newest.documents.items()
-        return {path: file for path, file in documents if path.startswith(STATEMENTS_PATH)}
+        documents = max(issued, key=lambda agent: agent.generation.published_at).documents
+        return {path: documents[path] for path in documents if path.startswith(STATEMENTS_PATH)}
 
     def summarize(self) -> dict[str, int]:
         """Return how many agents there are; of the only publication the generation."""
@@ -145,7 +148,7 @@ class Site:
         """By path: the agents whose cards name it, and with which hosts."""
         claims: dict[str, dict[str, set[str]]] = {}
         for name, agent in self.agents.items():
-            for path, hosts in (*agent.extended_paths.items(), *agent.rpc_paths.items()):
+            for path, hosts in chain(*(paths.items() for paths in agent.paths.values())):
                 if hosts or agent is self.root:
                     claims.setdefault(path, {}).setdefault(name, set()).update(hosts)
         return claims
@@ -160,9 +163,10 @@ class Site:
         if len(claims) > 1:
             host = bare_host(authority)
             named = {name: hosts for name, hosts in claims.items() if host in hosts}
-            root = self.root
-            if root and root.name in claims and (host in root.hosts or not named):
-                return root
+            if self.root and self.root.name in claims:
+                paths = chain(*(paths.values() for paths in self.root.paths.values()))
+                if not named or any(host in hosts for hosts in paths):
+                    return self.root
             claims = named
         return self.agents[next(iter(claims))] if len(claims) == 1 else None
 
@@ -179,8 +183,8 @@ class Site:
 class Publications:
     """The publications of a host, which a thread follows.
 
-    A newer generation is taken up whole. Whatever is wrong with it, the last good one stays; a
-    lower number is never taken, since it would revive withdrawn cards and keys.
+    A newer generation is taken up whole. Whatever is wrong with it, the last good one stays; an
+    earlier one is never taken, since it would revive withdrawn cards and keys.
 
     All processes of a machine exchange their site at one moment, which the time of the last
     publication decides, so that no client sees the old one after the new one. If another is
@@ -210,17 +214,19 @@ class Publications:
         now: Callable[[], float] = time.time,
     ) -> None:
         self.location, self.settings, self.now = location, settings, now
-        self.bodies, hosts = Places(settings.threads), Places(settings.threads)
-        self._providers = make_providers(settings, hosts, now)
+        quarter = settings.threads // 4  # so that GET always finds a thread
+        self.bodies = Places(quarter)
+        self._providers = make_providers(settings, Places(quarter), now)
         self._site = self._newest = Site()
         self._moment = 0.0  # of the newest site, in Unix seconds
         self._stamps: dict[str, FileStamp | None] = {}
         self.problems: dict[str, list[str]] = {}
         self._exchanging = threading.Lock()
         self._started, self._stopped = threading.Lock(), threading.Event()
-        # An agent may be called so.
-        has_current = (location / CURRENT_FILE).is_file()
-        self.is_single = has_current or not any(_list_agents(location))
+        self.is_single = True
+        with suppress(OSError):  # which is told below
+            has_current = (location / CURRENT_FILE).is_file()  # an agent may be called so
+            self.is_single = has_current or not any(_list_agents(location))
         self._stamp_path = location / CURRENT_FILE if self.is_single else location
         if self.is_single:
             find_current(location)  # a misspelt directory is heard of, also if nothing is served
@@ -277,18 +283,16 @@ class Publications:
             for name, agent in newest.agents.items():
                 if agent is not old.agents.get(name):
                     if agent.generation.card:
-                        card = parse_object(agent.generation.card)
-                        log_publication(agent.generation, card, name, self.now())
-                    if name in old.agents:
-                        number = agent.generation.number
-                        log.info("%sserving generation %d", _prefix(name), number)
+                        log_publication(agent.generation, name, self.now())
+                    else:
+                        log.info("%sserving no card: it was withdrawn", _prefix(name))
 
     def _is_due(self) -> bool:
         """Return whether the moment of the newest site has come, and nothing else came by then."""
-        if time.time() < self._moment:
-            return False
         stamp = file_stamp(self._stamp_path)
-        return stamp in (None, self._stamp) or stamp[1] / 1e9 > self._moment
+        return time.time() >= self._moment and (
+            stamp in (None, self._stamp) or stamp[1] / 1e9 > self._moment
+        )
 
     def _find_newest(self) -> None:
         """Find the newest good state of every agent that there is, and log what is wrong."""
@@ -296,7 +300,11 @@ class Publications:
         problems = defaultdict[str, list[str]](list)
         agents: dict[str, Agent] = {}
         for name in self._find_names(problems[""]):
-            agent = self._update(name, self._newest.agents.get(name), problems[name])
+            served = self._newest.agents.get(name)
+            agent, problem = self._update(name, served)
+            if problem:
+                number = f"still serving generation {served.generation.number}" if served else ""
+                problems[name].append(f"{number or 'not served'}: {problem}")
             if agent is not None:
                 agents[name] = agent
                 problems[name] += agent.extended.find_problems() if agent.generation.card else ()
@@ -304,11 +312,6 @@ class Publications:
             self._moment = _exchange_moment(self._stamp)
             self._newest = Site(agents, self._choose_root(agents))
         problems[""] += self._newest.find_conflicts()
-        cards = [agent.extended for agent in agents.values() if agent.generation.card]
-        if cards and self._providers and not any(card.is_declared for card in cards):
-            problems[""].append(
-                "no public card declares an extended card, so tokens and providers have no use"
-            )
         for name, lines in problems.items():
             for line in lines:
                 if line not in self.problems.get(name, ()):
@@ -319,7 +322,7 @@ class Publications:
         """Return the names of the agents that are to be served."""
         try:
             names = {""} if self.is_single else {*_list_agents(self.location)}
-        except ServeFault as exc:  # nobody said that the agents are gone
+        except OSError as exc:  # nobody said that the agents are gone
             problems.append(f"still serving the agents that were there: {exc}")
             return [*self._newest.agents]
         absent = self.settings.disabled.union(filter(None, [self.settings.root])) - names
@@ -335,37 +338,31 @@ class Publications:
             return shown[0]
         return agents.get(self.settings.root or "")
 
-    def _update(self, name: str, served: Agent | None, problems: list[str]) -> Agent | None:
-        """Return the newest good state of an agent; None if it never had one."""
-        stamp, problem, agent = file_stamp(self.location / name / CURRENT_FILE), "", served
+    def _update(self, name: str, served: Agent | None) -> tuple[Agent | None, str]:
+        """Return the newest good state of an agent, if there is any, and what keeps a newer one."""
+        stamp = file_stamp(self.location / name / CURRENT_FILE)
         if served is not None and stamp == self._stamps.get(name):
-            return served
+            return served, ""
         try:
             newest = load_current(self.location / name)
             # A pipeline that begins with an empty folder publishes generation 1 each time.
             if served is None or newest.published_at > served.generation.published_at:
-                agent = self._make_agent(name, newest)
+                served = self._make_agent(name, newest)
             elif newest.files != served.generation.files:
-                problem = f"generation {newest.number} is not newer, and is refused"
+                return served, f"generation {newest.number} is not newer, and is refused"
         except CardsignError as exc:
             if served is None and self.is_single:
                 raise
-            problem = str(exc)
-        if not problem:
-            self._stamps[name] = stamp
-        elif served is None:
-            problems.append(f"not served: {problem}")
-        else:
-            problems.append(f"still serving generation {served.generation.number}: {problem}")
-        return agent
+            return served, str(exc)
+        self._stamps[name] = stamp
+        return served, ""
 
     def _make_agent(self, name: str, generation: Generation) -> Agent:
         card = parse_object(generation.card) if generation.card else {}
         older = [parse_object(generation.legacy_card)] if generation.legacy_card else []
         extended = ExtendedCards(generation, card, self._providers, self.now)
         documents = public_documents(generation, self.settings)
-        paths = find_paths(card, *older)
-        return Agent(name, generation, documents, extended, *paths, Page(generation))
+        return Agent(name, generation, documents, extended, find_paths(card, *older))
 
 
 def _exchange_moment(stamp: FileStamp | None) -> float:
@@ -379,18 +376,10 @@ def _prefix(name: str) -> str:
 
 
 def _list_agents(location: Path) -> Iterator[str]:
-    """Yield the names of the agents in a folder of publications.
-
-    Raises:
-        ServeFault: ``serve.no_generation``: it cannot be read.
-    """
-    try:
-        for folder in location.iterdir():
-            if AGENT_NAME.fullmatch(folder.name) and (folder / CURRENT_FILE).exists():
-                yield folder.name
-    except OSError as exc:
-        message = f"the directory cannot be read: {exc.strerror}"
-        raise ServeFault("serve.no_generation", message, path=str(location)) from exc
+    """Yield the names of the agents in a folder of publications; OSError where it is not there."""
+    for folder in location.iterdir():
+        if AGENT_NAME.fullmatch(folder.name) and (folder / CURRENT_FILE).exists():
+            yield folder.name
 
 
 # The documents of an agent.
@@ -431,7 +420,16 @@ def resource_metadata(card: Mapping[str, Json], issuers: Iterable[str]) -> dict[
         card: The public card.
         issuers: Whose tokens the server takes, where the card declares that it takes some.
     """
-    servers, scopes = find_servers(card, issuers)
+    servers, scopes = set[str](), set[str]()
+    for scheme in schemes_of(card).values():
+        servers.update(issuers if scheme.type in _ISSUED else ())
+        # An issuer, which its metadata's URL ends or, with a path, is put into (RFC 8414 3.1).
+        for member, part in (("openIdConnectUrl", _OIDC), ("oauth2MetadataUrl", _OAUTH)):
+            url = scheme.members.get(member)
+            if scheme.type is not None and isinstance(url, str) and part in url:
+                servers.add(url.replace(part, "", 1))
+        for flow in members_of(scheme.members.get("flows")).values():
+            scopes.update(members_of(members_of(flow).get("scopes")))
     members: dict[str, Json] = {
         "authorization_servers": [*sorted(servers)],
         "bearer_methods_supported": ["header"],
@@ -453,31 +451,16 @@ def resource_metadata(card: Mapping[str, Json], issuers: Iterable[str]) -> dict[
     return metadata
 
 
-def find_servers(card: Mapping[str, Json], issuers: Iterable[str]) -> tuple[set[str], set[str]]:
-    """Return the issuers whose tokens a card declares, and the scopes of their tokens."""
-    servers, scopes = set[str](), set[str]()
-    for scheme in schemes_of(card).values():
-        servers.update(issuers if scheme.type in _ISSUED else ())
-        # An issuer, which its metadata's URL ends or, with a path, is put into (RFC 8414 3.1).
-        for member, part in (("openIdConnectUrl", _OIDC), ("oauth2MetadataUrl", _OAUTH)):
-            url = scheme.members.get(member)
-            if scheme.type is not None and isinstance(url, str) and part in url:
-                servers.add(url.replace(part, "", 1))
-        for flow in members_of(scheme.members.get("flows")).values():
-            scopes.update(members_of(members_of(flow).get("scopes")))
-    return servers, scopes
-
-
-def find_paths(*cards: Mapping[str, Json]) -> tuple[Paths, Paths]:
-    """Return where GET asks for the extended card of these, and where POST takes JSON-RPC."""
+def find_paths(*cards: Mapping[str, Json]) -> dict[str, Paths]:
+    """Return, by method, where GET asks for the extended card, and where POST takes JSON-RPC."""
     extended: Paths = {EXTENDED_PATH: set()}
     rpc: Paths = {}
-    for interface in (entry for card in cards for entry in interfaces_of(card)):
+    for interface in chain(*map(interfaces_of, cards)):
         try:
-            parts = urlsplit(interface.url) if isinstance(interface.url, str) else None
+            parts = urlsplit(str(interface.url))
         except ValueError:
             continue
-        if parts is None or parts.scheme not in ("http", "https"):
+        if parts.scheme not in ("http", "https"):
             continue
         host, path = bare_host(parts.netloc), unquote(parts.path).rstrip("/")
         for place in _extended_paths(path, interface):
@@ -486,7 +469,7 @@ def find_paths(*cards: Mapping[str, Json]) -> tuple[Paths, Paths]:
             # Clients disagree about a final slash; the root has no path without one.
             for place in (path, f"{path}/") if path else ("/",):
                 rpc.setdefault(place, set()).add(host)
-    return extended, rpc
+    return {"GET": extended, "HEAD": extended, "POST": rpc}
 
 
 def bare_host(authority: str) -> str:
@@ -513,20 +496,6 @@ def midnight(day: date) -> datetime:
 # The page for people.
 
 
-class Page:
-    """The page of one generation, made when it is asked for, and again when its verdict ends."""
-
-    def __init__(self, generation: Generation) -> None:
-        self._generation = generation
-        self._made: tuple[Document, float] | None = None
-
-    def find_document(self, now: float) -> Document:
-        """Return the page at a Unix time."""
-        if self._made is None or now >= self._made[1]:
-            self._made = _make_page(self._generation, now)
-        return self._made[0]
-
-
 def _make_page(generation: Generation, now: float) -> tuple[Document, float]:
     """Return the page, and when its verdict ends."""
     keysets, jwks = generation.keysets, JwkSet.from_bytes(generation.jwks)
@@ -538,7 +507,7 @@ def _make_page(generation: Generation, now: float) -> tuple[Document, float]:
         log.error("the page leaves the statements out: %s", refusal)
         text, until = make()
     ends = until.timestamp() if until and until > utc(now) else math.inf
-    age = min(generation.max_age, MAX_STATEMENT_AGE, max(0, int(min(ends - now, 1e6))))
+    age = int(min(generation.max_age, MAX_STATEMENT_AGE, ends - now))
     file = PublicFile(text.encode(), "text/html; charset=utf-8", age, PAGE_HEADERS)
     return public_document(file, None), ends
 
@@ -546,9 +515,7 @@ def _make_page(generation: Generation, now: float) -> tuple[Document, float]:
 # The event of a publication.
 
 
-def log_publication(
-    generation: Generation, card: Mapping[str, Json], agent: str, now: float
-) -> None:
+def log_publication(generation: Generation, agent: str, now: float) -> None:
     """Log that a generation is served from now on.
 
     Texts of the card are cut off at 256 characters, lists at 32 entries. Line ends and all that is
@@ -556,13 +523,12 @@ def log_publication(
 
     Args:
         generation: What is served.
-        card: Its public card, parsed.
         agent: Its name on the host; empty for the only one.
         now: Unix seconds.
     """
+    card = parse_object(generation.card)
     interface = next(iter(current_interfaces(card)), None)
-    skills, capabilities = card.get("skills"), card.get("capabilities")
-    declared = capabilities if isinstance(capabilities, dict) else {}
+    skills, declared = card.get("skills"), members_of(card.get("capabilities"))
     fields = {
         "agent": agent or None,
         "generation": generation.number,

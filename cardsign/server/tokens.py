@@ -9,7 +9,7 @@ import hashlib
 import logging
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from cardsign.card.extensions import AUDIENCE, check_audience
-from cardsign.errors import CardsignError, FileFault, FileMissing, ServeFault, UsageFault
-from cardsign.files import file_stamp, locked, read_bytes, write_atomic
+from cardsign.errors import FileFault, FileMissing, ServeFault, UsageFault
+from cardsign.files import locked, read_bytes, write_atomic
 from cardsign.times import read_stamp, stamp
 
 log = logging.getLogger(__name__)
@@ -91,49 +91,6 @@ def read_tokens(path: Path) -> dict[str, Token]:
         ServeFault: ``serve.token_file``, as :func:`parse_tokens`.
     """
     return parse_tokens(read_bytes(path, max_bytes=MAX_TOKEN_FILE_BYTES), path=str(path))
-
-
-class TokenFile:
-    """The tokens of a file, read again when it changes.
-
-    A file that is gone revokes all tokens. A malformed one leaves the last good ones.
-
-    Args:
-        path: The file.
-        now: Unix seconds.
-    """
-
-    def __init__(self, path: Path, now: Callable[[], float]) -> None:
-        self.path, self._now = path, now
-        self._tokens: Mapping[str, Token] = {}
-        self._stamp: object = ()
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Read the file if it changed."""
-        current = file_stamp(self.path)
-        if current == self._stamp:
-            return
-        is_first, self._stamp = self._stamp == (), current
-        if current is None:
-            self._tokens = {}
-            log.error("%s is not there: no token opens anything", self.path)
-            return
-        try:
-            self._tokens = read_tokens(self.path)
-        except CardsignError as exc:
-            log.error("the tokens stay as they were: %s", exc)
-            return
-        if not is_first:
-            log.info("took up %d tokens of %s", len(self._tokens), self.path)
-
-    def find(self, untrusted_token: str) -> Token | None:
-        """Return a token that is known and has not expired."""
-        self.refresh()
-        token = self._tokens.get(digest_token(untrusted_token))
-        if token is None or (token.expires and token.expires.timestamp() <= self._now()):
-            return None
-        return token
 
 
 def create_token(audience: str, expires: datetime | None = None) -> tuple[str, str]:

@@ -100,7 +100,7 @@ def test_a_lower_generation_is_refused(site: Site, key: PrivateKey) -> None:
         look(site.client)
         assert version_of(site) == "2.0.0"
     refusal = "warning: still serving generation 2: generation 1 is not newer, and is refused"
-    assert site.log == ["serving generation 2", refusal]
+    assert site.log == [refusal]
 
 
 def test_a_publication_that_begins_anew_is_served_if_it_is_later(
@@ -116,7 +116,7 @@ def test_a_publication_that_begins_anew_is_served_if_it_is_later(
     publish_cards(site.directory, PrivateKey.generate("ES256"), card, "staff", now=later)
     look(site.client)
     assert version_of(site) == "4.0.0"
-    assert site.log == ["serving generation 3", "serving generation 1"]
+    assert site.log == []
     for _ in range(2):  # of an earlier time again, under a higher number
         publish_cards(site.directory, key, {**PUBLIC, "version": "5.0.0"}, "staff")
     current = json.loads((site.directory / "current").read_bytes())

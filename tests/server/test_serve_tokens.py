@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,9 +13,9 @@ import pytest
 
 from cardsign.errors import ServeFault, UsageFault
 from cardsign.jose.keys import PrivateKey
-from cardsign.server.settings import ServerSettings
+from cardsign.server.providers import Denied, Places, StaticTokens
+from cardsign.server.settings import ProviderSettings, ServerSettings
 from cardsign.server.tokens import (
-    TokenFile,
     create_token,
     digest_token,
     edit_tokens,
@@ -67,14 +68,21 @@ def test_a_token_file_is_read_line_by_line(
     assert content.splitlines()[expected - 1][:12] not in str(refused.value)
 
 
+def tokens_of(path: Path, now: Callable[[], float]) -> StaticTokens:
+    """The provider of a token file."""
+    settings = ProviderSettings(type="static_token", token_file=path)
+    return StaticTokens(settings, Places(1), now)
+
+
 @pytest.mark.parametrize(
     "token", ["", "Correct", "correct ", DIGEST, "correct\x00", "größe", "\udcff"]
 )
 def test_any_other_token_opens_nothing(tmp_path: Path, token: str) -> None:
     """Neither a near miss nor the digest itself."""
-    tokens = TokenFile(write_tokens(tmp_path, f"{DIGEST} a", f"{OTHER} b"), lambda: 0.0)
-    assert tokens.find(token) is None
-    assert tokens.find("correct") is not None
+    tokens = tokens_of(write_tokens(tmp_path, f"{DIGEST} a", f"{OTHER} b"), lambda: 0.0)
+    with pytest.raises(Denied):
+        tokens.check(token)
+    assert tokens.check("correct") == "a"
 
 
 def test_a_token_ends_with_its_time(tmp_path: Path) -> None:
@@ -84,12 +92,11 @@ def test_a_token_ends_with_its_time(tmp_path: Path) -> None:
     assert re.fullmatch(r"[\w-]{43}", token)  # 32 bytes in base64url
     assert line == f"{digest_token(token)} staff until 2027-01-01T00:00:00Z"
     now = [end.timestamp() - 1]
-    tokens = TokenFile(write_tokens(tmp_path, line), lambda: now[0])
-    found = tokens.find(token)
-    assert found is not None
-    assert found.audience == "staff"
+    tokens = tokens_of(write_tokens(tmp_path, line), lambda: now[0])
+    assert tokens.check(token) == "staff"
     now[0] += 1
-    assert tokens.find(token) is None
+    with pytest.raises(Denied):
+        tokens.check(token)
 
 
 @pytest.mark.parametrize("name", [DIGEST[:8], DIGEST.upper(), TOKEN])
@@ -151,5 +158,5 @@ def test_a_running_server_follows_its_token_file(
     write_tokens(tmp_path, line)
     assert ask() == (200, 401)
     said = [text for text in log if "token" in text]
-    assert [text.split()[0] for text in said] == ["took", "took", "the", f"{path}", "took"]
+    assert [text.split()[0] for text in said] == ["the", f"{path}"]
     assert line[:64] not in "".join(log)

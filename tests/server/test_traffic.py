@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from cardsign.server.app import find_address
 from cardsign.server.run import AccessLine
 from cardsign.server.settings import ServerSettings
+from cardsign.server.traffic import find_address
 from tests.server.served import Site, serve
 
 CARD = "/.well-known/agent-card.json"
@@ -28,7 +28,7 @@ def test_O18_counters_are_bounded(
     site: Site, monkeypatch: pytest.MonkeyPatch, most: int, status: int
 ) -> None:
     """When they are full, counting begins anew: nobody new is refused, and a line says so."""
-    monkeypatch.setattr("cardsign.server.app.MAX_COUNTERS", most)
+    monkeypatch.setattr("cardsign.server.traffic.MAX_COUNTERS", most)
     client = serve(site.directory, ServerSettings(rate="1/day"))
     asked = [
         client.get(CARD, environ_overrides={"REMOTE_ADDR": f"192.0.2.{number}"}).status_code
