@@ -11,17 +11,19 @@ matters.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from semver import Version
 
+from cardsign import errors
 from cardsign.card.document import Card, check_is_no_key_set, unsigned
 from cardsign.card.extensions import SCHEMA_MEMBERS, is_contract, kept_of, skill_schemas
-from cardsign.card.interfaces import Interface, interfaces_of
+from cardsign.card.interfaces import interfaces_of
 from cardsign.card.schema import CARD_0_3, CARD_1_0, respelled
-from cardsign.card.security import Requirement, requirements_of, schemes_of
+from cardsign.card.security import Requirement, Scheme, requirements_of, schemes_of
 from cardsign.card.strictjson import MAX_CARD_BYTES, parse_object
 from cardsign.card.values import (
     MAX_TOKEN,
@@ -35,33 +37,20 @@ from cardsign.card.values import (
     value_at,
 )
 from cardsign.diff.schemas import Change, Direction, Effect, compare_schemas, is_same
-from cardsign.errors import (
-    EXIT_NO_VERDICT,
-    EXIT_NOT_TRUSTED,
-    EXIT_OK,
-    CardRefused,
-    InputRefused,
-    check_type,
-    place_below,
-)
-from cardsign.findings import MAX_MESSAGE, Finding, Place, cap_findings, counted, cut
+from cardsign.errors import CardRefused, InputRefused, check_type, place_below
+from cardsign.findings import Finding, Place, cap_findings, counted, cut
 from cardsign.urls import without_userinfo
 
 #: The part of a version (SemVer 2.0.0) that has to grow.
 Bump: TypeAlias = Literal["none", "patch", "minor", "major"]
 
 BUMPS: Final[tuple[Bump, ...]] = ("none", "patch", "minor", "major")
-NEEDED: Final[dict[Effect, Bump]] = {
-    "breaking": "major",
-    "additive": "minor",
-    "wording": "patch",
-    "unclear": "patch",
-}
-_TITLES: Final = {
-    "diff.breaking": "Breaks a caller",
-    "diff.unclear": "Cannot be told from the cards: decide yourself",
-    "diff.additive": "New for a caller",
-    "diff.wording": "Words only",
+#: By effect, in the order of a report: what is said of it, and what it needs.
+_EFFECTS: Final[dict[Effect, tuple[str, Bump]]] = {
+    "breaking": ("Breaks a caller", "major"),
+    "unclear": ("Cannot be told from the cards: decide yourself", "patch"),
+    "additive": ("New for a caller", "minor"),
+    "wording": ("Words only", "patch"),
 }
 _MAX_PATH: Final = 200  # characters of a place in a line
 #: Requirements of the old card times those of the new one that are compared, of a card or a skill;
@@ -76,71 +65,64 @@ _MAX_NAME: Final = 512  # characters of a skill's name in which a tool's is look
 #: enough, if a change that nobody can judge from the cards breaks nothing.
 VersionVerdict: TypeAlias = Literal["enough", "too-low", "unclear"]
 _Members: TypeAlias = Mapping[str, Json]
-_Way: TypeAlias = Mapping[str, frozenset[str]]
-_Ways: TypeAlias = Mapping[frozenset[Any], _Way]
+#: The schemes that a caller satisfies together, each with its scopes.
+_Way: TypeAlias = tuple[tuple[str, frozenset[str]], ...]
 _Key: TypeAlias = tuple[str, ...]
+_Effects: TypeAlias = tuple[Effect, Effect, Effect]
 
 
 class _Fact(NamedTuple):
-    """Something that a client reads: its kind, its label, its place, and its value."""
+    """Something that a client reads.
 
-    kind: str
+    Attributes:
+        effects: On a caller, if it is removed, added, or changed.
+        label: What it is called.
+        path: Where it is.
+        value: What it says.
+        direction: Who makes the values, if its value is a JSON Schema.
+    """
+
+    effects: _Effects
     label: str
     path: str
     value: Json = None
+    direction: Direction | None = None
 
 
 #: By key; the key of a part begins with the key of the whole.
 _Facts: TypeAlias = dict[_Key, _Fact]
-#: The effect on a caller if a fact is removed, added, or changed.
-_MEANINGS: Final[dict[str, tuple[Effect, Effect, Effect]]] = {
-    "required extension": ("breaking", "breaking", "unclear"),
-    "required": ("additive", "breaking", "unclear"),
-    "scheme's member": ("breaking", "breaking", "breaking"),
-    "address": ("breaking", "breaking", "breaking"),
-    "words": ("wording", "wording", "wording"),
-    **dict.fromkeys(("unknown", *SCHEMA_MEMBERS), ("unclear", "unclear", "unclear")),
-}
-_OTHERWISE: Final[tuple[Effect, Effect, Effect]] = ("breaking", "additive", "unclear")
-#: Facts whose values are JSON Schemas, by who makes the values.
-_DIRECTIONS: Final[dict[str, Direction]] = {
-    "input_schema": "input",
-    "output_schema": "output",
-    "tool": "input",
-}
+_OFFER: Final[_Effects] = ("breaking", "additive", "unclear")
+_DEMAND: Final[_Effects] = ("additive", "breaking", "unclear")
+_REQUIRED_EXTENSION: Final[_Effects] = ("breaking", "breaking", "unclear")
+_ADDRESS: Final[_Effects] = ("breaking", "breaking", "breaking")
+_WORDING: Final[_Effects] = ("wording", "wording", "wording")
+_UNKNOWN: Final[_Effects] = ("unclear", "unclear", "unclear")
 _SCHEMAS: Final = frozenset(name for names in SCHEMA_MEMBERS.values() for name in names)
 _REQUIREMENTS: Final = ("securityRequirements", "security")
+_SKILL_IDS: Final = ("id", "skill_id")
+_HELD_OTHERWISE: Final = ("additionalInterfaces", "version", "signatures")
 _EXTENDED: Final = ("supportsAuthenticatedExtendedCard", "supportsExtendedAgentCard")
 #: What clients of one A2A version do not read of a card for both.
 _OF_THE_OTHER: Final[dict[str, frozenset[str]]] = {
     "1.0": frozenset({"url", "additionalInterfaces", "security", *_EXTENDED}),
     "0.3": frozenset({"supportedInterfaces", "securityRequirements", "extendedAgentCard"}),
 }
-_SCHEME_WORDS: Final = frozenset({"description", "bearerFormat", "scopes", "flows"})
+#: What tells interfaces from one another, which is no fact of its own.
 _CALLED_BY: Final = {
     "supportedInterfaces": frozenset({"url", "protocolBinding", "protocolVersion", "tenant"}),
     "additionalInterfaces": frozenset({"url", "transport"}),
 }
+_SCHEME_WORDS: Final = frozenset({"description", "bearerFormat", "scopes", "flows"})
 _WORDS: Final = frozenset(
     {"name", "description", "provider", "documentationUrl", "iconUrl"}
     | {"tags", "examples", "deprecated"}
 )
-_OF_SKILLS: Final = frozenset({"id", "inputModes", "outputModes", *_REQUIREMENTS})
-#: Lists whose elements are told apart by a member, the first that is there.
-_NAMED: Final[dict[_Key, tuple[str, ...]]] = {
-    ("skills",): ("id", "skill_id"),
-    ("capabilities", "extensions"): ("uri",),
-}
-#: Members of which each kind of change is judged by itself.
-_READ: Final = (
-    *("supportedInterfaces", "url", "preferredTransport", "protocolVersion", "capabilities"),
-    *("skills", "securitySchemes", "defaultInputModes", "defaultOutputModes"),
-    *(*_REQUIREMENTS, *_EXTENDED),
-)
-#: Members that the walk leaves to others.
-_UNREAD: Final = frozenset(
+#: Members of a skill, and of a card, that are not compared by their values alone.
+_OF_SKILLS: Final = frozenset({"id", "inputModes", "outputModes", *_REQUIREMENTS, *_SCHEMAS})
+_OF_CARDS: Final = frozenset(
     {"supportedInterfaces", "url", "preferredTransport", "protocolVersion", "additionalInterfaces"}
-    | {"defaultInputModes", "defaultOutputModes", *_REQUIREMENTS, "version", "signatures"}
+    | {"defaultInputModes", "defaultOutputModes", "version", "signatures", "skills"}
+    | {"capabilities", "securitySchemes", *_REQUIREMENTS, *_EXTENDED}
 )
 
 
@@ -151,8 +133,8 @@ class CardDiff:
     Attributes:
         old_version: The old card's `version`, as it stands there; None where there is none.
         new_version: The new card's.
-        changes: In document order, capped: ``diff.breaking``, ``diff.unclear``,
-            ``diff.additive`` and ``diff.wording``.
+        changes: Of interfaces, members, and who may call, capped: ``diff.breaking``,
+            ``diff.unclear``, ``diff.additive`` and ``diff.wording``.
         names: Of the two cards, for a report.
         must_be_same: Whether any difference is a failure, whatever the version.
         is_contract: The new one is a contract card, of which a break needs a major version at
@@ -169,7 +151,7 @@ class CardDiff:
     @property
     def needed(self) -> Bump:
         """The part of the version that these changes require to be raised."""
-        parts = (NEEDED[effect_of(change)] for change in self.changes)
+        parts = (_EFFECTS[effect_of(change)][1] for change in self.changes)
         return max(parts, key=BUMPS.index, default="none")
 
     @property
@@ -207,10 +189,13 @@ class CardDiff:
         Of two that must be the same: 0 if they are, else 1.
         """
         if self.must_be_same:
-            return EXIT_NOT_TRUSTED if self.changes else EXIT_OK
-        if self.version_verdict == "unclear":
-            return EXIT_NO_VERDICT
-        return EXIT_OK if self.version_verdict == "enough" else EXIT_NOT_TRUSTED
+            return errors.EXIT_NOT_TRUSTED if self.changes else errors.EXIT_OK
+        verdicts = {
+            "enough": errors.EXIT_OK,
+            "unclear": errors.EXIT_NO_VERDICT,
+            "too-low": errors.EXIT_NOT_TRUSTED,
+        }
+        return verdicts[self.version_verdict]
 
     def to_json(self) -> dict[str, Any]:
         """Return the diff for programs."""
@@ -237,8 +222,8 @@ class CardDiff:
         count = sum(change.count for change in self.changes)
         old, new = (cut(name) for name in self.names)
         yield f"{counted(count, 'change') if count else 'no changes'}: {old} to {new}"
-        for code, title in _TITLES.items():
-            changes = [change for change in self.changes if change.code == code]
+        for effect, (title, _) in _EFFECTS.items():
+            changes = [change for change in self.changes if effect_of(change) == effect]
             if changes:
                 yield from ("", f"  {title}:")
             for change in changes:
@@ -250,9 +235,7 @@ class CardDiff:
     def _conclusion(self) -> str:
         if self.must_be_same:
             return "something differs" if self.changes else "nothing differs"
-        versions = " to ".join(
-            cut(str(version)) for version in (self.old_version, self.new_version)
-        )
+        old, new = (cut(str(version)) for version in (self.old_version, self.new_version))
         conclusion = {
             "enough": "enough",
             "unclear": "enough, unless an undecided change breaks a caller",
@@ -260,7 +243,7 @@ class CardDiff:
         }[self.version_verdict]
         if self.least_version is None:
             conclusion = "no semantic version, so nothing can be said of it"
-        return f"version {versions}: {conclusion}"
+        return f"version {old} to {new}: {conclusion}"
 
 
 def effect_of(change: Finding) -> Effect:
@@ -287,23 +270,19 @@ def diff_cards(
             :meth:`cardsign.card.document.Card.from_bytes`, or a JWK Set.
         TypeError: One of them is not bytes.
     """
-    cards: tuple[object, ...] = (untrusted_old, untrusted_new)
-    for card in cards:
+    cards = []
+    for data, name in zip((untrusted_old, untrusted_new), names, strict=True):
         example = "diff_cards(Path('old.json').read_bytes(), Path('new.json').read_bytes())"
-        check_type(card, bytes, "give the cards' bytes", example)
-    old, new = map(_read_card, (untrusted_old, untrusted_new), names)
-    versions = old.document.get("version"), new.document.get("version")
-    changes = _make_findings(_list_changes(old, new))
-    return CardDiff(*versions, changes, names, is_contract=is_contract(new.document))
-
-
-def _read_card(untrusted_bytes: bytes, name: str) -> Card:
-    try:
-        card = Card.from_bytes(untrusted_bytes)
-        check_is_no_key_set(card.document)
-    except InputRefused as refusal:
-        raise place_below(refusal, name, type(refusal)) from refusal
-    return card
+        check_type(data, bytes, "give the cards' bytes", example)
+        try:
+            cards.append(Card.from_bytes(data))
+            check_is_no_key_set(cards[-1].document)
+        except InputRefused as refusal:
+            raise place_below(refusal, name, type(refusal)) from refusal
+    old, new = (card.document for card in cards)
+    changes = _make_findings(_list_changes(*cards))
+    versions = old.get("version"), new.get("version")
+    return CardDiff(*versions, changes, names, is_contract=is_contract(new))
 
 
 def diff_live(
@@ -339,11 +318,8 @@ def diff_live(
 
 def _make_findings(changes: Iterable[Change]) -> tuple[Finding, ...]:
     """Return changes as findings, without repeating what both halves of a card have."""
-    cut_changes = ((effect, path, cut(text, MAX_MESSAGE)) for effect, path, text in changes)
-    return cap_findings(
-        Finding(f"diff.{effect}", text, Place(path))
-        for effect, path, text in dict.fromkeys(cut_changes)
-    )
+    findings = (Finding(f"diff.{effect}", text, Place(path)) for effect, path, text in changes)
+    return cap_findings(dict.fromkeys(findings))
 
 
 # The facts of a card.
@@ -351,131 +327,131 @@ def _make_findings(changes: Iterable[Change]) -> tuple[Finding, ...]:
 
 def _list_facts(document: _Members) -> _Facts:
     """Return the facts of a card, except interfaces and security requirements."""
-    schemes = schemes_of(document, flat_first="supportedInterfaces" not in document)
-    flat: dict[str, Json] = {
-        name: {"type": scheme.type, **scheme.members} for name, scheme in schemes.items()
-    }
     facts: _Facts = {}
-    _walk((), "", {**document, "securitySchemes": flat}, facts)
-    facts |= _list_modes((), document, document, "")
-    # A2A has no member for the mark, so a built card keeps it in our extension.
-    kept = members_of(kept_of(document).get("skills"))
-    for name, (path, skill) in _by(document.get("skills"), _NAMED["skills",], "/skills").items():
-        key: _Key = ("skills", name)
-        facts |= _list_modes(key, skill, document, path)
-        if True in (skill.get("deprecated"), members_of(kept.get(name)).get("deprecated")):
-            facts[key] = facts[key]._replace(label=f"the deprecated {facts[key].label}")
+    _add_members(facts, (), "", document, _OF_CARDS)
+    _add_modes(facts, (), document, document, "")
+    _add_skills(facts, document)
+    for offer, value in members_of(document.get("capabilities")).items():
+        _add_offer(facts, append("/capabilities", offer), offer, value)
+    for name in _EXTENDED:
+        _add_offer(facts, f"/{name}", "extendedAgentCard", document.get(name))
+    for scheme in _read_schemes(document).values():
+        _add_scheme(facts, scheme)
     if is_contract(document) and (own_name := facts.get(("name",))):  # callers address it by name
-        facts["name",] = own_name._replace(kind="address")
+        facts["name",] = own_name._replace(effects=_ADDRESS)
     for index, schema in enumerate(skill_schemas(document)):
-        key = ("skills", schema.skill, schema.kind)
+        key: _Key = ("skills", schema.skill, schema.kind)
         key = (*key, str(index)) if key in facts else key
         label = f"`{schema.tokens[-1]}`"
-        facts[key] = _Fact(schema.kind, label, pointer(*schema.tokens), schema.schema)
+        direction: Direction = "input" if schema.kind == "input_schema" else "output"
+        facts[key] = _Fact(_UNKNOWN, label, pointer(*schema.tokens), schema.schema, direction)
     return facts
 
 
-def _walk(key: _Key, path: str, value: Json, facts: _Facts) -> None:
-    """Add the facts at a place and below it, keyed by names rather than by list positions."""
-    children: list[tuple[str, str, Json]] = []
-    if key in _NAMED:
-        named = _by(value, _NAMED[key], path).items()
-        children = [(name, place, {**element}) for name, (place, element) in named]
-    elif isinstance(value, dict) and key[:-1] != ("capabilities",):
-        children = [(name, append(path, name), child) for name, child in value.items()]
-    kind, label = _describe(key, value, is_leaf=not children)
-    if kind:
-        place = pointer(*key[:2]) if key[0] == "securitySchemes" else path
-        is_element = bool(children) or key[:-1] in _NAMED
-        leaf = None if is_element else _without_version(key[-1], value)
-        facts.setdefault(key, _Fact(kind, label, place, leaf))
-    for name, place, child in children:
-        inner = ("capabilities", "extendedAgentCard") if name in _EXTENDED else (*key, name)
-        if not _is_read_elsewhere(inner):
-            _walk(inner, place, child, facts)
+def _add_skills(facts: _Facts, document: _Members) -> None:
+    # A2A has no member for the mark of an end, so a built card keeps it in our extension.
+    kept = members_of(kept_of(document).get("skills"))
+    for name, (path, skill) in _by(document.get("skills"), _SKILL_IDS, "/skills").items():
+        key: _Key = ("skills", name)
+        ends = True in (skill.get("deprecated"), members_of(kept.get(name)).get("deprecated"))
+        label = f"the deprecated skill {name!r}" if ends else f"skill {name!r}"
+        facts[key] = _Fact(_OFFER, label, path)
+        _add_members(facts, key, path, skill, _OF_SKILLS)
+        _add_modes(facts, key, skill, document, path)
 
 
-def _describe(key: _Key, value: Json, *, is_leaf: bool) -> tuple[str, str]:
-    """Return the kind of a fact, as :data:`_MEANINGS` has it, and its label; "" for none."""
-    names = key
-    match key:
-        case () | ("skills" | "capabilities" | "securitySchemes",) | ("capabilities", "extensions"):
-            return "", ""
-        case ("skills", skill):
-            return "skill", f"skill {skill!r}"
-        case ("capabilities", "extensions", uri):
-            is_required = members_of(value).get("required")
-            return "required extension" if is_required else "extension", f"the extension {uri}"
-        case ("capabilities", "extensions", uri, "required"):
-            return "required" if value else "", f"`required` of the extension {uri}"
-        case ("capabilities", offer):
-            kind = "offer" if value is True else "unknown"
-            return "" if value in (None, False) else kind, f"the offer of `{offer}`"
-        case ("securitySchemes", scheme):
-            return "scheme", f"scheme {cut(scheme, MAX_TOKEN)!r}"
-        case ("securitySchemes", scheme, *members) if is_leaf:
-            is_words = members[-1] in _SCHEME_WORDS or "scopes" in members[:-1]
-            path = ".".join(cut(member, MAX_TOKEN) for member in members)
-            label = f"scheme {cut(scheme, MAX_TOKEN)!r}: its {path}"
-            return "words" if is_words else "scheme's member", label
-        case ("capabilities", "extensions", _, *members) | ("skills", _, *members):
-            names = tuple(members)
-    kind = "unknown" if _WORDS.isdisjoint(names) else "words"
-    return kind if is_leaf else "", f"`{key[-1]}`"
+def _add_offer(facts: _Facts, path: str, name: str, value: Json) -> None:
+    """Add a member of `capabilities`, or one of 0.3 that means the same."""
+    if name == "extensions":
+        for uri, (place, extension) in _by(value, ("uri",), path).items():
+            _add_extension(facts, uri, place, extension)
+    elif value not in (None, False):
+        effects = _OFFER if value is True else _UNKNOWN
+        fact = _Fact(effects, f"the offer of `{name}`", path, value)
+        facts.setdefault(("capabilities", name), fact)
 
 
-def _is_read_elsewhere(key: _Key) -> bool:
-    match key:
-        case ("skills", _, name):
-            return name in _SCHEMAS or name in _OF_SKILLS
-        case ("capabilities", "extensions", _, "uri"):
-            return True
-        case ("capabilities", "extensions", _, "params", "skills", _, name):
-            return name in _SCHEMAS  # which are compared with the skills
-    return len(key) == 1 and key[0] in _UNREAD
+def _add_extension(facts: _Facts, uri: str, path: str, extension: _Members) -> None:
+    key, label = ("capabilities", "extensions", uri), f"the extension {uri}"
+    is_required = bool(extension.get("required"))
+    facts[key] = _Fact(_REQUIRED_EXTENSION if is_required else _OFFER, label, path)
+    if is_required:
+        place = append(path, "required")
+        facts[*key, "required"] = _Fact(_DEMAND, f"`required` of {label}", place)
+    _add_members(facts, key, path, extension, frozenset({"uri", "required"}))
+
+
+def _read_schemes(document: _Members) -> dict[str, Scheme]:
+    return schemes_of(document, flat_first="supportedInterfaces" not in document)
+
+
+def _add_scheme(facts: _Facts, scheme: Scheme) -> None:
+    key, label = ("securitySchemes", scheme.name), f"scheme {cut(scheme.name, MAX_TOKEN)!r}"
+    facts[key] = _Fact(_OFFER, label, pointer(*key))
+    for names, value in _list_leaves({"type": scheme.type, **scheme.members}):
+        is_words = names[-1] in _SCHEME_WORDS or "scopes" in names[:-1]
+        path = ".".join(cut(name, MAX_TOKEN) for name in names)
+        effects = _WORDING if is_words else _ADDRESS
+        facts[*key, *names] = _Fact(effects, f"{label}: its {path}", pointer(*key), value)
+
+
+def _add_members(
+    facts: _Facts, key: _Key, path: str, owner: _Members, unread: Set[str] = frozenset()
+) -> None:
+    """Add what stands in an object, but for some members of it."""
+    for names, value in _list_leaves({n: v for n, v in owner.items() if n not in unread}):
+        # The schemas of an extension are compared with the skills.
+        is_schema = names[:2] == ("params", "skills") and _SCHEMAS.intersection(names[3:4])
+        if is_schema and key[:1] == ("capabilities",):
+            continue
+        effects = _UNKNOWN if _WORDS.isdisjoint(names) else _WORDING
+        place, leaf = reduce(append, names, path), _without_version(names[-1], value)
+        facts.setdefault((*key, *names), _Fact(effects, f"`{names[-1]}`", place, leaf))
+
+
+def _list_leaves(owner: _Members, *above: str) -> Iterator[tuple[_Key, Json]]:
+    """Yield what is no filled object in an object or below, with its names."""
+    for name, value in owner.items():
+        if isinstance(value, dict) and value:
+            yield from _list_leaves(value, *above, name)
+        else:
+            yield (*above, name), value
 
 
 def _list_interfaces(document: _Members) -> _Facts:
     """Return the interfaces by what they are, the preferred one first."""
     facts: _Facts = {}
-    order = {"supportedInterfaces": 0, "url": 0, "additionalInterfaces": 1}
-    for interface in sorted(interfaces_of(document), key=lambda interface: order[interface.member]):
+    interfaces = interfaces_of(document)
+    for interface in sorted(interfaces, key=lambda entry: entry.member == "additionalInterfaces"):
         version = _normalize("protocolVersion", interface.version)
         identity = (interface.url, interface.binding, interface.tenant, version)
         key = "interface", *map(repr, identity)
         if key in facts:
             continue
-        facts[key] = _Fact("interface", f"the interface {_spell(interface)}", interface.pointer)
+        spoken = f"{interface.binding} {interface.version or ''}".strip()
+        tenant = "" if interface.tenant is None else f", tenant {str(interface.tenant)!r:.60},"
+        label = f"the interface {spoken} at {without_userinfo(str(interface.url))}{tenant}"
+        facts[key] = _Fact(_OFFER, label, interface.pointer)
         if interface.member != "url":
             above = interface.tokens[:-1]
             members = members_of(value_at(document, above))
-            for name in members.keys() - _CALLED_BY[interface.member]:
-                _walk((*key, name), append(pointer(*above), name), members[name], facts)
+            _add_members(facts, key, pointer(*above), members, _CALLED_BY[interface.member])
     return facts
 
 
-def _spell(interface: Interface) -> str:
-    spelled = f"{interface.binding} {interface.version or ''}".strip()
-    tenant = "" if interface.tenant is None else f", tenant {str(interface.tenant)!r:.60},"
-    return f"{spelled} at {without_userinfo(str(interface.url))}{tenant}"
-
-
-def _list_modes(key: _Key, owner: _Members, document: _Members, path: str) -> _Facts:
-    """Return the modes of a card or skill; a skill that lists none has those of the card."""
-    facts: _Facts = {}
+def _add_modes(facts: _Facts, key: _Key, owner: _Members, document: _Members, path: str) -> None:
+    """Add the modes of a card or skill; a skill that lists none has those of the card."""
     for kind in ("input", "output"):
-        member, default = f"{kind}Modes", f"default{kind.title()}Modes"
-        if owner.get(member) is None:
-            place, listed = append("", default), elements_of(document.get(default))
-            if len(listed) > MAX_INHERITED and owner is not document:
-                label = f"{kind} modes of the card"
-                facts[*key, "mode", kind] = _Fact("mode", label, place, listed)
-                continue
-        else:
-            place, listed = append(path, member), elements_of(owner[member])
-        for mode in map(repr, listed):
-            facts[*key, "mode", kind, mode] = _Fact("mode", f"{kind} mode {mode}", place)
-    return facts
+        place, listed = append(path, f"{kind}Modes"), owner.get(f"{kind}Modes")
+        is_inherited = listed is None
+        if is_inherited:
+            place = f"/default{kind.title()}Modes"
+            listed = document.get(place[1:])
+        modes: dict[str, Json] = {f"{kind} mode {mode!r}": None for mode in elements_of(listed)}
+        if is_inherited and owner is not document and len(modes) > MAX_INHERITED:
+            modes = {f"{kind} modes of the card": listed}
+        for label, value in modes.items():
+            facts[*key, "mode", label] = _Fact(_OFFER, label, place, value)
 
 
 def _by(value: Json, names: Sequence[str], above: str) -> dict[str, tuple[str, _Members]]:
@@ -506,10 +482,8 @@ def _without_version(name: str, value: Json) -> Json:
 
 
 def _semver(version: Json) -> Version | None:
-    try:
-        return Version.parse(version) if isinstance(version, str) else None
-    except ValueError:
-        return None
+    is_valid = isinstance(version, str) and Version.is_valid(version)
+    return Version.parse(str(version)) if is_valid else None
 
 
 # What changed.
@@ -522,46 +496,44 @@ def _list_changes(*cards: Card) -> Iterator[Change]:
     halves = ["1.0", "0.3"] if was == "mixed" else [was] if now == "mixed" else [""]
     changes: list[Change] = []
     for half in halves:
-        was_read, is_read = _read_half(old, half), _read_half(new, half)
+        was_read, is_read = (_read_half(card, half) for card in (old, new))
         # Of what only clients of another version read, an old card of one version says nothing.
-        interfaces = (
-            _list_interfaces(was_read),
-            _list_interfaces(is_read if was == "mixed" else new),
-        )
-        changes += _compare_facts(*interfaces)
-        if interfaces[0].keys() == interfaces[1].keys() and [*interfaces[0]] != [*interfaces[1]]:
-            first = next(iter(interfaces[1].values()))
+        former = _list_interfaces(was_read)
+        present = _list_interfaces(is_read if was == "mixed" else new)
+        changes += _compare_facts(former, present)
+        if former.keys() == present.keys() and [*former] != [*present]:
+            first = next(iter(present.values()))
             changes.append(("additive", first.path, f"{first.label} is preferred now"))
         changes += _compare_facts(_list_facts(was_read), _list_facts(is_read))
         changes += _compare_ways(was_read, is_read)
-    seen = {path for _, path, _ in changes}
     yield from changes
+    seen = {path.split("/")[1] for _, path, _ in changes}
     # Some clients read no `security` beside an empty `securityRequirements`, so that an empty list
     # is not the same as none. All else is another in a card of another A2A version.
-    for name in _READ:
-        place = append("", name)
+    for name in dict.fromkeys((*old, *new)):
+        if name not in _OF_CARDS or name in _HELD_OTHERWISE or name in seen:
+            continue
         values = [_normalize(name, card.get(name)) for card in (old, new)]
-        is_seen = any(path == place or path.startswith(f"{place}/") for path in seen)
-        if not (is_seen or is_same(*values) or (was != now and any(values))):
-            yield "unclear", place, f"`{name}` changed in a way that is read in several ways"
+        if not (is_same(*values) or (was != now and any(values))):
+            message = f"`{name}` changed in a way that is read in several ways"
+            yield "unclear", append("", name), message
 
 
 def _read_half(document: _Members, half: str) -> dict[str, Json]:
     """Return a card as clients of one A2A version read it."""
-    other = _OF_THE_OTHER.get(half, frozenset())
-    skills, capabilities = document.get("skills"), document.get("capabilities")
-    card = {name: value for name, value in document.items() if name not in other}
-    if isinstance(skills, list):
-        card["skills"] = [_without(skill, other.intersection(_REQUIREMENTS)) for skill in skills]
-    if capabilities is not None:
-        card["capabilities"] = _without(capabilities, other - {*_EXTENDED})
+    unread = _OF_THE_OTHER.get(half, frozenset())
+
+    def read(value: Json, own: Set[str]) -> Json:
+        if not isinstance(value, dict):
+            return value
+        return {name: child for name, child in value.items() if name not in unread & own}
+
+    card = {name: value for name, value in document.items() if name not in unread}
+    if isinstance(skills := card.get("skills"), list):
+        card["skills"] = [read(skill, frozenset(_REQUIREMENTS)) for skill in skills]
+    if "capabilities" in card:
+        card["capabilities"] = read(card["capabilities"], frozenset({"extendedAgentCard"}))
     return card
-
-
-def _without(value: Json, names: Set[str]) -> Json:
-    if not isinstance(value, dict):
-        return value
-    return {name: member for name, member in value.items() if name not in names}
 
 
 def _compare_facts(old: _Facts, new: _Facts) -> Iterator[Change]:
@@ -570,15 +542,13 @@ def _compare_facts(old: _Facts, new: _Facts) -> Iterator[Change]:
         if any(key[:length] in one_sided for length in range(1, len(key))):
             continue  # it went or came with what it is a part of
         was, now = old.get(key), new.get(key)
-        kind, label, path, value = now or old[key]
-        gone, came, changed = _MEANINGS.get(kind, _OTHERWISE)
+        (gone, came, changed), label, path, value, direction = now or old[key]
         if now is None:
             yield gone, path, f"{label} was removed"
         elif was is None:
             yield came, path, f"{label} is new"
-        elif kind in _DIRECTIONS:
-            place = was.path if kind == "tool" else path
-            yield from compare_schemas(was.value, value, _DIRECTIONS[kind], place)
+        elif direction is not None:
+            yield from compare_schemas(was.value, value, direction, path)
         elif not is_same(was.value, value):
             yield changed, path, f"{label} changed"
 
@@ -589,53 +559,48 @@ def _compare_ways(old: _Members, new: _Members) -> Iterator[Change]:
     A way in stays if some new one requires no further scheme or scope. A change within a scheme is
     reported as a change of the scheme.
     """
-    declared = [
-        schemes_of(card, flat_first="supportedInterfaces" not in card) for card in (old, new)
-    ]
-    former, present = (_by(card.get("skills"), _NAMED["skills",], "/skills") for card in (old, new))
+    schemes = [_read_schemes(card) for card in (old, new)]
+    former, present = (_by(card.get("skills"), _SKILL_IDS, "/skills") for card in (old, new))
     owners = [("", old, new)]
     owners += [(path, former[n][1], skill) for n, (path, skill) in present.items() if n in former]
     for path, *pair in owners:
+        was, now = map(_list_ways, map(requirements_of, pair, schemes))
         named = (name for side in reversed(pair) for name in _REQUIREMENTS if name in side)
-        member = next(named, "security")
-        place = append(path, member)
-        was, now = (_ways_in(requirements_of(*entry)) for entry in zip(pair, declared, strict=True))
+        place = append(path, next(named, "security"))
         # Most ways stay as they are; only the others are held against each way of the new card.
-        others = [way for key, way in was.items() if key not in now]
+        others = [way for way in was if way not in now]
         if len(others) * len(now) > MAX_PAIRS_OF_WAYS:
             yield "unclear", place, "there are too many requirements to compare them all"
             continue
-        lost = [way for way in others if not _is_let_in(way, now.values())]
+        lost = [way for way in others if not _is_let_in(way, now)]
         if lost:
             yield "breaking", place, f"a caller with {_spell_way(lost[0])} is no longer let in"
-        for key, way in now.items():
-            if key not in was and not (lost and len(now) == 1):
+        for way in now:
+            if way not in was and not (lost and len(now) == 1):
                 yield "additive", place, f"a caller with {_spell_way(way)} is let in now"
 
 
-def _is_let_in(way: _Way, ways: Collection[_Way]) -> bool:
-    return any(
-        all(name in way and scopes <= way[name] for name, scopes in other.items()) for other in ways
-    )
+def _is_let_in(way: _Way, ways: Iterable[_Way]) -> bool:
+    own = dict(way)
+    return any(all(name in own and scopes <= own[name] for name, scopes in other) for other in ways)
 
 
-def _ways_in(requirements: Iterable[Requirement]) -> _Ways:
+def _list_ways(requirements: Iterable[Requirement]) -> dict[_Way, None]:
     """Return the ways in. No requirement admits everybody; an unreadable one admits nobody."""
-    ways: list[_Way] = [
-        {name: frozenset(scopes) for name, scopes in requirement.schemes.items()}
-        if requirement.schemes or requirement.problem is None
-        else {f"{requirement.value!r:.60}": frozenset()}
-        for requirement in requirements
-    ]
-    return {frozenset(way.items()): way for way in ways or [{}]}
+    ways = []
+    for requirement in requirements:
+        schemes = requirement.schemes
+        if requirement.problem is not None and not schemes:
+            schemes = {f"{requirement.value!r:.60}": ()}
+        ways.append(tuple(sorted((name, frozenset(scopes)) for name, scopes in schemes.items())))
+    return dict.fromkeys(ways or [()])
 
 
 def _spell_way(way: _Way) -> str:
-    schemes = (
-        repr(name) + (f" ({', '.join(sorted(scopes))})" if scopes else "")
-        for name, scopes in way.items()
+    shown = (
+        f"{name!r} ({', '.join(sorted(scopes))})" if scopes else repr(name) for name, scopes in way
     )
-    return " and ".join(schemes) or "no credentials"
+    return " and ".join(shown) or "no credentials"
 
 
 # A saved answer to tools/list.
@@ -666,11 +631,14 @@ def diff_tools(
     skills: _Facts = {}
     tools: _Facts = {}
     for _, tool in objects_in(listed):
-        name, schema = _plain(str(tool.get("name"))), tool.get("inputSchema")
-        _add_tool(tools, name, name, tool.get("input_schema") if schema is None else schema)
+        name = _plain(str(tool.get("name")))
+        _add_tool(tools, name, name, tool.get("inputSchema", tool.get("input_schema")))
     for skill in skill_schemas(document):
         if skill.kind == "input_schema":
-            _add_tool(skills, _name_tool(_plain(skill.skill), tools), skill.skill, skill.schema)
+            name = _name_tool(_plain(skill.skill), tools)
+            _add_tool(skills, name, skill.skill, skill.schema)
+            if (name,) in tools:
+                tools[name,] = tools[name,]._replace(path=skill.skill)
     changes = (change for change in _compare_facts(skills, tools) if change[0] != "wording")
     version = document.get("version")
     return CardDiff(version, None, _make_findings(changes), names, must_be_same=True)
@@ -678,18 +646,18 @@ def diff_tools(
 
 def _add_tool(facts: _Facts, name: str, path: str, schema: Json) -> None:
     """Add a tool; a second one of the same name is a fact of its own."""
-    if ("tool", name) in facts:
-        facts[f"another in {path}", name] = _Fact("tool", f"another tool {name!r}", path)
-    facts.setdefault(("tool", name), _Fact("tool", f"tool {name!r}", path, schema))
+    if (name,) in facts:
+        facts[f"another in {path}", name] = _Fact(_OFFER, f"another tool {name!r}", path)
+    facts.setdefault((name,), _Fact(_OFFER, f"tool {name!r}", path, schema, "input"))
 
 
 def _name_tool(skill: str, tools: _Facts) -> str:
     """Return the tool of a skill: its own name, or what follows ``mcp_`` and the server's name."""
-    if ("tool", skill) in tools or not skill.startswith("mcp_") or len(skill) > _MAX_NAME:
+    if (skill,) in tools or not skill.startswith("mcp_") or len(skill) > _MAX_NAME:
         return skill
     words = skill.split("_")[2:]
     rests = ("_".join(words[at:]) for at in range(len(words)))
-    return next((rest for rest in rests if ("tool", rest) in tools), skill)
+    return next((rest for rest in rests if (rest,) in tools), skill)
 
 
 def _plain(name: str) -> str:

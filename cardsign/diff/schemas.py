@@ -12,11 +12,10 @@ no longer named is a break, even where any member is still taken.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 from cardsign.card.values import Json, append, elements_of, jcs, members_of
-from cardsign.findings import MAX_MESSAGE, cut
 
 #: What a change means for a caller that knows the old card only. `unclear`: this cannot be told
 #: from the two cards, and a person has to decide.
@@ -61,7 +60,7 @@ def compare_schemas(old: Json, new: Json, direction: Direction, path: str = "") 
     """
     effects: Mapping[Any, Any] = _EFFECTS[direction]
     steps = dict.fromkeys(_compare(old, new, path))
-    return [(effects.get(kind, kind), at, cut(text, MAX_MESSAGE)) for kind, at, text in steps]
+    return [(effects.get(kind, kind), at, text) for kind, at, text in steps]
 
 
 def is_same(value: Json, other: Json) -> bool:
@@ -100,33 +99,30 @@ def _compare_objects(
     was, now = _list_types(old), _list_types(new)
     yield from _compare_values(was, now, path)
     if "enum" in changed:
-        yield from _compare_enums(old.get("enum"), new.get("enum"), path)
+        yield from _compare_values(old.get("enum"), new.get("enum"), path)
     if "array" in was and "array" in now:
         yield from _compare(old.get("items", True), new.get("items", True), append(path, "items"))
     if "object" in was and "object" in now:
         yield from _compare_members(old, new, path)
 
 
-def _list_types(schema: Mapping[str, Json]) -> list[str]:
+def _list_types(schema: Mapping[str, Json]) -> list[Json]:
+    """Return the types of the values that a schema takes; an integer is a number, too."""
     named = schema.get("type")
-    if named is None:
-        return [*_TYPES]
-    taken = {named} if isinstance(named, str) else set(map(str, elements_of(named)))
+    taken = [named] if isinstance(named, str) else elements_of(named)
     if "number" in taken:
-        taken.add("integer")
-    return [name for name in _TYPES if name in taken]
+        taken = [*taken, "integer"]
+    return [name for name in _TYPES if named is None or name in taken]
 
 
-def _compare_enums(old: Json, new: Json, path: str) -> Iterator[_Step]:
-    if isinstance(old, list) and isinstance(new, list):
-        yield from _compare_values(old, new, path)
-    elif old is None:
-        yield "narrower", path, "only listed values are taken now"
-    else:
-        yield "wider", path, "any value is taken now"
-
-
-def _compare_values(old: Sequence[Json], new: Sequence[Json], path: str) -> Iterator[_Step]:
+def _compare_values(old: Json, new: Json, path: str) -> Iterator[_Step]:
+    """Compare lists of the values that are taken; what is no list takes any value."""
+    if not (isinstance(old, list) and isinstance(new, list)):
+        if old is None:
+            yield "narrower", path, "only listed values are taken now"
+        else:
+            yield "wider", path, "any value is taken now"
+        return
     was, now = ({jcs(value): value for value in listed} for listed in (old, new))
     if gone := [repr(value)[:40] for key, value in was.items() if key not in now]:
         yield "narrower", path, f"no longer taken: {', '.join(gone)}"
@@ -138,10 +134,7 @@ def _compare_members(
     old: Mapping[str, Json], new: Mapping[str, Json], path: str
 ) -> Iterator[_Step]:
     was, now = (members_of(schema.get("properties")) for schema in (old, new))
-    was_needed, is_needed = (
-        {name for name in elements_of(schema.get("required")) if isinstance(name, str)}
-        for schema in (old, new)
-    )
+    was_needed, is_needed = (elements_of(schema.get("required")) for schema in (old, new))
     there = append(path, "properties")
     if was.keys() != now.keys() and "patternProperties" in {**old, **new}:
         yield "unclear", there, "which members `patternProperties` speaks of changed"
@@ -154,9 +147,11 @@ def _compare_members(
             yield from _compare(was.get(name, rest), now[name], place)
         else:
             yield "additive" if rest is None else "wider", place, f"{name!r} is new"
-    for name in sorted(is_needed - was_needed):
-        yield "narrower", append(there, name), f"{name!r} is required now"
-    for name in sorted(was_needed - is_needed - (was.keys() - now.keys())):
-        yield "wider", append(there, name), f"{name!r} is optional now"
+    needed = [name for name in (*was_needed, *is_needed) if isinstance(name, str)]
+    for name in sorted({*needed}):
+        if name not in was_needed:
+            yield "narrower", append(there, name), f"{name!r} is required now"
+        elif name not in is_needed and (name in now or name not in was):
+            yield "wider", append(there, name), f"{name!r} is optional now"
     was_open, is_open = (schema.get("additionalProperties", True) for schema in (old, new))
     yield from _compare(was_open, is_open, append(path, "additionalProperties"))

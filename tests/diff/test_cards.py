@@ -75,8 +75,8 @@ def test_a_change_says_what_changed() -> None:
     new = card({**edits, "securityRequirements": [BY_LOGIN]})
     assert [change.message for change in compare(CARD, new).changes] == [
         "the interface HTTP+JSON 1.0 at https://h.example/rest was removed",
-        "skill 'berths' was removed",
         "input mode 'text/plain' was removed",
+        "skill 'berths' was removed",
         "input mode 'a/b' is new",
         "a caller with 'token' is no longer let in",
     ]
