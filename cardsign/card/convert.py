@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from cardsign.card import security
@@ -21,13 +21,14 @@ from cardsign.card.extensions import (
     kept_of,
     with_kept,
 )
-from cardsign.card.interfaces import DEFAULT_TRANSPORT, interfaces_of
+from cardsign.card.interfaces import DEFAULT_TRANSPORT, current_interfaces
 from cardsign.card.schema import (
     CAPABILITIES_1_0,
     CARD_0_3,
     CARD_1_0,
     SKILL_1_0,
     A2aVersion,
+    Message,
     respelled,
 )
 from cardsign.card.values import Json, elements_of, members_of, objects_in
@@ -39,9 +40,9 @@ PROTOCOL_VERSIONS: Final[Mapping[A2aVersion, str]] = {"0.2": "0.2", "0.3": "0.3.
 _SHARED: Final = ("provider", "version", "documentationUrl", "iconUrl")
 _FLAGS: Final = ("supportsAuthenticatedExtendedCard", "supportsExtendedAgentCard")
 _MODES: Final = ("defaultInputModes", "defaultOutputModes")
-#: Members that the conversion reads by name; all others that are unknown get a note.
+#: Members of a card that are converted by name.
 _READ: Final = frozenset(
-    {"url", "preferredTransport", "protocolVersion", "additionalInterfaces", "security"}
+    {"url", "preferredTransport", "protocolVersion", "additionalInterfaces", "security", "skills"}
     | {"authentication", "capabilities", "signatures", "securitySchemes", *_FLAGS}
     | {"supportedInterfaces", "securityRequirements"}
 )
@@ -84,240 +85,214 @@ def convert_card(
             member is of a type that cannot be converted. ``json.too_many_values``: a requirement
             becomes more alternatives than a card may have.
     """
-    upgrade = _Upgrade(respelled(document, CARD_1_0, CARD_0_3), [] if notes is None else notes)
-    card = upgrade.made()
+
+    def change(message: str, path: str) -> None:
+        if notes is not None:
+            notes.append(Finding("build.changed", message, Place(path)))
+
+    card = _upgraded(respelled(document, CARD_1_0, CARD_0_3), change)
     security.check_security(card)
-    return card if to == "1.0" else _downgraded(card, to, upgrade.change)
+    return card if to == "1.0" else _downgraded(card, to, change)
 
 
 # To 1.0.
 
 
-class _Upgrade:
-    """A card on its way to 1.0.
+def _upgraded(document: Mapping[str, Json], change: _Change) -> dict[str, Json]:
+    kept = kept_of(document)
+    if document.get("signatures"):
+        text = "signatures are left out: they cover the card as it was; sign it again"
+        change(text, "/signatures")
+    card: dict[str, Json] = {}
+    if interfaces := _interfaces(document, change):
+        card["supportedInterfaces"] = interfaces
+    capabilities = _capabilities(document, kept, change)
+    if capabilities or document.get("capabilities") is not None:
+        card["capabilities"] = capabilities
+    names = _add_schemes(document, card, change)
+    for member in ("securityRequirements", "security"):
+        listed = _requirements(document.get(member), member, names, change)
+        # What cannot be read is refused, whatever the card has beside it.
+        if listed is not None and not (isinstance(listed, list) and "securityRequirements" in card):
+            card["securityRequirements"] = listed
+    if isinstance(skills := document.get("skills"), list):
+        card["skills"] = _skills(skills, kept, names, change)
+    others = [name for name in (*KEPT_OF_CARD, *document) if name in document.keys() - _READ]
+    members = {name: document[name] for name in others}
+    return with_kept(card | _choose(members, CARD_1_0, KEPT_OF_CARD, kept, "", change), kept)
 
-    Attributes:
-        document: The card as it was given.
-        card: What becomes of it.
-        kept: What goes into our extension.
-        notes: What has changed.
-        names: Of each scheme of the card that was given, the names that it has now.
+
+def _choose(
+    members: Mapping[str, Json],
+    message: Message,
+    keepable: Sequence[str],
+    kept: dict[str, Json],
+    where: str,
+    change: _Change,
+) -> dict[str, Json]:
+    """Return the members that 1.0 has; of the others some move into `kept`."""
+    chosen: dict[str, Json] = {}
+    for name, value in members.items():
+        if value is None or (value == {} and name not in message.fields):
+            continue
+        if name in message.fields:
+            chosen[name] = value
+        elif name in keepable:
+            change(f"{name} moves into our extension", f"{where}/{name}")
+            kept.setdefault(name, value)
+        else:
+            change(f"{name} is no member of A2A and is left out", f"{where}/{name}")
+    return chosen
+
+
+def _interfaces(document: Mapping[str, Json], change: _Change) -> list[Json]:
+    version = PROTOCOL_VERSIONS["0.2" if form_of(document) == "0.2" else "0.3"]
+    old: dict[str, Json] = {}
+    # The list of 0.3 repeats the card's own url.
+    for interface in current_interfaces({**document, "supportedInterfaces": None}):
+        spoken = interface.version if isinstance(interface.version, str) else ""
+        upgraded: Json = {
+            "url": interface.url,
+            "protocolBinding": interface.binding,
+            "protocolVersion": spoken or version,
+        }
+        old.setdefault(repr((interface.url, interface.binding)), upgraded)
+    if old:
+        change("url and interfaces become supportedInterfaces", "/url")
+    listed = elements_of(document.get("supportedInterfaces"))
+    return [*listed, *(interface for interface in old.values() if interface not in listed)]
+
+
+def _capabilities(
+    document: Mapping[str, Json], kept: dict[str, Json], change: _Change
+) -> dict[str, Json]:
+    declared = document.get("capabilities")
+    if isinstance(declared, list):
+        change("a list of capabilities moves into our extension", "/capabilities")
+        kept.setdefault("capabilities", declared)
+        declared = {}
+    members = checked_object(declared, "capabilities")
+    history = ("stateTransitionHistory",)
+    capabilities = _choose(members, CAPABILITIES_1_0, history, kept, "/capabilities", change)
+    for flag in _FLAGS:
+        if isinstance(value := document.get(flag), bool):
+            capabilities.setdefault("extendedAgentCard", value)
+    return capabilities
+
+
+def _add_schemes(
+    document: Mapping[str, Json], card: dict[str, Json], change: _Change
+) -> dict[str, list[str]]:
+    """Add the schemes, and the requirements that an `authentication` says.
+
+    Returns:
+        Of each scheme of the card that was given, the names that it has now.
     """
-
-    def __init__(self, document: Mapping[str, Json], notes: list[Finding]) -> None:
-        self.document, self.notes = document, notes
-        self.card: dict[str, Json] = {
-            name: document[name]
-            for name in ("name", "description", *_SHARED, *_MODES)
-            if document.get(name) is not None
-        }
-        self.kept = kept_of(document)
-        self.names: dict[str, list[str]] = {}
-
-    def change(self, message: str, path: str) -> None:
-        self.notes.append(Finding("build.changed", message, Place(path)))
-
-    def made(self) -> dict[str, Json]:
-        document, card, kept = self.document, self.card, self.kept
-        if document.get("signatures"):
-            text = "signatures are left out: they cover the card as it was; sign it again"
-            self.change(text, "/signatures")
-        self.interfaces()
-        self.capabilities()
-        self.schemes()
-        for member in ("securityRequirements", "security"):
-            requirements = _requirements(document.get(member), f"/{member}")
-            if requirements is not None and "securityRequirements" not in card:
-                card["securityRequirements"] = self.alternatives(requirements, member)
-        if isinstance(skills := document.get("skills"), list):
-            card["skills"] = self.skills(skills)
-        for name in KEPT_OF_CARD:
-            if name not in ("capabilities", "authentication") and name in document:
-                self.change(f"{name} moves into our extension", f"/{name}")
-                kept.setdefault(name, document[name])
-        read = {*card, *kept, *_READ}
-        for name, value in document.items():
-            if name not in read and value is not None:
-                self.change(f"{name} is no member of A2A and is left out", f"/{name}")
-        return with_kept(card, kept)
-
-    def interfaces(self) -> None:
-        version = "0.2" if form_of(self.document) == "0.2" else "0.3.0"
-        old: dict[str, Json] = {}
-        # The list of 0.3 repeats the card's own url.
-        for interface in sorted(interfaces_of(self.document), key=lambda i: i.member != "url"):
-            if interface.written_in != "1.0":
-                spoken = interface.version if isinstance(interface.version, str) else ""
-                upgraded: Json = {
-                    "url": interface.url,
-                    "protocolBinding": interface.binding,
-                    "protocolVersion": spoken or version,
-                }
-                old.setdefault(repr((interface.url, interface.binding)), upgraded)
-        if old:
-            self.change("url and interfaces become supportedInterfaces", "/url")
-        listed = elements_of(self.document.get("supportedInterfaces"))
-        if both := [*listed, *(interface for interface in old.values() if interface not in listed)]:
-            self.card["supportedInterfaces"] = both
-
-    def capabilities(self) -> None:
-        declared = self.document.get("capabilities")
-        if isinstance(declared, list):
-            self.change("a list of capabilities moves into our extension", "/capabilities")
-            self.kept.setdefault("capabilities", declared)
-            declared = {}
-        capabilities: dict[str, Json] = {}
-        for name, declared_value in checked_object(declared, "capabilities").items():
-            if name == "stateTransitionHistory" and declared_value is not None:
-                text = f"{name}, which 1.0 does not have, moves into our extension"
-                self.change(text, f"/capabilities/{name}")
-                self.kept[name] = declared_value
-            elif name not in (*CAPABILITIES_1_0.fields, "stateTransitionHistory"):
-                self.change(f"{name} is no capability of A2A and is left out", "/capabilities")
-            elif declared_value is not None:
-                capabilities[name] = declared_value
-        for flag in _FLAGS:
-            if isinstance(value := self.document.get(flag), bool):
-                capabilities.setdefault("extendedAgentCard", value)
-        if capabilities or self.document.get("capabilities") is not None:
-            self.card["capabilities"] = capabilities
-
-    def schemes(self) -> None:
-        document, card = self.document, self.card
-        declared = checked_object(document.get("securitySchemes"), "securitySchemes")
-        schemes: dict[str, Json] = {}
-        taken = set(declared)
-        for name, scheme in declared.items():
-            upgraded = self.scheme(name, scheme, taken)
-            self.names[name] = list(upgraded)
-            schemes |= upgraded
-        authentication = document.get("authentication")
-        listed = any(
-            isinstance(document.get(n), list) for n in ("security", "securityRequirements")
-        )
-        if authentication is not None and declared and listed:
-            text = "authentication is left out, because securitySchemes say it"
-            self.change(text, "/authentication")
-        elif authentication is not None:
-            derived, requirements = security.authentication_schemes(authentication)
-            # A card that asks for a credential and lists schemes without requirements is not open.
-            if requirements:
-                alone: list[Json] = [{"schemes": {name: {}}} for name in schemes]
-                card["securityRequirements"] = alone or requirements
-            schemes = schemes or derived
-            text = "becomes securitySchemes and securityRequirements"
-            text = text if schemes else "says that there is none"
-            self.change(f"authentication {text}", "/authentication")
-        if schemes:
-            card["securitySchemes"] = schemes
-
-    def scheme(self, name: str, scheme: Json, taken: set[str]) -> dict[str, Json]:
-        """Return one scheme, or one for each of its OAuth flows."""
-        where = f"/securitySchemes/{name}"
-        if not isinstance(scheme, dict):
-            raise CardRefused("card.type", "expected a security scheme, an object", path=where)
-        if security.unwrapped(scheme):
-            return {name: scheme}
-        scheme_type = security.type_of_flat(scheme)
-        if scheme_type is None:
-            unknown = f"no scheme is of type {scheme.get('type')!r}"
-            raise CardRefused("card.auth_type", unknown, path=where)
-        back = {old: new for new, old in scheme_type.renamed.items()}
-        members = {
-            back.get(member, member): value for member, value in scheme.items() if member != "type"
-        }
-        if scheme_type.name != "oauth2" or not isinstance(flows := members.get("flows"), dict):
-            return {name: {scheme_type.wrapper: members}}
-        stated = {flow: value for flow, value in flows.items() if value is not None}
-        kept_flows = self.choose_flows(stated, where)
-        if not kept_flows:
-            return {name: {scheme_type.wrapper: {**members, "flows": {}}}}
-        called = [name, *(security.free_name(f"{name}-{flow}", taken) for flow in kept_flows[1:])]
-        if len(kept_flows) > 1:
-            text = f"{len(kept_flows)} OAuth flows become a scheme each, of which one will do"
-            self.change(f"{text}: {', '.join(called)}", where)
-        return {
-            new: {scheme_type.wrapper: {**members, "flows": {flow: stated[flow]}}}
-            for new, flow in zip(called, kept_flows, strict=True)
-        }
-
-    def choose_flows(self, stated: Mapping[str, Json], where: str) -> list[str]:
-        """Return the names of the OAuth flows that A2A has, in its order."""
-        for flow in ("implicit", "password"):
-            if flow in stated:
-                self.change(f"the OAuth flow {flow} is deprecated; offer another", where)
-        flows = [flow for flow in _FLOWS if flow in stated]
-        # Without a flow there would be no scheme, and what requires it would let everybody in.
-        if stated and not flows:
-            raise CardRefused("card.type", "none of its OAuth flows is one of A2A", path=where)
-        if len(flows) < len(stated):
-            self.change("an OAuth flow that A2A does not know is left out", where)
-        return flows
-
-    def alternatives(self, listed: list[Json], member: str) -> list[Json]:
-        """Return the requirements; one with a scheme of several flows becomes several."""
-        upgraded: list[Json] = []
-        for index, requirement in enumerate(listed):
-            where = f"/{member}/{index}"
-            if isinstance(requirement, str):
-                self.change("a name alone becomes a requirement without scopes", where)
-                requirement = {requirement: []}
-            if not isinstance(requirement, dict):
-                expected = "expected a security requirement, an object"
-                raise CardRefused("card.type", expected, path=where)
-            if security.is_wrapped_requirement(requirement, member) and (
-                not requirement or "schemes" in requirement
-            ):
-                upgraded.append(requirement)
-                continue
-            names = [self.names.get(name, [name]) for name in requirement]
-            count = math.prod(map(len, names))
-            if count > 1:  # they multiply, four for each scheme of four flows
-                security.check_alternatives(len(upgraded) + count, where)
-            values: list[Json] = [
-                {} if scopes == [] else {"list": scopes} for scopes in requirement.values()
-            ]
-            for called in itertools.product(*names):
-                upgraded.append({"schemes": dict(zip(called, values, strict=True))})
-        return upgraded
-
-    def skills(self, skills: list[Json]) -> list[Json]:
-        ours = dict(checked_object(self.kept.pop("skills", None), "skills"))
-        upgraded: list[Json] = []
-        for index, skill in enumerate(skills):
-            where = f"/skills/{index}"
-            if not isinstance(skill, dict):
-                raise CardRefused("card.type", "expected a skill, an object", path=where)
-            new: dict[str, Json] = {}
-            own = dict(checked_object(ours.pop(str(skill.get("id")), None), "skills"))
-            for name, value in skill.items():
-                if name in SKILL_1_0.fields:
-                    new |= {} if value is None else {name: value}
-                elif name == "security" or value in (None, {}):
-                    continue
-                elif name in KEPT_OF_SKILL:
-                    self.change(f"{name} moves into our extension", f"{where}/{name}")
-                    own[name] = value
-                else:
-                    text = f"{name} is no member of a skill and is left out"
-                    self.change(text, f"{where}/{name}")
-            if (
-                requirements := _requirements(skill.get("security"), f"{where}/security")
-            ) is not None:
-                new["securityRequirements"] = self.alternatives(requirements, "security")
-            if own:
-                ours[str(skill.get("id"))] = own
-            upgraded.append(new)
-        if ours:
-            self.kept["skills"] = ours
-        return upgraded
+    declared = checked_object(document.get("securitySchemes"), "securitySchemes")
+    taken = set(declared)
+    upgraded = {name: _scheme(name, declared[name], taken, change) for name in declared}
+    schemes = {name: scheme for made in upgraded.values() for name, scheme in made.items()}
+    authentication = document.get("authentication")
+    listed = any(isinstance(document.get(n), list) for n in ("security", "securityRequirements"))
+    if authentication is not None and declared and listed:
+        text = "authentication is left out, because securitySchemes say it"
+        change(text, "/authentication")
+    elif authentication is not None:
+        derived, requirements = security.authentication_schemes(authentication)
+        # A card that asks for a credential and lists schemes without requirements is not open.
+        if requirements:
+            alone: list[Json] = [{"schemes": {name: {}}} for name in schemes]
+            card["securityRequirements"] = alone or requirements
+        schemes = schemes or derived
+        text = "becomes securitySchemes and securityRequirements"
+        text = text if schemes else "says that there is none"
+        change(f"authentication {text}", "/authentication")
+    if schemes:
+        card["securitySchemes"] = schemes
+    return {name: [*made] for name, made in upgraded.items()}
 
 
-def _requirements(value: Json, where: str) -> list[Json] | None:
-    """Return the requirements; any other form is refused, for a card without them is open."""
-    if value is None or isinstance(value, list):
-        return value
-    raise CardRefused("card.type", "expected a list of security requirements", path=where)
+def _scheme(name: str, scheme: Json, taken: set[str], change: _Change) -> dict[str, Json]:
+    """Return one scheme, or one for each of its OAuth flows; as it is what cannot be read."""
+    kind = security.type_of_flat(members_of(scheme))
+    if not isinstance(scheme, dict) or kind is None or security.unwrapped(scheme):
+        return {name: scheme}
+    back = {old: new for new, old in kind.renamed.items()}
+    members = {back.get(member, member): v for member, v in scheme.items() if member != "type"}
+    of_flow = members_of(members.get("flows")) if kind.name == "oauth2" else {}
+    stated = [flow for flow, value in of_flow.items() if value is not None]
+    if not stated:
+        return {name: {kind.wrapper: members}}
+    where = f"/securitySchemes/{name}"
+    flows = [flow for flow in _FLOWS if flow in stated]
+    # Without a flow there would be no scheme, and what requires it would let everybody in.
+    if not flows:
+        raise CardRefused("card.type", "none of its OAuth flows is one of A2A", path=where)
+    for flow in ("implicit", "password"):
+        if flow in flows:
+            change(f"the OAuth flow {flow} is deprecated; offer another", where)
+    if len(flows) < len(stated):
+        change("an OAuth flow that A2A does not know is left out", where)
+    names = [name, *(security.free_name(f"{name}-{flow}", taken) for flow in flows[1:])]
+    if len(flows) > 1:
+        text = f"{len(flows)} OAuth flows become a scheme each, of which one will do"
+        change(f"{text}: {', '.join(names)}", where)
+    return {
+        new: {kind.wrapper: {**members, "flows": {flow: of_flow[flow]}}}
+        for new, flow in zip(names, flows, strict=True)
+    }
+
+
+def _requirements(
+    listed: Json, member: str, names: Mapping[str, list[str]], change: _Change, above: str = ""
+) -> Json:
+    """Return the requirements; one with a scheme of several flows becomes several.
+
+    What cannot be read stays as it is: :func:`check_security` refuses it.
+    """
+    if not isinstance(listed, list):
+        return listed
+    upgraded: list[Json] = []
+    for index, requirement in enumerate(listed):
+        where = f"{above}/{member}/{index}"
+        if isinstance(requirement, str):
+            change("a name alone becomes a requirement without scopes", where)
+            requirement = {requirement: []}
+        if not isinstance(requirement, dict) or (
+            security.is_wrapped_requirement(requirement, member)
+            and (not requirement or "schemes" in requirement)
+        ):
+            upgraded.append(requirement)
+            continue
+        alternatives = [names.get(name, [name]) for name in requirement]
+        # They multiply, four for each scheme of four flows.
+        security.check_alternatives(len(upgraded) + math.prod(map(len, alternatives)), where)
+        values = [{} if scopes == [] else {"list": scopes} for scopes in requirement.values()]
+        for called in itertools.product(*alternatives):
+            upgraded.append({"schemes": dict(zip(called, values, strict=True))})
+    return upgraded
+
+
+def _skills(
+    skills: list[Json], kept: dict[str, Json], names: Mapping[str, list[str]], change: _Change
+) -> list[Json]:
+    ours = dict(checked_object(kept.pop("skills", None), "skills"))
+    upgraded: list[Json] = []
+    for index, skill in enumerate(skills):
+        where = f"/skills/{index}"
+        if not isinstance(skill, dict):
+            raise CardRefused("card.type", "expected a skill, an object", path=where)
+        members = dict(skill)
+        own = dict(members_of(ours.pop(str(members.get("id")), None)))
+        if (old := members.pop("security", None)) is not None:
+            requirements = _requirements(old, "security", names, change, where)
+            members["securityRequirements"] = requirements
+        upgraded.append(_choose(members, SKILL_1_0, KEPT_OF_SKILL, own, where, change))
+        if own:
+            ours[str(members.get("id"))] = own
+    if ours:
+        kept["skills"] = ours
+    return upgraded
 
 
 # To 0.3 and 0.2.

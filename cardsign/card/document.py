@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from functools import cache
 from typing import Final
 
 from cardsign.card.schema import CARD_0_3, CARD_1_0, DocumentVersion, Field, Message, fold
@@ -66,7 +66,7 @@ class Card:
             message = f"the card is made of more than {MAX_CARD_VALUES} values"
             raise JsonRefused("json.too_many_values", message)
         card = cls.from_object(document)
-        _check_count(card.signatures, max_signatures)
+        _signatures(document, max_signatures)
         return card
 
     @classmethod
@@ -79,8 +79,8 @@ class Card:
         Raises:
             CardRefused: As for :meth:`from_bytes`.
         """
-        _refuse_two_spellings(document, _NAMES, ())
-        return cls(document, _a2a_version(document), _signatures(document))
+        _refuse_two_spellings(document, (CARD_1_0, CARD_0_3), ())
+        return cls(document, _a2a_version(document), _signatures(document, MAX_SIGNATURES))
 
     @property
     def has_endpoint(self) -> bool:
@@ -187,92 +187,71 @@ def _a2a_version(document: Mapping[str, Json]) -> DocumentVersion:
     return "0.3" if is_0_3 else "none"
 
 
-def _signatures(document: Mapping[str, Json]) -> tuple[Json, ...]:
+def _signatures(document: Mapping[str, Json], most: int) -> tuple[Json, ...]:
     signatures = document.get("signatures")
     if signatures is None:
         return ()
     if not isinstance(signatures, list):
         expected = f"expected a list of signature objects, found {kind_of(signatures)}"
         raise CardRefused("card.signatures_shape", expected, path="/signatures")
-    _check_count(signatures, MAX_SIGNATURES)
+    if len(signatures) > most:
+        text = f"{len(signatures)} signatures; at most {most} are read"
+        raise CardRefused("card.signatures_too_many", text, path="/signatures")
     return tuple(signatures)
 
 
-def _check_count(signatures: Sequence[Json], most: int) -> None:
-    if len(signatures) > most:
-        raise CardRefused(
-            "card.signatures_too_many",
-            f"{len(signatures)} signatures; at most {most} are read",
-            path="/signatures",
-        )
+@cache
+def _names_of(
+    messages: tuple[Message, ...],
+) -> tuple[frozenset[str], frozenset[str], Mapping[str, tuple[bool, tuple[Message, ...]]]]:
+    """Return the schema names of an object.
 
-
-@dataclass(frozen=True, slots=True)
-class _Names:
-    """The schema names of one object.
-
-    Attributes:
-        folded: The fields' names as a lenient reader sees them.
-        exact: The fields' own names, of which no two fold to one.
-        holding: Those of the fields' own names under which messages are.
-        below: By folded name, whether the field holds a map, and the names of its messages.
+    Returns:
+        The names that have one spelling, those of them under which messages are, and of each
+        folded name whether it holds a map, and its messages.
     """
-
-    folded: frozenset[str]
-    exact: frozenset[str]
-    holding: frozenset[str]
-    below: Mapping[str, tuple[bool, _Names]]
-
-
-def _names_of(*messages: Message) -> _Names:
-    groups: dict[str, list[Field]] = {}
+    fields: dict[str, list[Field]] = {}
     for message in messages:
         for name, field in message.folded.items():
-            groups.setdefault(name, []).append(field)
-    names = {folded: {field.name for field in fields} for folded, fields in groups.items()}
-    below = {}
-    for folded, fields in groups.items():
-        if inner := [field.message for field in fields if field.message is not None]:
-            below[folded] = (any(field.shape == "map" for field in fields), _names_of(*inner))
-    return _Names(
-        frozenset(groups),
-        frozenset(chain.from_iterable(spelled for spelled in names.values() if len(spelled) == 1)),
-        frozenset(chain.from_iterable(names[folded] for folded in below)),
-        below,
-    )
-
-
-_NAMES: Final = _names_of(CARD_1_0, CARD_0_3)
+            fields.setdefault(name, []).append(field)
+    below = {
+        name: (
+            any(field.shape == "map" for field in alike),
+            tuple(field.message for field in alike if field.message is not None),
+        )
+        for name, alike in fields.items()
+    }
+    exact = {alike[0].name for alike in fields.values() if len({f.name for f in alike}) == 1}
+    return frozenset(exact), frozenset(name for name in exact if below[fold(name)][1]), below
 
 
 def _refuse_two_spellings(
-    value: Mapping[str, Json], names: _Names, tokens: tuple[str | int, ...]
+    value: Mapping[str, Json], messages: tuple[Message, ...], tokens: tuple[str | int, ...]
 ) -> None:
     """Refuse two names in one object that a lenient reader takes for one schema name.
 
     Go's encoding/json folds case, protobuf JSON parsers accept snake_case: which of the two
     such a reader takes depends on their order.
     """
-    is_exact = names.exact.issuperset(value)  # true of most objects, and cheap to see
-    if is_exact and names.holding.isdisjoint(value):
+    exact, holding, known = _names_of(messages)
+    is_exact = exact.issuperset(value)  # true of most objects, and cheap to see
+    if is_exact and holding.isdisjoint(value):
         return
     seen: dict[str, str] = {}
-    for name in filter(names.holding.__contains__, value) if is_exact else value:
-        folded = fold(name)
-        if folded in seen:
+    for name in filter(holding.__contains__, value) if is_exact else value:
+        folded, child = fold(name), value[name]
+        if folded not in known:
+            continue
+        if seen.setdefault(folded, name) != name:
             raise CardRefused(
                 "card.two_spellings",
                 f"{seen[folded]!r} and {name!r} are two spellings of one schema name",
                 path=pointer(*tokens, name),
             )
-        if folded in names.folded:
-            seen[folded] = name
-        if folded not in names.below:
-            continue
-        child, (is_map, below) = value[name], names.below[folded]
-        if isinstance(child, dict) and not is_map:
+        is_map, below = known[folded]
+        if isinstance(child, dict) and not is_map and below:
             _refuse_two_spellings(child, below, (*tokens, name))
             continue
-        for token, message in children_of(child):
-            if isinstance(message, dict):
-                _refuse_two_spellings(message, below, (*tokens, name, token))
+        for token, element in children_of(child) if below else ():
+            if isinstance(element, dict):
+                _refuse_two_spellings(element, below, (*tokens, name, token))

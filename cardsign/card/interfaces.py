@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from cardsign.card.schema import CARD_0_3, CARD_1_0, A2aVersion, fold
-from cardsign.card.values import Json, pointer
+from cardsign.card.values import Json, members_of, pointer
 from cardsign.errors import CardRefused
 from cardsign.urls import Origin, Place, Url, interface_url, may_stand_at
 
@@ -72,26 +72,33 @@ def interfaces_of(
         any_spelling: Read member names as the most lenient reader does, without case and
             underscores; else only as the schemas spell them.
     """
-    root, spelled = _by_name(document, any_spelling)
-    members = _MEMBERS
-    if spelled:
-        folded = ((name, _FOLDED.get(fold(name), "")) for name in document)
-        members = {
-            name: _MEMBERS[folded_name] for name, folded_name in folded if folded_name in _MEMBERS
-        }
-    for name in filter(members.__contains__, document):
-        member, value = members[name], document[name]
-        if value is None:
+    root = _by_name(document, any_spelling)
+    for known, (name, value) in root.items():
+        member = _MEMBERS.get(known)
+        if member is None or value is None:
             continue
         if member == "url":
-            binding = root.get("preferredTransport")
+            binding, version = _value(root, "preferredTransport"), _value(root, "protocolVersion")
             transport = DEFAULT_TRANSPORT if binding is None else binding
-            yield Interface((name,), member, value, transport, root.get("protocolVersion"))
+            yield Interface((name,), member, value, transport, version)
         elif not isinstance(value, list):
             yield Interface((name,), member, None)
         else:
             for index, element in enumerate(value):
-                yield _element((name, str(index)), member, element, root, any_spelling)
+                entry = _by_name(members_of(element), any_spelling)
+                binding = _value(entry, BINDING_MEMBERS[member])
+                if any_spelling and binding is None:  # some readers take the other form's name
+                    binding = _value(entry, "protocolBinding") or _value(entry, "transport")
+                speaks = entry if member == "supportedInterfaces" else root
+                spelled, url = entry.get("url", ("url", None))
+                yield Interface(
+                    (name, str(index), spelled),
+                    member,
+                    url,
+                    binding,
+                    _value(speaks, "protocolVersion") if entry else None,
+                    _value(entry, "tenant"),
+                )
 
 
 def current_interfaces(document: Mapping[str, Json]) -> tuple[Interface, ...]:
@@ -114,34 +121,15 @@ def list_origins(document: Mapping[str, Json]) -> list[str]:
     return list(dict.fromkeys(str(url.origin) for url in urls))
 
 
-def _element(
-    tokens: tuple[str, ...],
-    member: InterfaceMember,
-    element: Json,
-    root: Mapping[str, Json],
-    any_spelling: bool,
-) -> Interface:
-    if not isinstance(element, dict):
-        return Interface((*tokens, "url"), member, None)
-    members, spelled = _by_name(element, any_spelling)
-    binding = members.get(BINDING_MEMBERS[member])
-    if any_spelling and binding is None:  # some readers of one form take the other's name
-        binding = members.get("protocolBinding") or members.get("transport")
-    version = (members if member == "supportedInterfaces" else root).get("protocolVersion")
-    url = spelled.get("url", "url")
-    return Interface(
-        (*tokens, url), member, members.get("url"), binding, version, members.get("tenant")
-    )
-
-
-def _by_name(
-    value: Mapping[str, Json], any_spelling: bool
-) -> tuple[Mapping[str, Json], Mapping[str, str]]:
-    """Return the members by the schema's names, and how each is spelled there if not like this."""
+def _by_name(value: Mapping[str, Json], any_spelling: bool) -> Mapping[str, tuple[str, Json]]:
+    """Return the members by the schema's names, each as it is spelled there, and its value."""
     if not any_spelling or value.keys() <= _NAMES:
-        return value, {}
-    spelled = {_FOLDED.get(fold(name), name): name for name in value}
-    return {name: value[spelling] for name, spelling in spelled.items()}, spelled
+        return {name: (name, child) for name, child in value.items()}
+    return {_FOLDED.get(fold(name), name): (name, child) for name, child in value.items()}
+
+
+def _value(members: Mapping[str, tuple[str, Json]], name: str) -> Json:
+    return members.get(name, ("", None))[1]
 
 
 # Where they may stand.

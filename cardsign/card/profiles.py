@@ -31,17 +31,17 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from cardsign.card import rules
 from cardsign.card.document import Card, unsigned
 from cardsign.card.interfaces import DEFAULT_TRANSPORT, Interface, interfaces_of
 from cardsign.card.rules import Node, RuleRefusal, Tokens, find, write
 from cardsign.card.schema import CARD_0_3, CARD_1_0, Field, Message
-from cardsign.card.security import SCHEME_TYPES, flat_requirements
+from cardsign.card.security import flat_requirements, unwrapped
 from cardsign.card.values import Json, jcs, members_of, pointer, split
 from cardsign.card.values import pointer as join
 from cardsign.errors import CanonicalizationError
@@ -77,11 +77,26 @@ class Payloads:
     def payload_or_refusal(self, profile: ProfileName) -> Payload | CanonicalizationError:
         """Return the payload under one of :data:`PROFILES`, or the refusal to make one."""
         if profile not in self._made:
-            try:
-                self._made[profile] = make_payload(profile, self)
-            except CanonicalizationError as refusal:
-                self._made[profile] = refusal.with_traceback(None)
+            self._made[profile] = self._make(profile)
         return self._made[profile]
+
+    def _make(self, profile: ProfileName) -> Payload | CanonicalizationError:
+        try:
+            rewrite = PROFILES[profile]
+            rewritten = None if rewrite is None else rewrite(self)
+            if rewritten is None or rewritten is self.tree:  # nothing was changed
+                return Payload(profile, self.data, self.members)
+            value = write(rewritten)
+            assert isinstance(value, dict)  # noqa: S101 - every rewrite maps an object to an object
+            return Payload(profile, jcs(value), value, self.tree, rewritten)
+        except RuleRefusal as refusal:
+            path, problem = join(*(find(self.tree, refusal.node.origin) or ())), str(refusal)
+        except CanonicalizationError as refusal:
+            path, problem = "", refusal.message
+        except RecursionError:  # an object of Python's: what is read has fewer levels
+            path, problem = "", "the value is nested too deeply"
+        message = f"{profile} has no payload for this card: {problem}"
+        return CanonicalizationError("canonical.no_form", message, path=path)
 
     def of(self, profile: ProfileName) -> Payload | None:
         """Return the payload, or None where the profile has none for this card."""
@@ -124,7 +139,6 @@ class Payload:
         received: The nodes of the card of which it was made; None if the profile changed nothing.
         rewritten: What the profile made of them, or None. Each node knows the received one that it
             stands for.
-        left_open_known: What :func:`left_open` has found of it before.
     """
 
     profile: ProfileName
@@ -132,12 +146,22 @@ class Payload:
     value: dict[str, Json]
     received: Node | None = None
     rewritten: Node | None = None
-    left_open_known: dict[bool, Any] = field(default_factory=dict, repr=False)
 
     @property
     def is_whole_card(self) -> bool:
         """Whether the profile changed nothing, so that all of the card is covered."""
         return self.rewritten is None
+
+    @cached_property
+    def uncovered(self) -> tuple[Uncovered, ...]:
+        """What it does not hold of its card, in the card's order; `signatures` are not looked at.
+
+        What its rule drops by value has an excuse for those who accept its profile.
+        """
+        if self.received is None or self.rewritten is None:  # it is_whole_card
+            return ()
+        walk = _Walk(self, self.received, self.rewritten)
+        return tuple(walk.members(self.received, (), (CARD_1_0, CARD_0_3), False))
 
     @property
     def sha256(self) -> str:
@@ -157,14 +181,10 @@ class Payload:
     def received_at(self, pointer: str) -> str:
         """Return where the value at a pointer of the payload stood in the card; the pointer itself
         where there is no such value, or the profile has put it in."""
-        node: Node | None = self.rewritten
+        node = self.rewritten
         for token in split(pointer):
-            if node is not None and isinstance(node.value, dict):
-                node = node.value.get(token)
-            elif node is not None and isinstance(node.value, list) and token.isdecimal():
-                node = node.value[int(token)]
-            else:
-                return pointer
+            below = {str(name): child for name, child in node.children()} if node else {}
+            node = below.get(token)
         if node is None or self.received is None:
             return pointer
         tokens = find(self.received, node.origin)
@@ -198,34 +218,10 @@ def canonicalize(document: Mapping[str, Json] | bytes, profile: ProfileName) -> 
             f"expected a card's bytes or its parsed object, not {type(document).__name__}: "
             f"canonicalize(Path('card.json').read_bytes(), {profile!r})"
         )
-    return make_payload(profile, Payloads(document))
-
-
-def make_payload(profile: ProfileName, received: Payloads) -> Payload:
-    """Return the payload of a card that is read already.
-
-    Raises:
-        CanonicalizationError: The profile has none for it.
-    """
-    try:
-        rewrite = PROFILES[profile]
-        rewritten = None if rewrite is None else rewrite(received)
-        if rewritten is None or rewritten is received.tree:  # nothing was changed
-            return Payload(profile, received.data, received.members)
-        value = write(rewritten)
-        assert isinstance(value, dict)  # noqa: S101 - every rewrite maps an object to an object
-        return Payload(profile, jcs(value), value, received.tree, rewritten)
-    except RuleRefusal as refusal:
-        tokens = find(received.tree, refusal.node.origin) or ()
-        message = f"{profile} has no payload for this card: {refusal}"
-        raise CanonicalizationError("canonical.no_form", message, path=join(*tokens)) from refusal
-    except RecursionError as refusal:  # an object of Python's: what is read has fewer levels
-        raise CanonicalizationError(
-            "canonical.no_form", "the value is nested too deeply"
-        ) from refusal
-    except CanonicalizationError as refusal:
-        message = f"{profile} has no payload for this card: {refusal.message}"
-        raise CanonicalizationError(refusal.code, message, path=refusal.path) from refusal
+    payload = Payloads(document).payload_or_refusal(profile)
+    if isinstance(payload, CanonicalizationError):
+        raise payload
+    return payload
 
 
 def _prune_upgraded(card: Payloads) -> Node:
@@ -344,11 +340,11 @@ def uncovered_parts(payload: Payload, *, accept_lossy: bool = False) -> tuple[Un
         accept_lossy: The subject's policy names the payload's lossy profile, so what its rule
             drops by value is excused (rule V6). Unknown, renamed and 0.3 members are not.
     """
-    if payload.received is None or payload.rewritten is None:  # it is_whole_card
-        return ()
-    lossy = accept_lossy and payload.profile not in FULL_PROFILES
-    walk = _Walk(payload, payload.received, payload.rewritten, lossy)
-    return tuple(walk.members(payload.received, (), (CARD_1_0, CARD_0_3), False))
+    by_value = Excuse.DROPPED_BY_VALUE
+    return tuple(
+        replace(part, excuse=None) if part.excuse is by_value and not accept_lossy else part
+        for part in payload.uncovered
+    )
 
 
 #: Pointers that a report lists of one card; more would help nobody, and their number is given.
@@ -379,18 +375,12 @@ class LeftOpen:
 
 def left_open(payload: Payload, *, accept_lossy: bool = False) -> LeftOpen:
     """Return what a payload leaves open: its :func:`uncovered_parts`, summed up once."""
-    if payload.is_whole_card:
-        return LeftOpen()
-    remembered: dict[bool, LeftOpen] = payload.left_open_known
-    if accept_lossy not in remembered:
-        parts = uncovered_parts(payload, accept_lossy=accept_lossy)
-        kept_parts = [part for part in parts if part.excuse in (None, Excuse.DROPPED_BY_VALUE)]
-        pointers, count = list_pointers(kept_parts), len(kept_parts)
-        kept_parts.sort(key=lambda part: part.excuse is not None)
-        fails = bool(kept_parts) and kept_parts[0].excuse is None
-        first = tuple(kept_parts[:MAX_LISTED])
-        remembered[accept_lossy] = LeftOpen(pointers, count, first, fails)
-    return remembered[accept_lossy]
+    harmless = (Excuse.SCHEMA_DEFAULT, Excuse.SAME_AS_1_0)
+    parts = [part for part in payload.uncovered if part.excuse not in harmless]
+    failing = [part for part in parts if part.excuse is None or not accept_lossy]
+    accepted = [part for part in parts if part.excuse is not None and accept_lossy]
+    first = (*failing[:MAX_LISTED], *accepted)[:MAX_LISTED]
+    return LeftOpen(list_pointers(parts), len(parts), first, bool(failing))
 
 
 #: The messages of A2A 1.0 and 0.3 at a place; None where a schema ends.
@@ -400,12 +390,10 @@ _Messages: TypeAlias = tuple[Message | None, Message | None]
 class _Walk:
     """Goes down the card, by both schemas, past what the payload holds whole."""
 
-    def __init__(
-        self, payload: Payload, received: Node, rewritten: Node, accept_lossy: bool
-    ) -> None:
+    def __init__(self, payload: Payload, received: Node, rewritten: Node) -> None:
         self.payload = payload
         self.rewritten = rewritten
-        self.accept_lossy = accept_lossy
+        self.is_lossy = payload.profile not in FULL_PROFILES
         self.whole, self.in_part = rules.nodes_held(received, rewritten)
 
     @cached_property
@@ -454,7 +442,7 @@ class _Walk:
             if child in self.whole:
                 continue
             if child not in self.in_part:
-                by_value = self.accept_lossy and field is not None and _is_empty(child, field)
+                by_value = self.is_lossy and field is not None and _is_empty(child, field)
                 excuse = Excuse.DROPPED_BY_VALUE if by_value else None
                 yield Uncovered(child, place, security, excuse)
             elif isinstance(child.value, dict):
@@ -484,7 +472,7 @@ class _Walk:
         beside = message.value if message is not None and isinstance(message.value, dict) else {}
         if says_the_same(node, tokens, self.payload, beside):
             return Excuse.SAME_AS_1_0
-        if self.accept_lossy and field is not None and _is_empty(node, field, whole=True):
+        if self.is_lossy and field is not None and _is_empty(node, field, whole=True):
             return Excuse.DROPPED_BY_VALUE
         return None
 
@@ -518,8 +506,6 @@ def _is_empty(node: Node, field: Field, *, whole: bool = False) -> bool:
 _CONNECTION: Final = frozenset({"url", "preferredTransport", "protocolVersion"})
 _VERSION: Final = re.compile(r"(?P<minor>[0-9]+\.[0-9]+)(?:\.[0-9]+)?")
 
-_BY_WRAPPER: Final = {kind.wrapper: kind for kind in SCHEME_TYPES.values()}
-
 
 def says_the_same(node: Node, tokens: Tokens, payload: Payload, beside: Mapping[str, Node]) -> bool:
     """Return whether a 0.3 member equals what the payload's 1.0 data gives.
@@ -546,7 +532,9 @@ def says_the_same(node: Node, tokens: Tokens, payload: Payload, beside: Mapping[
             owner = {} if required is None else {"securityRequirements": write(required)}
             return write(node) == flat_requirements(owner)
         case ("securitySchemes", _, str(member)):
-            flat = _flat_scheme(beside)
+            scheme = {name: child.value for name, child in beside.items()}
+            pair = unwrapped(scheme) if len(scheme) == 1 else None
+            flat: dict[str, Node] = {"type": Node(pair[0].name), **pair[1]} if pair else {}
             # Not `==`: to Python 1 is True, to JSON it is not.
             return member in flat and jcs(write(flat[member])) == jcs(write(node))
     return False
@@ -579,15 +567,3 @@ def _same_version(version: Json, other: Json) -> bool:
     matches = [_VERSION.fullmatch(v) for v in (version, other) if isinstance(v, str)]
     versions = [match["minor"] for match in matches if match]
     return len(versions) == 2 and versions[0] == versions[1]
-
-
-def _flat_scheme(scheme: Mapping[str, Node]) -> dict[str, Node]:
-    """Return a 1.0 scheme as A2A 0.3 would write it; nothing if it is not in one known wrapper."""
-    if len(scheme) != 1:
-        return {}
-    ((wrapper, inner),) = scheme.items()
-    kind = _BY_WRAPPER.get(wrapper)
-    if kind is None or not isinstance(inner.value, dict):
-        return {}
-    members = {kind.renamed.get(name, name): member for name, member in inner.value.items()}
-    return {"type": Node(kind.name), **members}

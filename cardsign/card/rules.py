@@ -17,13 +17,13 @@ JSON without defaults, and then delete whatever is empty, at any depth.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import chain
-from operator import is_
-from typing import Final, NoReturn, TypeAlias
+from typing import Final, TypeAlias
 
 from cardsign.card.interfaces import DEFAULT_TRANSPORT
-from cardsign.card.schema import CARD_1_0, Field, Message, Shape
+from cardsign.card.schema import CARD_1_0, Field, Message
 from cardsign.card.security import SCHEME_TYPES
 from cardsign.card.values import Json
 
@@ -69,14 +69,21 @@ class Node:
 
         So the trees of all payloads share what their profiles leave alone.
         """
-        old = self.value
-        if isinstance(value, list) and isinstance(old, list):
-            same = len(old) == len(value) and all(map(is_, old, value))
-        elif isinstance(value, dict) and isinstance(old, dict):
-            same = list(old) == list(value) and all(map(is_, old.values(), value.values()))
-        else:
-            same = False
-        return self if same else Node(value, self.origin)
+        return self if value == self.value else Node(value, self.origin)  # nodes are compared as is
+
+    def with_each(self, rewrite: Callable[[Node], Node], *, prune: bool = False) -> Node:
+        """Return the list or object with each element or value rewritten; a scalar as it is.
+
+        `prune` leaves out those of which nothing is left.
+        """
+        if isinstance(self.value, dict):
+            members = {name: rewrite(child) for name, child in self.value.items()}
+            kept = {name: c for name, c in members.items() if not c.is_empty} if prune else members
+            return self.with_value(kept)
+        if isinstance(self.value, list):
+            elements = [rewrite(child) for child in self.value]
+            return self.with_value([c for c in elements if not c.is_empty] if prune else elements)
+        return self
 
 
 class Received(Node):
@@ -152,26 +159,17 @@ class RuleRefusal(Exception):
         self.node = node
 
 
-def refuse(node: Node, problem: str) -> NoReturn:
-    """Say that a rewriting cannot go on at a value.
-
-    Raises:
-        RuleRefusal: Always.
-    """
-    raise RuleRefusal(node, problem)
-
-
 def object_of(node: Node) -> dict[str, Node]:
     """Return an object's members, or a refusal."""
     if not isinstance(node.value, dict):
-        refuse(node, "expected an object")
+        raise RuleRefusal(node, "expected an object")
     return node.value
 
 
 def list_of(node: Node) -> list[Node]:
     """Return a list's elements, or a refusal."""
     if not isinstance(node.value, list):
-        refuse(node, "expected a list")
+        raise RuleRefusal(node, "expected a list")
     return node.value
 
 
@@ -185,20 +183,16 @@ def as_written(node: Node, message: Message) -> Node:
         if field is None:
             kept[name] = child
         elif child.value is not None and (field.required or not field.is_default(child.value)):
-            kept[name] = _each(child, field.shape, field.message) if field.message else child
+            kept[name] = _below(child, field)
     return node.with_value(kept)
 
 
-def _each(node: Node, shape: Shape, message: Message) -> Node:
+def _below(node: Node, field: Field) -> Node:
     """Apply rule 1 to the message, messages or map values that a field holds."""
-    if shape == "one":
-        return as_written(node, message)
-    if shape == "list" and isinstance(node.value, list):
-        return node.with_value([as_written(child, message) for child in node.value])
-    if shape == "map" and isinstance(node.value, dict):
-        entries = {key: as_written(child, message) for key, child in node.value.items()}
-        return node.with_value(entries)
-    return node
+    if field.message is None or not isinstance(node.value, field.expected[0]):
+        return node
+    rewrite = partial(as_written, message=field.message)
+    return rewrite(node) if field.shape == "one" else node.with_each(rewrite)
 
 
 # Pruning.
@@ -217,7 +211,7 @@ def prune_empty(node: Node, message: Message) -> Node:
         # Both SDKs read a string, or a list of unknown words, as a message without members.
         return Node({})
     if not isinstance(node.value, dict):
-        refuse(node, f"expected an object ({message.name})")
+        raise RuleRefusal(node, f"expected an object ({message.name})")
     kept: dict[str, Node] = {}
     chosen: str | None = None
     for name, child in node.value.items():
@@ -225,10 +219,11 @@ def prune_empty(node: Node, message: Message) -> Node:
         if field is None or child.value is None:
             continue
         if field.name in kept and field.shape == "one":
-            refuse(child, f"{field.name} is there under both its spellings")
+            raise RuleRefusal(child, f"{field.name} is there under both its spellings")
         if field.oneof:
             if chosen is not None:
-                refuse(child, f"{message.name} may hold one of {chosen} and {field.name}, not both")
+                both = f"{chosen} and {field.name}"
+                raise RuleRefusal(child, f"{message.name} may hold one of {both}, not both")
             chosen = field.name
         # A list or map that comes again replaces the first, as a 0.3 `url` does under
         # prune-empty-upgraded beside `supported_interfaces`.
@@ -238,13 +233,7 @@ def prune_empty(node: Node, message: Message) -> Node:
 
 def without_empties(node: Node) -> Node:
     """Delete null, "", [] and {} from objects and lists, and what becomes empty by that."""
-    if isinstance(node.value, dict):
-        entries = {key: without_empties(child) for key, child in node.value.items()}
-        return node.with_value({k: v for k, v in entries.items() if not v.is_empty})
-    if isinstance(node.value, list):
-        elements = [without_empties(child) for child in node.value]
-        return node.with_value([child for child in elements if not child.is_empty])
-    return node
+    return node.with_each(without_empties, prune=True)
 
 
 def _field(node: Node, field: Field) -> Node:
@@ -252,18 +241,16 @@ def _field(node: Node, field: Field) -> Node:
         if field.kind == "bool" and node.value is False and not field.presence:
             return Node(None)
         return _one(node, field)
-    if field.shape == "list":
-        elements = [_one(child, field) for child in list_of(node)]
-        return node.with_value([child for child in elements if not child.is_empty])
-    entries = {key: _one(child, field) for key, child in object_of(node).items()}
-    return node.with_value({k: v for k, v in entries.items() if not v.is_empty})
+    if not isinstance(node.value, field.expected[0]):
+        raise RuleRefusal(node, f"expected {field.expected[1]}")
+    return node.with_each(partial(_one, field=field), prune=True)
 
 
 def _one(node: Node, field: Field) -> Node:
     if field.message is not None:
         return prune_empty(node, field.message)
     if not isinstance(node.value, field.element[0]):
-        refuse(node, f"expected {field.element[1]}")
+        raise RuleRefusal(node, f"expected {field.element[1]}")
     return without_empties(node) if field.kind == "free" else node
 
 
@@ -337,12 +324,12 @@ def _upgrade_interface(interface: Node, version: Node) -> Node:
 def _upgrade_security(members: dict[str, Node]) -> None:
     _upgrade_requirements(members)
     if "skills" in members:
-        skills = members["skills"]
-        members["skills"] = skills.with_value([_upgrade_skill(skill) for skill in list_of(skills)])
+        list_of(members["skills"])
+        members["skills"] = members["skills"].with_each(_upgrade_skill)
     schemes = members.get("securitySchemes")
     if schemes is not None and schemes.value:
-        entries = {name: _upgrade_scheme(scheme) for name, scheme in object_of(schemes).items()}
-        members["securitySchemes"] = schemes.with_value(entries)
+        object_of(schemes)
+        members["securitySchemes"] = schemes.with_each(_upgrade_scheme)
 
 
 def _upgrade_skill(skill: Node) -> Node:
@@ -373,7 +360,7 @@ def _upgrade_scheme(scheme: Node) -> Node:
     if kind is None:
         return scheme
     if isinstance(kind.value, list | dict):
-        refuse(kind, "expected a string")
+        raise RuleRefusal(kind, "expected a string")
     scheme_type = SCHEME_TYPES.get(kind.value) if isinstance(kind.value, str) else None
     if scheme_type is None:
         return Node(entries, scheme.origin)
@@ -518,13 +505,13 @@ def _convert_js_requirements(members: dict[str, Node]) -> Node:
 def _check_js_scheme(members: dict[str, Node], scheme: Node) -> None:
     kind = members.get("type", _ABSENT).value
     if not isinstance(kind, str) or kind not in SCHEME_TYPES:
-        refuse(scheme, f"type must be one of {', '.join(SCHEME_TYPES)}")
+        raise RuleRefusal(scheme, f"type must be one of {', '.join(SCHEME_TYPES)}")
     if kind == "oauth2":
         flows = members.get("flows", _ABSENT)
         if not any(
             _is_truthy(flow) for flow in _select_members(object_of(flows), *_JS_FLOWS).values()
         ):
-            refuse(flows, "expected at least one OAuth flow of A2A 0.3")
+            raise RuleRefusal(flows, "expected at least one OAuth flow of A2A 0.3")
 
 
 def _is_truthy(node: Node) -> bool:
@@ -539,15 +526,13 @@ def _select_members(members: dict[str, Node], *names: str) -> dict[str, Node]:
 def _require_list(owner: Node, name: str) -> Node:
     node = object_of(owner).get(name, _ABSENT)
     if not isinstance(node.value, list):
-        refuse(owner, f"{name} must be a list")
+        raise RuleRefusal(owner, f"{name} must be a list")
     return node
 
 
 def _without_proto(node: Node) -> Node:
     """Return a copy made by assignments, of which one to ``__proto__`` makes no member."""
     if isinstance(node.value, dict):
-        members = ((name, child) for name, child in node.value.items() if name != "__proto__")
-        return node.with_value({name: _without_proto(child) for name, child in members})
-    if isinstance(node.value, list):
-        return node.with_value([_without_proto(child) for child in node.value])
-    return node
+        members = {name: child for name, child in node.value.items() if name != "__proto__"}
+        node = node.with_value(members)
+    return node.with_each(_without_proto)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from cardsign.card.schema import CARD_0_3, CARD_1_0, SKILL_1_0, fold, respelled, type_problems
 from cardsign.card.values import MAX_TOKEN, Json, finding_at, kind_of, members_of, objects_in
@@ -331,10 +331,10 @@ def type_of_flat(scheme: Mapping[str, Json]) -> SchemeType | None:
     return SCHEME_TYPES.get(name) if isinstance(name, str) else None
 
 
-def unwrapped(scheme: Mapping[str, Json]) -> tuple[SchemeType, dict[str, Json]] | None:
+def unwrapped(scheme: Mapping[str, Any]) -> tuple[SchemeType, dict[str, Any]] | None:
     """Return the type of a scheme of 1.0, and its members as 0.3 names them.
 
-    None for another form.
+    None for another form. No value of a member is looked at.
     """
     for scheme_type in SCHEME_TYPES.values():
         wrapped = scheme.get(scheme_type.wrapper)

@@ -155,10 +155,11 @@ def test_a_card_that_speaks_no_0_3_is_told_so() -> None:
 
 
 REFUSED: dict[str, tuple[str, Any, str]] = {
-    "a scheme of no type": ("securitySchemes", {"k": {"type": "magic"}}, "card.auth_type"),
-    "a scheme that is a text": ("securitySchemes", {"k": "bearer"}, "card.type"),
+    "a scheme of no type": ("securitySchemes", {"k": {"type": "magic"}}, "card.security"),
+    "a scheme that is a text": ("securitySchemes", {"k": "bearer"}, "card.security"),
     "schemes in a list": ("securitySchemes", ["bearer"], "card.type"),
-    "a requirement that is a number": ("security", [1], "card.type"),
+    "a requirement that is a number": ("security", [1], "card.security"),
+    "requirements that are no list": ("securityRequirements", {}, "card.security"),
     "a requirement of a scheme that is not there": ("security", [{"no": []}], "card.security"),
     "scopes that are a number": ("security", [{"key": 1}], "card.security"),
     "a skill that is a text": ("skills", ["s"], "card.type"),
