@@ -21,10 +21,10 @@ from cardsign.card.values import MAX_TOKEN
 from cardsign.cli import frame
 from cardsign.cli.frame import STDIO, Answer, Command, Group, moment, safe, say, show
 from cardsign.errors import UsageFault
-from cardsign.files import CONFIG_FILE, read_bytes
+from cardsign.files import CONFIG_FILE
 from cardsign.findings import SEVERITIES, cap_findings, counted, cut
 from cardsign.inputs import load_card
-from cardsign.jose.keys import MAX_JWKS_BYTES, JwkSet
+from cardsign.jose.keys import JwkSet
 from cardsign.lint.cards import GROUPS, LAYERS, CardReport, LintReport, lint_card
 from cardsign.lint.portability import FixResult, fix
 from cardsign.lint.rules import DEFAULT_SETTINGS, LintSettings
@@ -45,7 +45,7 @@ _MAX_MEMBERS: Final = 1000
     example="cardsign build skills/ --url https://agents.example.com/{name} -o card.json",
 )
 @click.argument("sources", nargs=-1, metavar="SOURCE...")
-@frame.output_option("CARD", "The card; '-' for stdout.", default=None, required=True)
+@frame.output_option(metavar="CARD", default=None, required=True, help="The card; '-' for stdout.")
 @click.option(
     "--a2a",
     type=click.Choice(("0.2", "0.3", "1.0", "both")),
@@ -175,11 +175,9 @@ def _settings(options: Mapping[str, Any]) -> LintSettings:
     """Return those of cardsign.toml, with the options; the settings never choose files."""
     own = DEFAULT_SETTINGS
     if os.path.lexists(CONFIG_FILE):
-        from cardsign.config import read_config  # and with it the model of a key store
-        from cardsign.keys.secrets import user_policy
+        from cardsign.cli.issuer import project_config  # and with it the model of a key store
 
-        allowed = user_policy(os.environ).folders
-        own = read_config(Path(CONFIG_FILE), allowed=allowed).lint.settings()
+        own = project_config().lint.settings()
     of_layers = (name for layer in options["layers"] for name in LAYERS[layer])
     return replace(
         own,
@@ -227,7 +225,7 @@ def _settings(options: Mapping[str, Any]) -> LintSettings:
 @click.option(
     "--fix", "fixing", is_flag=True, help="Write a copy to OUT, fixed where that loses nothing."
 )
-@frame.output_option("OUT", "Where the fixed card goes; '-' for stdout.", default=None)
+@frame.output_option(metavar="OUT", default=None, help="Where the fixed card goes; '-' for stdout.")
 @frame.dry_run_option
 @frame.network_option
 def lint(
@@ -263,21 +261,14 @@ def lint(
 
 
 def _check_together(cards: tuple[str, ...], fixing: bool, output: str | None) -> None:
-    if frame.is_dry_run() and not fixing:
-        raise UsageFault("usage.conflict", "--dry-run is for --fix: lint alone changes nothing")
     if fixing != (output is not None) and not (fixing and frame.is_dry_run()):
-        card, place = (shlex.quote(cut(name)) for name in (cards[0], output or "OUT"))
-        form = "json" if frame.asked_form() == "text" else frame.asked_form()
         raise UsageFault(
             "usage.conflict",
             "--fix and -o OUT belong together: OUT is where the fixed card goes",
-            hint=f"To fix: cardsign lint {card} --fix -o {place}. "
-            f"For a report: cardsign lint {card} --format {form} > {place}",
+            hint="For a report in a file: cardsign lint CARD --format json > OUT",
         )
-    if fixing and len(cards) > 1:
-        raise UsageFault("usage.conflict", "--fix takes one card")
-    if STDIO in cards and len(cards) > 1:
-        raise UsageFault("usage.conflict", "- stands alone: there is one standard input")
+    if (fixing or STDIO in cards) and len(cards) > 1:
+        raise UsageFault("usage.conflict", "--fix takes one card, and - stands alone")
 
 
 def _say_fixed(result: FixResult) -> None:
@@ -313,17 +304,11 @@ def contract_check(
     """
     from cardsign.api import verify_card
     from cardsign.contract import check_envelope
-    from cardsign.trust.policy import Policy
 
     if (jwks is None) == (policy_file is None):
         raise UsageFault("usage.conflict", "name either --jwks or --trust with --issuer")
-    data = frame.read_input(card_file)
-    if jwks is not None:
-        keys = read_bytes(Path(jwks), max_bytes=MAX_JWKS_BYTES)
-        card = verify_card(data, jwks=keys, now=moment())
-    else:
-        policy = Policy.load(str(policy_file))
-        card = verify_card(data, policy=policy, issuer=issuer, now=moment())
+    data, keys = frame.read_input(card_file), None if jwks is None else frame.read_jwks(jwks)
+    card = verify_card(data, jwks=keys, policy=policy_file, issuer=issuer, now=moment())
     return show(check_envelope(frame.read_input(envelope), card))
 
 
@@ -391,35 +376,30 @@ def inspect(card: str, jwks: str | None, page: str | None, insecure: bool) -> in
 
     if is_url(card) and jwks is not None:
         raise UsageFault("usage.conflict", "--jwks is for files; a URL's own keys are asked")
+    if page is not None and frame.asked_form() != "text":
+        form = frame.asked_form()
+        raise UsageFault("usage.conflict", f"--html and --format {form} are two formats")
     keys = None if jwks is None else frame.read_jwks(jwks)
-    if page is not None:
-        return _write_page(page, card, keys, insecure=insecure)
-    if is_url(card):
-        from cardsign.inspect.service import inspect_url
+    if not is_url(card):
+        untrusted_bytes = frame.read_input(card)
+    else:
+        from cardsign.inspect.service import fetch_with_keys, inspect_url
 
-        return show(inspect_url(card, fetch=frame.fetch_settings(insecure)))
-    return show(inspect_card(frame.read_input(card), jwks=keys, name=card))
-
-
-def _write_page(page: str, card: str, jwks: JwkSet | None, *, insecure: bool) -> int:
-    from cardsign.inspect.card import inspect_card
+        settings = frame.fetch_settings(insecure)
+        if page is None:
+            return show(inspect_url(card, fetch=settings))
+        answer, published = fetch_with_keys(card, settings)
+        untrusted_bytes = answer.untrusted_body
+        keys = published if isinstance(published, JwkSet) else None
+    report = inspect_card(untrusted_bytes, jwks=keys, name=card)
+    if page is None:
+        return show(report)
     from cardsign.inspect.page import card_page
 
-    if frame.asked_form() != "text":
-        raise UsageFault(
-            "usage.conflict", f"--html and --format {frame.asked_form()} are two formats"
-        )
-    if is_url(card):
-        from cardsign.inspect.service import fetch_with_keys
-
-        answer, keys = fetch_with_keys(card, frame.fetch_settings(insecure))
-        untrusted_bytes, jwks = answer.untrusted_body, keys if isinstance(keys, JwkSet) else None
-    else:
-        untrusted_bytes = frame.read_input(card)
-    frame.write_output(page, card_page(untrusted_bytes, jwks=jwks, now=moment())[0].encode())
+    frame.write_output(page, card_page(untrusted_bytes, jwks=keys, now=moment())[0].encode())
     if page != STDIO:
         say(f"wrote {page}")
-    return inspect_card(untrusted_bytes, jwks=jwks).exit_status
+    return report.exit_status
 
 
 _OURS: Final = "-m cardsign verify - --quiet --jwks {keys} --origin {origin}"

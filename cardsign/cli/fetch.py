@@ -34,7 +34,7 @@ DEFAULT_TIMEOUT: Final = 60  # seconds; agents think
 
 @click.command(cls=Command, example="cardsign fetch https://agents.example.com -o card.json")
 @click.argument("url", metavar="URL")
-@frame.output_option("OUT", "Where the verified payload goes; not changed if it is not trusted.")
+@frame.output_option(help="Where the verified payload goes; not changed if it is not trusted.")
 @click.option(
     "--extended", is_flag=True, help="Fetch the extended card, where the trusted public card says."
 )
@@ -77,15 +77,13 @@ def fetch(url: str, output: str, extended: bool, audience: str | None, **options
 def _check_call(text: str | None, options: Mapping[str, Any]) -> None:
     """Refuse what contradicts itself."""
     task, context = options["task"], options["context"]
-    flag = "--get" if options["get"] else "--cancel" if options["cancel"] else ""
+    asks, sends = options["get"] or options["cancel"], text is not None or context
     why = ""
     if options["get"] and options["cancel"]:
         why = "--get and --cancel are two calls"
-    elif flag and not task:
-        why = f"{flag} needs --task ID"
-    elif flag and (text is not None or context):
-        why = f"{flag} sends no message: leave out TEXT and --context"
-    elif not flag and text is None:
+    elif asks and (sends or not task):
+        why = "--get and --cancel need --task ID, and send neither TEXT nor --context"
+    elif not asks and text is None:
         why = "name the TEXT to send; or --task ID with --get or --cancel"
     if why:
         raise UsageFault("usage.conflict", why)

@@ -20,6 +20,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, date, datetime
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
@@ -32,14 +33,11 @@ from cardsign.errors import (
     CardsignError,
     LocalFault,
     UsageFault,
-    closest,
     of_the_user,
 )
 from cardsign.findings import MAX_TEXT, Finding, ScanResult, cap_findings, cut
 
 if TYPE_CHECKING:  # what a command loads that needs it
-    from click.shell_completion import CompletionItem
-
     from cardsign.jose.keys import JwkSet
     from cardsign.net.fetch import FetchSettings
 
@@ -137,34 +135,26 @@ def show(result: Result, *, err: bool = False) -> int:
     """Print a result in the form that was asked for, and return its exit status.
 
     Args:
-        result: Reports that have `scan_results()` can be printed as SARIF and as annotations, too.
+        result: What a command with ``--format`` shows has `scan_results()` too.
         err: Text goes to stderr, as the command writes a document to stdout.
     """
-    if asked_form() != "text":
-        if text := render(result):
-            click.echo(text, file=sys.stdout)
-        return result.exit_status
-    for line in result.lines():
-        write_line(line, err=err)
-    for note in result.notes if isinstance(result, Answer) else ():
-        say(note)
-    return result.exit_status
-
-
-def render(result: Any) -> str:
-    """Return a result in the form that was asked for, without a newline at the end."""
     form = asked_form()
     if form == "text":
-        return "\n".join(map(escape, result.lines()))
-    if form == "json":
-        return json_text(result.to_json())
-    if not hasattr(result, "scan_results"):
-        raise UsageFault("usage.conflict", f"this command has no result as {form}")
-    from cardsign.cli.sarif import annotation_lines, sarif_log
+        for line in result.lines():
+            write_line(line, err=err)
+        for note in getattr(result, "notes", ()):
+            say(note)
+    elif form == "json":
+        print_json(result.to_json())
+    else:
+        from cardsign.cli.sarif import annotation_lines, sarif_log
 
-    if form == "sarif":
-        return json_text(sarif_log(result.scan_results(), result.exit_status))
-    return "\n".join(annotation_lines(result.scan_results()))
+        report: Any = result
+        if form == "sarif":
+            print_json(sarif_log(report.scan_results(), result.exit_status))
+        for line in annotation_lines(report.scan_results()) if form == "github" else ():
+            click.echo(line, file=sys.stdout)
+    return result.exit_status
 
 
 def write_line(line: str, *, err: bool = False) -> None:
@@ -219,12 +209,7 @@ def json_text(value: Any, *, indent: int | None = 2) -> str:
     """Return a JSON value as text in ASCII, in which no runner of a pipeline finds a command."""
     import json
 
-    value = _without_secrets(value)
-    text = json.dumps(value, ensure_ascii=False)
-    shown = re.sub(_SURROGATE, lambda match: f"\\\\u{{{ord(match[0]):x}}}", text)
-    if shown != text:
-        value = json.loads(shown)
-    return escape_json(json.dumps(value, indent=indent))
+    return escape_json(json.dumps(_without_secrets(value), indent=indent))
 
 
 def escape_json(text: str) -> str:
@@ -277,11 +262,11 @@ def hide_secrets(text: str) -> str:
 
 def _without_secrets(value: Any) -> Any:
     if isinstance(value, str):
-        return hide_secrets(value)
+        shown = hide_secrets(value)
+        return re.sub(_SURROGATE, lambda match: f"\\u{{{ord(match[0]):x}}}", shown)
     if isinstance(value, dict):
-        exact = _SIGNED.intersection(value)
         return {
-            hide_secrets(name): member if name in exact else _without_secrets(member)
+            _without_secrets(name): member if name in _SIGNED else _without_secrets(member)
             for name, member in value.items()
         }
     return [*map(_without_secrets, value)] if isinstance(value, list | tuple) else value
@@ -352,6 +337,9 @@ def _naming_help(context: click.Context) -> Iterator[None]:
     """Say of an error which help to read, where nothing else is advised."""
     try:
         yield
+    except click.UsageError as error:
+        error.ctx = error.ctx or context  # which click leaves out where a value is missing
+        raise
     except CardsignError as error:
         if error.code in ("usage.invalid", "usage.conflict") and not error.finding.fix:
             error.finding = replace(error.finding, fix=f"See {context.command_path} --help.")
@@ -375,23 +363,16 @@ class Command(click.Command):
         self.params += _COMMON_OPTIONS
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words; an error says which help to read."""
+        """Read the words. Of two values of an option click would take the last in silence."""
         with _naming_help(ctx):
-            self._refuse_second_values(ctx, args)
-            return super().parse_args(ctx, args)
-
-    def _refuse_second_values(self, ctx: click.Context, args: list[str]) -> None:
-        """Refuse a second value of an option, of which click would take the last in silence."""
-        try:
             *_, params = self.make_parser(ctx).parse_args(list(args))
-        except click.UsageError as error:
-            error.ctx = error.ctx or ctx  # which click leaves out where a value is missing
-            raise
-        for param in params if not ctx.resilient_parsing else ():
-            if not isinstance(param, click.Option) or param.multiple or params.count(param) == 1:
-                continue
-            if not param.is_flag or param.secondary_opts:  # another flag says the same twice
-                ctx.fail(f"option '{param.opts[-1]}' is given twice, and takes one value")
+            for param in params:
+                takes_one = isinstance(param, click.Option) and not (
+                    param.multiple or param.is_flag
+                )
+                if takes_one and params.count(param) > 1 and not ctx.resilient_parsing:
+                    ctx.fail(f"option '{param.opts[-1]}' is given twice, and takes one value")
+            return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Carry it out; an error says which help to read."""
@@ -421,7 +402,7 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A group of commands, which suggests a name for one that is mistyped.
+    """A group of commands.
 
     Args:
         sections: By title, the commands: each name with the place of its function, as
@@ -444,32 +425,21 @@ class Group(click.Group):
         self.sections = sections or {}
         self.exit_statuses = exit_statuses
         self.places = {
-            name: place for names in self.sections.values() for name, place in names.items()
+            name: place for names in self.sections.values() for name, (place, _) in names.items()
         }
+        for name in self.places:  # click proposes one of these for a name that is mistyped
+            self.add_command(click.Command(name))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names, in the order of the sections."""
-        return list(self.places or self.commands)
+        return list(self.commands)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return a command, imported now if it is one of the sections; else None."""
-        if cmd_name not in self.places:
-            return super().get_command(ctx, cmd_name)
-        module, function = self.places[cmd_name][0].split(":")
-        command: click.Command = getattr(import_module(f"cardsign.cli.{module}"), function)
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the first word names, with the other words."""
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            if not args or args[0].startswith("-"):
-                raise
-            hint = closest(args[0], self.list_commands(ctx))
-            raise click.UsageError(f"No such command '{args[0]}'{hint}", ctx) from error
+        if cmd_name in self.places:
+            module, function = self.places[cmd_name].split(":")
+            self.commands[cmd_name] = getattr(import_module(f"cardsign.cli.{module}"), function)
+        return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections, then what an exit status means."""
@@ -481,19 +451,6 @@ class Group(click.Group):
         if self.exit_statuses:
             with formatter.section("Exit status"):
                 formatter.write_dl(list(self.exit_statuses))
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the names that fit, without importing their commands."""
-        if not self.sections:
-            return super().shell_complete(ctx, incomplete)
-        from click.shell_completion import CompletionItem
-
-        fitting = [
-            CompletionItem(name, help=summary)
-            for name, (_, summary) in self.places.items()
-            if name.startswith(incomplete)
-        ]
-        return [*fitting, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
 # Options, and the files that they name.
@@ -580,35 +537,24 @@ def write_output(name: str, data: bytes, *, plain: bool = False, is_exact: bool 
         write_atomic(Path(name), data, plain=plain)
 
 
-def refuse_two_documents(output: str | None) -> None:
+def refuse_two_documents(output: str | None) -> str | None:
     """Refuse to write a document of the command and its result both to standard output."""
     if output == STDIO and asked_form() != "text":
         why = "the file and the report would both be written to standard output"
         raise UsageFault("usage.conflict", why, hint="Write the file elsewhere: -o FILE.")
-
-
-def _take_output(_context: click.Context, _option: click.Parameter, output: str) -> str:
-    refuse_two_documents(output)
     return output
 
 
-def output_option(
-    metavar: str = "FILE",
-    text: str = "'-' for stdout, the default.",
-    *,
-    default: str | None = STDIO,
-    required: bool = False,
-) -> Callable[[_Function], _Function]:
-    """Return ``-o``: where the one document of a command goes."""
-    return click.option(
-        "-o",
-        "--output",
-        metavar=metavar,
-        default=default,
-        required=required,
-        callback=_take_output,
-        help=text,
-    )
+#: ``-o``: where the one document of a command goes.
+output_option: Final = partial(
+    click.option,
+    "-o",
+    "--output",
+    metavar="FILE",
+    default=STDIO,
+    callback=lambda _context, _option, output: refuse_two_documents(output),
+    help="'-' for stdout, the default.",
+)
 
 
 # ``--dry-run``, which only says what would be done; and the question before what is final.

@@ -125,10 +125,7 @@ def _ask_passphrases(keystore: KeystoreOptions) -> RolePassphrases:
         passphrases["recovery"] = new_passphrase(issuer.recovery_source(), question=question)
     except PassphraseFault as fault:
         if fault.code != "passphrase.none":
-            message = f"of the recovery key: {fault.message}"
-            raise PassphraseFault(
-                fault.code, message, hint=f"Set {issuer.RECOVERY_VARIABLE}."
-            ) from fault
+            raise
     return passphrases
 
 

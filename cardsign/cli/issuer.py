@@ -7,10 +7,9 @@ import os
 import platform
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +18,7 @@ import click
 from cardsign import errors
 from cardsign.cli import frame
 from cardsign.cli.frame import Answer, is_json, members, moment, safe, say, show
-from cardsign.errors import PassphraseFault, UsageFault, of_the_user
+from cardsign.errors import UsageFault, of_the_user
 from cardsign.files import CONFIG_FILE, leads_outside, outside
 from cardsign.jose.keys import PrivateKey, PublicKey
 from cardsign.keys import secrets
@@ -53,7 +52,8 @@ alg_option: Final = click.option(
 public_option: Final = click.option(
     "--public", metavar="FILE", help="The public key of the signer: a JWK or PEM ('-' for stdin)."
 )
-recovery_option: Final = click.option(
+recovery_option: Final = partial(
+    click.option,
     "--recovery-file",
     type=frame.PATH,
     metavar="FILE",
@@ -110,9 +110,7 @@ class KeystoreOptions:
 
     def open(self) -> KeyStore:
         """Open the key store, wherever it is."""
-        place = self.located()
-        with explaining_absence():
-            return open_store(place, local_user())
+        return open_store(self.located(), local_user())
 
     def open_if_any(self) -> KeyStore | None:
         """Return the key store if there is one; for commands that only profit from it."""
@@ -135,8 +133,7 @@ class KeystoreOptions:
     def new_passphrase(self, role: str, *, keys: str = "") -> bytes:
         """Return the passphrase of a new key of a role; `keys` names all that get it."""
         question = f"New passphrase of the {keys or f'{role} keys'}: "
-        with naming_key(role):
-            return secrets.new_passphrase(self.source(role), question=question)
+        return secrets.new_passphrase(self.source(role), question=question)
 
     def access(self, *uris: str) -> secrets.Access:
         """Return what signers may use: what the user's own file allows, and what was just typed.
@@ -146,16 +143,13 @@ class KeystoreOptions:
         """
         policy = secrets.user_policy(os.environ)
         policy = policy.model_copy(update={"allow": policy.allow | set(uris)})
-        usual = self.source()
-        shared, sources = (
-            secrets.user_secrets(usual),
-            {str(role): self.source(role) for role in ROLES},
-        )
-        own = {
+        usual, sources = self.source(), {str(role): self.source(role) for role in ROLES}
+        shared = secrets.user_secrets(usual)
+        by_role = {
             role: shared if source == usual else secrets.user_secrets(source)
             for role, source in sources.items()
         }
-        return secrets.Access(shared, policy, os.environ, own)
+        return secrets.Access(shared, policy, os.environ, by_role)
 
     def list_keys(self, uris: Sequence[str], kid: str | None) -> list[PublicKey]:
         """Return the public keys of the URIs of ``--key``, each once."""
@@ -226,55 +220,10 @@ def unlock_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return keystore_option(passphrase_option(command))
 
 
-@contextmanager
-def explaining_absence() -> Iterator[None]:
-    """Say of a key store that is not here whose it is, where cardsign.toml or its files tell."""
-    try:
-        yield
-    except errors.StoreFault as fault:
-        issuer = _find_issuer() if fault.code == "keystore.missing" else ""
-        if not issuer:
-            raise
-        again = "cardsign keyset recover --recovery-file FILE --digest SHA-256"
-        message, hint = fault.message, fault.finding.fix
-        if not hint:  # else it was here, and the hint says where it may be
-            message = f"{issuer}, and their key store is not here"
-            hint = "Put back a copy, or name it with --keystore."
-        hint = f"{hint} If it is lost: {again}"
-        raise errors.StoreFault(fault.code, message, path=fault.path, hint=hint) from fault
-
-
-def _find_issuer() -> str:
-    """Return what names an issuer here; empty where nothing does, or it cannot be read."""
-    from cardsign.issuer.publishing import published_statements
-
-    with suppress(errors.CardsignError):
-        config = project_config()
-        if published := published_statements(config.publish):
-            return f"{config.publish} holds keysets of {published.newest.origins[0]}"
-        if config.issuer:
-            return f"{CONFIG_FILE} names the keys of {config.issuer}"
-    return ""
-
-
-@contextmanager
-def naming_key(role: str) -> Iterator[None]:
-    """Say of which new key no passphrase was given, and where that of its role is looked for."""
-    try:
-        yield
-    except PassphraseFault as fault:
-        if fault.code != "passphrase.none" or role not in ROLE_VARIABLES:
-            raise
-        message = f"no passphrase of the new {role} key was given"
-        hint = f"Set {ROLE_VARIABLES[role]}, or {secrets.PASSPHRASE_VARIABLE} for all new keys."
-        raise PassphraseFault(fault.code, message, hint=hint) from fault
-
-
 def recovery_source() -> secrets.PassphraseSource:
     """Return where the recovery key's passphrase comes from; never from where the others do."""
-    named = os.environ.get(RECOVERY_VARIABLE)
-    environment = {} if named is None else {secrets.PASSPHRASE_VARIABLE: named}
-    return secrets.PassphraseSource(None, environment, secrets.terminal_prompt())
+    prompt = secrets.terminal_prompt()
+    return secrets.PassphraseSource(None, os.environ, prompt, RECOVERY_VARIABLE)
 
 
 def unlock_recovery(file: Path) -> tuple[PrivateKey, bytes]:
@@ -283,17 +232,6 @@ def unlock_recovery(file: Path) -> tuple[PrivateKey, bytes]:
 
     secret = secrets.read_passphrase(recovery_source(), question="Passphrase of the recovery key: ")
     return open_recovery_key(file, secret), secret
-
-
-def own_passphrase(option: str, file: Path | None, question: str) -> bytes:
-    """Return a new passphrase that only an option of its own and a terminal can give."""
-    source = secrets.PassphraseSource(file, {}, secrets.terminal_prompt())
-    try:
-        return secrets.new_passphrase(source, question=question)
-    except PassphraseFault as fault:
-        if fault.code != "passphrase.none":
-            raise
-        raise PassphraseFault(fault.code, fault.message, hint=f"Use {option} FILE.") from fault
 
 
 def project_config(publication: Path | None = None) -> ProjectConfig:

@@ -7,6 +7,7 @@ import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -19,12 +20,11 @@ from cardsign.cli.issuer import KeystoreOptions
 from cardsign.errors import UsageFault, of_the_user
 from cardsign.findings import counted
 from cardsign.jose.algorithms import SigningAlg
-from cardsign.jose.keys import KID_FORM, JwkSet, PrivateKey, PublicKey, short_kid
-from cardsign.keys import agenda, ledger
+from cardsign.jose.keys import KID_FORM, JwkSet, PrivateKey, short_kid
+from cardsign.keys import agenda, ledger, secrets
 from cardsign.keys import store as stores
 from cardsign.keys.history import find_listed
 from cardsign.keys.imports import MAX_KEY_FILE_BYTES, export_public, import_private_key
-from cardsign.keys.secrets import read_passphrase, user_policy
 from cardsign.keys.signers import SCHEMES, check_possession, list_public_keys, open_signer
 from cardsign.times import day
 
@@ -61,11 +61,17 @@ def _check_kid(_context: click.Context, _option: click.Parameter, kid: str | Non
     return kid
 
 
+kid_option = click.option(
+    "--kid",
+    metavar="TEXT",
+    callback=_check_kid,
+    help="The kid to publish [default: that of an imported JWK, else the thumbprint].",
+)
+
+
 @keys.command(example="cardsign keys generate --alg ES256")
 @issuer.alg_option
-@click.option(
-    "--kid", metavar="TEXT", callback=_check_kid, help="The kid to publish [default: thumbprint]."
-)
+@kid_option
 @role_option
 @issuer.unlock_options
 def generate(
@@ -77,20 +83,13 @@ def generate(
     caches have it, activate it: cardsign keys rotate. If there is a keyset statement, a new key
     is used only after a statement lists it: cardsign keyset draft.
     """
-    path = keystore.located()
-    passphrase = keystore.new_passphrase(role)
-    private = PrivateKey.generate(alg, kid=kid)
-    _add(path, private, passphrase, role)
+    place = keystore.located()
+    _add(place, PrivateKey.generate(alg, kid=kid), keystore.new_passphrase(role), role)
 
 
 @keys.command("import", example="cardsign keys import key.pem --kid key-001")
 @click.argument("source", metavar="FILE|URI")
-@click.option(
-    "--kid",
-    metavar="TEXT",
-    callback=_check_kid,
-    help="The kid to publish [default: a JWK's own, else the thumbprint].",
-)
+@kid_option
 @issuer.public_option
 @role_option
 @issuer.unlock_options
@@ -120,19 +119,13 @@ def import_(
     source = source.removeprefix("file:")
     with of_the_user(source):
         data = frame.read_input(source, max_bytes=MAX_KEY_FILE_BYTES)
+        question = f"Passphrase of {source}: "
+        password = partial(secrets.read_passphrase, keystore.source(role), question=question)
         try:
-            question = "Passphrase of the imported file: "
-            private = import_private_key(
-                data,
-                kid=kid,
-                password=lambda: read_passphrase(keystore.source(role), question=question),
-            )
+            private = import_private_key(data, kid=kid, password=password)
         except errors.PassphraseFault as fault:
-            hint = "Type the passphrase that the file has, or set CARDSIGN_PASSPHRASE to it. "
-            hint += "`cardsign keys passwd` changes it afterwards."
-            raise errors.PassphraseFault(
-                fault.code, fault.message, path=source, hint=hint
-            ) from fault
+            fault.finding = fault.finding.at(source)
+            raise
     _add(path, private, keystore.new_passphrase(role), role)
 
 
@@ -353,17 +346,14 @@ def passwd(role: ledger.Role, new_passphrase_file: Path | None, keystore: Keysto
         if role in key.roles and key.private == "held" and key.state not in ledger.ENDED
     ]
     if not records:
-        raise UsageFault(
-            "usage.conflict",
-            f"no {role} key in this key store has a passphrase",
-            path=store.place,
-            hint="See which keys are here: cardsign keys list --keystore DIR.",
-        )
+        message = f"no {role} key in this key store has a passphrase"
+        raise UsageFault("usage.conflict", message, path=store.place)
     old = keystore.access().for_roles((role,)).secrets("passphrase", f"{role} keys")
     question = f"New passphrase of the {role} keys: "
-    new = issuer.own_passphrase("--new-passphrase-file", new_passphrase_file, question)
+    source = secrets.PassphraseSource(new_passphrase_file, prompt=secrets.terminal_prompt())
+    new = secrets.new_passphrase(source, question=question)
     changed = store.change_passphrase(records, old, new, now=moment())
-    file = user_policy(os.environ).passphrase_files.get(role)
+    file = secrets.user_policy(os.environ).passphrase_files.get(role)
     where = f"{file} (the user's settings)" if file else f"`{role}` of [passphrase_files]"
     where += f", or {issuer.ROLE_VARIABLES[role]}" if role in issuer.ROLE_VARIABLES else ""
     report = {"role": role, "changed": [key.kid for key in changed], "also_in": where}
@@ -388,15 +378,10 @@ def move(to: str, keystore: KeystoreOptions) -> None:
     store = stores.open_store(place, issuer.local_user(), moved=True)
     target = stores.read_place(to)
     moved = stores.move_store(store, target, now=moment())
-    following = [f"  next: change `keystore` in cardsign.toml, or set {issuer.KEYSTORE_VARIABLE}"]
-    if not isinstance(target, Path):
-        following = [
-            f"  next: export {issuer.KEYSTORE_VARIABLE}={shlex.quote(str(target))}",
-            "  and set it for cron too; a password is found in ~/.pgpass",
-        ]
     notes = [
         f"the key store is in {target} now, and {place} signs no more",
-        *following,
+        f"  next: export {issuer.KEYSTORE_VARIABLE}={shlex.quote(str(target))}, for cron too",
+        "  or name it as `keystore` in cardsign.toml, if it is a folder",
         f"  then destroy the old private keys: cardsign keys doctor --keystore {place} says how",
     ]
     show(Answer({"from": str(place), "to": moved.place}, notes=notes))
@@ -417,24 +402,23 @@ def jwks(output: str, uris: tuple[str, ...], kid: str | None, keystore: Keystore
     With --key the set holds only the keys named, which may be public, and no key store is read.
     """
     if uris or kid is not None:
-        keys = keystore.list_keys(uris, kid)
-        frame.write_output(output, JwkSet.of(keys).to_bytes())
-        if output != frame.STDIO:
-            say(f"wrote {counted(len(keys), 'public key')} to {output}")
-        return
-    store = keystore.open()
-    published = store.state.published_keys()
-    listed = find_listed(store, published, "card")
-    frame.write_output(output, JwkSet.of([key.public for key in listed]).to_bytes())
-    store.commit(agenda.record_key_set, now=moment())
-    if not listed:
+        public = keystore.list_keys(uris, kid)
+        frame.write_output(output, JwkSet.of(public).to_bytes())
+    else:
+        store = keystore.open()
+        published = store.state.published_keys()
+        listed = find_listed(store, published, "card")
+        public = [key.public for key in listed]
+        frame.write_output(output, JwkSet.of(public).to_bytes())
+        store.commit(agenda.record_key_set, now=moment())
+        for key in published:
+            if key not in listed:
+                say(f"{key.kid} is left out: the newest keyset statement does not list it")
+    if not public:
         say("no key is in it: whoever takes it trusts none of your cards", asked=True)
         say("  next: cardsign keys rotate, which says what is missing", asked=True)
-    for key in published:
-        if key not in listed:
-            say(f"{key.kid} is left out: the newest keyset statement does not list it")
     if output != frame.STDIO:
-        say(f"wrote {counted(len(listed), 'public key')} to {output}")
+        say(f"wrote {counted(len(public), 'public key')} to {output}")
 
 
 @keys.command(example="cardsign keys log")
@@ -451,14 +435,10 @@ def log(keystore: KeystoreOptions) -> int:
 
 
 def _log_line(line: Mapping[str, Any], event: ledger.Event, kids: Mapping[str, str]) -> str:
-    members_shown = {
-        name: value for name, value in event.items() if name not in ("event", "key", "public")
-    }
-    key = event.get("key", "")
-    if "public" in event:
-        key = PublicKey.from_jwk(event["public"]).thumbprint
-    details = safe(json.dumps(members_shown)) if members_shown else ""
-    who = safe(f"{line['actor']}  {kids.get(key, '')}")
+    """Return one event of a line: when, what and by whom; and the rest but for the public key."""
+    rest = {name: event[name] for name in event if name not in ("event", "key", "public")}
+    key = kids.get(event.get("key", ""), event.get("public", {}).get("kid", ""))
+    who, details = safe(f"{line['actor']}  {key}"), safe(json.dumps(rest)) if rest else ""
     return f"{line['seq']:>5}  {line['time']}  {event['event']}  {who}  {details}".rstrip()
 
 
@@ -476,8 +456,7 @@ def doctor(keystore: KeystoreOptions) -> int:
     from cardsign.issuer.doctor import examine_issuer
 
     store = stores.locate_store(keystore.located(), issuer.local_user())
-    with issuer.explaining_absence():
-        findings = examine_issuer(keystore.work(store=store))
+    findings = examine_issuer(keystore.work(store=store))
     is_healthy = all(finding.severity == "note" for finding in findings)
     if not is_json():
         if is_healthy:

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from cardsign.cli import frame, issuer
 from cardsign.cli.frame import Answer, Command, is_json, members, moment, safe, say, show
 from cardsign.cli.issuer import KeystoreOptions, project_config
 from cardsign.config import ProjectConfig
 from cardsign.errors import EXIT_OK, CardsignError, UsageFault
-from cardsign.findings import counted
+from cardsign.findings import cap_findings
 from cardsign.issuer.cards import read_signed
 from cardsign.issuer.publishing import list_changes, needed_publication, publish_cards
 from cardsign.issuer.reconcile import reconcile
@@ -109,11 +108,15 @@ def publish(
     as DIR/site/_headers and DIR/nginx.conf. It never writes extended cards.
     """
     watch, every, drop_others = (options.pop(name) for name in ("watch", "every", "drop_others"))
+    is_project = all(value in (None, ()) for value in options.values())
     if watch:
+        if not is_project or drop_others or export_to or frame.is_dry_run() or is_json():
+            message = "--watch is about the cards of cardsign.toml, and goes with -o and --every"
+            raise UsageFault("usage.conflict", message)
         return _watch(every, output, keystore)
     config = project_config(output)
     directory = needed_publication(config)
-    if all(value in (None, ()) for value in options.values()):
+    if is_project:
         return _publish_project(keystore, config, export_to, drop_others=drop_others)
     if output is None and config.agents:
         hint = "Publish them all: cardsign publish. Or name another directory for CARD: -o DIR"
@@ -212,12 +215,6 @@ def _watch(every: int, output: Path | None, keystore: KeystoreOptions) -> int:
 
     An error of the first look is raised. Later ones are said, each once while it lasts.
     """
-    context = click.get_current_context()
-    allowed = {"watch", "every", "output", "place", "passphrase_file"}
-    for param in context.command.params:
-        source = context.get_parameter_source(param.name or "")
-        if source is ParameterSource.COMMANDLINE and param.name not in allowed:
-            raise UsageFault("usage.conflict", f"--watch goes without {param.opts[0]}")
     access = keystore.access()
     gaps_left = _look(output, keystore, access, ())
     last_error = ""
@@ -259,10 +256,7 @@ def _say_lint(config: ProjectConfig) -> None:
     for card in config.cards:
         if (data := read_signed(card)) is None:
             continue
-        findings = lint_card(data, config.lint.settings(), name=str(card.signed)).findings
-        errors = [finding for finding in findings if finding.severity == "error"]
-        if errors:
-            first = safe(f"{errors[0].code}: {errors[0].message}", limit=200)
-            count = counted(len(errors), "error")
-            say(f"lint finds {count} in {safe(card.signed.name)}, the first is {first}")
-            say(f"  next: cardsign lint {safe((card.signed if card.build else card.source).name)}")
+        report = lint_card(data, config.lint.settings(), name=str(card.signed))
+        for finding in cap_findings(report.findings):
+            if finding.severity == "error":
+                frame.say_finding(finding, head=f"lint of {card.signed.name}: ", with_hint=True)

@@ -66,16 +66,7 @@ def _read_public(name: str, uri: str, kid: str | None, access: Access) -> Public
         keys = JwkSet.from_bytes(data).keys
         if kid is None and len(keys) > 1:
             # Of another one nothing is signed: each answer is verified.
-            try:
-                shown = list_public_keys(uri, access)[0].thumbprint
-            except errors.SignerFault as fault:
-                if fault.code not in ("signer.no_public", "signer.credentials"):
-                    raise
-                hint = f"It does not show which of the {len(keys)} keys is its own. If it may only "
-                hint += "sign, name the key: --kid KID."
-                raise errors.SignerFault(
-                    fault.code, fault.message, path=fault.path, hint=hint
-                ) from fault
+            shown = list_public_keys(uri, access)[0].thumbprint
             return next((key for key in keys if key.thumbprint == shown), keys[0])
         return import_public_key(data, kid=kid)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import timedelta
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,21 +22,20 @@ from cardsign.issuer import keyset as keysets
 from cardsign.issuer.cards import to_list
 from cardsign.issuer.epochs import recover as recover_issuer
 from cardsign.issuer.epochs import write_settings
-from cardsign.issuer.publishing import published_statements
 from cardsign.issuer.reconcile import publish_keyset, renew_release
 from cardsign.issuer.release import RELEASE_LIFETIME, ReleaseChanges, is_release_due, needed_keyset
 from cardsign.issuer.work import Work
 from cardsign.keys.history import kept_keyset, kept_keysets, kept_release
 from cardsign.keys.secrets import terminal_prompt
-from cardsign.keys.store import KeyStore, StorePlace, create_store, is_taken
-from cardsign.statements.envelope import HOLDER, MAX_STATEMENT_BYTES, StatementRefused
+from cardsign.keys.store import KeyStore, StorePlace, create_store
+from cardsign.statements.envelope import MAX_STATEMENT_BYTES, StatementRefused
 from cardsign.statements.keyset import KeysetStatement, RootKey
 from cardsign.statements.release import ReleaseStatement
 from cardsign.times import day, minute
 from cardsign.urls import CARD_PATH, parse_url
 
 draft_option: Final = frame.output_option(
-    "DRAFT", "Where the draft goes [default: keyset-EPOCH.VERSION.json].", default=None
+    default=None, help="Where the draft goes [default: keyset-EPOCH.VERSION.json]."
 )
 
 
@@ -62,15 +61,11 @@ def read_statement(name: str) -> KeysetStatement:
 
 def _named_keys(store: KeyStore, texts: Iterable[str], option: str) -> tuple[RootKey, ...]:
     """Of each ``HOLDER=KEY``: KEY is a kid of the key store, or a file with a public JWK."""
-    named = []
-    for text in texts:
-        holder, equals, name = text.partition("=")
-        if not equals or not HOLDER.fullmatch(holder):
-            raise UsageFault("usage.conflict", f"{option} takes HOLDER=KEY, not {text!r}")
-        ours = any(name in record.names for record in store.state.keys)
-        key = store.state.find(name).public if ours else issuer.read_public(name)
-        named.append(RootKey(key, holder))
-    return tuple(named)
+    kids = {name for record in store.state.keys for name in record.names}
+    return tuple(
+        RootKey(store.state.find(key).public if key in kids else issuer.read_public(key), holder)
+        for holder, key in frame.read_pairs(option, "HOLDER=KEY", texts).items()
+    )
 
 
 @keyset.command(example="cardsign keyset draft --days 90 -o next.json")
@@ -145,7 +140,7 @@ def draft(
     help="The draft's digest, as its author told you over another channel [default: a prompt on a "
     "terminal].",
 )
-@issuer.recovery_option
+@issuer.recovery_option()
 @issuer.unlock_options
 def sign(
     draft: str, digest: str | None, recovery_file: Path | None, keystore: KeystoreOptions
@@ -162,7 +157,13 @@ def sign(
     keysets.review_keyset(work, drafted, name=draft)
     say_differences(previous, drafted)
     recovery = None if recovery_file is None else partial(issuer.unlock_recovery, recovery_file)
-    signed = keysets.sign_keyset(work, drafted, digest=_ask_digest(digest), recovery=recovery)
+    prompt = terminal_prompt()
+    if digest is None and prompt is not None:
+        digest = prompt("The digest that the author told you (not shown): ")
+    if digest is None:
+        message = "give the digest that the author of the draft told you: --digest SHA-256"
+        raise UsageFault("usage.conflict", message)
+    signed = keysets.sign_keyset(work, drafted, digest=digest, recovery=recovery)
     frame.write_output(draft, keysets.write_draft(signed))
     lines = signing_lines(signed, previous)
     notes = [f"signed by {line}" for line in lines]
@@ -178,18 +179,6 @@ def sign(
     show(Answer({"digest": signed.digest, "signed_by": lines}, notes=notes))
 
 
-def _ask_digest(digest: str | None) -> str:
-    if digest is not None:
-        return digest
-    prompt = terminal_prompt()
-    if prompt is None:
-        raise UsageFault(
-            "usage.conflict",
-            "give the digest that the author of the draft told you: --digest SHA-256",
-        )
-    return prompt("The digest that the author told you (not shown): ")
-
-
 @keyset.command(example="cardsign keyset recover --recovery-file recovery.key")
 @draft_option
 @click.option(
@@ -202,12 +191,12 @@ def _ask_digest(digest: str | None) -> str:
     help="Make a new recovery key too, encrypted, because the old one has been used.",
 )
 @issuer.publication_option
-@issuer.recovery_option
+@issuer.recovery_option(required=True)
 @issuer.unlock_options
 @frame.yes_option
 def recover(
     output: str | None,
-    recovery_file: Path | None,
+    recovery_file: Path,
     digest: str | None,
     new_recovery_out: Path | None,
     publication: Path | None,
@@ -226,27 +215,15 @@ def recover(
     longer lists the lost keys.
     Afterwards: cardsign keyset publish DRAFT; cardsign keys rotate.
     """
-    if recovery_file is None:
-        raise UsageFault("usage.conflict", "name the recovery key: --recovery-file FILE")
     config = project_config(publication)
-    place = keystore.located()
-    unlock = cache(partial(issuer.unlock_recovery, recovery_file))
-    if not is_taken(place):  # before a new store is made in a folder that is not the issuer's
-        if published_statements(config.publish) is None:
-            raise errors.StoreFault(
-                "keystore.no_keyset",
-                "there is neither a key store nor a publication of this issuer here",
-                path=str(config.publish or Path.cwd()),
-                hint="Go to the issuer's folder with cardsign.toml, or name what is published: "
-                "--publication DIR.",
-            )
-        unlock()
+    place, access = keystore.located(), keystore.access()
     store = create_store(place, issuer.local_user())
     frame.confirm(yes, "every root key of this issuer ends, and a new epoch begins")
     signed, root = recover_issuer(
         Work(store, moment(), config),
-        unlock,
-        passphrase=_new_passphrases(keystore),
+        partial(issuer.unlock_recovery, recovery_file),
+        # Each from where later commands look for it, or as it is typed.
+        passphrase=lambda role: access.for_roles((role,)).secrets("new passphrase", f"{role} keys"),
         digest=digest,
         new_recovery_out=new_recovery_out,
     )
@@ -277,17 +254,6 @@ def _write_settings(statement: KeysetStatement, place: StorePlace, publication: 
         return False
     write_settings(Path(), statement.origins[0], here, publish)
     return True
-
-
-def _new_passphrases(keystore: KeystoreOptions) -> Callable[[str], bytes]:
-    """Return each role's passphrase from where later commands look for it, or as it is typed."""
-    access = keystore.access()
-
-    def of(role: str) -> bytes:
-        with issuer.naming_key(role):
-            return access.for_roles((role,)).secrets("new passphrase", f"{role} keys")
-
-    return of
 
 
 # ``cardsign keyset publish``: a statement and the release that names it, at once.

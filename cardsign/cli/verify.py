@@ -117,7 +117,7 @@ def read_time(text: str) -> datetime:
     help="Append each verdict to FILE as a line of JSON, in place of printing it.",
 )
 @frame.output_option(
-    "OUT", "If the card is trusted, write its verified payload here; '-' for stdout.", default=None
+    default=None, help="If the card is trusted, write its verified payload here; '-' for stdout."
 )
 @click.option(
     "--serve", metavar="HOST:PORT|PATH", help="Answer POST /verify here, for other languages."

@@ -22,7 +22,7 @@ from cardsign.errors import UsageFault, of_the_user
 from cardsign.files import CONFIG_FILE, create_private, read_bytes, remove, write_atomic
 from cardsign.issuer import keyset as keysets
 from cardsign.issuer.publishing import published_statements
-from cardsign.issuer.release import ReleaseChanges, needed_keyset, sign_next_release
+from cardsign.issuer.release import ReleaseChanges, sign_next_release
 from cardsign.issuer.work import RECOVER, Work
 from cardsign.jose.algorithms import SigningAlg
 from cardsign.jose.keys import PrivateKey
@@ -356,7 +356,17 @@ def _find_newest(
     published = None if work.keyset else published_statements(work.config.publish)
     if published is not None:
         _check_our_own(published, digest)
-    newest = published.newest if published else needed_keyset(work.store)
+    newest = published.newest if published else work.keyset
+    if newest is None:
+        message = "there is neither a key store nor a publication of this issuer here"
+        hint = "Go to the issuer's folder with cardsign.toml, or name what is published: "
+        hint += "--publication DIR."
+        raise errors.StoreFault(
+            "keystore.no_keyset",
+            message,
+            path=str(work.config.publish or work.store.place),
+            hint=hint,
+        )
     keysets.check_begun(newest, work.now)
     return newest, published.keysets if published else {}
 

@@ -113,9 +113,8 @@ def _unasked(source: PassphraseSource) -> bytes | None:
 
 def _asked(prompt: Prompt | None, question: str) -> bytes:
     if prompt is None:
-        raise PassphraseFault(
-            "passphrase.none", "no passphrase was given, and there is no terminal to ask on"
-        )
+        message = "no passphrase was given, and there is no terminal to ask on"
+        raise PassphraseFault("passphrase.none", message, path=question.removesuffix(": "))
     try:
         return os.fsencode(prompt(question))
     except (EOFError, UnicodeError) as exc:

@@ -213,7 +213,8 @@ class KeyStore(ABC):
                 "keystore.missing",
                 f"there is no key store in {self.place}, where this machine saw one",
                 hint="Is the stick mounted, or the right database named? Mount it, or put back a "
-                "copy, and repeat the command.",
+                "copy, and repeat the command. If it is lost: cardsign keyset recover "
+                "--recovery-file FILE --digest SHA-256",
             )
         if state.seq < seq or heads.get(seq, head) != head:
             raise StoreFault(
