@@ -11,23 +11,20 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from cardsign import errors, files
 from cardsign.card.extensions import skill_schemas
 from cardsign.card.strictjson import parse_object
 from cardsign.card.values import Json, finding_at, members_of, objects_in
-from cardsign.errors import FileFault, UsageFault
 from cardsign.findings import Finding, cap_findings, list_findings
 from cardsign.lint.schemas import find_problems
 from cardsign.verify.report import VerifiedCard
 
-ENVELOPE_SCHEMA: Final = "cardsign.contract/1"
 #: Bytes of a task or response.
 MAX_ENVELOPE_BYTES: Final = 1024 * 1024
 STATUSES: Final = ("ok", "error", "partial", "skipped")
-_TASK: Final = ("skill_id", "source_agent", "target_agent", "input")
-_RESPONSE: Final = ("skill_id", "source_agent", "target_agent", "status")
+_HEAD: Final = ("skill_id", "source_agent", "target_agent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +49,14 @@ class EnvelopeReport:
     @property
     def exit_status(self) -> int:
         """0 if the contract is kept, 1 if it is broken, 3 if that cannot be decided."""
-        return {True: errors.EXIT_OK, False: errors.EXIT_NOT_TRUSTED, None: errors.EXIT_NO_VERDICT}[
-            self.is_kept
-        ]
+        if self.is_kept is None:
+            return errors.EXIT_NO_VERDICT
+        return errors.EXIT_OK if self.is_kept else errors.EXIT_NOT_TRUSTED
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as ``cardsign contract check --json`` prints it."""
         findings = [finding.to_json() for finding in self.findings]
-        return {"schema": ENVELOPE_SCHEMA, "kept": self.is_kept, "findings": findings}
+        return {"schema": "cardsign.contract/1", "kept": self.is_kept, "findings": findings}
 
     def lines(self) -> Iterator[str]:
         """Yield the report for a person."""
@@ -82,16 +79,15 @@ def check_envelope(untrusted_envelope: bytes, card: VerifiedCard) -> EnvelopeRep
         envelope = parse_object(untrusted_envelope, max_bytes=MAX_ENVELOPE_BYTES)
     except errors.JsonRefused as refusal:
         return EnvelopeReport((finding_at("envelope.form", (), refusal.message),))
-    document = cast("Mapping[str, Json]", card.document)
-    findings = [*_check_head(envelope, document)]
+    findings = [*_check_head(envelope, card.document)]
     if "skill_id" in envelope:
-        findings += _check_skill(envelope, document)
+        findings += _check_skill(envelope, card.document)
     return EnvelopeReport(cap_findings(findings))
 
 
 def _check_head(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Iterator[Finding]:
     """Yield what is wrong with the members of every envelope, such as its target and trace."""
-    for name in _RESPONSE if "status" in envelope else _TASK:
+    for name in (*_HEAD, "status" if "status" in envelope else "input"):
         if name not in envelope:
             yield finding_at("envelope.form", (name,), "it is missing")
     target = envelope.get("target_agent", card.get("name"))
@@ -102,8 +98,7 @@ def _check_head(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Itera
     if not any(owner.get("trace_id") or owner.get("pipeline_run_id") for owner in owners):
         message = "no trace_id or pipeline_run_id in /metadata or /context"
         yield finding_at("envelope.untraced", ("metadata", "trace_id"), message)
-    status = envelope.get("status", "ok")
-    if status not in STATUSES:
+    if (status := envelope.get("status", "ok")) not in STATUSES:
         yield finding_at("envelope.status", ("status",), f"{status!r:.40}")
 
 
@@ -113,32 +108,28 @@ def _check_skill(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Iter
     skills = objects_in(card.get("skills"))
     names = [entry.get("skill_id") or entry.get("id") for _, entry in skills]
     if skill not in names:
-        listed = ", ".join(filter(None, (name for name in names if isinstance(name, str))))
-        message = f"unsupported_skill: {skill!r:.60}; supported_skills: {listed[:2000]}"
+        listed = ", ".join(name for name in names if isinstance(name, str))[:2000]
+        message = f"unsupported_skill: {skill!r:.60}; supported_skills: {listed}"
         yield finding_at("envelope.unsupported-skill", ("skill_id",), message)
         return
     member = "output" if "status" in envelope else "input"
     key = skill, f"{member}_schema"
     schemas = [part.schema for part in skill_schemas(card) if (part.skill, part.kind) == key]
-    if member in envelope and not schemas:
-        yield finding_at("envelope.unclear", (member,), f"the skill has no {member}_schema")
-    for schema in schemas if member in envelope else ():
-        if not isinstance(schema, dict):
-            yield finding_at("envelope.unclear", (member,), "its schema is no object")
-            continue
+    if member not in envelope:
+        return
+    for schema in schemas or [None]:
         problems, unclear = find_problems(schema, envelope[member])
         for tokens, message in problems:
-            code = "envelope.output" if member == "output" else "envelope.input"
-            yield finding_at(code, (member, *tokens), message)
+            yield finding_at(f"envelope.{member}", (member, *tokens), message)
         if unclear:
             yield finding_at("envelope.unclear", (member,), unclear)
 
 
 # A new agent: its card, code that refers to the card, a test, and make targets.
 
-_AGENT: Final = re.compile(r"(?=.{3,64}\Z)(?P<department>[a-z][a-z0-9]*)-[a-z0-9]+(?:-[a-z0-9]+)*")
+_AGENT: Final = re.compile(r"(?=.{3,64}\Z)[a-z][a-z0-9]*-[a-z0-9]+(?:-[a-z0-9]+)*")
 _TEMPLATES: Final = Path(__file__).parent / "templates/agent"
-#: The destination of each template in the project.
+#: The destination of each template in the project; what names no agent is for all of them.
 _FILES: Final = {
     "agent-card.json": "agents/AGENT_NAME/.well-known/agent-card.json",
     "agent.py.txt": "agents/AGENT_NAME/agent.py",
@@ -146,7 +137,6 @@ _FILES: Final = {
     "agent-cards.mk": "agent-cards.mk",
     "agent-cards.yml": ".github/workflows/agent-cards.yml",
 }
-_SHARED: Final = ("agent-cards.mk", "agent-cards.yml")
 #: The makefile is the first of these that exists, else the last is written.
 _MAKEFILES: Final = ("GNUmakefile", "makefile", "Makefile")
 
@@ -168,36 +158,32 @@ def init_agent(folder: Path, name: str) -> tuple[Path, ...]:
         UsageFault: ``config.not_allowed``: a link leads out of the folder.
         FileFault: ``file.exists``: the agent is there already; nothing was written.
     """
-    match = _AGENT.fullmatch(name)
-    if match is None:
+    if _AGENT.fullmatch(name) is None:
         hint = "Name the department too, as in: cardsign init --agent iam-tides"
         message = f"{name!r:.60} is not department-agent in lower case, of at most 64 characters"
-        raise UsageFault("usage.invalid", message, hint=hint)
+        raise errors.UsageFault("usage.invalid", message, hint=hint)
     agent = folder / "agents" / name
     if agent.exists() or agent.is_symlink():
-        raise FileFault("file.exists", "the agent is there already", path=str(agent))
+        raise errors.FileFault("file.exists", "the agent is there already", path=str(agent))
     texts: dict[Path, bytes] = {}
     for template, place in _FILES.items():
         destination, content = (
             text.replace("AGENT_NAME", name)
             .replace("AGENT_MODULE", name.replace("-", "_"))
-            .replace("DEPARTMENT", match["department"])
+            .replace("DEPARTMENT", name.partition("-")[0])
             for text in (place, (_TEMPLATES / template).read_text("utf-8"))
         )
-        if template not in _SHARED or not (folder / destination).exists():
+        if destination != place or not (folder / destination).exists():
             texts[folder / destination] = content.encode()
-    names = [name for name in _MAKEFILES if os.path.lexists(folder / name)]
-    makefile = folder / (names or _MAKEFILES[-1:])[0]
-    if files.leads_outside(folder, makefile):
-        raise files.outside(makefile, "a link leads", folder)
-    rules = (
-        files.read_bytes(makefile, max_bytes=files.MAX_INPUT_BYTES, is_found=True) if names else b""
-    )
-    if b"agent-cards.mk" not in rules:
-        texts[makefile] = rules + (b"\n" if rules else b"") + b"include agent-cards.mk\n"
-    for path in texts:  # a cloned folder's links must not choose where we write
+    makefiles = [folder / name for name in _MAKEFILES]
+    makefile = next(filter(os.path.lexists, makefiles), makefiles[-1])
+    for path in (makefile, *texts):  # a cloned folder's links must not choose where we write
         if files.leads_outside(folder, path):
             raise files.outside(path, "a link leads", folder)
+    limit = files.MAX_INPUT_BYTES
+    rules = files.read_bytes(makefile, max_bytes=limit, is_found=True) if makefile.exists() else b""
+    if b"agent-cards.mk" not in rules:
+        texts[makefile] = rules + (b"\n" if rules else b"") + b"include agent-cards.mk\n"
     for path, data in texts.items():
         files.make_directory(path.parent)
         files.write_atomic(path, data)

@@ -78,7 +78,7 @@ def test_an_envelope_is_held_against_the_verified_card(
     report = check(alice, envelope)
     assert [(finding.code, finding.path) for finding in report.findings] == problems
     codes = {code for code, _ in problems}
-    assert report.is_kept == (codes <= {"envelope.untraced"})
+    assert report.exit_status == (not codes <= {"envelope.untraced"})
     warnings = {finding.code for finding in report.findings if finding.severity == "warning"}
     assert warnings == codes & {"envelope.output", "envelope.untraced"}
 

@@ -166,7 +166,7 @@ class _Steps:
         return self.sizes[id(value)]
 
 
-def find_problems(schema: dict[str, Json], value: Json) -> tuple[list[Problem], str]:
+def find_problems(schema: Json, value: Json) -> tuple[list[Problem], str]:
     """Validate a value against a schema.
 
     Returns:
@@ -177,6 +177,8 @@ def find_problems(schema: dict[str, Json], value: Json) -> tuple[list[Problem], 
     from referencing import Registry
     from referencing.exceptions import Unresolvable
 
+    if not isinstance(schema, dict):
+        return [], "the skill has no schema for it"
     if (fault := find_fault(schema)) is not None:
         return [], f"its schema cannot be used: {fault[1]}"
     objects = [part for level in levels(schema) for part in level if isinstance(part, dict)]
