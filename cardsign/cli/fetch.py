@@ -57,7 +57,7 @@ def fetch(url: str, output: str, extended: bool, audience: str | None, **options
     batch, public, credential = named.visit(url)
     name, report = public.url, public.report
     if audience is not None and report.verdict == "trusted":
-        from cardsign.net.discovery import look_up_extended
+        from cardsign.net.endpoints import look_up_extended
 
         if credential is None:
             message = f"there is no credential for {safe(report.issuer or '')}; nothing was sent"

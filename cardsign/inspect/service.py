@@ -20,8 +20,7 @@ from cardsign.findings import Finding
 from cardsign.inspect.card import Inspection, inspect_card
 from cardsign.jose.keys import MAX_JWKS_BYTES, JwkSet
 from cardsign.net import fetch as net
-from cardsign.net.discovery import ask_for_extended_card
-from cardsign.net.endpoints import endpoints_of
+from cardsign.net.endpoints import ask_for_extended_card, endpoints_of
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings
 from cardsign.trust.walk import FetchResult
 from cardsign.urls import JWKS_PATH, Headers, card_url, parse_url

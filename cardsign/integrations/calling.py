@@ -25,7 +25,7 @@ from cardsign.integrations.a2a_sdk import CardNotTrusted, check_verifier, sdk_ca
 from cardsign.net import endpoints
 from cardsign.net.connection import in_thread
 from cardsign.net.endpoints import Credential, Endpoint, Header, Peer
-from cardsign.net.fetch import OtherStatus, check_json_type, user_agent
+from cardsign.net.fetch import USER_AGENT, OtherStatus, check_json_type
 from cardsign.net.guarded import (
     ANSWER_SECONDS,
     GuardedTransport,
@@ -223,9 +223,8 @@ class Call:
         """Make one call by a client of its own, within a time."""
         header = self.header
         try:
-            with endpoints.unlogged():
-                async with self.client(streaming=False) as client:
-                    reply = await work(client)
+            async with self.client(streaming=False) as client:
+                reply = await work(client)
             if header is None:
                 return reply
             text, task, context = map(header.masked, (reply.text, reply.task, reply.context))
@@ -260,7 +259,7 @@ class Call:
         async with httpx.AsyncClient(
             transport=_AtEndpoint(self),
             timeout=httpx.Timeout(None),  # the transport's own limits hold
-            headers={"User-Agent": user_agent()},
+            headers={"User-Agent": USER_AGENT},
             trust_env=False,
             follow_redirects=False,
         ) as http:
@@ -382,15 +381,13 @@ class _AtEndpoint(GuardedTransport):
         if self._endpoint.binding != endpoints.JSONRPC:
             return
         call = json.loads(asked)
-        try:
-            endpoints.result_of(answer, call["id"])
-        except endpoints.PeerError as exc:
-            if exc.rpc_code == METHOD_NOT_FOUND:
-                raise CallFailed(
-                    "call.no_interface",
-                    f"{self._endpoint.url} does not know {call['method']}; an agent that knows "
-                    "only tasks/send speaks A2A 0.2",
-                ) from None
+        result = endpoints.read_answer(answer, call["id"])
+        if isinstance(result, endpoints.RpcError) and result.code == METHOD_NOT_FOUND:
+            raise CallFailed(
+                "call.no_interface",
+                f"{self._endpoint.url} does not know {call['method']}; an agent that knows "
+                "only tasks/send speaks A2A 0.2",
+            )
 
 
 def _reply(task: types.Task) -> Reply:

@@ -39,19 +39,15 @@ Loopback: TypeAlias = Literal["refused", "allowed", "required"]
 # IANA's special-purpose registries and what they leave out, written down because `is_global`
 # depends on the version of Python and says yes to multicast, 6to4, and more.
 _NOT_PUBLIC: Final = {
-    "an address of this very host": "0.0.0.0/8 ::/128",
     "a loopback address": "127.0.0.0/8 ::1/128",
     "a private address": "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7",
-    "an address within a provider's network": "100.64.0.0/10",
-    "a cloud's internal service": "168.63.129.16/32",  # Azure's; public only in form
     "a link-local address": "fe80::/10",
-    "a multicast address": "224.0.0.0/4 ff00::/8",
-    "reserved or broadcast": "240.0.0.0/4",
-    "reserved for protocols, or a Teredo tunnel": "192.0.0.0/24 2001::/23",
-    "for documentation or benchmarks only": "192.0.2.0/24 198.18.0.0/15 198.51.100.0/24 "
-    "203.0.113.0/24 2001:db8::/32 3fff::/20",
-    "a relay or a tunnel": "192.52.193.0/24 192.88.99.0/24 2002::/16",
-    "a sink for stray DNS queries": "192.31.196.0/24 192.175.48.0/24 2620:4f:8000::/48",
+    # This very host, a provider's network, Azure's own service, multicast and reserved; protocols
+    # and Teredo; documentation and benchmarks; relays, tunnels and sinks of stray DNS queries.
+    "not a public address": "0.0.0.0/8 ::/128 100.64.0.0/10 168.63.129.16/32 224.0.0.0/4 ff00::/8 "
+    "240.0.0.0/4 192.0.0.0/24 2001::/23 192.0.2.0/24 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 "
+    "2001:db8::/32 3fff::/20 192.52.193.0/24 192.88.99.0/24 2002::/16 192.31.196.0/24 "
+    "192.175.48.0/24 2620:4f:8000::/48",
 }
 _OBJECTIONS: Final = [
     (ip_network(network), objection)
@@ -91,25 +87,20 @@ def check_address(
     is_loopback = any(address in network for network in _LOOPBACK)
     if is_loopback and loopback != "refused":
         return
+    hint = ""
     if any((_embedded(address) or address) in network for network in _METADATA):
-        message = f"{address} is a metadata address of clouds, which is never asked"
+        objection = "a metadata address of clouds, which is never asked"
         hint = "Name the address of an agent."
-        raise FetchFailed("fetch.forbidden_address", message, hint=hint)
-    if loopback != "required" and any(address in network for network in networks):
+    elif loopback == "required":
+        objection, hint = "not this machine, and plain http goes no further", "Use https."
+    elif any(address in network for network in networks):
         return
-    if loopback == "required":
-        message = f"{address} is not this machine, and plain http goes no further"
-        raise FetchFailed("fetch.forbidden_address", message, hint="Use https.")
-    if objection := _objection(address):
-        message = f"{address} is {objection}"
-        hint = "" if is_loopback else _how_to_allow(address)
-        raise FetchFailed("fetch.forbidden_address", message, hint=hint)
-
-
-def _how_to_allow(address: IPAddress) -> str:
-    network = ip_network(f"{address}/{24 if address.version == 4 else 64}", strict=False)
-    where = f'networks = ["{network}"] in a policy file that you name with --trust'
-    return f"If this is a network of your own, allow it for this issuer: {where}."
+    elif (objection := _objection(address)) and not is_loopback:
+        network = ip_network(f"{address}/{24 if address.version == 4 else 64}", strict=False)
+        where = f'networks = ["{network}"] in a policy file that you name with --trust'
+        hint = f"If this is a network of your own, allow it for this issuer: {where}."
+    if objection:
+        raise FetchFailed("fetch.forbidden_address", f"{address} is {objection}", hint=hint)
 
 
 def resolve(host: str, *, resolver: Resolver, timeout: float) -> tuple[IPAddress, ...]:
@@ -164,10 +155,10 @@ def _objection(address: IPAddress) -> str:
     for network, objection in _OBJECTIONS:
         if address in network:
             return objection
-    if address.version == 6 and address not in _GLOBAL_UNICAST:
-        return "not a global unicast address"
+    is_unicast = address.version == 4 or address in _GLOBAL_UNICAST
     # A newer Python may know of networks that were set aside since this was written.
-    return "" if address.is_global and not address.is_multicast else "not a public address"
+    is_public = is_unicast and address.is_global and not address.is_multicast
+    return "" if is_public else "not a public address"
 
 
 def _embedded(address: IPAddress) -> IPv4Address | None:
@@ -197,10 +188,7 @@ class Deadline:
     """The moment at which everything must be over."""
 
     def __init__(self, clock: Clock, seconds: float) -> None:
-        self._clock = clock
-        self._end = clock() + seconds
-        self._idle = math.inf
-        self._is_over = False
+        self._clock, self._end, self._idle = clock, clock() + seconds, math.inf
 
     def remaining(self, at_most: float | None = None) -> float:
         """Return the seconds left, or `at_most` if that is less; always more than 0.
@@ -208,19 +196,18 @@ class Deadline:
         Raises:
             TimeoutError: None are left.
         """
-        seconds = self._end - self._clock()
-        if seconds <= 0 or self._is_over:
+        seconds = min(self._end - self._clock(), self._idle)
+        if seconds <= 0:
             raise TimeoutError
-        return min(seconds, self._idle, math.inf if at_most is None else at_most)
+        return seconds if at_most is None else min(seconds, at_most)
 
     def prolong(self, seconds: float, *, idle: float) -> None:
         """Let it go on for so many seconds from now, if no single step takes more than `idle`."""
-        self._end = self._clock() + seconds
-        self._idle = idle
+        self._end, self._idle = self._clock() + seconds, min(self._idle, idle)
 
     def stop(self) -> None:
-        """Let it be over now."""
-        self._is_over = True
+        """Let it be over now, also where it is prolonged later."""
+        self._idle = 0
 
 
 class DeadlineStream(httpcore.NetworkStream):

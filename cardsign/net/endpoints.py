@@ -1,4 +1,4 @@
-"""How a trusted peer may be called: its endpoints, the user's credential, and one strict answer.
+"""How a trusted peer may be called: its endpoints, the user's credential, its extended card.
 
 All of it is decided from the payload of a trusted card and the policy, before anything is loaded
 or sent (threat 11). Rule V4 has held each endpoint against the places of the policy and the
@@ -9,27 +9,30 @@ an OAuth client to the payload's token URL (RFC 6749 4.4), by the same rule.
 from __future__ import annotations
 
 import base64
-import logging
+import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
 from urllib.parse import quote, quote_plus, urlencode
 
+from cardsign.card.extensions import declares_extended_card
 from cardsign.card.interfaces import Interface, current_interfaces
 from cardsign.card.security import Scheme, requirements_of, schemes_of, security_problems
-from cardsign.card.strictjson import parse_object
+from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_DEPTH, parse_object
 from cardsign.card.values import Json
 from cardsign.errors import CallFailed, CardRefused, FileFault, JsonRefused, UsageFault
 from cardsign.files import read_secret
 from cardsign.net import fetch
+from cardsign.net.discovery import Discovery
 from cardsign.net.fetch import DEFAULT_SETTINGS, FetchSettings
+from cardsign.times import second
 from cardsign.trust.policy import Policy, Subject, TrustedIssuer
 from cardsign.urls import EXTENDED_PATH, Origin, Url, may_stand_at, parse_url
+from cardsign.verify.report import Report, VerificationError, ask_again
+from cardsign.verify.verdict import beside_its_public_card
 
 if TYPE_CHECKING:
     from cardsign.verify.verifier import Verifier
@@ -119,12 +122,8 @@ def endpoints_of(
     readable = [endpoint for endpoint in map(_readable, interfaces) if endpoint is not None]
     fitting = tuple(endpoint for endpoint in readable if endpoint.a2a_version in spoken)
     if not fitting:
-        older = ", ".join(sorted({endpoint.a2a_version for endpoint in readable}))
-        message = (
-            f"the agent speaks A2A {older}" if older else "no endpoint of the card can be called"
-        )
-        spoken_here = f"A2A {', '.join(spoken)} over {' or '.join(BINDINGS)}"
-        raise CallFailed("call.no_interface", f"{message}; {spoken_here} is needed here")
+        message = f"no endpoint of the card speaks A2A {' or '.join(spoken)}"
+        raise CallFailed("call.no_interface", f"{message} over {' or '.join(BINDINGS)}")
     return fitting
 
 
@@ -164,7 +163,6 @@ _NOT_FOR_KEYS: Final = re.compile(
 )
 _PLACE: Final = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:/(?!/)[^?#]*")
 _EXPECTED: Final = "expected env:NAME, or file: and the absolute path of a file"
-_UNLOGGED: Final = ContextVar("cardsign_unlogged", default=False)
 
 
 #: The name of the header in which a credential goes, and ``Bearer`` or ``Basic`` before the
@@ -353,9 +351,7 @@ class Peer:
 
     def elsewhere(self, problem: str) -> UsageFault:
         """Return the refusal to send a credential to a place that is not the issuer's."""
-        is_bounded = self.issuer.places is not None
-        home = f"origins of {self.issuer.name}" if is_bounded else f"origin of {self.card_url}"
-        message = f"{problem}, outside the {home}; nothing was sent"
+        message = f"{problem}, outside the origins of {self.issuer.name}; nothing was sent"
         return UsageFault("credential.elsewhere", message)
 
 
@@ -423,20 +419,6 @@ def quotable(untrusted_words: str, header: Header | None) -> str:
     return "".join(char if char.isprintable() else "?" for char in start)
 
 
-@contextmanager
-def unlogged() -> Iterator[None]:
-    """Keep what a peer answers within out of httpcore's log: it may repeat a credential."""
-    token = _UNLOGGED.set(True)
-    try:
-        yield
-    finally:
-        _UNLOGGED.reset(token)
-
-
-# At DEBUG this logger, and no other on the way, writes every header of an answer.
-logging.getLogger("httpcore.http11").addFilter(lambda _: not _UNLOGGED.get())
-
-
 def find_token_url(peer: Peer) -> tuple[Url, tuple[str, ...]]:
     """Return where a verified card has its tokens from, and the scopes to ask for, sorted.
 
@@ -484,8 +466,7 @@ def open_credential(credential: Credential | str, peer: Peer, url: Url) -> Heade
     if not credential.client_id:
         return Header.of(url.origin, header_form_of(peer.payload), credential.secret())
     token_url, scopes = find_token_url(peer)
-    with unlogged():
-        token = _get_token(token_url, scopes, credential, peer.settings)
+    token = _get_token(token_url, scopes, credential, peer.settings)
     return Header.of(url.origin, BEARER, token)
 
 
@@ -525,25 +506,21 @@ def _get_token(url: Url, scopes: Sequence[str], client: Credential, settings: Fe
 
 # What a peer answers.
 
-_MEMBERS: Final = frozenset({"jsonrpc", "id", "result", "error"})
 
-
-class PeerError(CallFailed):
-    """The peer answered a well-formed error.
+class RpcError(NamedTuple):
+    """An error by which a peer answers a JSON-RPC call.
 
     Attributes:
-        rpc_code: Its code; -32007 says that no extended card is configured.
+        code: -32007 says that no extended card is configured.
         untrusted_words: Its message, as received.
     """
 
-    def __init__(self, rpc_code: int, untrusted_words: str) -> None:
-        super().__init__("call.error", f"the peer answered error {rpc_code}")
-        self.rpc_code = rpc_code
-        self.untrusted_words = untrusted_words
+    code: int
+    untrusted_words: str
 
 
-def result_of(untrusted_answer: Mapping[str, Json], call_id: str) -> dict[str, Json]:
-    """Return the object that a JSON-RPC call resulted in; nothing in it has been checked.
+def read_answer(untrusted_answer: Mapping[str, Json], call_id: str) -> dict[str, Json] | RpcError:
+    """Return the object that a JSON-RPC call resulted in, or its error; neither is checked.
 
     Args:
         untrusted_answer: As :func:`strict_object` has read it.
@@ -551,28 +528,18 @@ def result_of(untrusted_answer: Mapping[str, Json], call_id: str) -> dict[str, J
 
     Raises:
         CallFailed: ``call.error``: not an answer to this call.
-        PeerError: It is an error.
     """
-    answer = untrusted_answer
-    if answer.get("jsonrpc") != "2.0" or set(answer) - _MEMBERS:
-        raise _refused("expected jsonrpc 2.0, id, and result or error, and no other member")
-    if ("result" in answer) == ("error" in answer):
-        raise _refused("expected exactly one of result and error")
-    error = answer.get("error")
-    # Where a request cannot be read its id is not known (JSON-RPC 2.0 5).
-    if answer.get("id", ...) != call_id and not (error and answer.get("id", ...) is None):
-        raise _refused("its id is not that of the request")
-    if "error" in answer:
-        if not isinstance(error, dict):
-            raise _refused("its error is not an object")
-        code, words = error.get("code"), error.get("message", "")
-        if isinstance(code, bool) or not isinstance(code, int) or not isinstance(words, str):
-            raise _refused("its error lacks an integer code or a message of text")
-        raise PeerError(code, words)
-    result = answer["result"]
-    if not isinstance(result, dict):
-        raise _refused("its result is not an object")
-    return result
+    match untrusted_answer:
+        case {"jsonrpc": "2.0", "id": str(answered), "result": dict(result), **more}:
+            if answered == call_id and not more:
+                return result
+        case {"jsonrpc": "2.0", "id": answered, "error": {"code": int(code), **about}, **more}:
+            words = about.get("message", "")
+            # Where a request cannot be read its id is not known (JSON-RPC 2.0 5).
+            is_ours = answered in (call_id, None) and not more
+            if is_ours and isinstance(words, str) and not isinstance(code, bool):
+                return RpcError(code, words)
+    raise _refused("expected jsonrpc 2.0, the id of the call, and a result or an error")
 
 
 def strict_object(untrusted_body: bytes, *, max_bytes: int, max_depth: int) -> dict[str, Json]:
@@ -612,3 +579,141 @@ def refused_credential(
     sent = "the credential" if header else "a request without credential"
     hint = "" if header else "Name one with --credential env:NAME or file:/PATH."
     return CallFailed("credential.refused", f"{url} answered {status} to {sent}{asks}", hint=hint)
+
+
+# The extended card.
+
+MAX_ANSWER_BYTES: Final = MAX_CARD_BYTES + 16 * 1024  # a card, some members around it, white space
+# Ties an answer to its call, of which each connection has one.
+_CALL_ID: Final = "cardsign"
+# Errors by which a peer says that there is no extended card (A2A 1.0 5.4, 0.3 8.2).
+_NO_CARD: Final = frozenset({-32004, -32007, -32601})
+
+
+def look_up_extended(
+    verifier: Verifier,
+    public: Discovery,
+    credential: Credential | str,
+    *,
+    audience: str,
+    subject: Subject,
+) -> Discovery:
+    """Ask for the extended card beside a public one, and reach a verdict about it.
+
+    Where copies of two ages may explain the verdict (threat 15), the public card is looked up
+    once more, past every cache. The credential is not sent again.
+
+    Args:
+        verifier: By whom the public card was judged.
+        public: The result of looking up the public card.
+        credential: The user's; it goes to one endpoint inside the issuer's origins.
+        audience: The id that the issuer gave to this verifier.
+        subject: Whose card the public one should be, as it was judged.
+
+    Raises:
+        VerificationError: The public card is not trusted, or has no verdict; nothing was sent.
+        UsageFault: ``credential.none``, ``credential.elsewhere``, ``credential.scheme``;
+            nothing was sent.
+        CallFailed: ``call.verdict_over``: that on the public card no longer holds, nothing was
+            sent; there is no extended card, or no endpoint to ask for one;
+            ``credential.refused``; the answer is none.
+        FetchFailed: The peer could not be asked, or must not be.
+    """
+    payload, until = public.report.card, public.report.valid_until
+    if payload is None:
+        raise VerificationError.of(public.report)
+    subject = Subject(url=public.url) if subject.is_nobody else subject
+    peer = Peer.of(verifier, public.url, payload, subject)
+    if until is not None and until <= verifier.clock():
+        message = f"the verdict on {public.url} expired at {second(until)}"
+        raise CallFailed("call.verdict_over", f"{message}; nothing was sent")
+    if not declares_extended_card(payload, any_spelling=True):
+        message = f"the card at {public.url} declares no extended card"
+        raise CallFailed("call.no_extended", message)
+    endpoint = peer.choose(endpoints_of(payload), Endpoint.for_extended_card)
+    header = open_credential(credential, peer, endpoint.for_extended_card())
+    untrusted_card = ask_for_extended_card(endpoint, header, peer.settings)
+
+    def judge(public: Discovery) -> Report:
+        asked = replace(subject, audience=audience)
+        report = verifier.judge(untrusted_card, asked, public.supplied)
+        return beside_its_public_card(report, public.report)
+
+    report = judge(public)
+    if ask_again(report):
+        report = judge(verifier.look_up(public.url, subject, fresh=True))
+    url = str(endpoint.for_extended_card())
+    return Discovery(url, report, untrusted_card, public.supplied)
+
+
+def ask_for_extended_card(
+    endpoint: Endpoint, header: Header | None, settings: FetchSettings
+) -> bytes:
+    """Ask one endpoint for the extended card that a credential opens.
+
+    By JSON-RPC ``GetExtendedAgentCard`` (A2A 1.0 9.4.11), ``GET /extendedAgentCard`` (11.3), or
+    what 0.3 and 0.2 call the same.
+
+    Args:
+        endpoint: One of the verified payload.
+        header: The credential, for the endpoint's origin; None to ask without.
+        settings: How it is reached; its limits of time hold, and not that of bytes.
+
+    Returns:
+        The card. In a JSON-RPC answer white space and the spelling of numbers are not kept; no
+        payload depends on either. Nothing in it has been checked.
+
+    Raises:
+        UsageFault: ``credential.elsewhere``; nothing was sent.
+        CallFailed: ``credential.refused``, ``call.no_extended``, ``call.error``.
+        FetchFailed: As :func:`cardsign.net.fetch_document`.
+    """
+    url = endpoint.for_extended_card()
+    headers, call = _request_to(endpoint)
+    if header is not None:
+        if url.origin != header.origin:
+            message = f"{url.origin} is not where the credential belongs, {header.origin}"
+            raise UsageFault("credential.elsewhere", message)
+        headers.append((header.name, header.value))
+    there = replace(settings, max_bytes=MAX_ANSWER_BYTES)
+    try:
+        answer = fetch.fetch_document(str(url), there, headers=tuple(headers), body=call)
+    except fetch.OtherStatus as exc:
+        if exc.status in UNAUTHORISED:
+            challenges = exc.challenges
+            raise refused_credential(exc.status, challenges, url, header) from None
+        if exc.status in (404, 410):
+            raise _no_card(url, f"answered {exc.status}") from None
+        raise
+    if call is None:
+        return answer.untrusted_body
+    limits = {"max_bytes": MAX_ANSWER_BYTES, "max_depth": MAX_DEPTH + 1}
+    untrusted_answer = strict_object(answer.untrusted_body, **limits)
+    result = read_answer(untrusted_answer, _CALL_ID)
+    if not isinstance(result, RpcError):
+        return json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode()
+    words = quotable(result.untrusted_words, header)
+    message = f"answered error {result.code}: {words}"
+    if result.code in _NO_CARD:
+        raise _no_card(url, message)
+    raise CallFailed("call.error", f"{url} {message}")
+
+
+def _request_to(endpoint: Endpoint) -> tuple[list[tuple[str, str]], bytes | None]:
+    """Return the headers and the body by which an endpoint is asked; no body for GET."""
+    if endpoint.a2a_version == "0.2":
+        return [], None
+    headers: list[tuple[str, str]] = [("A2A-Version", endpoint.a2a_version)]
+    if endpoint.binding != JSONRPC:
+        return headers, None
+    is_old = endpoint.a2a_version == "0.3"
+    method = "agent/getAuthenticatedExtendedCard" if is_old else "GetExtendedAgentCard"
+    call: dict[str, object] = {"jsonrpc": "2.0", "id": _CALL_ID, "method": method}
+    if endpoint.tenant:
+        call["params"] = {"tenant": endpoint.tenant}
+    headers.append(("Content-Type", "application/json"))
+    return headers, json.dumps(call, separators=(",", ":")).encode()
+
+
+def _no_card(url: Url, how: str) -> CallFailed:
+    return CallFailed("call.no_extended", f"{url} gives no extended card: it {how}")

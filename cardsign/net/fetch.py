@@ -8,14 +8,16 @@ were on arrival, for as long as ``max-age`` and its own ceiling allow.
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from importlib import metadata
 from typing import Any, Final, TypeAlias
 
@@ -30,8 +32,8 @@ from cardsign.trust.policy import JwksAnchor, Network, TrustedIssuer
 from cardsign.trust.walk import FetchResult
 from cardsign.urls import Headers, Origin, Url, parse_url
 
-MAX_HOST_LENGTH: Final = 253  # characters; DNS knows no longer name (RFC 1035 2.3.4)
 CONNECT_SECONDS: Final = 5.0  # for the name, for each address, and for TLS: twice a slow network
+USER_AGENT: Final = f"cardsign/{metadata.version('cardsign')}"
 TOTAL_SECONDS: Final = 10.0  # for all of it: as long as somebody at a terminal will wait
 
 _Field: TypeAlias = tuple[bytes | str, bytes | str]
@@ -60,15 +62,6 @@ def check_json_type(headers: Headers, url: Url) -> None:
     if len(types) != 1 or not _JSON_TYPE.fullmatch(types[0]):
         message = f"{url} did not declare its answer as application/json or application/*+json"
         raise FetchFailed("fetch.content_type", message)
-
-
-@cache
-def user_agent() -> str:
-    """Return the User-Agent of our requests; the installed version is looked up once."""
-    try:
-        return f"cardsign/{metadata.version('cardsign')}"
-    except metadata.PackageNotFoundError:  # run from a checkout that was never installed
-        return "cardsign"
 
 
 def status_hint(status: int) -> str:
@@ -149,8 +142,6 @@ class FetchSettings:
             url = parse_url(untrusted_url)
         except CardRefused as exc:
             raise FetchFailed("fetch.url", exc.message) from exc
-        if len(url.origin.host) > MAX_HOST_LENGTH:
-            raise FetchFailed("fetch.url", f"the host is longer than {MAX_HOST_LENGTH} characters")
         if url.origin.scheme == "http" and not self.insecure_loopback_http:
             hint = "Use https; for a test server on this machine: --insecure-loopback-http."
             raise FetchFailed("fetch.url", f"{url} is plain http, which others can read", hint=hint)
@@ -229,6 +220,10 @@ class Exchange(httpcore.NetworkBackend):
             content: As for httpcore.
             timeouts: Shorter ones for single steps; no other extension, which could choose
                 another server name for TLS, or another target.
+
+        Raises:
+            FetchFailed: ``fetch.forbidden_address``, ``fetch.timeout``, ``fetch.tls``,
+                ``fetch.failed``.
         """
         origin = self.url.origin
         ours: list[_Field] = [
@@ -247,8 +242,9 @@ class Exchange(httpcore.NetworkBackend):
         proxy = None if self._proxy is None else httpcore.Proxy(_httpcore_url(self._proxy))
         context = self._settings.tls_context()
         pool = httpcore.ConnectionPool(context, proxy=proxy, network_backend=self)
-        self._answer = self._open.enter_context(pool).handle_request(request)
-        self._open.callback(self._answer.close)
+        with self._at_work():
+            self._answer = self._open.enter_context(pool).handle_request(request)
+            self._open.callback(self._answer.close)
         self.status = self._answer.status
         self.headers = tuple(
             (name.decode("latin-1").lower(), value.decode("latin-1").strip())
@@ -284,62 +280,53 @@ class Exchange(httpcore.NetworkBackend):
             return self._stream
         raise failure
 
-    def check_head(self, *, has_body: bool = True) -> None:
-        """Refuse a body by its headers: a compressed one, and one that is declared too large.
-
-        Raises:
-            FetchFailed: ``fetch.encoding``, ``fetch.too_large``.
-        """
-        encodings = {encoding.lower() for encoding in values(self.headers, "content-encoding")}
-        if not encodings <= {"", "identity"}:
-            message = f"{self.url} sent a compressed answer although none was asked for"
-            raise FetchFailed("fetch.encoding", message)
-        if has_body:  # h11 has made sure that a declared length is a number
-            self._check_size(max(map(int, values(self.headers, "content-length")), default=0))
-
     def read(self) -> Iterator[bytes]:
         """Yield the body, part by part.
 
         Raises:
-            FetchFailed: ``fetch.too_large``, as soon as that is known; as :meth:`errors`.
+            FetchFailed: ``fetch.encoding``: it is compressed; ``fetch.too_large``, as soon as that
+                is known; as :meth:`send`.
         """
+        if not {*map(str.lower, values(self.headers, "content-encoding"))} <= {"", "identity"}:
+            message = f"{self.url} sent a compressed answer although none was asked for"
+            raise FetchFailed("fetch.encoding", message)
+        # h11 has made sure that a declared length is a number.
+        declared = max(map(int, values(self.headers, "content-length")), default=0)
         size, parts = 0, iter(self._answer.iter_stream())
         while True:
-            with self.errors(), self._busy:
+            with self._at_work():
                 part = next(parts, None)
             if part is None:
                 return
             size += len(part)
-            self._check_size(size)
+            if max(size, declared) > self._settings.max_bytes:
+                message = f"{self.url} answered more than {self._settings.max_bytes} bytes"
+                raise FetchFailed("fetch.too_large", message)
             yield part
 
-    def _check_size(self, size: int) -> None:
-        if size > self._settings.max_bytes:
-            message = f"{self.url} answered more than {self._settings.max_bytes} bytes"
-            raise FetchFailed("fetch.too_large", message)
-
     def close(self) -> None:
-        """Close the connection, once no thread reads from it."""
+        """Close the connection, once no thread is at work on it."""
         with self._busy:
             self._open.close()
 
     def abort(self) -> None:
-        """Let the thread that is at work on it fail at once."""
+        """Let the thread that is at work on it fail at once, and then let it be closed."""
         self.end.stop()
         if self._stream is not None:
             self._stream.shut_down()
+        threading.Thread(target=self.close, daemon=True).start()
 
     @contextlib.contextmanager
-    def errors(self) -> Iterator[None]:
-        """Convert what httpcore, TLS and the operating system raise.
-
-        Raises:
-            FetchFailed: ``fetch.timeout``, ``fetch.tls``, ``fetch.failed``.
-        """
+    def _at_work(self) -> Iterator[None]:
+        """Keep others from closing it, and convert what httpcore, TLS and the system raise."""
+        unlogged = _UNLOGGED.set(True)
         try:
-            yield
+            with self._busy:
+                yield
         except (OSError, httpcore.ProxyError, httpcore.ProtocolError) as exc:
             raise self._failure(exc) from exc
+        finally:
+            _UNLOGGED.reset(unlogged)
 
     def _failure(self, exc: Exception) -> FetchFailed:
         """Return our error for a foreign one. A protocol error's text holds what the peer sent."""
@@ -360,11 +347,15 @@ class Exchange(httpcore.NetworkBackend):
                 status = re.match(r"[0-9]{3}", str(exc))  # the rest is the proxy's own words
                 why = f"it answered {status[0]}" if status else "its answer is no HTTP/1.1"
                 message = f"the policy's proxy does not connect to {origin}: {why}"
-            case httpcore.LocalProtocolError():
-                message = f"the request to {url} is no HTTP/1.1"
             case _:
-                message = f"{url} gave an answer that is no HTTP/1.1"
+                message = f"the request to {url} or its answer is no HTTP/1.1"
         return FetchFailed(code, message)
+
+
+# At DEBUG this logger, and no other on the way, writes every header of an answer, in which a peer
+# may repeat a credential.
+_UNLOGGED: Final = ContextVar("cardsign_unlogged", default=False)
+logging.getLogger("httpcore.http11").addFilter(lambda _: not _UNLOGGED.get())
 
 
 class OtherStatus(FetchFailed):
@@ -378,8 +369,7 @@ class OtherStatus(FetchFailed):
     def __init__(self, url: str, status: int, challenges: Iterable[str] = ()) -> None:
         message = f"{url} answered {status} instead of 200"
         super().__init__("fetch.status", message, hint=status_hint(status))
-        self.status = status
-        self.challenges = tuple(challenges)
+        self.status, self.challenges = status, tuple(challenges)
 
 
 def fetch_document(
@@ -411,7 +401,7 @@ def fetch_document(
     asked = str(exchange.url)
     sent: list[_Field] = [  # all that the peer learns of us
         ("Accept", "application/json, application/*+json"),
-        ("User-Agent", user_agent()),
+        ("User-Agent", USER_AGENT),
         *headers,
     ]
     if body is not None:
@@ -419,13 +409,11 @@ def fetch_document(
             sent.append(("Content-Type", "application/x-www-form-urlencoded"))
         sent.append(("Content-Length", str(len(body))))
     with contextlib.closing(exchange):
-        with exchange.errors():
-            exchange.send("GET" if body is None else "POST", sent, body)
+        exchange.send("GET" if body is None else "POST", sent, body)
         if exchange.status == 304 and dict(headers).get("If-None-Match"):
             return FetchResult(asked, "unchanged", headers=exchange.headers)
         if exchange.status != 200:
             raise OtherStatus(asked, exchange.status, values(exchange.headers, "www-authenticate"))
-        exchange.check_head()
         check_json_type(exchange.headers, exchange.url)
         return FetchResult(asked, "found", b"".join(exchange.read()), headers=exchange.headers)
 
@@ -498,36 +486,23 @@ class _Page:
         guard: Held by the thread that asks; the others wait for its answer.
         body: Of the last good answer; empty where there is none.
         etag: Its validator.
-        seconds: For which it may be used without asking, not counting its age.
-        may_be_stale: Whether it may be used beyond that where nobody answers.
+        freshness: What HTTP says of it, as :func:`freshness` has it.
         last: What the last request resulted in.
         asked_at: When that was.
         lasts: Seconds for which that is the answer.
         ended: When that ended, by the clock that nobody sets.
         hurried_at: When it was last asked early.
-        cost: Bytes that it counts for.
     """
 
     guard: threading.Lock = field(default_factory=threading.Lock)
     body: bytes = b""
     etag: str = ""
-    seconds: int = 0
-    may_be_stale: bool = True
+    freshness: tuple[int, bool] = (0, True)
     last: FetchResult | None = None
     asked_at: datetime | None = None
     lasts: int = 0
     ended: float = float("-inf")
     hurried_at: datetime | None = None
-    cost: int = 0
-
-    def keep(self, answer: FetchResult) -> FetchResult:
-        """Keep a good answer, and return what it comes to."""
-        if answer.outcome == "found":
-            self.body, self.etag = answer.untrusted_body, _etag(answer.headers)
-        if answer.outcome == "found" or values(answer.headers, "cache-control"):
-            self.seconds, self.may_be_stale = freshness(answer.headers, REFRESH_INTERVAL)
-        self.lasts = self.seconds - _age(answer.headers)
-        return FetchResult(answer.url, "found", self.body, headers=answer.headers)
 
 
 class DocumentFetcher:
@@ -548,7 +523,6 @@ class DocumentFetcher:
         self.settings = settings
         self._now = now
         self._pages: dict[PageKey, _Page] = {}
-        self._bytes = 0
         self._lock = threading.Lock()
 
     def is_cooling(self, url: str, issuer: TrustedIssuer | None) -> bool:
@@ -586,13 +560,13 @@ class DocumentFetcher:
         with page.guard:
             now = self._now()
             fresh = fresh and not _is_within(page.hurried_at, COOLDOWN, now)
+            # Also what another thread was asking for when this one came.
             is_current = page.ended > came or _is_within(page.asked_at, page.lasts, now)
-            if page.last and not fresh and is_current:
-                return page.last
-            page.hurried_at = now if fresh else page.hurried_at
-            page.last, page.asked_at = self._request(key[0], settings, page, fresh=fresh), now
-            page.ended = self.settings.clock()
-            self._make_room(key, page)
+            if page.last is None or fresh or not is_current:
+                page.hurried_at = now if fresh else page.hurried_at
+                page.last, page.asked_at = self._request(key[0], settings, page, fresh=fresh), now
+                page.ended = self.settings.clock()
+                self._make_room(key, page)
             return page.last
 
     def fetch_card(
@@ -634,26 +608,29 @@ class DocumentFetcher:
             headers = (*headers, ("Cache-Control", "no-cache"))
         try:
             there = replace(settings, ssl_context=self._tls_context)
-            return page.keep(fetch_document(url, there, headers=headers))
+            answer = fetch_document(url, there, headers=headers)
         except FetchFailed as failure:
             # 404 and 410 say that there is nothing, which no other answer does.
             if isinstance(failure, OtherStatus) and failure.status in (404, 410):
                 page.lasts = REFRESH_INTERVAL
                 return FetchResult(url, "absent", failure=failure)
             page.lasts = RETRY_INTERVAL
-            stale = page.body if page.may_be_stale else b""
+            stale = page.body if page.freshness[1] else b""
             return FetchResult(url, "failed", stale, failure=failure)
+        if answer.outcome == "found":
+            page.body, page.etag = answer.untrusted_body, _etag(answer.headers)
+        if answer.outcome == "found" or values(answer.headers, "cache-control"):
+            page.freshness = freshness(answer.headers, REFRESH_INTERVAL)
+        page.lasts = page.freshness[0] - _age(answer.headers)
+        return FetchResult(url, "found", page.body, headers=answer.headers)
 
     def _make_room(self, key: PageKey, page: _Page) -> None:
-        """Count the bytes of a page that is the newest now, and forget the oldest ones."""
+        """Note that a page is the newest now, and forget the oldest ones."""
         with self._lock:
-            if self._pages.get(key) is page:
-                self._pages[key] = self._pages.pop(key)
-                cost = PAGE_COST + len(page.body)
-                self._bytes += cost - page.cost
-                page.cost = cost
-            while self._bytes > MAX_BYTES:
-                self._bytes -= self._pages.pop(next(iter(self._pages))).cost
+            self._pages.pop(key, None)
+            self._pages[key] = page
+            while sum(PAGE_COST + len(kept.body) for kept in self._pages.values()) > MAX_BYTES:
+                self._pages.pop(next(iter(self._pages)))
 
 
 def fetch_card(url: str, settings: FetchSettings = DEFAULT_SETTINGS) -> FetchResult:

@@ -13,7 +13,6 @@ decide is where to (``Host``, SNI, proxies) and how answers are framed (encoding
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import AsyncIterator, Collection, Iterator
 from dataclasses import replace
 from functools import partial
@@ -135,21 +134,10 @@ class GuardedTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
         """
         exchange = self._begin(request)
         await request.aread()
-        settled = threading.Lock()  # by the thread with its answer, or by the caller that leaves
-
-        def answer() -> httpx.Response:
-            response = self._answer(request, exchange)
-            if not settled.acquire(blocking=False):
-                response.close()
-            return response
-
         try:
-            return await in_thread(answer)
+            return await in_thread(partial(self._answer, request, exchange))
         except anyio.get_cancelled_exc_class():
-            if settled.acquire(blocking=False):
-                exchange.abort()  # the thread closes it
-            else:
-                exchange.close()
+            exchange.abort()
             raise
 
     def _begin(self, request: httpx.Request) -> Exchange:
@@ -171,7 +159,7 @@ class GuardedTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
 
         Raises:
             GuardRefused: With the code of the error: ``fetch.status`` (a redirect, or another
-                protocol), ``fetch.encoding``, ``fetch.too_large``, and those of the exchange.
+                protocol), and those of the exchange.
         """
         with contextlib.ExitStack() as unless_answered, as_httpx(request):
             unless_answered.callback(exchange.close)
@@ -180,14 +168,12 @@ class GuardedTransport(httpx.BaseTransport, httpx.AsyncBaseTransport):
                 for name, value in request.headers.raw
                 if name.lower().decode("latin-1") not in _NOT_THE_CLIENTS
             ]
-            with exchange.errors():
-                timeouts = request.extensions.get("timeout")
-                exchange.send(request.method, sent, request.stream, timeouts)
+            timeouts = request.extensions.get("timeout")
+            exchange.send(request.method, sent, request.stream, timeouts)
             status = exchange.status
             if status < 200 or 300 <= status < 400:
                 message = f"{exchange.url} answered {status}, which is no answer"
                 raise FetchFailed("fetch.status", message, hint=status_hint(status))
-            exchange.check_head(has_body=request.method != "HEAD")
             # Only who asked for a stream of events is kept longer by one.
             if status == 200 and is_event_stream(request, exchange.headers):
                 exchange.end.prolong(EVENT_TOTAL_SECONDS, idle=EVENT_IDLE_SECONDS)
@@ -218,5 +204,3 @@ class _Body(httpx.SyncByteStream, httpx.AsyncByteStream):
 
     async def aclose(self) -> None:
         self._exchange.abort()  # a thread that still reads lets go of it
-        with anyio.CancelScope(shield=True):
-            await in_thread(self.close)

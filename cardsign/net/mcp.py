@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing
 
 import httpx
 import httpx2
 
-from cardsign.errors import FetchFailed
 from cardsign.net.fetch import FetchSettings, OtherStatus
 from cardsign.net.guarded import GuardedTransport, GuardRefused
 
 
 class McpTransport(GuardedTransport):
     """Asks the origin of one server, without credentials.
+
+    An answer is handed on once it is whole: a server ends a stream of events after its answer.
 
     Args:
         url: The server's.
@@ -29,7 +29,7 @@ class McpTransport(GuardedTransport):
     """
 
     def __init__(self, url: str, settings: FetchSettings, *, max_bytes: int) -> None:
-        self.failure: FetchFailed | None = None
+        self.failure: BaseException | None = None
         super().__init__(
             settings,
             origins={settings.target(url).origin},
@@ -45,36 +45,13 @@ class McpTransport(GuardedTransport):
         """Make one request."""
         content, headers = await request.aread(), request.headers.raw
         asked = httpx.Request(request.method, str(request.url), headers=headers, content=content)
-        with self.noting_failure(asked):
-            answer = await super().handle_async_request(asked)
-        if request.method == "POST" and not answer.is_success:
-            self.failure = OtherStatus(str(request.url), answer.status_code)
-        body = _Body(self, answer, asked)
-        return httpx2.Response(answer.status_code, headers=answer.headers.raw, stream=body)
-
-    @contextmanager
-    def noting_failure(self, asked: httpx.Request) -> Iterator[None]:
-        """Keep why a message was not answered."""
+        is_message = request.method == "POST"
         try:
-            yield
+            async with aclosing(await super().handle_async_request(asked)) as answer:
+                body = await answer.aread()
         except GuardRefused as refused:
-            if asked.method == "POST" and isinstance(refused.__cause__, FetchFailed):
-                self.failure = refused.__cause__
+            self.failure = refused.__cause__ if is_message else self.failure
             raise
-
-
-class _Body(httpx2.AsyncByteStream):  # type: ignore[misc]
-    """The body of a guarded answer."""
-
-    def __init__(
-        self, transport: McpTransport, answer: httpx.Response, asked: httpx.Request
-    ) -> None:
-        self._transport, self._answer, self._asked = transport, answer, asked
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        with self._transport.noting_failure(self._asked):
-            async for part in self._answer.aiter_raw():
-                yield part
-
-    async def aclose(self) -> None:
-        await self._answer.aclose()
+        if is_message and not answer.is_success:
+            self.failure = OtherStatus(str(request.url), answer.status_code)
+        return httpx2.Response(answer.status_code, headers=answer.headers.raw, content=body)

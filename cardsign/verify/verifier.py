@@ -190,7 +190,7 @@ class Verifier:
             NotTrusted, NoVerdict: Of the public card, or of the extended one.
             UsageFault, CallFailed, FetchFailed: The extended card was not fetched.
         """
-        from cardsign.net.discovery import look_up_extended
+        from cardsign.net.endpoints import look_up_extended
 
         parse_url(url)
         subject = self.subject_of({"issuer": issuer})

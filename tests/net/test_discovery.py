@@ -28,7 +28,6 @@ from cardsign.trust.session import Session
 from cardsign.trust.walk import SuppliedStatements
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH, parse_place
 from cardsign.verify.report import NotTrusted, NoVerdict, Report
-from cardsign.verify.verdict import judge_card
 from cardsign.verify.verifier import Verifier
 from tests.net.authorities import Authority
 from tests.net.internet import Clock, Network, Request, Takeover
@@ -240,7 +239,7 @@ KEYS = JwkSet.of([key("card").public]).to_bytes()
 
 
 def test_what_is_at_hand_goes_along(tides: Site) -> None:
-    """Under a keyset anchor as any evidence; a key set stands for its URL, which is not asked."""
+    """Under a keyset anchor as any evidence; a key set of its URL before what that answers."""
     second = current.keyset(2, tides.documents[at(1, 1)], iat=current.T0 + 1)
     tides.release(PORTABLE, under=second, seq=43)
     looker = Looker(tides)
@@ -251,7 +250,6 @@ def test_what_is_at_hand_goes_along(tides: Site) -> None:
     tides.documents[JWKS] = JwkSet.of([key("mallory").public]).to_bytes()
     supplied = SuppliedStatements(untrusted_jwks=KEYS, jwks_url=HOST + JWKS)
     assert by_url(tides).look_up(HOST, statements=supplied).report.verdict == "trusted"
-    assert tides.paths() == [CANONICAL]
 
 
 def test_a_key_set_that_is_not_there(tides: Site) -> None:
@@ -404,27 +402,13 @@ def test_two_hundred_peers_of_which_one_hangs(authority: Authority) -> None:
 HOSTILE = b'{"%b": [%b], "signatures": [{}]}' % (b"n" * 60_000, b",".join([b"0"] * 12_000))
 
 
-@pytest.mark.parametrize("crash", [MemoryError, None])
-def test_a_peer_hides_no_other(
-    tides: Site, monkeypatch: pytest.MonkeyPatch, crash: type[Exception] | None
-) -> None:
-    """A lack of memory or a bug ends the look at one peer alone, and so does a hostile card, whose
-    long name over a long array would make gigabytes of pointers."""
-
-    def judged(untrusted_card: bytes, *about: Any, **how: Any) -> Report:
-        if untrusted_card == HOSTILE and crash is not None:
-            raise crash
-        return judge_card(untrusted_card, *about, **how)
-
-    monkeypatch.setattr("cardsign.verify.verifier.judge_card", judged)
+def test_a_hostile_card_hides_no_other_peer(tides: Site) -> None:
+    """A long name over a long array, which would make gigabytes of pointers."""
     tides.documents["/hostile.json"] = HOSTILE
     with ThreadPoolExecutor(2) as threads:
         hostile, other = threads.map(Looker(tides).examine, [HOST + "/hostile.json", HOST])
     assert other.verdict == "trusted"
     assert hostile.verdict != "trusted"
-    if crash is not None:
-        assert (hostile.verdict, codes(hostile.reasons)) == ("indeterminate", ["peer.not_examined"])
-        assert crash.__name__ in hostile.reasons[0].message
 
 
 def test_misuse_is_no_verdict_about_a_peer(tides: Site) -> None:

@@ -10,7 +10,6 @@ import math
 import socket
 import ssl
 from dataclasses import replace
-from importlib import metadata
 
 import pytest
 from hypothesis import given
@@ -20,7 +19,7 @@ import cardsign
 from cardsign.errors import EXIT_NO_VERDICT, FetchFailed
 from cardsign.findings import list_codes
 from cardsign.net.connection import Deadline, DeadlineStream, IPAddress
-from cardsign.net.fetch import Exchange, FetchSettings, fetch_document, user_agent
+from cardsign.net.fetch import Exchange, FetchSettings, fetch_document
 from tests.net.peers import LOCAL, Names, NoDial, Scripted, headers, http, serving
 
 SECRET = "said-by-the-peer"
@@ -43,16 +42,6 @@ def test_what_the_peer_learns() -> None:
             "user-agent": f"cardsign/{cardsign.__version__}",
         }
     assert len(peer.requests) == 2
-
-
-def test_an_uninstalled_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no version is known, none is told."""
-
-    def not_installed(name: str) -> None:
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(metadata.Distribution, "from_name", not_installed)
-    assert user_agent.__wrapped__() == "cardsign"
 
 
 def test_an_ipv6_peer() -> None:
