@@ -108,12 +108,17 @@ def _is_deep(value: object, levels: int) -> bool:
 
 
 def read_settings(
-    untrusted_bytes: bytes, path: Path, form: type[_Model], context: object = None
+    untrusted_bytes: bytes,
+    path: Path,
+    form: type[_Model],
+    context: object = None,
+    *,
+    code: str = "config.malformed",
 ) -> _Model:
     """Read a settings file: TOML that has the form of a pydantic model, with validators' context.
 
     Raises:
-        UsageFault: ``config.malformed``.
+        UsageFault: `code`.
     """
     from pydantic import ValidationError
 
@@ -129,11 +134,11 @@ def read_settings(
         if isinstance(cause, UsageFault):  # which a validator raised, with a code of its own
             cause.finding = replace(cause.finding, place=Place(str(path), line))
             raise cause from refused
-        raise bad_settings(path, explain_error(error, form), line) from refused
+        raise bad_settings(path, explain_error(error, form), line, code) from refused
     except ValueError as exc:
         problem = "the file must be UTF-8" if isinstance(exc, UnicodeDecodeError) else str(exc)
         problem = f"this is not TOML: {problem[:1].lower()}{problem[1:]}"
-        raise bad_settings(path, problem) from exc
+        raise bad_settings(path, problem, code=code) from exc
 
 
 MAX_SHOWN: Final = 80  # characters of a wrong value
@@ -167,7 +172,9 @@ def explain_error(error: Any, form: type[BaseModel]) -> str:
     return f"{name} = {value}: {message[:1].lower()}{message[1:]}{quotes}"
 
 
-def bad_settings(path: Path, problem: str, line: int | None = None) -> UsageFault:
+def bad_settings(
+    path: Path, problem: str, line: int | None = None, code: str = "config.malformed"
+) -> UsageFault:
     """Return the error for a settings file that cannot be understood: what is wrong, and where."""
     hint = "Fix what is named." if path.name == USER_FILE else ""  # else what codes.toml says
-    return UsageFault("config.malformed", problem, path=str(path), line=line, hint=hint)
+    return UsageFault(code, problem, path=str(path), line=line, hint=hint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
@@ -31,7 +32,7 @@ from cardsign.trust.policy import (
     check_jwks_url,
     load_policy,
 )
-from cardsign.trust.policyfile import anchor_members, anchor_text
+from cardsign.trust.policyfile import anchor_members
 from cardsign.trust.session import StatementCache
 from cardsign.trust.walk import NO_STATEMENTS, Ask, SuppliedStatements, load_statements
 from cardsign.urls import Url, is_url, parse_place, parse_url
@@ -131,7 +132,6 @@ def add(who: str, **options: Any) -> None:
     """
     policy, now = verifier.extensible_policy(options["trust_file"]), moment()
     url, members = _read_members(who, options)
-    enroll.check_new_name(policy, members["name"])
     proposal = _propose(url, options, _asker(options["insecure"], now), policy.limits, now)
     warnings = [*proposal.warnings]
     if "freshness" not in members and not isinstance(proposal.anchor, KeysetAnchor):
@@ -498,7 +498,7 @@ def issuer_lines(issuer: TrustedIssuer) -> Iterator[str]:
     for member, value in issuer_json(issuer).items():
         shown = ", ".join(value) if isinstance(value, list) else value
         if member == "anchor":
-            shown = " ".join(anchor_text(issuer.anchor).split())
+            shown = json.dumps(value)
         if shown:
             yield f"{member:<11} {safe(shown, limit=300)}"
 

@@ -28,7 +28,7 @@ from cardsign.files import MAX_INPUT_BYTES, file_fault
 from cardsign.findings import Finding, counted
 from cardsign.inputs import Inputs
 from cardsign.times import minute
-from cardsign.trust.policy import Policy, TrustedIssuer
+from cardsign.trust.policy import Policy, Subject, TrustedIssuer
 from cardsign.trust.session import look_ahead
 from cardsign.urls import is_url
 from cardsign.verify.report import first_line, verdict_lines
@@ -502,7 +502,8 @@ def verify_peers(
     by_policy = Verifier(policy, net=frame.fetch_settings(insecure))
 
     def check(task: _Check) -> Outcome:
-        discovery = by_policy.look_up(task[1])
+        issuer, url = task
+        discovery = by_policy.look_up(url, Subject(issuer=issuer.name))
         return Outcome(discovery.url, discovery.report, discovery.untrusted_card)
 
     checked: list[tuple[TrustedIssuer, Outcome]] = []
@@ -579,7 +580,7 @@ def _checked_line(issuer: TrustedIssuer, outcome: Outcome, alarms: Sequence[Find
 def _cards_to_check(policy: Policy, names: tuple[str, ...]) -> list[_Check]:
     """Return the cards to check; none at all would be a check that cannot fail."""
     issuers = verifier.chosen_issuers(policy, names)
-    checks = [(issuer, url) for issuer in issuers for url in issuer.cards]
+    checks = [(issuer, url) for issuer in issuers for url in dict.fromkeys(issuer.cards)]
     without = [issuer.name for issuer in issuers if not issuer.cards]
     if not checks or (names and without):
         raise UsageFault(

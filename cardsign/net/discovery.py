@@ -175,7 +175,7 @@ def refresh(
         origin: The origin that the card was asked from.
         fresh: Ask every cache on the way to look again.
     """
-    session, anchor, now = verifier.session(issuer), issuer.anchor, verifier.clock()
+    session, anchor = verifier.session(issuer), issuer.anchor
     fetcher, clock = verifier.fetcher, verifier.fetcher.settings.clock
     end = clock() + REFRESH_SECONDS
 
@@ -198,10 +198,11 @@ def refresh(
         return NO_STATEMENTS, ()
     with session.guard:
         if session.keyset is None:
-            session.resolve(NO_STATEMENTS, now)  # goes as far as the cache leads
+            # goes as far as the cache leads
+            session.resolve(NO_STATEMENTS, verifier.clock())
         keyset, release = session.keyset, session.release
     home = home_of(issuer.places, origin)
-    return Refresh(home, ask, now, session.limits.skew).run(anchor.pin, keyset, release)
+    return Refresh(home, ask).run(anchor.pin, keyset, release)
 
 
 def home_of(places: Iterable[Place] | None, origin: str) -> str:

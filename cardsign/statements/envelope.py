@@ -289,10 +289,10 @@ def one_spelling(value: Json, spelt: Callable[[str], str], path: str, expected: 
     raise refused(path, expected)
 
 
-def integer(value: Json, path: str, *, most: int = MAX_INTEGER) -> int:
-    """Return a whole number from 1 to `most`; true and 1.0 are none."""
-    if type(value) is not int or not 1 <= value <= most:
-        raise refused(path, f"a whole number from 1 to {most}")
+def integer(value: Json, path: str, *, least: int = 1, most: int = MAX_INTEGER) -> int:
+    """Return a whole number from `least` to `most`; true and 1.0 are none."""
+    if type(value) is not int or not least <= value <= most:
+        raise refused(path, f"a whole number from {least} to {most}")
     return value
 
 

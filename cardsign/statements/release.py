@@ -139,18 +139,18 @@ def check_release(
     *,
     now: datetime,
     skew: timedelta,
+    revoked: frozenset[str] = frozenset(),
 ) -> frozenset[str]:
     """Check by what right a release speaks (K10, K11); its own times are not asked.
 
     `keyset` is the newest keyset statement and `previous` the last release; both are trusted
-    already. A release key counts from its `nbf`, less `skew`, until before its `exp`.
+    already. A release key counts from its `nbf`, less `skew`, until before its `exp`, and unless
+    it is among `revoked`. Return the thumbprints of those that signed.
 
     Raises:
         StatementRefused: ``statement.issuer``; ``statement.keyset``: another keyset is named;
-            ``statement.revoked``: it revokes its own signer, or what is no key of the keyset's
-            `keys`; ``statement.unsigned``; ``statement.fork``; ``statement.rollback``;
-            ``statement.unrevoked``, ``statement.floor``: within one keyset version a key is
-            revoked no longer, or a floor falls.
+            ``statement.revoked``: its signer is revoked, by itself or another, or it revokes what
+            is no key of the keyset's `keys`; ``statement.unsigned``; as :func:`check_order`.
     """
     if release.issuer != keyset.issuer:
         raise StatementRefused("statement.issuer", f"expected {keyset.issuer!r}", path="/issuer")
@@ -163,9 +163,14 @@ def check_release(
             f"{min(others)} is no card or release key of the keyset",
             path="/revoked",
         )
-    signers = _check_signer(release, keyset, now, skew)
+    signers = _check_signer(release, keyset, now, skew) - revoked
+    if not signers:
+        raise StatementRefused("statement.revoked", "its signer has been revoked")
     if previous is not None:
-        _check_order(release, previous)
+        if release.issuer != previous.issuer:
+            expected = f"expected {previous.issuer!r}"
+            raise StatementRefused("statement.issuer", expected, path="/issuer")
+        check_order(release, previous.order, previous.digest, previous.revoked, previous.floor)
     return signers
 
 
@@ -211,39 +216,30 @@ def _check_signer(
     return signers
 
 
-def _check_order(release: ReleaseStatement, previous: ReleaseStatement) -> None:
-    if release.issuer != previous.issuer:
-        raise StatementRefused("statement.issuer", f"expected {previous.issuer!r}", path="/issuer")
-    if release.order < previous.order:
-        # The keyset's epoch and version come first in the order.
-        numbers = (
-            f"{statement.seq} under keyset {statement.keyset.label}"
-            for statement in (release, previous)
-        )
-        raise StatementRefused(
-            "statement.rollback",
-            f"release {' is older than '.join(numbers)}, which was already seen",
-            path="/seq",
-        )
-    if release.order == previous.order and release.digest != previous.digest:
-        raise StatementRefused(
-            "statement.fork",
-            f"release {release.seq} is {previous.digest} here and {release.digest} there",
-            path="/seq",
-        )
-    if release.keyset != previous.keyset:
-        return
-    check_kept(release, previous.revoked, previous.floor)
-
-
-def check_kept(
-    release: ReleaseStatement, revoked: frozenset[str], floor: Mapping[str, int]
+def check_order(
+    release: ReleaseStatement,
+    order: tuple[int, int, int],
+    digest: str,
+    revoked: frozenset[str],
+    floor: Mapping[str, int],
 ) -> None:
-    """Check that a release takes nothing back of an earlier one under the same keyset (K11).
+    """Check that a release is not below one that was seen, nor takes back what that one said (K11).
 
     Raises:
-        StatementRefused: ``statement.unrevoked``, ``statement.floor``.
+        StatementRefused: ``statement.rollback``; ``statement.fork``; ``statement.unrevoked``,
+            ``statement.floor``: within one keyset version a key is revoked no longer, or a floor
+            falls.
     """
+    if release.order < order:
+        # The keyset's epoch and version come first in the order.
+        message = f"release {release.seq} under keyset {release.keyset.label} is older than "
+        message += f"{order[2]} under keyset {order[0]}.{order[1]}, which was already seen"
+        raise StatementRefused("statement.rollback", message, path="/seq")
+    if release.order == order and release.digest != digest:
+        message = f"release {release.seq} is {digest} here and {release.digest} there"
+        raise StatementRefused("statement.fork", message, path="/seq")
+    if release.order[:2] != order[:2]:
+        return
     check_still_revoked(revoked, release.revoked)
     for url, least in floor.items():
         if release.floor.get(url, 0) < least:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +22,14 @@ from cardsign.statements.envelope import DIGEST, StatementRefused
 from cardsign.statements.keyset import KeysetId, KeysetStatement, RootAnchor, read_keyset
 from cardsign.statements.release import ReleaseStatement
 from cardsign.tomltext import read_toml
-from cardsign.trust.lock import Floor, forget_entry, raise_lock, read_lock
+from cardsign.trust.lock import (
+    Floor,
+    check_entry,
+    forget_entry,
+    raise_lock,
+    read_floors,
+    read_lock,
+)
 from cardsign.trust.policy import (
     ISSUER_NAME,
     Anchor,
@@ -39,11 +46,13 @@ from cardsign.trust.walk import (
     Ask,
     Refresh,
     SuppliedStatements,
-    Walk,
     no_answer,
     read_statements,
 )
 from cardsign.urls import JWKS_PATH, Origin, parse_url
+
+#: Of a release that is missing or over there is nothing to compare.
+_NO_DOUBT: Final = ("refresh.next_unknown", "trust.freshness_unknown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,33 +101,25 @@ def propose_keyset(
     Raises:
         StatementRefused: There is no keyset statement that could be pinned.
     """
-    notes: list[Finding] = []
+    notes = [*reasons]
     keysets = read_statements(supplied.untrusted_keysets, read_keyset, notes)
-    walk = Walk(keysets, Floor(), now, timedelta(seconds=limits.skew))
-    first = walk.begin(None, None)
-    if first is None:
-        cause = next(iter((*reasons, *notes, *walk.reasons)), None)
-        code, message = (cause.code, cause.message) if cause else ("statement.gap", "")
-        raise StatementRefused(code, message or "there is no keyset statement")
-    issuer = TrustedIssuer("new", KeysetAnchor(first.id), None)
-    session = Session(issuer, limits)
-    trust = session.resolve(supplied, now)
-    keyset = session.passed[-1]
-    pin = RootAnchor.of(keyset.root) if roots else keyset.id
-    every = tuple(dict.fromkeys((*reasons, *trust.blocks, *trust.notes)))
-    expired = [
-        f"the {kind} statement has expired; ask for a newer one"
-        for kind, statement in (("keyset", keyset), ("release", session.release))
-        if statement is not None and now.timestamp() >= statement.exp
-    ]
-    no_doubts = ("statement.expired", "refresh.next_unknown")
-    doubts = tuple(reason for reason in every if reason.code not in no_doubts)
+    lowest = min(keysets, key=lambda keyset: keyset.number, default=None)
+    keyset = None
+    if lowest is not None:
+        session = Session(TrustedIssuer("new", KeysetAnchor(lowest.id), None), limits)
+        trust = session.resolve(supplied, now)
+        keyset, notes = session.keyset, [*reasons, *trust.notes]
+    if keyset is None:
+        cause = notes[0] if notes else Finding("statement.gap", "there is no keyset statement")
+        raise StatementRefused(cause.code, cause.message)
+    every = dict.fromkeys((*trust.blocks, *trust.hindrances, *notes))
+    warnings = [why for why in every if why.code not in _NO_DOUBT]
     return Proposal(
-        KeysetAnchor(pin, keyset.issuer),
+        KeysetAnchor(RootAnchor.of(keyset.root) if roots else keyset.id, keyset.issuer),
         keyset,
         session.release,
-        (*expired, *(f"{doubt.code}: {doubt.message}" for doubt in doubts)),
-        doubts,
+        tuple(f"{why.code}: {why.message}" for why in warnings),
+        tuple(why for why in warnings if why.code != "statement.expired"),
         frozenset(statement.digest for statement in session.passed),
     )
 
@@ -131,16 +132,11 @@ def propose_published(
     Raises:
         FetchFailed: ``trust.no_keys``: it publishes nothing that could be pinned.
     """
-    refresh = Refresh(str(origin), ask, now, limits.skew)
+    refresh = Refresh(str(origin), ask)
     supplied, reasons = refresh.run(None)
     if refresh.misfits and not supplied.untrusted_keysets:
-        raise FetchFailed(
-            "trust.no_keys",
-            f"{refresh.misfits[0]}; a host without statements answers 404, so nobody can tell "
-            f"whether {origin} publishes any",
-            hint="Trust what it publishes as keys, which shows no revocation: cardsign trust add "
-            f"{origin} --jwks-url {origin}{JWKS_PATH}",
-        )
+        unclear = f"{refresh.misfits[0]}, and a host without statements answers 404"
+        raise _nothing_published(origin, Finding("statement.shape", unclear))
     if supplied == NO_STATEMENTS and not reasons and not roots:
         return _propose_published_keys(origin, ask)
     try:
@@ -193,9 +189,7 @@ def read_digest(text: str) -> str:
     """
     digest = re.sub(r"[\s:]+", "", text.strip().lower().removeprefix("sha256:"))
     if not DIGEST.fullmatch(digest):
-        is_hex = not digest.strip("0123456789abcdef")
-        shown = str(len(digest)) if is_hex else repr(text[:80])
-        message = f"a digest has 64 hex digits; you gave {shown}"
+        message = f"a digest has 64 hex digits; you gave {text[:80]!r}"
         raise UsageFault("usage.invalid", message, hint="Ask the issuer for the whole digest.")
     return digest
 
@@ -224,24 +218,6 @@ def check_told(proposal: Proposal, digest: str) -> None:
 
 
 _DO_NOT_ADD: Final = "Do not add it. Ask the issuer over another channel which digest is right."
-
-
-def check_new_name(policy: Policy, name: str) -> None:
-    """Refuse a name that no new issuer can have."""
-    if not ISSUER_NAME.fullmatch(name):
-        raise UsageFault(
-            "usage.conflict",
-            f"{name!r} is no name for an issuer; expected 1 to 64 of a-z, 0-9, '.', '_' and '-', "
-            "a letter or digit first",
-        )
-    if any(other.name == name for other in policy.issuers):
-        raise UsageFault(
-            "usage.conflict",
-            f"the policy has an issuer {name!r} already",
-            path=str(policy.path),
-            hint=f"See its anchor: cardsign trust show {name}. To give it another one, first: "
-            f"cardsign trust remove {name}",
-        )
 
 
 def entry_text(members: Mapping[str, Any], proposal: Proposal) -> str:
@@ -282,15 +258,19 @@ def add_issuers(
         return text
 
     edit = partial(edit_policy, policy.file, with_all, lambda old, new: new[: -len(entries)] == old)
-    new = edit(dry_run=True).issuers[-len(entries) :]
-    locked = read_lock(policy.lock)
+    locked = read_floors(edit(dry_run=True), [policy.lock])
     floors: dict[str, Floor] = {}
-    for issuer, (_, proposal) in zip(new, entries, strict=True):
-        floor = locked.get(issuer.name)
-        _check_floor(policy, issuer, floor, proposal)
-        if proposal.keyset is not None and isinstance(issuer.anchor, KeysetAnchor):
-            floors[issuer.name] = Floor().with_statements(proposal.keyset, proposal.release)
-            (floor or floors[issuer.name]).raised_to(floors[issuer.name], issuer.name)
+    for members, proposal in entries:
+        name, keyset = members["name"], proposal.keyset
+        if keyset is not None:
+            floors[name] = floor = Floor().with_statements(keyset, proposal.release)
+            highest = locked.get(name, floor).raised_to(floor, name).keyset
+            if highest is not None and highest != keyset.id:
+                message = (
+                    f"the lock has keyset {highest.label} of {name!r}, and this is {keyset.label}"
+                )
+                hint = f"If it is another issuer now: cardsign trust forget {name}"
+                raise UsageFault("statement.rollback", message, path=str(policy.lock), hint=hint)
     compare()
     if dry_run:
         return
@@ -300,23 +280,6 @@ def add_issuers(
         anchor, keyset = proposal.anchor, proposal.keyset
         if cache is not None and keyset is not None and isinstance(anchor, KeysetAnchor):
             cache.keep(anchor.pin, [keyset], proposal.release)
-
-
-def _check_floor(
-    policy: Policy, issuer: TrustedIssuer, floor: Floor | None, proposal: Proposal
-) -> None:
-    """Refuse an anchor that goes against what the lock has of an issuer of that name."""
-    if floor is None:
-        return
-    hint = f"If it is another issuer now: cardsign trust forget {issuer.name}"
-    path = str(policy.lock)
-    if not isinstance(issuer.anchor, KeysetAnchor):
-        message = f"the lock has an entry for {issuer.name!r}, and this anchor is no keyset"
-        raise UsageFault("lock.other_anchor", message, path=path, hint=hint)
-    pinned, keyset = floor.keyset, proposal.keyset
-    if pinned is not None and keyset is not None and keyset.number < pinned.number:
-        message = f"the lock has keyset {pinned.label} of {issuer.name!r}, and this is "
-        raise UsageFault("statement.rollback", message + keyset.label, path=path, hint=hint)
 
 
 def move_pin(
@@ -342,14 +305,11 @@ def move_pin(
             path=str(policy.path),
             hint=f"Anchor it anew: cardsign trust remove {name}, then cardsign trust add URL",
         )
-    floor = read_lock(policy.lock).get(name)
-    if floor is None or floor.keyset is None:
-        message = f"the lock has no keyset statement of {name!r}"
-        hint = f"Record one: cardsign trust update {name}{policy.option}"
-        raise UsageFault("lock.missing", message, path=str(policy.lock), hint=hint)
-    if floor.keyset.number <= anchor.pin.number:
+    floors = read_floors(policy, [policy.lock])
+    check_entry(policy, issuer, floors, policy.lock)
+    pin = floors[name].keyset or anchor.pin
+    if pin.number <= anchor.pin.number:
         return anchor.pin, False
-    pin = floor.keyset
     moved = replace(issuer, anchor=KeysetAnchor(pin, anchor.issuer))
     if not dry_run:
         edit_policy(

@@ -21,7 +21,7 @@ from cardsign.files import locked, read_bytes, write_atomic
 from cardsign.statements import envelope as read
 from cardsign.statements.envelope import StatementRefused, exact_object
 from cardsign.statements.keyset import KeysetId, KeysetStatement, keyset_id
-from cardsign.statements.release import ReleaseStatement
+from cardsign.statements.release import ReleaseStatement, check_order
 from cardsign.times import MAX_TIME
 from cardsign.trust.policy import ISSUER_NAME, KeysetAnchor, Policy, TrustedIssuer
 
@@ -53,6 +53,10 @@ class LockedRelease:
         """Return the entry that a verified release makes."""
         return cls(release.order, release.digest, release.revoked, dict(release.floor))
 
+    def check(self, release: ReleaseStatement) -> None:
+        """Check a release as :func:`cardsign.statements.release.check_order` does."""
+        check_order(release, self.order, self.digest, self.revoked, self.floor)
+
     def united_with(self, other: LockedRelease) -> LockedRelease:
         """Return the newer of two, with what the older one says under the same keyset.
 
@@ -67,10 +71,6 @@ class LockedRelease:
             for url in {**older.floor, **newer.floor}
         }
         return LockedRelease(newer.order, newer.digest, newer.revoked | older.revoked, floor)
-
-    def raises_beyond(self, other: LockedRelease) -> bool:
-        """Return whether a floor is higher than in the other."""
-        return any(least > other.floor.get(url, 0) for url, least in self.floor.items())
 
     def to_json(self) -> dict[str, Any]:
         """Return the member `release` of an entry."""
@@ -107,10 +107,11 @@ class Floor:
         locked = self.release
         if release is not None and (locked is None or locked.order < release.order):
             new = LockedRelease.of(release)
-            if locked is None or locked.order[:2] != new.order[:2]:
-                locked = new if new.revoked or any(new.floor.values()) else locked
-            elif new.revoked - locked.revoked or new.raises_beyond(locked):
-                locked = new.united_with(locked)
+            is_same = locked is not None and locked.order[:2] == new.order[:2]
+            earlier = locked if locked and is_same else LockedRelease(new.order, new.digest)
+            united = new.united_with(earlier)
+            if (united.revoked, united.floor) != (earlier.revoked, earlier.floor):
+                locked = united
         if keyset.id == self.keyset and locked == self.release:
             return self
         times = (self.newest_iat, keyset.iat, release.iat if release is not None else 0)
@@ -194,8 +195,7 @@ def check_entry(
     """
     if issuer.name in floors or not isinstance(issuer.anchor, KeysetAnchor):
         return
-    start = "the lock has no entry" if path.exists() else "there is no such lock, so no entry"
-    message, option = f"{start} for {issuer.name!r}, whose anchor is a keyset", policy.option
+    message, option = f"no entry for {issuer.name!r}, whose anchor is a keyset", policy.option
     hint = f"Restore {path.name} from version control. Else: cardsign trust remove "
     hint += f"{issuer.name}{option}; cardsign trust add URL{option}"
     raise UsageFault("lock.missing", message, path=str(path), hint=hint)
@@ -298,14 +298,10 @@ def _floor(name: str, entry: Any) -> Floor:
     keyset = members["keyset"]
     return Floor(
         None if keyset is None else keyset_id(keyset, f"{place}/keyset"),
-        _time(members["newest_iat"], f"{place}/newest_iat"),
+        read.integer(members["newest_iat"], f"{place}/newest_iat", least=0, most=MAX_TIME),
         None if members["release"] is None else _release(members["release"], f"{place}/release"),
         read.digest(members["recovery"], f"{place}/recovery") if "recovery" in members else None,
     )
-
-
-def _time(value: Any, place: str) -> int:
-    return 0 if value == 0 and type(value) is int else read.integer(value, place, most=MAX_TIME)
 
 
 def _release(entry: Any, place: str) -> LockedRelease:

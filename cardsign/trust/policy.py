@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -62,16 +63,10 @@ def check_jwks_url(url: str) -> str:
     Raises:
         CardRefused: ``card.interface_url``.
     """
-    if "://" not in url:
-        hint = "Keys in a file are pinned by: cardsign trust add NAME --jwks FILE"
-        message = "expected a URL, which begins with https://"
-        raise CardRefused("card.interface_url", message, hint=hint)
     origin = parse_url(url).origin
     if origin.scheme != "https" and not is_this_machine(origin.host):
-        raise CardRefused(
-            "card.interface_url",
-            "expected a URL that begins with https://; http:// is only for this machine",
-        )
+        message = "expected a URL that begins with https://; http:// is only for this machine"
+        raise CardRefused("card.interface_url", message)
     return url
 
 
@@ -219,17 +214,20 @@ class TrustedIssuer:
     only: tuple[ProfileName, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.accept not in ACCEPTED:
-            raise UsageFault(
-                "policy.malformed", f"accept is {self.accept!r}, expected 'full' or 'sdk'"
-            )
-        _check_names("profile", self.profiles, ACCEPTED[self.accept])
-        _check_names("algorithm", self.algorithms, tuple(ALGORITHMS))
+        for member, values, allowed in (
+            ("accept", (self.accept,), tuple(ACCEPTED)),
+            ("profile", self.profiles, ACCEPTED.get(self.accept, ())),
+            ("algorithm", self.algorithms, tuple(ALGORITHMS)),
+        ):
+            refused = ", ".join(value for value in values if value not in allowed)
+            if refused or not values:
+                message = f"{refused or f'no {member}'} cannot be accepted; what can is "
+                raise UsageFault("policy.malformed", message + ", ".join(allowed))
 
     @cached_property
     def profiles(self) -> tuple[ProfileName, ...]:
         """The profiles whose signatures count."""
-        return self.only or ACCEPTED[self.accept]
+        return self.only or ACCEPTED.get(self.accept, ())
 
 
 @dataclass(frozen=True)  # without slots: what it looks up by is made once
@@ -298,14 +296,11 @@ class Policy:
         Raises:
             CardRefused: `url` or `origin` is outside the strict grammar, or `url` begins with
                 ``http://`` and is not of this machine.
-            UsageFault: ``policy.malformed``: `name` is none that a `trust.toml` may have.
+            UsageFault: As for :class:`TrustedIssuer`.
         """
         anchor, place = JwksAnchor(str(parse_url(check_jwks_url(url)))), Place(parse_origin(origin))
-        named = name or re.sub("[^a-z0-9._-]+", "-", place.origin.host[:64]).strip("-")
-        if not ISSUER_NAME.fullmatch(named):
-            message = f"{named!r} is no name of an issuer, expected one such as 'weather'"
-            raise UsageFault("policy.malformed", message)
-        return cls((TrustedIssuer(named, anchor, (place,), accept, "waived"),))
+        issuer = TrustedIssuer(name or place.origin.host, anchor, (place,), accept, "waived")
+        return cls((issuer,))
 
     @classmethod
     def load(cls, path: Path | str) -> Policy:
@@ -320,17 +315,6 @@ class Policy:
 
         check_type(path, str | Path, "a policy is a path", "Policy.load('trust.toml')")
         return read_policy(Path(path))
-
-    def __post_init__(self) -> None:
-        issuers: object = self.issuers
-        if not (
-            isinstance(issuers, tuple)
-            and all(isinstance(issuer, TrustedIssuer) for issuer in issuers)
-        ):
-            raise TypeError(
-                "Policy takes a tuple of TrustedIssuer; for one issuer use Policy.from_jwks(keys), "
-                "Policy.from_jwks_url(url, origin=...) or Policy.load(path)"
-            )
 
     @property
     def file(self) -> Path:
@@ -393,11 +377,8 @@ class Policy:
 
     def pinned_elsewhere(self, kid: str, issuer: TrustedIssuer | None) -> str | None:
         """Return the name of another issuer for which a key of that kid is pinned."""
-        for other in self.issuers:
-            pinned = other.anchor.keys.find(kid) if isinstance(other.anchor, KeysAnchor) else None
-            if pinned is not None and other is not issuer:
-                return other.name
-        return None
+        others = (other for other in self._issuers_by_kid.get(kid, ()) if other is not issuer)
+        return next((other.name for other in others), None)
 
     def _owner_of(self, url: Url) -> TrustedIssuer | None:
         """Return the owner of the longest prefix that holds the URL."""
@@ -414,6 +395,15 @@ class Policy:
         return {issuer.name: issuer for issuer in reversed(self.issuers)}
 
     @cached_property
+    def _issuers_by_kid(self) -> dict[str, list[TrustedIssuer]]:
+        issuers = defaultdict[str, list[TrustedIssuer]](list)
+        for issuer in self.issuers:
+            if isinstance(issuer.anchor, KeysAnchor):
+                for key in issuer.anchor.keys.keys:
+                    issuers[key.kid].append(issuer)
+        return issuers
+
+    @cached_property
     def _owner_by_place(self) -> dict[Place, TrustedIssuer]:
         return dict(reversed(list(self._placed())))
 
@@ -426,15 +416,6 @@ class Policy:
 
     def _placed(self) -> Iterator[tuple[Place, TrustedIssuer]]:
         return ((place, issuer) for issuer in self.issuers for place in issuer.places or ())
-
-
-def _check_names(member: str, named: tuple[str, ...], allowed: tuple[str, ...]) -> None:
-    if named and set(allowed).issuperset(named):
-        return
-    refused = ", ".join(name for name in named if name not in allowed) or f"no {member}"
-    raise UsageFault(
-        "policy.malformed", f"{refused} cannot be accepted; what can is {', '.join(allowed)}"
-    )
 
 
 # Where a policy is found.

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from ipaddress import ip_network
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Final, Self, TypeAlias, cast, get_args
 
@@ -22,13 +22,12 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    ValidationError,
     model_validator,
 )
 
 from cardsign.card.document import MAX_SIGNATURES
 from cardsign.card.strictjson import MAX_CARD_BYTES, MAX_INTEGER
-from cardsign.errors import CardRefused, CardsignError, FileFault, KeyRefused, UsageFault, closest
+from cardsign.errors import CardRefused, CardsignError, FileFault, UsageFault
 from cardsign.files import locked, read_bytes, write_atomic
 from cardsign.jose.algorithms import ALGORITHMS, VerifyAlg
 from cardsign.jose.keys import JwkSet, PublicKey
@@ -36,7 +35,7 @@ from cardsign.statements.envelope import DIGEST, HOLDER, ISSUER, THUMBPRINT
 from cardsign.statements.keyset import MAX_HOLDERS, MAX_KEYSET_LIFETIME, KeysetId, RootAnchor
 from cardsign.statements.release import MAX_RELEASE_LIFETIME
 from cardsign.times import read_span
-from cardsign.tomltext import Location, explain_error, find_lines, line_of, read_toml
+from cardsign.tomltext import Location, find_lines, line_of, read_settings, read_toml
 from cardsign.trust.policy import (
     DEFAULT_SKEW,
     ISSUER_NAME,
@@ -51,11 +50,10 @@ from cardsign.trust.policy import (
     Network,
     Peer,
     Policy,
-    Subject,
     TrustedIssuer,
     check_jwks_url,
 )
-from cardsign.urls import Origin, Place, parse_origin, parse_place, without_userinfo
+from cardsign.urls import Origin, parse_origin, parse_place, without_userinfo
 
 #: The format of the file.
 FORMAT: Final = 1
@@ -97,10 +95,8 @@ def _by(read: Callable[[Any], object]) -> AfterValidator:
         try:
             return read(value)
         except CardsignError as refusal:
-            member = f"{refusal.path.lstrip('/')}: " if refusal.path else ""
-            code = f" ({refusal.code})" if isinstance(refusal, KeyRefused) else ""
             fix = f". {refusal.finding.fix}" if refusal.finding.fix else ""
-            raise ValueError(f"{member}{refusal.message}{code}{fix}") from refusal
+            raise ValueError(f"is refused: {refusal.message} ({refusal.code}){fix}") from refusal
 
     return AfterValidator(convert)
 
@@ -108,7 +104,7 @@ def _by(read: Callable[[Any], object]) -> AfterValidator:
 def _form(form: re.Pattern[str], words: str) -> AfterValidator:
     def check(text: str) -> str:
         if not form.fullmatch(text):
-            raise ValueError(f"expected {words}, found {text[:80]!r}")
+            raise ValueError(f"needs {words}, and is {text[:80]!r}")
         return text
 
     return AfterValidator(check)
@@ -118,7 +114,7 @@ def _seconds(value: object) -> object:
     if not isinstance(value, str):
         return value
     if (seconds := read_span(value)) is None:
-        raise ValueError('expected seconds, or a time such as "90s", "5m", "12h" or "7d"')
+        raise ValueError('needs seconds, or a time such as "90s", "5m", "12h" or "7d"')
     return seconds
 
 
@@ -130,19 +126,16 @@ def _network(text: str) -> Network:
             if network.version == private.version and network.subnet_of(cast(Any, private)):
                 return network
     ranges = ", ".join(map(str, PRIVATE_NETWORKS))
-    raise ValueError(f"{text!r} is no private network: write a part of {ranges}")
+    raise ValueError(f"names {text!r}, which is no private network: write a part of {ranges}")
 
 
 def _proxy(text: str) -> Origin:
     """Read where a proxy is; TLS goes through it to the peer, and none to the proxy itself."""
-    message = f"{without_userinfo(text)!r} is no proxy. Write"
-    try:
-        origin = parse_origin(text if "://" in text else f"http://{text}")
-    except CardRefused as refusal:
-        raise ValueError(f"{message} it as http://host:port") from refusal
-    if "://" not in text or origin.scheme != "http":
-        raise ValueError(f"{message} http://{origin.host}:{origin.port}")
-    return origin
+    with suppress(CardRefused):
+        origin = parse_origin(text)
+        if origin.scheme == "http":
+            return origin
+    raise ValueError(f"names {without_userinfo(text)!r}. Write a proxy as http://host:port")
 
 
 def _read_key(jwk: dict[str, Any]) -> PublicKey:
@@ -198,10 +191,10 @@ class RootSet(Table):
     @model_validator(mode="after")
     def _can_sign(self) -> Self:
         if len({key.thumbprint for key in self.keys}) < len(self.keys):
-            raise ValueError("a thumbprint is listed twice")
+            raise ValueError("lists a thumbprint twice")
         holders = len({key.holder for key in self.keys})
         if self.threshold > holders:  # a holder counts once, however many keys they have
-            raise ValueError(f"{self.threshold} of {holders} holders can never sign")
+            raise ValueError(f"can never be met: {self.threshold} of {holders} holders")
         return self
 
 
@@ -225,7 +218,7 @@ def _anchor(table: AnchorTable) -> Anchor:
     named = sorted(table.model_fields_set)
     if len(named) != 1:
         kinds = ", ".join(AnchorTable.model_fields)
-        raise ValueError(f"expected one of {kinds}, found {' and '.join(named) or 'none'}")
+        raise ValueError(f"needs one of {kinds}, and has {' and '.join(named) or 'none'}")
     if table.keyset is not None:
         pin = KeysetId(table.keyset.epoch, table.keyset.version, table.keyset.digest)
         return KeysetAnchor(pin, table.keyset.issuer)
@@ -273,10 +266,6 @@ class TrustFile(Table):
     issuer: list[IssuerTable] = Field(default=[], max_length=MAX_ISSUERS)
 
 
-#: Where something is wrong, what it is, and what to do.
-Problem: TypeAlias = tuple[Location, str, str]
-
-
 def read_policy(path: Path, *, is_own: bool = True) -> Policy:
     """Read a policy file.
 
@@ -284,144 +273,62 @@ def read_policy(path: Path, *, is_own: bool = True) -> Policy:
         UsageFault: ``policy.malformed``, ``config.not_allowed``.
         FileFault: It is a link, or cannot be read.
     """
-    policy = parse_policy(_read_text(path), source=str(path), is_own=is_own)
-    return replace(policy, path=path, is_own=is_own)
-
-
-def _read_text(path: Path) -> str:
     data = read_bytes(path, max_bytes=MAX_POLICY_BYTES, plain=True)
-    try:
-        return data.decode()
-    except UnicodeDecodeError as exc:
-        line = data.count(b"\n", 0, exc.start) + 1
-        message = "this is not UTF-8"
-        raise UsageFault("policy.malformed", message, path=str(path), line=line) from exc
+    return replace(parse_policy(data, source=str(path), is_own=is_own), path=path, is_own=is_own)
 
 
-def parse_policy(text: str, *, source: str = POLICY_FILE, is_own: bool = True) -> Policy:
+def parse_policy(data: bytes, *, source: str = POLICY_FILE, is_own: bool = True) -> Policy:
     """Read the text of a policy; its trusted issuers stand in the order of the text.
 
     Args:
-        text: The text.
+        data: The text.
         source: What errors call it.
         is_own: The operator named the policy. One that was merely found in the working directory
             may come from elsewhere; it may say none of :data:`OPERATOR_MEMBERS`.
 
     Raises:
-        UsageFault: ``policy.malformed`` or ``config.not_allowed``, with the line of the first
-            problem.
+        UsageFault: ``policy.malformed`` or ``config.not_allowed``, with the line.
     """
-    try:
-        members = read_toml(text.encode("utf-8", "surrogatepass"))
-    except ValueError as exc:
-        place = re.search(r" \(at line ([0-9]+), column [0-9]+\)$", str(exc))
-        line = int(place[1]) if place else text.rstrip().count("\n") + 1
-        why = str(exc)[: place.start() if place else None]
-        message = f"this is not TOML: {why[:1].lower()}{why[1:]}"
-        raise UsageFault("policy.malformed", message, path=source, line=line) from exc
-    try:
-        file = TrustFile.model_validate(members)
-    except ValidationError as refused:
-        lines, errors = find_lines(text), refused.errors(include_url=False)
-        # What is missing may be what another line misspells.
-        first = min(errors, key=lambda err: (err["type"] == "missing", line_of(lines, err["loc"])))
-        raise _fault(_explain(first), text, source) from refused
-    if not is_own and (problem := next(_check_named(file), None)):
-        raise _fault(problem, text, source, "config.not_allowed")
-    policy = Policy(tuple(table.issuer() for table in file.issuer), Limits(**vars(file.limits)))
-    for at, message, hint in _check_issuers(policy):
-        raise _fault((at, f"{_key(at)}: {message}", hint), text, source)
-    return policy
+    file = read_settings(data, Path(source), TrustFile, code="policy.malformed")
+    problems = chain(() if is_own else _list_not_allowed(file), _list_conflicts(file))
+    for at, code, message, hint in problems:
+        line = line_of(find_lines(data.decode()), at)
+        raise UsageFault(code, message, path=source, line=line, hint=hint)
+    return Policy(tuple(table.issuer() for table in file.issuer), Limits(**vars(file.limits)))
 
 
-def _fault(problem: Problem, text: str, source: str, code: str = "policy.malformed") -> UsageFault:
-    at, message, hint = problem
-    line = line_of(find_lines(text), at)
-    return UsageFault(code, message, path=source, line=line, hint=hint)
+#: Where something is wrong, its code, what it is, and what to do.
+Problem: TypeAlias = tuple[Location, str, str, str]
 
 
-def _key(at: Location) -> str:
-    return ".".join(map(str, at))
-
-
-def _explain(error: Any) -> Problem:
-    at, hint = error["loc"], ""
-    if error["type"] == "value_error":
-        return at, f"{_key(at)}: {error['ctx']['error']}", ""
-    message = explain_error(error, TrustFile)
-    if error["type"] == "extra_forbidden" and "anchor" in at and at[-1] in IssuerTable.model_fields:
-        hint = "It belongs to [[issuer]]: move it above [issuer.anchor]."
-    if at == ("issuer",) and isinstance(error["input"], dict):
-        message = "each issuer begins with [[issuer]], in two brackets, and this is [issuer]"
-        hint = "Write [[issuer]]. [issuer.anchor] below it keeps one."
-    if at == ("format",):
-        hint = f"Write this as the first line: format = {FORMAT}"
-        if error["type"] == "less_than_equal":
-            hint = "Upgrade cardsign, if a newer one wrote the file."
-    return at, message, hint
-
-
-def _check_named(file: TrustFile) -> Iterator[Problem]:
+def _list_not_allowed(file: TrustFile) -> Iterator[Problem]:
     """Yield what only a policy that is named may say."""
     for index, table in enumerate(file.issuer):
         for member in sorted(table.model_fields_set.intersection(OPERATOR_MEMBERS)):
             message = f"`{member}` of {table.name!r} may stand only in a policy that you name, "
             message += "and this one was found in the working directory"
             hint = f"If the policy is yours, name it: --trust {POLICY_FILE}."
-            yield ("issuer", index, member), message, hint
+            yield ("issuer", index, member), "config.not_allowed", message, hint
 
 
-def _check_issuers(policy: Policy) -> Iterator[Problem]:
+def _list_conflicts(file: TrustFile) -> Iterator[Problem]:
     """Yield where two issuers have one name or one place, or members do not go together."""
-    names, owners = set[str](), dict[Place, str]()
-    for index, issuer in enumerate(policy.issuers):
+    code, names, owners = "policy.malformed", set[str](), dict[object, str]()
+    for index, issuer in enumerate(file.issuer):
         at: Location = ("issuer", index)
         if issuer.name in names:
-            yield (*at, "name"), f"two issuers have the name {issuer.name!r}", ""
+            hint = f"Give it another name, or first: cardsign trust remove {issuer.name}"
+            yield (*at, "name"), code, f"two issuers have the name {issuer.name!r}", hint
         names.add(issuer.name)
-        for nth, place in enumerate(issuer.places or ()):
+        for nth, place in enumerate(issuer.origins):
             if (owner := owners.setdefault(place, issuer.name)) != issuer.name:
                 hint = "Keep issuers of one origin apart by path prefixes, such as "
                 hint += '"https://host/agents/name/".'
-                yield (*at, "origins", nth), f"{place} belongs to {owner!r} already", hint
-        for member in ("require", "cards"):
-            for text, times in Counter(getattr(issuer, member)).items():
-                if times > 1:
-                    yield (*at, member), f"{text!r} is listed twice", ""
+                message = f"{place} of {issuer.name!r} belongs to {owner!r} already"
+                yield (*at, "origins", nth), code, message, hint
         if issuer.proxy is not None and issuer.networks:
             hint = "A proxy looks up the names of hosts itself, so leave `networks` out."
-            yield (*at, "proxy"), "`proxy` and `networks` exclude one another", hint
-        if isinstance(issuer.anchor, KeysAnchor):
-            yield from _check_keys(at, issuer, issuer.anchor)
-        yield from _check_cards(at, issuer, policy)
-
-
-def _check_keys(at: Location, issuer: TrustedIssuer, anchor: KeysAnchor) -> Iterator[Problem]:
-    for key in anchor.keys.keys:
-        if key.alg not in issuer.algorithms:
-            hint = f'Write algorithms = ["{key.alg}"] in this [[issuer]] if its cards may be '
-            hint += "signed so, or remove the key."
-            allowed = ", ".join(issuer.algorithms)
-            message = f"the key {key.kid!r} is for {key.alg}, and `algorithms` is {allowed}"
-            yield (*at, "anchor", "keys"), message, hint
-    holders = sorted(set(anchor.holders.values()))
-    hint = f"Holders are {', '.join(holders)}." if holders else "Give each key a `holder`."
-    for holder in issuer.require:
-        if holder not in holders:
-            message = f"no pinned key is held by {holder!r}{closest(holder, holders)}"
-            yield (*at, "require"), message, hint
-
-
-def _check_cards(at: Location, issuer: TrustedIssuer, policy: Policy) -> Iterator[Problem]:
-    """Yield each card that is not its issuer's own, so that it says nothing about the issuer."""
-    for nth, url in enumerate(issuer.cards):
-        try:
-            owner = policy.find(Subject(url=url))
-            why = f"{owner.name!r} holds it" if owner else "no issuer's `origins` hold it"
-        except CardRefused as refusal:
-            owner, why = None, refusal.message
-        if owner is not issuer:
-            yield (*at, "cards", nth), f"{url!r} is no card of {issuer.name!r}: {why}", ""
+            yield (*at, "proxy"), code, "`proxy` and `networks` exclude one another", hint
 
 
 # Edits.
@@ -460,9 +367,11 @@ def edit_policy(
     """
     busy = FileFault("file.busy", "another process edits the policy", path=str(path))
     with locked(path.parent, patience=PATIENCE, busy=busy):
-        text = _read_text(path) if os.path.lexists(path) else EMPTY_POLICY
-        policy = parse_policy(text, source=str(path))
-        changed = change(text)
+        data = EMPTY_POLICY.encode()
+        if os.path.lexists(path):
+            data = read_bytes(path, max_bytes=MAX_POLICY_BYTES, plain=True)
+        policy = parse_policy(data, source=str(path))
+        changed = change(data.decode()).encode()
         after = parse_policy(changed, source=f"{path} with the new entry")
         if not is_expected(policy.issuers, after.issuers) or after.limits != policy.limits:
             raise UsageFault(
@@ -472,8 +381,8 @@ def edit_policy(
                 hint="Nothing was changed; make the change by hand.",
             )
         if not dry_run:
-            write_atomic(path, changed.encode(), plain=True)
-    return after
+            write_atomic(path, changed, plain=True)
+    return replace(after, path=path)
 
 
 def anchor_members(anchor: Anchor) -> Members:
@@ -496,15 +405,12 @@ def anchor_members(anchor: Anchor) -> Members:
             return {"jwks": url}
 
 
-def anchor_text(anchor: Anchor) -> str:
-    """Return the TOML of what an anchor says."""
-    return "\n".join(_lines(anchor_members(anchor)))
-
-
 def with_issuer(text: str, members: Members, anchor: Anchor) -> str:
     """Return the text with one more `[[issuer]]` at its end."""
-    lines = ["[[issuer]]", *_lines(members), "", "[issuer.anchor]", anchor_text(anchor)]
-    return "\n".join([*text.rstrip().split("\n"), "", *lines, ""])
+    import tomlkit  # which no verdict needs
+
+    entry = {**members, "anchor": anchor_members(anchor)}
+    return f"{text.rstrip()}\n\n{tomlkit.dumps({'issuer': [entry]})}"
 
 
 def without_issuer(text: str, name: str) -> str:
@@ -522,7 +428,7 @@ def without_issuer(text: str, name: str) -> str:
 
 def with_pin(text: str, name: str, pin: KeysetId) -> str:
     """Return the text with the keyset statement that an issuer's anchor pins replaced."""
-    import tomlkit  # which no verdict needs
+    import tomlkit
 
     document = tomlkit.parse(text)
     issuers: Any = document["issuer"]
@@ -532,22 +438,3 @@ def with_pin(text: str, name: str, pin: KeysetId) -> str:
 
 def _index(text: str, name: str) -> int:
     return [table["name"] for table in read_toml(text.encode())["issuer"]].index(name)
-
-
-def _lines(members: Members) -> list[str]:
-    return [f"{name} = {_text(value)}" for name, value in members.items()]
-
-
-def _text(value: Any) -> str:
-    """Return a value in TOML, tables inline, each table of a list on its own line."""
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(_lines(value)) + " }"
-    if isinstance(value, list):
-        texts = [_text(element) for element in value]
-        if any(isinstance(element, Mapping) for element in value):
-            return "[\n" + "".join(f"  {text},\n" for text in texts) + "]"
-        return f"[{', '.join(texts)}]"
-    import tomlkit
-
-    text: str = tomlkit.item(value).as_string()
-    return text

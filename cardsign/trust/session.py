@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import chain
@@ -18,14 +18,14 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from cardsign.errors import CardRefused, CardsignError, FileFault, KeyRefused, UsageFault
-from cardsign.files import locked, make_directory, read_bytes, write_atomic
+from cardsign.errors import CardsignError, KeyRefused, UsageFault
+from cardsign.files import make_directory, read_bytes, write_atomic
 from cardsign.findings import Finding
 from cardsign.jose.keys import JwkSet, SkippedKey
 from cardsign.statements.envelope import StatementRefused, check_times
 from cardsign.statements.keyset import IssuerKey, KeysetId, KeysetStatement, RootAnchor, read_keyset
-from cardsign.statements.release import ReleaseStatement, effective_revoked, read_release
-from cardsign.times import minute, utc
+from cardsign.statements.release import ReleaseStatement, check_release, read_release
+from cardsign.times import minute
 from cardsign.trust.lock import Floor
 from cardsign.trust.policy import (
     JwksAnchor,
@@ -41,8 +41,6 @@ from cardsign.trust.walk import (
     ReleaseChoice,
     SuppliedStatements,
     Walk,
-    check_locked,
-    check_signers,
     choose_release,
     explain_refusal,
     read_statements,
@@ -134,7 +132,7 @@ class Session:
     Attributes:
         issuer: What the policy says of it.
         locked: What the lock says of it.
-        behind: What is noted once more was verified than the lock records; None for nothing.
+        behind: What is noted once more was verified than the lock records, if anything.
         keyset: The newest keyset statement so far.
         release: The newest release statement so far.
         jwks: The newest key set of a `jwks` anchor so far.
@@ -207,27 +205,15 @@ class Session:
         keyset, release = self.keyset, self.release
         self._check_clock(now)
         trust = self._ask_anchor(statements, now)
-        for statement in (self.keyset, self.release):
-            if statement is not None:
-                self.newest_iat = max(self.newest_iat, statement.iat)
-        newer = NO_STATEMENTS
-        if keyset is not self.keyset or release is not self.release:
-            newer = self._fill_cache()
-        if newer != NO_STATEMENTS:  # another process has seen more; this one can verify it too
-            trust = self.resolve(statements.joined(newer), now)
+        used = (statement for statement in (self.keyset, self.release) if statement is not None)
+        self.newest_iat = max(self.newest_iat, *(statement.iat for statement in used), 0)
+        anchor, is_newer = self.issuer.anchor, (keyset, release) != (self.keyset, self.release)
+        if self.cache is not None and is_newer and isinstance(anchor, KeysetAnchor):
+            self.cache.keep(anchor.pin, self.passed, self.release)
         is_passing = any(reason.code in _PASSING for reason in chain(*self._reasons.values()))
         until = seconds if is_passing else trust.next_change(seconds)
         self._resolved = (statements, trust, seconds, until)
         return trust
-
-    def _fill_cache(self) -> SuppliedStatements:
-        """Keep what was verified; return what the cache has beyond it."""
-        anchor = self.issuer.anchor
-        if self.cache is None or not isinstance(anchor, KeysetAnchor) or not self.passed:
-            return NO_STATEMENTS
-        if self.cache.get(anchor.pin) == self.seen:
-            return NO_STATEMENTS
-        return self.cache.keep(anchor.pin, self.passed, self.release)
 
     def _ask_anchor(self, statements: SuppliedStatements, now: datetime) -> IssuerTrust:
         """Return the result, by the one source of keys that the anchor names."""
@@ -243,10 +229,9 @@ class Session:
         if statements.jwks_url == url:
             self.jwks = self._read_jwks(statements) or self.jwks
         if self.jwks is None:
-            name = self.issuer.name
             hint = "Verify the URL of the card, or give the keys: cardsign verify CARD --jwks FILE."
-            hint += " With verify --serve, which fetches nothing, pin its keys or keyset instead: "
-            hint += f"cardsign trust remove {name}, then cardsign trust add URL"
+            hint += " For verify --serve, which fetches nothing, pin keys or a keyset: cardsign "
+            hint += f"trust remove {self.issuer.name}, then cardsign trust add URL"
             return self._without_source(f"the key set at {url} is not at hand", hint)
         return self._by_keys(self.jwks, {})
 
@@ -270,28 +255,18 @@ class Session:
         choice = choose_release(self.release, releases, keyset, locked, now=now, skew=self.skew)
         self._weigh("notes", *choice.notes)
         self.release = choice.release
-        revoked = choice.revoked | keyset.revoked
-        try:
-            revoked |= effective_revoked(keyset, choice.release)
-        except StatementRefused as refusal:  # a release under a keyset that a recovery has ended
-            self._weigh("blocks", explain_refusal(refusal))
-        try:
-            origins = tuple(parse_origin(origin) for origin in keyset.origins)
-        except CardRefused as refusal:
-            self._weigh("notes", refusal.finding.at("/origins"))
-            return self._without_source("the keyset statement names bad origins")
-        ends = None
-        if not self._is_over(keyset, now):
-            ends = self._release_ends(keyset, choice, revoked, now)
-        self._say_behind()
+        ends = None if self._is_over(keyset, now) else self._release_ends(keyset, choice, now)
+        is_raised = not self._reasons["blocks"] and self.floor != self.locked
+        if self.behind is not None and is_raised:
+            self._weigh("notes", self.behind)
         return self._trust(
             keyset.keys,
             offered=self._read_jwks(statements),
             keyset=keyset,
             release=self.release if ends is not None else None,
             release_ends=ends,
-            revoked=revoked,
-            origins=origins,
+            revoked=choice.revoked,
+            origins=tuple(map(parse_origin, keyset.origins)),
         )
 
     def _walk(
@@ -321,7 +296,7 @@ class Session:
         return releases + [release for release in cached_releases if release.keyset == newest]
 
     def _release_ends(
-        self, keyset: KeysetStatement, choice: ReleaseChoice, revoked: frozenset[str], now: datetime
+        self, keyset: KeysetStatement, choice: ReleaseChoice, now: datetime
     ) -> int | None:
         """Return when the last signer of the release ends; None if it is not in force."""
         release = choice.release
@@ -333,9 +308,12 @@ class Session:
             return None
         weight: Weight = "blocks"
         try:
-            check_locked(release, self.locked.release)
+            if self.locked.release is not None:
+                self.locked.release.check(release)
             weight = "hindrances"
-            signers = check_signers(release, keyset, revoked, now=now, skew=self.skew)
+            signers = check_release(
+                release, keyset, None, now=now, skew=self.skew, revoked=choice.revoked
+            )
         except StatementRefused as refusal:
             self._weigh(weight, explain_refusal(refusal, "the newest release"))
             return None
@@ -365,14 +343,6 @@ class Session:
             hint = "Set the clock. If it is right, the lock is wrong: restore trust.lock from "
             hint += "version control."
         self._weigh("blocks", Finding("time.clock_behind", message + minute(now), fix=hint))
-
-    def _say_behind(self) -> None:
-        """Note that the lock records less than was verified."""
-        if self.behind is None or self.keyset is None or self._reasons["blocks"]:
-            return
-        if self.floor != self.locked:
-            message = f"{self.behind.message} (keyset {self.keyset.label})"
-            self._weigh("notes", replace(self.behind, message=message))
 
     def _read_jwks(self, statements: SuppliedStatements) -> JwkSet | None:
         if statements.untrusted_jwks is None:
@@ -432,16 +402,16 @@ def look_ahead(session: Session, now: datetime) -> tuple[IssuerTrust, tuple[Find
 
 
 # Signed statements kept in the user's cache folder (decision F6, L6). What is read is verified
-# again, so a poisoned file costs time and nothing else. Whatever cannot be read is empty.
+# again, so a poisoned file costs time and nothing else. Whatever cannot be read is empty. A file is
+# written once under a name that says what is in it, so no process takes back what another kept.
 
-#: Bytes of one file of the cache: more statements than a walk reads.
+#: Files that are read of an anchor, and bytes of one: more than a walk reads.
+MAX_FILES: Final = 2048
 MAX_FILE_BYTES: Final = 8 * 1024 * 1024
-#: Seconds to wait for another process that keeps statements.
-PATIENCE: Final = 1.0
 
 
 class StatementCache:
-    """The cache in one folder, with a file for each anchor."""
+    """The cache in one folder, with a folder for each anchor."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -454,52 +424,51 @@ class StatementCache:
         return None
 
     def get(self, pin: KeysetId | RootAnchor) -> SuppliedStatements:
-        """Return the statements kept for an anchor; none if there is anything odd."""
-        path = self.folder / f"{cache_name(pin)}.json"
-        try:
-            if hasattr(os, "geteuid") and path.lstat().st_uid != os.geteuid():
-                return NO_STATEMENTS
-            kept = json.loads(read_bytes(path, max_bytes=MAX_FILE_BYTES, plain=True))
-            keysets, releases = ([text.encode() for text in texts] for texts in kept)
-            return SuppliedStatements(tuple(keysets), tuple(releases))
-        except (OSError, ValueError, TypeError, AttributeError, RecursionError, CardsignError):
-            return NO_STATEMENTS
+        """Return the statements kept for an anchor, without what is odd."""
+        keysets, releases = list[bytes](), list[bytes]()
+        for path in sorted((self.folder / cache_name(pin)).glob("*.json"))[:MAX_FILES]:
+            with suppress(
+                OSError, ValueError, TypeError, AttributeError, RecursionError, CardsignError
+            ):
+                if hasattr(os, "geteuid") and path.lstat().st_uid != os.geteuid():
+                    continue
+                texts = json.loads(read_bytes(path, max_bytes=MAX_FILE_BYTES, plain=True))
+                statements = releases if "-" in path.name else keysets
+                statements += [text.encode() for text in texts]
+        return SuppliedStatements(tuple(keysets), tuple(releases))
 
     def keep(
         self,
         pin: KeysetId | RootAnchor,
         passed: Sequence[KeysetStatement],
         release: ReleaseStatement | None,
-    ) -> SuppliedStatements:
-        """Keep the keysets from the anchor to the newest, and the newest release.
+    ) -> None:
+        """Keep those keysets that are not kept yet, and a release in place of older ones.
 
-        What another process has kept beyond them stays, also where this one could not use it: its
-        clock may be behind. Nothing happens where the folder cannot be written.
-
-        Returns:
-            What stayed of the other process.
+        Nothing happens where the folder cannot be written.
         """
-        busy = FileFault("file.busy", "another process uses the cache", path=str(self.folder))
+        folder, kept = self.folder / cache_name(pin), self.get(pin)
+        present = {*kept.untrusted_keysets, *kept.untrusted_releases}
         with suppress(OSError, CardsignError):
-            make_directory(self.folder, mode=0o700)
-            with locked(self.folder / "lock", patience=PATIENCE, busy=busy):
-                newer = _go_on(self.get(pin), passed[-1], release)
-                keysets = [*(_data(keyset) for keyset in passed), *newer.untrusted_keysets]
-                releases = newer.untrusted_releases or ([_data(release)] if release else [])
-                texts = [[data.decode() for data in group] for group in (keysets, releases)]
-                path = self.folder / f"{cache_name(pin)}.json"
-                write_atomic(path, json.dumps(texts).encode(), mode=0o600, plain=True)
-                return newer
-        return NO_STATEMENTS
+            make_directory(folder, mode=0o700)
+            keysets = [keyset for keyset in passed if keyset.envelope.to_bytes() not in present]
+            if keysets:
+                _write(folder / f"{keysets[-1].digest}.json", keysets)
+            if release is not None and release.envelope.to_bytes() not in present:
+                name = "-".join(f"{number:016}" for number in release.order)
+                _write(folder / f"{name}-{release.digest}.json", [release])
+                for older in folder.glob("*-*.json"):
+                    if older.name < name:
+                        older.unlink()
 
     def follow(self, pin: KeysetId, moved: KeysetId) -> None:
-        """Keep what is kept for a pin for the one to which it moved forward, from there on."""
-        kept = self.get(pin)
-        keysets = read_statements(kept.untrusted_keysets, read_keyset, [])
-        passed = [keyset for keyset in keysets if keyset.number >= moved.number]
-        releases = read_statements(kept.untrusted_releases, read_release, [])
-        if passed:
-            self.keep(moved, passed, next(iter(releases), None))
+        """Keep what is kept for a pin for the one to which it moved forward."""
+        import shutil  # which no verdict needs
+
+        with suppress(OSError):
+            shutil.copytree(
+                self.folder / pin.digest, self.folder / moved.digest, dirs_exist_ok=True
+            )
 
 
 def cache_name(pin: KeysetId | RootAnchor) -> str:
@@ -510,24 +479,6 @@ def cache_name(pin: KeysetId | RootAnchor) -> str:
     return hashlib.sha256(f"roots {pin.threshold} {pairs}".encode()).hexdigest()
 
 
-def _go_on(
-    others: SuppliedStatements, keyset: KeysetStatement, release: ReleaseStatement | None
-) -> SuppliedStatements:
-    """Return the statements that lawfully go on from a keyset, and the release if it is newer.
-
-    They are verified as of their own time: a clock that is behind is no reason to lose them.
-    """
-    keysets = read_statements(others.untrusted_keysets, read_keyset, [], keyset)
-    releases = read_statements(others.untrusted_releases, read_release, [])
-    issued = [*(kept.iat for kept in keysets), *(kept.iat for kept in releases)]
-    now = utc(max(issued, default=keyset.iat))
-    walk = Walk(keysets, Floor(), now, timedelta(), max_steps=len(keysets))
-    with suppress(StatementRefused):
-        keyset = walk.onward(keyset)
-    newest = choose_release(release, releases, keyset, None, now=now, skew=timedelta()).release
-    newer = [newest] if newest is not None and newest is not release else []
-    return SuppliedStatements(tuple(map(_data, walk.passed)), tuple(map(_data, newer)))
-
-
-def _data(statement: KeysetStatement | ReleaseStatement) -> bytes:
-    return statement.envelope.to_bytes()
+def _write(path: Path, statements: Sequence[KeysetStatement | ReleaseStatement]) -> None:
+    texts = [statement.envelope.to_bytes().decode() for statement in statements]
+    write_atomic(path, json.dumps(texts).encode(), mode=0o600, plain=True)

@@ -40,7 +40,12 @@ from cardsign.statements.keyset import (
     is_no_newer,
     read_keyset,
 )
-from cardsign.statements.release import ReleaseStatement, check_kept, check_release, read_release
+from cardsign.statements.release import (
+    ReleaseStatement,
+    check_release,
+    effective_revoked,
+    read_release,
+)
 from cardsign.trust.lock import Floor, LockedRelease, recovery_digest
 from cardsign.urls import KEYSET_PATH, RELEASE_PATH, Headers
 
@@ -127,33 +132,26 @@ def load_statements(paths: Iterable[Path]) -> SuppliedStatements:
 
     Raises:
         UsageFault: A file that was named is no statement, under its own ``statement.*`` code;
-            ``usage.conflict``: a folder holds too many files, or no statement.
+            ``usage.conflict``: a folder holds no statement, or too many files.
         FileFault: A file cannot be read.
     """
     statements = NO_STATEMENTS
     for path in paths:
-        if path.is_dir():
-            statements = statements.joined(_of_folder(path))
+        if not path.is_dir():
+            with of_the_user(str(path)):
+                data = read_bytes(path, max_bytes=MAX_INPUT_BYTES)
+                statements = statements.joined(_sort_statement(data))
             continue
-        with of_the_user(str(path)):
-            data = read_bytes(path, max_bytes=MAX_INPUT_BYTES)
-            statements = statements.joined(_sort_statement(data))
-    return statements
-
-
-def _of_folder(folder: Path) -> SuppliedStatements:
-    files, statements = sorted(folder.rglob("*.json")), NO_STATEMENTS
-    for file in files[:MAX_FILES]:
-        with suppress(InputRefused):
-            data = read_bytes(file, max_bytes=MAX_INPUT_BYTES, is_found=True)
-            statements = statements.joined(_sort_statement(data))
-    if len(files) > MAX_FILES or statements == NO_STATEMENTS:
-        raise UsageFault(
-            "usage.conflict",
-            f"expected 1 to {MAX_FILES} files (*.json) here, and statements among them; found "
-            f"{len(files)} files",
-            path=str(folder),
-        )
+        files, listed = sorted(path.rglob("*.json")), NO_STATEMENTS
+        for file in files[:MAX_FILES]:
+            with suppress(InputRefused):
+                data = read_bytes(file, max_bytes=MAX_INPUT_BYTES, is_found=True)
+                listed = listed.joined(_sort_statement(data))
+        if len(files) > MAX_FILES or listed == NO_STATEMENTS:
+            expected = f"expected 1 to {MAX_FILES} files (*.json) here, and statements among them"
+            message = f"{expected}; found {len(files)} files"
+            raise UsageFault("usage.conflict", message, path=str(path))
+        statements = statements.joined(listed)
     return statements
 
 
@@ -265,12 +263,8 @@ class Walk:
             number = (number[0], number[1] - 1)
         return required
 
-    def begin(
-        self, pin: KeysetId | RootAnchor | None, issuer: str | None
-    ) -> KeysetStatement | None:
+    def begin(self, pin: KeysetId | RootAnchor, issuer: str | None) -> KeysetStatement | None:
         """Accept the statement that the anchor means: of a root set the lowest (K8).
-
-        Without a pin, where an issuer is added, it is the lowest that its own root has signed.
 
         Raises:
             StatementRefused: ``statement.fork``: the anchor means two of one number.
@@ -279,12 +273,12 @@ class Walk:
         def check(statement: KeysetStatement) -> None:
             if issuer is not None and statement.issuer != issuer:
                 raise StatementRefused("statement.issuer", f"expected {issuer!r}")
-            check_first(statement, pin or RootAnchor.of(statement.root))
+            check_first(statement, pin)
 
         for number in sorted(self._by_number):
             if lawful := self._lawful(check, number):
                 return self._accept(self._single(lawful, "statements that the anchor means"))
-        if self._mismatched and pin is not None:
+        if self._mismatched:
             self.notes.append(Finding("statement.anchor", _mismatch(pin, self._mismatched)))
         return None
 
@@ -419,7 +413,8 @@ class ReleaseChoice:
 
     Attributes:
         release: The release.
-        revoked: The keys that lawful releases under this keyset revoke, the locked one included.
+        revoked: The keys that the keyset and lawful releases under it revoke, the locked one
+            included.
         contested: Two lawful releases of the highest number, so neither is accepted.
         notes: Why others were left out.
     """
@@ -450,30 +445,30 @@ def choose_release(
         skew: How far the issuer's clock may be ahead of ours.
     """
     notes: list[Finding] = []
-    revoked = frozenset[str]()
+    revoked = effective_revoked(keyset, current)
     if locked is not None and locked.order[:2] == keyset.number:
         revoked |= locked.revoked
-    if current is not None and current.keyset == keyset.id:
-        revoked |= current.revoked
-    by_signers: dict[ReleaseStatement, frozenset[str]] = {}
+    signed: list[ReleaseStatement] = []
     for release in sorted(offered, key=lambda release: release.order):
         if current is not None and release.digest == current.digest:
             continue
         try:
             check_past(release.iat, now, skew)
-            by_signers[release] = check_signers(release, keyset, revoked, now=now, skew=skew)
+            check_release(release, keyset, None, now=now, skew=skew, revoked=revoked)
         except StatementRefused as refusal:
             notes.append(explain_refusal(refusal, describe(release)))
-    revoked = revoked.union(*(release.revoked for release in by_signers))
+        else:
+            signed.append(release)
+    # Of those that revoke one another's signers, each is heard before any is accepted.
+    revoked = revoked.union(*(release.revoked for release in signed))
     contested = None
-    for order, group in groupby(by_signers, key=lambda release: release.order):
+    for order, group in groupby(signed, key=lambda release: release.order):
         lawful: dict[str, ReleaseStatement] = {}
         for release in group:
             try:
-                if by_signers[release] <= revoked:
-                    raise StatementRefused("statement.revoked", "another has revoked its signer")
-                check_release(release, keyset, current, now=now, skew=skew)
-                check_locked(release, locked)
+                check_release(release, keyset, current, now=now, skew=skew, revoked=revoked)
+                if locked is not None:
+                    locked.check(release)
             except StatementRefused as refusal:
                 notes.append(explain_refusal(refusal, describe(release)))
             else:
@@ -485,46 +480,6 @@ def choose_release(
         elif lawful:
             current, contested = next(iter(lawful.values())), None
     return ReleaseChoice(current, revoked, contested, tuple(notes))
-
-
-def check_signers(
-    release: ReleaseStatement,
-    keyset: KeysetStatement,
-    revoked: frozenset[str],
-    *,
-    now: datetime,
-    skew: timedelta,
-) -> frozenset[str]:
-    """Return the thumbprints of the unrevoked keys that signed a release, of which there is one.
-
-    Raises:
-        StatementRefused: As :func:`cardsign.statements.release.check_release`, and
-            ``statement.revoked``.
-    """
-    signers = check_release(release, keyset, None, now=now, skew=skew) - revoked
-    if not signers:
-        raise StatementRefused("statement.revoked", "its signer has been revoked")
-    return signers
-
-
-def check_locked(release: ReleaseStatement, locked: LockedRelease | None) -> None:
-    """Check a release against the lock.
-
-    Raises:
-        StatementRefused: ``statement.rollback``, ``statement.fork``; ``statement.unrevoked`` or
-            ``statement.floor``: under the same keyset a key is revoked no longer, or a floor falls.
-    """
-    if locked is None:
-        return
-    if release.order < locked.order:
-        message = f"release {locked.order[2]} was seen before"
-        raise StatementRefused("statement.rollback", message, path="/seq")
-    if release.order == locked.order and release.digest != locked.digest:
-        message = f"it was {locked.digest} when it was seen and is {release.digest} now"
-        raise StatementRefused("statement.fork", message)
-    if release.order[:2] != locked.order[:2]:
-        return
-    check_kept(release, locked.revoked, locked.floor)
 
 
 # What is asked of an issuer (threats 13 and 15; K7, K9). Fetching is an argument. What comes
@@ -571,31 +526,25 @@ def no_answer(result: FetchResult) -> Finding:
 class Refresh:
     """One round of questions: for the newest release, recovery, and every keyset on the way.
 
-    The end of the walk is where no lawful successor is found; whether that is the statement
-    which the release names is for the verdict to say, and a 404 proves nothing by itself.
-    Recovery is asked for before the successors, so that no long chain of a thief can crowd it out,
-    and tried after them, because recovery keys that were replaced must open nothing.
+    Nothing of what comes is verified here, and it decides only which number is asked for next.
+    Whether the last one is the statement that the release names is for the verdict to say, and a
+    404 proves nothing by itself. Recovery is asked for before the successors, so that no long
+    chain of a thief can crowd it out.
 
-    A release that names the newest keyset vouches for it, number and digest. Only where none does
-    is that number asked for again: it may have vanished, or be another statement by now.
+    A release that names the keyset that is known vouches for it, number and digest. Only where it
+    does not is that number asked for again: it may have vanished, or be another statement by now.
 
     Attributes:
         home: The origin at which the statements are published.
         ask_url: Asks for one URL.
-        now: The time, aware.
-        skew: Seconds that the issuer's clock may be ahead.
         keysets: The keyset statements that came.
-        releases: The release that came.
         reasons: What could not be fetched, or has vanished.
-        misfits: Which of these are answers that are neither a keyset statement nor 404.
+        misfits: Which of these are answers that are neither a statement nor 404.
     """
 
     home: str
     ask_url: Ask
-    now: datetime
-    skew: int
     keysets: list[bytes] = field(default_factory=list)
-    releases: list[bytes] = field(default_factory=list)
     reasons: list[Finding] = field(default_factory=list)
     misfits: list[str] = field(default_factory=list)
 
@@ -612,43 +561,55 @@ class Refresh:
             keyset: The newest keyset statement so far.
             release: The newest release statement so far.
         """
-        answer, named = self.ask(RELEASE_PATH), None
-        if answer.outcome == "absent" and release is not None:
-            self.vanished(f"release {release.seq}")
+        answer, named = self.ask(RELEASE_PATH, None if release is None else describe(release)), None
         if answer.outcome == "found":
-            self.releases.append(answer.untrusted_body)
             with suppress(StatementRefused):
                 named = read_release(answer.untrusted_body).keyset
-        with suppress(StatementRefused):  # a fork is for the verdict to say
-            reached = self.first(pin) if keyset is None else keyset
-            if reached is not None:
-                reached = self.onwards(reached)
-                if answer.outcome != "failed":  # no answer says nothing
-                    self.check_named(reached, named, keyset)
-                if named == reached.id and 0 < len(self.reasons) == len(self.misfits):
-                    message = f"could not ask whether a newer keyset exists ({self.misfits[0]}; "
-                    message += "a host without one answers 404)"
-                    self.reasons = [Finding("refresh.next_unknown", message)]
-        supplied = SuppliedStatements(tuple(self.keysets), tuple(self.releases))
+        newest = keyset
+        if keyset is None and isinstance(pin, KeysetId):  # whoever pinned it has seen it
+            newest = self.ask_keyset(pin.epoch, pin.version, is_known=True)
+        if newest is not None or not isinstance(pin, KeysetId):
+            newest = self.gather(newest)
+        if newest is not None and answer.outcome != "failed":  # no answer says nothing
+            if named is not None and newest.id < named:
+                more = f"the release speaks under keyset {named.label}, and the statements that "
+                more += f"lead there from {newest.label} could not be fetched"
+                self.reasons.append(Finding("statement.gap", more))
+            if keyset is not None and named != keyset.id:
+                self.ask_keyset(keyset.epoch, keyset.version, is_known=True)
+        if newest is not None and newest.id == named and 0 < len(self.reasons) == len(self.misfits):
+            message = f"could not ask whether a newer keyset exists ({self.misfits[0]}; "
+            message += "a host without one answers 404)"
+            self.reasons = [Finding("refresh.next_unknown", message)]
+        releases = (answer.untrusted_body,) if answer.outcome == "found" else ()
+        supplied = SuppliedStatements(tuple(self.keysets), releases)
         return supplied, tuple(dict.fromkeys(self.reasons))
 
-    def walk(self, statement: KeysetStatement) -> Walk:
-        """Return a walk that only finds out what to ask for next; the session checks the lock."""
-        return Walk([statement], Floor(), self.now, timedelta(seconds=self.skew))
-
-    def ask(self, path: str) -> FetchResult:
+    def ask(self, path: str, seen: str | None = None) -> FetchResult:
+        """Ask for one document; `seen` names what was seen there before."""
         answer = self.ask_url(self.home + path, MAX_STATEMENT_BYTES)
         if answer.outcome == "failed":
             self.reasons.append(no_answer(answer))
+            if answer.failure is not None and answer.failure.code in _ANSWERED:
+                self.misfits.append(answer.failure.message.removesuffix(" instead of 200"))
+        if answer.outcome == "absent" and seen is not None:
+            gone = f"{seen} was published before and is now gone"
+            self.reasons.append(Finding("statement.vanished", gone))
         return answer
 
-    def vanished(self, name: str) -> None:
-        """Note that what was seen before is gone."""
-        gone = f"{name} was published before and is now gone"
-        self.reasons.append(Finding("statement.vanished", gone))
+    def gather(self, newest: KeysetStatement | None) -> KeysetStatement | None:
+        """Ask for what may follow a statement, version after version; return the last that came."""
+        epoch, version = (1, 0) if newest is None else newest.number
+        while True:
+            recovery = self.ask_keyset(epoch + 1, 1)
+            while (successor := self.ask_keyset(epoch, version + 1)) is not None:
+                newest, version = successor, version + 1
+            if recovery is None:
+                return newest
+            newest, epoch, version = recovery, epoch + 1, 1
 
     def ask_keyset(
-        self, epoch: int, version: int, *, is_pinned: bool = False
+        self, epoch: int, version: int, *, is_known: bool = False
     ) -> KeysetStatement | None:
         """Return one keyset statement, if what is found has that number."""
         spent = sum(map(len, self.keysets))
@@ -658,68 +619,21 @@ class Refresh:
             )
             self.reasons.append(Finding("statement.too_many", most))
             return None
-        answer = self.ask(KEYSET_PATH.format(epoch=epoch, version=version))
-        if answer.outcome == "absent" and is_pinned:  # it was seen when it was pinned
-            self.vanished(f"keyset {epoch}.{version}")
+        name = f"keyset {epoch}.{version}"
+        path = KEYSET_PATH.format(epoch=epoch, version=version)
+        answer = self.ask(path, name if is_known else None)
         if answer.outcome != "found":
-            failure = answer.failure if answer.outcome == "failed" else None
-            if failure is not None and failure.code in _ANSWERED:
-                self.misfits.append(failure.message.removesuffix(" instead of 200"))
             return None
         try:
             statement = read_keyset(answer.untrusted_body)
         except StatementRefused as refusal:
-            self.reasons.append(Finding(refusal.code, f"keyset {epoch}.{version}: {refusal}"))
+            self.reasons.append(Finding(refusal.code, f"{name}: {refusal}"))
             if refusal.code == "statement.shape":
                 self.misfits.append(f"{answer.url} answered 200 with something else")
             return None
         if statement.number != (epoch, version):
-            other = f"keyset {epoch}.{version} was asked for, and {statement.label} is there"
+            other = f"{name} was asked for, and {statement.label} is there"
             self.reasons.append(Finding("statement.gap", other))
             return None
         self.keysets.append(answer.untrusted_body)
         return statement
-
-    def first(self, pin: KeysetId | RootAnchor | None) -> KeysetStatement | None:
-        """Return the statement that the anchor means; of a root set, or of none, it may be any."""
-        if isinstance(pin, KeysetId):
-            statement = self.ask_keyset(pin.epoch, pin.version, is_pinned=True)
-            return None if statement is None else self.walk(statement).begin(pin, None)
-        epoch, version = 1, 1
-        while (statement := self.ask_keyset(epoch, version)) is not None or version > 1:
-            if statement is None:
-                epoch, version = epoch + 1, 1
-            elif (first := self.walk(statement).begin(pin, None)) is not None:
-                return first
-            else:
-                version += 1
-        return None
-
-    def onwards(self, keyset: KeysetStatement) -> KeysetStatement:
-        """Return where lawful steps lead, recovery of each epoch's last one included (K6, K7)."""
-        while True:
-            recovery = self.ask_keyset(keyset.epoch + 1, 1)
-            while (successor := self.ask_keyset(keyset.epoch, keyset.version + 1)) is not None:
-                if (following := self.walk(successor).onward(keyset)) is keyset:
-                    break
-                keyset = following
-            opened = keyset if recovery is None else self.walk(recovery).onward(keyset)
-            if opened is keyset:
-                return keyset
-            keyset = opened
-
-    def check_named(
-        self, reached: KeysetStatement, named: KeysetId | None, previous: KeysetStatement | None
-    ) -> None:
-        """See what became of the statement held where the newest release does not name it."""
-        if named is not None and reached.id < named:
-            more = f"the release speaks under keyset {named.label}, and the statements that lead "
-            more += f"there from {reached.label} could not be fetched"
-            self.reasons.append(Finding("statement.gap", more))
-        if previous is None or reached != previous or (named and named.digest == reached.digest):
-            return
-        answer = self.ask(KEYSET_PATH.format(epoch=reached.epoch, version=reached.version))
-        if answer.outcome == "absent":
-            self.vanished(f"keyset {reached.label}")
-        elif answer.outcome == "found":
-            self.keysets.append(answer.untrusted_body)  # of another one the walk says what it is

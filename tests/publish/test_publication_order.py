@@ -200,7 +200,7 @@ class Verifier:
 
         known = self.memory.verifier(self.policy).session(self.policy.issuers[0])
         now = self.issuer.now
-        refresh = Refresh(HOME, ask, now, self.policy.limits.skew)
+        refresh = Refresh(HOME, ask)
         supplied, _ = refresh.run(self.pin, known.keyset, known.release)
         got = self.copies.get(CARD_PATH, fresh=fresh and not self.handed)
         assert got is not None

@@ -181,7 +181,7 @@ class KeysetPeer:
             return FetchResult(url, "absent") if body is None else FetchResult(url, "found", body)
 
         known = self.remembered()
-        refresh = Refresh(self.home, ask, self.at(t), self.limits.skew)
+        refresh = Refresh(self.home, ask)
         supplied, _ = refresh.run(self.pin, known.keyset, known.release)
         self._asked = t
         return supplied

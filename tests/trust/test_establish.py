@@ -203,14 +203,6 @@ def test_statements_hold_until_they_end(
     assert all(reason.message.startswith(f"{what} expired ") for reason in reasons)
 
 
-def test_a_release_of_no_keyset_that_is_held(anchor: KeysetAnchor, one: bytes, two: bytes) -> None:
-    """A memory that contradicts itself is no ground to trust anything."""
-    session = session_of(anchor)
-    session.keyset, session.release = read_keyset(one), read_release(release(two))
-    trust = stand(session)
-    assert (codes(trust.blocks), trust.revoked) == (["statement.keyset"], frozenset())
-
-
 def test_a_release_below_the_lock_blocks_whatever_is_waived(
     anchor: KeysetAnchor, one: bytes
 ) -> None:

@@ -106,15 +106,14 @@ def test_a_keyset_anchor_without_its_entry_is_a_local_fault(policy: Path) -> Non
     with pytest.raises(UsageFault) as fault:
         judge.examine(b"{}", issuer="tides")
     assert (fault.value.code, fault.value.exit_status) == ("lock.missing", 2)
-    assert "there is no such lock" in fault.value.message
     assert f"cardsign trust remove tides --trust {policy};" in fault.value.hint
     assert judge.examine(b"{}", issuer="other").verdict == "untrusted"
 
 
 def test_an_entry_whose_anchor_is_no_keyset_any_more_is_refused(policy: Path) -> None:
     text = policy.read_text()
-    keyset = text[text.index("keyset =") :].splitlines()[0]
-    policy.write_text(text.replace(keyset, 'jwks = "https://tides.example/jwks.json"'))
+    keyset = text[text.index("[issuer.anchor") :]
+    policy.write_text(text.replace(keyset, 'anchor.jwks = "https://tides.example/jwks.json"'))
     with pytest.raises(UsageFault, match=r"^lock\.other_anchor: "):
         verifier(policy)
 
@@ -385,7 +384,7 @@ def test_a_cache_of_another_owner_is_empty(policy: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can give a file away")
     verdict(policy, [FIRST, SECOND], [release(SECOND, seq=5)])
-    for path in (policy.parent / "cache").iterdir():
+    for path in (policy.parent / "cache").rglob("*.json"):
         os.chown(path, 12345, 12345)
     assert verifier(policy).examine(SIGNED, issuer="tides").answers.integrity == "unknown"
 
@@ -397,13 +396,13 @@ def test_a_poisoned_cache_brings_no_trust(policy: Path, poison: str) -> None:
     second = stranger.keyset_after(FIRST)  # signed by other roots
     data = {
         "junk": b"\x00[[[",
-        "other issuer": json.dumps([[other.keyset().decode()], []]).encode(),
+        "other issuer": json.dumps([other.keyset().decode()]).encode(),
         "huge": b"[" + b" " * 10_000_000 + b"]",
         "link": b"",
-        "unsigned": json.dumps([[FIRST.decode(), second.decode()], []]).encode(),
+        "unsigned": json.dumps([FIRST.decode(), second.decode()]).encode(),
     }[poison]
-    cache = policy.parent / "cache"
-    cache.mkdir()
+    cache = policy.parent / "cache" / digest_of(FIRST)
+    cache.mkdir(parents=True)
     path = cache / f"{digest_of(FIRST)}.json"
     path.symlink_to("/dev/zero") if poison == "link" else path.write_bytes(data)
     report = verdict(policy, [FIRST], [release(FIRST, seq=5)])

