@@ -5,10 +5,15 @@ from __future__ import annotations
 from contextlib import aclosing
 
 import httpx
-import httpx2
 
+from cardsign.errors import install_hint
 from cardsign.net.fetch import FetchSettings, OtherStatus
 from cardsign.net.guarded import GuardedTransport, GuardRefused
+
+try:
+    import httpx2
+except ImportError as exc:
+    raise ImportError(f"{exc}; {install_hint('mcp')}") from exc
 
 
 class McpTransport(GuardedTransport):

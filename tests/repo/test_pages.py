@@ -189,7 +189,16 @@ def test_the_readme_runs_in_a_clone(tmp_path: Path) -> None:
     assert left.splitlines() == ["?? edited.json", "?? jwks.json", "?? signed.json"]
 
 
-@pytest.mark.parametrize("page", [page for page in RUN if page != "README.md"])
+#: What a page's blocks need beside cardsign.
+NEEDS: dict[str, tuple[pytest.MarkDecorator, ...]] = {
+    "call.md": (pytest.mark.needs_a2a,),
+    "python.md": (pytest.mark.needs_a2a, pytest.mark.needs_prometheus),
+}
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=NEEDS.get(page, ())) for page in RUN if page != "README.md"]
+)
 def test_a_page_runs(page: str, folder: Path) -> None:
     """A reader who types what the page shows, in an empty folder, sees what it shows."""
     text = RUN[page].read_text(encoding="utf-8")

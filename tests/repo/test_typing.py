@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
+
 PROGRAM = """
 from datetime import datetime
 import json
@@ -68,6 +70,7 @@ def python_of(pages: Iterable[Path], folder: Path) -> list[Path]:
     return files
 
 
+@pytest.mark.needs_a2a  # with FastAPI, which the page for Python mounts
 def test_what_the_pages_show_has_the_right_types(root: Path, tmp_path: Path) -> None:
     """A reader who copies a block into a strictly typed program has nothing to add."""
     pages = [root / "README.md", root / "docs/guides/python.md"]
