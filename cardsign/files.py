@@ -296,8 +296,9 @@ def file_fault(exc: OSError, path: Path | str, otherwise: str) -> FileFault:
     if isinstance(exc, FileNotFoundError | NotADirectoryError):
         if otherwise == "file.unreadable":
             return FileMissing("file.not_found", "there is no such file", path=str(path))
-        make = f"Make it: mkdir -p {shlex.quote(str(Path(path).parent))}"
-        return FileFault(otherwise, "its directory does not exist", path=str(path), hint=make)
+        if isinstance(exc, FileNotFoundError):
+            make = f"Make it: mkdir -p {shlex.quote(str(Path(path).parent))}"
+            return FileFault(otherwise, "its directory does not exist", path=str(path), hint=make)
     reason = exc.strerror or str(exc)
     return FileFault(otherwise, f"the operating system says: {reason}", path=str(path))
 

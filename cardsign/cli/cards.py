@@ -49,8 +49,7 @@ _MAX_MEMBERS: Final = 1000
 @click.option(
     "--a2a",
     type=click.Choice(("0.2", "0.3", "1.0", "both")),
-    help="The A2A version of the card; both: 1.0, and 0.3 next to it as CARD with .0.3 before its "
-    "suffix [default: 0.3 from Forge, else 1.0].",
+    help="The A2A version; both: also 0.3, as CARD.0.3.json [default: 0.3 from Forge, else 1.0].",
 )
 @click.option("--base-url", metavar="URL", help="Where the server is; the source's path follows.")
 @click.option("--url", metavar="TEMPLATE", help="Where the agent is; {name} stands for its name.")
@@ -65,24 +64,16 @@ _MAX_MEMBERS: Final = 1000
     "--agent", metavar="NAME", help="Which agent of Orloj, where the sources define several."
 )
 @click.option(
-    "--prompt-excerpt",
-    is_flag=True,
-    help="Fill a missing description by a prompt's first sentence.",
+    "--prompt-excerpt", is_flag=True, help="Describe the agent by a prompt's first sentence."
 )
 @click.option(
     "--ask-mcp",
-    "asked",
     metavar="URL",
     multiple=True,
-    help="Ask a live MCP server for its tools, over streamable HTTP, without credentials; needs "
-    "the extra mcp.",
+    help="Ask a live MCP server, over streamable HTTP, without credentials; needs the extra mcp.",
 )
 @click.option(
-    "--run-mcp",
-    "run",
-    metavar="COMMAND",
-    multiple=True,
-    help="Run this program, an MCP server, and ask it for its tools over stdio.",
+    "--run-mcp", metavar="COMMAND", multiple=True, help="Run an MCP server, and ask it over stdio."
 )
 @frame.network_option
 @click.option("--explain", is_flag=True, help="Show the source and line of each member.")
@@ -90,8 +81,8 @@ def build(
     sources: tuple[str, ...],
     output: str,
     members: tuple[str, ...],
-    asked: tuple[str, ...],
-    run: tuple[str, ...],
+    ask_mcp: tuple[str, ...],
+    run_mcp: tuple[str, ...],
     explain: bool,
     insecure: bool,
     **options: Any,
@@ -112,10 +103,10 @@ def build(
     options["members"] = frame.read_pairs("--set", "MEMBER=VALUE", members, hint=SET_HINT)
     chosen = frame.take(BuildOptions, options)
     chosen = chosen.with_settings(project_config().build)
-    if asked or run:
+    if ask_mcp or run_mcp:
         from cardsign.build.live import ask_servers
 
-        chosen = replace(chosen, live=ask_servers(asked, run, frame.fetch_settings(insecure)))
+        chosen = replace(chosen, live=ask_servers(ask_mcp, run_mcp, frame.fetch_settings(insecure)))
     built = build_card(sources, chosen)
     written = dict(_outputs(output, built))
     for name, data in written.items():
@@ -178,10 +169,10 @@ def _settings(options: Mapping[str, Any]) -> LintSettings:
         from cardsign.cli.issuer import project_config  # and with it the model of a key store
 
         own = project_config().lint.settings()
-    of_layers = (name for layer in options["layers"] for name in LAYERS[layer])
+    of_layers = (name for layer in options["layer"] for name in LAYERS[layer])
     return replace(
         own,
-        groups=(*options["groups"], *of_layers) or own.groups,
+        groups=(*options["group"], *of_layers) or own.groups,
         ignore=own.ignore | set(options["ignore"]),
         strict=own.strict or options["strict"],
         today=moment().date(),
@@ -195,18 +186,15 @@ def _settings(options: Mapping[str, Any]) -> LintSettings:
 @click.argument("cards", nargs=-1, required=True, metavar="CARD...")
 @click.option(
     "--group",
-    "groups",
     multiple=True,
     type=click.Choice(list(GROUPS)),
     help="Only these groups of rules [default: all; contract for contract cards].",
 )
 @click.option(
     "--layer",
-    "layers",
     multiple=True,
     type=click.Choice(list(LAYERS)),
-    help="Only this layer of a contract's rules: 1 JSON and JSON Schema, 2 required members, "
-    "3 schemas and names, 4 A2A.",
+    help="Of a contract's rules: 1 JSON Schema, 2 members, 3 schemas and names, 4 A2A.",
 )
 @click.option("--ignore", metavar="RULE", multiple=True, help="Leave out a rule or group.")
 @click.option(
@@ -216,7 +204,6 @@ def _settings(options: Mapping[str, Any]) -> LintSettings:
     "--fail-on",
     type=click.Choice(SEVERITIES),
     default="warning",
-    show_default=True,
     help="The least severe finding that makes the exit status 1.",
 )
 @frame.format_option(
@@ -413,9 +400,8 @@ _OURS: Final = "-m cardsign verify - --quiet --jwks {keys} --origin {origin}"
 @click.option(
     "--verifier",
     metavar="CMD",
-    help="The program to check, started for each case with the card on stdin. {keys} stands for a "
-    "file with the trusted keys (a JWK Set), {origin} for the issuer's origin [default: this "
-    "program].",
+    help="The program to check, which gets each card on stdin; {keys} stands for a file with a JWK "
+    "Set, {origin} for the issuer's origin [default: this program].",
 )
 def conformance(folder: Path, verifier: str | None) -> int:
     """Try attacks and honest cards on a verifier, and say what it gets wrong.

@@ -97,12 +97,8 @@ def _check_call(text: str | None, options: Mapping[str, Any]) -> None:
 )
 @click.argument("url", metavar="URL")
 @click.argument("text", metavar="[TEXT]", required=False)
-@click.option(
-    "--task", metavar="ID", default="", help="Continue this task, or --get or --cancel it."
-)
-@click.option(
-    "--context", metavar="ID", default="", help="Continue this conversation with a new message."
-)
+@click.option("--task", metavar="ID", help="Continue this task, or --get or --cancel it.")
+@click.option("--context", metavar="ID", help="Continue this conversation with a new message.")
 @click.option("--get", is_flag=True, help="Print the state and result of the task.")
 @click.option("--cancel", is_flag=True, help="Cancel the task.")
 @click.option(
@@ -110,7 +106,6 @@ def _check_call(text: str | None, options: Mapping[str, Any]) -> None:
     metavar="SECONDS",
     type=click.IntRange(1, 3600),
     default=DEFAULT_TIMEOUT,
-    show_default=True,
     help="The time limit for the whole answer.",
 )
 @visit_options
@@ -140,7 +135,8 @@ def call(url: str, text: str | None, **options: Any) -> int:
     peer = Peer.of(batch.verifier, public.url, report.card, batch.subject)
     agent = calling.open_call(peer, credential, seconds=options["timeout"])
     if message:
-        work = agent.send_text(message, task=options["task"], context=options["context"])
+        ids = {name: options[name] or "" for name in ("task", "context")}
+        work = agent.send_text(message, **ids)
     else:
         work = agent.ask_task(options["task"], cancel=options["cancel"])
     reply: Reply = asyncio.run(work)

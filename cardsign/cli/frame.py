@@ -460,6 +460,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 #: The type of an option or argument that is a file or a folder, which need not exist.
 PATH: Final = click.Path(path_type=Path)
+#: The same where only a file will do, or only a folder: for the help, and for what is there.
+FILE: Final = click.Path(path_type=Path, dir_okay=False)
+DIR: Final = click.Path(path_type=Path, file_okay=False)
 STDIO: Final = "-"
 
 
@@ -553,7 +556,7 @@ output_option: Final = partial(
     metavar="FILE",
     default=STDIO,
     callback=lambda _context, _option, output: refuse_two_documents(output),
-    help="'-' for stdout, the default.",
+    help="'-' for stdout.",
 )
 
 

@@ -29,17 +29,11 @@ from cardsign.keys.store import StorePlace, create_store, is_taken, read_place
 @click.option(
     "--issuer", "origin", metavar="ORIGIN", help="Where the cards are, such as https://a.example."
 )
-@click.option(
-    "--card",
-    metavar="FILE",
-    help="The public card, for [[card]] of cardsign.toml. Then sign, release renew and publish "
-    "need no arguments.",
-)
+@click.option("--card", metavar="FILE", help="The public card, for [[card]] of cardsign.toml.")
 @click.option(
     "--agent",
-    metavar="NAME",
-    help="Make a new agent instead: its contract card, code, test, make targets and workflow. NAME "
-    "is department-agent.",
+    metavar="DEPARTMENT-AGENT",
+    help="Make a new agent instead: contract card, code, test, make targets and workflow.",
 )
 @click.option(
     "--root-keystore",
@@ -49,8 +43,7 @@ from cardsign.keys.store import StorePlace, create_store, is_taken, read_place
 )
 @click.option(
     "--recovery-out",
-    metavar="FILE",
-    default=frame.STDIO,
+    type=frame.FILE,
     help="Write the encrypted recovery key here [default: print it once, on stdout].",
 )
 @issuer.alg_option
@@ -58,7 +51,7 @@ from cardsign.keys.store import StorePlace, create_store, is_taken, read_place
 def init(
     origin: str | None,
     agent: str | None,
-    recovery_out: str,
+    recovery_out: Path | None,
     keystore: KeystoreOptions,
     **options: Any,
 ) -> None:
@@ -81,14 +74,13 @@ def init(
     elif place is None:
         named = os.environ.get(issuer.KEYSTORE_VARIABLE)
         place = read_place(named) if named else issuer.allowed_store(Path(issuer.DEFAULT_KEYSTORE))
-    out = None if recovery_out == frame.STDIO else Path(recovery_out)
-    plan = IssuerPlan(Path(), place, origin or "", recovery_out=out, **options)
+    plan = IssuerPlan(Path(), place, origin or "", recovery_out=recovery_out, **options)
     plan.check()
     has_store, has_settings = is_taken(place), plan.has_settings
     create = partial(create_store, user=issuer.local_user())
     passphrases = _ask_passphrases(keystore)
     keyset, recovery = init_issuer(plan, passphrases, now=moment(), create=create)
-    text = recovery.decode() if out is None else ""
+    text = "" if recovery_out else recovery.decode()
     kids: dict[str, str] = {
         role: key.public.kid for key in reversed(keyset.keys) for role in key.roles
     }

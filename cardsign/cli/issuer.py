@@ -45,9 +45,7 @@ alg_option: Final = click.option(
     "--alg",
     type=click.Choice(("ES256", "RS256", "EdDSA")),
     default="ES256",
-    show_default=True,
-    help="ES256: P-256, small and fast; RS256: RSA, for verifiers that know nothing else; "
-    "EdDSA: Ed25519, for card keys only; few SDKs verify it.",
+    help="RS256: for verifiers that know nothing else; EdDSA: for cards, few SDKs verify it.",
 )
 public_option: Final = click.option(
     "--public", metavar="FILE", help="The public key of the signer: a JWK or PEM ('-' for stdin)."
@@ -55,15 +53,12 @@ public_option: Final = click.option(
 recovery_option: Final = partial(
     click.option,
     "--recovery-file",
-    type=frame.PATH,
-    metavar="FILE",
-    help="Sign with the recovery key in this file. Its passphrase is in "
-    f"{RECOVERY_VARIABLE}, or is asked for.",
+    type=frame.FILE,
+    help=f"Sign with this recovery key. Its passphrase is in {RECOVERY_VARIABLE}, or asked for.",
 )
 publication_option: Final = click.option(
     "--publication",
-    type=frame.PATH,
-    metavar="DIR",
+    type=frame.DIR,
     help="The publication directory [default: `publish` of cardsign.toml].",
 )
 key_option: Final = click.option(
@@ -79,8 +74,7 @@ kid_option: Final = click.option(
 )
 passphrase_option: Final = click.option(
     "--passphrase-file",
-    type=frame.PATH,
-    metavar="FILE",
+    type=frame.FILE,
     help="A file of mode 0600 with the passphrase [default: CARDSIGN_PASSPHRASE, then a prompt].",
 )
 root_keystore_option: Final = click.option(

@@ -47,9 +47,7 @@ role_option = click.option(
     "--role",
     type=click.Choice(ledger.ROLES),
     default="card",
-    show_default=True,
-    help="What it signs: cards, or the issuer's statements. Keep root and recovery keys "
-    "in a key store of their own.",
+    help="What it signs. Keep root and recovery keys in a key store of their own.",
 )
 
 
@@ -150,14 +148,7 @@ def _made(record: ledger.KeyRecord, store: stores.KeyStore, path: stores.StorePl
 
 @keys.command(example="cardsign keys export vzTO --as pem")
 @click.argument("kid")
-@click.option(
-    "--as",
-    "form",
-    type=click.Choice(("jwk", "pem")),
-    default="jwk",
-    show_default=True,
-    help="The form of the key.",
-)
+@click.option("--as", "form", type=click.Choice(("jwk", "pem")), default="jwk", help="The form.")
 @frame.output_option()
 @issuer.keystore_option
 def export(kid: str, form: Literal["jwk", "pem"], output: str, keystore: KeystoreOptions) -> None:
@@ -211,14 +202,12 @@ _ALL: Final = "*"
     metavar="[KID]",
     is_flag=False,
     flag_value=_ALL,
-    help="Begin to rotate this active key now, or all of them. For a stolen key use cardsign keys "
-    "revoke.",
+    help="Begin to rotate this active key now, or all. For a stolen one: cardsign keys revoke.",
 )
 @click.option(
     "--adopt",
     is_flag=True,
-    help="First add to the log what another copy of this key store has published, as cardsign "
-    "keys doctor lists it.",
+    help="First add to the log what another copy has published, as cardsign keys doctor lists it.",
 )
 @issuer.unlock_options
 @frame.dry_run_option
@@ -258,8 +247,7 @@ def rotate(
     "--reason",
     type=click.Choice(ledger.REVOCATION_REASONS),
     required=True,
-    help="compromised: somebody else may have the key, and all that is kept with it. superseded, "
-    "ceased: the key is no longer needed.",
+    help="compromised: somebody else may have it, and all that is kept with it.",
 )
 @issuer.root_keystore_option
 @issuer.unlock_options
@@ -328,10 +316,7 @@ def _ask_to_revoke(
     "--role", type=click.Choice(ledger.ROLES), required=True, help="The role of the keys."
 )
 @click.option(
-    "--new-passphrase-file",
-    metavar="FILE",
-    type=frame.PATH,
-    help="The new passphrase [default: a prompt].",
+    "--new-passphrase-file", type=frame.FILE, help="The new passphrase [default: a prompt]."
 )
 @issuer.unlock_options
 def passwd(role: ledger.Role, new_passphrase_file: Path | None, keystore: KeystoreOptions) -> None:

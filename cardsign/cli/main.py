@@ -69,7 +69,7 @@ EXIT_STATUSES: Final = (
     cls=Group,
     sections=_SECTIONS,
     exit_statuses=EXIT_STATUSES,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
 )
 @click.version_option(__version__, prog_name="cardsign", message="%(prog)s %(version)s")
 def command_line() -> None:
@@ -116,7 +116,8 @@ def help_(words: tuple[str, ...]) -> int:
 
 
 def _help_of(words: Sequence[str]) -> str:
-    context = click.Context(command_line, info_name="cardsign")
+    settings = command_line.context_settings
+    context = click.Context(command_line, info_name="cardsign", **settings)
     for word in words:
         group = context.command
         if not isinstance(group, click.Group):

@@ -44,8 +44,7 @@ _INSTRUCTIONS = (
 @click.option(
     "--trust",
     "trust_file",
-    type=frame.PATH,
-    metavar="FILE",
+    type=frame.FILE,
     help="The policy [default: CARDSIGN_TRUST, then $XDG_CONFIG_HOME/cardsign/trust.toml].",
 )
 @frame.network_option
@@ -53,7 +52,7 @@ _INSTRUCTIONS = (
     "--port",
     metavar="N",
     type=click.IntRange(1, 65535),
-    help="Serve programs of this machine at http://127.0.0.1:N/mcp instead, over streamable HTTP.",
+    help="Serve programs of this machine at http://127.0.0.1:N/mcp, over streamable HTTP.",
 )
 def mcp(port: int | None, trust_file: Path | None, insecure: bool) -> None:
     """Serve verify, inspect, lint and diff as MCP tools, over stdio or HTTP.

@@ -33,13 +33,12 @@ from cardsign.publish.publication import DEFAULT_MAX_AGE, Documents, note_public
     "--extended",
     metavar="NAME=FILE",
     multiple=True,
-    help="An extended card that was signed for the audience NAME.",
+    help="An extended card, signed for the audience NAME.",
 )
 @click.option(
     "--legacy-card",
     metavar="FILE",
-    help="The same agent as a signed card of A2A 0.3, for older clients [default: the one that is "
-    "published].",
+    help="The signed card of A2A 0.3, for older clients [default: the one that is published].",
 )
 @click.option(
     "--drop-others", is_flag=True, help="Stop publishing extended and 0.3 cards that are not named."
@@ -47,31 +46,24 @@ from cardsign.publish.publication import DEFAULT_MAX_AGE, Documents, note_public
 @click.option(
     "-o",
     "--output",
-    metavar="DIR",
-    type=frame.PATH,
+    type=frame.DIR,
     help="The publication directory [default: `publish` of cardsign.toml].",
 )
 @click.option(
     "--max-age",
     metavar="SECONDS",
     type=click.IntRange(0, MAX_MAX_AGE),
-    help="How long caches may keep what is served "
-    f"[default: as published before, at first {DEFAULT_MAX_AGE}; or less if `max_age` of "
-    "[timeline] in cardsign.toml is less].",
+    help="How long caches may keep what is served [default: as published before, at first "
+    f"{DEFAULT_MAX_AGE}; at most `max_age` of [timeline] in cardsign.toml].",
 )
 @click.option(
-    "--jwks",
-    metavar="FILE",
-    help="Publish the keys of FILE instead of a key store's: a JWK Set as cardsign keys jwks "
-    "writes it.",
+    "--jwks", metavar="FILE", help="Publish the keys of this JWK Set instead of a key store's."
 )
 @issuer.key_option
 @issuer.kid_option
 @click.option(
     "--export",
-    "export_to",
-    metavar="DIR",
-    type=frame.PATH,
+    type=frame.DIR,
     help="Also write the public files for a static host or nginx.",
 )
 @click.option(
@@ -81,14 +73,13 @@ from cardsign.publish.publication import DEFAULT_MAX_AGE, Documents, note_public
     "--every",
     type=click.IntRange(1, 86_400),
     default=60,
-    show_default=True,
     metavar="SECONDS",
     help="How often --watch looks.",
 )
 @issuer.unlock_options
 @frame.dry_run_option
 def publish(
-    output: Path | None, export_to: Path | None, keystore: KeystoreOptions, **options: Any
+    output: Path | None, export: Path | None, keystore: KeystoreOptions, **options: Any
 ) -> int:
     """Publish the signed CARD ('-' for stdin) with the key set of the key store.
 
@@ -110,14 +101,14 @@ def publish(
     watch, every, drop_others = (options.pop(name) for name in ("watch", "every", "drop_others"))
     is_project = all(value in (None, ()) for value in options.values())
     if watch:
-        if not is_project or drop_others or export_to or frame.is_dry_run() or is_json():
+        if not is_project or drop_others or export or frame.is_dry_run() or is_json():
             message = "--watch is about the cards of cardsign.toml, and goes with -o and --every"
             raise UsageFault("usage.conflict", message)
         return _watch(every, output, keystore)
     config = project_config(output)
     directory = needed_publication(config)
     if is_project:
-        return _publish_project(keystore, config, export_to, drop_others=drop_others)
+        return _publish_project(keystore, config, export, drop_others=drop_others)
     if output is None and config.agents:
         hint = "Publish them all: cardsign publish. Or name another directory for CARD: -o DIR"
         message = "the cards of several agents are published together"
@@ -129,7 +120,7 @@ def publish(
     if generation.created:
         note = f"{frame.done('published', 'publish')} {place}"
     show(Answer(_generation_json(generation, earlier), notes=[note]))
-    _describe(generation, earlier, export_to)
+    _describe(generation, earlier, export)
     return EXIT_OK
 
 
@@ -173,7 +164,7 @@ def _publish_card(
 
 
 def _publish_project(
-    keystore: KeystoreOptions, config: ProjectConfig, export_to: Path | None, *, drop_others: bool
+    keystore: KeystoreOptions, config: ProjectConfig, export: Path | None, *, drop_others: bool
 ) -> int:
     """Build, sign, list and publish the cards of the project."""
     issuer.check_cards(config)
@@ -193,21 +184,21 @@ def _publish_project(
     view = views.get("", {"agents": views})
     status = issuer.show_progress(progress, work.now, view if views else {})
     for agent_name, generation, earlier in published:
-        _describe(generation, earlier, export_to and export_to / agent_name, agent_name)
+        _describe(generation, earlier, export and export / agent_name, agent_name)
     return status
 
 
 def _describe(
-    generation: Generation, earlier: Generation | None, export_to: Path | None, agent: str = ""
+    generation: Generation, earlier: Generation | None, export: Path | None, agent: str = ""
 ) -> None:
     """Say what changed and what readers will miss, and export the public files."""
     for name, change in list_changes(generation, earlier).items() if not is_json() else ():
         say(f"  {change}: {f'{agent}/' if agent else ''}{name}")
     frame.say_notes(note_publication(generation))
-    if export_to is not None:
+    if export is not None:
         if not frame.is_dry_run():
-            export_files(generation, export_to)
-        say(f"{frame.done('exported', 'export')} its public files to {export_to}")
+            export_files(generation, export)
+        say(f"{frame.done('exported', 'export')} its public files to {export}")
 
 
 def _watch(every: int, output: Path | None, keystore: KeystoreOptions) -> int:

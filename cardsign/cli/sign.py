@@ -52,8 +52,7 @@ def read_marker(
         raise UsageFault(
             "usage.conflict",
             "--extended, --seq and --expires need one another",
-            hint="Give all three. N of --seq is the number of the release that you sign next, "
-            "one above that of the newest",
+            hint="Give all three; --seq is one above the newest release.",
         )
     check_audience(audience)
     return ExtendedMarker(audience, seq, expiry(expires, now))
@@ -105,16 +104,13 @@ def find_signers(
     example="cardsign sign card.json -o signed.json",
 )
 @click.argument("card", required=False)
-@click.option(
-    "-o", "--output", metavar="OUT", default=frame.STDIO, help="'-' for stdout, the default."
-)
+@click.option("-o", "--output", metavar="OUT", default=frame.STDIO, help="'-' for stdout.")
 @click.option(
     "--compat",
     type=click.Choice(COMPAT),
     default="safe",
-    show_default=True,
-    help="Which signatures to add for SDKs, which cardsign does not count. safe: those that cover "
-    "every endpoint, security scheme and scope. all: for every SDK.",
+    help="Signatures to add for SDKs, which cardsign does not count. safe: those that cover every "
+    "endpoint, security scheme and scope. all: for every SDK.",
 )
 @click.option(
     "--force", is_flag=True, help="Sign even what is not a valid Agent Card, and say what is wrong."
@@ -125,30 +121,23 @@ def find_signers(
 @click.option("--drop-foreign", is_flag=True, help="Drop the signatures of other signers.")
 @click.option(
     "--header",
-    "headers",
     metavar="NAME=VALUE",
     multiple=True,
-    help="Put this into the `header` of each signature, such as jku=https://HOST/jwks.json. It is "
-    "not signed: anybody can change it. Never alg, kid, typ, crit or b64.",
+    help="Put this into the unsigned `header` of each signature, such as jku=https://HOST/jwks.json.",
 )
 @click.option(
     "--extended",
     "audience",
     metavar="AUDIENCE",
-    help="Mark the card as the extended card for this audience. Use a random id, as `openssl "
-    "rand -hex 16` prints. Needs --seq and --expires.",
+    help="Mark it as the extended card for this audience, best a random id; with --seq, --expires.",
 )
 @click.option(
-    "--seq",
-    metavar="N",
-    type=click.IntRange(1, MAX_SEQ),
-    help="The number of the release that the extended card is made for.",
+    "--seq", metavar="N", type=click.IntRange(1, MAX_SEQ), help="The release that it is made for."
 )
 @click.option(
     "--expires",
     metavar="DATE",
-    help="When the extended card ends, at most 400 days ahead: YYYY-MM-DD (the end of that day) or "
-    "YYYY-MM-DDThh:mm:ss. Without an offset it is UTC.",
+    help="When it ends, at most 400 days ahead: YYYY-MM-DD (with that day) or an ISO time, in UTC.",
 )
 @issuer.key_option
 @issuer.public_option
@@ -211,7 +200,7 @@ def _sign_card(
     """Sign one card and write it."""
     frame.refuse_two_documents(output)
     now = moment()
-    header = frame.read_pairs("--header", "NAME=VALUE", options["headers"])
+    header = frame.read_pairs("--header", "NAME=VALUE", options["header"])
     marker = read_marker(options["audience"], options["seq"], options["expires"], now)
     foreign = options["known_keys"]
     known_keys = None if foreign is None else frame.read_jwks(foreign)

@@ -137,8 +137,7 @@ def draft(
 @click.option(
     "--digest",
     metavar="SHA-256",
-    help="The draft's digest, as its author told you over another channel [default: a prompt on a "
-    "terminal].",
+    help="The draft's digest, as its author told you over another channel [default: a prompt].",
 )
 @issuer.recovery_option()
 @issuer.unlock_options
@@ -186,8 +185,7 @@ def sign(
 )
 @click.option(
     "--new-recovery-out",
-    metavar="FILE",
-    type=frame.PATH,
+    type=frame.FILE,
     help="Make a new recovery key too, encrypted, because the old one has been used.",
 )
 @issuer.publication_option
@@ -325,7 +323,6 @@ def release() -> None:
 @release.command(example="cardsign release renew --card signed.json")
 @click.option(
     "--card",
-    "listed",
     metavar="[URL=]FILE",
     multiple=True,
     help=f"A signed card to list, before it is published [default URL: the issuer's {CARD_PATH}].",
@@ -350,7 +347,6 @@ def release() -> None:
     "--days",
     type=click.IntRange(1, 14),
     default=RELEASE_LIFETIME.days,
-    show_default=True,
     help="How long it is valid.",
 )
 @click.option("--force", is_flag=True, help="Sign a release even if nothing is new.")
@@ -358,7 +354,7 @@ def release() -> None:
 @issuer.unlock_options
 @frame.dry_run_option
 def renew(
-    listed: tuple[str, ...],
+    card: tuple[str, ...],
     days: int,
     force: bool,
     publication: Path | None,
@@ -378,10 +374,10 @@ def renew(
     changes = frame.take(ReleaseChanges, options)
     config = project_config(publication)
     work = keystore.work(config)
-    named = tuple(map(_card, listed)) or tuple(
+    named = tuple(map(_card, card)) or tuple(
         entry for part in work.by_agent() for entry in to_list(part)
     )
-    changes = replace(changes, cards=named, by_name=bool(listed), lifetime=timedelta(days=days))
+    changes = replace(changes, cards=named, by_name=bool(card), lifetime=timedelta(days=days))
     progress = renew_release(work, changes, force=force)
     newest = kept_release(work.store)
     return issuer.show_progress(progress, work.now, release_json(newest) if newest else {})

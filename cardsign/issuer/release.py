@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
+from cardsign import errors
 from cardsign.card.document import Card
 from cardsign.card.profiles import canonicalize
 from cardsign.card.values import Json, jcs
@@ -325,8 +326,8 @@ def draft_release(
     published card is the only one that caches can hold, the floor rises to it.
 
     Raises:
-        UsageFault: The changes do not fit, the keyset has expired, or the issuer's own keys do not
-            verify a card that a person named (``publish.not_verifying``).
+        UsageFault: The changes do not fit, or the keyset has expired.
+        PublishRefused: The issuer's own keys do not verify a card that a person named.
         StoreFault: ``keystore.no_keyset``.
     """
     store, now, state = work.store, work.now, work.store.load()
@@ -360,8 +361,11 @@ def _check_verifying(changes: ReleaseChanges, keyset: KeysetStatement, now: date
     """Refuse to list a card that the issuer's own keys do not verify, such as an edited one."""
     keys = JwkSet.of(key.public for key in keyset.keys if "card" in key.roles)
     for url, card in changes.cards:
-        with of_the_user(f"the card at {url or CARD_PATH}"):
+        try:
             check_cards({CARD_FILE: card}, keys, now)
+        except PublishRefused as refusal:
+            place = f"the card at {url or CARD_PATH}"
+            raise errors.place_below(refusal, place, PublishRefused) from refusal
 
 
 def _list_digests(
