@@ -112,7 +112,8 @@ def _check_skill(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Iter
         message = f"unsupported_skill: {skill!r:.60}; supported_skills: {listed}"
         yield finding_at("envelope.unsupported-skill", ("skill_id",), message)
         return
-    member = "output" if "status" in envelope else "input"
+    is_response = "status" in envelope
+    member, code = ("output", "envelope.output") if is_response else ("input", "envelope.input")
     key = skill, f"{member}_schema"
     schemas = [part.schema for part in skill_schemas(card) if (part.skill, part.kind) == key]
     if member not in envelope:
@@ -120,7 +121,7 @@ def _check_skill(envelope: Mapping[str, Json], card: Mapping[str, Json]) -> Iter
     for schema in schemas or [None]:
         problems, unclear = find_problems(schema, envelope[member])
         for tokens, message in problems:
-            yield finding_at(f"envelope.{member}", (member, *tokens), message)
+            yield finding_at(code, (member, *tokens), message)
         if unclear:
             yield finding_at("envelope.unclear", (member,), unclear)
 

@@ -45,12 +45,12 @@ from cardsign.urls import without_userinfo
 Bump: TypeAlias = Literal["none", "patch", "minor", "major"]
 
 BUMPS: Final[tuple[Bump, ...]] = ("none", "patch", "minor", "major")
-#: By effect, in the order of a report: what is said of it, and what it needs.
-_EFFECTS: Final[dict[Effect, tuple[str, Bump]]] = {
-    "breaking": ("Breaks a caller", "major"),
-    "unclear": ("Cannot be told from the cards: decide yourself", "patch"),
-    "additive": ("New for a caller", "minor"),
-    "wording": ("Words only", "patch"),
+#: By the code of an effect, in the order of a report: what is said of it, and what it needs.
+_EFFECTS: Final[dict[str, tuple[str, Bump]]] = {
+    "diff.breaking": ("Breaks a caller", "major"),
+    "diff.unclear": ("Cannot be told from the cards: decide yourself", "patch"),
+    "diff.additive": ("New for a caller", "minor"),
+    "diff.wording": ("Words only", "patch"),
 }
 _MAX_PATH: Final = 200  # characters of a place in a line
 #: Requirements of the old card times those of the new one that are compared, of a card or a skill;
@@ -151,7 +151,7 @@ class CardDiff:
     @property
     def needed(self) -> Bump:
         """The part of the version that these changes require to be raised."""
-        parts = (_EFFECTS[effect_of(change)][1] for change in self.changes)
+        parts = (_EFFECTS[change.code][1] for change in self.changes)
         return max(parts, key=BUMPS.index, default="none")
 
     @property
@@ -222,8 +222,8 @@ class CardDiff:
         count = sum(change.count for change in self.changes)
         old, new = (cut(name) for name in self.names)
         yield f"{counted(count, 'change') if count else 'no changes'}: {old} to {new}"
-        for effect, (title, _) in _EFFECTS.items():
-            changes = [change for change in self.changes if effect_of(change) == effect]
+        for code, (title, _) in _EFFECTS.items():
+            changes = [change for change in self.changes if change.code == code]
             if changes:
                 yield from ("", f"  {title}:")
             for change in changes:

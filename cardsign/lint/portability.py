@@ -68,16 +68,19 @@ def _check_spot(spot: Spot) -> Iterator[Finding]:
     means_absence = spot.role == "member" and not spot.security
     if spot.role == "free":
         if is_empty:
-            yield _finding("empty-params", spot, f"is {json.dumps(value)}")
+            yield _finding("portable.empty-params", spot, f"is {json.dumps(value)}")
     elif value is not None and not isinstance(value, expected):
-        yield _finding("wrong-type", spot, f"expected {type_name}")
+        yield _finding("portable.wrong-type", spot, f"expected {type_name}")
     elif means_absence and value is None:
-        yield _finding("null", spot, "is null", fixable=True)
+        yield _finding("portable.null", spot, "is null", fixable=True)
     elif means_absence and not field.required and field.is_default(value):
-        yield _finding("default", spot, f"is {json.dumps(value)}, its default", fixable=True)
+        yield _finding(
+            "portable.default", spot, f"is {json.dumps(value)}, its default", fixable=True
+        )
     elif is_empty or (value is False and not field.presence):
-        kind = "security" if spot.security else "params" if field.kind == "free" else "value"
-        yield _finding(f"empty-{kind}", spot, f"is {json.dumps(value)}")
+        code = "portable.empty-params" if field.kind == "free" else "portable.empty-value"
+        code = "portable.empty-security" if spot.security else code
+        yield _finding(code, spot, f"is {json.dumps(value)}")
 
 
 def _check_name(spot: Spot, message: Message) -> Iterator[Finding]:
@@ -86,7 +89,7 @@ def _check_name(spot: Spot, message: Message) -> Iterator[Finding]:
     if field is None and spot.old_field is not None:
         text = "a null member of A2A 0.3" if value is None else "a member of A2A 0.3"
         fixable = value is None and not spot.security
-        yield _finding("legacy-member", spot, text, fixable=fixable)
+        yield _finding("portable.legacy-member", spot, text, fixable=fixable)
     elif field is None:
         folded = {**(spot.old_message.folded if spot.old_message else {}), **message.folded}
         meant = folded.get(fold(name))
@@ -94,20 +97,20 @@ def _check_name(spot: Spot, message: Message) -> Iterator[Finding]:
         if not hint and len(name) <= _MAX_MISSPELT:
             hint = closest(name, [field.name for field in folded.values()])
         text = f"neither A2A 1.0 nor 0.3 defines this member here{hint}"
-        yield _finding("unknown-member", spot, text)
+        yield _finding("portable.unknown-member", spot, text)
     elif field.name != name:
         text = f"the protobuf spelling of {field.name}"
-        yield _finding("snake-case", spot, text, fixable=True)
+        yield _finding("portable.snake-case", spot, text, fixable=True)
     if field is not None and field.oneof and value is not None:
         members = takewhile(lambda member: member[0] != name, members_of(spot.owner).items())
         fields = (message.spelled.get(other) for other, child in members if child is not None)
         others = [other.name for other in fields if other is not None and other.oneof]
         if others:
-            yield _finding("oneof", spot, f"{others[-1]} and {field.name} in one object")
+            yield _finding("portable.oneof", spot, f"{others[-1]} and {field.name} in one object")
 
 
-def _finding(rule: str, spot: Spot, message: str, *, fixable: bool = False) -> Finding:
-    return replace(finding_at(f"portable.{rule}", spot.tokens, message), fixable=fixable)
+def _finding(code: str, spot: Spot, message: str, *, fixable: bool = False) -> Finding:
+    return replace(finding_at(code, spot.tokens, message), fixable=fixable)
 
 
 # Fixing.
